@@ -16,7 +16,7 @@ fn main() -> Result<(), Error> {
     handle.put_long(b"film", &film)?;
 
     // From parts that come one by one; the length is said before.
-    let parts = (0..40).map(|part| vec![part as u8; 100_000]);
+    let parts = (0..40u8).map(|part| vec![part; 100_000]);
     let stored = handle.put_long_with(b"log", 4_000_000, parts, PutOptions::default())?;
     assert!(matches!(stored, PutOutcome::Stored(_)));
 

@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! list:     key   | from:64 |           value | until:64 | entries:32 | values:8 |
-//! read at:  key   | address:64 |        value: empty; the request's hash finds the slot
-//! answer:   version: where to go on; `END` if nothing is left
+//! read at:  key   | address:64 |        value: | hash:64 | address:64 | .. | of records after it;
+//!           the request's hash finds the first slot
+//! answer:   version: how many records, from the first on, follow in the value
+//!
+//! list's:   version: where to go on; `END` if nothing is left
 //!           value | unreadable:64 | 0:64 | entry | entry | ..
 //! entry:    a record, or its header, key and padding
 //!           | 0:128 | hash:64 | address:64 | order:64 | 0:64 |    a record that must be read at its
@@ -113,8 +116,34 @@ impl Reference {
     }
 }
 
-/// The parts of a request that reads a record at an address, its value or not.
-pub(crate) fn parts_at(address: &[u8; ADDRESS_BYTES], value: bool) -> RequestParts<'_> {
+/// Records that one request reads, at most.
+pub(crate) const READ_TOGETHER_MAX: usize = 64;
+/// Bytes of a record after the first in a request.
+const LATER_BYTES: usize = 16;
+
+/// Adds a record after the first to a request's value.
+pub(crate) fn add_later(value: &mut Vec<u8>, later: &Reference) {
+    value.extend(later.hash.0.to_le_bytes());
+    value.extend(later.address.to_le_bytes());
+}
+
+/// Hashes and addresses of the records after the first.
+pub(crate) fn later_of(value: &[u8]) -> impl Iterator<Item = (IndexHash, u64)> + Clone {
+    let (pairs, _) = value.as_chunks::<LATER_BYTES>();
+    pairs.iter().map(|pair| {
+        let word = u128::from_le_bytes(*pair);
+        #[expect(clippy::cast_possible_truncation, reason = "splits the two halves")]
+        let (hash, address) = (word as u64, (word >> 64) as u64);
+        (IndexHash(hash), address)
+    })
+}
+
+/// The parts of a request that reads records at addresses, their values or not.
+pub(crate) fn parts_at<'a>(
+    address: &'a [u8; ADDRESS_BYTES],
+    later: &'a [u8],
+    value: bool,
+) -> RequestParts<'a> {
     RequestParts {
         kind: if value {
             OperationKind::ReadAt
@@ -122,7 +151,7 @@ pub(crate) fn parts_at(address: &[u8; ADDRESS_BYTES], value: bool) -> RequestPar
             OperationKind::ReadHeadAt
         },
         key: address,
-        value: &[],
+        value: later,
         expected: 0,
     }
 }

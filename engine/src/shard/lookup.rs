@@ -419,6 +419,24 @@ impl<E: Endpoint> Shard<E> {
         })
     }
 
+    /// A far record that a stream has read ahead, if it has arrived and is the one meant.
+    pub(in crate::shard) fn at_hand<'a>(
+        &mut self,
+        is_meant: impl Fn(&Self, &RecordView<'_>) -> bool,
+        slot: Slot,
+    ) -> Option<Confirmed<'a>> {
+        let (page, unit) = (
+            slot.address().page(self.shape),
+            slot.address().unit(self.shape),
+        );
+        let units = slot.class().units()?;
+        let units = units.min(self.local.pages.get(page).units.saturating_sub(unit));
+        match self.locate(Place { page, unit, units }) {
+            Located::Ready { .. } => self.find_far_by(is_meant, slot).ok(),
+            Located::Reading(_) | Located::Miss => None,
+        }
+    }
+
     /// A far record that a stream has read ahead, if it is the one meant; else how to get it.
     #[inline]
     pub(in crate::shard) fn find_far_by<'a>(

@@ -22,7 +22,10 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::Error;
 use crate::message::hash::IndexHash;
-use crate::message::list::{ADDRESS_BYTES, END, LIST_HEAD_BYTES, List, REFERENCE_BYTES, Reference};
+use crate::message::list::{
+    ADDRESS_BYTES, END, LIST_HEAD_BYTES, List, READ_TOGETHER_MAX, REFERENCE_BYTES, Reference,
+    add_later,
+};
 use crate::message::outcome::Answer;
 
 use self::page::run_of_records;
@@ -30,17 +33,22 @@ pub use self::page::{Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanO
 
 /// The place of a list's answer; reads have lower ones.
 pub(crate) const LIST: u32 = (1 << 20) - 1;
+/// Requests under way at once where they read in the order of addresses.
+const READS_IN_ORDER: usize = 4;
 /// References of one batch, at most: their places are below that of a list.
 pub(super) const REFERENCES_MAX: usize = LIST as usize - 1;
 
 /// A request that a scan wants to send.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Want {
     List(List),
+    /// Read the record of a reference, and those of later ones, encoded.
     ReadAt {
         place: u32,
+        count: u32,
         hash: IndexHash,
         address: [u8; ADDRESS_BYTES],
+        later: Vec<u8>,
     },
 }
 
@@ -65,6 +73,10 @@ pub(crate) struct ShardScan {
     references: Vec<(u32, Reference)>,
     sent: usize,
     read: usize,
+    /// Reads under way: the first reference of each, and how many.
+    reading: HashMap<u32, u32>,
+    /// References that were sent with others and not read.
+    left: Vec<(u32, u32)>,
     /// Places to be listed again, with their sequence.
     again: Vec<(u64, u32)>,
     /// Keys emitted of places that have several records, or are listed again.
@@ -88,6 +100,8 @@ impl ShardScan {
             references: Vec::new(),
             sent: 0,
             read: 0,
+            reading: HashMap::new(),
+            left: Vec::new(),
             again: Vec::new(),
             emitted: HashMap::new(),
             sequence: 0,
@@ -123,15 +137,17 @@ impl ShardScan {
         self.sequence = 0;
         self.emitted.clear();
         self.references.clear();
+        debug_assert!(self.left.is_empty() && self.reading.is_empty());
         (self.sent, self.read) = (0, 0);
     }
 
     /// True once nothing is under way and the batch is complete, or has failed.
     pub(crate) fn is_done(&self) -> bool {
         self.listing.is_none()
-            && self.read == self.sent
+            && self.reading.is_empty()
             && (self.error.is_some()
-                || self.sent == self.references.len()
+                || self.read == self.sent
+                    && self.sent == self.references.len()
                     && self.again.is_empty()
                     && (self.next.is_none() || self.entries >= self.entries_max))
     }
@@ -143,14 +159,22 @@ impl ShardScan {
         }
         let more = self.next.filter(|_| self.entries < self.entries_max);
         // By address, everything is listed before anything is read.
-        if let Some((_, reference)) = self.references.get(self.sent)
-            && !(self.by_address && more.is_some())
-        {
-            return Some(Want::ReadAt {
-                place: u32::try_from(self.sent).unwrap_or(LIST),
-                hash: reference.hash,
-                address: reference.address.to_le_bytes(),
-            });
+        if let Some(&(place, count)) = self.left.last() {
+            return self.read_of(place, count);
+        }
+        if self.sent < self.references.len() && !(self.by_address && more.is_some()) {
+            // Together, they are read in order: a few requests at once keep it.
+            let together = if self.by_address {
+                READ_TOGETHER_MAX
+            } else {
+                1
+            };
+            if self.by_address && self.reading.len() >= READS_IN_ORDER {
+                return None;
+            }
+            let count = together.min(self.references.len() - self.sent);
+            let place = u32::try_from(self.sent).unwrap_or(LIST);
+            return self.read_of(place, u32::try_from(count).unwrap_or(1));
         }
         if let Some(from) = more {
             return Some(Want::List(List {
@@ -174,8 +198,34 @@ impl ShardScan {
     pub(crate) fn note_sent(&mut self, want: &Want) {
         match want {
             Want::List(list) => self.listing = Some(*list),
-            Want::ReadAt { .. } => self.sent += 1,
+            Want::ReadAt { place, count, .. } => {
+                if self.left.last() == Some(&(*place, *count)) {
+                    self.left.pop();
+                } else {
+                    self.sent += *count as usize;
+                }
+                self.reading.insert(*place, *count);
+            }
         }
+    }
+
+    /// The request for some references.
+    fn read_of(&self, place: u32, count: u32) -> Option<Want> {
+        let wanted = self
+            .references
+            .get(place as usize..(place + count) as usize)?;
+        let ((_, first), rest) = wanted.split_first()?;
+        let mut later = Vec::new();
+        for (_, reference) in rest {
+            add_later(&mut later, reference);
+        }
+        Some(Want::ReadAt {
+            place,
+            count,
+            hash: first.hash,
+            address: first.address.to_le_bytes(),
+            later,
+        })
     }
 
     /// Takes an answer and emits the records that it brings.
@@ -251,17 +301,22 @@ impl ShardScan {
     }
 
     fn take_read(&mut self, place: u32, answer: Answer<'_>, emit: &mut Emit<'_>) {
-        self.read += 1;
         let sent = self.references.get(place as usize).copied();
-        let Some((sequence, Reference { order, .. })) = sent else {
+        let count = self.reading.remove(&place);
+        let (Some((sequence, Reference { order, .. })), Some(count)) = (sent, count) else {
             debug_assert!(false, "it was sent");
             return;
         };
+        let read = match answer {
+            Answer::Value { version, .. } => u32::try_from(version).unwrap_or(1).clamp(1, count),
+            _ => 1,
+        };
+        self.read += read as usize;
+        if read < count {
+            self.left.push((place + read, count - read));
+        }
         match answer {
-            Answer::Value { value, .. } if self.emitted.contains_key(&order) => {
-                self.emit_again(order, sequence, value, emit);
-            }
-            Answer::Value { value, .. } => emit(sequence, value),
+            Answer::Value { value, .. } => self.emit_read(place, value, emit),
             Answer::Absent => {
                 self.emitted.entry(order).or_default();
                 if !self.again.iter().any(|&(other, _)| other == order) {
@@ -273,6 +328,21 @@ impl ShardScan {
             Answer::Failed(Error::Damaged { .. }) => self.unreadable += 1,
             Answer::Failed(error) => self.fail(error),
             _ => self.fail(&Error::Closed),
+        }
+    }
+
+    /// Emits the records of references that follow each other.
+    fn emit_read(&mut self, place: u32, records: &[u8], emit: &mut Emit<'_>) {
+        for (number, entry) in (place..).zip(Entries::new(records, self.values)) {
+            let Some(&(sequence, Reference { order, .. })) = self.references.get(number as usize)
+            else {
+                return;
+            };
+            if self.emitted.contains_key(&order) {
+                self.emit_again(order, sequence, entry.bytes, emit);
+            } else {
+                emit(sequence, entry.bytes);
+            }
         }
     }
 

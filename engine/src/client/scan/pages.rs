@@ -53,8 +53,10 @@ impl ShardRequests for Scans<'_> {
                     place,
                     hash,
                     address,
+                    later,
+                    ..
                 } => {
-                    let parts = parts_at(address, scan.values);
+                    let parts = parts_at(address, later, scan.values);
                     send(*shard, *hash, token | place, &parts)
                 }
             };

@@ -20,9 +20,9 @@ use crate::index::scan::Order;
 use crate::log::Address;
 use crate::log::record::{self, RecordHeader, RecordView};
 use crate::message::list::{
-    END, LIST_BYTES, LIST_HEAD_BYTES, LISTED_BYTES_MAX, List, REFERENCE_BYTES, Reference,
+    END, LIST_BYTES, LIST_HEAD_BYTES, LISTED_BYTES_MAX, List, REFERENCE_BYTES, Reference, later_of,
 };
-use crate::message::operation::OperationKind;
+use crate::message::operation::{OperationKind, Version};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
@@ -295,7 +295,69 @@ impl<E: Endpoint> Shard<E> {
             OperationKind::ReadHeadAt if !is_long(record) => head_of(record),
             _ => record,
         };
-        self.answer_at(lane, request, Answer::Value { version: 0, value }, answers)
+        // Others that are at hand go with it, if their room is certain.
+        if request.value().is_empty() || !answers.has_room(lane, LIST_BYTES) {
+            return self.answer_at(lane, request, Answer::Value { version: 1, value }, answers);
+        }
+        let mut scratch = std::mem::take(&mut self.list_scratch);
+        scratch.answer.clear();
+        scratch.answer.extend_from_slice(value);
+        let later = self.add_at_hand(request, &mut scratch.answer);
+        let answer = Answer::Value {
+            version: 1 + later,
+            value: &scratch.answer,
+        };
+        let step = self.answer_at(lane, request, answer, answers);
+        self.list_scratch = scratch;
+        step
+    }
+
+    /// Adds the records after the first, up to one that must be waited for, has moved or expired,
+    /// or has no room. Returns how many.
+    fn add_at_hand(&mut self, request: &Request<'_>, answer: &mut Vec<u8>) -> Version {
+        let later = later_of(request.value());
+        for (hash, _) in later.clone() {
+            self.index.prefetch(hash);
+        }
+        let mut count = 0;
+        for (hash, address) in later {
+            let address = Address::from_raw(address);
+            let Some(position) = self.index.find_address(hash, address) else {
+                break;
+            };
+            if self.local.pages.is_lost_page(address.page(self.shape)) {
+                break;
+            }
+            let (record, expiry_ms, far) = match self.local.record_at(address) {
+                Some(record) => (record.bytes(), record.expiry_ms(), None),
+                None => {
+                    let slot = self.index.slot(position);
+                    let is_meant = |shard: &Self, record: &RecordView<'_>| {
+                        shard.is_of_slot(record.key(), address)
+                    };
+                    let Some(far) = self.at_hand(is_meant, slot) else {
+                        break;
+                    };
+                    let Some(view) = far.record.and_then(RecordView::parse) else {
+                        break;
+                    };
+                    (view.bytes(), view.expiry_ms(), Some(far))
+                }
+            };
+            let wanted = match request.kind() {
+                OperationKind::ReadHeadAt if !is_long(record) => head_of(record),
+                _ => record,
+            };
+            if self.is_past(expiry_ms) || answer.len() + wanted.len() > LIST_BYTES {
+                break;
+            }
+            answer.extend_from_slice(wanted);
+            if let Some(far) = far {
+                self.note_served(&far);
+            }
+            count += 1;
+        }
+        count
     }
 
     fn answer_at(

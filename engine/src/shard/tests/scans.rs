@@ -72,8 +72,10 @@ impl Scanning {
                     place,
                     hash,
                     address,
+                    later,
+                    ..
                 } => {
-                    let parts = parts_at(address, self.values);
+                    let parts = parts_at(address, later, self.values);
                     reactor.offer_parts(SCAN | u64::from(*place), *hash, &parts)
                 }
             };
