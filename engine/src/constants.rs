@@ -10,6 +10,8 @@ pub(crate) const UNIT: u32 = 16;
 pub const KEY_BYTES_MAX: usize = 1024;
 /// Longest value that any configuration allows, in bytes; half a page may be less.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// The most keys of one transaction.
+pub const TRANSACTION_KEYS_MAX: usize = 128;
 /// Bytes that an expiry takes of a value's room.
 pub(crate) const EXPIRY_BYTES: usize = 8;
 /// Smallest page, in bytes.

@@ -43,6 +43,7 @@ pub use self::client::call::{
 };
 pub use self::client::core::Core;
 pub use self::client::handle::{Handle, Refused};
+pub use self::client::transaction::TransactionOutcome;
 pub use self::config::Config;
 pub use self::engine::Engine;
 pub use self::error::{Error, Result};
@@ -50,6 +51,7 @@ pub use self::message::change::{Change, Condition, Metadata, PutOptions};
 pub use self::message::expiry::{Expiry, ExpiryCondition};
 pub use self::message::operation::{Operation, Version};
 pub use self::message::outcome::Answer;
+pub use self::message::transaction::Transaction;
 pub use self::observe::metrics::{EngineReporter, Stats};
 pub use self::observe::recorder::{Recorder, Recording};
 pub use self::observe::statistics;

@@ -13,3 +13,4 @@ mod core_changes;
 pub(crate) mod handle;
 mod handle_changes;
 pub(crate) mod lanes;
+pub(crate) mod transaction;

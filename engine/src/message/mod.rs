@@ -9,3 +9,4 @@ pub(crate) mod hash;
 pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod request;
+pub(crate) mod transaction;

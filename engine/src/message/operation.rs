@@ -2,6 +2,7 @@
 //! nothing here owns memory. To add an operation, follow HACKING.md.
 
 use crate::message::change::{Change, METADATA_BYTES};
+use crate::message::transaction::Transaction;
 
 /// The version of a record: unique and increasing per key within one engine. `0` means "absent".
 pub type Version = u64;
@@ -62,10 +63,17 @@ pub enum Operation<'a> {
         /// The most bytes of it.
         bytes: u32,
     },
+    /// Check and write several keys of one shard, all or none. Answers
+    /// [`Answer::Stored`](crate::Answer::Stored) with the version of the last write (`0` if there
+    /// is none), or [`Answer::Conflict`](crate::Answer::Conflict).
+    Transaction {
+        /// The keys, with what is expected of and written to each.
+        transaction: &'a Transaction<'a>,
+    },
 }
 
 impl<'a> Operation<'a> {
-    /// The key that the operation names.
+    /// The key that the operation names; the first one of a transaction.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &'a [u8] {
@@ -77,6 +85,7 @@ impl<'a> Operation<'a> {
             | Operation::Change { key, .. }
             | Operation::Inspect { key }
             | Operation::GetRange { key, .. } => key,
+            Operation::Transaction { transaction } => transaction.first_key(),
         }
     }
 
@@ -101,6 +110,7 @@ impl<'a> Operation<'a> {
             Operation::Change { .. } => OperationKind::Change,
             Operation::Inspect { .. } => OperationKind::Inspect,
             Operation::GetRange { .. } => OperationKind::GetRange,
+            Operation::Transaction { .. } => OperationKind::Transaction,
         }
     }
 
@@ -138,6 +148,9 @@ impl<'a> Operation<'a> {
                 offset: 3,
                 bytes: 4,
             },
+            Self::Transaction {
+                transaction: Box::leak(Box::new(Transaction::new().put(key, value))),
+            },
         ];
         for (place, operation) in operations.iter().enumerate() {
             assert_eq!(operation.kind() as usize, place, "{operation:?}");
@@ -158,11 +171,12 @@ pub(crate) enum OperationKind {
     Change = 4,
     Inspect = 5,
     GetRange = 6,
+    Transaction = 7,
 }
 
 impl OperationKind {
     /// The last kind: no request has a greater one.
-    pub(crate) const LAST: Self = Self::GetRange;
+    pub(crate) const LAST: Self = Self::Transaction;
 
     /// True if the parts of a request of this kind are encoded.
     #[inline(always)]
@@ -180,7 +194,8 @@ impl OperationKind {
             | Self::Delete
             | Self::Change
             | Self::Inspect
-            | Self::GetRange => false,
+            | Self::GetRange
+            | Self::Transaction => false,
         }
     }
 
@@ -192,7 +207,7 @@ impl OperationKind {
             Self::Get | Self::GetRange => value_bytes,
             Self::Change => value_bytes.max(METADATA_BYTES),
             Self::Inspect => METADATA_BYTES,
-            Self::Put | Self::Delete | Self::CompareAndSwap => 0,
+            Self::Put | Self::Delete | Self::CompareAndSwap | Self::Transaction => 0,
         }
     }
 
@@ -201,7 +216,7 @@ impl OperationKind {
     pub(crate) fn reads_whole_record(self) -> bool {
         match self {
             Self::Get | Self::CompareAndSwap | Self::Change | Self::GetRange => true,
-            Self::Put | Self::Delete | Self::Inspect => false,
+            Self::Put | Self::Delete | Self::Inspect | Self::Transaction => false,
         }
     }
 }
@@ -269,6 +284,10 @@ impl<'a> RequestParts<'a> {
                 scratch.extend(offset.to_le_bytes());
                 scratch.extend(bytes.to_le_bytes());
                 OperationKind::GetRange
+            }
+            Operation::Transaction { transaction } => {
+                transaction.encode(scratch);
+                OperationKind::Transaction
             }
             _ => OperationKind::Inspect,
         };

@@ -8,8 +8,10 @@
 //! bit 31    24 23     16 15              0
 //! |    0:8    | kind:8  |    origin:16   |
 //!
-//! kind: 0 value · 1 absent · 2 stored · 3 deleted · 4 mismatch · 5 failed · +16 its value travels beside
-//! the ring, as does the error of a failed one
+//! kind: 0 value · 1 absent · 2 stored · 3 deleted · 4 mismatch · 5 failed · 6 conflict · +16 its value
+//! travels beside the ring, as does the error of a failed one
+//!
+//! version of a conflict: | place:16 | version:48 |
 //! ```
 //!
 //! A new outcome is a variant of [`Answer`] and a line in `answer_kinds!`. The compiler then names
@@ -34,7 +36,8 @@ pub enum Answer<'a> {
     },
     /// A get or a delete found no such key.
     Absent,
-    /// A put, or a compare-and-swap whose version matched, stored its value under this version.
+    /// A put, or a compare-and-swap whose version matched, stored its value under this version. A
+    /// transaction happened, and its last write has this version.
     Stored {
         /// The new record's version.
         version: Version,
@@ -45,6 +48,13 @@ pub enum Answer<'a> {
     /// absent.
     Mismatch {
         /// The version of the key.
+        current: Version,
+    },
+    /// A transaction found a key with another version than it expects, and changed nothing.
+    Conflict {
+        /// The place of the first such key in the transaction, from 0.
+        place: u16,
+        /// The version of that key; `0` means that it is absent.
         current: Version,
     },
     /// The operation failed and changed nothing that was stored, with one exception: a delete of a
@@ -84,6 +94,10 @@ impl<'a> Answer<'a> {
             Answer::Deleted => (AnswerKind::Deleted, None, &[]),
             Answer::Mismatch { current } => (AnswerKind::Mismatch, Some(current), &[]),
             Answer::Failed(_) => (AnswerKind::Failed, None, &[]),
+            Answer::Conflict { place, current } => {
+                let word = u64::from(place) << VERSION_BITS | current;
+                (AnswerKind::Conflict, Some(word), &[])
+            }
         }
     }
 }
@@ -120,6 +134,7 @@ answer_kinds! {
     Deleted = 3,
     Mismatch = 4,
     Failed = 5,
+    Conflict = 6,
 }
 
 impl AnswerKind {
@@ -127,7 +142,7 @@ impl AnswerKind {
     #[inline(always)]
     fn has_version(self) -> bool {
         match self {
-            Self::Value | Self::Stored | Self::Mismatch => true,
+            Self::Value | Self::Stored | Self::Mismatch | Self::Conflict => true,
             Self::Absent | Self::Deleted | Self::Failed => false,
         }
     }
@@ -142,6 +157,11 @@ impl AnswerKind {
             Self::Deleted => Answer::Deleted,
             Self::Mismatch => Answer::Mismatch { current: version },
             Self::Failed => return None,
+            #[expect(clippy::cast_possible_truncation, reason = "the upper 16 bits")]
+            Self::Conflict => Answer::Conflict {
+                place: (version >> VERSION_BITS) as u16,
+                current: version & ((1 << VERSION_BITS) - 1),
+            },
         })
     }
 
@@ -171,6 +191,8 @@ impl AnswerKind {
     }
 }
 
+/// Bits of a version; a conflict has its place beside them.
+const VERSION_BITS: u32 = 48;
 const KIND_SHIFT: u32 = 16;
 const KIND: u32 = 0xF;
 const OVERSIZE: u32 = 0x10 << KIND_SHIFT;
@@ -311,6 +333,15 @@ mod tests {
                 Some(decoded) => assert_eq!(decoded, answer),
                 None => assert!(matches!(answer, Answer::Failed(_))),
             }
+        }
+    }
+
+    #[test]
+    fn a_conflict_keeps_place_and_version() {
+        for (place, current) in [(0, 0), (127, 1), (u16::MAX, (1 << 48) - 1)] {
+            let answer = Answer::Conflict { place, current };
+            let (kind, word, _) = answer.parts();
+            assert_eq!(kind.with(word.unwrap(), &[]), Some(answer));
         }
     }
 }

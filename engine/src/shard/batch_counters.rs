@@ -17,6 +17,7 @@ pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter 
         OperationKind::Put => &counters.puts_failed,
         OperationKind::Delete => &counters.deletes_failed,
         OperationKind::CompareAndSwap => &counters.swaps_failed,
+        OperationKind::Transaction => &counters.transactions_failed,
     }
 }
 

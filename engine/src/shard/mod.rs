@@ -49,6 +49,7 @@ use self::local::read_cache::Cache;
 use self::local::victims::Victims;
 use self::lookup::LookAheadState;
 use self::pending::collisions::Collisions;
+use self::pending::facts::Facts;
 use self::pending::flight::Flights;
 use crate::cipher::PageCipher;
 use crate::cipher::gcm::TAG_BYTES;
@@ -61,6 +62,7 @@ use crate::message::operation::Version;
 use crate::observe::metrics::CoreMetrics;
 use crate::shard::background::expire::Expiring;
 use crate::shard::ops::change::ChangeScratch;
+use crate::shard::ops::transaction::TransactionScratch;
 
 pub(crate) use self::background::flush::Shortfall;
 pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
@@ -155,6 +157,8 @@ pub(crate) struct Shard<E: Endpoint> {
     rounds: u64,
     lost: Lost,
     change_scratch: ChangeScratch,
+    facts: Facts,
+    transaction_scratch: TransactionScratch,
     /// The time in milliseconds since 1970; it never goes back.
     unix_ms: u64,
     expiring: Expiring,
@@ -245,6 +249,8 @@ impl<E: Endpoint> Shard<E> {
             compactor: Compactor::new(options.page_bytes),
             lost: Lost::default(),
             change_scratch: ChangeScratch::default(),
+            facts: Facts::default(),
+            transaction_scratch: TransactionScratch::default(),
             unix_ms: 0,
             expiring: Expiring::default(),
             key_hasher: options.key_hasher,

@@ -174,7 +174,10 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> bool {
         let lane = lane.of(request.origin);
-        if let Some(flight) = self.flights.of_hash(request.hash) {
+        if let Some(flight) = self.flights.of_hash(request.hash)
+            // A flight is of one key: a transaction is tried again from its lane.
+            && request.kind() != OperationKind::Transaction
+        {
             return self.park_behind(flight, lane, request, answers);
         }
         match self.execute(lane, request, hint, &Evidence::NONE, answers) {
@@ -227,7 +230,10 @@ impl<E: Endpoint> Shard<E> {
             }
             OperationKind::Delete => self.delete(lane, request, hint, evidence, answers),
             // One call for all of them, so that the kinds above take two comparisons.
-            OperationKind::Change | OperationKind::Inspect | OperationKind::GetRange => {
+            OperationKind::Change
+            | OperationKind::Inspect
+            | OperationKind::GetRange
+            | OperationKind::Transaction => {
                 self.execute_rare(lane, request, hint, evidence, answers)
             }
         }
@@ -245,6 +251,7 @@ impl<E: Endpoint> Shard<E> {
         match request.kind() {
             OperationKind::Inspect => self.inspect(lane, request, hint, evidence, answers),
             OperationKind::GetRange => self.get_range(lane, request, hint, evidence, answers),
+            OperationKind::Transaction => self.transaction(lane, request, answers),
             _ => self.change(lane, request, hint, evidence, answers),
         }
     }

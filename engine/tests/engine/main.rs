@@ -11,6 +11,7 @@ mod jobs;
 mod liveness;
 mod long_values;
 mod support;
+mod transactions;
 
 use std::collections::HashSet;
 use std::future::Future;

@@ -13,6 +13,7 @@ use crate::log::record::RecordView;
 use crate::message::change::{
     Change, Circumstances, Current, Decision, Effect, METADATA_BYTES, Metadata, Reply,
 };
+use crate::message::hash::IndexHash;
 use crate::message::operation::Version;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
@@ -124,7 +125,7 @@ impl<E: Endpoint> Shard<E> {
         let version = match decision.effect {
             Effect::None => current.map_or(0, |current| current.version),
             Effect::Delete => {
-                self.take_away(request, &found);
+                self.take_away(request.hash, &found);
                 0
             }
             Effect::Store => match self.store(request, found, damaged, &decision, stored) {
@@ -185,20 +186,20 @@ impl<E: Endpoint> Shard<E> {
                 stored
             }
         };
-        self.with_expiry(request, decision.expiry_ms, |shard| {
-            shard.store_found(request, found, damaged, value)
+        let key = (request.hash, request.key());
+        self.with_expiry(key, decision.expiry_ms, |shard| {
+            shard.store_found(key, found, damaged, value)
         })
     }
 
     /// Stores a value for the key that was found, or not found.
-    fn store_found(
+    pub(super) fn store_found(
         &mut self,
-        request: &Request<'_>,
+        (hash, key): (IndexHash, &[u8]),
         found: Found<'_>,
         damaged: &[Address],
         value: &[u8],
     ) -> Result<Version, NoRoom> {
-        let (hash, key) = (request.hash, request.key());
         let version = match found {
             Found::Local(local) => self.put_over(hash, &local, key, value)?,
             Found::Confirmed {
@@ -218,7 +219,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Removes the key that was found.
-    pub(super) fn take_away(&mut self, request: &Request<'_>, found: &Found<'_>) {
+    pub(super) fn take_away(&mut self, hash: IndexHash, found: &Found<'_>) {
         let place = match found {
             Found::Local(local) => local.place(),
             Found::Confirmed {
@@ -232,6 +233,6 @@ impl<E: Endpoint> Shard<E> {
             }
             Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => return,
         };
-        self.remove_record(request.hash, place);
+        self.remove_record(hash, place);
     }
 }

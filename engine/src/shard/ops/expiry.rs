@@ -117,7 +117,7 @@ impl<E: Endpoint> Shard<E> {
     /// Runs `store` with records that end with an expiry, and notes their page.
     pub(in crate::shard) fn with_expiry<T, F>(
         &mut self,
-        request: &Request<'_>,
+        (hash, key): (IndexHash, &[u8]),
         expiry_ms: Option<u64>,
         store: impl FnOnce(&mut Self) -> Result<T, F>,
     ) -> Result<T, F> {
@@ -130,7 +130,7 @@ impl<E: Endpoint> Shard<E> {
         self.record_flags = flags;
         if stored.is_ok() {
             self.expiring.any = true;
-            let found = self.find(request.hash, request.key(), &Evidence::NONE);
+            let found = self.find(hash, key, &Evidence::NONE);
             if let Found::Local(local) = found {
                 let units = local.record.header().units();
                 self.note_expiry(local.slot.address(), expiry_ms, units);

@@ -1,5 +1,5 @@
 //! Puts, compare-and-swaps and deletes; `change` has what depends on what a key
-//! holds, and `inspect` reads of less than a value.
+//! holds, `inspect` reads of less than a value, and `transaction` what changes several keys.
 //!
 //! A change is made in place if the record's page is mutable and the value fits. Otherwise a new
 //! record is appended and the slot is redirected; the old record is counted dead in its page. Room
@@ -8,6 +8,7 @@
 pub(in crate::shard) mod change;
 pub(in crate::shard) mod expiry;
 pub(in crate::shard) mod inspect;
+pub(in crate::shard) mod transaction;
 
 use farcore_rdma::Endpoint;
 
@@ -374,7 +375,7 @@ impl<E: Endpoint> Shard<E> {
         found: &Found<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        self.take_away(request, found);
+        self.take_away(request.hash, found);
         self.metrics.counters.expired.add(1);
         self.delete_absent(lane, request, answers)
     }

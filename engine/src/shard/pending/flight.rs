@@ -283,6 +283,24 @@ impl Flights {
         self.by_hash.get(&hash.0).copied()
     }
 
+    /// True if a request of the lane waits in the flight of a hash.
+    pub(crate) fn hold_of_lane(&self, hash: IndexHash, lane: ReplyTo) -> bool {
+        if self.of_lane[lane.number()] == 0 {
+            return false;
+        }
+        let Some(flight) = self.of_hash(hash) else {
+            return false;
+        };
+        let mut at = self.flights[flight as usize].head;
+        while let Some(parked) = self.parked.get(at as usize).and_then(Option::as_ref) {
+            if parked.lane.number() == lane.number() {
+                return true;
+            }
+            at = parked.next;
+        }
+        false
+    }
+
     /// Flights in progress.
     pub(crate) fn count(&self) -> usize {
         self.flights.len() - self.free_flights.len()

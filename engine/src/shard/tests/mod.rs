@@ -23,6 +23,8 @@ mod needs;
 mod nodes;
 mod room;
 mod run;
+mod transaction_model;
+mod transactions;
 mod wire;
 
 use std::cell::{Cell, RefCell};
@@ -86,6 +88,7 @@ enum Owned {
     Stored(u64),
     Deleted,
     Mismatch(u64),
+    Conflict(u16, u64),
     Failed(Error),
 }
 
@@ -156,6 +159,7 @@ impl AnswerSink for &Inbox {
             Answer::Stored { version } => Owned::Stored(version),
             Answer::Deleted => Owned::Deleted,
             Answer::Mismatch { current } => Owned::Mismatch(current),
+            Answer::Conflict { place, current } => Owned::Conflict(place, current),
             Answer::Failed(error) => Owned::Failed(error.clone()),
         };
         self.answers.borrow_mut().push((token, owned));
