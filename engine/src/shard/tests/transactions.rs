@@ -306,3 +306,61 @@ fn the_longest_transaction_fits_a_page() {
         reactor.check();
     }
 }
+
+#[test]
+fn a_near_key_waits_for_its_clients_requests_behind_a_far_one_of_its_hash() {
+    let mut reactor = filled(&far_setting());
+    for far in far_names(&reactor, 32) {
+        let near = [far, far].concat();
+        let mut collisions = reactor.collisions.borrow_mut();
+        collisions.insert(near.clone(), far.to_vec());
+        drop(collisions);
+        reactor.call(Operation::Put {
+            key: &near,
+            value: b"old",
+        });
+        for (token, key) in [(0, &far[..]), (1, &near)] {
+            assert!(reactor.offer(token, Operation::Get { key }));
+        }
+        let transaction = &Transaction::new().put(&near, b"new");
+        while !reactor.offer(2, Operation::Transaction { transaction }) {
+            reactor.advance();
+        }
+        let mut answers: Vec<_> = reactor.inbox.answers.borrow_mut().drain(..).collect();
+        answers.sort_by_key(|answer| answer.0);
+        assert!(
+            matches!(&answers[1].1, Owned::Value(_, value) if value == b"old"),
+            "{answers:?}"
+        );
+        assert!(matches!(answers[2].1, Owned::Stored(_)));
+    }
+}
+
+#[test]
+fn what_was_learnt_of_a_page_does_not_outlive_its_content() {
+    let mut reactor = filled(&far_setting());
+    // Of two pages.
+    let names = far_names(&reactor, 500);
+    let transaction = &Transaction::new()
+        .put(&names[0], b"1")
+        .put(&names[499], b"2");
+    let operation = Operation::Transaction { transaction };
+    assert!(!reactor.offer(1, operation));
+    for _ in 0..100 {
+        reactor.advance();
+    }
+    // Both are known. Another page takes the number of one, and is far before the next try.
+    let hash = reactor.hash(&names[0]);
+    let (_, slot) = reactor.shard.index.candidates(hash).next().unwrap();
+    let page = slot.address().page(reactor.shard.shape);
+    reactor.shard.sequence += 1;
+    reactor.shard.local.page_mut(page).sequence = reactor.shard.sequence;
+    let before = reactor.shard.metrics.counters.far_reads.get();
+    assert!(!reactor.offer(1, operation));
+    for _ in 0..100 {
+        reactor.advance();
+    }
+    assert!(reactor.offer(1, operation));
+    let reads = reactor.shard.metrics.counters.far_reads.get() - before;
+    assert_eq!(reads, 1);
+}
