@@ -50,7 +50,7 @@ pub use self::error::{Error, Result};
 pub use self::message::change::{Change, Condition, Metadata, PutOptions};
 pub use self::message::expiry::{Expiry, ExpiryCondition};
 pub use self::message::operation::{Operation, Version};
-pub use self::message::outcome::Answer;
+pub use self::message::outcome::{Answer, Conflict};
 pub use self::message::transaction::Transaction;
 pub use self::observe::metrics::{EngineReporter, Stats};
 pub use self::observe::recorder::{Recorder, Recording};

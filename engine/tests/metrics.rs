@@ -186,7 +186,7 @@ impl Client {
                 counts.transactions += 1;
                 self.stored.insert(key, *version);
             }
-            (Kind::Transaction, Answer::Conflict { .. }) => {
+            (Kind::Transaction, Answer::Conflict(_)) => {
                 counts.transactions += 1;
                 counts.transactions_conflicted += 1;
             }

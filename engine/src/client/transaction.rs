@@ -31,9 +31,9 @@ impl<'a> FromAnswer<'a> for TransactionOutcome {
     fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer.answer() {
             Answer::Stored { version } => Ok(Self::Committed { last: version }),
-            Answer::Conflict { place, current } => Ok(Self::Conflict {
-                place: place.into(),
-                current,
+            Answer::Conflict(conflict) => Ok(Self::Conflict {
+                place: conflict.place(),
+                current: conflict.current(),
             }),
             Answer::Failed(error) => Err(error.clone()),
             _ => Err(Error::Closed),

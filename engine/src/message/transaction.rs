@@ -404,9 +404,7 @@ mod tests {
         let (long, bytes) = (vec![b'k'; max + 1], max + 1);
         let too_long = new().put(b"k", b"").expect(&long, 0);
         assert_eq!(check(&too_long), Err(Error::KeyTooLong { bytes, max }));
-        let names: Vec<_> = (0..=TRANSACTION_KEYS_MAX)
-            .map(|n| n.to_le_bytes())
-            .collect();
+        let names: Vec<_> = (0..=TRANSACTION_KEYS_MAX).map(usize::to_le_bytes).collect();
         let of = |count: usize| {
             names[..count]
                 .iter()

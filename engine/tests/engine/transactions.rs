@@ -26,7 +26,8 @@ fn account(number: u64) -> Vec<u8> {
 }
 
 fn balance(bytes: &[u8]) -> u64 {
-    std::str::from_utf8(bytes).unwrap().trim().parse().unwrap()
+    let text = std::str::from_utf8(bytes).expect("a balance");
+    text.trim().parse().expect("a balance")
 }
 
 /// A balance in as many bytes as make records long.
@@ -41,7 +42,8 @@ fn transfer(handle: &mut Handle, from: u64, to: u64, amount: u64) -> u64 {
     loop {
         let mut read = Vec::new();
         for name in &names {
-            let value = handle.get(name).wait().unwrap().unwrap();
+            let value = handle.get(name).wait().expect("a balance");
+            let value = value.expect("a balance");
             read.push((value.version(), balance(&value)));
         }
         let amount = amount.min(read[0].1);
@@ -51,7 +53,7 @@ fn transfer(handle: &mut Handle, from: u64, to: u64, amount: u64) -> u64 {
             .put(&names[0], &values[0])
             .expect(&names[1], read[1].0)
             .put(&names[1], &values[1]);
-        match handle.transaction(&transaction).wait().unwrap() {
+        match handle.transaction(&transaction).wait().expect("one shard") {
             TransactionOutcome::Committed { last } => {
                 assert_eq!(transaction.version_of(&names[0], last), Some(last - 1));
                 return conflicts;
@@ -70,11 +72,12 @@ fn sum(handle: &mut Handle) -> u64 {
     loop {
         let (mut sum, mut all) = (0, Transaction::new());
         for name in &names {
-            let value = handle.get(name).wait().unwrap().unwrap();
+            let value = handle.get(name).wait().expect("a balance");
+            let value = value.expect("a balance");
             sum += balance(&value);
             all = all.expect(name, value.version());
         }
-        let outcome = handle.transaction(&all).wait().unwrap();
+        let outcome = handle.transaction(&all).wait().expect("one shard");
         if outcome == (TransactionOutcome::Committed { last: 0 }) {
             return sum;
         }
@@ -206,7 +209,7 @@ fn transactions_are_submitted_and_awaited_like_other_operations() {
     let visit = |place: usize, answer: Answer<'_>| answers.push((place, format!("{answer:?}")));
     handle.many(operations, visit).unwrap();
     answers.sort();
-    let starts = ["Stored", "Value", "Conflict { place: 0", "Deleted"];
+    let starts = ["Stored", "Value", "Conflict(Conflict { place: 0", "Deleted"];
     for ((_, answer), start) in answers.iter().zip(starts) {
         assert!(answer.starts_with(start), "{answers:?}");
     }

@@ -110,7 +110,7 @@ pub(crate) enum Given {
     Stored(Version),
     Deleted,
     Mismatch(Version),
-    Conflict(u16, Version),
+    Conflict(usize, Version),
     Failed(Error),
 }
 
@@ -122,7 +122,7 @@ impl Given {
             Answer::Stored { version } => Self::Stored(*version),
             Answer::Deleted => Self::Deleted,
             Answer::Mismatch { current } => Self::Mismatch(*current),
-            Answer::Conflict { place, current } => Self::Conflict(*place, *current),
+            Answer::Conflict(conflict) => Self::Conflict(conflict.place(), conflict.current()),
             Answer::Failed(error) => Self::Failed((*error).clone()),
         }
     }
@@ -141,9 +141,7 @@ impl Given {
     pub(crate) fn transacted(outcome: TransactionOutcome) -> Self {
         match outcome {
             TransactionOutcome::Committed { last } => Self::Stored(last),
-            TransactionOutcome::Conflict { place, current } => {
-                Self::Conflict(place as u16, current)
-            }
+            TransactionOutcome::Conflict { place, current } => Self::Conflict(place, current),
         }
     }
 

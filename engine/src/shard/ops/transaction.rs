@@ -7,9 +7,9 @@
 //! room for all new records -> slots for all new keys -> write all -> answer
 //! ```
 //!
-//! A transaction is never parked. While it lacks something it is blocked: it stays the first request
-//! of its lane and is tried again each turn, so the client's operations on each key keep their
-//! order. What it lacks is read by requests of the shard's own ([`Facts`]).
+//! A transaction is never parked. While it lacks something it is blocked: it stays the first
+//! request of its lane and is tried again each turn, so the client's operations on each key keep
+//! their order. What it lacks is read by requests of the shard's own ([`Facts`]).
 //!
 //! - I1: nothing changes before all versions are known and right, all new records have room in the
 //!   open page, and all new keys have a slot. Then nothing can fail.
@@ -31,7 +31,7 @@ use crate::log::record::{self, RecordHeader};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts, Version};
-use crate::message::outcome::Answer;
+use crate::message::outcome::{Answer, Conflict};
 use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape};
 use crate::message::transaction::{TransactionStep, TransactionView, TransactionWrite};
 use crate::shard::Shard;
@@ -129,10 +129,13 @@ impl<E: Endpoint> Shard<E> {
             }
             Err(Obstacle::Failed(error)) => self.fail(lane, request, error, answers),
             Err(Obstacle::Conflict { place, current }) => {
-                let place = u16::try_from(place).unwrap_or(u16::MAX);
                 self.metrics.counters.transactions.add(1);
                 self.metrics.counters.transactions_conflicted.add(1);
-                answers.answer(lane, request.token, Answer::Conflict { place, current });
+                answers.answer(
+                    lane,
+                    request.token,
+                    Answer::Conflict(Conflict::new(place, current)),
+                );
                 Step::Done
             }
         };
@@ -143,8 +146,8 @@ impl<E: Endpoint> Shard<E> {
         step
     }
 
-    /// Looks at each key and plans what is written. An obstacle counts only if all keys before it
-    /// are known; those after it are requested nevertheless while it is that one is missing.
+    /// Looks at each key and plans what is written. Facts are requested of all keys that are
+    /// missing; a conflict or a failure counts only if no key before it is missing.
     fn plan(
         &mut self,
         lane: ReplyTo,

@@ -2,8 +2,8 @@
 //!
 //! A transaction waits in its lane, not in a flight, because a flight is of one key. For each key
 //! whose record is far, the shard parks a request of its own, which reads the record as an
-//! inspection does and leaves a fact here instead of an answer. The transaction is tried again until
-//! it knows all of its keys.
+//! inspection does and leaves a fact here instead of an answer. The transaction is tried again
+//! until it knows all of its keys.
 //!
 //! - I1: a lane has the facts of one transaction, the one that it serves first. They end with it,
 //!   or when the lane serves another one first.
@@ -98,8 +98,8 @@ impl Facts {
             .unwrap_or(&Fact::Unknown)
     }
 
-    /// True if a transaction need not be tried yet: more than half of what it lacked at the last try
-    /// has not arrived. So a try, which looks at each key, is made a few times only.
+    /// True if a transaction need not be tried yet: more than half of what it lacked at the last
+    /// try has not arrived. So a try, which looks at each key, is made a few times only.
     pub(in crate::shard) fn are_awaited(&self, lane: ReplyTo, request: &Request<'_>) -> bool {
         let lane = self.of(lane, request);
         lane.is_some_and(|lane| lane.asked > lane.asked_before / 2)

@@ -15,9 +15,10 @@
 //! - I3: nothing allocates after construction, except for findings of false tag matches and damage.
 //! - I4: `active` counts the lanes that have requests parked or were refused at their last visit.
 //! - I5: every parked request has room for its answer reserved at its lane. So it is answered, and
-//!   its flight ends, as soon as far memory answers, whether its client polls or not. One
-//!   exception: a value that turned out longer because a record of another key was read first. Its
-//!   flight holds neither buffer nor pin until the lane has room.
+//!   its flight ends, as soon as far memory answers, whether its client polls or not. The
+//!   exception: a value that turned out longer because a record of another key was read first, or
+//!   because another lane's transaction has stored it meanwhile. Its flight holds neither buffer
+//!   nor pin until the lane has room.
 
 #![allow(unsafe_code)] // refers to messages that were copied in
 

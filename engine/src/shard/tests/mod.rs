@@ -88,7 +88,7 @@ enum Owned {
     Stored(u64),
     Deleted,
     Mismatch(u64),
-    Conflict(u16, u64),
+    Conflict(usize, u64),
     Failed(Error),
 }
 
@@ -159,7 +159,7 @@ impl AnswerSink for &Inbox {
             Answer::Stored { version } => Owned::Stored(version),
             Answer::Deleted => Owned::Deleted,
             Answer::Mismatch { current } => Owned::Mismatch(current),
-            Answer::Conflict { place, current } => Owned::Conflict(place, current),
+            Answer::Conflict(conflict) => Owned::Conflict(conflict.place(), conflict.current()),
             Answer::Failed(error) => Owned::Failed(error.clone()),
         };
         self.answers.borrow_mut().push((token, owned));

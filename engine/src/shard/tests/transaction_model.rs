@@ -52,7 +52,7 @@ enum Expected {
     /// The versions of the writes, in their order.
     Stored(Vec<Later>),
     Deleted,
-    Conflict(u16, Later),
+    Conflict(usize, Later),
     /// Anything: another lane's get.
     Any,
 }
@@ -156,7 +156,7 @@ impl Client {
         let first = random.below(keys.len() as u64);
         for place in 0..count {
             // Neighbours, which lie together in far memory, or any.
-            let key = if first % 2 == 0 {
+            let key = if first.is_multiple_of(2) {
                 first + place
             } else {
                 random.next()

@@ -1,5 +1,5 @@
-//! Transactions: what must not happen to one that waits for far keys, and what happens if there is no
-//! room or a key cannot be read.
+//! Transactions: what must not happen to one that waits for far keys, and what happens if there is
+//! no room or a key cannot be read.
 
 use farcore_rdma::LinkModel;
 
@@ -282,7 +282,7 @@ fn the_longest_transaction_fits_a_page() {
             ..Setting::default()
         });
         let names: Vec<_> = (0..TRANSACTION_KEYS_MAX as u64)
-            .map(|key| key.to_le_bytes())
+            .map(u64::to_le_bytes)
             .collect();
         // As many bytes as a value may have, in records of which each needs padding.
         let bytes = (32 << 10) / TRANSACTION_KEYS_MAX - 24 - 8;
