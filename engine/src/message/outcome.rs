@@ -8,7 +8,7 @@
 //! bit 31    24 23     16 15              0
 //! |    0:8    | kind:8  |    origin:16   |
 //!
-//! kind: 0 value · 1 absent · 2 stored · 3 deleted · 4 mismatch · 5 failed · 6 conflict · +16 its value
+//! kind: 0 value · 1 absent · 2 stored · 3 deleted · 4 mismatch · 5 conflict · 6 failed · +16 its value
 //! travels beside the ring, as does the error of a failed one
 //!
 //! version of a conflict, bit 0 least significant: | place:16 | version:48 |
@@ -26,6 +26,7 @@ use crate::constants::TRANSACTION_KEYS_MAX;
 use crate::error::Error;
 
 /// The answer to one [`Operation`]. What it borrows is valid until the visitor returns.
+// In the order of `AnswerKind`, so that one is the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// A get found the key.
@@ -163,8 +164,8 @@ answer_kinds! {
     Stored = 2,
     Deleted = 3,
     Mismatch = 4,
-    Failed = 5,
-    Conflict = 6,
+    Conflict = 5,
+    Failed = 6,
 }
 
 impl AnswerKind {
@@ -186,8 +187,8 @@ impl AnswerKind {
             Self::Stored => Answer::Stored { version },
             Self::Deleted => Answer::Deleted,
             Self::Mismatch => Answer::Mismatch { current: version },
-            Self::Failed => return None,
             Self::Conflict => Answer::Conflict(Conflict(version)),
+            Self::Failed => return None,
         })
     }
 
