@@ -203,6 +203,8 @@ impl<'a> Transaction<'a> {
     }
 
     /// The key that the request names; empty if there is none.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn first_key(&self) -> &'a [u8] {
         self.steps.first().map_or(&[], |step| step.key)
     }
