@@ -16,6 +16,8 @@ pub const LONG_VALUE_BYTES_MAX: u64 = 64 << 20;
 pub(crate) const UNFINISHED_LONG_VALUES_MAX: usize = 64;
 /// The longest pause of a client that writes a long value, in nanoseconds.
 pub(crate) const LONG_PAUSE_NS: u64 = 60_000_000_000;
+/// The most keys of one transaction.
+pub const TRANSACTION_KEYS_MAX: usize = 128;
 /// Bytes that an expiry takes of a value's room.
 pub(crate) const EXPIRY_BYTES: usize = 8;
 /// Smallest page, in bytes.

@@ -210,7 +210,7 @@ impl Engine {
         });
         let shared = Arc::new(Shared {
             cores_shared,
-            hasher: Hasher128::new(plan.seed),
+            hasher: Hasher128::new(plan.seed).with_hash_tags(config.hash_tags),
             sizes: plan.sizes,
             lifecycle,
             free_handles: ArrayQueue::new(config.handles_max.max(1)),
@@ -361,8 +361,26 @@ impl Engine {
     /// [`Engine::run_on_core`] reaches it by a plain call. Cost: a hash of the key.
     #[must_use]
     pub fn shard_of(&self, key: &[u8]) -> usize {
-        let shards = u16::try_from(self.shards()).unwrap_or(u16::MAX);
-        usize::from(self.shared.hasher.hash(key).shard(shards))
+        self.shared.shard_of(key)
+    }
+
+    /// True if one shard holds all of these keys, so that one [`Transaction`](crate::Transaction)
+    /// can name them. Keys with one hash tag lie together where [`Config::hash_tags`] is set. Cost:
+    /// a hash of each key.
+    ///
+    /// ```
+    /// use farcore::{Config, Engine};
+    ///
+    /// # let sizes = Config { local_bytes: 64 << 20, far_bytes: 64 << 20, keys_expected: 10_000, ..Config::default() };
+    /// let engine = Engine::open(Config { hash_tags: true, ..sizes })?;
+    /// assert!(engine.same_shard(["{user:7}:name", "{user:7}:mail", "{user:7}"]));
+    /// # Ok::<(), farcore::Error>(())
+    /// ```
+    #[must_use]
+    pub fn same_shard<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> bool {
+        let mut shards = keys.into_iter().map(|key| self.shard_of(key.as_ref()));
+        let first = shards.next();
+        shards.all(|shard| Some(shard) == first)
     }
 
     /// The longest value, in bytes.

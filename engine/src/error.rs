@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::constants::VALUE_BYTES_MAX;
+use crate::constants::{TRANSACTION_KEYS_MAX, VALUE_BYTES_MAX};
 
 /// What went wrong: a caller's mistake, an exhausted resource or an operational fault.
 ///
@@ -228,6 +228,46 @@ pub enum Error {
         current: i64,
         /// What was to be added.
         by: i64,
+    },
+    /// A transaction names no key.
+    #[error("the transaction is empty: it names 1 to {TRANSACTION_KEYS_MAX} keys")]
+    TransactionEmpty,
+    /// A transaction names more keys than one may.
+    #[error("the transaction names {keys} keys: it names 1 to {max}; split it")]
+    TransactionKeys {
+        /// Keys that it names.
+        keys: usize,
+        /// The most.
+        max: usize,
+    },
+    /// The keys and values of a transaction, and 24 bytes for each key, are longer than a value may
+    /// be.
+    #[error(
+        "the transaction has {bytes} bytes: the limit is {max} bytes, as for a value; split it, or raise `local_bytes` or `page_bytes`"
+    )]
+    TransactionTooLong {
+        /// Its bytes.
+        bytes: usize,
+        /// The most.
+        max: usize,
+    },
+    /// A transaction names a key twice: with two writes, or with two expected versions.
+    #[error(
+        "key {place} of the transaction has two writes or two expected versions: name one of each"
+    )]
+    KeyTwice {
+        /// The key's place in the transaction, from 0.
+        place: usize,
+    },
+    /// The keys of a transaction lie in more than one shard.
+    #[error(
+        "keys {first} and {other} of the transaction lie in different shards: set `hash_tags`, and give its keys a common tag, as in `{{tag}}:name`"
+    )]
+    KeysApart {
+        /// The place of a key in the transaction, from 0.
+        first: usize,
+        /// The place of the first key that lies in another shard.
+        other: usize,
     },
     /// The engine has been closed.
     #[error("the engine is closed")]

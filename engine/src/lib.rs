@@ -46,13 +46,15 @@ pub use self::client::handle::{Handle, Refused};
 pub use self::client::scan::{
     Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage,
 };
+pub use self::client::transaction::TransactionOutcome;
 pub use self::config::Config;
 pub use self::engine::Engine;
 pub use self::error::{Error, Result};
 pub use self::message::change::{Change, Condition, Metadata, PutOptions};
 pub use self::message::expiry::{Expiry, ExpiryCondition};
 pub use self::message::operation::{Operation, Version};
-pub use self::message::outcome::Answer;
+pub use self::message::outcome::{Answer, Conflict};
+pub use self::message::transaction::Transaction;
 pub use self::observe::metrics::{EngineReporter, Stats};
 pub use self::observe::recorder::{Recorder, Recording};
 pub use self::observe::statistics;

@@ -7,7 +7,7 @@ use std::thread;
 
 use farcore::{
     Answer, Config, Core, Engine, Error, FaultPlan, LinkModel, Operation, Refused, Report,
-    Reporter, ShardSnapshot, Version,
+    Reporter, ShardSnapshot, Transaction, Version,
 };
 
 /// Keys of each client.
@@ -27,6 +27,9 @@ struct Counts {
     deletes_absent: u64,
     swaps: u64,
     swaps_mismatched: u64,
+    transactions: u64,
+    transactions_conflicted: u64,
+    transactions_failed: u64,
     gets_failed: u64,
     puts_failed: u64,
     deletes_failed: u64,
@@ -43,6 +46,9 @@ impl Counts {
             deletes_absent: seen.deletes_absent,
             swaps: seen.swaps,
             swaps_mismatched: seen.swaps_mismatched,
+            transactions: seen.transactions,
+            transactions_conflicted: seen.transactions_conflicted,
+            transactions_failed: seen.transactions_failed,
             gets_failed: seen.gets_failed,
             puts_failed: seen.puts_failed,
             deletes_failed: seen.deletes_failed,
@@ -52,7 +58,8 @@ impl Counts {
 
     fn requests(&self) -> u64 {
         let failed = self.gets_failed + self.puts_failed + self.deletes_failed + self.swaps_failed;
-        self.gets + self.puts + self.deletes + self.swaps + failed
+        let failed = failed + self.transactions_failed;
+        self.gets + self.puts + self.deletes + self.swaps + self.transactions + failed
     }
 
     fn merge(mut self, other: &Self) -> Self {
@@ -64,6 +71,12 @@ impl Counts {
             (&mut self.deletes_absent, other.deletes_absent),
             (&mut self.swaps, other.swaps),
             (&mut self.swaps_mismatched, other.swaps_mismatched),
+            (&mut self.transactions, other.transactions),
+            (
+                &mut self.transactions_conflicted,
+                other.transactions_conflicted,
+            ),
+            (&mut self.transactions_failed, other.transactions_failed),
             (&mut self.gets_failed, other.gets_failed),
             (&mut self.puts_failed, other.puts_failed),
             (&mut self.deletes_failed, other.deletes_failed),
@@ -81,6 +94,7 @@ enum Kind {
     Put,
     Delete,
     CompareAndSwap,
+    Transaction,
 }
 
 /// A client and the outcomes it has seen.
@@ -121,6 +135,7 @@ impl Client {
             0..4 => Kind::Get,
             4..8 => Kind::Put,
             8 => Kind::Delete,
+            _ if self.random(2) == 0 => Kind::Transaction,
             _ => Kind::CompareAndSwap,
         };
         if matches!(kind, Kind::Get) && self.random(4) == 0 {
@@ -133,6 +148,11 @@ impl Client {
             _ => 0,
         };
         let (key_bytes, value_bytes) = (&name[..], &value[..]);
+        let transaction = Transaction::new();
+        let transaction = transaction
+            .expect(key_bytes, expected)
+            .put(key_bytes, value_bytes);
+        let transaction = &transaction;
         let operation = match kind {
             Kind::Get => Operation::Get { key: key_bytes },
             Kind::Put => Operation::Put {
@@ -145,6 +165,7 @@ impl Client {
                 expected,
                 value: value_bytes,
             },
+            Kind::Transaction => Operation::Transaction { transaction },
         };
         let token = self.sent;
         self.sent += 1;
@@ -160,6 +181,15 @@ impl Client {
             (Kind::Put, Answer::Failed(_)) => counts.puts_failed += 1,
             (Kind::Delete, Answer::Failed(_)) => counts.deletes_failed += 1,
             (Kind::CompareAndSwap, Answer::Failed(_)) => counts.swaps_failed += 1,
+            (Kind::Transaction, Answer::Failed(_)) => counts.transactions_failed += 1,
+            (Kind::Transaction, Answer::Stored { version }) => {
+                counts.transactions += 1;
+                self.stored.insert(key, *version);
+            }
+            (Kind::Transaction, Answer::Conflict(_)) => {
+                counts.transactions += 1;
+                counts.transactions_conflicted += 1;
+            }
             (Kind::Get, answer) => {
                 counts.gets += 1;
                 counts.gets_absent += u64::from(*answer == Answer::Absent);

@@ -12,6 +12,7 @@ use farcore_tuning::HardwareSnapshot;
 use super::call::{CasOutcome, FromAnswer, Value};
 use super::handle::{Refused, check};
 use super::shard_requests::ShardRequests;
+use super::transaction::check_transaction;
 use crate::error::Result;
 use crate::lifecycle::JobTicket;
 use crate::message::hash::Hasher128;
@@ -114,6 +115,7 @@ impl Core {
         operation: &Operation<'_>,
         token: u64,
     ) -> std::result::Result<(), Refused> {
+        self.check_transaction(operation)?;
         let mut encoded = std::mem::take(&mut self.encoded);
         let parts = RequestParts::of(operation, &mut encoded);
         let sent = match check(&parts, self.value_bytes_max) {
@@ -128,6 +130,16 @@ impl Core {
             self.note(operation);
         }
         sent
+    }
+
+    /// Checks the limits of a transaction; other operations pass.
+    fn check_transaction(&self, operation: &Operation<'_>) -> Result<()> {
+        if !matches!(operation, Operation::Transaction { .. }) {
+            return Ok(());
+        }
+        let reactor = self.reactor.borrow();
+        let shard_of = |key: &[u8]| reactor.shard_of(key);
+        check_transaction(operation, self.value_bytes_max, shard_of)
     }
 
     #[inline(always)]
@@ -238,6 +250,7 @@ impl Core {
         &'a mut self,
         operation: Operation<'_>,
     ) -> Result<T> {
+        self.check_transaction(&operation)?;
         let mut encoded = std::mem::take(&mut self.encoded);
         let parts = RequestParts::of(&operation, &mut encoded);
         check(&parts, self.value_bytes_max)?;
@@ -305,7 +318,8 @@ impl Core {
                 && sent - seen < IN_FLIGHT_MAX
             {
                 let parts = RequestParts::of(operation, &mut encoded);
-                if let Err(error) = check(&parts, self.value_bytes_max) {
+                let checked = self.check_transaction(operation);
+                if let Err(error) = checked.and(check(&parts, self.value_bytes_max)) {
                     failed = Some(error);
                     next = None;
                     break;

@@ -19,6 +19,7 @@ use farcore_tuning::Sampler;
 use super::call::{Call, CasOutcome, Value};
 use super::lanes::{DrainingLanes, HandleLanes, Shared};
 use super::shard_requests::ShardRequests;
+use super::transaction::check_transaction;
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::message::change::CHANGE_BYTES;
@@ -135,15 +136,32 @@ impl Handle {
         token: u64,
         operation: &Operation<'_>,
     ) -> std::result::Result<(), Refused> {
-        let mut encoded = std::mem::take(&mut self.encoded);
-        let parts = RequestParts::of(operation, &mut encoded);
-        let sent = self.send_parts(client, token, &parts);
-        self.encoded = encoded;
-        sent?;
+        match RequestParts::plain(operation) {
+            Some(parts) => self.send_parts(client, token, &parts)?,
+            None => self.send_encoded(client, token, operation)?,
+        }
         if let Some(tap) = &self.tap {
             tap.note(operation);
         }
         Ok(())
+    }
+
+    /// Sends an operation whose parts are encoded first.
+    #[cold]
+    fn send_encoded(
+        &mut self,
+        client: u16,
+        token: u64,
+        operation: &Operation<'_>,
+    ) -> std::result::Result<(), Refused> {
+        let shared = &self.shared;
+        let shard_of = |key: &[u8]| shared.shard_of(key);
+        check_transaction(operation, shared.sizes.value_bytes_max, shard_of)?;
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let parts = RequestParts::of(operation, &mut encoded);
+        let sent = self.send_parts(client, token, &parts);
+        self.encoded = encoded;
+        sent
     }
 
     #[inline]
@@ -159,7 +177,8 @@ impl Handle {
         }
         let hash = self.shared.hasher.hash(parts.key);
         let shards = u16::try_from(self.shared.cores_shared.len()).unwrap_or(u16::MAX);
-        self.send_to(hash.shard(shards), hash.index, (client, token), parts)
+        let shard = self.shared.hasher.shard(parts.key, hash, shards);
+        self.send_to(shard, hash.index, (client, token), parts)
     }
 
     /// Sends a request to a shard.

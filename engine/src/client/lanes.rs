@@ -41,6 +41,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The shard of a key.
+    pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
+        let shards = u16::try_from(self.cores_shared.len()).unwrap_or(u16::MAX);
+        usize::from(self.hasher.shard(key, self.hasher.hash(key), shards))
+    }
+
     /// True once every shard has stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         let mut cores_shared = self.cores_shared.iter();

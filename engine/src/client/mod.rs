@@ -16,3 +16,4 @@ pub(crate) mod lanes;
 pub(crate) mod long;
 pub(crate) mod scan;
 pub(crate) mod shard_requests;
+pub(crate) mod transaction;

@@ -113,6 +113,11 @@ pub struct Config {
     /// The seed of the key hash. Default: random, so that no client can choose keys that
     /// collide.
     pub seed: Option<u64>,
+    /// Hash tags: if a key has a part between its first `{` and the next `}`, and that part is not
+    /// empty, it alone decides the key's shard, as in a Redis Cluster. So keys with one tag can be
+    /// changed by one [`Transaction`](crate::Transaction). Many keys with one tag load one core.
+    /// Default: no.
+    pub hash_tags: bool,
 }
 
 impl Default for Config {
@@ -144,6 +149,7 @@ impl Default for Config {
             cache_percent: 75,
             read_ahead_chunks: READ_AHEAD_CHUNKS_MAX,
             seed: None,
+            hash_tags: false,
         }
     }
 }
@@ -317,6 +323,7 @@ impl Config {
                 extents,
                 self.authenticates(),
             )
+            + Shard::<FabricEndpoint>::fact_bytes(self.cores.len() + self.handles_max)
             + self.fabric_bytes();
         let least =
             Shard::<FabricEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);

@@ -344,12 +344,7 @@ impl<'a> Change<'a> {
             Condition::Version(version) => (3, version),
             Condition::Equals(_) => (4, word),
         };
-        let (expiry_kind, expiry) = match self.expiry() {
-            Expiry::Never => (0, 0),
-            Expiry::Keep => (1, 0),
-            Expiry::At(at_ms) => (2, at_ms),
-            Expiry::In(milliseconds) => (3, milliseconds),
-        };
+        let (expiry_kind, expiry) = self.expiry().encode();
         let compared = self.compared();
         let compared_bytes = u32::try_from(compared.len()).unwrap_or(u32::MAX);
         into.clear();
@@ -376,13 +371,7 @@ impl<'a> Change<'a> {
             4 => Condition::Equals(compared),
             _ => return None,
         };
-        let expiry = match head[3] {
-            0 => Expiry::Never,
-            1 => Expiry::Keep,
-            2 => Expiry::At(expiry),
-            3 => Expiry::In(expiry),
-            _ => return None,
-        };
+        let expiry = Expiry::decode(head[3], expiry)?;
         let previous = head[2] != 0;
         Some(match head[0] {
             PUT => Self::Put {

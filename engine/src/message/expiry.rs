@@ -18,8 +18,29 @@ pub enum Expiry {
 }
 
 impl Expiry {
+    /// As it is sent: its kind, and the time or the milliseconds.
+    pub(super) fn encode(self) -> (u8, u64) {
+        match self {
+            Self::Never => (0, 0),
+            Self::Keep => (1, 0),
+            Self::At(at_ms) => (2, at_ms),
+            Self::In(milliseconds) => (3, milliseconds),
+        }
+    }
+
+    /// What [`Expiry::encode`] has encoded; `None` if there is no such kind.
+    pub(super) fn decode(kind: u8, milliseconds: u64) -> Option<Self> {
+        Some(match kind {
+            0 => Self::Never,
+            1 => Self::Keep,
+            2 => Self::At(milliseconds),
+            3 => Self::In(milliseconds),
+            _ => return None,
+        })
+    }
+
     /// The time, in milliseconds since 1970.
-    pub(super) fn resolve(self, before_ms: Option<u64>, now_ms: u64) -> Option<u64> {
+    pub(crate) fn resolve(self, before_ms: Option<u64>, now_ms: u64) -> Option<u64> {
         match self {
             Self::Never => None,
             Self::Keep => before_ms,

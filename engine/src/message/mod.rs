@@ -11,3 +11,4 @@ pub(crate) mod long;
 pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod request;
+pub(crate) mod transaction;

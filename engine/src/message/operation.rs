@@ -5,6 +5,7 @@ use crate::constants::{KEY_BYTES_MAX, UNIT_BYTES};
 use crate::message::change::{Change, METADATA_BYTES};
 use crate::message::list::{ADDRESS_BYTES, LIST_BYTES};
 use crate::message::long::OPENED_BYTES;
+use crate::message::transaction::Transaction;
 
 /// The version of a record: unique and increasing per key within one engine. `0` means "absent".
 pub type Version = u64;
@@ -65,10 +66,17 @@ pub enum Operation<'a> {
         /// The most bytes of it.
         bytes: u32,
     },
+    /// Check and write several keys of one shard, all or none. Answers
+    /// [`Answer::Stored`](crate::Answer::Stored) with the version of the last write (`0` if there
+    /// is none), or [`Answer::Conflict`](crate::Answer::Conflict).
+    Transaction {
+        /// The keys, with what is expected of and written to each.
+        transaction: &'a Transaction<'a>,
+    },
 }
 
 impl<'a> Operation<'a> {
-    /// The key that the operation names.
+    /// The key that the operation names; the first one of a transaction.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &'a [u8] {
@@ -80,6 +88,7 @@ impl<'a> Operation<'a> {
             | Operation::Change { key, .. }
             | Operation::Inspect { key }
             | Operation::GetRange { key, .. } => key,
+            Operation::Transaction { transaction } => transaction.first_key(),
         }
     }
 
@@ -104,6 +113,7 @@ impl<'a> Operation<'a> {
             Operation::Change { .. } => OperationKind::Change,
             Operation::Inspect { .. } => OperationKind::Inspect,
             Operation::GetRange { .. } => OperationKind::GetRange,
+            Operation::Transaction { .. } => OperationKind::Transaction,
         }
     }
 
@@ -141,6 +151,9 @@ impl<'a> Operation<'a> {
                 offset: 3,
                 bytes: 4,
             },
+            Self::Transaction {
+                transaction: Box::leak(Box::new(Transaction::new().put(key, value))),
+            },
         ];
         for (place, operation) in operations.iter().enumerate() {
             assert_eq!(operation.kind() as usize, place, "{operation:?}");
@@ -161,24 +174,25 @@ pub(crate) enum OperationKind {
     Change = 4,
     Inspect = 5,
     GetRange = 6,
+    Transaction = 7,
     // From here on there is no `Operation`: they are about a shard, or a slot of it.
     /// List records in the order of the index.
-    List = 7,
+    List = 8,
     /// Read the record at an address, if a slot still leads there.
-    ReadAt = 8,
+    ReadAt = 9,
     /// The same for its header and key.
-    ReadHeadAt = 9,
+    ReadHeadAt = 10,
     /// Count the keys of a shard.
-    Count = 10,
+    Count = 11,
     /// Remove all keys of a shard.
-    Clear = 11,
+    Clear = 12,
     // Long values: see `message::long`.
-    LongBegin = 12,
-    LongWrite = 13,
-    LongCommit = 14,
-    LongAbort = 15,
-    LongOpen = 16,
-    LongRead = 17,
+    LongBegin = 13,
+    LongWrite = 14,
+    LongCommit = 15,
+    LongAbort = 16,
+    LongOpen = 17,
+    LongRead = 18,
 }
 
 impl OperationKind {
@@ -186,7 +200,7 @@ impl OperationKind {
     pub(crate) const LAST: Self = Self::LongRead;
     /// The last kind that an [`Operation`] has.
     #[cfg(test)]
-    pub(crate) const LAST_PUBLIC: Self = Self::GetRange;
+    pub(crate) const LAST_PUBLIC: Self = Self::Transaction;
 
     /// True if the parts of a request of this kind are encoded.
     #[inline(always)]
@@ -205,6 +219,7 @@ impl OperationKind {
             | Self::Change
             | Self::Inspect
             | Self::GetRange
+            | Self::Transaction
             | Self::List
             | Self::ReadAt
             | Self::ReadHeadAt
@@ -251,7 +266,8 @@ impl OperationKind {
             | Self::Clear
             | Self::LongBegin
             | Self::LongWrite
-            | Self::LongAbort => 0,
+            | Self::LongAbort
+            | Self::Transaction => 0,
         }
     }
 
@@ -276,7 +292,8 @@ impl OperationKind {
             | Self::Clear
             | Self::LongBegin
             | Self::LongWrite
-            | Self::LongAbort => false,
+            | Self::LongAbort
+            | Self::Transaction => false,
         }
     }
 
@@ -353,6 +370,10 @@ impl<'a> RequestParts<'a> {
                 scratch.extend(offset.to_le_bytes());
                 scratch.extend(bytes.to_le_bytes());
                 OperationKind::GetRange
+            }
+            Operation::Transaction { transaction } => {
+                transaction.encode(scratch);
+                OperationKind::Transaction
             }
             _ => OperationKind::Inspect,
         };

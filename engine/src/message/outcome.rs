@@ -8,8 +8,10 @@
 //! bit 31    24 23     16 15              0
 //! |    0:8    | kind:8  |    origin:16   |
 //!
-//! kind: 0 value · 1 absent · 2 stored · 3 deleted · 4 mismatch · 5 failed · +16 its value travels beside
-//! the ring, as does the error of a failed one
+//! kind: 0 value · 1 absent · 2 stored · 3 deleted · 4 mismatch · 5 conflict · 6 failed · +16 its value
+//! travels beside the ring, as does the error of a failed one
+//!
+//! version of a conflict, bit 0 least significant: | place:16 | version:48 |
 //! ```
 //!
 //! A new outcome is a variant of [`Answer`] and a line in `answer_kinds!`. The compiler then names
@@ -20,9 +22,11 @@ use std::fmt;
 
 use super::operation::Version;
 use super::request::Origin;
+use crate::constants::TRANSACTION_KEYS_MAX;
 use crate::error::Error;
 
 /// The answer to one [`Operation`]. What it borrows is valid until the visitor returns.
+// In the order of `AnswerKind`, so that one is the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// A get found the key.
@@ -34,7 +38,8 @@ pub enum Answer<'a> {
     },
     /// A get or a delete found no such key.
     Absent,
-    /// A put, or a compare-and-swap whose version matched, stored its value under this version.
+    /// A put, or a compare-and-swap whose version matched, stored its value under this version. A
+    /// transaction happened, and its last write has this version.
     Stored {
         /// The new record's version.
         version: Version,
@@ -47,11 +52,50 @@ pub enum Answer<'a> {
         /// The version of the key.
         current: Version,
     },
+    /// A transaction found a key with another version than it expects, and changed nothing.
+    Conflict(Conflict),
     /// The operation failed and changed nothing that was stored, with one exception: a delete of a
     /// key whose record was lost or is damaged leaves the key absent.
     Failed(&'a Error),
 }
 
+/// Bits of a version.
+const VERSION_BITS: u32 = 48;
+
+/// The first key of a transaction that has another version than was expected.
+// One word, in the place of other answers' versions, so that decoding an answer takes no branch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Conflict(u64);
+
+impl Conflict {
+    pub(crate) fn new(place: usize, current: Version) -> Self {
+        debug_assert!(place < TRANSACTION_KEYS_MAX && current >> VERSION_BITS == 0);
+        Self((place as u64) << VERSION_BITS | current)
+    }
+
+    /// The key's place in the transaction, from 0.
+    #[must_use]
+    pub fn place(self) -> usize {
+        usize::try_from(self.0 >> VERSION_BITS).unwrap_or(usize::MAX)
+    }
+
+    /// The version that the key has; `0` means that it is absent.
+    #[must_use]
+    pub fn current(self) -> Version {
+        self.0 & ((1 << VERSION_BITS) - 1)
+    }
+}
+
+impl fmt::Debug for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conflict")
+            .field("place", &self.place())
+            .field("current", &self.current())
+            .finish()
+    }
+}
+
+const _: () = assert!(TRANSACTION_KEYS_MAX <= 1 << (u64::BITS - VERSION_BITS));
 const _: () = assert!(size_of::<Answer<'_>>() == 4 * size_of::<u64>());
 
 impl<'a> Answer<'a> {
@@ -84,6 +128,7 @@ impl<'a> Answer<'a> {
             Answer::Deleted => (AnswerKind::Deleted, None, &[]),
             Answer::Mismatch { current } => (AnswerKind::Mismatch, Some(current), &[]),
             Answer::Failed(_) => (AnswerKind::Failed, None, &[]),
+            Answer::Conflict(Conflict(word)) => (AnswerKind::Conflict, Some(word), &[]),
         }
     }
 }
@@ -119,20 +164,22 @@ answer_kinds! {
     Stored = 2,
     Deleted = 3,
     Mismatch = 4,
-    Failed = 5,
+    Conflict = 5,
+    Failed = 6,
 }
 
 impl AnswerKind {
-    /// True if an answer of this kind has a version.
+    /// True if a usual answer of this kind has a version.
     #[inline(always)]
     fn has_version(self) -> bool {
         match self {
             Self::Value | Self::Stored | Self::Mismatch => true,
-            Self::Absent | Self::Deleted | Self::Failed => false,
+            Self::Absent | Self::Deleted | Self::Conflict | Self::Failed => false,
         }
     }
 
-    /// The answer of this kind with a version and a value; `None` if it carries an error instead.
+    /// The answer of this kind with a version and a value; `None` if it is a conflict or carries an
+    /// error. Fewer kinds take fewer instructions of every answer.
     #[inline(always)]
     pub(crate) fn with(self, version: Version, value: &[u8]) -> Option<Answer<'_>> {
         Some(match self {
@@ -141,7 +188,7 @@ impl AnswerKind {
             Self::Stored => Answer::Stored { version },
             Self::Deleted => Answer::Deleted,
             Self::Mismatch => Answer::Mismatch { current: version },
-            Self::Failed => return None,
+            Self::Conflict | Self::Failed => return None,
         })
     }
 
@@ -155,6 +202,7 @@ impl AnswerKind {
     ) -> Answer<'a> {
         match self.with(version, value) {
             Some(answer) => answer,
+            None if self == Self::Conflict => Answer::Conflict(Conflict(version)),
             None => Answer::Failed(error.unwrap_or(&Error::Closed)),
         }
     }
@@ -267,6 +315,16 @@ impl OwnedAnswer {
         }
     }
 
+    /// A conflict, from the word that it was sent as.
+    pub(crate) fn conflict(word: u64) -> Self {
+        Self {
+            kind: AnswerKind::Conflict,
+            version: word,
+            value: Vec::new(),
+            error: None,
+        }
+    }
+
     /// A failure.
     pub(crate) fn failed(error: Error) -> Self {
         Self {
@@ -277,7 +335,9 @@ impl OwnedAnswer {
         }
     }
 
-    #[inline]
+    /// Always inlined: a call would return the answer in memory, also where most answers are none
+    /// of these.
+    #[inline(always)]
     pub(crate) fn answer(&self) -> Answer<'_> {
         (self.kind).answer(self.version, &self.value, self.error.as_ref())
     }
@@ -309,8 +369,20 @@ mod tests {
             assert_eq!(meta.oversize().kind(), kind);
             match kind.decode(&message) {
                 Some(decoded) => assert_eq!(decoded, answer),
+                None if kind == AnswerKind::Conflict => {
+                    let (word, _) = split_word(&message);
+                    assert_eq!(OwnedAnswer::conflict(word).answer(), answer);
+                }
                 None => assert!(matches!(answer, Answer::Failed(_))),
             }
+        }
+    }
+
+    #[test]
+    fn a_conflict_keeps_place_and_version() {
+        for (place, current) in [(0, 0), (127, 1), (3, (1 << 48) - 1)] {
+            let conflict = Conflict::new(place, current);
+            assert_eq!((conflict.place(), conflict.current()), (place, current));
         }
     }
 }

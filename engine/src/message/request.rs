@@ -50,6 +50,12 @@ impl ReplyTo {
         Self(self.0 | u32::from(RequestFlags::WAITED.0) << 16)
     }
 
+    /// True if the request is the shard's own, for a transaction of the lane.
+    #[inline]
+    pub(crate) fn is_for_fact(self) -> bool {
+        self.0 >> 16 & u32::from(RequestFlags::FACT.0) != 0
+    }
+
     /// The lane's number, without the client.
     #[inline]
     #[expect(
@@ -71,6 +77,8 @@ impl RequestFlags {
     pub(crate) const TIMED: Self = Self(0x40);
     /// It waited for far memory.
     pub(crate) const WAITED: Self = Self(0x20);
+    /// The shard's own request: it learns a fact for a transaction, and is not answered.
+    pub(crate) const FACT: Self = Self(0x80);
     /// All flag bits: the upper three of an origin.
     const ALL: u8 = 0xe0;
 

@@ -29,6 +29,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::message::change::{Change, Condition};
 use crate::message::operation::Operation;
+use crate::message::transaction::{TransactionStep, TransactionWrite};
 
 /// Cells of a recorder's queue by default: 8 MiB.
 const CELLS: usize = 64 << 10;
@@ -86,6 +87,16 @@ impl Kind {
         }
     }
 
+    /// The same for one key of a transaction.
+    fn of_step(step: &TransactionStep<'_>) -> Self {
+        match (step.write, step.expected) {
+            (TransactionWrite::None, _) => Self::Get,
+            (TransactionWrite::Put { .. }, None) => Self::Set,
+            (TransactionWrite::Put { .. }, Some(_)) => Self::Cas,
+            (TransactionWrite::Delete, _) => Self::Delete,
+        }
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -119,29 +130,39 @@ pub(crate) struct RequestTap {
 }
 
 impl RequestTap {
-    /// Notes an accepted request.
+    /// Notes an accepted request; a transaction as a request for each of its keys.
     #[cold]
     pub(crate) fn note(&self, operation: &Operation<'_>) {
-        let tape = &*self.tape;
-        if !tape.open.load(Ordering::Relaxed) {
+        if !self.tape.open.load(Ordering::Relaxed) {
             return;
         }
-        let key = operation.key();
+        let kind = match operation {
+            Operation::Get { .. } | Operation::Inspect { .. } | Operation::GetRange { .. } => {
+                Kind::Get
+            }
+            Operation::Put { .. } => Kind::Set,
+            Operation::Delete { .. } => Kind::Delete,
+            Operation::CompareAndSwap { .. } => Kind::Cas,
+            Operation::Change { change, .. } => Kind::of_change(change),
+            Operation::Transaction { transaction } => {
+                for step in transaction.steps() {
+                    self.note_key(Kind::of_step(step), step.key, step.write.value().len());
+                }
+                return;
+            }
+        };
+        self.note_key(kind, operation.key(), operation.value().len());
+    }
+
+    fn note_key(&self, kind: Kind, key: &[u8], value_bytes: usize) {
+        let tape = &*self.tape;
         let mut cell = Cell {
             raw_time: tape.clock.raw(),
             client: self.client,
-            value_bytes: u32::try_from(operation.value().len()).unwrap_or(u32::MAX),
+            value_bytes: u32::try_from(value_bytes).unwrap_or(u32::MAX),
             key_bytes: u16::try_from(key.len()).unwrap_or(u16::MAX),
             is_first: true,
-            kind: match operation {
-                Operation::Get { .. } | Operation::Inspect { .. } | Operation::GetRange { .. } => {
-                    Kind::Get
-                }
-                Operation::Put { .. } => Kind::Set,
-                Operation::Delete { .. } => Kind::Delete,
-                Operation::CompareAndSwap { .. } => Kind::Cas,
-                Operation::Change { change, .. } => Kind::of_change(change),
-            },
+            kind,
             piece: [0; PIECE_BYTES],
         };
         for piece in key.chunks(PIECE_BYTES) {
@@ -357,6 +378,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::message::transaction::Transaction;
 
     /// A file in memory that can be made to wait or to fail.
     #[derive(Clone, Default)]
@@ -424,6 +446,28 @@ mod tests {
             4,
             "a finished recorder records nothing"
         );
+    }
+
+    #[test]
+    fn a_transaction_is_a_line_for_each_key() {
+        let paper = Paper::default();
+        let recorder = Recorder::start(paper.clone()).unwrap();
+        let transaction = Transaction::new()
+            .expect(b"checked", 4)
+            .put(b"put", b"123")
+            .expect(b"swapped", 0)
+            .put(b"swapped", b"12")
+            .delete(b"deleted");
+        let transaction = &transaction;
+        recorder.tap().note(&Operation::Transaction { transaction });
+        assert_eq!(recorder.finish().unwrap().recorded, 4);
+        let lines = [
+            "checked,7,0,0,get,0",
+            "put,3,3,0,set,0",
+            "swapped,7,2,0,cas,0",
+            "deleted,7,0,0,delete,0",
+        ];
+        assert_eq!(paper.lines(), lines);
     }
 
     #[test]

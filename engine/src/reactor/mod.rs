@@ -337,6 +337,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             && self.command_port.forget.is_done(self.forgetting)
     }
 
+    /// The shard of a key.
+    pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
+        let hash = self.hasher.hash(key);
+        usize::from(self.hasher.shard(key, hash, self.shards))
+    }
+
     /// Submits a request of a client on this core; false if the client must poll first.
     #[inline(always)]
     pub(crate) fn submit(&mut self, client: u16, token: u64, parts: &RequestParts<'_>) -> bool {
@@ -345,7 +351,6 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             self.wake_for_client();
         }
         let hash = self.hasher.hash(parts.key);
-        let shard = hash.shard(self.shards);
         let timed = self.replies.sampler.starts();
         let origin = Origin::new(client, RequestFlags::timed(timed));
         // A single shard needs no hash to choose the shard.
@@ -353,6 +358,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             self.shard.prefetch(hash.index);
             0
         } else {
+            let shard = self.hasher.shard(parts.key, hash, self.shards);
             self.shard.prefetch_if(shard == self.own, hash.index);
             usize::from(shard)
         };

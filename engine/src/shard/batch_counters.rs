@@ -28,6 +28,7 @@ pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter 
         | OperationKind::ReadHeadAt
         | OperationKind::Count
         | OperationKind::Clear => &counters.lists_failed,
+        OperationKind::Transaction => &counters.transactions_failed,
     }
 }
 

@@ -17,6 +17,7 @@ use super::local::arena::Arena;
 use super::local::page_table::{LOST_PAGES, PageTable};
 use super::local::read_cache::Cache;
 use super::local::victims::Victims;
+use super::pending::facts::Facts;
 use super::pending::flight;
 use super::{FLIGHTS, FRAMES_MIN, FRAMES_RESERVED, PARKED, Shard, ShardOptions};
 use crate::constants::SEGMENT_BYTES;
@@ -106,6 +107,11 @@ impl<E: Endpoint> Shard<E> {
             + Cache::bytes_for(frames, local_bytes)
             + Index::table_bytes_for(local_bytes)
             + waiting as u64
+    }
+
+    /// Bytes of the facts that the transactions of so many lanes wait for.
+    pub(crate) fn fact_bytes(lanes: usize) -> u64 {
+        Facts::bytes_for(lanes) as u64
     }
 
     /// Registers the arena, lays it out and puts the index into it.

@@ -50,6 +50,7 @@ use self::local::read_cache::Cache;
 use self::local::victims::Victims;
 use self::lookup::LookAheadState;
 use self::pending::collisions::Collisions;
+use self::pending::facts::Facts;
 use self::pending::flight::Flights;
 use crate::cipher::PageCipher;
 use crate::cipher::gcm::TAG_BYTES;
@@ -63,6 +64,7 @@ use crate::observe::metrics::CoreMetrics;
 use crate::shard::background::expire::Expiring;
 use crate::shard::ops::change::ChangeScratch;
 use crate::shard::ops::list::ListScratch;
+use crate::shard::ops::transaction::TransactionScratch;
 
 pub(crate) use self::background::flush::Shortfall;
 pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
@@ -161,6 +163,8 @@ pub(crate) struct Shard<E: Endpoint> {
     long: LongValues,
     /// The long value whose head the change under way stores.
     head_of: Option<u64>,
+    facts: Facts,
+    transaction_scratch: TransactionScratch,
     /// The time in milliseconds since 1970; it never goes back.
     unix_ms: u64,
     expiring: Expiring,
@@ -254,6 +258,8 @@ impl<E: Endpoint> Shard<E> {
             list_scratch: ListScratch::default(),
             long: LongValues::new(options.local_bytes),
             head_of: None,
+            facts: Facts::default(),
+            transaction_scratch: TransactionScratch::default(),
             unix_ms: 0,
             expiring: Expiring::default(),
             key_hasher: options.key_hasher,

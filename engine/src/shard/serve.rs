@@ -177,7 +177,10 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> bool {
         let lane = lane.of(request.origin);
-        if let Some(flight) = self.flights.of_hash(request.hash) {
+        if let Some(flight) = self.flights.of_hash(request.hash)
+            // A flight is of one key: a transaction is tried again from its lane.
+            && request.kind() != OperationKind::Transaction
+        {
             return self.park_behind(flight, lane, request, answers);
         }
         match self.execute(lane, request, hint, &Evidence::NONE, answers) {
@@ -246,6 +249,7 @@ impl<E: Endpoint> Shard<E> {
         match request.kind() {
             OperationKind::Inspect => self.inspect(lane, request, hint, evidence, answers),
             OperationKind::GetRange => self.get_range(lane, request, hint, evidence, answers),
+            OperationKind::Transaction => self.transaction(lane, request, answers),
             OperationKind::List => self.list(lane, request, answers),
             OperationKind::ReadAt | OperationKind::ReadHeadAt => {
                 self.read_at(lane, request, evidence, answers)

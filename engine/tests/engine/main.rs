@@ -13,6 +13,7 @@ mod long;
 mod long_values;
 mod scan;
 mod support;
+mod transactions;
 
 use std::collections::HashSet;
 use std::future::Future;

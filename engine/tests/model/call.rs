@@ -1,6 +1,6 @@
 //! The messages of the model test: keys, values, calls and answers.
 
-use farcore::{Answer, CasOutcome, Error, Operation, Version};
+use farcore::{Answer, CasOutcome, Error, Operation, Transaction, TransactionOutcome, Version};
 
 use crate::random::Random;
 
@@ -31,8 +31,14 @@ impl Content {
     }
 }
 
-/// The key of a number: 1 to 200 bytes, all different.
+/// The client number of the counters' keys.
+pub(crate) const SHARED: u8 = 255;
+
+/// The key of a number: 1 to 200 bytes, all different. Counters have a common hash tag.
 pub(crate) fn key_of(client: u8, number: u16) -> Vec<u8> {
+    if client == SHARED {
+        return format!("{{counters}}{number}").into_bytes();
+    }
     let [low, high] = number.to_le_bytes();
     let mut key = vec![client];
     match number {
@@ -54,18 +60,36 @@ pub(crate) enum Call {
     Put(Content),
     Delete,
     Swap(Version, Content),
+    /// A transaction that does the same.
+    Transact(Version, Content),
 }
 
 impl Call {
     pub(crate) fn value(self) -> Vec<u8> {
         match self {
-            Self::Put(content) | Self::Swap(_, content) => content.make(),
+            Self::Put(content) | Self::Swap(_, content) | Self::Transact(_, content) => {
+                content.make()
+            }
             Self::Get | Self::Delete => Vec::new(),
         }
     }
 
-    pub(crate) fn operation<'a>(self, key: &'a [u8], value: &'a [u8]) -> Operation<'a> {
+    /// The transaction, if it is one.
+    pub(crate) fn transaction<'a>(self, key: &'a [u8], value: &'a [u8]) -> Transaction<'a> {
         match self {
+            Self::Transact(expected, _) => Transaction::new().expect(key, expected).put(key, value),
+            _ => Transaction::new(),
+        }
+    }
+
+    pub(crate) fn operation<'a>(
+        self,
+        key: &'a [u8],
+        value: &'a [u8],
+        transaction: &'a Transaction<'a>,
+    ) -> Operation<'a> {
+        match self {
+            Self::Transact(..) => Operation::Transaction { transaction },
             Self::Get => Operation::Get { key },
             Self::Put(_) => Operation::Put { key, value },
             Self::Delete => Operation::Delete { key },
@@ -86,6 +110,7 @@ pub(crate) enum Given {
     Stored(Version),
     Deleted,
     Mismatch(Version),
+    Conflict(usize, Version),
     Failed(Error),
 }
 
@@ -97,6 +122,7 @@ impl Given {
             Answer::Stored { version } => Self::Stored(*version),
             Answer::Deleted => Self::Deleted,
             Answer::Mismatch { current } => Self::Mismatch(*current),
+            Answer::Conflict(conflict) => Self::Conflict(conflict.place(), conflict.current()),
             Answer::Failed(error) => Self::Failed((*error).clone()),
         }
     }
@@ -109,6 +135,13 @@ impl Given {
         match swap {
             CasOutcome::Stored(version) => Self::Stored(version),
             CasOutcome::Mismatch(current) => Self::Mismatch(current),
+        }
+    }
+
+    pub(crate) fn transacted(outcome: TransactionOutcome) -> Self {
+        match outcome {
+            TransactionOutcome::Committed { last } => Self::Stored(last),
+            TransactionOutcome::Conflict { place, current } => Self::Conflict(place, current),
         }
     }
 

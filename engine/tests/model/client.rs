@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use farcore::{CasOutcome, Error, Version};
+use farcore::{CasOutcome, Error, TransactionOutcome, Version};
 
 use crate::call::{Call, Content, Given, key_of};
 use crate::random::Random;
@@ -78,12 +78,17 @@ impl Client {
             0..40 => Call::Get,
             40..75 => Call::Put(Content::random(&mut self.random)),
             75..85 => Call::Delete,
-            _ => {
+            kind => {
                 let expected = match self.random.below(4) {
                     0 => 0,
                     _ => self.latest.get(&key).copied().unwrap_or(0),
                 };
-                Call::Swap(expected, Content::random(&mut self.random))
+                let content = Content::random(&mut self.random);
+                if kind < 93 {
+                    Call::Swap(expected, content)
+                } else {
+                    Call::Transact(expected, content)
+                }
             }
         }
     }
@@ -166,12 +171,16 @@ impl Client {
                 self.latest.insert(key, *version);
                 *version > latest
             }
-            (Call::Swap(expected, content), Given::Stored(version)) => {
+            (
+                Call::Swap(expected, content) | Call::Transact(expected, content),
+                Given::Stored(version),
+            ) => {
                 self.truth.insert(key, (*version, content));
                 self.latest.insert(key, *version);
                 *version > latest && expected == state.map_or(0, |(known, _)| known)
             }
-            (Call::Swap(expected, _), Given::Mismatch(current)) => {
+            (Call::Swap(expected, _), Given::Mismatch(current))
+            | (Call::Transact(expected, _), Given::Conflict(0, current)) => {
                 expected != *current && *current == state.map_or(0, |(known, _)| known)
             }
             _ => false,
@@ -227,6 +236,31 @@ impl Client {
         assert!(
             right,
             "{} step {}: counter {counter}, expected {expected}: {swap:?}",
+            self.name, self.step
+        );
+    }
+
+    /// Notes the outcome of an attempt to count on two counters at once.
+    pub(crate) fn counted_both(
+        &mut self,
+        counters: [usize; 2],
+        expected: [Version; 2],
+        outcome: Result<TransactionOutcome, Error>,
+    ) {
+        let right = match outcome {
+            Ok(TransactionOutcome::Committed { last }) => {
+                for counter in counters {
+                    self.counted[counter] += 1;
+                }
+                last - 1 > expected[0] && last > expected[1]
+            }
+            Ok(TransactionOutcome::Conflict { place, current }) => current != expected[place],
+            Err(Error::Unavailable { .. }) => self.faulty,
+            Err(_) => false,
+        };
+        assert!(
+            right,
+            "{} step {}: counters {counters:?}, expected {expected:?}: {outcome:?}",
             self.name, self.step
         );
     }

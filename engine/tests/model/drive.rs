@@ -3,9 +3,9 @@
 use std::sync::mpsc::Sender;
 use std::thread;
 
-use farcore::{Answer, Core, Error, Handle, Refused};
+use farcore::{Answer, Core, Error, Handle, Refused, Transaction};
 
-use crate::call::{Call, Content, Given, key_of};
+use crate::call::{Call, Content, Given, SHARED, key_of};
 use crate::client::{COUNTERS, Client, KEYS};
 
 /// Requests that a client has in flight.
@@ -14,7 +14,6 @@ const WINDOW: usize = 32;
 const TRIES: usize = 50;
 /// Rounds in which the main thread flushes and compacts.
 pub(crate) const ROUNDS: u64 = 6;
-pub(crate) const SHARED: u8 = 255;
 
 pub(crate) fn poll(client: &mut Client, handle: &mut Handle) {
     let mut answers = Vec::new();
@@ -39,9 +38,10 @@ pub(crate) fn submit(client: &mut Client, handle: &mut Handle, key: u16, call: C
         poll(client, handle);
     }
     let (name, value) = (client.key(key), call.value());
+    let transaction = call.transaction(&name, &value);
     let token = client.begin(key, call);
     loop {
-        match handle.submit(call.operation(&name, &value), token) {
+        match handle.submit(call.operation(&name, &value, &transaction), token) {
             Ok(()) => return,
             Err(Refused::Full) => poll(client, handle),
             Err(Refused::Error(error)) => {
@@ -66,6 +66,11 @@ pub(crate) fn wait(client: &mut Client, handle: &mut Handle, key: u16, call: Cal
             .compare_and_swap(&name, expected, &value)
             .wait()
             .map(Given::swapped),
+        Call::Transact(..) => {
+            let transaction = call.transaction(&name, &value);
+            let outcome = handle.transaction(&transaction).wait();
+            outcome.map(Given::transacted)
+        }
     };
     client.end(token, given.unwrap_or_else(Given::Failed));
 }
@@ -105,8 +110,11 @@ pub(crate) fn batch(client: &mut Client, handle: &mut Handle) {
         }
         7 => handle.delete_many(&names, visit),
         _ => {
-            let operations =
-                (0..keys.len()).map(|place| calls[place].operation(names[place], &values[place]));
+            let transaction = |place: usize| calls[place].transaction(names[place], &values[place]);
+            let transactions: Vec<_> = (0..keys.len()).map(transaction).collect();
+            let operations = (0..keys.len()).map(|place| {
+                calls[place].operation(names[place], &values[place], &transactions[place])
+            });
             handle.many(operations, visit)
         }
     };
@@ -137,6 +145,28 @@ pub(crate) fn count(client: &mut Client, handle: &mut Handle) {
     client.counted(counter, expected, swap);
 }
 
+/// Counts on two counters in one transaction.
+pub(crate) fn count_both(client: &mut Client, handle: &mut Handle) {
+    let first = client.random.below(COUNTERS as u64) as usize;
+    let counters = [first, (first + 1) % COUNTERS];
+    let names = counters.map(|counter| key_of(SHARED, counter as u16));
+    let mut next = Vec::new();
+    for (&counter, name) in counters.iter().zip(&names) {
+        let Some(read) = client.readable(counter, handle.get(name).wait()) else {
+            return;
+        };
+        let read = read.as_ref().map(|read| (read.version(), &read[..]));
+        next.push(client.count_after(read, counter));
+    }
+    let transaction = Transaction::new()
+        .expect(&names[0], next[0].0)
+        .put(&names[0], &next[0].1)
+        .expect(&names[1], next[1].0)
+        .put(&names[1], &next[1].1);
+    let outcome = handle.transaction(&transaction).wait();
+    client.counted_both(counters, [next[0].0, next[1].0], outcome);
+}
+
 pub(crate) fn drive_handle(
     mut client: Client,
     mut handle: Handle,
@@ -156,6 +186,7 @@ pub(crate) fn drive_handle(
                 let call = client.any_call(key);
                 wait(&mut client, &mut handle, key, call);
             }
+            8 if step % 2 == 0 => count_both(&mut client, &mut handle),
             8 => count(&mut client, &mut handle),
             9..11 => {
                 for (key, call) in client.burst() {
@@ -193,9 +224,10 @@ pub(crate) async fn submit_core(client: &mut Client, core: &mut Core, key: u16, 
         poll_core(client, core).await;
     }
     let (name, value) = (client.key(key), call.value());
+    let transaction = call.transaction(&name, &value);
     let token = client.begin(key, call);
     loop {
-        match core.submit(call.operation(&name, &value), token) {
+        match core.submit(call.operation(&name, &value, &transaction), token) {
             Ok(()) => return,
             Err(Refused::Full) => poll_core(client, core).await,
             Err(Refused::Error(error)) => {
@@ -220,6 +252,11 @@ pub(crate) async fn await_core(client: &mut Client, core: &mut Core, key: u16, c
             .compare_and_swap(&name, expected, &value)
             .await
             .map(Given::swapped),
+        Call::Transact(..) => {
+            let transaction = call.transaction(&name, &value);
+            let outcome = core.transaction(&transaction).await;
+            outcome.map(Given::transacted)
+        }
     };
     client.end(token, given.unwrap_or_else(Given::Failed));
 }

@@ -34,6 +34,7 @@ fn tiny() -> Config {
         handles_max: 4,
         handle_lane_bytes: 16 << 10,
         lane_bytes: Some(16 << 10),
+        hash_tags: true,
         ..Config::default()
     }
 }

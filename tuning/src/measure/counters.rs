@@ -184,6 +184,12 @@ counters! {
     changes_mismatched: Counter,
     /// Changes answered with an error.
     changes_failed: Counter,
+    /// Transactions answered, committed or not.
+    transactions: Counter,
+    /// Transactions that found another version than expected.
+    transactions_conflicted: Counter,
+    /// Transactions answered with an error.
+    transactions_failed: Counter,
     /// Inspections answered: version and length without the value.
     inspections: Counter,
     /// Records removed because they had expired.
@@ -354,6 +360,7 @@ impl ShardSnapshot {
             self.swaps,
             self.changes,
             self.inspections,
+            self.transactions,
         ])
     }
 
@@ -366,6 +373,7 @@ impl ShardSnapshot {
             self.deletes_failed,
             self.swaps_failed,
             self.changes_failed,
+            self.transactions_failed,
         ])
     }
 }

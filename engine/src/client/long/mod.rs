@@ -27,7 +27,7 @@ impl<'a> Routed<'a> {
         let hash = hasher.hash(key);
         Self {
             key,
-            shard: hash.shard(shards),
+            shard: hasher.shard(key, hash, shards),
             hash: hash.index,
         }
     }

@@ -65,6 +65,21 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
+    /// Makes sure that a tail's open page can take several records of this many units together.
+    /// They fit an empty page. What the page before has left stays unused.
+    pub(in crate::shard) fn reserve_all(
+        &mut self,
+        kind: TailKind,
+        units: u32,
+        records: u32,
+    ) -> Result<(), NoRoom> {
+        if records > 0 && !self.local.has_room_for_all(kind, units, records) {
+            self.open_page(kind)?;
+            assert!(self.local.has_room_for_all(kind, units, records));
+        }
+        Ok(())
+    }
+
     #[cold]
     fn open_page(&mut self, kind: TailKind) -> Result<(), NoRoom> {
         match self.local.open_page(kind) {

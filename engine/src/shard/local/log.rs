@@ -107,6 +107,18 @@ impl LocalLog {
         Some(unsafe { Reserved::new(address, place, units) })
     }
 
+    /// True if the open page of a tail has room for several records of this many units together.
+    pub(in crate::shard) fn has_room_for_all(
+        &mut self,
+        kind: TailKind,
+        units: u32,
+        records: u32,
+    ) -> bool {
+        let append_bytes = self.append_bytes;
+        let open = self.open_pages.get(kind).as_ref();
+        open.is_some_and(|open| open.fits_all(units, records, append_bytes))
+    }
+
     /// Opens a new page for a tail. Returns the tail's previous page, which the caller seals. An
     /// error if no frame or page number is free.
     pub(in crate::shard) fn open_page(&mut self, kind: TailKind) -> Result<Option<OpenPage>, ()> {

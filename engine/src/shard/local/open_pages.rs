@@ -31,8 +31,14 @@ impl OpenPage {
     /// True if a record of this many units and its directory entry still fit in `append_bytes`.
     #[inline]
     pub(crate) fn fits(&self, units: u32, append_bytes: usize) -> bool {
+        self.fits_all(units, 1, append_bytes)
+    }
+
+    /// The same for several records of this many units together.
+    #[inline]
+    pub(crate) fn fits_all(&self, units: u32, records: u32, append_bytes: usize) -> bool {
         let records_end = (self.unit + units) as usize * crate::constants::UNIT_BYTES;
-        records_end + (self.records as usize + 1) * DIRECTORY_ENTRY_BYTES <= append_bytes
+        records_end + (self.records + records) as usize * DIRECTORY_ENTRY_BYTES <= append_bytes
     }
 }
 

@@ -13,6 +13,7 @@ use crate::log::record::RecordView;
 use crate::message::change::{
     Change, Circumstances, Current, Decision, Effect, METADATA_BYTES, Metadata, Reply,
 };
+use crate::message::hash::IndexHash;
 use crate::message::long::head_value;
 use crate::message::operation::Version;
 use crate::message::outcome::Answer;
@@ -160,7 +161,7 @@ impl<E: Endpoint> Shard<E> {
         let version = match decision.effect {
             Effect::None => current.map_or(0, |current| current.version),
             Effect::Delete => {
-                self.take_away(request, &found);
+                self.take_away(request.hash, &found);
                 0
             }
             Effect::Store => match self.store(request, found, damaged, &decision, stored) {
@@ -215,7 +216,12 @@ impl<E: Endpoint> Shard<E> {
     ) -> Result<Version, NoRoom> {
         let head_of = self.head_of;
         if decision.expiry_ms.is_none() && head_of.is_none() {
-            return self.store_found(request, found, damaged, decision.value);
+            return self.store_found(
+                (request.hash, request.key()),
+                found,
+                damaged,
+                decision.value,
+            );
         }
         stored.clear();
         match head_of {
@@ -234,8 +240,9 @@ impl<E: Endpoint> Shard<E> {
         if let Some(head) = before {
             self.long.detach(head);
         }
-        let result = self.with_flags(request, decision.expiry_ms, |shard| {
-            shard.store_found(request, found, damaged, stored)
+        let key = (request.hash, request.key());
+        let result = self.with_flags(key, decision.expiry_ms, |shard| {
+            shard.store_found(key, found, damaged, stored)
         });
         if let (Err(_), Some(head), Some(id)) = (&result, before, head_of) {
             self.long.adopt(id, head);
@@ -244,14 +251,13 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Stores a value for the key that was found, or not found.
-    fn store_found(
+    pub(super) fn store_found(
         &mut self,
-        request: &Request<'_>,
+        (hash, key): (IndexHash, &[u8]),
         found: Found<'_>,
         damaged: &[Address],
         value: &[u8],
     ) -> Result<Version, NoRoom> {
-        let (hash, key) = (request.hash, request.key());
         let version = match found {
             Found::Local(local) => self.put_over(hash, &local, key, value)?,
             Found::Confirmed {
@@ -271,7 +277,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Removes the key that was found.
-    pub(super) fn take_away(&mut self, request: &Request<'_>, found: &Found<'_>) {
+    pub(super) fn take_away(&mut self, hash: IndexHash, found: &Found<'_>) {
         let place = match found {
             Found::Local(local) => local.place(),
             Found::Confirmed {
@@ -285,6 +291,6 @@ impl<E: Endpoint> Shard<E> {
             }
             Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => return,
         };
-        self.remove_record(request.hash, place);
+        self.remove_record(hash, place);
     }
 }

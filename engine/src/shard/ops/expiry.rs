@@ -117,7 +117,7 @@ impl<E: Endpoint> Shard<E> {
     /// Runs `store`, whose record ends with an expiry or is a head, and notes where it lies.
     pub(in crate::shard) fn with_flags<T, F>(
         &mut self,
-        request: &Request<'_>,
+        (hash, key): (IndexHash, &[u8]),
         expiry_ms: Option<u64>,
         store: impl FnOnce(&mut Self) -> Result<T, F>,
     ) -> Result<T, F> {
@@ -128,7 +128,7 @@ impl<E: Endpoint> Shard<E> {
         let stored = store(self);
         self.record_flags = flags;
         if stored.is_ok() {
-            let found = self.find(request.hash, request.key(), &Evidence::NONE);
+            let found = self.find(hash, key, &Evidence::NONE);
             if let Found::Local(local) = found {
                 let (address, units) = (local.slot.address(), local.record.header().units());
                 if let Some(expiry_ms) = expiry_ms {

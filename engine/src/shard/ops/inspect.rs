@@ -22,6 +22,9 @@ impl<E: Endpoint> Shard<E> {
         evidence: &Evidence<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
+        if lane.is_for_fact() {
+            return self.learn(lane, request, evidence);
+        }
         let found = match self.find_or_step(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,

@@ -1,6 +1,6 @@
 //! Puts, compare-and-swaps and deletes; `change` has what depends on what a key
 //! holds, `inspect` reads of less than a value, `list` scans, `long` values in pieces,
-//! and `whole` operations on all keys.
+//! `transaction` what changes several keys, and `whole` operations on all keys.
 //!
 //! A change is made in place if the record's page is mutable and the value fits. Otherwise a new
 //! record is appended and the slot is redirected; the old record is counted dead in its page. Room
@@ -11,6 +11,7 @@ pub(in crate::shard) mod expiry;
 pub(in crate::shard) mod inspect;
 pub(in crate::shard) mod list;
 pub(in crate::shard) mod long;
+pub(in crate::shard) mod transaction;
 pub(in crate::shard) mod whole;
 
 use farcore_rdma::Endpoint;
@@ -380,7 +381,7 @@ impl<E: Endpoint> Shard<E> {
         found: &Found<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        self.take_away(request, found);
+        self.take_away(request.hash, found);
         self.metrics.counters.expired.add(1);
         self.delete_absent(lane, request, answers)
     }

@@ -15,9 +15,10 @@
 //! - I3: nothing allocates after construction, except for findings of false tag matches and damage.
 //! - I4: `active` counts the lanes that have requests parked or were refused at their last visit.
 //! - I5: every parked request has room for its answer reserved at its lane. So it is answered, and
-//!   its flight ends, as soon as far memory answers, whether its client polls or not. One
-//!   exception: a value that turned out longer because a record of another key was read first. Its
-//!   flight holds neither buffer nor pin until the lane has room.
+//!   its flight ends, as soon as far memory answers, whether its client polls or not. The
+//!   exception: a value that turned out longer because a record of another key was read first, or
+//!   because another lane's transaction has stored it meanwhile. Its flight holds neither buffer
+//!   nor pin until the lane has room.
 
 #![allow(unsafe_code)] // refers to messages that were copied in
 
@@ -281,6 +282,24 @@ impl Flights {
             return None;
         }
         self.by_hash.get(&hash.0).copied()
+    }
+
+    /// True if a request of the lane waits in the flight of a hash.
+    pub(crate) fn hold_of_lane(&self, hash: IndexHash, lane: ReplyTo) -> bool {
+        if self.of_lane[lane.number()] == 0 {
+            return false;
+        }
+        let Some(flight) = self.of_hash(hash) else {
+            return false;
+        };
+        let mut at = self.flights[flight as usize].head;
+        while let Some(parked) = self.parked.get(at as usize).and_then(Option::as_ref) {
+            if parked.lane.number() == lane.number() {
+                return true;
+            }
+            at = parked.next;
+        }
+        false
     }
 
     /// Flights in progress.

@@ -20,6 +20,7 @@ use crate::shard::batch_counters::failed;
 use crate::shard::far::buffers::SMALL_BYTES_MAX;
 use crate::shard::far::read_ahead::ChunkId;
 use crate::shard::lookup::{Confirmed, Evidence, Hint};
+use crate::shard::pending::facts::Fact;
 use crate::shard::pending::flight::{FlightState, Flights, Parked, Shortage};
 use crate::shard::serve::Step;
 
@@ -738,6 +739,11 @@ impl<E: Endpoint> Shard<E> {
         error: Error,
         answers: &mut impl AnswerSink,
     ) -> Step {
+        if lane.is_for_fact() {
+            self.facts
+                .learn(lane, request.token, Fact::Failed(Box::new(error)));
+            return Step::Done;
+        }
         if !answers.has_room(lane, 0) {
             return Step::NoRoom { value_bytes: 0 };
         }

@@ -40,6 +40,7 @@ impl Reactor {
                     Owned::Deleted => Answer::Deleted,
                     Owned::Mismatch(current) => Answer::Mismatch { current: *current },
                     Owned::Failed(error) => Answer::Failed(error),
+                    Owned::Conflict(..) => panic!("no transaction was sent"),
                 };
                 requests.take(u32::try_from(token).expect("a number"), answer);
             }

@@ -25,6 +25,8 @@ mod nodes;
 mod room;
 mod run;
 mod scans;
+mod transaction_model;
+mod transactions;
 mod wire;
 
 use std::cell::{Cell, RefCell};
@@ -89,6 +91,7 @@ enum Owned {
     Stored(u64),
     Deleted,
     Mismatch(u64),
+    Conflict(usize, u64),
     Failed(Error),
 }
 
@@ -159,6 +162,7 @@ impl AnswerSink for &Inbox {
             Answer::Stored { version } => Owned::Stored(version),
             Answer::Deleted => Owned::Deleted,
             Answer::Mismatch { current } => Owned::Mismatch(current),
+            Answer::Conflict(conflict) => Owned::Conflict(conflict.place(), conflict.current()),
             Answer::Failed(error) => Owned::Failed(error.clone()),
         };
         self.answers.borrow_mut().push((token, owned));

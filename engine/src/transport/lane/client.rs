@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::Error;
-use crate::message::outcome::{Answer, AnswerMeta, OwnedAnswer, split_word};
+use crate::message::outcome::{Answer, AnswerKind, AnswerMeta, OwnedAnswer, split_word};
 use crate::message::request::Origin;
 use crate::transport::lane::Shared;
 use crate::transport::queue::RequestProducer;
@@ -108,7 +108,7 @@ impl AnswerConsumer {
 }
 
 impl Shared {
-    /// The answer whose value or error travels beside the ring.
+    /// The answer whose value or error travels beside the ring, or a conflict, which is rare.
     #[cold]
     fn take_beside<'a>(
         &self,
@@ -119,6 +119,9 @@ impl Shared {
         held.insert(if meta.is_oversize() {
             let (version, _) = split_word(message);
             OwnedAnswer::value(version, self.oversize.take())
+        } else if meta.kind() == AnswerKind::Conflict {
+            let (word, _) = split_word(message);
+            OwnedAnswer::conflict(word)
         } else {
             OwnedAnswer::failed(self.errors.pop().unwrap_or(Error::Closed))
         })

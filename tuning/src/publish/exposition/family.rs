@@ -31,6 +31,7 @@ pub(super) const CORE_GROUPS: &[Group] = &[
             ("swaps", &[("kind", "swap")]),
             ("changes", &[("kind", "change")]),
             ("inspections", &[("kind", "inspect")]),
+            ("transactions", &[("kind", "transaction")]),
         ],
     },
     Group {
@@ -60,6 +61,14 @@ pub(super) const CORE_GROUPS: &[Group] = &[
             (
                 "changes_failed",
                 &[("kind", "change"), ("outcome", "failed")],
+            ),
+            (
+                "transactions_conflicted",
+                &[("kind", "transaction"), ("outcome", "mismatched")],
+            ),
+            (
+                "transactions_failed",
+                &[("kind", "transaction"), ("outcome", "failed")],
             ),
         ],
     },
