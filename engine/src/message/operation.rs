@@ -234,6 +234,22 @@ impl OperationKind {
         }
     }
 
+    /// True if a request of this kind may wait in a flight, and so keeps its order with others of
+    /// its hash. A transaction has several keys, and is tried again from its lane; the others have
+    /// no hash of their own.
+    pub(crate) fn may_wait(self) -> bool {
+        !matches!(
+            self,
+            Self::Transaction
+                | Self::List
+                | Self::Count
+                | Self::Clear
+                | Self::LongBegin
+                | Self::LongWrite
+                | Self::LongAbort
+        )
+    }
+
     /// True if the key of a request of this kind is an address.
     #[inline(always)]
     pub(crate) fn is_by_address(self) -> bool {

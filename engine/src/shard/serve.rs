@@ -178,8 +178,7 @@ impl<E: Endpoint> Shard<E> {
     ) -> bool {
         let lane = lane.of(request.origin);
         if let Some(flight) = self.flights.of_hash(request.hash)
-            // A flight is of one key: a transaction is tried again from its lane.
-            && request.kind() != OperationKind::Transaction
+            && request.kind().may_wait()
         {
             return self.park_behind(flight, lane, request, answers);
         }

@@ -138,8 +138,12 @@ impl Handle {
         value.clear();
         let mut sink = |length, at, bytes: &[u8]| place(value, (length, at), bytes);
         let mut get = LongGet::new(routed, hasher, (offset, bytes), false, &mut sink);
-        self.run_shard_requests(&mut get)?;
-        get.result()
+        let ended = self.run_shard_requests(&mut get);
+        let result = ended.and_then(|()| get.result());
+        if !matches!(result, Ok(Some(_))) {
+            value.clear();
+        }
+        result
     }
 
     /// Reads a value of any length and visits it in order, a piece at a time, each with the length
@@ -163,8 +167,8 @@ impl Handle {
 }
 
 impl Core {
-    /// Stores a value of up to 64 MiB; see [`Handle::put_long`]. If the call is dropped, nothing is
-    /// stored, and its pieces are removed within about a minute.
+    /// Stores a value of up to 64 MiB; see [`Handle::put_long`]. If the call is dropped before its
+    /// last request was sent, nothing is stored, and its pieces are removed after a minute.
     ///
     /// # Errors
     /// As [`Handle::put_long`].
@@ -220,8 +224,12 @@ impl Core {
         value.clear();
         let mut sink = |length, at, bytes: &[u8]| place(value, (length, at), bytes);
         let mut get = LongGet::new(routed, hasher, (offset, bytes), false, &mut sink);
-        self.run_shard_requests(&mut get).await?;
-        get.result()
+        let ended = self.run_shard_requests(&mut get).await;
+        let result = ended.and_then(|()| get.result());
+        if !matches!(result, Ok(Some(_))) {
+            value.clear();
+        }
+        result
     }
 
     /// Reads a value in order, a piece at a time; see [`Handle::read_long`]. The visitor must keep

@@ -99,6 +99,12 @@ impl<'a> LongGet<'a> {
         (self.stage, self.sent) = (stage, false);
     }
 
+    /// The key is absent, or cannot be read.
+    fn end_without(&mut self, error: Option<Error>) {
+        (self.found, self.error) = (false, error);
+        self.go_to(Stage::End);
+    }
+
     fn fail(&mut self, error: Error) {
         self.error.get_or_insert(error);
         self.end = self.next;
@@ -122,6 +128,8 @@ impl<'a> LongGet<'a> {
         }
         self.due = self.next;
         self.found = true;
+        // Nothing of a version before stays.
+        (self.sink)(self.range.end - self.range.start, 0, &[]);
         self.go_to(Stage::Read);
         self.end_if_read();
     }
@@ -237,18 +245,9 @@ impl ShardRequests for LongGet<'_> {
             }
             // It was replaced meanwhile.
             (PLAIN, Answer::Failed(Error::LongValue { .. })) => self.go_to(Stage::Open),
-            (OPEN | PLAIN, Answer::Absent) => {
-                self.found = false;
-                self.go_to(Stage::End);
-            }
-            (OPEN | PLAIN, Answer::Failed(error)) => {
-                self.error = Some(error.clone());
-                self.go_to(Stage::End);
-            }
-            (OPEN | PLAIN, _) => {
-                self.error = Some(Error::Closed);
-                self.go_to(Stage::End);
-            }
+            (OPEN | PLAIN, Answer::Absent) => self.end_without(None),
+            (OPEN | PLAIN, Answer::Failed(error)) => self.end_without(Some(error.clone())),
+            (OPEN | PLAIN, _) => self.end_without(Some(Error::Closed)),
             (piece, answer) => {
                 self.under_way -= 1;
                 match answer {

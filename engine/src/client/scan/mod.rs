@@ -18,7 +18,7 @@
 mod page;
 mod pages;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::error::Error;
 use crate::message::hash::IndexHash;
@@ -78,7 +78,7 @@ pub(crate) struct ShardScan {
     /// References that were sent with others and not read.
     left: Vec<(u32, u32)>,
     /// Places to be listed again, with their sequence.
-    again: Vec<(u64, u32)>,
+    again: BTreeMap<u64, u32>,
     /// Keys emitted of places that have several records, or are listed again.
     emitted: HashMap<u64, HashSet<Vec<u8>>>,
     /// The sequence of what is emitted.
@@ -102,7 +102,7 @@ impl ShardScan {
             read: 0,
             reading: HashMap::new(),
             left: Vec::new(),
-            again: Vec::new(),
+            again: BTreeMap::new(),
             emitted: HashMap::new(),
             sequence: 0,
             unreadable: 0,
@@ -184,8 +184,13 @@ impl ShardScan {
                 values: self.values,
             }));
         }
-        let all_read = self.read == self.sent;
-        let (order, _) = self.again.last().copied().filter(|_| all_read)?;
+        // What was read is not needed any more: places of references stay below that of a list.
+        if self.read < self.sent {
+            return None;
+        }
+        let (&order, _) = self.again.first_key_value()?;
+        self.references.clear();
+        (self.sent, self.read) = (0, 0);
         Some(Want::List(List {
             from: order,
             until: order + 1,
@@ -246,15 +251,15 @@ impl ShardScan {
             Answer::Failed(error) => return self.fail(error),
             _ => return self.fail(&Error::Closed),
         };
-        let again = (list.until != END).then(|| self.again.pop()).flatten();
-        // What was lost since a place was listed first counts too.
-        let unreadable = bytes
-            .first_chunk()
-            .map_or(0, |word| u64::from_le_bytes(*word));
-        self.unreadable += unreadable;
-        if again.is_none() {
+        let is_again = list.until != END;
+        let again = if is_again {
+            self.again.remove_entry(&list.from)
+        } else {
+            let unreadable = bytes.first_chunk();
+            self.unreadable += unreadable.map_or(0, |word| u64::from_le_bytes(*word));
             self.next = (next != END).then_some(next);
-        }
+            None
+        };
         let mut rest = bytes.get(LIST_HEAD_BYTES..).unwrap_or_default();
         let listed = self.references.len();
         while !rest.is_empty() {
@@ -319,9 +324,7 @@ impl ShardScan {
             Answer::Value { value, .. } => self.emit_read(place, value, emit),
             Answer::Absent => {
                 self.emitted.entry(order).or_default();
-                if !self.again.iter().any(|&(other, _)| other == order) {
-                    self.again.push((order, sequence));
-                }
+                self.again.entry(order).or_insert(sequence);
             }
             // It has expired.
             Answer::Deleted => {}

@@ -9,7 +9,8 @@ use crate::message::long::word;
 use crate::message::operation::Version;
 
 /// Where a scan goes on: 16 bytes that stay valid while the engine is open, whatever is written,
-/// removed or moved meanwhile.
+/// removed or moved meanwhile. A cursor of another engine is refused, unless both were opened with
+/// the same [`Config::seed`](crate::Config::seed): then it means another place.
 ///
 /// ```text
 /// | engine:32 | shard:16 | 0:16 | order:64 |     little endian; all zero is the start

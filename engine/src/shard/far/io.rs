@@ -103,8 +103,8 @@ impl<E: Endpoint> Shard<E> {
         // brought.
         let known = class
             .units()
-            .or((entry.address == address && entry.bytes > 0).then_some(entry.exact))
-            .or(piece_units);
+            .or(piece_units)
+            .or((entry.address == address && entry.bytes > 0).then_some(entry.exact));
         let units = match known {
             Some(units) if units > 0 && (whole || units <= head_units) => {
                 entry.whole = true;

@@ -331,6 +331,24 @@ impl LocalLog {
         self.pages.lose(number, bytes)
     }
 
+    /// Takes the lists of sealed and clean pages, so that many pages can be freed without a search
+    /// for each. [`LocalLog::put_lists`] must follow.
+    pub(in crate::shard) fn take_lists(&mut self) -> [VecDeque<u32>; 2] {
+        [
+            std::mem::take(&mut self.sealed),
+            std::mem::take(&mut self.clean),
+        ]
+    }
+
+    /// Puts the lists back, without the pages that were freed.
+    pub(in crate::shard) fn put_lists(&mut self, [mut sealed, mut clean]: [VecDeque<u32>; 2]) {
+        let pages = &self.pages;
+        let is = |number: u32, state| pages.get(number).state() == state;
+        sealed.retain(|&number| is(number, PageState::Sealed));
+        clean.retain(|&number| is(number, PageState::Clean));
+        (self.sealed, self.clean) = (sealed, clean);
+    }
+
     /// Frees a page without live records; `None` if it is open, flushing or pinned.
     pub(in crate::shard) fn free_if_dead(&mut self, number: u32) -> Option<Freed> {
         let page = self.pages.get(number);

@@ -23,7 +23,7 @@ use crate::shard::local::account_bytes;
 /// Bytes of a piece's key.
 const PIECE_KEY_BYTES: usize = 12;
 /// Bytes of the table that a piece takes, about.
-const BYTES_A_PIECE: u64 = 64;
+const BYTES_A_PIECE: u64 = 96;
 /// The share of local memory that the table may take.
 const TABLE_SHARE: u64 = 64;
 
@@ -56,6 +56,8 @@ pub(in crate::shard) enum LongRecord {
 #[derive(Debug)]
 struct LongValue {
     length: u64,
+    /// Pieces that it has when it is complete.
+    pieces_promised: usize,
     /// `None` while it is being written.
     head: Option<Address>,
     pieces: Vec<Piece>,
@@ -69,7 +71,10 @@ pub(in crate::shard) struct LongValues {
     by_id: HashMap<u64, LongValue>,
     owners: HashMap<Address, LongRecord>,
     last_id: u64,
-    unfinished: usize,
+    /// Values that are being written.
+    unfinished: Vec<u64>,
+    /// Their pieces that were not written yet.
+    promised: usize,
     pieces_max: usize,
 }
 
@@ -90,12 +95,12 @@ impl LongValues {
 
     /// Values with a head.
     pub(in crate::shard) fn count(&self) -> usize {
-        self.by_id.len() - self.unfinished
+        self.by_id.len() - self.unfinished.len()
     }
 
     /// Values that are being written.
     pub(in crate::shard) fn unfinished(&self) -> usize {
-        self.unfinished
+        self.unfinished.len()
     }
 
     /// Pieces that there can be.
@@ -111,14 +116,16 @@ impl LongValues {
         pieces: usize,
         now_ns: u64,
     ) -> Option<u64> {
-        let has_room = self.owners.len() + pieces <= self.pieces_max;
-        if self.unfinished == UNFINISHED_LONG_VALUES_MAX || !has_room {
+        let has_room = self.owners.len() + self.promised + pieces <= self.pieces_max;
+        if self.unfinished.len() == UNFINISHED_LONG_VALUES_MAX || !has_room {
             return None;
         }
         self.last_id += 1;
-        self.unfinished += 1;
+        self.unfinished.push(self.last_id);
+        self.promised += pieces;
         let value = LongValue {
             length,
+            pieces_promised: pieces,
             head: None,
             pieces: Vec::new(),
             written_ns: now_ns,
@@ -141,16 +148,19 @@ impl LongValues {
         };
         let place = u32::try_from(value.pieces.len()).unwrap_or(u32::MAX);
         value.written_ns = now_ns;
-        let address = Some(address);
-        value.pieces.push(Piece { address, units });
-        self.owners
-            .extend(address.map(|address| (address, LongRecord::Piece(id, place))));
+        self.promised = self.promised.saturating_sub(1);
+        let piece = Piece {
+            address: Some(address),
+            units,
+        };
+        value.pieces.push(piece);
+        self.owners.insert(address, LongRecord::Piece(id, place));
     }
 
     /// Gives a value its head.
     pub(in crate::shard) fn adopt(&mut self, id: u64, head: Address) {
         if let Some(value) = self.by_id.get_mut(&id) {
-            self.unfinished -= usize::from(value.head.is_none());
+            self.unfinished.retain(|&other| other != id);
             value.head = Some(head);
             self.owners.insert(head, LongRecord::Head(id));
         }
@@ -235,7 +245,11 @@ impl LongValues {
         };
         match value.head {
             Some(head) => drop(self.owners.remove(&head)),
-            None => self.unfinished -= 1,
+            None => {
+                self.unfinished.retain(|&other| other != id);
+                let left = value.pieces_promised - value.pieces.len();
+                self.promised = self.promised.saturating_sub(left);
+            }
         }
         for address in value.pieces.iter().filter_map(|piece| piece.address) {
             self.owners.remove(&address);
@@ -245,11 +259,12 @@ impl LongValues {
 
     /// Values being written whose clients have not written since a time.
     pub(in crate::shard) fn abandoned(&self, since_ns: u64) -> Vec<u64> {
-        let values = self.by_id.iter();
-        values
-            .filter(|(_, value)| value.head.is_none() && value.written_ns < since_ns)
-            .map(|(&id, _)| id)
-            .collect()
+        let is_abandoned = |id: &&u64| {
+            let value = self.by_id.get(id);
+            value.is_some_and(|value| value.written_ns < since_ns)
+        };
+        let ids = self.unfinished.iter();
+        ids.filter(is_abandoned).copied().collect()
     }
 
     /// Addresses of pieces and heads that satisfy a predicate.
@@ -262,7 +277,8 @@ impl LongValues {
     pub(in crate::shard) fn clear(&mut self) {
         self.by_id = HashMap::new();
         self.owners = HashMap::new();
-        self.unfinished = 0;
+        self.unfinished = Vec::new();
+        self.promised = 0;
     }
 
     /// Pieces that are alive, for checks.
@@ -326,6 +342,10 @@ mod tests {
     fn the_table_and_unfinished_values_are_bounded() {
         let mut long = LongValues::new(1 << 20);
         assert_eq!(long.begin(1, long.pieces_max() + 1, 0), None);
+        // Room that one was promised is not promised to another.
+        let all = long.begin(1, long.pieces_max(), 0).unwrap();
+        assert_eq!(long.begin(1, 1, 0), None);
+        long.end(all);
         for _ in 0..UNFINISHED_LONG_VALUES_MAX {
             assert!(long.begin(1, 1, 0).is_some());
         }

@@ -57,6 +57,14 @@ struct Listing<'a> {
     unreadable: u64,
 }
 
+impl Listing<'_> {
+    /// True if one place is listed, again: whatever is local goes with the answer, or a record that
+    /// moves each time would never be read.
+    fn is_of_one_place(&self) -> bool {
+        self.list.until == self.list.from + 1
+    }
+}
+
 /// Header, key and padding of a record.
 fn head_of(record: &[u8]) -> &[u8] {
     let key_bytes = RecordHeader::decode_from(record).map_or(0, RecordHeader::key_bytes);
@@ -195,7 +203,7 @@ impl<E: Endpoint> Shard<E> {
             for unit in bytes[..head].as_chunks::<UNIT_BYTES>().0 {
                 listing.answer.extend_from_slice(unit);
             }
-        } else if bytes.len() > LISTED_BYTES_MAX {
+        } else if bytes.len() > LISTED_BYTES_MAX && !listing.is_of_one_place() {
             return false;
         } else {
             listing.answer.extend_from_slice(bytes);

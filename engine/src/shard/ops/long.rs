@@ -285,6 +285,13 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
+    /// True if the piece of a key lies at an address.
+    #[cold]
+    pub(in crate::shard) fn is_piece_at(&self, key: &[u8], address: Address) -> bool {
+        let piece = piece_of(key).and_then(|(id, place)| self.long.piece(id, place));
+        piece.is_some_and(|piece| piece.address == Some(address))
+    }
+
     /// The units of the piece at an address.
     pub(in crate::shard) fn piece_units_at(&self, address: Address) -> Option<u32> {
         match self.long.owner(address)? {
@@ -296,9 +303,12 @@ impl<E: Endpoint> Shard<E> {
     /// Ends a value: its pieces are dead.
     #[cold]
     fn end_long(&mut self, id: u64) {
-        for piece in self.long.end(id) {
+        let pieces = self.long.end(id);
+        let lists = self.local.take_lists();
+        for piece in pieces {
             self.retire_piece(piece);
         }
+        self.local.put_lists(lists);
     }
 
     fn retire_piece(&mut self, piece: Piece) {
@@ -316,7 +326,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Records of pages are gone: values without a head end, pieces there cannot be read.
+    /// Records of pages are gone: values whose head was there end, pieces there cannot be read.
     #[cold]
     pub(in crate::shard) fn lose_long_values(&mut self, gone: &[bool]) {
         let shape = self.shape;

@@ -64,9 +64,11 @@ impl<E: Endpoint> Shard<E> {
             .filter(|&(number, page)| page.live_bytes > 0 && !self.local.pages.is_lost_page(number))
             .map(|(number, page)| (number, page.live_bytes))
             .collect();
+        let lists = self.local.take_lists();
         for (number, live_bytes) in alive {
             self.retire(Address::new(self.shape, number, 0), live_bytes);
         }
+        self.local.put_lists(lists);
         self.metrics.counters.clears.add(1);
         self.background_due = true;
     }

@@ -471,8 +471,14 @@ impl<E: Endpoint> Shard<E> {
             FlightState::Failed(error) => {
                 let error = error.clone();
                 // A record that lies elsewhere by now is looked for there.
-                let is_there = self.index.find_address(hash, address).is_some();
-                if is_there && !self.is_beside(hash, key) {
+                let fails = match request.kind() {
+                    OperationKind::LongRead => self.is_piece_at(key, address),
+                    _ => {
+                        let is_there = self.index.find_address(hash, address).is_some();
+                        is_there && !self.is_beside(hash, key)
+                    }
+                };
+                if fails {
                     return self.fail(lane, request, error, answers);
                 }
             }

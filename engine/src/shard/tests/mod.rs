@@ -228,6 +228,7 @@ struct Setting {
     damage: bool,
     /// All keys are removed at once, at random.
     clears: bool,
+    page_bytes: u32,
     /// No record is too long for a size class: live bytes are exact.
     short: bool,
     /// A fault injected half-way, which the model must detect.
@@ -250,6 +251,7 @@ impl Default for Setting {
             losses: false,
             damage: false,
             clears: false,
+            page_bytes: 64 << 10,
             short: false,
             sabotage: None,
         }
@@ -268,7 +270,7 @@ fn region(bytes: usize) -> Arc<Region> {
 
 impl Reactor {
     fn new(setting: &Setting) -> Self {
-        let page_bytes = 64 << 10;
+        let page_bytes = setting.page_bytes;
         let node_bytes = setting.far_bytes / setting.nodes;
         let node = |_| Arc::new(EmbeddedNode::new(region(node_bytes), setting.link.clone()));
         let nodes: Vec<_> = (0..setting.nodes).map(node).collect();
