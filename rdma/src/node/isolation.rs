@@ -16,8 +16,8 @@
 //! - I1: an extent changes its owner only while it has no pins. A READ pins its extents until the
 //!   answer has left, a WRITE until its payload has arrived.
 //! - I2: an extent that has no owner holds zeros.
-//! - I3: one try to free clears at most [`CLEAR_BYTES`], and then others have their turn. Clearing
-//!   costs no more than the writes before it: see [`Written`].
+//! - I3: one try to free clears at most [`CLEAR_BYTES`], and then others have their turn. Only what
+//!   was written is cleared: see [`Written`].
 //!
 //! An RDMA device checks a key and bounds, and nothing else: there is no isolation over verbs.
 
@@ -92,7 +92,7 @@ impl Isolation {
     }
 
     /// Clears what was written of an extent, until the budget is used up; true if nothing is left.
-    /// Nobody has access to the extent meanwhile.
+    /// No peer has access to the extent meanwhile.
     pub(super) fn clear(&self, memory: &NodeMemory, extent: u32, budget: &mut u64) -> bool {
         let start = u64::from(extent) * self.extent_bytes;
         let places = start..start + self.extent_bytes;

@@ -5,8 +5,9 @@
 //!               '----------'------------'-- evicted, silent for too long, or closed by the peer
 //! ```
 //!
-//! A connection here costs an entry and a descriptor: no task, no buffer and no turn of an executor.
-//! So a flood delays neither clients that are served nor, on another core, those that arrive.
+//! A connection here costs an entry and a descriptor: no task, no buffer and no turn of an
+//! executor. So a flood delays neither clients that are served nor, on another core, those that
+//! arrive.
 //!
 //! - I1: each stage has places of its own, so those that have gone less far evict none that have
 //!   gone further, and a flood at any stage leaves the others theirs. At most `silent_max`

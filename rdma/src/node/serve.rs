@@ -7,8 +7,8 @@
 //! maintenance:    end leases -> when the last line has ended -> reclaim -> mend, at intervals
 //! ```
 //!
-//! - I1: an executor gets authenticated peers only. Each has [`NodeOptions::handshake_limit`] to take
-//!   an answer.
+//! - I1: an executor gets authenticated peers only. Each has [`NodeOptions::handshake_limit`] to
+//!   take an answer.
 //! - I2: a line's end is reported only when no request of its peer can be performed any more.
 //! - I3: only the maintenance thread reclaims a session's extents, after the session is over.
 
@@ -208,7 +208,7 @@ impl Worker {
         let mut since = Instant::now();
         loop {
             match self.node.perform(speaker, message) {
-                Ok(Performed::Whole(reply)) => return Ok(Ok(reply)),
+                Ok(Performed::Whole(reply)) => return Ok(Ok(*reply)),
                 Err(refused) => return Ok(Err(refused)),
                 Ok(Performed::InPart) => {
                     since = Instant::now();

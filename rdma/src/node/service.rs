@@ -57,7 +57,7 @@ pub(super) struct MaintenanceState {
 /// How far a request was performed.
 #[derive(Debug)]
 pub(super) enum Performed {
-    Whole(Reply),
+    Whole(Box<Reply>),
     /// It waits for other requests: retry it after a pause.
     Waits,
     /// A part of it is done: retry it after others had their turn.
@@ -304,7 +304,7 @@ impl Service {
         };
         freed.map_err(|error| Refused::NotOwned { count: error.count })?;
         add(&self.metrics.chunks_freed, 1);
-        Ok(Performed::Whole(Reply::Freed))
+        Ok(Performed::Whole(Box::new(Reply::Freed)))
     }
 
     /// Performs a request.
@@ -331,7 +331,7 @@ impl Service {
                 Reply::Farewell
             }
         };
-        Ok(Performed::Whole(reply))
+        Ok(Performed::Whole(Box::new(reply)))
     }
 
     /// One round of maintenance: ends leases and reclaims the extents of sessions that are over.

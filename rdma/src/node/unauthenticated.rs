@@ -72,8 +72,8 @@ pub(super) enum AuthenticatedPeer {
     Memory {
         stream: TcpStream,
         request: ConnectRequest,
-        // Dropped last: its end is reported when nothing can be performed any more.
         place: Place,
+        /// Reports the line's end. Dropped last: nothing can be performed any more then.
         ended: Ended,
     },
 }

@@ -1,7 +1,7 @@
 //! Marks of the pieces of extents that may hold anything but zeros.
 //!
-//! Memory that was never written, or was cleared since, needs no clearing. So what a client can make
-//! the node clear is at most what it has written, rounded up to pieces.
+//! Memory that was never written, or was cleared since, needs no clearing. So what a client can
+//! make the node clear is at most what its WRITEs have named, rounded up to pieces.
 //!
 //! ```text
 //! data of all regions: | piece | piece | piece | ...    a bit each, in the order of the extents
@@ -68,7 +68,7 @@ impl Written {
     }
 
     /// Clears the first marked pieces of a range of places, and their marks, until `budget` bytes
-    /// are used up. True if none is left. Nobody writes there meanwhile.
+    /// are used up. True if none is left. No peer writes there meanwhile.
     pub(super) fn clear(
         &self,
         places: Range<u64>,

@@ -99,8 +99,8 @@ pub struct NodeSession {
     pass: MemoryPass,
 }
 
-/// Shakes hands. If the node drops the connection meanwhile, as it does when it has no place for it,
-/// does so over further ones.
+/// Shakes hands. If the node drops the connection meanwhile, as it does when it has no place for
+/// it, does so over further ones.
 async fn shake(
     channel: &mut MessageChannel,
     name: &str,
@@ -141,8 +141,8 @@ async fn shake_once(
 
 impl NodeSession {
     /// Opens a session; `name` appears in the node's log. Both sides prove that they know the
-    /// token. Has no time limit of its own. Cost: two round trips. If the node drops the connection,
-    /// it is tried again over others, up to 8 times within 2 seconds.
+    /// token. Has no time limit of its own. Cost: two round trips. If the node drops the
+    /// connection, it is tried again over others, up to 8 times within 2 seconds.
     ///
     /// # Errors
     /// [`SessionError`].

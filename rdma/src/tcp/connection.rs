@@ -483,7 +483,7 @@ impl Connection {
 
     /// Performs a request, or begins to; false if it must be retried.
     fn perform(&mut self, header: &Header) -> Result<bool, Status> {
-        let (key, offset, bytes) = (header.key, header.offset, header.bytes);
+        let bytes = header.bytes;
         let range = range_of(header);
         match header.opcode {
             Opcode::Read => {
@@ -514,34 +514,7 @@ impl Connection {
                 };
                 self.expect(header, target, then);
             }
-            Opcode::CompareAndSwap | Opcode::FetchAdd => {
-                let change = if header.opcode == Opcode::FetchAdd {
-                    Change::Add(header.first)
-                } else {
-                    Change::Swap {
-                        expected: header.first,
-                        desired: header.second,
-                    }
-                };
-                let old = match self.exposed.atomic(key, offset, change)? {
-                    Attempt::Done(old) => old,
-                    Attempt::Wait => {
-                        self.retry = Some(Retry::Later);
-                        return Ok(false);
-                    }
-                    Attempt::More => {
-                        self.retry = Some(Retry::NextTurn);
-                        return Ok(false);
-                    }
-                };
-                self.served.atomics += 1;
-                self.unacknowledged = None;
-                let answer = Header {
-                    first: old,
-                    ..Header::new(Opcode::AtomicAnswer, header.sequence)
-                };
-                self.output.put(&answer.encode());
-            }
+            Opcode::CompareAndSwap | Opcode::FetchAdd => return self.perform_atomic(header),
             Opcode::Send => {
                 let Some(receive) = self.receives.front() else {
                     return Err(Status::RemoteOperation);
@@ -557,6 +530,37 @@ impl Connection {
             }
             Opcode::Acknowledge | Opcode::ReadAnswer | Opcode::AtomicAnswer | Opcode::Refuse => {}
         }
+        Ok(true)
+    }
+
+    /// Performs an atomic; false if it must be retried.
+    fn perform_atomic(&mut self, header: &Header) -> Result<bool, Status> {
+        let change = if header.opcode == Opcode::FetchAdd {
+            Change::Add(header.first)
+        } else {
+            Change::Swap {
+                expected: header.first,
+                desired: header.second,
+            }
+        };
+        let old = match self.exposed.atomic(header.key, header.offset, change)? {
+            Attempt::Done(old) => old,
+            Attempt::Wait => {
+                self.retry = Some(Retry::Later);
+                return Ok(false);
+            }
+            Attempt::More => {
+                self.retry = Some(Retry::NextTurn);
+                return Ok(false);
+            }
+        };
+        self.served.atomics += 1;
+        self.unacknowledged = None;
+        let answer = Header {
+            first: old,
+            ..Header::new(Opcode::AtomicAnswer, header.sequence)
+        };
+        self.output.put(&answer.encode());
         Ok(true)
     }
 

@@ -26,6 +26,7 @@ use farcore_rdma::tcp::{Exposed, PROTOCOL_VERSION, TcpEndpoint, connect_control,
 use farcore_rdma::{
     Endpoint, LocalSlice, Lock, Region, RegionOptions, Work, WorkId, WorkRequest, run_local,
 };
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -35,6 +36,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 const ATTACKERS: u64 = 8;
 /// Connections that each thread keeps open; beyond, it closes its oldest.
 const KEPT: usize = 1_000;
+/// Connections that are tried again before the next one is opened.
+const RETRIES: usize = 4;
 /// Bytes of a connect request.
 const CONNECT_REQUEST_BYTES: usize = 56;
 /// Time for the flood to fill the node's places before the first client.
@@ -174,7 +177,7 @@ fn connect_at_once(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
     let family = AddressFamily::INET;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     match rustix::net::connect(&socket, &address) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error),
     }
 }
@@ -222,22 +225,21 @@ fn attack_alone(address: SocketAddr, rate: u64, mode: Mode, stop: &AtomicBool) -
     let bytes = opening_bytes(mode);
     let (mut open, mut unsent) = (VecDeque::new(), VecDeque::new());
     let (start, mut tried, mut opened) = (Instant::now(), 0u64, 0u64);
-    let send = |socket: &OwnedFd| {
+    // Those that are not connected yet are kept for later, those that failed are closed.
+    let send = |socket: OwnedFd, open: &mut VecDeque<_>, unsent: &mut VecDeque<_>| {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        bytes.is_empty() || rustix::net::send(socket, &bytes, flags).is_ok()
+        match rustix::net::send(&socket, &bytes, flags) {
+            _ if bytes.is_empty() => open.push_back(socket),
+            Ok(_) => open.push_back(socket),
+            Err(Errno::NOTCONN | Errno::AGAIN) => unsent.push_back(socket),
+            Err(_) => reset(socket),
+        }
     };
     while !stop.load(Ordering::Relaxed) {
-        // Those that were not connected yet when they were opened.
-        for _ in 0..unsent.len() {
-            let Some(socket) = unsent.pop_front() else {
-                break;
-            };
-            let kept = if send(&socket) {
-                &mut open
-            } else {
-                &mut unsent
-            };
-            kept.push_back(socket);
+        for _ in 0..unsent.len().min(RETRIES) {
+            if let Some(socket) = unsent.pop_front() {
+                send(socket, &mut open, &mut unsent);
+            }
         }
         let due = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX) * rate / 1_000_000;
         if tried >= due {
@@ -246,12 +248,7 @@ fn attack_alone(address: SocketAddr, rate: u64, mode: Mode, stop: &AtomicBool) -
         }
         tried += 1;
         if let Ok(socket) = connect_at_once(address) {
-            let kept = if send(&socket) {
-                &mut open
-            } else {
-                &mut unsent
-            };
-            kept.push_back(socket);
+            send(socket, &mut open, &mut unsent);
             opened += 1;
         }
         for kept in [&mut open, &mut unsent] {

@@ -83,10 +83,7 @@ fn range(service: &Service, run: ExtentRun, bytes: u32) -> RemoteRange {
 #[test]
 fn what_was_not_written_is_freed_at_once() {
     let (service, speaker, run) = isolated();
-    assert!(matches!(
-        free(&service, speaker, run),
-        Performed::Whole(Reply::Freed)
-    ));
+    assert!(matches!(free(&service, speaker, run), Performed::Whole(_)));
     assert_eq!(service.memory.table().free_count(), 2);
 }
 
