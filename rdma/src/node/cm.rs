@@ -54,27 +54,27 @@ impl CmCloser {
     }
 }
 
-struct Waiting<'a> {
+struct Waiting {
     arrival: CmArrival,
     ticket: Ticket,
-    place: Place<'a>,
-    ended: Ended<'a>,
+    place: Place,
+    ended: Ended,
 }
 
-struct Connected<'a> {
+struct Connected {
     // Drop order: the queue pair first, and only then its end is reported.
     _connection: CmConnection,
     closer: CmCloser,
-    _ended: Ended<'a>,
-    _place: Place<'a>,
+    _ended: Ended,
+    _place: Place,
 }
 
 struct Server<'a> {
-    node: &'a Service,
+    node: &'a Arc<Service>,
     maintenance: &'a Thread,
     device: &'a NodeDevice,
-    waiting: Vec<Waiting<'a>>,
-    connections: HashMap<CmName, Connected<'a>>,
+    waiting: Vec<Waiting>,
+    connections: HashMap<CmName, Connected>,
 }
 
 impl<'a> Server<'a> {
@@ -86,8 +86,8 @@ impl<'a> Server<'a> {
                 ticket,
                 place,
                 ended: Ended {
-                    node: self.node,
-                    maintenance: self.maintenance,
+                    node: Arc::clone(self.node),
+                    maintenance: self.maintenance.clone(),
                     ticket,
                 },
             }),
@@ -100,7 +100,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    fn admit(&self, arrival: &CmArrival) -> Result<(Ticket, Place<'a>), Refusal> {
+    fn admit(&self, arrival: &CmArrival) -> Result<(Ticket, Place), Refusal> {
         let request = arrival.request().map_err(|_| Refusal::Purpose)?;
         if request.version != PROTOCOL_VERSION {
             return Err(Refusal::Version(PROTOCOL_VERSION));
@@ -144,7 +144,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    fn connect(&mut self, one: Waiting<'a>) -> io::Result<()> {
+    fn connect(&mut self, one: Waiting) -> io::Result<()> {
         let closer = CmCloser::default();
         self.node
             .sessions()

@@ -16,6 +16,8 @@
 //! - I1: an extent changes its owner only while it has no pins. A READ pins its extents until the
 //!   answer has left, a WRITE until its payload has arrived.
 //! - I2: an extent that has no owner holds zeros.
+//! - I3: one try to free clears at most [`CLEAR_BYTES`], and then others have their turn. Only what
+//!   was written is cleared: see [`Written`].
 //!
 //! An RDMA device checks a key and bounds, and nothing else: there is no isolation over verbs.
 
@@ -23,13 +25,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::memory::NodeMemory;
 use super::service::Service;
+use super::written::{PIECE_BYTES, Written};
 use crate::pool::{ExtentRun, NodeMap, OwnerId};
-use crate::tcp::{Access, Change, Permissions, RemoteRange};
+use crate::tcp::{Access, Attempt, Change, Permissions, RemoteRange};
 use crate::work::{RemoteKey, Status};
 
 /// The bit of a pin word that is set while its extent becomes free.
 const FREEING: u32 = 1 << 31;
+/// Memory that is cleared at once, in bytes: some 20 us.
+pub(super) const CLEAR_BYTES: u64 = 256 << 10;
+const _: () = assert!(CLEAR_BYTES >= PIECE_BYTES);
 
 /// The pins of a node's extents, and their places.
 #[derive(Debug)]
@@ -41,6 +48,7 @@ pub(super) struct Isolation {
     regions: Box<[(RemoteKey, u64)]>,
     /// For each extent, READs and WRITEs in progress, and [`FREEING`].
     pins: Box<[AtomicU32]>,
+    written: Written,
 }
 
 impl Isolation {
@@ -58,22 +66,39 @@ impl Isolation {
             extent_bytes: map.extent_bytes,
             regions: regions.into(),
             pins: (0..map.extents()).map(|_| AtomicU32::new(0)).collect(),
+            written: Written::new(first * map.extent_bytes),
         }
     }
 
-    /// The extents of a range of data, which was checked against its region; `None` for the table.
-    fn extents(&self, range: RemoteRange) -> Option<Range<u32>> {
+    /// The places of a range of data, counted over all extents; `None` for the table. The range was
+    /// checked against its region.
+    fn places(&self, range: RemoteRange) -> Option<Range<u64>> {
         let place = self
             .regions
             .binary_search_by_key(&range.key.0, |(key, _)| key.0);
         let (_, first) = *self.regions.get(place.ok()?)?;
-        let extent = |offset: u64| u32::try_from(first + offset / self.extent_bytes).ok();
-        let start = extent(range.offset)?;
-        if range.bytes == 0 {
-            return Some(start..start);
+        let start = first * self.extent_bytes + range.offset;
+        Some(start..start + u64::from(range.bytes))
+    }
+
+    /// The extents of a range of places.
+    fn extents(&self, places: &Range<u64>) -> Range<u32> {
+        let extent = |place: u64| u32::try_from(place / self.extent_bytes).unwrap_or(u32::MAX);
+        let start = extent(places.start);
+        if places.is_empty() {
+            return start..start;
         }
-        let last = extent(range.offset + u64::from(range.bytes) - 1)?;
-        Some(start..last + 1)
+        start..extent(places.end - 1).saturating_add(1)
+    }
+
+    /// Clears what was written of an extent, until the budget is used up; true if nothing is left.
+    /// No peer has access to the extent meanwhile.
+    pub(super) fn clear(&self, memory: &NodeMemory, extent: u32, budget: &mut u64) -> bool {
+        let start = u64::from(extent) * self.extent_bytes;
+        let places = start..start + self.extent_bytes;
+        self.written.clear(places, budget, |piece| {
+            memory.clear(extent, piece.start - start, PIECE_BYTES);
+        })
     }
 
     /// Pins an extent; false if it becomes free now.
@@ -172,12 +197,7 @@ impl SessionPermissions {
     }
 
     /// A swap of an owner word.
-    fn swap_owner(
-        &self,
-        extent: u32,
-        change: Change,
-        word: &AtomicU64,
-    ) -> Result<Option<u64>, Status> {
+    fn swap_owner(&self, extent: u32, change: Change, word: &AtomicU64) -> Result<Attempt, Status> {
         let session = self.session.get();
         let claim = Change::Swap {
             expected: 0,
@@ -188,7 +208,7 @@ impl SessionPermissions {
             desired: 0,
         };
         if change == claim {
-            return Ok(Some(change.apply(word)));
+            return Ok(Attempt::Done(change.apply(word)));
         }
         if change != free {
             return Err(Status::RemoteAccess);
@@ -197,32 +217,48 @@ impl SessionPermissions {
         // answered as a swap that found a different word.
         let old = word.load(Ordering::Acquire);
         if old != session {
-            return Ok(Some(old));
+            return Ok(Attempt::Done(old));
         }
         if !self.isolation.free(extent) {
-            return Ok(None);
+            return Ok(Attempt::Wait);
         }
-        if self.node.memory().table().owner(extent) == Some(self.session) {
-            self.node.memory().clear(extent);
+        let memory = self.node.memory();
+        let mut budget = CLEAR_BYTES;
+        if memory.table().owner(extent) == Some(self.session) {
+            self.isolation.clear(memory, extent, &mut budget);
         }
-        let old = change.apply(word);
+        // Even if all is clear now: the next free would clear as much in the same turn.
+        let attempt = if budget < CLEAR_BYTES {
+            Attempt::More
+        } else {
+            Attempt::Done(change.apply(word))
+        };
         self.isolation.freed(extent);
-        Ok(Some(old))
+        Ok(attempt)
     }
 }
 
 impl Permissions for SessionPermissions {
     fn begin(&self, access: Access, range: RemoteRange) -> Result<(), Status> {
-        let permitted = match self.isolation.extents(range) {
-            Some(extents) => self.pin_own(extents),
+        let permitted = match self.isolation.places(range) {
+            Some(places) => {
+                self.pin_own(self.isolation.extents(&places)) && {
+                    if access == Access::Write {
+                        self.isolation.written.mark(places);
+                    }
+                    true
+                }
+            }
             None => range.key == self.isolation.table && access == Access::Read,
         };
         permitted.then_some(()).ok_or(Status::RemoteAccess)
     }
 
     fn end(&self, range: RemoteRange) {
-        let extents = self.isolation.extents(range).unwrap_or_default();
-        extents.for_each(|extent| self.isolation.unpin(extent));
+        if let Some(places) = self.isolation.places(range) {
+            let extents = self.isolation.extents(&places);
+            extents.for_each(|extent| self.isolation.unpin(extent));
+        }
     }
 
     fn atomic(
@@ -230,14 +266,15 @@ impl Permissions for SessionPermissions {
         range: RemoteRange,
         change: Change,
         word: &AtomicU64,
-    ) -> Result<Option<u64>, Status> {
-        if let Some(extents) = self.isolation.extents(range) {
-            if !self.pin_own(extents) {
+    ) -> Result<Attempt, Status> {
+        if let Some(places) = self.isolation.places(range) {
+            if !self.pin_own(self.isolation.extents(&places)) {
                 return Err(Status::RemoteAccess);
             }
+            self.isolation.written.mark(places);
             let old = change.apply(word);
             self.end(range);
-            return Ok(Some(old));
+            return Ok(Attempt::Done(old));
         }
         let index = u32::try_from(range.offset / 8).map_err(|_| Status::RemoteAccess)?;
         if let Some(extent) = index.checked_sub(self.isolation.bitmap_words) {
@@ -246,7 +283,7 @@ impl Permissions for SessionPermissions {
         let valid = self.node.memory().table().valid(index);
         match change {
             Change::Swap { expected, desired } if (expected ^ desired) & !valid == 0 => {
-                Ok(Some(change.apply(word)))
+                Ok(Attempt::Done(change.apply(word)))
             }
             _ => Err(Status::RemoteAccess),
         }

@@ -1,40 +1,43 @@
-//! The thread that accepts connections and keeps those that have not sent a connect request.
+//! The thread that accepts connections, and keeps them until they have authenticated themselves.
 //!
 //! ```text
-//! listener -> silent -> its connect request has arrived -> an executor
-//!               '-- evicted, silent for too long, or closed by the peer
+//! listener -> silent -> requested -> challenged -> authenticated -> an executor
+//!               '----------'------------'-- evicted, silent for too long, or closed by the peer
 //! ```
 //!
-//! A silent connection costs an entry and a descriptor: no task, no buffer and no turn of an
-//! executor. So a flood of them delays neither clients that are served nor, on another core, those
-//! that arrive.
+//! A connection here costs an entry and a descriptor: no task, no buffer and no turn of an
+//! executor. So a flood delays neither clients that are served nor, on another core, those that
+//! arrive.
 //!
-//! - I1: at most `silent_max` connections are kept; see [`Places`] for which is evicted.
-//! - I2: a connection leaves as soon as its whole request has arrived, and its request is still
-//!   unread then.
+//! - I1: each stage has places of its own, so those that have gone less far evict none that have
+//!   gone further, and a flood at any stage leaves the others theirs. At most `silent_max`
+//!   connections are silent, and at most `unauthenticated_max` in both other stages together; see
+//!   [`Places`] for which is evicted.
+//! - I2: a connection whose next message has arrived is not evicted: it proceeds.
 //! - I3: `kept` has the number of every connection that holds a place.
+//! - I4: the thread waits for no executor.
 //!
 //! Source: epoll(7), edge-triggered.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::net::RecvFlags;
+use rustix::io::Errno;
 use tracing::{debug, warn};
 
 use super::places::{Network, Places};
 use super::service::Service;
 use super::start::StartError;
+use super::unauthenticated::{Arrived, AuthenticatedPeer, Proceeded, STAGES, UnauthenticatedPeer};
 use crate::node::metrics::Why;
-use crate::tcp::wire::CONNECT_REQUEST_BYTES;
-use crate::tcp::{Accepted, TcpAddress};
+use crate::tcp::TcpAddress;
 
 /// The number of the listener among the events.
 const LISTENER: u64 = u64::MAX;
@@ -44,197 +47,315 @@ const EVENTS: usize = 256;
 const ACCEPTS: usize = 256;
 /// Interval at which the thread checks whether it must stop.
 const STOP_CHECK: Duration = Duration::from_millis(20);
-/// Pause after a failed accept.
+/// Interval at which it tries executors that had no room.
+const ROOM_CHECK: Duration = Duration::from_millis(1);
+/// Pause after an accept that failed although no connection is kept that could make room.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection that has not sent its request.
+/// A kept connection.
 #[derive(Debug)]
-struct Silent(TcpStream);
+struct Kept {
+    /// Its number among the events.
+    connection: u64,
+    /// Whether its events arrive.
+    watched: bool,
+    peer: UnauthenticatedPeer,
+}
 
-/// What is known of a connection's progress.
+/// Where a connection is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Progress {
-    Silent,
-    Requested,
-    Gone,
+struct Spot {
+    stage: usize,
+    network: Network,
+    /// Its number among the places of its stage.
+    number: u64,
 }
 
-impl Silent {
-    fn progress(&self) -> Progress {
-        let mut bytes = [0; CONNECT_REQUEST_BYTES];
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        match rustix::net::recv(&self.0, &mut bytes, flags) {
-            Ok((_, 0)) => Progress::Gone,
-            Ok((_, CONNECT_REQUEST_BYTES)) => Progress::Requested,
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Progress::Silent,
-            Err(_) => Progress::Gone,
-        }
-    }
-}
-
-/// When a connection has been silent for too long.
+/// When a connection has stayed in a stage for too long.
 #[derive(Debug)]
 struct Deadline {
     at: Instant,
-    number: u64,
+    connection: u64,
+    spot: Spot,
 }
 
 #[derive(Debug)]
 struct Lobby {
     node: Arc<Service>,
+    maintenance: Thread,
     listener: TcpListener,
     epoll: OwnedFd,
-    silent: Places<Silent>,
-    /// The networks of the connections in `silent`.
-    kept: HashMap<u64, Network>,
-    /// In order; those of connections that have left are passed over.
+    /// By stage.
+    stages: [Places<Kept>; STAGES],
+    kept: HashMap<u64, Spot>,
+    /// In order; those of connections that have left their spot are passed over.
     deadlines: VecDeque<Deadline>,
+    /// The next number, of a connection or a place.
     next: u64,
-    executors: Vec<async_channel::Sender<Accepted>>,
+    executors: Vec<async_channel::Sender<AuthenticatedPeer>>,
+    /// Connections for which no executor had room, in order. Each has a place of its kind, so they
+    /// are not too many.
+    waiting: VecDeque<AuthenticatedPeer>,
 }
 
 impl Lobby {
     fn new(
         node: &Arc<Service>,
+        maintenance: &Thread,
         address: TcpAddress,
-        executors: Vec<async_channel::Sender<Accepted>>,
+        executors: Vec<async_channel::Sender<AuthenticatedPeer>>,
     ) -> io::Result<Self> {
         let listener = address.into_listener();
         listener.set_nonblocking(true)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let data = EventData::new_u64(LISTENER);
         epoll::add(&epoll, &listener, data, EventFlags::IN)?;
+        let options = node.options();
+        let both = options.unauthenticated_max;
+        let limits = [options.silent_max, both / 2, both - both / 2];
         Ok(Self {
             node: Arc::clone(node),
+            maintenance: maintenance.clone(),
             listener,
             epoll,
-            silent: Places::new(node.options().silent_max),
+            stages: limits.map(Places::new),
             kept: HashMap::new(),
             deadlines: VecDeque::new(),
             next: 0,
             executors,
+            waiting: VecDeque::new(),
         })
     }
 
     fn run(mut self) {
         let mut events = Vec::with_capacity(EVENTS);
+        while !self.node.is_stopping() {
+            self.turn(&mut events);
+        }
+    }
+
+    /// Waits for events, for a limited time, and processes them.
+    fn turn(&mut self, events: &mut Vec<Event>) {
+        events.clear();
+        let pace = if self.waiting.is_empty() {
+            STOP_CHECK
+        } else {
+            ROOM_CHECK
+        };
         let wait = Timespec {
             tv_sec: 0,
-            tv_nsec: i64::from(STOP_CHECK.subsec_nanos()),
+            tv_nsec: i64::from(pace.subsec_nanos()),
         };
-        while !self.node.is_stopping() {
-            events.clear();
-            let spare = rustix::buffer::spare_capacity(&mut events);
-            // An interrupted wait is one without events.
-            let _ = epoll::wait(&self.epoll, spare, Some(&wait));
-            for &Event { flags, data } in &events {
-                let ends = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
-                match data.u64() {
-                    LISTENER => self.accept(),
-                    number => self.look(number, flags.intersects(ends)),
-                }
+        // An interrupted wait is one without events.
+        let spare = rustix::buffer::spare_capacity(events);
+        let _ = epoll::wait(&self.epoll, spare, Some(&wait));
+        for &Event { flags, data } in &*events {
+            let ends = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+            match data.u64() {
+                LISTENER => self.accept(),
+                connection => self.look(connection, flags.intersects(ends)),
             }
-            self.expire(Instant::now());
         }
+        self.pass_on();
+        self.expire(Instant::now());
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
     }
 
     /// Accepts what waits, up to a limit.
     fn accept(&mut self) {
         for _ in 0..ACCEPTS {
-            match self.listener.accept() {
-                Ok((stream, peer)) => self.admit(Silent(stream), Network::of(peer.ip())),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return,
-                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
-                    _ => {
-                        // For example out of descriptors. Open connections go on.
-                        warn!(%error, "cannot accept a connection");
-                        thread::sleep(ACCEPT_PAUSE);
-                        return;
-                    }
-                },
+            let error = match self.listener.accept() {
+                Ok((stream, address)) => {
+                    let kept = Kept {
+                        connection: self.number(),
+                        watched: false,
+                        peer: UnauthenticatedPeer::new(stream, address),
+                    };
+                    // The request often arrives with the connection.
+                    let arrived = kept.peer.arrived();
+                    self.proceed(kept, arrived, false);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match Errno::from_io_error(&error) {
+                Some(Errno::AGAIN) => return,
+                Some(Errno::INTR | Errno::CONNABORTED) => {}
+                // Out of descriptors: one that has proved nothing makes room.
+                Some(Errno::MFILE | Errno::NFILE) if self.evict_any() => {}
+                _ => {
+                    // Open connections go on.
+                    warn!(%error, "cannot accept a connection");
+                    thread::sleep(ACCEPT_PAUSE);
+                    return;
+                }
             }
         }
     }
 
-    fn admit(&mut self, silent: Silent, network: Network) {
-        // The request often arrives with the connection.
-        match silent.progress() {
-            Progress::Silent => {}
-            Progress::Requested => return self.forward(silent),
-            Progress::Gone => return self.gone(),
+    /// Processes what has arrived from a connection, and keeps it, passes it on or closes it. A
+    /// connection that `ends` sends nothing more.
+    fn proceed(&mut self, mut kept: Kept, mut arrived: Arrived, ends: bool) {
+        loop {
+            let length = match arrived {
+                Arrived::Message(length) => length,
+                Arrived::Nothing if !ends => return self.keep(kept),
+                Arrived::Nothing | Arrived::End => {
+                    kept.peer.gone(&self.node);
+                    return;
+                }
+            };
+            let proceeded = kept.peer.proceed(length, &self.node, &self.maintenance);
+            kept.peer = match proceeded {
+                Proceeded::Further(peer) => {
+                    arrived = peer.arrived();
+                    peer
+                }
+                Proceeded::Refused => return,
+                Proceeded::Authenticated(peer) => {
+                    if kept.watched {
+                        // It is in the set, so this cannot fail.
+                        let _ = epoll::delete(&self.epoll, peer.stream());
+                    }
+                    self.waiting.push_back(peer);
+                    return self.pass_on();
+                }
+            };
         }
-        let number = self.next;
-        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
-        let data = EventData::new_u64(number);
-        if let Err(error) = epoll::add(&self.epoll, &silent.0, data, flags) {
-            warn!(%error, "cannot wait for a connection's request");
-            return;
+    }
+
+    /// Keeps a connection until more arrives from it.
+    fn keep(&mut self, mut kept: Kept) {
+        let connection = kept.connection;
+        if !kept.watched {
+            // Also reports what has arrived since it was looked for.
+            let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+            let data = EventData::new_u64(connection);
+            if let Err(error) = epoll::add(&self.epoll, kept.peer.stream(), data, flags) {
+                warn!(%error, "cannot wait for a connection's next message");
+                return;
+            }
+            kept.watched = true;
         }
-        self.next += 1;
+        let spot = Spot {
+            stage: kept.peer.stage(),
+            network: Network::of(kept.peer.address().ip()),
+            number: self.number(),
+        };
+        while self.stages[spot.stage].is_full() {
+            self.evict(spot.stage);
+        }
         let at = Instant::now() + self.node.options().handshake_limit;
-        self.deadlines.push_back(Deadline { at, number });
-        self.kept.insert(number, network);
-        // Dropping a connection closes it, and takes it off the events.
-        if let Some((evicted, connection)) = self.silent.take(network, number, silent) {
-            self.kept.remove(&evicted);
-            self.node.metrics().refused(Why::Evicted);
-            debug!(?connection, "evicted a silent connection to make room");
+        self.deadlines.push_back(Deadline {
+            at,
+            connection,
+            spot,
+        });
+        self.kept.insert(connection, spot);
+        self.stages[spot.stage].take(spot.network, spot.number, kept);
+    }
+
+    /// Takes a connection out of its spot.
+    fn take(&mut self, spot: Spot) -> Option<Kept> {
+        let kept = self.stages[spot.stage].free(spot.network, spot.number)?;
+        self.kept.remove(&kept.connection);
+        Some(kept)
+    }
+
+    /// Makes room in a stage: lets the next connection to be evicted proceed if its next message
+    /// has arrived, or evicts it. True if one was evicted.
+    fn evict(&mut self, stage: usize) -> bool {
+        let Some((network, number)) = self.stages[stage].next_evicted() else {
+            return false;
+        };
+        let spot = Spot {
+            stage,
+            network,
+            number,
+        };
+        let Some(kept) = self.take(spot) else {
+            return false;
+        };
+        let arrived = kept.peer.arrived();
+        if matches!(arrived, Arrived::Message(_)) {
+            // Into a later stage only, so this ends.
+            self.proceed(kept, arrived, false);
+            return false;
         }
+        // Dropping a connection closes it, and takes it off the events.
+        self.node.metrics().refused(Why::Evicted);
+        debug!(peer = %kept.peer.address(), stage, "evicted an unauthenticated connection to make room");
+        true
+    }
+
+    /// Evicts a connection of the earliest stage that has any, to free its descriptor.
+    fn evict_any(&mut self) -> bool {
+        (0..STAGES).any(|stage| {
+            while self.stages[stage].next_evicted().is_some() {
+                if self.evict(stage) {
+                    return true;
+                }
+            }
+            false
+        })
     }
 
     /// Looks at a connection that has sent something, or will send nothing more.
-    fn look(&mut self, number: u64, ends: bool) {
-        let Some(&network) = self.kept.get(&number) else {
+    fn look(&mut self, connection: u64, ends: bool) {
+        let Some(&spot) = self.kept.get(&connection) else {
             return;
         };
-        let progress = self.silent.get(network, number).map(Silent::progress);
-        if progress == Some(Progress::Silent) && !ends {
+        let stage = &self.stages[spot.stage];
+        let Some(kept) = stage.get(spot.network, spot.number) else {
+            return;
+        };
+        let arrived = kept.peer.arrived();
+        if arrived == Arrived::Nothing && !ends {
             return;
         }
-        self.kept.remove(&number);
-        let Some(silent) = self.silent.free(network, number) else {
-            return;
-        };
-        match progress {
-            Some(Progress::Requested) => {
-                // It is in the set, so this cannot fail.
-                let _ = epoll::delete(&self.epoll, &silent.0);
-                self.forward(silent);
-            }
-            _ => self.gone(),
+        if let Some(kept) = self.take(spot) {
+            self.proceed(kept, arrived, ends);
         }
     }
 
-    fn gone(&self) {
-        self.node.metrics().refused(Why::Request);
-        debug!("received no connect request");
-    }
-
-    /// Passes a connection to the next executor that has room, or waits for one.
-    fn forward(&mut self, Silent(stream): Silent) {
-        let mut accepted = Accepted::from(stream);
-        for _ in 0..self.executors.len() {
+    /// Passes waiting connections to the executors with the fewest that wait there. An executor
+    /// that is stuck keeps what it has, and gets no more than the others have.
+    fn pass_on(&mut self) {
+        while let Some(peer) = self.waiting.pop_front() {
             self.executors.rotate_left(1);
-            match self.executors[0].try_send(accepted) {
-                Ok(()) => return,
-                Err(refused) => accepted = refused.into_inner(),
+            let open = self.executors.iter().filter(|one| !one.is_closed());
+            let Some(fewest) = open.min_by_key(|one| one.len()) else {
+                // All executors have ended.
+                return;
+            };
+            if let Err(refused) = fewest.try_send(peer) {
+                self.waiting.push_front(refused.into_inner());
+                return;
             }
         }
-        // Fails if that executor has ended.
-        let _ = self.executors[0].send_blocking(accepted);
     }
 
-    /// Closes connections that have been silent for too long.
+    /// Closes connections that have stayed in a stage for too long.
     fn expire(&mut self, now: Instant) {
-        while let Some(first) = self.deadlines.front()
-            && (first.at <= now || !self.kept.contains_key(&first.number))
+        while let Some(Deadline {
+            at,
+            connection,
+            spot,
+        }) = self.deadlines.front()
         {
-            let number = first.number;
+            let (here, spot) = (self.kept.get(connection) == Some(spot), *spot);
+            if here && *at > now {
+                return;
+            }
             self.deadlines.pop_front();
-            if let Some(network) = self.kept.remove(&number) {
-                self.silent.free(network, number);
+            if here {
+                // Counted before it is closed.
                 self.node.metrics().refused(Why::Silent);
+                self.take(spot);
             }
         }
     }
@@ -243,16 +364,20 @@ impl Lobby {
 /// Starts the thread that accepts connections for all executors.
 pub(super) fn start(
     node: &Arc<Service>,
+    maintenance: &Thread,
     address: TcpAddress,
-    executors: Vec<async_channel::Sender<Accepted>>,
+    executors: Vec<async_channel::Sender<AuthenticatedPeer>>,
 ) -> Result<JoinHandle<()>, StartError> {
     let failed = |error: io::Error| StartError::Thread {
         index: 0,
         reason: error.to_string(),
     };
-    let lobby = Lobby::new(node, address, executors).map_err(failed)?;
+    let lobby = Lobby::new(node, maintenance, address, executors).map_err(failed)?;
     thread::Builder::new()
         .name("memnode-accept".to_owned())
         .spawn(move || lobby.run())
         .map_err(failed)
 }
+
+#[cfg(test)]
+mod tests;

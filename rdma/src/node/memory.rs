@@ -411,14 +411,14 @@ impl NodeMemory {
         &self.exposed
     }
 
-    /// Fills an extent with zeros.
-    pub(crate) fn clear(&self, extent: u32) {
-        if let Some(start) = self.map.slice(extent, 0) {
+    /// Fills a part of an extent with zeros.
+    pub(crate) fn clear(&self, extent: u32, offset: u64, bytes: u64) {
+        if let Some(start) = self.map.slice(extent, offset) {
             self.exposed.clear(RemoteRange {
                 key: start.key,
                 offset: start.offset,
-                // At most 1 GiB.
-                bytes: u32::try_from(self.map.extent_bytes).unwrap_or(u32::MAX),
+                // At most an extent, of 1 GiB.
+                bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             });
         }
     }

@@ -11,17 +11,17 @@ use crate::tcp::{Refusal, ServedMetrics};
 
 /// A number of places in use, bounded by a limit.
 #[derive(Debug, Default)]
-pub(crate) struct Places(AtomicU64);
+pub(crate) struct Places(Arc<AtomicU64>);
 
 impl Places {
     /// Takes a place; `None` if all are in use. Dropping the [`Place`] frees it.
-    pub(crate) fn take(&self, limit: u64) -> Option<Place<'_>> {
+    pub(crate) fn take(&self, limit: u64) -> Option<Place> {
         let taken = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
                 (taken < limit).then_some(taken + 1)
             });
-        taken.ok().map(|_| Place(self))
+        taken.ok().map(|_| Place(Arc::clone(&self.0)))
     }
 
     pub(crate) fn taken(&self) -> u64 {
@@ -31,11 +31,11 @@ impl Places {
 
 /// A place in use.
 #[derive(Debug)]
-pub(crate) struct Place<'a>(&'a Places);
+pub(crate) struct Place(Arc<AtomicU64>);
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -8,12 +8,13 @@
 //! - [`session`], [`sessions`]: leases and memory connections as a state machine without clock or
 //!   socket.
 //! - [`heap`]: returns the memory of ended connections.
-//! - [`isolation`]: what each session may access, if the node checks that.
+//! - [`isolation`]: what each session may access, if the node checks that; [`written`]: what must
+//!   be cleared then.
 //! - [`service`]: the state that the threads share, and the answers to requests; [`metrics`]: its
 //!   counters; [`refusal_log`]: lines about refusals.
-//! - [`lobby`]: accepts connections, and keeps those that have sent nothing; [`serve`]: the others,
-//!   on executors; [`unauthenticated`]: those that have proved nothing yet; [`places`]: which of
-//!   them are evicted; [`start`]: starting and stopping.
+//! - [`lobby`]: accepts connections, and keeps those that have proved nothing yet;
+//!   [`unauthenticated`]: the handshake of one; [`places`]: which of them are evicted; [`serve`]:
+//!   the authenticated ones, on executors; [`start`]: starting and stopping.
 //! - `device`: the regions and queue pairs of an RDMA device; `cm`: clients that connect by
 //!   RDMA-CM.
 
@@ -36,6 +37,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 mod unauthenticated;
+mod written;
 
 pub use self::memory::{MemoryError, MemoryOptions, NodeMemory, REGIONS_MAX, Registered};
 pub use self::start::{MemoryNode, NodeHandle, NodeMetrics, NodeOptions, StartError};

@@ -1,20 +1,19 @@
 //! The memory node's threads: one executor each for connections, and one thread for maintenance.
 //!
 //! ```text
-//! lobby:          accept -> connect request
-//! executor 0..n:            connect request -> control: handshake, then requests of a session
-//!                                           -> memory:  join, wait for the predecessor's end,
-//!                                           serve
+//! lobby:          accept -> handshake -> authenticated
+//! executor 0..n:            authenticated -> control: welcome, then requests of a session
+//!                                         -> memory:  wait for the predecessor's end, serve
 //! maintenance:    end leases -> when the last line has ended -> reclaim -> mend, at intervals
 //! ```
 //!
-//! - I1: a peer that has not authenticated itself has [`NodeOptions::handshake_limit`] for each
-//!   step. The lobby limits those that have sent nothing, and each executor has its share of places
-//!   for the others.
+//! - I1: an executor gets authenticated peers only. Each has [`NodeOptions::handshake_limit`] to
+//!   take an answer.
 //! - I2: a line's end is reported only when no request of its peer can be performed any more.
 //! - I3: only the maintenance thread reclaims a session's extents, after the session is over.
 
 use std::cell::Cell;
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
@@ -23,20 +22,19 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use crate::executor::{self, Semaphore, Timer, spawn};
-use futures_lite::future::or;
-use tracing::{Instrument, debug, info, info_span, warn};
+use futures_lite::future::{or, yield_now};
+use tracing::{Instrument, debug, info_span, warn};
 
 #[cfg(feature = "verbs")]
 use super::device::NodeDevice;
 use super::heap::Heap;
-use super::service::{MaintenanceState, Service};
+use super::service::{MaintenanceState, Performed, Service};
 use super::session::{Admission, NodeLine};
 use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
-use crate::control::{Join, NodeGreeted, Opening, Refused, Reply};
-use crate::node::metrics::{Place, Why};
-use crate::node::unauthenticated::{Unauthenticated, UnauthenticatedPeer};
-use crate::tcp::{Accepted, Arrival, Incoming, MessageChannel, Purpose, Refusal};
+use super::unauthenticated::AuthenticatedPeer;
+use crate::control::{Refused, Reply};
+use crate::tcp::{Accepted, Incoming, MessageChannel, Refusal};
 use crate::wake_timer::WakeTimer;
 
 /// Interval at which an executor checks whether it must stop.
@@ -51,24 +49,30 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause before a request that must be retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
-/// Connections that wait for an executor; further ones wait in the kernel.
+/// Connections that wait for an executor; further ones wait in the lobby.
 const BACKLOG: usize = 64;
 
 /// The connections that wait for an executor.
-pub(super) type Backlog = async_channel::Receiver<Accepted>;
+pub(super) type Backlog = async_channel::Receiver<AuthenticatedPeer>;
 
-pub(super) fn backlog() -> (async_channel::Sender<Accepted>, Backlog) {
+pub(super) fn backlog() -> (async_channel::Sender<AuthenticatedPeer>, Backlog) {
     async_channel::bounded(BACKLOG)
 }
 
 /// Reports the end of a line when it is dropped, however the line's task ends.
-pub(super) struct Ended<'a> {
-    pub(super) node: &'a Service,
-    pub(super) maintenance: &'a Thread,
+pub(super) struct Ended {
+    pub(super) node: Arc<Service>,
+    pub(super) maintenance: Thread,
     pub(super) ticket: Ticket,
 }
 
-impl Drop for Ended<'_> {
+impl fmt::Debug for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ended").field(&self.ticket).finish()
+    }
+}
+
+impl Drop for Ended {
     fn drop(&mut self) {
         self.node.sessions().ended(self.ticket);
         self.maintenance.unpark();
@@ -80,13 +84,6 @@ impl Drop for Ended<'_> {
 struct Worker {
     node: Arc<Service>,
     maintenance: Thread,
-    unauthenticated: Rc<Unauthenticated>,
-}
-
-/// An authenticated connection, and the place that it takes.
-enum AuthenticatedPeer<'a> {
-    Control(Place<'a>, Speaker, MessageChannel),
-    Memory(Place<'a>, Ticket, Incoming),
 }
 
 async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
@@ -98,109 +95,52 @@ async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -
 }
 
 impl Worker {
-    async fn receive(self, arrival: Arrival) {
-        let peer = arrival.peer();
-        let pending = self.unauthenticated.admit(peer.ip());
-        let late = async {
-            pending.evicted().await;
-            self.node.metrics().refused(Why::Evicted);
-            debug!(%peer, "evicted an unauthenticated connection to make room");
-            None
-        };
-        let authenticated = or(self.probe(arrival, &pending), late).await;
-        drop(pending);
-        match authenticated {
-            Some(AuthenticatedPeer::Control(_place, speaker, channel)) => {
+    async fn serve(self, peer: AuthenticatedPeer) {
+        match peer {
+            AuthenticatedPeer::Control {
+                stream,
+                speaker,
+                welcome,
+                place: _place,
+            } => {
+                let arrival = match Accepted::from(stream).arrive() {
+                    Ok(arrival) => arrival,
+                    Err(error) => {
+                        debug!(%error, "a connection was closed before it was served");
+                        self.node.sessions().left(speaker);
+                        return;
+                    }
+                };
+                let address = arrival.peer();
                 let span = info_span!(
                     "session",
                     session.id = speaker.session.get(),
-                    client.address = %peer.ip(),
-                    client.port = peer.port()
+                    client.address = %address.ip(),
+                    client.port = address.port()
                 );
                 async {
-                    let ended = self.control(speaker, channel).await;
+                    let ended = self
+                        .control(speaker, arrival.into_channel(), &welcome)
+                        .await;
                     debug!(?ended, "control connection ended");
                 }
                 .instrument(span)
                 .await;
             }
-            Some(AuthenticatedPeer::Memory(_place, ticket, incoming)) => {
-                let ended = self.memory(incoming, ticket).await;
-                debug!(%peer, session = ticket.session.get(), ?ended, "memory connection ended");
-            }
-            None => {}
-        }
-    }
-
-    /// Authenticates a peer. An evicted peer is never half-admitted: nothing is awaited between its
-    /// proof and the end of its probation.
-    async fn probe(
-        &self,
-        arrival: Arrival,
-        pending: &UnauthenticatedPeer,
-    ) -> Option<AuthenticatedPeer<'_>> {
-        let peer = arrival.peer();
-        let node = &*self.node;
-        let options = node.options();
-        let incoming = match within(options.handshake_limit, arrival.request()).await {
-            Ok(incoming) => incoming,
-            Err(error) => {
-                let silent = error.kind() == io::ErrorKind::TimedOut;
-                let why = if silent { Why::Silent } else { Why::Request };
-                // The operator must act on these: the client is of another release, or not a client
-                // at all.
-                if error.kind() != io::ErrorKind::InvalidData {
-                    node.metrics().refused(why);
-                    debug!(%peer, %error, "received no connect request");
-                } else if node.refused(why) {
-                    warn!(%peer, %error, "connection refused");
-                }
-                return None;
-            }
-        };
-        let refusal = match incoming.request().purpose {
-            Purpose::Control => match node.metrics().controls.take(options.connections_max) {
-                Some(place) => {
-                    let shaken = self.shake(incoming, pending);
-                    return match within(options.handshake_limit, shaken).await {
-                        Ok(shaken) => shaken.map(|(speaker, channel)| {
-                            AuthenticatedPeer::Control(place, speaker, channel)
-                        }),
-                        Err(error) => {
-                            if error.kind() == io::ErrorKind::TimedOut {
-                                node.metrics().refused(Why::Silent);
-                            }
-                            debug!(%peer, %error, "the handshake failed");
-                            None
-                        }
-                    };
-                }
-                None => Refusal::Busy,
-            },
-            Purpose::Memory {
-                session,
-                slot,
-                counter,
-                proof,
-                carrier,
-            } if Some(carrier) == node.carrier() => {
-                let join = Join {
-                    session,
-                    slot,
-                    counter,
+            AuthenticatedPeer::Memory {
+                stream,
+                request,
+                place: _place,
+                ended: line,
+            } => {
+                let session = line.ticket.session.get();
+                let ended = match Accepted::from(stream).arrive() {
+                    Ok(arrival) => self.memory(arrival.requested(request), line.ticket).await,
+                    Err(error) => Err(error),
                 };
-                match node.join(&join, &proof) {
-                    Ok((place, ticket)) => {
-                        return Some(AuthenticatedPeer::Memory(place, ticket, incoming));
-                    }
-                    Err(refusal) => refusal,
-                }
+                debug!(session, ?ended, "memory connection ended");
             }
-            Purpose::Memory { .. } | Purpose::Peer => Refusal::Purpose,
-        };
-        pending.decided();
-        self.refuse(incoming, refusal).await;
-        None
+        }
     }
 
     async fn refuse(&self, incoming: Incoming, refusal: Refusal) {
@@ -215,48 +155,14 @@ impl Worker {
         let _ = within(self.node.options().handshake_limit, reject).await;
     }
 
-    async fn shake(
+    async fn control(
         &self,
-        incoming: Incoming,
-        pending: &UnauthenticatedPeer,
-    ) -> io::Result<Option<(Speaker, MessageChannel)>> {
-        let peer = incoming.peer();
-        let mut channel = incoming.accept_control().await?;
-        let needs_token = self.node.options().token.is_some();
-        let message = channel.receive().await?;
-        let opened = match NodeGreeted::hello(&message, needs_token) {
-            Err(refused) => Err(refused),
-            Ok((greeted, challenge)) => {
-                channel.send(&challenge).await?;
-                let proof = channel.receive().await?;
-                self.node.open(&greeted, &proof).map(|(speaker, welcome)| {
-                    let (session, name) = (speaker.session.get(), &greeted.client);
-                    match greeted.opening {
-                        Opening::New => info!(%peer, session, name, "session opened"),
-                        Opening::Resume { .. } => info!(%peer, session, name, "session resumed"),
-                    }
-                    (speaker, welcome)
-                })
-            }
-        };
-        pending.decided();
-        match opened {
-            Ok((speaker, welcome)) => {
-                channel.send(&welcome).await?;
-                Ok(Some((speaker, channel)))
-            }
-            Err(refused) => {
-                if self.node.refused(refused) {
-                    warn!(%peer, %refused, "client refused");
-                }
-                channel.send(&Reply::Refused(refused).encode()).await?;
-                Ok(None)
-            }
-        }
-    }
-
-    async fn control(&self, speaker: Speaker, mut channel: MessageChannel) -> io::Result<()> {
+        speaker: Speaker,
+        mut channel: MessageChannel,
+        welcome: &[u8],
+    ) -> io::Result<()> {
         let options = self.node.options();
+        within(options.handshake_limit, channel.send(welcome)).await?;
         loop {
             // A client silent for that long has lost its session anyway.
             let limit = options.lease.saturating_add(options.handshake_limit);
@@ -267,16 +173,7 @@ impl Worker {
                 }
                 other => other?,
             };
-            let performed = async {
-                loop {
-                    match self.node.perform(speaker, &message) {
-                        Ok(None) => drop(Timer::new(RETRY_PAUSE).await),
-                        Ok(Some(reply)) => return Ok(Ok(reply)),
-                        Err(refused) => return Ok(Err(refused)),
-                    }
-                }
-            };
-            let performed = within(options.handshake_limit, performed).await?;
+            let performed = self.perform(speaker, &message).await?;
             let (reply, last) = match performed {
                 Ok(Reply::Farewell) => {
                     self.maintenance.unpark();
@@ -301,14 +198,34 @@ impl Worker {
         }
     }
 
+    /// Performs a request, in parts if it is long. A part that makes no progress has a time limit.
+    async fn perform(
+        &self,
+        speaker: Speaker,
+        message: &[u8],
+    ) -> io::Result<Result<Reply, Refused>> {
+        let limit = self.node.options().handshake_limit;
+        let mut since = Instant::now();
+        loop {
+            match self.node.perform(speaker, message) {
+                Ok(Performed::Whole(reply)) => return Ok(Ok(*reply)),
+                Err(refused) => return Ok(Err(refused)),
+                Ok(Performed::InPart) => {
+                    since = Instant::now();
+                    yield_now().await;
+                }
+                Ok(Performed::Waits) if since.elapsed() >= limit => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Ok(Performed::Waits) => {
+                    Timer::new(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
     async fn memory(&self, incoming: Incoming, ticket: Ticket) -> io::Result<()> {
         let node = &*self.node;
-        // Dropped last: the end is reported when nothing can be performed any more.
-        let _ended = Ended {
-            node,
-            maintenance: &self.maintenance,
-            ticket,
-        };
         loop {
             let admission = node.sessions().admission(ticket);
             match admission {
@@ -363,14 +280,7 @@ async fn serve_arrivals(
     end: Rc<Semaphore>,
     open: Rc<Cell<usize>>,
 ) {
-    while let Ok(accepted) = backlog.recv().await {
-        let arrival = match accepted.arrive() {
-            Ok(arrival) => arrival,
-            Err(error) => {
-                debug!(%error, "a connection was closed before it was served");
-                continue;
-            }
-        };
+    while let Ok(peer) = backlog.recv().await {
         let (worker, end, here) = (worker.clone(), Rc::clone(&end), Rc::clone(&open));
         open.set(open.get() + 1);
         spawn(async move {
@@ -379,7 +289,7 @@ async fn serve_arrivals(
                 // No permit is ever added: this ends when the semaphore is closed.
                 let _ = end.acquire(1).await;
             };
-            or(worker.receive(arrival), ended).await;
+            or(worker.serve(peer), ended).await;
         })
         .detach();
     }
@@ -451,14 +361,7 @@ pub(super) fn executor(
             Err(error) => say(Err(error.to_string())),
             Ok(executor) => executor.run(async {
                 say(Ok(()));
-                let options = node.options();
-                let share = options.unauthenticated_max.div_ceil(options.threads);
-                let unauthenticated = Unauthenticated::new(share);
-                let worker = Worker {
-                    node,
-                    maintenance,
-                    unauthenticated,
-                };
+                let worker = Worker { node, maintenance };
                 serve_until_stopped(backlog, worker, wake_timer).await;
             }),
         }

@@ -9,15 +9,15 @@
 //!
 //! This is the only module of the node that reads a clock; sessions receive the time.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 
-use super::isolation::{Isolation, SessionPermissions};
+use super::isolation::{CLEAR_BYTES, Isolation, SessionPermissions};
 use super::memory::NodeMemory;
 use super::refusal_log::RefusalLog;
 use super::session::{End, NodeLine};
@@ -52,6 +52,16 @@ pub(super) struct MaintenanceState {
     kept: HashMap<OwnerId, u32>,
     /// Sessions that are over and whose extents the device could not free yet.
     stuck: Vec<Over>,
+}
+
+/// How far a request was performed.
+#[derive(Debug)]
+pub(super) enum Performed {
+    Whole(Box<Reply>),
+    /// It waits for other requests: retry it after a pause.
+    Waits,
+    /// A part of it is done: retry it after others had their turn.
+    InPart,
 }
 
 /// Marks a request as performed when it is dropped, whatever its outcome.
@@ -155,7 +165,7 @@ impl Service {
         &self,
         join: &Join,
         proof: &MemoryProof,
-    ) -> Result<(Place<'_>, Ticket), Refusal> {
+    ) -> Result<(Place, Ticket), Refusal> {
         let ticket = self.sessions().join(join, proof, self.now_ns())?;
         let place = self.metrics.memories.take(self.options.connections_max);
         place.map(|place| (place, ticket)).ok_or_else(|| {
@@ -266,11 +276,11 @@ impl Service {
         Ok(run)
     }
 
-    /// Frees a chunk; `None` while requests on it are in progress.
-    fn free(&self, speaker: Speaker, run: ExtentRun) -> Result<Option<Reply>, Refused> {
+    /// Frees a chunk.
+    fn free(&self, speaker: Speaker, run: ExtentRun) -> Result<Performed, Refused> {
         let (table, owner) = (self.memory.table(), speaker.session);
         let freed = match &self.isolation {
-            None => Some(table.free(owner, run)),
+            None => table.free(owner, run),
             Some(isolation) => {
                 // Nothing of another's, or past the end, is touched or waited for.
                 let foreign = run.extents().filter(|&one| table.owner(one) != Some(owner));
@@ -278,50 +288,50 @@ impl Service {
                 if count > 0 {
                     return Err(Refused::NotOwned { count });
                 }
-                isolation.while_unpinned(run, || {
-                    run.extents().for_each(|extent| self.memory.clear(extent));
-                    table.free(owner, run)
-                })
+                let attempt = isolation.while_unpinned(run, || {
+                    let mut budget = CLEAR_BYTES;
+                    let is_clear = run
+                        .extents()
+                        .all(|extent| isolation.clear(&self.memory, extent, &mut budget));
+                    is_clear.then(|| table.free(owner, run))
+                });
+                match attempt {
+                    None => return Ok(Performed::Waits),
+                    Some(None) => return Ok(Performed::InPart),
+                    Some(Some(freed)) => freed,
+                }
             }
-        };
-        let Some(freed) = freed else {
-            return Ok(None);
         };
         freed.map_err(|error| Refused::NotOwned { count: error.count })?;
         add(&self.metrics.chunks_freed, 1);
-        Ok(Some(Reply::Freed))
+        Ok(Performed::Whole(Box::new(Reply::Freed)))
     }
 
-    /// Performs a request; `None` if it must be retried later.
-    pub(super) fn perform(
-        &self,
-        speaker: Speaker,
-        message: &[u8],
-    ) -> Result<Option<Reply>, Refused> {
+    /// Performs a request.
+    pub(super) fn perform(&self, speaker: Speaker, message: &[u8]) -> Result<Performed, Refused> {
         let request = Request::decode(message)?;
         self.sessions().request(speaker, self.now_ns())?;
         let _done = Done {
             node: self,
             speaker,
         };
-        match request {
-            Request::Hello { .. } | Request::Prove { .. } => Err(Refused::OutOfTurn),
-            Request::Heartbeat => Ok(Some(Reply::Renewed)),
-            Request::AllocateChunk { bytes } => self
-                .allocate(speaker, bytes)
-                .map(|run| Some(Reply::Chunk(run.into()))),
+        let reply = match request {
+            Request::Hello { .. } | Request::Prove { .. } => return Err(Refused::OutOfTurn),
+            Request::Heartbeat => Reply::Renewed,
+            Request::AllocateChunk { bytes } => Reply::Chunk(self.allocate(speaker, bytes)?.into()),
             Request::FreeChunk(chunk) => {
                 let run = chunk
                     .run()
                     .ok_or(Refused::NotOwned { count: chunk.count })?;
-                self.free(speaker, run)
+                return self.free(speaker, run);
             }
-            Request::Statistics => Ok(Some(Reply::Statistics(self.statistics()))),
+            Request::Statistics => Reply::Statistics(self.statistics()),
             Request::Bye => {
                 self.sessions().bye(speaker);
-                Ok(Some(Reply::Farewell))
+                Reply::Farewell
             }
-        }
+        };
+        Ok(Performed::Whole(Box::new(reply)))
     }
 
     /// One round of maintenance: ends leases and reclaims the extents of sessions that are over.
@@ -421,14 +431,18 @@ impl Service {
     pub(super) fn free_strangers(&self, state: &MaintenanceState) {
         // The words are read before the sessions: a session's words appear only after it opened.
         // Those of an ended one are freed by this thread before it gets here, or are stuck.
-        let owners = self.memory.table().owners();
-        let strangers: Vec<_> = {
-            let sessions = self.sessions();
-            let stuck = |owner| state.stuck.iter().any(|one| one.session == owner);
-            let stranger = |&(_, owner): &_| !sessions.has(owner) && !stuck(owner);
-            owners.into_iter().filter(stranger).collect()
-        };
-        let freed = strangers.iter().filter(|&&(extent, owner)| {
+        let owned = self.memory.table().owners();
+        let mut strangers: HashSet<_> = owned.iter().map(|&(_, owner)| owner).collect();
+        for one in &state.stuck {
+            strangers.remove(&one.session);
+        }
+        // A few steps for each session, however many extents there are: clients that write many
+        // false words make this longer, but not the time for which the sessions are locked.
+        self.sessions().each(|session| {
+            strangers.remove(&session);
+        });
+        let strange = owned.iter().filter(|(_, owner)| strangers.contains(owner));
+        let freed = strange.filter(|&&(extent, owner)| {
             self.clear_isolated([extent]);
             ExtentRun::new(extent, 1)
                 .is_some_and(|run| self.memory.table().free(owner, run).is_ok())
@@ -446,10 +460,10 @@ impl Service {
     /// Clears extents that are about to become free, if sessions are isolated. Their owner has no
     /// connection any more.
     fn clear_isolated(&self, extents: impl IntoIterator<Item = u32>) {
-        if self.isolation.is_some() {
-            extents
-                .into_iter()
-                .for_each(|extent| self.memory.clear(extent));
+        if let Some(isolation) = &self.isolation {
+            for extent in extents {
+                isolation.clear(&self.memory, extent, &mut u64::MAX.clone());
+            }
         }
     }
 
@@ -465,88 +479,4 @@ impl Service {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicU32;
-
-    use super::*;
-    use crate::control::SessionKey;
-    use crate::control::token::Nonces;
-    use crate::node::memory::MemoryOptions;
-    use crate::region::Lock;
-
-    const EXTENT: u64 = 64 << 10;
-
-    /// A node of 8 extents without threads, whose device fails from a given swap on.
-    fn service() -> (Service, Arc<AtomicU32>) {
-        let memory = MemoryOptions {
-            region_bytes: 8 * EXTENT,
-            extent_bytes: EXTENT,
-            huge_pages: false,
-            lock: Lock::Off,
-            ..MemoryOptions::new(8 * EXTENT)
-        };
-        let options = NodeOptions::new(([127, 0, 0, 1], 0).into(), memory);
-        let mut memory = NodeMemory::register(&memory, &|_| {}).expect("a few pages");
-        let from = memory.fail_swaps_from();
-        let terms = crate::node::sessions::Terms {
-            lease_ns: nanoseconds(options.lease),
-            keep_ns: nanoseconds(options.keep),
-        };
-        let sessions = Sessions::new(5, terms, options.sessions_max);
-        (Service::new(options, memory, sessions), from)
-    }
-
-    fn open(service: &Service) -> Speaker {
-        let nonces = Nonces {
-            client: [1; 16],
-            node: [2; 16],
-        };
-        let key = SessionKey::derive(b"0123456789abcdef", &nonces);
-        let opened = service
-            .sessions()
-            .open("test".into(), key, service.now_ns());
-        opened.expect("the first")
-    }
-
-    #[test]
-    fn an_owner_word_that_names_no_session_is_swept() {
-        let (service, _) = service();
-        let speaker = open(&service);
-        let allocate = Request::AllocateChunk { bytes: 3 * EXTENT }.encode();
-        service.perform(speaker, &allocate).expect("memory");
-        service.memory.table().plant(6, u64::MAX);
-        service.memory.table().plant(7, 12345);
-        service.free_strangers(&MaintenanceState::default());
-        let seen = service.memory.table().audit();
-        assert_eq!((seen.owned, seen.owners_without_bit), (3, 0));
-        assert_eq!(service.statistics().extents_reclaimed, 2);
-        assert_eq!(service.memory.table().owned_count(speaker.session), 3);
-    }
-
-    #[test]
-    fn extents_that_the_device_could_not_free_are_counted_and_freed_later() {
-        let (service, from) = service();
-        let speaker = open(&service);
-        let allocate = Request::AllocateChunk { bytes: 3 * EXTENT }.encode();
-        service.perform(speaker, &allocate).expect("memory");
-        service
-            .perform(speaker, &Request::Bye.encode())
-            .expect("a farewell");
-        from.store(0, Ordering::Relaxed);
-        let mut state = MaintenanceState::default();
-        service.maintain(&mut state);
-        let seen = service.statistics();
-        assert_eq!((seen.sessions, seen.extents_free), (0, 5));
-        assert_eq!((seen.extents_stuck, seen.take_backs_failed), (3, 1));
-        service.free_stuck(&mut state);
-        let seen = service.statistics();
-        assert_eq!((seen.extents_stuck, seen.take_backs_failed), (3, 2));
-        from.store(u32::MAX, Ordering::Relaxed);
-        service.free_stuck(&mut state);
-        let seen = service.statistics();
-        assert_eq!((seen.extents_stuck, seen.take_backs_failed), (0, 2));
-        assert_eq!((seen.extents_free, seen.extents_reclaimed), (8, 3));
-        assert!(state.stuck.is_empty());
-    }
-}
+mod tests;

@@ -85,9 +85,9 @@ impl<L: Line> Sessions<L> {
         self.sessions.len()
     }
 
-    /// Whether a session is not over.
-    pub(crate) fn has(&self, session: OwnerId) -> bool {
-        self.sessions.contains_key(&session)
+    /// Each session that is not over.
+    pub(crate) fn each(&self, each: impl FnMut(OwnerId)) {
+        self.sessions.keys().copied().for_each(each);
     }
 
     /// The sessions that are kept after their lease, with their clients' names.

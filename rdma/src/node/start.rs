@@ -64,11 +64,12 @@ pub struct NodeOptions {
     pub sessions_max: usize,
     /// Limit on the control connections, and again on the memory connections.
     pub connections_max: u64,
-    /// Limit on the connections that have not sent a connect request. When all places are taken,
-    /// the address that holds most of them loses its oldest.
+    /// Limit on the connections that have not sent a connect request, at least one. When all
+    /// places are taken, the address that holds most of them loses its oldest.
     pub silent_max: usize,
     /// The same for connections that have sent a connect request and have not authenticated
-    /// themselves. Each thread has its share, at least one.
+    /// themselves: one half for those that have not said hello, one for those that have; at least
+    /// two.
     pub unauthenticated_max: usize,
     /// Time limit for each step of a handshake.
     pub handshake_limit: Duration,
@@ -94,7 +95,7 @@ impl NodeOptions {
             sessions_max: 1024,
             connections_max: 4096,
             silent_max: 1024,
-            unauthenticated_max: 256,
+            unauthenticated_max: 2048,
             handshake_limit: Duration::from_secs(5),
         }
     }
@@ -227,7 +228,7 @@ impl MemoryNode {
         }
         handle
             .threads
-            .push(lobby::start(&handle.node, address, senders)?);
+            .push(lobby::start(&handle.node, &maintenance, address, senders)?);
         #[cfg(feature = "verbs")]
         if let Some(listener) = listener {
             let thread = cm::thread(listener, &handle.node, &maintenance)?;

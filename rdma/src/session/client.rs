@@ -13,8 +13,9 @@ use std::time::Duration;
 use crate::control::token::{self, Join, SessionKey, Token};
 use crate::control::{Chunk, NodeStatistics, Opening, Reply, Request, Welcome};
 use crate::control::{ClientHello, SessionError, granted};
+use crate::executor::Timer;
 use crate::pool::{ExtentRun, NodeMap, OwnerId};
-use crate::tcp::{Carrier, ConnectRequest, MessageChannel, Purpose};
+use crate::tcp::{Carrier, ConnectRequest, MessageChannel, Purpose, is_dropped, pauses};
 
 /// Makes connect requests for memory connections of one session. Clones share the counter that
 /// makes each unique.
@@ -98,7 +99,33 @@ pub struct NodeSession {
     pass: MemoryPass,
 }
 
+/// Shakes hands. If the node drops the connection meanwhile, as it does when it has no place for
+/// it, does so over further ones.
 async fn shake(
+    channel: &mut MessageChannel,
+    name: &str,
+    opening: Opening,
+    token: Option<&Token>,
+    key: &[u8],
+) -> Result<(Welcome, SessionKey), SessionError> {
+    let mut pauses = pauses();
+    loop {
+        let dropped = match shake_once(channel, name, opening, token, key).await {
+            Err(SessionError::Io(error)) if is_dropped(&error) => error,
+            done => return done,
+        };
+        let Some(pause) = pauses.next() else {
+            return Err(dropped.into());
+        };
+        Timer::new(pause).await;
+        match channel.reconnected().await {
+            Some(Ok(other)) => *channel = other,
+            _ => return Err(dropped.into()),
+        }
+    }
+}
+
+async fn shake_once(
     channel: &mut MessageChannel,
     name: &str,
     opening: Opening,
@@ -114,7 +141,8 @@ async fn shake(
 
 impl NodeSession {
     /// Opens a session; `name` appears in the node's log. Both sides prove that they know the
-    /// token. Has no time limit of its own. Cost: two round trips.
+    /// token. Has no time limit of its own. Cost: two round trips. If the node drops the
+    /// connection, it is tried again over others, up to 8 times within 2 seconds.
     ///
     /// # Errors
     /// [`SessionError`].

@@ -112,15 +112,17 @@ pub async fn resolve(host: &str, port: u16) -> Result<SocketAddr, ConnectError> 
 
 /// Whether the peer closed the connection without a word, as a node does that has no place for a
 /// connection that has proved nothing. A later attempt may find one.
-fn is_dropped(error: &ConnectError) -> bool {
+pub(crate) fn is_dropped(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    let ConnectError::Io { source, .. } = error else {
-        return false;
-    };
     matches!(
-        source.kind(),
+        error.kind(),
         BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
     )
+}
+
+/// The pauses between the attempts to reach a peer that drops connections.
+pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
+    (1..ATTEMPTS).map(|attempt| spread(PAUSE_MIN * 2u32.pow(attempt - 1)))
 }
 
 /// A pause of up to twice as long, drawn so that clients that failed together do not return
@@ -138,13 +140,13 @@ async fn connect(
     limit: Duration,
 ) -> Result<Socket, ConnectError> {
     let work = async {
-        let mut pause = PAUSE_MIN;
-        for _ in 1..ATTEMPTS {
+        for pause in pauses() {
             match connect_once(address, request).await {
-                Err(error) if is_dropped(&error) => Timer::new(spread(pause)).await,
+                Err(ConnectError::Io { source, .. }) if is_dropped(&source) => {
+                    Timer::new(pause).await;
+                }
                 done => return done,
-            };
-            pause *= 2;
+            }
         }
         connect_once(address, request).await
     };
@@ -186,9 +188,8 @@ pub async fn connect_control(
     limit: Duration,
 ) -> Result<MessageChannel, ConnectError> {
     let request = ConnectRequest::new(Purpose::Control);
-    Ok(MessageChannel::new(
-        connect(address, &request, limit).await?,
-    ))
+    let socket = connect(address, &request, limit).await?;
+    Ok(MessageChannel::connected(socket, address, limit))
 }
 
 /// Connects a queue pair: for one-sided requests at a memory node, or with an equal peer.
@@ -245,12 +246,16 @@ mod tests {
                 .expect("a later attempt");
             assert_eq!(peer_ends.join().unwrap(), 3);
             let (address, peer_ends) = peer(u32::MAX);
+            let dropped = |error| match error {
+                ConnectError::Io { source, .. } => is_dropped(&source),
+                _ => false,
+            };
             let error = connect_control(address, limit).await.unwrap_err();
-            assert!(is_dropped(&error), "{error}");
+            assert!(dropped(error));
             assert_eq!(peer_ends.join().unwrap(), ATTEMPTS);
             // A port where nothing listens is no dropped connection.
             let error = connect_control(address, limit).await.unwrap_err();
-            assert!(!is_dropped(&error), "{error}");
+            assert!(!dropped(error));
         })
         .expect("an executor");
     }

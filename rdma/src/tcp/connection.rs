@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 use std::ptr;
 
-use super::exposed::{Access, Change, Exposed, RemoteRange};
+use super::exposed::{Access, Attempt, Change, Exposed, RemoteRange};
 use super::output::{COPY_BYTES_MAX, Output};
 use super::wire::{
     HEADER_BYTES, Header, Opcode, TRANSFER_BYTES_MAX, WireError, status_code, status_of,
@@ -56,6 +56,15 @@ enum Then {
     Received,
     /// Complete the oldest request.
     Read,
+}
+
+/// Why the peer's next request was not performed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Retry {
+    /// It waits for other requests: retry it after a pause.
+    Later,
+    /// A part of it is done: retry it after others had their turn.
+    NextTurn,
 }
 
 /// A READ of the peer whose answer has not left.
@@ -113,8 +122,8 @@ pub(super) struct Connection {
     unacknowledged: Option<u32>,
     /// The READs whose answers have not left, in order.
     answered: VecDeque<Answered>,
-    /// Whether the next request of the peer must be retried later.
-    waits: bool,
+    /// Whether the next request of the peer must be retried.
+    retry: Option<Retry>,
     /// Whether the next request of the peer waits until output has left.
     is_held: bool,
     refused: bool,
@@ -170,7 +179,7 @@ impl Connection {
             expected: 0,
             unacknowledged: None,
             answered: VecDeque::new(),
-            waits: false,
+            retry: None,
             is_held: false,
             refused: false,
             denied: false,
@@ -249,9 +258,9 @@ impl Connection {
         self.is_held
     }
 
-    /// Whether a request of the peer must be retried later, by [`Connection::process`].
-    pub(super) fn waits(&self) -> bool {
-        self.waits
+    /// Whether a request of the peer must be retried, by [`Connection::process`].
+    pub(super) fn retry(&self) -> Option<Retry> {
+        self.retry
     }
 
     /// Queues a request; `near` is its local buffer, checked against its region.
@@ -370,18 +379,22 @@ impl Connection {
         }
     }
 
-    /// Decodes and performs everything received, for as long as waiting output takes at most
-    /// [`HELD_BYTES_MAX`].
+    /// Decodes and performs everything received, however much output waits. Two equal peers that
+    /// both waited for output to leave would wait for ever; what one requests is limited by the
+    /// depth of its queue pair.
     ///
     /// # Errors
     /// [`WireError`]: the peer violates the protocol; fail the connection.
     pub(super) fn process(&mut self) -> Result<(), WireError> {
-        self.process_within(HELD_BYTES_MAX)
+        self.process_within(usize::MAX)
     }
 
-    /// The same for a limit of its own.
+    /// The same for as long as waiting output takes at most `held_max` bytes.
+    ///
+    /// # Errors
+    /// As [`Connection::process`].
     pub(super) fn process_within(&mut self, held_max: usize) -> Result<(), WireError> {
-        (self.waits, self.is_held) = (false, false);
+        (self.retry, self.is_held) = (None, false);
         loop {
             if let Some(payload) = &mut self.payload {
                 let bytes = payload.left.min(self.end - self.start);
@@ -448,7 +461,6 @@ impl Connection {
         }
         let performed = self.perform(header);
         if performed == Ok(false) {
-            self.waits = true;
             return Ok(false);
         }
         self.expected = self.expected.wrapping_add(1);
@@ -469,9 +481,9 @@ impl Connection {
         self.output.put(&refusal.encode());
     }
 
-    /// Performs a request, or begins to; false if it must be retried later.
+    /// Performs a request, or begins to; false if it must be retried.
     fn perform(&mut self, header: &Header) -> Result<bool, Status> {
-        let (key, offset, bytes) = (header.key, header.offset, header.bytes);
+        let bytes = header.bytes;
         let range = range_of(header);
         match header.opcode {
             Opcode::Read => {
@@ -502,26 +514,7 @@ impl Connection {
                 };
                 self.expect(header, target, then);
             }
-            Opcode::CompareAndSwap | Opcode::FetchAdd => {
-                let change = if header.opcode == Opcode::FetchAdd {
-                    Change::Add(header.first)
-                } else {
-                    Change::Swap {
-                        expected: header.first,
-                        desired: header.second,
-                    }
-                };
-                let Some(old) = self.exposed.atomic(key, offset, change)? else {
-                    return Ok(false);
-                };
-                self.served.atomics += 1;
-                self.unacknowledged = None;
-                let answer = Header {
-                    first: old,
-                    ..Header::new(Opcode::AtomicAnswer, header.sequence)
-                };
-                self.output.put(&answer.encode());
-            }
+            Opcode::CompareAndSwap | Opcode::FetchAdd => return self.perform_atomic(header),
             Opcode::Send => {
                 let Some(receive) = self.receives.front() else {
                     return Err(Status::RemoteOperation);
@@ -537,6 +530,37 @@ impl Connection {
             }
             Opcode::Acknowledge | Opcode::ReadAnswer | Opcode::AtomicAnswer | Opcode::Refuse => {}
         }
+        Ok(true)
+    }
+
+    /// Performs an atomic; false if it must be retried.
+    fn perform_atomic(&mut self, header: &Header) -> Result<bool, Status> {
+        let change = if header.opcode == Opcode::FetchAdd {
+            Change::Add(header.first)
+        } else {
+            Change::Swap {
+                expected: header.first,
+                desired: header.second,
+            }
+        };
+        let old = match self.exposed.atomic(header.key, header.offset, change)? {
+            Attempt::Done(old) => old,
+            Attempt::Wait => {
+                self.retry = Some(Retry::Later);
+                return Ok(false);
+            }
+            Attempt::More => {
+                self.retry = Some(Retry::NextTurn);
+                return Ok(false);
+            }
+        };
+        self.served.atomics += 1;
+        self.unacknowledged = None;
+        let answer = Header {
+            first: old,
+            ..Header::new(Opcode::AtomicAnswer, header.sequence)
+        };
+        self.output.put(&answer.encode());
         Ok(true)
     }
 

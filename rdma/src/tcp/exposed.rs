@@ -39,13 +39,24 @@ pub(crate) trait Permissions: Debug + Send + Sync {
     /// The READ or WRITE of a range has ended.
     fn end(&self, range: RemoteRange);
 
-    /// Performs an atomic if it is permitted; `None` if it must wait and be retried.
+    /// Performs an atomic if it is permitted.
     fn atomic(
         &self,
         range: RemoteRange,
         change: Change,
         word: &AtomicU64,
-    ) -> Result<Option<u64>, Status>;
+    ) -> Result<Attempt, Status>;
+}
+
+/// How an attempt to perform an atomic ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attempt {
+    /// It is performed; the word's old value.
+    Done(u64),
+    /// It must wait for other requests: retry it later.
+    Wait,
+    /// A part of its work is done: retry it after others had their turn.
+    More,
 }
 
 /// Regions by rkey. Cheap to clone; every connection holds a clone, which keeps the regions alive.
@@ -89,7 +100,7 @@ impl Exposed {
     }
 
     /// Begins a READ or WRITE of a range; [`Exposed::end`] ends it.
-    pub(super) fn begin(&self, access: Access, range: RemoteRange) -> Result<*mut u8, Status> {
+    pub(crate) fn begin(&self, access: Access, range: RemoteRange) -> Result<*mut u8, Status> {
         let place = self.place(range)?;
         if let Some(permissions) = &self.permissions {
             permissions.begin(access, range)?;
@@ -98,20 +109,19 @@ impl Exposed {
     }
 
     /// Ends a READ or WRITE that [`Exposed::begin`] permitted.
-    pub(super) fn end(&self, range: RemoteRange) {
+    pub(crate) fn end(&self, range: RemoteRange) {
         if let Some(permissions) = &self.permissions {
             permissions.end(range);
         }
     }
 
-    /// Applies an atomic to a word and returns its old value; `None` if it must be retried. Atomic
-    /// among all connections and this process.
-    pub(super) fn atomic(
+    /// Applies an atomic to a word. Atomic among all connections and this process.
+    pub(crate) fn atomic(
         &self,
         key: RemoteKey,
         offset: u64,
         change: Change,
-    ) -> Result<Option<u64>, Status> {
+    ) -> Result<Attempt, Status> {
         let range = RemoteRange {
             key,
             offset,
@@ -122,7 +132,7 @@ impl Exposed {
         let word = unsafe { atomic_word(place) }.ok_or(Status::RemoteOperation)?;
         match &self.permissions {
             Some(permissions) => permissions.atomic(range, change, word),
-            None => Ok(Some(change.apply(word))),
+            None => Ok(Attempt::Done(change.apply(word))),
         }
     }
 

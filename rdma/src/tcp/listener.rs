@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::executor::{AcceptedTcpStream, TcpListener, TcpStream, Timer};
 
-use super::connection::{Connection, HELD_BYTES_MAX, Served};
+use super::connection::{Connection, HELD_BYTES_MAX, Retry, Served};
 use super::exposed::Exposed;
 use super::message::MessageChannel;
 use super::socket::{Closer, Received, Socket};
@@ -143,6 +143,20 @@ impl Arrival {
         self.peer
     }
 
+    /// The connection with its request, which another has read.
+    pub(crate) fn requested(self, request: ConnectRequest) -> Incoming {
+        Incoming {
+            socket: self.socket,
+            peer: self.peer,
+            request,
+        }
+    }
+
+    /// The connection as a channel of messages; another has accepted its request.
+    pub(crate) fn into_channel(self) -> MessageChannel {
+        MessageChannel::new(self.socket)
+    }
+
     /// Waits for the connect request; has no time limit of its own. Refuses a client of another
     /// version.
     ///
@@ -203,14 +217,6 @@ impl Incoming {
     async fn accept(mut self) -> io::Result<Socket> {
         self.socket.write_all(&wire::encode_reply(None)).await?;
         Ok(self.socket)
-    }
-
-    /// Accepts it as a channel of messages.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub async fn accept_control(self) -> io::Result<MessageChannel> {
-        Ok(MessageChannel::new(self.accept().await?))
     }
 
     /// Accepts it as a queue pair whose peer may access `exposed`.
@@ -355,15 +361,22 @@ impl ServedQueue {
             if rounds.is_multiple_of(ROUNDS) {
                 futures_lite::future::yield_now().await;
             }
-            if self.connection.waits() {
-                retries += 1;
-                if retries == RETRIES_MAX {
-                    return Err(io::ErrorKind::TimedOut.into());
+            match self.connection.retry() {
+                Some(Retry::Later) => {
+                    retries += 1;
+                    if retries == RETRIES_MAX {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    Timer::new(RETRY_PAUSE).await;
+                    continue;
                 }
-                Timer::new(RETRY_PAUSE).await;
-                continue;
+                Some(Retry::NextTurn) => {
+                    retries = 0;
+                    futures_lite::future::yield_now().await;
+                    continue;
+                }
+                None => retries = 0,
             }
-            retries = 0;
             if self.connection.is_held() {
                 continue;
             }

@@ -4,7 +4,10 @@
 //! [`MESSAGE_BYTES_MAX`]. Owns the socket.
 
 use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
 
+use super::connect::{ConnectError, connect_control};
 use super::socket::Socket;
 
 /// The longest message, in bytes.
@@ -14,11 +17,31 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub struct MessageChannel {
     socket: Socket,
+    /// Where this side connected to, and the limit on the time for that.
+    connected: Option<(SocketAddr, Duration)>,
 }
 
 impl MessageChannel {
+    /// A channel that a peer connected.
     pub(super) fn new(socket: Socket) -> Self {
-        Self { socket }
+        Self {
+            socket,
+            connected: None,
+        }
+    }
+
+    /// A channel that this side connected.
+    pub(super) fn connected(socket: Socket, address: SocketAddr, limit: Duration) -> Self {
+        Self {
+            socket,
+            connected: Some((address, limit)),
+        }
+    }
+
+    /// Another channel to the same peer; `None` if the peer connected this one.
+    pub(crate) async fn reconnected(&self) -> Option<Result<Self, ConnectError>> {
+        let (address, limit) = self.connected?;
+        Some(connect_control(address, limit).await)
     }
 
     /// Sends a message.

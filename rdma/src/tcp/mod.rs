@@ -18,10 +18,11 @@ mod tests;
 pub(crate) mod wire;
 
 pub use self::connect::{ConnectError, Connected, connect_control, connect_queue, resolve};
+pub(crate) use self::connect::{is_dropped, pauses};
 pub use self::connection::Served;
 pub use self::endpoint::{ConnectionSlot, TcpEndpoint};
 pub use self::exposed::Exposed;
-pub(crate) use self::exposed::{Access, Change, Permissions, RemoteRange};
+pub(crate) use self::exposed::{Access, Attempt, Change, Permissions, RemoteRange};
 pub use self::listener::{
     Accepted, Arrival, Incoming, ServedMetrics, ServedQueue, TcpAcceptor, TcpAddress,
 };

@@ -288,3 +288,49 @@ fn a_refusal_ends_the_connection_before_the_rest_of_its_payload_is_sent() {
     );
     assert!(near.is_over() && !near.output.is_empty());
 }
+
+#[test]
+fn requests_of_its_own_hold_up_no_request_of_an_equal_peer() {
+    const OWN: usize = 5_000;
+    let memory = region();
+    let end = || {
+        let exposed = Exposed::new(vec![(KEY, Arc::clone(&memory))]);
+        Connection::new(OWN, exposed)
+    };
+    let (mut near, mut far) = (end(), end());
+    let read = |id: usize| WorkRequest {
+        id: WorkId(id as u64),
+        work: Work::Read {
+            local: LocalSlice {
+                key: LocalKey(0),
+                offset: 0,
+                bytes: 8,
+            },
+            remote: RemoteSlice {
+                key: KEY,
+                offset: 1024,
+            },
+        },
+        signalled: true,
+    };
+    for end in [&mut near, &mut far] {
+        for id in 0..OWN {
+            end.post(read(id), at(&memory, 0)).unwrap();
+        }
+        end.ring();
+    }
+    assert!(near.held_bytes() > 128 << 10, "more than a node lets wait");
+    // A peer that waits for its own output to leave takes in no more: neither would ever go on.
+    for _ in 0..100 {
+        carry(&mut near, &mut far, 4 << 10);
+        carry(&mut far, &mut near, 4 << 10);
+        near.process().unwrap();
+        far.process().unwrap();
+        assert!(!near.is_held() && !far.is_held());
+    }
+    for end in [&mut near, &mut far] {
+        let mut done = Vec::new();
+        take(end, &mut done);
+        assert!(!done.is_empty() && done.iter().all(|one| one.status == Status::Success));
+    }
+}

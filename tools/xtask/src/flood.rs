@@ -1,9 +1,9 @@
 //! `cargo xtask flood`: what a hostile network costs a memory node.
 //!
-//! `newcomers` opens silent connections at given rates, while honest clients open sessions through
-//! a proxy that delays everything they send, and counts how many get in. `unread` opens memory
-//! connections that request answers and never read them, and shows the node's memory before,
-//! during and after.
+//! `newcomers` opens connections that stop at some stage of the handshake, at given rates, while
+//! honest clients open sessions through a proxy that delays everything they send, and counts how
+//! many get in. `unread` opens memory connections that request answers and never read them, and
+//! shows the node's memory before, during and after.
 //!
 //! The node is a child process on core 0, the attacker and the clients run on the last core.
 
@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,21 +19,27 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use farcore_rdma::control::{CONTROL_VERSION, Opening, Request};
 use farcore_rdma::session::NodeSession;
-use farcore_rdma::tcp::{Exposed, TcpEndpoint, connect_control, connect_queue};
+use farcore_rdma::tcp::{Exposed, PROTOCOL_VERSION, TcpEndpoint, connect_control, connect_queue};
 use farcore_rdma::{
     Endpoint, LocalSlice, Lock, Region, RegionOptions, Work, WorkId, WorkRequest, run_local,
 };
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Limit of an honest client's steps.
 const LIMIT: Duration = Duration::from_secs(5);
 /// Threads of the attacker.
 const ATTACKERS: u64 = 8;
-/// Silent connections that each thread keeps open; beyond, it closes its oldest.
+/// Connections that each thread keeps open; beyond, it closes its oldest.
 const KEPT: usize = 1_000;
+/// Connections that are tried again before the next one is opened.
+const RETRIES: usize = 4;
+/// Bytes of a connect request.
+const CONNECT_REQUEST_BYTES: usize = 56;
 /// Time for the flood to fill the node's places before the first client.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Descriptors of the attacker.
@@ -40,7 +47,7 @@ const DESCRIPTORS: u64 = 20_000;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Flood {
-    /// Count the clients that get in beside silent connections.
+    /// Count the clients that get in beside connections that stop in the handshake.
     Newcomers(Newcomers),
     /// Show the node's memory before, during and after READs whose answers are not read.
     Unread(Unread),
@@ -48,9 +55,31 @@ pub(crate) enum Flood {
     Silent(Silent),
 }
 
+/// Where the attacker's connections stop in the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Mode {
+    /// They send nothing.
+    Silent,
+    /// They send a connect request.
+    Requested,
+    /// They send a connect request and a hello, and do not answer the challenge.
+    Challenged,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Newcomers {
-    /// Silent connections a second.
+    /// Where the attacker's connections stop.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "silent,requested,challenged"
+    )]
+    modes: Vec<Mode>,
+    /// A `farcore` binary; without it, one is built.
+    #[arg(long)]
+    node: Option<PathBuf>,
+    /// Connections a second.
     #[arg(long, value_delimiter = ',', default_value = "1000,4000,15000")]
     rates: Vec<u64>,
     /// Pauses of an honest client before each of its messages, in milliseconds.
@@ -90,16 +119,21 @@ struct Node {
 }
 
 impl Node {
-    fn start() -> Result<Self> {
-        super::run(&mut super::cargo(&[
-            "build",
-            "--release",
-            "--locked",
-            "-p",
-            "farcore-tools",
-        ]))?;
+    fn start(binary: Option<&PathBuf>) -> Result<Self> {
+        let built = PathBuf::from("target/release/farcore");
+        if binary.is_none() {
+            super::run(&mut super::cargo(&[
+                "build",
+                "--release",
+                "--locked",
+                "-p",
+                "farcore-tools",
+            ]))?;
+        }
         let mut child = Command::new("taskset")
-            .args(["-c", "0", "target/release/farcore", "memnode"])
+            .args(["-c", "0"])
+            .arg(binary.unwrap_or(&built))
+            .arg("memnode")
             .args(["--listen", "tcp://127.0.0.1:0", "--memory", "64MiB"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -143,17 +177,42 @@ fn connect_at_once(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
     let family = AddressFamily::INET;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     match rustix::net::connect(&socket, &address) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error),
     }
 }
 
-/// Begins silent connections at a rate until `stop`; returns how many.
-fn attack(address: SocketAddr, rate: u64, stop: &Arc<AtomicBool>) -> u64 {
+/// What a connection of the attacker sends before it falls silent.
+fn opening_bytes(mode: Mode) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if mode != Mode::Silent {
+        // A connect request for a control connection.
+        bytes.extend_from_slice(b"FARCORE\x01");
+        bytes.extend_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+        bytes.push(1);
+        bytes.resize(CONNECT_REQUEST_BYTES, 0);
+    }
+    if mode == Mode::Challenged {
+        let hello = Request::Hello {
+            version: CONTROL_VERSION,
+            client: "attacker".to_owned(),
+            nonce: [7; 16],
+            opening: Opening::New,
+        };
+        let hello = hello.encode();
+        let length = u32::try_from(hello.len()).expect("short");
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&hello);
+    }
+    bytes
+}
+
+/// Opens connections at a rate until `stop`; returns how many.
+fn attack(address: SocketAddr, rate: u64, mode: Mode, stop: &Arc<AtomicBool>) -> u64 {
     let attackers: Vec<_> = (0..ATTACKERS)
         .map(|_| {
             let stop = Arc::clone(stop);
-            thread::spawn(move || attack_alone(address, rate / ATTACKERS, &stop))
+            thread::spawn(move || attack_alone(address, rate / ATTACKERS, mode, &stop))
         })
         .collect();
     attackers
@@ -162,10 +221,26 @@ fn attack(address: SocketAddr, rate: u64, stop: &Arc<AtomicBool>) -> u64 {
         .sum()
 }
 
-fn attack_alone(address: SocketAddr, rate: u64, stop: &AtomicBool) -> u64 {
-    let mut open = VecDeque::new();
+fn attack_alone(address: SocketAddr, rate: u64, mode: Mode, stop: &AtomicBool) -> u64 {
+    let bytes = opening_bytes(mode);
+    let (mut open, mut unsent) = (VecDeque::new(), VecDeque::new());
     let (start, mut tried, mut opened) = (Instant::now(), 0u64, 0u64);
+    // Those that are not connected yet are kept for later, those that failed are closed.
+    let send = |socket: OwnedFd, open: &mut VecDeque<_>, unsent: &mut VecDeque<_>| {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match rustix::net::send(&socket, &bytes, flags) {
+            _ if bytes.is_empty() => open.push_back(socket),
+            Ok(_) => open.push_back(socket),
+            Err(Errno::NOTCONN | Errno::AGAIN) => unsent.push_back(socket),
+            Err(_) => reset(socket),
+        }
+    };
     while !stop.load(Ordering::Relaxed) {
+        for _ in 0..unsent.len().min(RETRIES) {
+            if let Some(socket) = unsent.pop_front() {
+                send(socket, &mut open, &mut unsent);
+            }
+        }
         let due = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX) * rate / 1_000_000;
         if tried >= due {
             thread::sleep(Duration::from_micros(200));
@@ -173,16 +248,18 @@ fn attack_alone(address: SocketAddr, rate: u64, stop: &AtomicBool) -> u64 {
         }
         tried += 1;
         if let Ok(socket) = connect_at_once(address) {
-            open.push_back(socket);
+            send(socket, &mut open, &mut unsent);
             opened += 1;
         }
-        if open.len() > KEPT
-            && let Some(oldest) = open.pop_front()
-        {
-            reset(oldest);
+        for kept in [&mut open, &mut unsent] {
+            if kept.len() > KEPT
+                && let Some(oldest) = kept.pop_front()
+            {
+                reset(oldest);
+            }
         }
     }
-    open.into_iter().for_each(reset);
+    open.into_iter().chain(unsent).for_each(reset);
     opened
 }
 
@@ -226,46 +303,54 @@ async fn get_in(address: SocketAddr) -> Result<()> {
 }
 
 fn newcomers(flood: &Newcomers) -> Result<()> {
-    let node = Node::start()?;
+    let node = Node::start(flood.node.as_ref())?;
     println!(
         "clients that got in, of {}, by their pause before each message",
         flood.clients
     );
-    print!("{:>12}", "silent/s");
+    print!("{:>12}{:>12}", "mode", "attackers/s");
     flood
         .pauses
         .iter()
         .for_each(|pause| print!("{:>9}", format!("{pause} ms")));
     println!("{:>12}", "opened/s");
-    for &rate in &flood.rates {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (address, stopped) = (node.address, Arc::clone(&stop));
-        let start = Instant::now();
-        let attacker = thread::spawn(move || attack(address, rate, &stopped));
-        thread::sleep(WARM_UP);
-        print!("{rate:>12}");
-        for &pause in &flood.pauses {
-            let address = proxy(node.address, Duration::from_millis(pause))?;
-            let clients = flood.clients;
-            let counted = run_local(async move {
-                let mut got_in = 0;
-                for _ in 0..clients {
-                    got_in += u32::from(get_in(address).await.is_ok());
-                }
-                got_in
-            })?;
-            print!("{counted:>9}");
-            std::io::stdout().flush()?;
+    for &mode in &flood.modes {
+        for &rate in &flood.rates {
+            beside(&node, flood, mode, rate)?;
         }
-        stop.store(true, Ordering::Relaxed);
-        let opened = attacker.join().expect("it does not panic") as f64;
-        println!("{:>12.0}", opened / start.elapsed().as_secs_f64());
     }
     Ok(())
 }
 
+/// One line of the table.
+fn beside(node: &Node, flood: &Newcomers, mode: Mode, rate: u64) -> Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (address, stopped) = (node.address, Arc::clone(&stop));
+    let start = Instant::now();
+    let attacker = thread::spawn(move || attack(address, rate, mode, &stopped));
+    thread::sleep(WARM_UP);
+    print!("{:>12}{rate:>12}", format!("{mode:?}").to_lowercase());
+    for &pause in &flood.pauses {
+        let address = proxy(node.address, Duration::from_millis(pause))?;
+        let clients = flood.clients;
+        let counted = run_local(async move {
+            let mut got_in = 0;
+            for _ in 0..clients {
+                got_in += u32::from(get_in(address).await.is_ok());
+            }
+            got_in
+        })?;
+        print!("{counted:>9}");
+        std::io::stdout().flush()?;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let opened = attacker.join().expect("it does not panic") as f64;
+    println!("{:>12.0}", opened / start.elapsed().as_secs_f64());
+    Ok(())
+}
+
 fn unread(flood: &Unread) -> Result<()> {
-    let node = Node::start()?;
+    let node = Node::start(None)?;
     let address = node.address;
     let before = node.resident_bytes()?;
     println!("before    {:>8.1} MiB", mib(before));
@@ -348,7 +433,7 @@ pub(crate) fn run(flood: &Flood) -> Result<()> {
         Flood::Newcomers(flood) => newcomers(flood),
         Flood::Unread(flood) => unread(flood),
         Flood::Silent(flood) => {
-            attack(flood.address, flood.rate, &Arc::default());
+            attack(flood.address, flood.rate, Mode::Silent, &Arc::default());
             Ok(())
         }
     }

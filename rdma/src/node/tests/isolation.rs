@@ -170,3 +170,62 @@ fn an_extent_with_a_write_in_progress_is_freed_after_it() {
     });
     node.stop();
 }
+
+#[test]
+fn a_long_extent_that_was_written_is_zero_for_its_next_owner() {
+    const LONG: u32 = 1 << 20;
+    let mut long = options();
+    long.isolate = true;
+    long.memory = MemoryOptions {
+        extent_bytes: u64::from(LONG),
+        region_bytes: u64::from(LONG),
+        memory_bytes: u64::from(LONG),
+        ..long.memory
+    };
+    long.mend_pace = Duration::from_millis(1);
+    let node = MemoryNode::start(long).unwrap();
+    run(async {
+        let (mut owner, mut other) = (session(&node).await, session(&node).await);
+        let chunk = owner.allocate_chunk(1).await.unwrap();
+        let remote = owner.map().slice(chunk.first(), 0).unwrap();
+        let mut stream = raw_connection(&node, &owner.memory_request(0));
+        let write = header(Opcode::Write, 0, remote, LONG);
+        let free = Header {
+            first: owner.owner().get(),
+            ..header(
+                Opcode::CompareAndSwap,
+                1,
+                owner.map().owner_slice(chunk.first()),
+                8,
+            )
+        };
+        stream.write_all(&write.encode()).unwrap();
+        stream.write_all(&vec![7; LONG as usize]).unwrap();
+        stream.write_all(&free.encode()).unwrap();
+        let mut answer = [0; wire::HEADER_BYTES];
+        loop {
+            stream.read_exact(&mut answer).unwrap();
+            let answer = Header::decode(&answer).unwrap();
+            if answer.opcode == Opcode::AtomicAnswer {
+                assert_eq!(answer.first, owner.owner().get());
+                break;
+            }
+        }
+        // A swap of the bit is its client's: the sweep does it for the node.
+        let again = loop {
+            match other.allocate_chunk(1).await {
+                Ok(again) => break again,
+                Err(SessionError::Exhausted { .. }) => Timer::new(Duration::from_millis(1)).await,
+                Err(error) => panic!("{error}"),
+            };
+        };
+        assert_eq!(again, chunk);
+        let mut stream = raw_connection(&node, &other.memory_request(0));
+        let read = header(Opcode::Read, 0, remote, LONG);
+        stream.write_all(&read.encode()).unwrap();
+        let mut answer = vec![1; wire::HEADER_BYTES + LONG as usize];
+        stream.read_exact(&mut answer).unwrap();
+        assert!(answer[wire::HEADER_BYTES..].iter().all(|&byte| byte == 0));
+    });
+    node.stop();
+}
