@@ -267,3 +267,67 @@ impl ShardRequests for LongGet<'_> {
         self.stage == Stage::End
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "test data is small")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_past_the_end_of_the_new_version_is_empty() {
+        let hasher = Hasher128::new(1);
+        let mut value = Vec::new();
+        // As `client::long::calls::place`.
+        let mut sink = |length: u64, at: u64, part: &[u8]| {
+            if value.len() != length as usize {
+                value.resize(length as usize, 0);
+            }
+            value[at as usize..][..part.len()].copy_from_slice(part);
+        };
+        let routed = Routed::new(b"k", hasher, 1);
+        let mut get = LongGet::new(routed, hasher, (100_000, u64::MAX), false, &mut sink);
+        let opened = |length: u64, id: u64| -> Vec<u8> {
+            [length, id, 50_000]
+                .iter()
+                .flat_map(|word| word.to_le_bytes())
+                .collect()
+        };
+        let sent = |get: &mut LongGet<'_>| {
+            let mut numbers = Vec::new();
+            while let Some(number) = get.next(|_, _, number, _| (true, number)) {
+                numbers.push(number);
+            }
+            numbers
+        };
+        assert_eq!(sent(&mut get), [0]);
+        get.take(
+            0,
+            Answer::Value {
+                version: 1,
+                value: &opened(200_000, 1),
+            },
+        );
+        let pieces = sent(&mut get);
+        assert_eq!(pieces.len(), 2);
+        get.take(
+            pieces[0],
+            Answer::Value {
+                version: 0,
+                value: &[1; 50_000],
+            },
+        );
+        // The value is replaced by a shorter one.
+        get.take(pieces[1], Answer::Absent);
+        assert_eq!(sent(&mut get), [0]);
+        get.take(
+            0,
+            Answer::Value {
+                version: 2,
+                value: &opened(90_000, 2),
+            },
+        );
+        assert!(get.is_done());
+        assert_eq!(get.result(), Ok(Some(2)));
+        assert!(value.is_empty(), "{} bytes of version 1", value.len());
+    }
+}

@@ -23,7 +23,7 @@ fn is_lost(answer: &Owned) -> bool {
     is_damaged(answer) || matches!(answer, Owned::Failed(Error::Unavailable { .. }))
 }
 
-fn place_of(
+pub(super) fn place_of(
     extents: &Extents,
     page: &crate::shard::local::page_table::Page,
     unit: u32,

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{ENCRYPTIONS, LANE, Owned, Random, Reactor, Setting, seeds, value};
+use super::{ENCRYPTIONS, LANE, Outages, Owned, Random, Reactor, Setting, seeds, value};
 use crate::client::call::PutOutcome;
 use crate::client::long::{LongGet, LongPut, Routed};
 use crate::client::shard_requests::ShardRequests;
@@ -51,7 +51,12 @@ impl Reactor {
         panic!("the requests did not end");
     }
 
-    fn put_long(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<PutOutcome> {
+    pub(super) fn put_long(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+    ) -> Result<PutOutcome> {
         let options = PutOptions {
             expiry,
             ..PutOptions::default()
@@ -103,13 +108,21 @@ fn run_long(seed: u64, setting: &Setting, steps: u64) -> Reactor {
     let mut random = Random(seed);
     let mut model: HashMap<u64, (Option<u64>, Vec<u8>)> = HashMap::new();
     let faults = Faults {
-        losses: setting.losses,
+        losses: setting.losses || setting.outages.is_some(),
         damage: setting.damage,
     };
     let mut now_ms = 1_000;
     for step in 0..steps {
+        if let Some(outages) = setting.outages
+            && random.below(30) == 0
+        {
+            match reactor.back_ns.iter().position(Option::is_none) {
+                Some(lost) => reactor.restore(lost),
+                None => reactor.lose(random.below(setting.nodes as u64) as usize, outages),
+            }
+        }
         let context = format!("seed {seed} step {step}");
-        if faults.losses && random.below(60) == 0 {
+        if setting.losses && random.below(60) == 0 {
             reactor.lose_for_good(random.below(setting.nodes as u64) as usize);
         }
         if faults.damage && random.below(6) == 0 {
@@ -197,6 +210,10 @@ fn run_long(seed: u64, setting: &Setting, steps: u64) -> Reactor {
             reactor.check();
         }
     }
+    (0..setting.nodes).for_each(|node| reactor.restore(node));
+    for _ in 0..50_000 {
+        reactor.advance();
+    }
     reactor.check();
     for number in 0..24 {
         let name = format!("key-{number}");
@@ -206,7 +223,7 @@ fn run_long(seed: u64, setting: &Setting, steps: u64) -> Reactor {
     }
     assert_eq!(reactor.shard.long.pieces().count(), 0, "seed {seed}");
     assert!(reactor.shard.long.is_empty(), "seed {seed}");
-    reactor.check();
+    reactor.check_accounts();
     reactor
 }
 
@@ -250,6 +267,23 @@ fn long_values_survive_nodes_that_lose_their_memory_or_say_so() {
             ..crowded()
         };
         run_long(seed, &setting, 1_500);
+    }
+}
+
+#[test]
+fn long_values_are_answered_while_nodes_come_and_go() {
+    for seed in seeds() {
+        for outages in [Outages::Cut, Outages::Mute] {
+            let setting = Setting {
+                nodes: 3,
+                far_bytes: 24 << 20,
+                outages: Some(outages),
+                page_bytes: if seed % 2 == 0 { 256 << 10 } else { 64 << 10 },
+                local_bytes: 8 << 20,
+                ..crowded()
+            };
+            run_long(seed, &setting, 600);
+        }
     }
 }
 

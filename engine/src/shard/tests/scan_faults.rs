@@ -1,0 +1,127 @@
+//! Scans beside writers and flights.
+
+use super::long_faults::{answer_of, crowd, setting};
+use super::{Outages, Owned, Reactor};
+use crate::client::scan::{LIST, ShardScan, Want};
+use crate::message::hash::IndexHash;
+use crate::message::list::{END, LIST_HEAD_BYTES, Reference, parts_at, parts_of_shard};
+use crate::message::operation::{Operation, OperationKind};
+use crate::message::outcome::Answer;
+
+#[test]
+fn a_scan_ends_although_a_longish_value_is_written_again_and_again() {
+    let mut reactor = Reactor::new(&setting());
+    let put = |reactor: &mut Reactor, bytes: usize| {
+        let value = vec![3; bytes];
+        let answer = reactor.call(Operation::Put {
+            key: b"hot",
+            value: &value,
+        });
+        assert!(matches!(answer, Owned::Stored(_)));
+    };
+    put(&mut reactor, 3_000);
+    let mut scan = ShardScan::new(0, true, false, 100);
+    let mut seen = 0;
+    for round in 0..20_000 {
+        // A writer whose value grows and shrinks.
+        put(&mut reactor, 2_500);
+        put(&mut reactor, 3_000);
+        if scan.is_done() {
+            assert_eq!(seen, 1);
+            return;
+        }
+        let Some(want) = scan.want() else { continue };
+        let mut scratch = Vec::new();
+        let place = match &want {
+            Want::List(list) => {
+                let parts = list.parts(&mut scratch);
+                assert!(reactor.offer_parts(9, IndexHash(0), &parts));
+                LIST
+            }
+            Want::ReadAt {
+                place,
+                hash,
+                address,
+                later,
+                ..
+            } => {
+                assert!(reactor.offer_parts(9, *hash, &parts_at(address, later, true)));
+                *place
+            }
+        };
+        scan.note_sent(&want);
+        let answer = answer_of(&mut reactor, 9, 1000).unwrap();
+        let answer = match &answer {
+            Owned::Value(version, value) => Answer::Value {
+                version: *version,
+                value,
+            },
+            Owned::Absent => Answer::Absent,
+            other => panic!("{round} {other:?}"),
+        };
+        scan.take(place, answer, &mut |_, _| seen += 1);
+    }
+    panic!("the scan did not end");
+}
+
+#[test]
+fn places_of_reads_stay_below_that_of_a_list() {
+    let mut scan = ShardScan::new(0, true, false, 100);
+    for _ in 0..3_000_000u64 {
+        let want = scan.want().unwrap();
+        scan.note_sent(&want);
+        match want {
+            Want::List(_) => {
+                let mut bytes = vec![0; LIST_HEAD_BYTES];
+                let reference = Reference {
+                    hash: IndexHash(0),
+                    address: 9,
+                    order: 5,
+                };
+                bytes.extend(reference.encode());
+                let answer = Answer::Value {
+                    version: END,
+                    value: &bytes,
+                };
+                scan.take(LIST, answer, &mut |_, _| ());
+            }
+            Want::ReadAt { place, .. } => {
+                assert!(place < LIST, "{place}");
+                scan.take(place, Answer::Absent, &mut |_, _| ());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_count_is_not_behind_a_flight_of_hash_zero() {
+    let mut reactor = Reactor::new(&setting());
+    let order_zero = (0..u64::MAX)
+        .map(u64::to_le_bytes)
+        .find(|key| reactor.shard.index.order_of(reactor.hash(key)).0 == 0)
+        .unwrap();
+    let answer = reactor.call(Operation::Put {
+        key: &order_zero,
+        value: &[5; 900],
+    });
+    assert!(matches!(answer, Owned::Stored(_)));
+    crowd(&mut reactor);
+    let (_, slot) = reactor
+        .shard
+        .index
+        .candidates(reactor.hash(&order_zero))
+        .next()
+        .unwrap();
+    assert!(reactor.shard.framed_of(slot.address()).is_far());
+    reactor.lose(0, Outages::Cut);
+    let address = slot.address().raw().to_le_bytes();
+    assert_eq!(
+        reactor.shard.index.hash_at(crate::index::scan::Order(0)),
+        IndexHash(0)
+    );
+    assert!(reactor.offer_parts(1, IndexHash(0), &parts_at(&address, &[], true)));
+    let parts = parts_of_shard(OperationKind::Count);
+    assert!(reactor.offer_parts(2, IndexHash(0), &parts));
+    let answer = answer_of(&mut reactor, 2, 100_000);
+    assert!(matches!(answer, Some(Owned::Value(..))), "{answer:?}");
+}
