@@ -14,6 +14,7 @@
 //! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only
 
 pub mod block_on;
+pub mod cache;
 pub mod child;
 pub mod cli;
 pub mod compare;

@@ -43,7 +43,7 @@ pub use self::client::call::{
 };
 pub use self::client::core::Core;
 pub use self::client::handle::{Handle, Refused};
-pub use self::config::Config;
+pub use self::config::{Config, WhenFull};
 pub use self::engine::Engine;
 pub use self::error::{Error, Result};
 pub use self::message::change::{Change, Condition, Metadata, PutOptions};

@@ -25,6 +25,7 @@ pub use self::core_list::CoreList;
 pub use self::fairness::FairnessArgs;
 pub use self::manual::{CompletionsArgs, ManArgs};
 pub use self::trace::{TraceArgs, TraceSize};
+use crate::cache::CacheArgs;
 use crate::ending::STATUSES;
 use crate::machine::Machine;
 use crate::plan::{Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
@@ -89,6 +90,11 @@ pub enum Command {
     /// answer until the phase ends. Every value is verified.
     #[command(after_help = STATUSES, after_long_help = FAIRNESS_TABLES)]
     Fairness(FairnessArgs),
+    /// Measures the miss ratio of farcore as a cache over made traces, every value verified.
+    ///
+    /// One client requests the keys of a trace in order; a put of the value follows a miss.
+    #[command(after_help = STATUSES)]
+    Cache(CacheArgs),
     /// Prints the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
     Completions(CompletionsArgs),
     /// Writes the manual pages into a folder.

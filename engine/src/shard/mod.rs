@@ -62,6 +62,7 @@ use crate::observe::metrics::CoreMetrics;
 use crate::shard::background::expire::Expiring;
 use crate::shard::ops::change::ChangeScratch;
 
+pub(crate) use self::background::evict::Evictor;
 pub(crate) use self::background::flush::Shortfall;
 pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
 use crate::message::request::AnswerSink;
@@ -90,6 +91,8 @@ pub(crate) struct ShardOptions<E> {
     pub(crate) extents: Extents,
     pub(crate) metrics: Arc<CoreMetrics>,
     pub(crate) tuning: ShardTuning,
+    /// Records are evicted where puts would be refused for lack of memory.
+    pub(crate) evicts: bool,
     /// As the engine hashes keys: what far memory says of a record is held against it.
     pub(crate) key_hasher: KeyHasher,
 }
@@ -158,6 +161,7 @@ pub(crate) struct Shard<E: Endpoint> {
     /// The time in milliseconds since 1970; it never goes back.
     unix_ms: u64,
     expiring: Expiring,
+    evictor: Evictor,
     key_hasher: KeyHasher,
 }
 
@@ -201,6 +205,8 @@ impl<E: Endpoint> Shard<E> {
         };
         let is_authenticated = authenticated.is_some();
         let opened = OpenedRecords::new(options.cipher.as_ref());
+        let memory = (options.local_bytes, options.extents.count_max() as u64);
+        let evictor = Evictor::new(options.evicts.then_some(memory), page_bytes as u64);
         let far = FarStore::new(
             options.endpoint,
             options.extents,
@@ -247,6 +253,7 @@ impl<E: Endpoint> Shard<E> {
             change_scratch: ChangeScratch::default(),
             unix_ms: 0,
             expiring: Expiring::default(),
+            evictor,
             key_hasher: options.key_hasher,
             version: 0,
             sequence: 0,

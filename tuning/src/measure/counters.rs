@@ -188,6 +188,10 @@ counters! {
     inspections: Counter,
     /// Records removed because they had expired.
     expired: Counter,
+    /// Records evicted to make room, where the engine is a cache.
+    evicted: Counter,
+    /// Bytes of evicted records, as they lay in pages.
+    evicted_bytes: Counter,
     /// Gets, inspections and range reads answered with an error.
     gets_failed: Counter,
     /// Puts answered with an error.
@@ -262,6 +266,8 @@ counters! {
     cache_second_chances: Counter,
     /// Pages compacted.
     compaction_pages: Counter,
+    /// Pages whose records were evicted, but for those that stay because they were read.
+    eviction_pages: Counter,
     /// Records that compaction moved.
     compaction_records_moved: Counter,
     /// Bytes that compaction moved.

@@ -15,7 +15,8 @@ use crate::constants::{UNIT, UNIT_BYTES};
 use crate::index::{Position, Slot};
 use crate::log::Address;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};
-use crate::log::record::RecordView;
+use crate::log::record::{LocalRecord, RecordView};
+use crate::message::hash::IndexHash;
 use crate::shard::Shard;
 use crate::shard::background::flush::Shortfall;
 use crate::shard::far::Posted;
@@ -46,6 +47,8 @@ const LIVE_PERCENT: [u64; 3] = [50, 75, 95];
 const LIVE_PERCENT_ASKED: u64 = 90;
 /// The same when nothing else makes room.
 const LIVE_PERCENT_URGENT: u64 = 97;
+/// The share of an evicted page that is moved at most, as a fraction.
+const KEPT_SHARE: [u32; 2] = [3, 4];
 
 #[derive(Debug)]
 enum Directory {
@@ -56,9 +59,23 @@ enum Directory {
     Landed(Landing),
 }
 
+/// What becomes of a victim's records that are alive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::shard) enum Fate {
+    /// They are moved.
+    Stays,
+    /// Those that were read are moved, three quarters of the page at most; the others are evicted.
+    StaysIfRead,
+    /// They are evicted.
+    Goes,
+}
+
 #[derive(Debug)]
 struct Victim {
     page: u32,
+    fate: Fate,
+    /// Units of the records that were to be moved so far.
+    kept_units: u32,
     records: u32,
     next: u32,
     directory: Directory,
@@ -165,6 +182,17 @@ impl Compactor {
         self.dead_bytes > 0
     }
 
+    /// Has all that is left of the victim evicted if it waits for what only others can give: to
+    /// remove records takes no memory.
+    pub(in crate::shard) fn remove_all_if_stuck(&mut self) {
+        if self.stuck
+            && let Some(victim) = &mut self.victim
+        {
+            victim.fate = Fate::Goes;
+            self.due = true;
+        }
+    }
+
     pub(in crate::shard) fn is_idle(&self) -> bool {
         self.victim.is_none() && !self.due && !self.asked
     }
@@ -250,7 +278,7 @@ impl<E: Endpoint> Shard<E> {
         }
         match self.pick_victim(LIVE_PERCENT_URGENT, true) {
             Pick::Page(page) => {
-                self.start_victim(page);
+                self.start_victim(page, Fate::Stays);
                 true
             }
             Pick::Later => true,
@@ -276,7 +304,7 @@ impl<E: Endpoint> Shard<E> {
             if self.compactor.asked {
                 match self.next_asked() {
                     Pick::Page(page) => {
-                        self.start_victim(page);
+                        self.start_victim(page, Fate::Stays);
                         return self.work_on_victim();
                     }
                     Pick::Later => {
@@ -291,26 +319,39 @@ impl<E: Endpoint> Shard<E> {
                     }
                 }
             }
-            let percent = match self.far.free_percent() {
-                0..6 => LIVE_PERCENT[2],
-                6..15 => LIVE_PERCENT[1],
-                _ if self.is_sparse() => LIVE_PERCENT[1],
-                _ => LIVE_PERCENT[0],
-            };
-            let picked = match self.next_expired_page() {
-                Some(page) => Pick::Page(page),
-                None => self.pick_victim(percent, short),
-            };
-            match picked {
-                Pick::Page(page) => self.start_victim(page),
+            match self.pick_compaction(short) {
+                Pick::Page(page) => self.start_victim(page, Fate::Stays),
                 Pick::Later => {
                     self.compactor.due = true;
                     return true;
                 }
+                Pick::None if self.start_eviction() => {}
                 Pick::None => return false,
             }
         }
-        self.work_on_victim()
+        let mut busy = false;
+        for _ in 0..self.slices_at_once() {
+            if !self.work_on_victim() {
+                break;
+            }
+            busy = true;
+        }
+        busy
+    }
+
+    /// The page to compact next: one that has mostly expired, else one that is worth it.
+    fn pick_compaction(&mut self, sealed_too: bool) -> Pick {
+        let percent = match self.far.free_percent() {
+            _ if self.is_pressed() => LIVE_PERCENT[0],
+            0..6 if !self.evictor.is_on() => LIVE_PERCENT[2],
+            0..15 => LIVE_PERCENT[1],
+            _ if self.is_sparse() => LIVE_PERCENT[1],
+            _ => LIVE_PERCENT[0],
+        };
+        match self.next_expired_page() {
+            Some(page) => Pick::Page(page),
+            None => self.pick_victim(percent, sealed_too),
+        }
     }
 
     /// True if far memory holds more than its share of dead bytes.
@@ -319,12 +360,14 @@ impl<E: Endpoint> Shard<E> {
         used * 100 > self.local.victims.live_bytes * SPARSE_PERCENT
     }
 
-    fn start_victim(&mut self, page: u32) {
-        self.flusher.moves |= self.flusher.flush_all;
+    pub(in crate::shard) fn start_victim(&mut self, page: u32, fate: Fate) {
+        self.flusher.moves |= self.flusher.flush_all && fate != Fate::Goes;
         self.pin(page);
         let local = !self.local.pages.pointer(page).is_null();
         self.compactor.victim = Some(Victim {
             page,
+            fate,
+            kept_units: 0,
             records: self.local.pages.get(page).records,
             next: 0,
             directory: if local {
@@ -375,7 +418,11 @@ impl<E: Endpoint> Shard<E> {
                 return;
             }
         }
-        self.metrics.counters.compaction_pages.add(1);
+        let counters = &self.metrics.counters;
+        match victim.fate {
+            Fate::Stays => counters.compaction_pages.add(1),
+            Fate::StaysIfRead | Fate::Goes => counters.eviction_pages.add(1),
+        }
         self.compactor.due = true;
         self.compactor.stuck = false;
         // One whose node took it back while it was read would fail again at once, and for ever.
@@ -546,34 +593,22 @@ impl<E: Endpoint> Shard<E> {
                 break;
             };
             let address = Address::new(self.shape, victim.page, entry.unit);
-            match self.life_of(&entry, address) {
-                EntryState::Dead => {}
-                EntryState::Cached(slot) => {
-                    if !self.move_home(&entry, address, slot) {
-                        break;
+            let is_done = match self.life_of(&entry, address) {
+                EntryState::Dead => true,
+                EntryState::Cached(slot) => self.pass_copy(victim, &entry, address, slot),
+                EntryState::Direct(position, slot) => match self.local.record_at(address) {
+                    Some(record) => self.pass_local(victim, &entry, (position, slot), record),
+                    None if !self.is_kept(victim, entry.hash)
+                        && self.evict_unread(entry.hash, position, slot) =>
+                    {
+                        true
                     }
-                }
-                EntryState::Direct(position, slot) => {
-                    let Some(record) = self.local.record_at(address) else {
-                        if !self.read_run(victim, slot) {
-                            break;
-                        }
-                        continue;
-                    };
-                    if self.is_past(record.expiry_ms()) {
-                        self.remove_expired(entry.hash, address);
-                        victim.next += 1;
-                        continue;
-                    }
-                    let Some(moved) = self.move_record(&entry, slot, record.bytes()) else {
-                        break;
-                    };
-                    self.index.replace(position, slot.class(), moved);
-                    self.retire(
-                        address,
-                        account_bytes(slot.class(), record.header().units()),
-                    );
-                }
+                    None if self.read_run(victim, slot) => continue,
+                    None => false,
+                },
+            };
+            if !is_done {
+                break;
             }
             victim.next += 1;
         }
@@ -581,6 +616,86 @@ impl<E: Endpoint> Shard<E> {
             self.prefetch_entries(victim, victim.next..victim.next + RECORDS_A_SLICE);
         }
         victim.next != before
+    }
+
+    /// True if a record of the victim is to be moved.
+    fn is_kept(&self, victim: &Victim, hash: IndexHash) -> bool {
+        match victim.fate {
+            Fate::Stays => true,
+            Fate::StaysIfRead => {
+                let units = self.local.pages.get(victim.page).units;
+                victim.kept_units < units / KEPT_SHARE[1] * KEPT_SHARE[0] && self.stays(hash)
+            }
+            Fate::Goes => false,
+        }
+    }
+
+    /// The same for a record that was read for it, or for its header.
+    fn is_kept_after_read(&self, victim: &Victim, hash: IndexHash) -> bool {
+        match victim.fate {
+            Fate::Stays => true,
+            Fate::StaysIfRead => self.stays(hash),
+            Fate::Goes => false,
+        }
+    }
+
+    /// Notes that a record of the victim was moved.
+    fn note_kept(&mut self, victim: &Victim, hash: IndexHash) {
+        if victim.fate == Fate::StaysIfRead {
+            let is_first = !self.local.pages.get(victim.page).moved;
+            self.evictor.note_moved(hash, is_first);
+        }
+    }
+
+    /// Moves or evicts a record that is local; false while there is no frame for it.
+    fn pass_local(
+        &mut self,
+        victim: &mut Victim,
+        entry: &DirectoryEntry,
+        (position, slot): (Position, Slot),
+        record: LocalRecord,
+    ) -> bool {
+        let address = slot.address();
+        if self.is_past(record.expiry_ms()) {
+            self.remove_expired(entry.hash, address);
+            return true;
+        }
+        if !self.is_kept(victim, entry.hash) {
+            self.evict_record(entry.hash, address, record.header());
+            return true;
+        }
+        let Some(moved) = self.move_record(entry, slot, record.bytes()) else {
+            return false;
+        };
+        self.index.replace(position, slot.class(), moved);
+        let units = record.header().units();
+        self.retire(address, account_bytes(slot.class(), units));
+        victim.kept_units += units;
+        self.note_kept(victim, entry.hash);
+        true
+    }
+
+    /// Moves or evicts a record that has a cached copy; false while there is no frame for it.
+    fn pass_copy(
+        &mut self,
+        victim: &mut Victim,
+        entry: &DirectoryEntry,
+        address: Address,
+        slot: Slot,
+    ) -> bool {
+        let record = self.local.record(self.framed_of(slot.address()));
+        let hash = self.key_hasher.hash(record.key());
+        if !self.is_kept(victim, hash) && !self.is_past(record.expiry_ms()) {
+            self.evict_record(hash, slot.address(), record.header());
+            return true;
+        }
+        let units = record.header().units();
+        let moved = self.move_home(entry, address, slot);
+        if moved {
+            victim.kept_units += units;
+            self.note_kept(victim, hash);
+        }
+        moved
     }
 
     /// Moves the home of a cached copy to the cold tail, from the copy; false while there is no
@@ -659,6 +774,7 @@ impl<E: Endpoint> Shard<E> {
                 };
                 self.compactor.runs[place] = Some(run);
                 victim.next = last;
+                victim.kept_units += end - start;
                 true
             }
             posted => {
@@ -708,6 +824,10 @@ impl<E: Endpoint> Shard<E> {
                 let Some(units) = slot.class().units() else {
                     break;
                 };
+                // It is removed without being read.
+                if !self.lost.is_any() && !self.is_kept(victim, entry.hash) {
+                    break;
+                }
                 let reach = (entry.unit + units).min(used).max(end);
                 if reach - start > RUN_UNITS {
                     break;
@@ -735,7 +855,7 @@ impl<E: Endpoint> Shard<E> {
                 let address = Address::new(self.shape, victim.page, entry.unit);
                 let moved = match self.life_of(&entry, address) {
                     EntryState::Dead => true,
-                    EntryState::Cached(slot) => self.move_home(&entry, address, slot),
+                    EntryState::Cached(slot) => self.pass_copy(victim, &entry, address, slot),
                     EntryState::Direct(position, slot) => {
                         let skip = entry.unit.saturating_sub(run.start) * UNIT;
                         let (place, buffer) =
@@ -759,11 +879,19 @@ impl<E: Endpoint> Shard<E> {
                                     busy = true;
                                     continue;
                                 }
+                                if !self.is_kept_after_read(victim, hash) {
+                                    self.evict_record(hash, address, view.header());
+                                    run.next += 1;
+                                    run.proven = false;
+                                    busy = true;
+                                    continue;
+                                }
                                 let moved = self.move_record(&entry, slot, view.bytes());
                                 if let Some(moved) = moved {
                                     self.index.replace(position, slot.class(), moved);
                                     let bytes = account_bytes(slot.class(), view.units());
                                     self.retire(address, bytes);
+                                    self.note_kept(victim, hash);
                                 }
                                 moved.is_some()
                             }
