@@ -3,18 +3,19 @@
 //!
 //! One client requests the keys of a trace in order; a miss is followed by a put, as an application
 //! would fill its cache. Every value is verified: a get answers the value that was put last, or that
-//! the key is absent. `tools/miss_ratios.py` gives the miss ratios of other policies at the same
+//! the key is absent. `bench/miss_ratios.py` gives the miss ratios of other policies at the same
 //! number of records.
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use clap::Args;
 use comfy_table::{Table, presets};
-use farcore::{Answer, Config, Engine, Operation, WhenFull};
+use farcore::{Answer, Config, Core, Engine, Operation, Refused, WhenFull};
 
 use crate::cli::parse_size;
 use crate::ending::Ending;
@@ -222,7 +223,8 @@ fn put_rates(
     table: &mut Table,
 ) -> anyhow::Result<()> {
     table.set_header(["round", "Mputs/s, all fits", "Mputs/s, evicting", "ratio"]);
-    let all_bytes = args.requests * (u64::from(args.value_bytes) + 64) * 3 / 2;
+    let puts = puts_before(args) + args.requests;
+    let all_bytes = puts * (u64::from(args.value_bytes) + 64) * 3 / 2;
     for round in 0..rounds {
         let mut rates = [0.0; 2];
         // In turn, and the other one first in every second round.
@@ -240,27 +242,48 @@ fn put_rates(
     Ok(())
 }
 
+/// Puts after which far memory is full; the clock starts then.
+fn puts_before(args: &CacheArgs) -> u64 {
+    (args.local + args.far) / u64::from(args.value_bytes.max(1)) * 3 / 2
+}
+
+/// Puts a second of a job on the engine's core, which does all other work of the shard as well.
 fn put_rate(machine: &Machine, args: &CacheArgs, far_bytes: u64) -> anyhow::Result<f64> {
     let engine = open(machine, args, far_bytes)?;
-    let mut handle = engine.handle()?;
-    let mut values = vec![vec![0; args.value_bytes as usize]; WINDOW];
-    // Far memory is full before the clock starts.
-    let before = (args.local + args.far) / u64::from(args.value_bytes) * 3 / 2;
-    let (mut next, end) = (0, before + args.requests);
-    let mut started = Instant::now();
-    while next < end {
-        let keys: Vec<u64> = (next..end.min(next + WINDOW as u64)).collect();
-        put_all(&mut handle, &keys, &mut values)?;
-        if next < before && next + WINDOW as u64 >= before {
-            started = Instant::now();
-        }
-        next += WINDOW as u64;
-    }
-    let rate = args.requests as f64 / started.elapsed().as_secs_f64();
+    let (before, requests) = (puts_before(args), args.requests);
+    let value = vec![7; args.value_bytes as usize];
+    let job = engine.run_on_core(0, async move |mut core| {
+        put_range(&mut core, 0..before, &value)?;
+        let started = Instant::now();
+        put_range(&mut core, before..before + requests, &value)?;
+        anyhow::Ok(started.elapsed().as_secs_f64())
+    })?;
+    let seconds = job.join()??;
     let evicted = engine.stats().total.evicted;
     ensure!(
         (evicted > 0) == (far_bytes == args.far),
         "{evicted} records were evicted"
     );
-    Ok(rate)
+    Ok(requests as f64 / seconds)
+}
+
+/// Puts one value under each key, with a window in flight.
+fn put_range(core: &mut Core, keys: Range<u64>, value: &[u8]) -> anyhow::Result<()> {
+    let (mut next, mut left, mut failed) = (keys.start, keys.end - keys.start, 0);
+    while left > 0 {
+        while next < keys.end && core.in_flight() < WINDOW {
+            let key = next.to_le_bytes();
+            match core.submit(Operation::Put { key: &key, value }, next) {
+                Ok(()) => next += 1,
+                Err(Refused::Full) => break,
+                Err(Refused::Error(error)) => return Err(error.into()),
+            }
+        }
+        core.poll(|_, answer| {
+            left -= 1;
+            failed += u64::from(!matches!(answer, Answer::Stored { .. }));
+        });
+    }
+    ensure!(failed == 0, "{failed} puts failed");
+    Ok(())
 }
