@@ -2,9 +2,9 @@
 //! records are evicted.
 //!
 //! One client requests the keys of a trace in order; a miss is followed by a put, as an application
-//! would fill its cache. Every value is verified: a get answers the value that was put last, or that
-//! the key is absent. `bench/miss_ratios.py` gives the miss ratios of other policies at the same
-//! number of records.
+//! would fill its cache. Every value is verified: a get answers the value that was put last, or
+//! that the key is absent. `bench/miss_ratios.py` gives the miss ratios of other policies at the
+//! same number of records.
 
 use std::fs::File;
 use std::io::BufWriter;

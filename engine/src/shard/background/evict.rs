@@ -2,7 +2,7 @@
 //!
 //! Pages go oldest first, by the compactor: what it would move of another victim it removes here,
 //! unless the record was read. So a page costs the READ of its directory, and of the records that
-//! stay. Pages of two ages are told apart, as S3-FIFO does (Yang et al., "FIFO queues are all you
+//! stay. There are two queues of pages, as in S3-FIFO (Yang et al., "FIFO queues are all you
 //! need for cache eviction", 2023):
 //!
 //! ```text
@@ -64,7 +64,7 @@ struct PageQueue {
     clean_at: usize,
 }
 
-/// A page number, and the flush by which it is told from another page of that number.
+/// A page number, and the flush that distinguishes it from other pages of that number.
 #[derive(Clone, Copy, Debug)]
 struct QueuedPage {
     page: u32,
