@@ -14,7 +14,8 @@ pub enum WhenFull {
     /// Where no node takes pages, records that are only local are removed as well; where the index
     /// has no memory to grow, records whose slots lie near the new key's.
     ///
-    /// A shard counts recent reads in one byte for each 64 bytes of local memory, or for each 64
-    /// bytes of all memory where that is less. Cost: one cache line for each read and put.
+    /// A shard counts recent reads in one byte for each 32 bytes of local memory, or for each 128
+    /// bytes of all memory where that is less; they are part of the cap. Cost: one cache line for
+    /// each read and put.
     Evict,
 }

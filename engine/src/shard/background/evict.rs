@@ -28,7 +28,6 @@ use std::collections::VecDeque;
 
 use farcore_rdma::Endpoint;
 
-use crate::constants::LINE_BYTES;
 use crate::index::{Position, Slot};
 use crate::log::record::RecordHeader;
 use crate::log::{Address, SizeClass};
@@ -41,6 +40,11 @@ use crate::shard::local::account_bytes;
 use crate::shard::local::page_table::{PageKind, PageState, PageTable};
 use crate::shard::{FRAMES_MIN, Shard};
 
+/// Local memory for one entry of the sketch, and all memory for one, in bytes; the fewer entries
+/// count. Records are longer, and an index that holds as many as there are entries takes a third of
+/// local memory.
+const ENTRY_LOCAL_BYTES: u64 = 32;
+const ENTRY_ALL_BYTES: u64 = 128;
 /// New pages that are kept whatever they hold, as one of so many.
 const NEW_SHARE: usize = 10;
 /// Free extents below which pages are evicted, as one of so many.
@@ -158,11 +162,10 @@ impl Evictor {
         }
     }
 
-    /// Entries of the sketch: one for each line of local memory, or of all memory over 64 where
-    /// that is less.
+    /// Entries of the sketch, a power of two.
     fn entries_for(local_bytes: u64, extents: u64, page_bytes: u64) -> usize {
         let all_bytes = local_bytes.saturating_add(extents.saturating_mul(page_bytes));
-        let entries = (local_bytes / LINE_BYTES as u64).min(all_bytes / LINE_BYTES as u64);
+        let entries = (local_bytes / ENTRY_LOCAL_BYTES).min(all_bytes / ENTRY_ALL_BYTES);
         let entries = usize::try_from(entries).unwrap_or(1 << 40).max(1024);
         1 << entries.ilog2()
     }
