@@ -1,7 +1,7 @@
 //! The core-pinned benchmark of Farcore: one driver, several engines, every value verified.
 //!
 //! - Requests: [`record`] keys and values; [`phase`] which keys when; [`skew`] hot keys; [`load`]
-//!   requests and their verdicts; [`trace`] replays of cache traces
+//!   requests and their verdicts; [`trace`] replays of cache traces, [`cache`] miss ratios
 //! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`range`] errors of settings,
 //!   [`words`] how errors read; [`worker`] one thread; [`stats`] its statistics, [`failures`] its
 //!   errors, [`doubts`] keys that they leave unknown; [`run`] one engine's run; [`child`] each run
@@ -14,6 +14,7 @@
 //! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only
 
 pub mod block_on;
+pub mod cache;
 pub mod child;
 pub mod cli;
 pub mod compare;

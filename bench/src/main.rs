@@ -10,7 +10,7 @@ use farcore_bench::machine::Machine;
 use farcore_bench::outputs::complain;
 use farcore_bench::plan::Plan;
 use farcore_bench::trace::Input;
-use farcore_bench::{child, compare, fairness, stop};
+use farcore_bench::{cache, child, compare, fairness, stop};
 use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
@@ -58,6 +58,7 @@ fn run(command: Command) -> anyhow::Result<Ending> {
                 Err(error) => Ok(Ending::usage(&error)),
             }
         }
+        Command::Cache(args) => cache::command(&Machine::here(), &args),
         Command::Completions(args) => args.print().map(|()| Ending::sound()),
         Command::Man(args) => args.write().map(|()| Ending::sound()),
         Command::RunOne => child::serve().map(|()| Ending::sound()),

@@ -258,6 +258,31 @@ fn a_trace_is_read_from_standard_input() {
 }
 
 #[test]
+fn a_cache_misses_less_often_than_it_hits_and_writes_its_traces() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = bench(&format!(
+        "cache --keys 60000 --requests 200000 --local 6MiB --far 2MiB --write {}",
+        folder.path().display()
+    ));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let miss_ratio = |name: &str| -> f64 {
+        let line = said.lines().find(|line| line.contains(name)).unwrap();
+        line.split('|').nth(3).unwrap().trim().parse().unwrap()
+    };
+    assert!(miss_ratio("zipf-1.0") < 0.4, "{said}");
+    assert!(miss_ratio("zipf-0.8") < 0.7, "{said}");
+    for name in ["zipf-0.8", "zipf-1.0", "scan"] {
+        let path = folder.path().join(format!("{name}.oracleGeneral"));
+        assert_eq!(fs::metadata(path).unwrap().len(), 200_000 * 24);
+    }
+    let output = bench("cache --put-rounds 1 --requests 40000 --local 6MiB --far 2MiB");
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("ratio"), "{said}");
+}
+
+#[test]
 fn completions_and_manual_pages_cover_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let output = bench(&format!("completions {shell}"));
@@ -276,6 +301,7 @@ fn completions_and_manual_pages_cover_every_command() {
         "farcore-bench-ycsb",
         "farcore-bench-trace",
         "farcore-bench-fairness",
+        "farcore-bench-cache",
     ] {
         let page = fs::read_to_string(folder.join(format!("{name}.1"))).unwrap();
         assert!(

@@ -13,7 +13,7 @@ use crate::cipher::{PageCipher, Salt, random_salt};
 use crate::client::core::Core;
 use crate::client::handle::Handle;
 use crate::client::lanes::{HandleLanes, Shared};
-use crate::config::{Config, Sizes};
+use crate::config::{Config, Sizes, WhenFull};
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::executor::{self, Termination};
@@ -279,6 +279,7 @@ impl Engine {
         let mode = config.encryption_mode;
         let cipher = cipher.map(|key| PageCipher::new(key, mode, &salt, epoch, shard));
         let (far, tuning) = (plan.far.clone(), config.tuning());
+        let evicts = config.when_full == WhenFull::Evict;
         let keys_expected = config.keys_expected / u64::from(shards);
         let hasher = self.shared.hasher;
         let build = async move || {
@@ -296,6 +297,7 @@ impl Engine {
                 extents: far.extents,
                 metrics: Arc::clone(&metrics),
                 tuning,
+                evicts,
                 key_hasher: hasher.into(),
             })?;
             let time = Clock::new();

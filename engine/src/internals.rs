@@ -7,7 +7,7 @@ use cipher::InOutBuf;
 use farcore_rdma::{EmbeddedNode, FabricEndpoint, Lock, Region, RegionOptions};
 
 use crate::cipher::{CounterCipher, EncryptionKey, EncryptionMode, PageCipher, RecordCipher, Salt};
-use crate::config::Config;
+use crate::config::{Config, WhenFull};
 use crate::constants::UNIT_BYTES;
 use crate::error::{Error, Result};
 use crate::far_memory::FarPlan;
@@ -107,6 +107,7 @@ impl BareShard {
             extents: far.extents,
             metrics: Arc::new(CoreMetrics::new(1)),
             tuning: config.tuning(),
+            evicts: config.when_full == WhenFull::Evict,
             key_hasher: Hasher128::new(1).into(),
         })?;
         let (producer, consumer) = own_queue();

@@ -31,6 +31,7 @@ pub use self::manual::{CompletionsArgs, ManArgs};
 pub use self::size::{ContestSize, YcsbSize};
 pub use self::trace::{TraceArgs, TraceSize};
 pub use self::usage::plain;
+use crate::cache::CacheArgs;
 use crate::ending::STATUSES;
 use crate::machine::Machine;
 use crate::plan::{Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
@@ -83,6 +84,11 @@ pub enum Command {
     /// answer until the phase ends. Every value is verified.
     #[command(after_help = STATUSES, after_long_help = FAIRNESS_TABLES)]
     Fairness(FairnessArgs),
+    /// Measure the miss ratio of farcore as a cache over made traces, every value verified.
+    ///
+    /// One client requests the keys of a trace in order; a put of the value follows a miss.
+    #[command(after_help = STATUSES)]
+    Cache(CacheArgs),
     /// Print the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder.

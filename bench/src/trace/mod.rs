@@ -6,6 +6,7 @@
 //! - [`loader`]: compiles scripts; [`script`]: one thread's requests and their outcomes;
 //!   [`summary`]: what a file holds
 //! - [`replay`]: a script as a load; `puts`: what a key may hold after an error
+//! - [`made`]: traces that are made rather than recorded
 //!
 //! A key belongs to one thread, by its hash, and an engine keeps the order of requests on a key. So
 //! the outcome of every request is known beforehand: hits, misses and every byte of every value are
@@ -31,6 +32,7 @@ pub mod csv;
 pub mod entry;
 pub mod input;
 pub mod loader;
+pub mod made;
 pub mod oracle;
 mod puts;
 pub mod replay;

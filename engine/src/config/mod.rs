@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod tests;
+mod when_full;
 
 use farcore_rdma::{FabricAddress, FabricEndpoint, LinkModel, Lock, Scheme, Token, VerbsOptions};
 use farcore_tuning::Profile;
@@ -14,9 +15,11 @@ use crate::constants::{
 use crate::error::{Error, Result};
 use crate::limits::available_cores;
 use crate::log::PageShape;
-use crate::shard::{NODES_MAX, QUEUES_PER_NODE, Shard, ShardTuning};
+use crate::shard::{Evictor, NODES_MAX, QUEUES_PER_NODE, Shard, ShardTuning};
 use crate::transport::lane::{self, LANES_MAX};
 use crate::transport::queue::OWN_INLINE_MAX;
+
+pub use self::when_full::WhenFull;
 
 /// Memory of one core that no shard uses: its executor, counters, stacks and the queue of its own
 /// requests, in bytes.
@@ -49,6 +52,9 @@ pub struct Config {
     pub local_bytes: u64,
     /// Far memory in bytes. Default 4 GiB.
     pub far_bytes: u64,
+    /// What a put does when memory is full: it fails, or other records are removed for it. Default:
+    /// [`WhenFull::Refuse`].
+    pub when_full: WhenFull,
     /// A page of the log in bytes, a power of two from 64 KiB to 2 MiB. Default: a 64th of a
     /// shard's local memory.
     pub page_bytes: Option<u32>,
@@ -126,6 +132,7 @@ impl Default for Config {
             cores: available_cores(),
             local_bytes: 1 << 30,
             far_bytes: 4 << 30,
+            when_full: WhenFull::default(),
             page_bytes: None,
             keys_expected: 1_000_000,
             nodes: Vec::new(),
@@ -324,6 +331,7 @@ impl Config {
                 self.authenticates(),
             )
             + Shard::<FabricEndpoint>::fact_bytes(self.cores.len() + self.handles_max)
+            + self.evictor_bytes(share, extents, page)
             + self.fabric_bytes();
         let least =
             Shard::<FabricEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);
@@ -345,6 +353,14 @@ impl Config {
                 share_min,
                 arena_bytes: share.saturating_sub(fixed) / page * page,
             };
+        }
+    }
+
+    /// Bytes of what a shard that evicts keeps beside its tables.
+    fn evictor_bytes(&self, share: u64, extents: u64, page: u64) -> u64 {
+        match self.when_full {
+            WhenFull::Refuse => 0,
+            WhenFull::Evict => Evictor::bytes_for(share, extents, page),
         }
     }
 

@@ -4,6 +4,25 @@
 use super::*;
 
 #[test]
+fn what_a_cache_notes_of_reads_is_part_of_the_cap() {
+    let plain = Config {
+        cores: vec![available_cores()[0]],
+        local_bytes: 64 << 20,
+        far_bytes: 256 << 20,
+        keys_expected: 10_000,
+        ..Config::default()
+    };
+    let cache = Config {
+        when_full: WhenFull::Evict,
+        ..plain.clone()
+    };
+    let arena = |config: &Config| config.sizes().unwrap().arena_bytes;
+    // A byte for each 32 of local memory, rounded down to a power of two, and some pages' numbers.
+    let taken = arena(&plain) - arena(&cache);
+    assert!((1 << 20..=3 << 20).contains(&taken), "{taken}");
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "one list of bad fields")]
 fn a_bad_field_is_named_with_its_value_and_limit() {
     let good = Config {

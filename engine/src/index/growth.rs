@@ -44,14 +44,15 @@ impl Index {
         if self.groups[id].count == 4 {
             return self.split(id);
         }
+        let added = self.add_segment(group, source).inspect_err(|_| {
+            self.groups[id].cannot_divide = false;
+            self.refused = true;
+        })?;
         let before: Vec<_> = {
             let group = &self.groups[id];
             let segments = group.segments[..group.count].iter();
             segments.map(|&number| self.copy_of(number)).collect()
         };
-        let added = self.add_segment(group, source).inspect_err(|_| {
-            self.groups[id].cannot_divide = false;
-        })?;
         if self.cells < CELLS {
             self.widen(CELLS / CELLS_AT_FIRST);
         }

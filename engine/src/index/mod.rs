@@ -29,6 +29,7 @@
 #![allow(unsafe_code)] // segments lie in the shard's arena
 
 mod growth;
+mod near;
 pub(crate) mod scan;
 mod segment;
 mod slot;
@@ -127,6 +128,8 @@ pub(crate) struct Index {
     /// Keys from which the bucket after a home is prefetched with it.
     close_at: usize,
     growth_steps: u64,
+    /// A group did not grow because there was no memory for another segment.
+    refused: bool,
     /// Memory of a segment whose addition failed, for the next one.
     spare: Option<NonNull<u8>>,
 }
@@ -175,6 +178,7 @@ impl Index {
             keys: 0,
             close_at: 0,
             growth_steps: 0,
+            refused: false,
             spare: None,
         };
         for root in 0..roots {
@@ -508,6 +512,16 @@ impl Index {
             group.cannot_divide = false;
         }
         self.keys = 0;
+    }
+
+    /// True if a group did not grow for lack of memory since this was asked last.
+    pub(crate) fn take_refused(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// The same, and it stays so.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused
     }
 
     /// Steps of growth so far.

@@ -65,6 +65,7 @@ fn alone(time: TestTime) -> Reactor<EmbeddedEndpoint, TestTime> {
         extents,
         metrics: Arc::clone(&metrics),
         tuning: Config::default().tuning(),
+        evicts: false,
         key_hasher: KeyHasher::new(move |key| hasher.hash(key).index),
     });
     Reactor::new(ReactorOptions {

@@ -66,6 +66,7 @@ use crate::shard::ops::change::ChangeScratch;
 use crate::shard::ops::list::ListScratch;
 use crate::shard::ops::transaction::TransactionScratch;
 
+pub(crate) use self::background::evict::Evictor;
 pub(crate) use self::background::flush::Shortfall;
 pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
 use crate::message::request::AnswerSink;
@@ -94,6 +95,8 @@ pub(crate) struct ShardOptions<E> {
     pub(crate) extents: Extents,
     pub(crate) metrics: Arc<CoreMetrics>,
     pub(crate) tuning: ShardTuning,
+    /// Records are evicted where puts would be refused for lack of memory.
+    pub(crate) evicts: bool,
     /// As the engine hashes keys: what far memory says of a record is held against it.
     pub(crate) key_hasher: KeyHasher,
 }
@@ -168,6 +171,7 @@ pub(crate) struct Shard<E: Endpoint> {
     /// The time in milliseconds since 1970; it never goes back.
     unix_ms: u64,
     expiring: Expiring,
+    evictor: Evictor,
     key_hasher: KeyHasher,
 }
 
@@ -211,6 +215,8 @@ impl<E: Endpoint> Shard<E> {
         };
         let is_authenticated = authenticated.is_some();
         let opened = OpenedRecords::new(options.cipher.as_ref());
+        let memory = (options.local_bytes, options.extents.count_max() as u64);
+        let evictor = Evictor::new(options.evicts.then_some(memory), page_bytes as u64);
         let far = FarStore::new(
             options.endpoint,
             options.extents,
@@ -262,6 +268,7 @@ impl<E: Endpoint> Shard<E> {
             transaction_scratch: TransactionScratch::default(),
             unix_ms: 0,
             expiring: Expiring::default(),
+            evictor,
             key_hasher: options.key_hasher,
             version: 0,
             sequence: 0,

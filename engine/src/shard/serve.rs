@@ -137,6 +137,9 @@ impl<E: Endpoint> Shard<E> {
     /// Counts a served batch, and samples keys for the hot keys.
     #[inline]
     fn note_batch(&mut self, batch: &[Request<'_>]) {
+        if self.evictor.is_on() {
+            self.evictor.note_batch(batch);
+        }
         if !COUNTED || batch.is_empty() {
             return;
         }

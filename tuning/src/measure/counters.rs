@@ -206,6 +206,10 @@ counters! {
     long_pieces_read: Counter,
     /// Times that all keys were removed at once.
     clears: Counter,
+    /// Records evicted to make room, where the engine is a cache.
+    evicted: Counter,
+    /// Bytes of evicted records, as they lay in pages.
+    evicted_bytes: Counter,
     /// Gets, inspections and range reads answered with an error.
     gets_failed: Counter,
     /// Puts answered with an error.
@@ -280,6 +284,8 @@ counters! {
     cache_second_chances: Counter,
     /// Pages compacted.
     compaction_pages: Counter,
+    /// Pages whose records were evicted, but for those that stay because they were read.
+    eviction_pages: Counter,
     /// Records that compaction moved.
     compaction_records_moved: Counter,
     /// Bytes that compaction moved.

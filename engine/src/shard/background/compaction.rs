@@ -5,17 +5,20 @@
 //! READ a record and a dense one a READ per 8 KiB. Everything goes to the cold tail, and a slot is
 //! swung only after its record lies there.
 
-#![allow(unsafe_code)] // reads directories and records in landing buffers
+#![allow(unsafe_code)] // reads directories in landing buffers
+
+mod runs;
 
 use std::ops::Range;
 
 use farcore_rdma::{Endpoint, Landing, Status};
 
-use crate::constants::{UNIT, UNIT_BYTES};
+use crate::constants::UNIT_BYTES;
 use crate::index::{Position, Slot};
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};
-use crate::log::record::RecordView;
+use crate::log::record::{LocalRecord, RecordView};
 use crate::log::{Address, SizeClass};
+use crate::message::hash::IndexHash;
 use crate::message::long::piece_key;
 use crate::shard::Shard;
 use crate::shard::background::flush::Shortfall;
@@ -48,6 +51,8 @@ const LIVE_PERCENT: [u64; 3] = [50, 75, 95];
 const LIVE_PERCENT_ASKED: u64 = 90;
 /// The same when nothing else makes room.
 const LIVE_PERCENT_URGENT: u64 = 97;
+/// The share of an evicted page that is moved at most, as a fraction.
+const KEPT_SHARE: [u32; 2] = [3, 4];
 
 #[derive(Debug)]
 enum Directory {
@@ -58,9 +63,23 @@ enum Directory {
     Landed(Landing),
 }
 
+/// What becomes of a victim's records that are alive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::shard) enum Fate {
+    /// They are moved.
+    Stays,
+    /// Those that were read are moved, three quarters of the page at most; the others are evicted.
+    StaysIfRead,
+    /// They are evicted.
+    Goes,
+}
+
 #[derive(Debug)]
 struct Victim {
     page: u32,
+    fate: Fate,
+    /// Units of the records that were to be moved so far.
+    kept_units: u32,
     records: u32,
     next: u32,
     directory: Directory,
@@ -167,6 +186,17 @@ impl Compactor {
         self.dead_bytes > 0
     }
 
+    /// Has all that is left of the victim evicted if it waits for what only others can give: to
+    /// remove records takes no memory.
+    pub(in crate::shard) fn remove_all_if_stuck(&mut self) {
+        if self.stuck
+            && let Some(victim) = &mut self.victim
+        {
+            victim.fate = Fate::Goes;
+            self.due = true;
+        }
+    }
+
     pub(in crate::shard) fn is_idle(&self) -> bool {
         self.victim.is_none() && !self.due && !self.asked
     }
@@ -179,6 +209,8 @@ struct Living {
     slot: Option<(Position, Slot)>,
     address: Address,
     class: SizeClass,
+    /// The hash of the key that it goes with: its own, or that of its value.
+    hash: IndexHash,
 }
 
 enum EntryState {
@@ -261,7 +293,7 @@ impl<E: Endpoint> Shard<E> {
         }
         match self.pick_victim(LIVE_PERCENT_URGENT, true) {
             Pick::Page(page) => {
-                self.start_victim(page);
+                self.start_victim(page, Fate::Stays);
                 true
             }
             Pick::Later => true,
@@ -287,7 +319,7 @@ impl<E: Endpoint> Shard<E> {
             if self.compactor.asked {
                 match self.next_asked() {
                     Pick::Page(page) => {
-                        self.start_victim(page);
+                        self.start_victim(page, Fate::Stays);
                         return self.work_on_victim();
                     }
                     Pick::Later => {
@@ -302,26 +334,39 @@ impl<E: Endpoint> Shard<E> {
                     }
                 }
             }
-            let percent = match self.far.free_percent() {
-                0..6 => LIVE_PERCENT[2],
-                6..15 => LIVE_PERCENT[1],
-                _ if self.is_sparse() => LIVE_PERCENT[1],
-                _ => LIVE_PERCENT[0],
-            };
-            let picked = match self.next_expired_page() {
-                Some(page) => Pick::Page(page),
-                None => self.pick_victim(percent, short),
-            };
-            match picked {
-                Pick::Page(page) => self.start_victim(page),
+            match self.pick_compaction(short) {
+                Pick::Page(page) => self.start_victim(page, Fate::Stays),
                 Pick::Later => {
                     self.compactor.due = true;
                     return true;
                 }
+                Pick::None if self.start_eviction() => {}
                 Pick::None => return false,
             }
         }
-        self.work_on_victim()
+        let mut busy = false;
+        for _ in 0..self.slices_at_once() {
+            if !self.work_on_victim() {
+                break;
+            }
+            busy = true;
+        }
+        busy
+    }
+
+    /// The page to compact next: one that has mostly expired, else one that is worth it.
+    fn pick_compaction(&mut self, sealed_too: bool) -> Pick {
+        let percent = match self.far.free_percent() {
+            _ if self.is_pressed() => LIVE_PERCENT[0],
+            0..6 if !self.evictor.is_on() => LIVE_PERCENT[2],
+            0..15 => LIVE_PERCENT[1],
+            _ if self.is_sparse() => LIVE_PERCENT[1],
+            _ => LIVE_PERCENT[0],
+        };
+        match self.next_expired_page() {
+            Some(page) => Pick::Page(page),
+            None => self.pick_victim(percent, sealed_too),
+        }
     }
 
     /// True if far memory holds more than its share of dead bytes.
@@ -330,12 +375,14 @@ impl<E: Endpoint> Shard<E> {
         used * 100 > self.local.victims.live_bytes * SPARSE_PERCENT
     }
 
-    fn start_victim(&mut self, page: u32) {
-        self.flusher.moves |= self.flusher.flush_all;
+    pub(in crate::shard) fn start_victim(&mut self, page: u32, fate: Fate) {
+        self.flusher.moves |= self.flusher.flush_all && fate != Fate::Goes;
         self.pin(page);
         let local = !self.local.pages.pointer(page).is_null();
         self.compactor.victim = Some(Victim {
             page,
+            fate,
+            kept_units: 0,
             records: self.local.pages.get(page).records,
             next: 0,
             directory: if local {
@@ -386,7 +433,11 @@ impl<E: Endpoint> Shard<E> {
                 return;
             }
         }
-        self.metrics.counters.compaction_pages.add(1);
+        let counters = &self.metrics.counters;
+        match victim.fate {
+            Fate::Stays => counters.compaction_pages.add(1),
+            Fate::StaysIfRead | Fate::Goes => counters.eviction_pages.add(1),
+        }
         self.compactor.due = true;
         self.compactor.stuck = false;
         // One whose node took it back while it was read would fail again at once, and for ever.
@@ -534,6 +585,7 @@ impl<E: Endpoint> Shard<E> {
                     slot: Some((position, slot)),
                     address,
                     class: slot.class(),
+                    hash: entry.hash,
                 });
             }
             if self.framed_of(slot.address()).is_cached()
@@ -546,15 +598,16 @@ impl<E: Endpoint> Shard<E> {
     }
 
     fn life_of_piece(&self, address: Address) -> EntryState {
-        let piece = match self.long.owner(address) {
-            Some(LongRecord::Piece(id, place)) => self.long.piece(id, place),
-            _ => None,
+        let Some(LongRecord::Piece(id, place)) = self.long.owner(address) else {
+            return EntryState::Dead;
         };
+        let piece = self.long.piece(id, place);
         piece.map_or(EntryState::Dead, |piece| {
             EntryState::Direct(Living {
                 slot: None,
                 address,
                 class: piece.class(),
+                hash: self.long.hash_of(id),
             })
         })
     }
@@ -595,6 +648,15 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
+    /// Removes a record that was not read from far memory, or the value that a piece is of; false if
+    /// it must be read for that.
+    fn evict_living(&mut self, living: &Living) -> bool {
+        match living.slot {
+            Some((position, slot)) => self.evict_unread(living.hash, position, slot),
+            None => self.evict_value_of(living.address),
+        }
+    }
+
     /// Prefetches the buckets of some of a victim's records before they are looked up.
     fn prefetch_entries(&self, victim: &Victim, entries: Range<u32>) {
         for entry in entries.start..entries.end.min(victim.records) {
@@ -613,31 +675,20 @@ impl<E: Endpoint> Shard<E> {
                 break;
             };
             let address = Address::new(self.shape, victim.page, entry.unit);
-            match self.life_of(&entry, address) {
-                EntryState::Dead => {}
-                EntryState::Cached(slot) => {
-                    if !self.move_home(&entry, address, slot) {
-                        break;
+            let is_done = match self.life_of(&entry, address) {
+                EntryState::Dead => true,
+                EntryState::Cached(slot) => self.pass_copy(victim, &entry, address, slot),
+                EntryState::Direct(living) => match self.local.record_at(address) {
+                    Some(record) => self.pass_local(victim, &entry, &living, record),
+                    None if !self.is_kept(victim, living.hash) && self.evict_living(&living) => {
+                        true
                     }
-                }
-                EntryState::Direct(living) => {
-                    let Some(record) = self.local.record_at(address) else {
-                        if !self.read_run(victim, &living) {
-                            break;
-                        }
-                        continue;
-                    };
-                    if self.is_past(record.expiry_ms()) {
-                        self.remove_expired(entry.hash, address);
-                        victim.next += 1;
-                        continue;
-                    }
-                    let units = record.header().units();
-                    let Some(moved) = self.move_record(&entry, living.class, record.bytes()) else {
-                        break;
-                    };
-                    self.redirect(&living, moved, units);
-                }
+                    None if self.read_run(victim, &living) => continue,
+                    None => false,
+                },
+            };
+            if !is_done {
+                break;
             }
             victim.next += 1;
         }
@@ -645,6 +696,90 @@ impl<E: Endpoint> Shard<E> {
             self.prefetch_entries(victim, victim.next..victim.next + RECORDS_A_SLICE);
         }
         victim.next != before
+    }
+
+    /// True if a record of the victim is to be moved.
+    fn is_kept(&self, victim: &Victim, hash: IndexHash) -> bool {
+        match victim.fate {
+            Fate::Stays => true,
+            Fate::StaysIfRead => {
+                let units = self.local.pages.get(victim.page).units;
+                victim.kept_units < units / KEPT_SHARE[1] * KEPT_SHARE[0] && self.stays(hash)
+            }
+            Fate::Goes => false,
+        }
+    }
+
+    /// The same for a record that was read for it, or for its header.
+    fn is_kept_after_read(&self, victim: &Victim, hash: IndexHash) -> bool {
+        match victim.fate {
+            Fate::Stays => true,
+            Fate::StaysIfRead => self.stays(hash),
+            Fate::Goes => false,
+        }
+    }
+
+    /// Notes that a record of the victim was moved.
+    fn note_kept(&mut self, victim: &Victim, hash: IndexHash) {
+        if victim.fate == Fate::StaysIfRead {
+            let is_first = !self.local.pages.get(victim.page).moved;
+            self.evictor.note_moved(hash, is_first);
+        }
+    }
+
+    /// Moves or evicts a record that is local; false while there is no frame for it.
+    fn pass_local(
+        &mut self,
+        victim: &mut Victim,
+        entry: &DirectoryEntry,
+        living: &Living,
+        record: LocalRecord,
+    ) -> bool {
+        let address = living.address;
+        if self.is_past(record.expiry_ms()) {
+            self.remove_expired(entry.hash, address);
+            return true;
+        }
+        if !self.is_kept(victim, living.hash) {
+            if living.slot.is_some() {
+                self.evict_record(entry.hash, address, record.header());
+                return true;
+            }
+            if self.evict_value_of(address) {
+                return true;
+            }
+        }
+        let units = record.header().units();
+        let Some(moved) = self.move_record(entry, living.class, record.bytes()) else {
+            return false;
+        };
+        self.redirect(living, moved, units);
+        victim.kept_units += units;
+        self.note_kept(victim, living.hash);
+        true
+    }
+
+    /// Moves or evicts a record that has a cached copy; false while there is no frame for it.
+    fn pass_copy(
+        &mut self,
+        victim: &mut Victim,
+        entry: &DirectoryEntry,
+        address: Address,
+        slot: Slot,
+    ) -> bool {
+        let record = self.local.record(self.framed_of(slot.address()));
+        let hash = self.key_hasher.hash(record.key());
+        if !self.is_kept(victim, hash) && !self.is_past(record.expiry_ms()) {
+            self.evict_record(hash, slot.address(), record.header());
+            return true;
+        }
+        let units = record.header().units();
+        let moved = self.move_home(entry, address, slot);
+        if moved {
+            victim.kept_units += units;
+            self.note_kept(victim, hash);
+        }
+        moved
     }
 
     /// Moves the home of a cached copy to the cold tail, from the copy; false while there is no
@@ -690,173 +825,5 @@ impl<E: Endpoint> Shard<E> {
             .compaction_bytes_moved
             .add(record.len() as u64);
         Some(address)
-    }
-
-    /// Posts one READ for the record at `victim.next` and its living neighbours, and steps over
-    /// them.
-    fn read_run(&mut self, victim: &mut Victim, living: &Living) -> bool {
-        let Some(place) = self.compactor.runs.iter().position(Option::is_none) else {
-            return false;
-        };
-        let first = victim.next;
-        let start = living.address.unit(self.shape);
-        let (end, last) = self.run_end(victim, living);
-        if end <= start {
-            victim.fault = Fault::Damage;
-            return false;
-        }
-        let bytes = (end - start) * UNIT;
-        let Some(landing) = self.far.buffers.compaction.allocate(bytes) else {
-            return false;
-        };
-        let tag = Purpose::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
-        match self.post_read(tag, victim.page, start, landing.offset(), bytes) {
-            Posted::Yes => {
-                let run = Run {
-                    landing,
-                    landed: false,
-                    start,
-                    bytes,
-                    next: first,
-                    last,
-                    proven: false,
-                };
-                self.compactor.runs[place] = Some(run);
-                victim.next = last;
-                true
-            }
-            posted => {
-                self.far.buffers.compaction.free(landing);
-                if posted == Posted::Down {
-                    victim.fault = Fault::Fabric;
-                }
-                false
-            }
-        }
-    }
-
-    /// Where a run ends that begins with the victim's next record: its unit, and the number of the
-    /// first record that is not part of it. A run goes on over short gaps and up to a length.
-    fn run_end(&self, victim: &Victim, living: &Living) -> (u32, u32) {
-        let used = self.local.pages.get(victim.page).units;
-        let first = victim.next;
-        let start = living.address.unit(self.shape);
-        // A record too long for a class ends where the next one of the page starts, if the
-        // directory is right about that.
-        let longest = self.local.pages.get(victim.page).longest_units;
-        let length = living.class.units().unwrap_or_else(|| {
-            if victim.reads_again {
-                return longest;
-            }
-            let after = first + 1;
-            let end = if after == victim.records {
-                Some(used)
-            } else {
-                self.entry_in_order(victim, after).map(|entry| entry.unit)
-            };
-            // Nothing: no record of the page was as long, or the directory is not in order.
-            let length = end.map(|end| end.saturating_sub(start));
-            length.filter(|&length| length <= longest).unwrap_or(0)
-        });
-        let mut end = (start + length).min(used);
-        let mut last = first + 1;
-        while last < victim.records {
-            let Some(entry) = self.entry_in_order(victim, last) else {
-                break;
-            };
-            if entry.unit > end + GAP_UNITS {
-                break;
-            }
-            let address = Address::new(self.shape, victim.page, entry.unit);
-            if let EntryState::Direct(living) = self.life_of(&entry, address) {
-                let Some(units) = living.class.units() else {
-                    break;
-                };
-                let reach = (entry.unit + units).min(used).max(end);
-                if reach - start > RUN_UNITS {
-                    break;
-                }
-                end = reach;
-            } else {
-                break;
-            }
-            last += 1;
-        }
-        (end, last)
-    }
-
-    /// Moves the records of READs that have arrived.
-    fn move_landed(&mut self, victim: &mut Victim) -> bool {
-        let mut busy = false;
-        for place in 0..READS_MAX {
-            let Some(mut run) = self.compactor.runs[place].take_if(|run| run.landed) else {
-                continue;
-            };
-            let mut stuck = false;
-            self.prefetch_entries(victim, run.next..run.last);
-            while run.next < run.last {
-                let entry = self.directory_entry(victim, run.next);
-                let address = Address::new(self.shape, victim.page, entry.unit);
-                let moved = match self.life_of(&entry, address) {
-                    EntryState::Dead => true,
-                    EntryState::Cached(slot) => self.move_home(&entry, address, slot),
-                    EntryState::Direct(living) => {
-                        let skip = entry.unit.saturating_sub(run.start) * UNIT;
-                        let (place, buffer) =
-                            ((victim.page, entry.unit), (run.landing.offset(), run.bytes));
-                        run.proven = self.prove_in_run(place, buffer, skip, run.proven);
-                        // SAFETY: the READ has completed; the buffer is freed below, when the run
-                        // is done.
-                        let read = unsafe { self.landed(run.landing.offset(), run.bytes) };
-                        let view = read.get(skip as usize..).and_then(RecordView::parse);
-                        let view = view
-                            .filter(|view| run.proven && self.is_of_living(view.key(), &living));
-                        match view {
-                            Some(view) => {
-                                // What the directory says of it is not handed on.
-                                let hash = self.key_hasher.hash(view.key());
-                                let entry = DirectoryEntry { hash, ..entry };
-                                if self.is_past(view.expiry_ms())
-                                    && let Some((_, slot)) = living.slot
-                                {
-                                    self.remove_expired_slot(hash, slot, view.header());
-                                    run.next += 1;
-                                    run.proven = false;
-                                    busy = true;
-                                    continue;
-                                }
-                                let moved = self.move_record(&entry, living.class, view.bytes());
-                                if let Some(moved) = moved {
-                                    self.redirect(&living, moved, view.units());
-                                }
-                                moved.is_some()
-                            }
-                            None if victim.reads_again => {
-                                self.give_up_living(&living);
-                                true
-                            }
-                            None => {
-                                victim.fault = Fault::Damage;
-                                true
-                            }
-                        }
-                    }
-                };
-                if !moved {
-                    stuck = true;
-                    break;
-                }
-                run.next += 1;
-                run.proven = false;
-                busy = true;
-            }
-            if stuck {
-                self.compactor.runs[place] = Some(run);
-                // The others need a frame of the same kind.
-                break;
-            }
-            self.far.buffers.compaction.free(run.landing);
-        }
-        busy
     }
 }

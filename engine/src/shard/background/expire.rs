@@ -3,8 +3,8 @@
 //! A pass begins once a second while records with an expiry may exist. It visits the slots of the
 //! index, some segments a slice, and removes local records that have expired. Only pages that hold
 //! a record which may have expired are examined. At its end it names the pages in far memory of
-//! which at least half has expired, as far as their earliest and latest expiry tell; compaction
-//! takes these first, and drops what has expired instead of moving it.
+//! which at least half has expired, or a quarter in a cache, as far as their earliest and latest
+//! expiry tell; compaction takes these first, and drops what has expired instead of moving it.
 //!
 //! - I1: a record is removed only when its own expiry, read from the record, is past.
 //! - I2: a core without records that expire pays one branch a look.
@@ -22,6 +22,8 @@ const SEGMENTS_A_SLICE: usize = 1;
 const PASS_NS: u64 = 1_000_000_000;
 /// Share of a page's live bytes that must have expired for it to be compacted, in percent.
 const EXPIRED_PERCENT: u64 = 50;
+/// The same where live records are evicted otherwise.
+const EXPIRED_PERCENT_OF_CACHE: u64 = 25;
 
 /// What a shard knows of records with an expiry.
 #[derive(Debug, Default)]
@@ -116,11 +118,16 @@ impl<E: Endpoint> Shard<E> {
             let times = [page.expiry_min_s, page.expiry_max_s].map(|s| u64::from(s) * 1000);
             expired_bytes(bytes, times.into(), now_ms)
         };
+        let percent = if self.evictor.is_on() {
+            EXPIRED_PERCENT_OF_CACHE
+        } else {
+            EXPIRED_PERCENT
+        };
         let worth = |page: &Page| {
             page.kind() == PageKind::Log
                 && matches!(page.state(), PageState::Clean | PageState::Far)
                 && page.live_bytes > 0
-                && expired(page) * 100 >= page.live_bytes * EXPIRED_PERCENT
+                && expired(page) * 100 >= page.live_bytes * percent
         };
         let pages = self.local.pages.iter();
         let named = pages.filter(|(_, page)| page.expiring_units > 0 && worth(page));

@@ -147,7 +147,7 @@ impl<E: Endpoint> Shard<E> {
             // The oldest pages go first.
         } else if self.far.is_silent() {
             self.give_up_flush(Shortfall::Unavailable);
-        } else if self.far.extents.free_count() == 0 {
+        } else if self.far.extents.free_count() == 0 && !self.evicts_for_flush() {
             self.give_up_flush(Shortfall::FarFull);
         }
         // Else the remaining pages are pinned for a moment.
@@ -376,6 +376,8 @@ impl<E: Endpoint> Shard<E> {
             }
         } else {
             self.local.flushed(flush.page);
+            self.evictor.note_far(flush.page, &self.local.pages);
+            self.compactor.due |= self.evictor.is_on();
             self.exhausted = false;
             self.metrics.counters.pages_flushed.add(1);
         }

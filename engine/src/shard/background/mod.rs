@@ -1,9 +1,11 @@
-//! What a shard does between requests: flush, compaction, forgetting lost keys and removing expired
-//! ones.
+//! What a shard does between requests: flush, compaction, eviction, forgetting lost keys and
+//! removing expired ones.
 //!
 //! Each runs in bounded slices, between requests, with landing buffers of its own.
 
 pub(in crate::shard) mod compaction;
+pub(in crate::shard) mod evict;
 pub(in crate::shard) mod expire;
 pub(in crate::shard) mod flush;
 pub(in crate::shard) mod forget;
+pub(in crate::shard) mod sketch;

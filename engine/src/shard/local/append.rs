@@ -169,6 +169,7 @@ impl<E: Endpoint> Shard<E> {
         if free >= target {
             return busy;
         }
+        busy |= self.evict_beside_silence();
         let ahead = target + 1 + self.local.arena.page_frames() / 32;
         if free + self.evictable_count() < ahead {
             busy |= self.start_next_flush();
@@ -291,6 +292,10 @@ impl<E: Endpoint> Shard<E> {
     /// Decides whether anything can still make room; called when no background work is in progress.
     fn check_exhausted(&mut self) {
         if self.local.arena.free_count() > self.local.arena.reserve() {
+            self.exhausted = false;
+            return;
+        }
+        if self.evict_urgently() {
             self.exhausted = false;
             return;
         }

@@ -133,6 +133,7 @@ impl LocalLog {
             self.arena.give(frame);
             return Err(());
         };
+        self.pages.get_mut(number).moved = kind == TailKind::Cold;
         let previous = self.open_pages.get(kind).replace(OpenPage::new(number));
         if let Some(previous) = previous {
             self.pages.get_mut(previous.page).successor = Some(number);

@@ -18,6 +18,7 @@ use std::collections::HashMap;
 
 use crate::constants::{UNFINISHED_LONG_VALUES_MAX, UNIT_BYTES};
 use crate::log::{Address, SizeClass};
+use crate::message::hash::IndexHash;
 use crate::shard::local::account_bytes;
 
 /// Bytes of a piece's key.
@@ -60,6 +61,8 @@ struct LongValue {
     pieces_promised: usize,
     /// `None` while it is being written.
     head: Option<Address>,
+    /// The hash of its key, once it has a head.
+    hash: IndexHash,
     pieces: Vec<Piece>,
     /// When its client wrote last.
     written_ns: u64,
@@ -127,6 +130,7 @@ impl LongValues {
             length,
             pieces_promised: pieces,
             head: None,
+            hash: IndexHash::default(),
             pieces: Vec::new(),
             written_ns: now_ns,
         };
@@ -158,8 +162,9 @@ impl LongValues {
     }
 
     /// Gives a value its head.
-    pub(in crate::shard) fn adopt(&mut self, id: u64, head: Address) {
+    pub(in crate::shard) fn adopt(&mut self, id: u64, hash: IndexHash, head: Address) {
         if let Some(value) = self.by_id.get_mut(&id) {
+            value.hash = hash;
             self.unfinished.retain(|&other| other != id);
             value.head = Some(head);
             self.owners.insert(head, LongRecord::Head(id));
@@ -181,6 +186,22 @@ impl LongValues {
     /// What lies at an address.
     pub(in crate::shard) fn owner(&self, address: Address) -> Option<LongRecord> {
         self.owners.get(&address).copied()
+    }
+
+    /// The hash of a value's key.
+    pub(in crate::shard) fn hash_of(&self, id: u64) -> IndexHash {
+        self.by_id
+            .get(&id)
+            .map_or(IndexHash::default(), |value| value.hash)
+    }
+
+    /// Hash and head of the value that the piece at an address is of; `None` if it is being written.
+    pub(in crate::shard) fn head_of_piece(&self, piece: Address) -> Option<(IndexHash, Address)> {
+        let Some(LongRecord::Piece(id, _)) = self.owner(piece) else {
+            return None;
+        };
+        let value = self.by_id.get(&id)?;
+        Some((value.hash, value.head?))
     }
 
     /// A piece of a value.
@@ -311,7 +332,7 @@ mod tests {
         long.add(id, address(10), 100, 1);
         long.add(id, address(20), 50, 2);
         assert_eq!(long.owner(address(20)), Some(LongRecord::Piece(id, 1)));
-        long.adopt(id, address(30));
+        long.adopt(id, IndexHash(5), address(30));
         assert_eq!((long.count(), long.unfinished()), (1, 0));
         assert_eq!(long.at_head(address(30)), Some((5000, id)));
         long.moved(address(30), address(31));
@@ -332,7 +353,7 @@ mod tests {
         let young = long.begin(1, 1, 9).unwrap();
         assert!(long.abandoned(5).is_empty());
         assert_eq!(long.abandoned(9), [old]);
-        long.adopt(young, address(3));
+        long.adopt(young, IndexHash(6), address(3));
         assert_eq!(long.abandoned(100), [old]);
         long.end(old);
         assert_eq!(long.unfinished(), 0);

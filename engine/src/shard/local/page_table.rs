@@ -80,6 +80,8 @@ pub(crate) struct Page {
     pub(crate) damaged: bool,
     /// A record too long for a size class was given up, so `live_bytes` may be too high.
     pub(crate) gave_up_long: bool,
+    /// Compaction filled it.
+    pub(crate) moved: bool,
     /// The victim list that it is in.
     pub(crate) bin: u8,
     /// Compaction passed it over while it was pinned.
@@ -109,6 +111,7 @@ impl Default for Page {
             successor: None,
             damaged: false,
             gave_up_long: false,
+            moved: false,
             bin: UNLISTED,
             passed_over: false,
             asked: false,

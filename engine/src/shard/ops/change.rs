@@ -245,7 +245,7 @@ impl<E: Endpoint> Shard<E> {
             shard.store_found(key, found, damaged, stored)
         });
         if let (Err(_), Some(head), Some(id)) = (&result, before, head_of) {
-            self.long.adopt(id, head);
+            self.long.adopt(id, request.hash, head);
         }
         result
     }

@@ -136,7 +136,7 @@ impl<E: Endpoint> Shard<E> {
                     self.note_expiry(address, expiry_ms, units);
                 }
                 if let Some(id) = self.head_of {
-                    self.long.adopt(id, address);
+                    self.long.adopt(id, hash, address);
                 }
             }
         }

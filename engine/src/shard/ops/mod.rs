@@ -274,7 +274,9 @@ impl<E: Endpoint> Shard<E> {
         let room = self.reserve(TailKind::Log, units)?;
         let address = room.address();
         let arena = &mut self.local.arena;
-        if self.index.insert(hash, class, address, arena).is_err() {
+        if self.index.insert(hash, class, address, arena).is_err()
+            && !self.insert_in_place_of_others(hash, class, address)
+        {
             return Err(self.no_segment(hash));
         }
         self.seen.inserted.note(hash);
@@ -433,7 +435,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Removes a key's slot and retires its record.
     #[inline]
-    fn remove_record(
+    pub(in crate::shard) fn remove_record(
         &mut self,
         hash: IndexHash,
         (position, slot, framed, header): (Position, Slot, Framed, RecordHeader),
@@ -448,11 +450,15 @@ impl<E: Endpoint> Shard<E> {
         self.retire_slot(slot, framed, header.units());
     }
 
+    /// True if the index cannot grow for a slot of this hash, whatever memory becomes free.
+    pub(in crate::shard) fn is_index_at_limit(&self, hash: IndexHash) -> bool {
+        self.index.is_at_its_limit(hash)
+            || self.local.arena.page_frames() <= crate::shard::FRAMES_MIN
+    }
+
     /// Why the index could not grow.
     fn no_segment(&mut self, hash: IndexHash) -> NoRoom {
-        if self.index.is_at_its_limit(hash)
-            || self.local.arena.page_frames() <= crate::shard::FRAMES_MIN
-        {
+        if self.is_index_at_limit(hash) {
             return NoRoom::Never(Error::IndexFull {
                 shard: self.id,
                 keys: self.index.len() as u64,

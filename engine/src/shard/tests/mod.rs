@@ -15,6 +15,7 @@ mod ahead;
 mod collisions;
 mod damage;
 mod economy;
+mod evicting;
 mod forgery;
 mod lanes;
 mod long;
@@ -218,6 +219,8 @@ struct Setting {
     encryption: Option<EncryptionMode>,
     keys_expected: u64,
     tuning: ShardTuning,
+    /// The shard is a cache.
+    evicts: bool,
     /// Lanes that requests use at random.
     lanes: u8,
     /// One more lane, whose client sends requests and never reads an answer.
@@ -247,6 +250,7 @@ impl Default for Setting {
             encryption: None,
             keys_expected: 1_000,
             tuning: Config::default().tuning(),
+            evicts: false,
             lanes: 1,
             sleeper: false,
             outages: None,
@@ -308,6 +312,7 @@ impl Reactor {
             extents,
             metrics: Arc::new(CoreMetrics::new(setting.nodes)),
             tuning: setting.tuning,
+            evicts: setting.evicts,
             key_hasher: KeyHasher::new(move |key| hash_of(hasher, &others, key)),
         })
         .unwrap();

@@ -359,6 +359,11 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             if states.iter().any(is_past) && !states.contains(&None) {
                 states.push(None);
             }
+            // So is what may have been evicted.
+            let evicted = reactor.shard.metrics.counters.evicted.get();
+            if evicted > 0 && !states.contains(&None) {
+                states.push(None);
+            }
             let known = states.clone();
             let context = || format!("seed {seed} step {step} key {key} {call:?} {known:?}");
             let version = |state: &Option<(u64, Vec<u8>)>| state.as_ref().map_or(0, |held| held.0);
@@ -401,6 +406,11 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     if matches!(call, Call::Delete) && !states.contains(&None) {
                         states.push(None);
                     }
+                }
+                (_, Owned::Failed(Error::FarFull { .. } | Error::IndexFull { .. }))
+                    if setting.evicts =>
+                {
+                    panic!("{}: a cache was full", context());
                 }
                 (_, Owned::Failed(error)) => {
                     let may_fail =
@@ -569,6 +579,9 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         "seed {seed}: the sleeper's requests"
     );
     reactor.check();
+    // Keys that are absent although they were neither deleted nor did they expire.
+    let mut missing = 0;
+    let evicted = reactor.shard.metrics.counters.evicted.get();
     for (key, states) in &model {
         let name = name(*key);
         if busy.contains_key(key) {
@@ -606,11 +619,14 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             Owned::Failed(Error::Damaged { .. }) if setting.damage => continue,
             answer => panic!("seed {seed} key {key}: {answer:?}, not {states:?}"),
         };
+        let is_missing = found.is_none() && !states.contains(&None);
+        missing += u64::from(is_missing);
         assert!(
-            states.contains(&found),
+            states.contains(&found) || is_missing && evicted > 0,
             "seed {seed} key {key}: {found:?}, not {states:?}"
         );
     }
+    assert!(missing <= evicted, "seed {seed}: {missing} of {evicted}");
     reactor
 }
 

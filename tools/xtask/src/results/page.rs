@@ -11,6 +11,9 @@ use super::figures::{Machine, Rounds, Run};
 use super::plan::{Plan, Section};
 use super::table::{self, Loss};
 
+/// Miss ratios, which no measurement of the plan gives.
+const AS_A_CACHE: &str = include_str!("as_a_cache.md");
+
 const HOW_TO_READ: [&str; 2] = [
     "Rates are million requests a second of all threads together. The best of each row is bold. The \
      last column says how much better farcore is than the best peer: farcore / best peer for rates, \
@@ -96,6 +99,7 @@ pub(super) fn render(
         page += &format!("\n{}", table.text);
         losses.push((section.title, table.losses));
     }
+    page += AS_A_CACHE;
     page += &where_we_lose(&losses);
     Ok(page)
 }
