@@ -236,7 +236,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             "each other shard has a lane"
         );
         let served_ns = time.now_ns();
-        Self {
+        let mut reactor = Self {
             shard,
             own,
             shards,
@@ -264,7 +264,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             was_busy: false,
             is_parked: false,
             has_woken: false,
-        }
+        };
+        // The first requests may name an expiry from now.
+        reactor.note_time(served_ns);
+        reactor
     }
 
     /// Receives the events of keepers from now on.

@@ -151,7 +151,8 @@ fn run_long(seed: u64, setting: &Setting, steps: u64) -> Reactor {
                         assert!(matches!(outcome, PutOutcome::Stored(_)), "{context}");
                         model.insert(number, (at_ms, value));
                     }
-                    Err(Error::FarFull { .. } | Error::LongValues { .. }) => {}
+                    Err(Error::FarFull { .. }) => assert!(!setting.evicts, "{context}"),
+                    Err(Error::LongValues { .. }) => {}
                     Err(error) => assert!(is_lost(&error, &faults), "{context} {error}"),
                 }
             }
@@ -165,7 +166,10 @@ fn run_long(seed: u64, setting: &Setting, steps: u64) -> Reactor {
             }
             5 => match reactor.call(Operation::Delete { key }) {
                 Owned::Deleted => assert!(model.remove(&number).is_some(), "{context}"),
-                Owned::Absent => assert!(model.remove(&number).is_none(), "{context}"),
+                Owned::Absent => {
+                    let was_there = model.remove(&number).is_some();
+                    assert!(!was_there || setting.evicts, "{context}");
+                }
                 Owned::Failed(error) => {
                     assert!(is_lost(&error, &faults), "{context} {error}");
                     model.remove(&number);
@@ -190,6 +194,8 @@ fn run_long(seed: u64, setting: &Setting, steps: u64) -> Reactor {
                 };
                 let found = reactor.get_long(key, wanted, random.below(2) == 0);
                 match (found, model.get(&number)) {
+                    // It was evicted.
+                    (Ok(None), Some(_)) if setting.evicts => drop(model.remove(&number)),
                     (Ok(found), held) => {
                         let held = held.map(|(_, value)| {
                             let start = (wanted.0 as usize).min(value.len());
@@ -283,6 +289,24 @@ fn long_values_are_answered_while_nodes_come_and_go() {
                 ..crowded()
             };
             run_long(seed, &setting, 600);
+        }
+    }
+}
+
+#[test]
+fn long_values_are_evicted_as_a_whole() {
+    for seed in seeds() {
+        for encryption in [None, ENCRYPTIONS[2]] {
+            let setting = Setting {
+                evicts: true,
+                local_bytes: 3 << 20,
+                far_bytes: 1 << 20,
+                encryption,
+                ..crowded()
+            };
+            let reactor = run_long(seed, &setting, 1_200);
+            let seen = reactor.shard.metrics.counters.snapshot();
+            assert!(seen.evicted > 0, "{seen:?}");
         }
     }
 }

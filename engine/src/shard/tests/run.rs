@@ -517,7 +517,8 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 }
                 _ => None,
             };
-            let is_exact = !(setting.losses || setting.damage || setting.sabotage.is_some());
+            let may_go = setting.losses || setting.damage || setting.evicts;
+            let is_exact = !(may_go || setting.sabotage.is_some());
             let must = model
                 .iter()
                 .filter(|_| is_exact)
