@@ -71,8 +71,9 @@ pub enum Command {
     /// get and gets are gets; a miss is followed by a put of the stated size unless that is 0 (see
     /// --on-miss). set, add, replace and cas are puts. append and prepend are a get and a put of
     /// the combined length. incr and decr are a get and a put of the same length. delete is a
-    /// delete. Each record of oracleGeneral is a get. Keys are used as written. Times and the time
-    /// to live are not applied.
+    /// delete. touch and gat are gets, unless --apply-ttl is given. Each record of oracleGeneral is
+    /// a get. Keys are used as written. Times are not applied, and the time to live only with
+    /// --apply-ttl.
     #[command(after_help = STATUSES)]
     Trace(TraceArgs),
     /// Measure how long one client waits beside clients that flood the engine and clients that
@@ -281,6 +282,11 @@ fn parse_nanoseconds(text: &str) -> Result<u64, String> {
     u64::try_from(duration.as_nanos()).map_err(|_| format!("`{text}` is too long"))
 }
 
+/// A time to live in milliseconds, rounded up.
+fn parse_milliseconds(text: &str) -> Result<u64, String> {
+    parse_nanoseconds(text).map(|nanoseconds| nanoseconds.div_ceil(1_000_000))
+}
+
 impl ContestArgs {
     /// One plan for each engine.
     ///
@@ -392,13 +398,24 @@ impl CommonArgs {
         self.engines.as_deref().unwrap_or(default)
     }
 
+    /// The engines of the flag, or those of the default ones that can do what a plan needs.
+    fn engines_for(&self, plan: &Plan) -> &[EngineName] {
+        const OURS: &[EngineName] = &[EngineName::Farcore, EngineName::FarcoreAllLocal];
+        let is_embedded = self.setup.nodes().is_empty();
+        if self.engines.is_none() && is_embedded && !plan.needs().is_empty() {
+            OURS
+        } else {
+            self.engines()
+        }
+    }
+
     /// A plan for each engine, with the profile's settings; validated.
     ///
     /// # Errors
     /// The profile cannot be read, or this machine does not allow a setting.
     pub(crate) fn plans(&self, machine: &Machine, mut plan: Plan) -> Result<Vec<Plan>, PlanError> {
         plan.nodes_wait_ns = self.wait.wait_for_nodes;
-        let engines = self.engines();
+        let engines = self.engines_for(&plan);
         self.check_effects(engines)?;
         if let Some(file) = &self.profile {
             plan = plan.with_profile(Profile::read(file)?);

@@ -55,7 +55,7 @@ const ALL_LOCAL_FAR_BYTES: u64 = 64 << 20;
 /// Memory for the driver itself.
 const SPARE_BYTES: u64 = 256 << 20;
 
-/// The YCSB core workloads without scans.
+/// The YCSB core workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
@@ -67,6 +67,8 @@ pub enum Workload {
     C,
     /// 95 % reads of the latest, 5 % inserts.
     D,
+    /// 95 % scans of 1 to 100 records in the order of the index, 5 % inserts.
+    E,
     /// Half reads, half read-modify-writes.
     F,
 }
@@ -94,6 +96,9 @@ pub enum Scenario {
         /// Which keys are requested; for workload D, how far behind the latest.
         #[serde(default)]
         skew: Skew,
+        /// Time to live of each write, in milliseconds; `None` for ever.
+        #[serde(default)]
+        ttl_ms: Option<u64>,
     },
     /// A trace, as [`trace::choose`](crate::trace::choose) reads it.
     Trace(Box<Choice>),
@@ -224,7 +229,7 @@ impl Plan {
     pub fn keys_max(&self) -> u64 {
         match &self.scenario {
             Scenario::Ycsb {
-                workload: Workload::D,
+                workload: Workload::D | Workload::E,
                 operations,
                 ..
             } => {
@@ -255,6 +260,27 @@ impl Plan {
             Scenario::Trace(_) => &TRACE,
             // Its phases are measured in seconds, not in requests.
             Scenario::Fairness(_) => &[],
+        }
+    }
+
+    /// Flags that only some engines can obey, and what the others lack.
+    #[must_use]
+    pub fn needs(&self) -> Vec<(&'static str, &'static str)> {
+        const EXPIRY: &str = "keys that expire";
+        match &self.scenario {
+            Scenario::Ycsb {
+                workload, ttl_ms, ..
+            } => {
+                let scans = (*workload == Workload::E)
+                    .then_some(("--workload e", "scans in the order of the index"));
+                let expiry = ttl_ms.map(|_| ("--ttl", EXPIRY));
+                scans.into_iter().chain(expiry).collect()
+            }
+            Scenario::Trace(choice) => {
+                let expiry = choice.options.lifetimes_per_mille;
+                expiry.iter().map(|_| ("--apply-ttl", EXPIRY)).collect()
+            }
+            Scenario::Contest { .. } | Scenario::Fairness(_) => Vec::new(),
         }
     }
 
