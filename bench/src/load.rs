@@ -4,14 +4,16 @@
 //! keeps no record of what it wrote. Requests may follow from answers (YCSB F).
 //!
 //! - This file: the contest
-//! - `ycsb.rs`: the YCSB workloads
+//! - `ycsb.rs`: the YCSB workloads; `operations.rs`: single kinds of requests
 
+mod operations;
 mod ycsb;
 
 use std::sync::Arc;
 
 use farcore::{Answer, Operation};
 
+pub use self::operations::{SETS, SingleRequests};
 pub use self::ycsb::{Records, ScanRequest, Transactions};
 use crate::phase::{Action, CONTEST, Phase};
 use crate::plan::Plan;

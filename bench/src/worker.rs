@@ -20,7 +20,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::doubts::Doubts;
 use crate::failures::ErrorCounts;
-use crate::load::{Hot, Load, OwnKeys, Records, Transactions};
+use crate::load::{Hot, Load, OwnKeys, Records, SingleRequests, Transactions};
 use crate::phase::Phase;
 use crate::plan::Plan;
 use crate::record::Scratch;
@@ -194,6 +194,7 @@ impl Worker {
         };
         let began_ns = self.clock.now_ns();
         let mut places = Vec::new();
+        let mut singles = SingleRequests::new(&self.plan, self.thread);
         for (number, &phase) in phases.iter().enumerate() {
             if self.scans_in(phase) {
                 places = scans::places(&mut session).await;
@@ -206,10 +207,17 @@ impl Worker {
                 return;
             }
             let before = counted(&session);
-            let mut part = match self.transactions(phase, began_ns) {
-                Some(load) if self.scans_in(phase) => self.scan(load, &places, &mut session).await,
-                Some(load) => self.drive(load, &mut session).await,
-                None => self.phase(phase, &mut session).await,
+            let load = self.transactions(phase, began_ns);
+            let mut part = match (load, &mut singles) {
+                (Some(load), _) if self.scans_in(phase) => {
+                    self.scan(load, &places, &mut session).await
+                }
+                (Some(load), _) => self.drive(load, &mut session).await,
+                (None, Some(requests)) => {
+                    requests.set(phase);
+                    self.drive(requests, &mut session).await
+                }
+                (None, None) => self.phase(phase, &mut session).await,
             };
             part.hardware = counted(&session).since(&before);
             if self.events.send(Event::Done(Box::new(part))).is_err() {

@@ -1,7 +1,7 @@
 //! The command line: flags, their defaults for this machine, and the plans that they give.
 //!
 //! - This file: `contest` and `ycsb`, and the flags that all commands share
-//! - `trace.rs`, `fairness.rs`: the flags of these commands
+//! - `trace.rs`, `fairness.rs`, `expiry.rs`, `operations.rs`: the flags of these commands
 //! - `size.rs`: the sizes of `contest` and `ycsb`
 //! - `manual.rs`: completions of shells and manual pages
 //! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect
@@ -12,8 +12,10 @@
 
 mod core_list;
 mod effect;
+mod expiry;
 mod fairness;
 mod manual;
+mod operations;
 mod size;
 mod trace;
 mod usage;
@@ -26,8 +28,10 @@ use clap::{Args, Parser, Subcommand};
 use farcore_tuning::{LogFormat, Profile};
 
 pub use self::core_list::CoreList;
+pub use self::expiry::ExpiryArgs;
 pub use self::fairness::FairnessArgs;
 pub use self::manual::{CompletionsArgs, ManArgs};
+pub use self::operations::OperationsArgs;
 pub use self::size::{ContestSize, YcsbSize};
 pub use self::trace::{TraceArgs, TraceSize};
 pub use self::usage::plain;
@@ -84,6 +88,16 @@ pub enum Command {
     /// answer until the phase ends. Every value is verified.
     #[command(after_help = STATUSES, after_long_help = FAIRNESS_TABLES)]
     Fairness(FairnessArgs),
+    /// Measure gets while many keys expire at once, and how fast their memory comes back.
+    ///
+    /// Gets of other keys are sent at an even rate, --load percent of the most that the engine
+    /// serves; their latency counts from the moment when each was due.
+    #[command(after_help = STATUSES)]
+    Expiry(ExpiryArgs),
+    /// Measure kinds of operations beside each other within one run: conditional puts, counters,
+    /// ranges, deletes, scans, exports and long values.
+    #[command(after_help = STATUSES)]
+    Operations(OperationsArgs),
     /// Print the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder.

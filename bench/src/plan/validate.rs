@@ -80,7 +80,7 @@ impl Plan {
             Scenario::Contest { .. } => Some("--hot-ops"),
             Scenario::Ycsb { .. } => Some("--operations"),
             Scenario::Trace(_) => Some("the number of requests in the trace"),
-            Scenario::Fairness(_) => None,
+            Scenario::Fairness(_) | Scenario::Expiry(_) | Scenario::Operations(_) => None,
         };
         match counted {
             Some(flag) if self.mixed_ops() == 0 => {
@@ -99,6 +99,11 @@ impl Plan {
         }
         if let Scenario::Fairness(settings) = &self.scenario {
             settings.validate(self.keys(), self.local_bytes)?;
+        }
+        match &self.scenario {
+            Scenario::Expiry(settings) => settings.validate()?,
+            Scenario::Operations(settings) => settings.validate()?,
+            _ => {}
         }
         if let Scenario::Ycsb { value_bytes, .. } = self.scenario
             && (!(VALUE_GRAIN_BYTES..=VALUE_BYTES_MAX).contains(&value_bytes)
