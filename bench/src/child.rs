@@ -20,6 +20,7 @@ use crate::plan::{Plan, Scenario};
 use crate::run::{Outcome, run};
 use crate::stop::{self, Forwarding};
 use crate::words;
+use crate::{expiry, operations};
 
 /// The hidden command of a child.
 const COMMAND: &str = "run-one";
@@ -58,6 +59,22 @@ pub fn run_in_silent_child(plan: &Plan) -> anyhow::Result<Outcome> {
 /// # Errors
 /// As [`run_in_child`]. A client that hangs is no error.
 pub fn fairness_in_child(plan: &Plan) -> anyhow::Result<Option<report::Run>> {
+    run_with(plan, Stdio::inherit())
+}
+
+/// Runs a plan of `expiry` in a child process, which shows its progress and its log.
+///
+/// # Errors
+/// As [`run_in_child`].
+pub fn expiry_in_child(plan: &Plan) -> anyhow::Result<Option<expiry::report::Run>> {
+    run_with(plan, Stdio::inherit())
+}
+
+/// Runs a plan of `operations` in a child process, which shows its progress and its log.
+///
+/// # Errors
+/// As [`run_in_child`].
+pub fn operations_in_child(plan: &Plan) -> anyhow::Result<Option<operations::report::Run>> {
     run_with(plan, Stdio::inherit())
 }
 
@@ -127,8 +144,13 @@ pub fn serve() -> anyhow::Result<()> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let plan: Plan = serde_json::from_str(&text).context("the plan cannot be parsed")?;
-    if !matches!(plan.scenario, Scenario::Fairness(_)) {
-        return answer(run(plan));
+    match plan.scenario {
+        Scenario::Contest { .. } | Scenario::Ycsb { .. } | Scenario::Trace(_) => {
+            return answer(run(plan));
+        }
+        Scenario::Expiry(_) => return answer(expiry::lead::run(&plan)),
+        Scenario::Operations(_) => return answer(operations::lead::run(&plan)),
+        Scenario::Fairness(_) => {}
     }
     let outcome = lead::run(&plan);
     let is_stuck = outcome.as_ref().is_ok_and(report::Run::is_stuck);

@@ -3,6 +3,7 @@
 //! all of them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytesize::ByteSize;
 use tracing::error;
@@ -16,7 +17,7 @@ use crate::figures::FigureFiles;
 use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::outputs::{check_file, print};
-use crate::plan::{Plan, Scenario};
+use crate::plan::{Plan, Scenario, Workload};
 use crate::report::{Report, medians};
 use crate::run::Outcome;
 use crate::{stop, table};
@@ -50,8 +51,11 @@ pub fn compare(
     let mut origin = Origin::here();
     if let Some(plan) = plans.first() {
         print(describe(plan, runs))?;
-        for note in plan.trace().iter().flat_map(|trace| trace.notes()) {
-            print(note)?;
+        if let Scenario::Trace(choice) = &plan.scenario {
+            let applied = choice.options.lifetimes_per_mille.is_some();
+            for note in choice.summary.notes(applied) {
+                print(note)?;
+            }
         }
     }
     let (outcomes, failed) = measure(plans, runs);
@@ -145,6 +149,7 @@ fn publish(report: &Report, outcomes: &[Vec<Outcome>], plots: &[PathBuf]) -> any
 
 /// A plan in one line.
 #[must_use]
+#[expect(clippy::too_many_lines, reason = "one arm a part of the plan")]
 pub fn describe(plan: &Plan, runs: u32) -> String {
     let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string();
     let what = match &plan.scenario {
@@ -154,17 +159,27 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
             operations,
             value_bytes,
             skew,
+            ttl_ms,
         } => {
+            let scans = match workload {
+                Workload::E => ", scans in index order",
+                _ => "",
+            };
+            let expiry = ttl_ms.map_or_else(String::new, |ttl_ms| {
+                let ttl = humantime::format_duration(Duration::from_millis(ttl_ms));
+                format!(", which expire after {ttl}")
+            });
             format!(
-                "ycsb {workload:?}, {operations} transactions {skew}, values of {value_bytes} bytes"
+                "ycsb {workload:?}, {operations} transactions {skew}{scans}, values of {value_bytes} bytes{expiry}"
             )
         }
         Scenario::Fairness(settings) => settings.to_string(),
+        Scenario::Expiry(settings) => settings.to_string(),
+        Scenario::Operations(settings) => settings.to_string(),
         Scenario::Trace(choice) => {
             let trace = &choice.summary;
             format!(
-                "trace {} ({}), {} entries as {} requests in {}: {} hits, {} misses, {} fills, {} puts in all, {} deletes; \
-                 times and time to live are not applied",
+                "trace {} ({}), {} entries as {} requests in {}: {} hits, {} misses, {} fills, {} puts in all, {} deletes; {}",
                 choice.options.name(),
                 trace.format.name(),
                 trace.entries,
@@ -174,7 +189,15 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
                 trace.misses,
                 trace.fills,
                 trace.puts,
-                trace.deletes
+                trace.deletes,
+                match choice.options.lifetimes_per_mille {
+                    None => "times and time to live are not applied".to_owned(),
+                    Some(1000) => "times are not applied, the time to live is".to_owned(),
+                    Some(per_mille) => format!(
+                        "times are not applied, the time to live is, times {}",
+                        per_mille as f64 / 1000.0
+                    ),
+                }
             )
         }
     };

@@ -11,7 +11,8 @@
 //!   [`progress`]; [`figures`] files of a command, [`outputs`] files and lines; [`ending`] exit
 //!   statuses; [`resident`] measured memory; [`machine`]; [`watch`] metrics of the running engine;
 //!   [`events`] of the processor; [`line_trip`] between two cores
-//! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only
+//! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only;
+//!   [`expiry`]: many keys expire at once; [`operations`]: kinds of operations beside each other
 
 pub mod block_on;
 pub mod cache;
@@ -23,12 +24,14 @@ pub mod doubts;
 pub mod ending;
 pub mod engines;
 pub mod events;
+pub mod expiry;
 pub mod failures;
 pub mod fairness;
 pub mod figures;
 pub mod line_trip;
 pub mod load;
 pub mod machine;
+pub mod operations;
 pub mod origin;
 pub mod outputs;
 pub mod phase;

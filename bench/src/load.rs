@@ -2,14 +2,22 @@
 //!
 //! A load makes requests into scratch buffers and judges answers from the request's tag alone. It
 //! keeps no record of what it wrote. Requests may follow from answers (YCSB F).
+//!
+//! - This file: the contest
+//! - `ycsb.rs`: the YCSB workloads; `operations.rs`: single kinds of requests
+
+mod operations;
+mod ycsb;
 
 use std::sync::Arc;
 
 use farcore::{Answer, Operation};
 
+pub use self::operations::{SETS, SingleRequests};
+pub use self::ycsb::{Records, ScanRequest, Transactions};
 use crate::phase::{Action, CONTEST, Phase};
-use crate::plan::{Plan, Scenario, Workload};
-use crate::record::{Generator, Scratch, Shape, mix};
+use crate::plan::Plan;
+use crate::record::{Generator, Scratch, mix};
 use crate::stats::{RequestTag, Verdict};
 
 const GET: u8 = 0;
@@ -266,197 +274,5 @@ impl Load for Hot {
             Answer::Absent => tag.kind == GET,
             _ => false,
         }
-    }
-}
-
-/// One YCSB workload.
-///
-/// Inserted keys of thread `t` are `t, t + threads, t + 2 threads...` after the loaded ones. A
-/// thread reads the latest of its own keys, so that every read can be verified.
-#[derive(Debug)]
-pub struct Transactions {
-    generator: Generator,
-    workload: Workload,
-    value_bytes: usize,
-    steps: u64,
-    loaded: u64,
-    thread: u64,
-    threads: u64,
-    inserted: u64,
-    stream: Arc<[u32]>,
-    at: usize,
-    draws: Draws,
-    /// Keys that were read and must be written; at most a window of them.
-    modify: Vec<u64>,
-}
-
-impl Transactions {
-    /// A thread's part; `stream` holds key indexes; for workload D, distances from the latest key.
-    #[must_use]
-    pub fn new(plan: &Plan, thread: u64, stream: Arc<[u32]>) -> Option<Self> {
-        let Scenario::Ycsb {
-            workload,
-            value_bytes,
-            ..
-        } = plan.scenario
-        else {
-            return None;
-        };
-        Some(Self {
-            generator: Generator::new(plan.seed),
-            workload,
-            value_bytes,
-            steps: plan.steps(Phase::Transactions, thread),
-            loaded: plan.keys_per_core,
-            thread,
-            threads: plan.threads(),
-            inserted: 0,
-            stream,
-            at: 0,
-            draws: Draws::new(plan.seed, thread),
-            modify: Vec::with_capacity(plan.window + 1),
-        })
-    }
-
-    #[inline]
-    fn put<'a>(&mut self, subject: u64, scratch: &'a mut Scratch) -> (RequestTag, Operation<'a>) {
-        let word = self.generator.key(subject, &mut scratch.key);
-        let shape = Shape {
-            nonce: self.draws.next(),
-            bytes: self.value_bytes,
-        };
-        let value = self.generator.fill(word, shape, &mut scratch.value);
-        (
-            RequestTag { subject, kind: PUT },
-            Operation::Put {
-                key: &scratch.key,
-                value,
-            },
-        )
-    }
-
-    #[inline]
-    fn get<'a>(
-        &mut self,
-        subject: u64,
-        kind: u8,
-        scratch: &'a mut Scratch,
-    ) -> (RequestTag, Operation<'a>) {
-        self.generator.key(subject, &mut scratch.key);
-        (
-            RequestTag { subject, kind },
-            Operation::Get { key: &scratch.key },
-        )
-    }
-
-    /// The index of this thread's own key, loaded or inserted.
-    #[inline]
-    fn own(&self, place: u64) -> u64 {
-        if place < self.loaded {
-            self.thread * self.loaded + place
-        } else {
-            self.threads * self.loaded + (place - self.loaded) * self.threads + self.thread
-        }
-    }
-}
-
-impl Load for Transactions {
-    fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    #[inline(always)]
-    fn request<'a>(&mut self, _step: u64, scratch: &'a mut Scratch) -> (RequestTag, Operation<'a>) {
-        if self.workload == Workload::D {
-            let keys = self.loaded + self.inserted;
-            if self.draws.chance(5) {
-                self.inserted += 1;
-                return self.put(self.own(keys), scratch);
-            }
-            let distance = next_of(&self.stream, &mut self.at) % keys;
-            return self.get(self.own(keys - 1 - distance), GET, scratch);
-        }
-        let subject = next_of(&self.stream, &mut self.at);
-        let (reads, other) = match self.workload {
-            Workload::A => (50, PUT),
-            Workload::B => (95, PUT),
-            Workload::F => (50, MODIFY),
-            Workload::C | Workload::D => (100, GET),
-        };
-        let kind = if self.draws.chance(reads) { GET } else { other };
-        if kind == PUT {
-            self.put(subject, scratch)
-        } else {
-            self.get(subject, kind, scratch)
-        }
-    }
-
-    #[inline(always)]
-    fn judge(&mut self, tag: RequestTag, answer: &Answer<'_>) -> Verdict {
-        let right = match answer {
-            Answer::Value { value, .. } => {
-                if tag.kind == MODIFY {
-                    self.modify.push(tag.subject);
-                }
-                let word = self.generator.key_word(tag.subject);
-                tag.kind != PUT && self.generator.is_any(word, self.value_bytes, value)
-            }
-            Answer::Stored { .. } => tag.kind == PUT,
-            _ => false,
-        };
-        Verdict::when(right, 1)
-    }
-
-    /// Any value that was ever written has been judged right.
-    fn is_possible(&mut self, tag: RequestTag, answer: &Answer<'_>) -> bool {
-        tag.kind != PUT && matches!(answer, Answer::Absent)
-    }
-
-    #[inline]
-    fn follow_up<'a>(&mut self, scratch: &'a mut Scratch) -> Option<(RequestTag, Operation<'a>)> {
-        let subject = self.modify.pop()?;
-        Some(self.put(subject, scratch))
-    }
-}
-
-/// The load phase of a YCSB run: a thread's records with values of a fixed length.
-#[derive(Debug)]
-pub struct Records {
-    inner: Transactions,
-}
-
-impl Records {
-    /// A thread's part.
-    #[must_use]
-    pub fn new(plan: &Plan, thread: u64) -> Option<Self> {
-        Transactions::new(plan, thread, Arc::from([0])).map(|inner| Self { inner })
-    }
-}
-
-impl Load for Records {
-    #[expect(
-        clippy::misnamed_getters,
-        reason = "the steps of this load are the records it loads"
-    )]
-    fn steps(&self) -> u64 {
-        self.inner.loaded
-    }
-
-    #[inline(always)]
-    fn request<'a>(&mut self, step: u64, scratch: &'a mut Scratch) -> (RequestTag, Operation<'a>) {
-        self.inner.put(self.inner.own(step), scratch)
-    }
-
-    #[inline(always)]
-    fn judge(&mut self, tag: RequestTag, answer: &Answer<'_>) -> Verdict {
-        Verdict::when(
-            tag.kind == PUT && matches!(answer, Answer::Stored { .. }),
-            1,
-        )
-    }
-
-    /// A load reads nothing.
-    fn is_possible(&mut self, _tag: RequestTag, _answer: &Answer<'_>) -> bool {
-        false
     }
 }

@@ -10,7 +10,7 @@ use farcore_bench::machine::Machine;
 use farcore_bench::outputs::complain;
 use farcore_bench::plan::Plan;
 use farcore_bench::trace::Input;
-use farcore_bench::{cache, child, compare, fairness, stop};
+use farcore_bench::{cache, child, compare, expiry, fairness, operations, stop};
 use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
@@ -59,6 +59,30 @@ fn run(command: Command) -> anyhow::Result<Ending> {
             }
         }
         Command::Cache(args) => cache::command(&Machine::here(), &args),
+        Command::Expiry(args) => {
+            let machine = Machine::here();
+            let plans = args.plans(&machine).map_err(Into::into);
+            let checked = plans.and_then(|plans| Ok((expiry::check(&plans, &args)?, plans)));
+            match checked {
+                Ok((file, plans)) => {
+                    stop::forward_signals()?;
+                    expiry::command(machine, plans, file)
+                }
+                Err(error) => Ok(Ending::usage(&error)),
+            }
+        }
+        Command::Operations(args) => {
+            let machine = Machine::here();
+            let plans = args.plans(&machine).map_err(Into::into);
+            let checked = plans.and_then(|plans| Ok((operations::check(&plans, &args)?, plans)));
+            match checked {
+                Ok((file, plans)) => {
+                    stop::forward_signals()?;
+                    operations::command(machine, plans, file)
+                }
+                Err(error) => Ok(Ending::usage(&error)),
+            }
+        }
         Command::Completions(args) => args.print().map(|()| Ending::sound()),
         Command::Man(args) => args.write().map(|()| Ending::sound()),
         Command::RunOne => child::serve().map(|()| Ending::sound()),

@@ -47,6 +47,121 @@ pub enum Phase {
     Transactions,
     /// Replay of a trace.
     Replay,
+    /// `operations`: one kind of request to every key.
+    Single(Single),
+}
+
+/// A kind of request that a phase of `operations` sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Single {
+    /// A put of a value of the same length.
+    Put,
+    /// The same, if the key exists.
+    PutIf,
+    /// The same, if the key has the version that the client knows.
+    CompareAndSwap,
+    /// A get of the value.
+    Get,
+    /// A get of its first 16 bytes.
+    GetRange,
+    /// A put of a number of 8 digits.
+    PutNumber,
+    /// An increment of that.
+    Increment,
+    /// An append of 16 bytes to a value that gets longer.
+    Append,
+    /// A put of a key that is absent.
+    Insert,
+    /// A delete of that.
+    Delete,
+}
+
+/// The kinds of requests, in the order of a round.
+pub const SINGLES: [Single; 10] = [
+    Single::Put,
+    Single::PutIf,
+    Single::CompareAndSwap,
+    Single::Get,
+    Single::GetRange,
+    Single::PutNumber,
+    Single::Increment,
+    Single::Append,
+    Single::Insert,
+    Single::Delete,
+];
+
+/// Rounds of `operations` that count; one before them writes the keys.
+pub const ROUNDS: usize = 5;
+
+/// The phases of `operations`: round after round, so that a slow spell of the machine affects all
+/// kinds of requests alike.
+pub const OPERATIONS: [Phase; (ROUNDS + 1) * SINGLES.len()] = {
+    let mut phases = [Phase::Single(Single::Put); (ROUNDS + 1) * SINGLES.len()];
+    let mut place = 0;
+    while place < phases.len() {
+        phases[place] = Phase::Single(SINGLES[place % SINGLES.len()]);
+        place += 1;
+    }
+    phases
+};
+
+impl Single {
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::PutIf => "put_if",
+            Self::CompareAndSwap => "compare_and_swap",
+            Self::Get => "get",
+            Self::GetRange => "get_range",
+            Self::PutNumber => "put of 8 bytes",
+            Self::Increment => "increment",
+            Self::Append => "append",
+            Self::Insert => "insert",
+            Self::Delete => "delete",
+        }
+    }
+
+    /// What its speed is compared with.
+    #[must_use]
+    pub const fn base(self) -> Option<Self> {
+        match self {
+            Self::Put | Self::Get => None,
+            Self::GetRange => Some(Self::Get),
+            Self::Increment => Some(Self::PutNumber),
+            _ => Some(Self::Put),
+        }
+    }
+
+    /// Whether it changes its key.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::Get | Self::GetRange)
+    }
+
+    /// Whether it carries a value that is made for each request.
+    #[inline]
+    #[must_use]
+    pub const fn has_value(self) -> bool {
+        matches!(
+            self,
+            Self::Put | Self::PutIf | Self::CompareAndSwap | Self::Append | Self::Insert
+        )
+    }
+
+    /// The number of the set of keys that it requests.
+    #[inline]
+    #[must_use]
+    pub const fn set(self) -> u64 {
+        match self {
+            Self::Put | Self::PutIf | Self::CompareAndSwap | Self::Get | Self::GetRange => 0,
+            Self::PutNumber | Self::Increment => 1,
+            Self::Append => 2,
+            Self::Insert | Self::Delete => 3,
+        }
+    }
 }
 
 /// The phases of the contest, in order.
@@ -100,6 +215,7 @@ impl Phase {
             Self::Load => "load",
             Self::Transactions => "transactions",
             Self::Replay => "replay",
+            Self::Single(single) => single.name(),
         }
     }
 
@@ -146,9 +262,12 @@ impl Phase {
     #[must_use]
     pub fn stored(self, generator: &Generator, key_word: u64, key: u64) -> Option<Shape> {
         let generation = match self {
-            Self::Write | Self::Verify | Self::Load | Self::Transactions | Self::Replay => {
-                Generation::Written
-            }
+            Self::Write
+            | Self::Verify
+            | Self::Load
+            | Self::Transactions
+            | Self::Replay
+            | Self::Single(_) => Generation::Written,
             Self::Rewrite | Self::Verify2 => Generation::Rewritten,
             Self::Update | Self::Verify3 => updated(key),
             Self::Delete | Self::Absent if is_deleted(key) => return None,

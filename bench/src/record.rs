@@ -181,9 +181,15 @@ impl Generator {
     #[inline]
     pub fn key(&self, index: u64, key: &mut [u8; KEY_BYTES]) -> u64 {
         let word = self.key_word(index);
+        Self::fill_key(word, key);
+        word
+    }
+
+    /// Writes the key of a key word.
+    #[inline]
+    pub fn fill_key(word: u64, key: &mut [u8; KEY_BYTES]) {
         key[..8].copy_from_slice(&word.to_le_bytes());
         key[8..].copy_from_slice(&mix(word ^ 0x5DEE_CE66_D1CE_4E5B).to_le_bytes());
-        word
     }
 
     /// The shape of a key's value in a generation.

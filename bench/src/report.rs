@@ -69,6 +69,9 @@ pub struct RunReport {
     pub local_bytes_peak: u64,
     /// The engine's cap on it; 0 if it has none.
     pub local_bytes_cap: u64,
+    /// Records that the engine removed because they had expired; left out if there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub keys_expired: u64,
     /// Bytes of the index for each key, at the end; 0 if the engine does not know.
     pub index_bytes_per_key: f64,
     /// The engine's figures of compaction.
@@ -147,9 +150,24 @@ pub struct PhaseReport {
     /// Exceeded by one wait in a hundred.
     #[serde(default)]
     pub far_p99_ns: u64,
+    /// Gets that found their key absent because its time to live had passed; no wrong values. Left
+    /// out if there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub expired_hits: u64,
+    /// Records that scans returned, in the order of the index; left out if there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub records_scanned: u64,
     /// Processor events, where the machine counts them.
     #[serde(flatten)]
     pub events: EventsPerOp,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The runs whose figures count: the complete ones, or all if none is.
@@ -166,6 +184,7 @@ pub(crate) fn counted<T>(runs: &[T], is_partial: impl Fn(&T) -> bool) -> Vec<&T>
 /// memory. A partial run has no part in them, unless it is the only one. Wrong values and errors
 /// are summed over all runs.
 #[must_use]
+#[expect(clippy::too_many_lines, reason = "one literal names all fields")]
 pub fn medians(all: &[RunReport]) -> RunReport {
     let runs = counted(all, |run| run.partial);
     let Some(&first) = runs.first() else {
@@ -205,6 +224,8 @@ pub fn medians(all: &[RunReport]) -> RunReport {
             far_reads: count(&|run| run.phases[at].far_reads),
             far_read_bytes: count(&|run| run.phases[at].far_read_bytes),
             far_wanted_bytes: count(&|run| run.phases[at].far_wanted_bytes),
+            expired_hits: count(&|run| run.phases[at].expired_hits),
+            records_scanned: count(&|run| run.phases[at].records_scanned),
             far_p50_ns: count(&|run| run.phases[at].far_p50_ns),
             far_p99_ns: count(&|run| run.phases[at].far_p99_ns),
             events: EventsPerOp::median(runs.iter().map(|run| &run.phases[at].events)),
@@ -232,6 +253,7 @@ pub fn medians(all: &[RunReport]) -> RunReport {
             .max()
             .unwrap_or(0),
         local_bytes_cap: first.local_bytes_cap,
+        keys_expired: count(&|run| run.keys_expired),
         index_bytes_per_key: number(&|run| run.index_bytes_per_key),
         compaction: runs[runs.len() / 2].compaction.clone(),
     }

@@ -39,6 +39,8 @@ pub enum Verdict {
     Wrong,
     /// Unexpected, but possible for a key in doubt: a write of it has failed.
     Unverified,
+    /// A get that finds its key absent because its time to live has passed.
+    Expired,
 }
 
 impl Verdict {
@@ -64,6 +66,8 @@ pub struct PhaseStats {
     countdown: u32,
     wrong: u64,
     unverified: u64,
+    expired: u64,
+    scanned: u64,
     digest: u64,
     complaint: Option<String>,
     failures: Failures,
@@ -81,6 +85,8 @@ impl PhaseStats {
             countdown: 1,
             wrong: 0,
             unverified: 0,
+            expired: 0,
+            scanned: 0,
             digest: 0,
             complaint: None,
             failures: Failures::default(),
@@ -161,6 +167,7 @@ impl PhaseStats {
             Verdict::Right(read) => self.digest = self.digest.wrapping_add(read),
             Verdict::Wrong => self.complain(answer, name),
             Verdict::Unverified => self.unverified += 1,
+            Verdict::Expired => self.expired += 1,
         }
     }
 
@@ -176,6 +183,15 @@ impl PhaseStats {
         }
     }
 
+    /// Counts a scan that returned a wrong record; `name` describes it if it is the first wrong
+    /// answer.
+    #[cold]
+    pub fn wrong_scan(&mut self, name: impl FnOnce() -> String) {
+        self.wrong += 1;
+        self.complaint
+            .get_or_insert_with(|| format!("{} returned a wrong record", name()));
+    }
+
     /// Wrong answers so far.
     #[must_use]
     pub fn wrong(&self) -> u64 {
@@ -186,6 +202,23 @@ impl PhaseStats {
     #[must_use]
     pub fn unverified(&self) -> u64 {
         self.unverified
+    }
+
+    /// Gets so far that found their key expired.
+    #[must_use]
+    pub fn expired(&self) -> u64 {
+        self.expired
+    }
+
+    /// Counts records that a scan returned.
+    pub fn note_scanned(&mut self, records: u64) {
+        self.scanned += records;
+    }
+
+    /// Records that scans returned.
+    #[must_use]
+    pub fn scanned(&self) -> u64 {
+        self.scanned
     }
 
     /// An order-independent hash of all right answers.

@@ -6,7 +6,9 @@
 
 use std::future::Future;
 
-use farcore::{Answer, HardwareSnapshot, HistogramSnapshot, Operation, Report};
+use farcore::{
+    Answer, Cursor, HardwareSnapshot, HistogramSnapshot, Operation, Report, ScanOptions, ScanPage,
+};
 use serde_json::{Map, Value};
 
 use crate::plan::Plan;
@@ -22,6 +24,18 @@ pub trait Session {
         token: u64,
         sink: &mut impl FnMut(u64, Answer<'_>),
     );
+
+    /// Reads a page of records in the order of the index.
+    ///
+    /// # Errors
+    /// Those of the scan; engines without scans refuse every one.
+    fn scan(
+        &mut self,
+        _cursor: Cursor,
+        _options: ScanOptions,
+    ) -> impl Future<Output = farcore::Result<ScanPage>> {
+        std::future::ready(Err(unsupported("scan", "this engine has no scans")))
+    }
 
     /// Delivers arrived answers. Some engines also serve other threads' requests here.
     fn poll(&mut self, sink: &mut impl FnMut(u64, Answer<'_>));
@@ -57,6 +71,8 @@ pub struct Usage {
     pub far_live_bytes: u64,
     /// How long requests waited for far memory, in nanoseconds, where the engine knows.
     pub far_latency: HistogramSnapshot,
+    /// Records removed because they had expired.
+    pub keys_expired: u64,
     /// Keys stored.
     pub keys: u64,
     /// Bytes of the index, where the engine knows.
@@ -89,6 +105,15 @@ impl Running {
     /// The worker panicked or its core was lost.
     pub fn join(self) -> anyhow::Result<()> {
         (self.0)()
+    }
+}
+
+/// An engine's answer to an operation that it does not have.
+pub(crate) fn unsupported(operation: &str, why: &str) -> farcore::Error {
+    farcore::Error::Config {
+        field: "operation",
+        value: operation.into(),
+        limit: why.into(),
     }
 }
 

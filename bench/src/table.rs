@@ -11,7 +11,7 @@ use crate::contrast::{Common, Contrast, contrasts};
 use crate::events;
 use crate::failures::{self, ErrorCounts};
 use crate::plan::EngineName;
-use crate::report::RunReport;
+use crate::report::{RunReport, mops};
 use crate::words::size;
 
 /// The table: rows are phases and totals, columns are engines and the ratios of farcore to the best
@@ -121,6 +121,7 @@ fn phase_rows(table: &mut Table, runs: &[RunReport], contrasts: &[Contrast]) {
 }
 
 /// The rows below the phases.
+#[expect(clippy::too_many_lines, reason = "one row after the other")]
 fn total_rows(table: &mut Table, runs: &[RunReport]) {
     let mut line = |name: &str, show: &dyn Fn(&RunReport) -> String| {
         let mut row = vec![name.to_owned()];
@@ -141,8 +142,11 @@ fn total_rows(table: &mut Table, runs: &[RunReport]) {
         last_far(run, |phase| phase.far_p99_ns)
     });
     if let Some(trace) = runs.first().and_then(|run| run.trace.as_ref()) {
-        let share = trace.hits as f64 / (trace.hits + trace.misses).max(1) as f64;
-        line("gets that hit", &|_| format!("{:.1} %", share * 100.0));
+        let gets = (trace.hits + trace.misses).max(1) as f64;
+        line("gets that hit", &|run| {
+            let hits = trace.hits.saturating_sub(expired_hits(run));
+            format!("{:.1} %", hits as f64 / gets * 100.0)
+        });
         line("values read", &|_| size(trace.read_bytes));
         line("values written", &|_| size(trace.written_bytes));
     }
@@ -160,6 +164,23 @@ fn total_rows(table: &mut Table, runs: &[RunReport]) {
             "-".to_owned()
         }
     });
+    let scanned = |run: &RunReport| run.phases.last().map_or(0, |phase| phase.records_scanned);
+    if runs.iter().any(|run| scanned(run) > 0) {
+        line("records scanned, in index order", &|run| {
+            scanned(run).to_string()
+        });
+        line("records scanned, M/s", &|run| {
+            let seconds = run.phases.last().map_or(0.0, |phase| phase.seconds);
+            format!("{:.2}", mops(scanned(run), seconds))
+        });
+    }
+    if runs
+        .iter()
+        .any(|run| expired_hits(run) + run.keys_expired > 0)
+    {
+        line("gets of expired keys", &|run| expired_hits(run).to_string());
+        line("expired keys removed", &|run| run.keys_expired.to_string());
+    }
     line("wrong values", &|run| run.wrong_values.to_string());
     if runs.iter().any(|run| run.unverified_values > 0) {
         line("unverified values", &|run| {
@@ -178,6 +199,11 @@ fn total_rows(table: &mut Table, runs: &[RunReport]) {
             })
         });
     }
+}
+
+/// Gets that found their key expired, in all phases.
+fn expired_hits(run: &RunReport) -> u64 {
+    run.phases.iter().map(|phase| phase.expired_hits).sum()
 }
 
 fn ratio(ours: f64, best: f64) -> String {

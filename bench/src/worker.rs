@@ -7,6 +7,8 @@
 //!     threads' requests from there.
 //! I2: the end of a worker, panic included, is reported once as [`Event::Left`].
 
+mod scans;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
@@ -18,7 +20,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::doubts::Doubts;
 use crate::failures::ErrorCounts;
-use crate::load::{Hot, Load, OwnKeys, Records, Transactions};
+use crate::load::{Hot, Load, OwnKeys, Records, SingleRequests, Transactions};
 use crate::phase::Phase;
 use crate::plan::Plan;
 use crate::record::Scratch;
@@ -124,10 +126,14 @@ pub struct Part {
     pub wrong: u64,
     /// Unexpected answers about keys in doubt.
     pub unverified: u64,
+    /// Gets that found their key absent because its time to live had passed.
+    pub expired: u64,
     /// Hash of the right answers, in any order.
     pub digest: u64,
     /// A description of the first wrong answer.
     pub complaint: Option<String>,
+    /// Records that scans returned.
+    pub scanned: u64,
     /// Sampled latencies.
     pub latency: HistogramSnapshot,
     /// Processor events.
@@ -186,7 +192,13 @@ impl Worker {
             Some(events) => events.snapshot(),
             None => session.hardware().unwrap_or_default(),
         };
+        let began_ns = self.clock.now_ns();
+        let mut places = Vec::new();
+        let mut singles = SingleRequests::new(&self.plan, self.thread);
         for (number, &phase) in phases.iter().enumerate() {
+            if self.scans_in(phase) {
+                places = scans::places(&mut session).await;
+            }
             if self.events.send(Event::Ready).is_err() {
                 return;
             }
@@ -195,7 +207,18 @@ impl Worker {
                 return;
             }
             let before = counted(&session);
-            let mut part = self.phase(phase, &mut session).await;
+            let load = self.transactions(phase, began_ns);
+            let mut part = match (load, &mut singles) {
+                (Some(load), _) if self.scans_in(phase) => {
+                    self.scan(load, &places, &mut session).await
+                }
+                (Some(load), _) => self.drive(load, &mut session).await,
+                (None, Some(requests)) => {
+                    requests.set(phase);
+                    self.drive(requests, &mut session).await
+                }
+                (None, None) => self.phase(phase, &mut session).await,
+            };
             part.hardware = counted(&session).since(&before);
             if self.events.send(Event::Done(Box::new(part))).is_err() {
                 return;
@@ -211,6 +234,13 @@ impl Worker {
         }
     }
 
+    /// The load of the phase of a YCSB workload.
+    fn transactions(&self, phase: Phase, began_ns: u64) -> Option<Transactions> {
+        let stream = self.stream.clone();
+        (phase == Phase::Transactions)
+            .then(|| Transactions::new(&self.plan, self.thread, stream, &self.clock, began_ns))?
+    }
+
     async fn phase<S: Session>(&self, phase: Phase, session: &mut S) -> Part {
         let (plan, thread) = (&*self.plan, self.thread);
         match phase {
@@ -218,38 +248,22 @@ impl Worker {
                 self.drive(Hot::new(plan, thread, self.stream.clone()), session)
                     .await
             }
-            Phase::Load => match Records::new(plan, thread) {
-                Some(load) => self.drive(load, session).await,
-                None => self.drive(OwnKeys::new(plan, phase, thread), session).await,
-            },
-            Phase::Transactions => match Transactions::new(plan, thread, self.stream.clone()) {
+            Phase::Load => match Records::new(plan, thread, &self.clock) {
                 Some(load) => self.drive(load, session).await,
                 None => self.drive(OwnKeys::new(plan, phase, thread), session).await,
             },
             Phase::Replay => {
-                self.drive(Replay::new(plan.seed, self.script.clone()), session)
-                    .await
+                let clock = self.clock.clone();
+                let load = Replay::new(plan.seed, self.script.clone(), clock);
+                self.drive(load, session).await
             }
             _ => self.drive(OwnKeys::new(plan, phase, thread), session).await,
         }
     }
 
     async fn drive<S: Session, L: Load>(&self, load: L, session: &mut S) -> Part {
-        let mut run = Run {
-            load,
-            stats: PhaseStats::new(self.clock.clone()),
-            doubts: &self.doubts,
-        };
+        let mut run = self.begin(load);
         let mut scratch = Scratch::default();
-        let progress = usize::try_from(self.thread)
-            .ok()
-            .and_then(|thread| self.gate.progress.get(thread));
-        let report = |done: u64| {
-            if let Some(progress) = progress {
-                progress.0.store(done, Ordering::Relaxed);
-            }
-        };
-        report(0);
         let steps = run.load.steps();
         // Processor time is read inside the wall-clock interval, so it is never the longer one.
         let start_ns = self.clock.now_ns();
@@ -260,29 +274,62 @@ impl Worker {
             slice(session, &mut run, &mut scratch, step..end);
             step = end;
             if step.is_multiple_of(SLICE) || step == steps {
-                report(step);
+                self.report(step);
                 session.rest().await;
             }
         }
+        self.drain(&mut run, &mut scratch, session).await;
+        let cpu_ns = thread_cpu_ns() - start_cpu_ns;
+        self.part(&mut run.stats, start_ns, cpu_ns, step)
+    }
+
+    /// Shows how many requests of the phase are sent.
+    fn report(&self, done: u64) {
+        let thread = usize::try_from(self.thread).ok();
+        if let Some(progress) = thread.and_then(|thread| self.gate.progress.get(thread)) {
+            progress.0.store(done, Ordering::Relaxed);
+        }
+    }
+
+    fn begin<L: Load>(&self, load: L) -> Run<'_, L> {
+        self.report(0);
+        Run {
+            load,
+            stats: PhaseStats::new(self.clock.clone()),
+            doubts: &self.doubts,
+        }
+    }
+
+    /// Sends follow-ups and takes answers until none is left.
+    async fn drain<S: Session, L: Load>(
+        &self,
+        run: &mut Run<'_, L>,
+        scratch: &mut Scratch,
+        session: &mut S,
+    ) {
         loop {
-            slice(session, &mut run, &mut scratch, 0..0);
+            slice(session, run, scratch, 0..0);
             if session.in_flight() == 0 || self.gate.is_aborted() {
                 break;
             }
             session.poll(&mut |token, answer| run.judge(token, &answer));
             session.rest().await;
         }
-        let cpu_ns = thread_cpu_ns() - start_cpu_ns;
-        let stats = &mut run.stats;
+    }
+
+    /// The figures of a phase that ends now.
+    fn part(&self, stats: &mut PhaseStats, start_ns: u64, cpu_ns: u64, ops: u64) -> Part {
         Part {
             start_ns,
             end_ns: self.clock.now_ns(),
             cpu_ns,
-            ops: step,
+            ops,
+            scanned: stats.scanned(),
             errors: stats.failures().counts(),
             failure: stats.failures().take_first(),
             wrong: stats.wrong(),
             unverified: stats.unverified(),
+            expired: stats.expired(),
             digest: stats.digest(),
             complaint: stats.take_complaint(),
             latency: stats.latency().snapshot(),

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farcore::{Answer, Error, Operation, Profile};
+use farcore::{Answer, Change, Error, Operation, Profile};
 use farcore_bench::engines::start_pinned;
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario, Workload};
@@ -163,7 +163,11 @@ impl Session for OracleSession {
                 Some(value) => sink(token, Answer::Value { version: 0, value }),
                 None => sink(token, Answer::Absent),
             },
-            Operation::Put { key, value } => {
+            Operation::Put { key, value }
+            | Operation::Change {
+                key,
+                change: Change::Put { value, .. },
+            } => {
                 let fails = matches!(fault, Fault::FailedPut | Fault::TornPut);
                 let now = (fails || fault == Fault::StaleValue)
                     && self.0.puts.fetch_add(1, Ordering::Relaxed) == KEYS * 3 / 2;
@@ -435,6 +439,7 @@ fn every_ycsb_workload_runs_on_every_kind_of_engine() {
                 operations: 4_001,
                 value_bytes: 512,
                 skew: Skew::default(),
+                ttl_ms: None,
             };
             let outcome = run(plan(engine, scenario)).unwrap();
             check(&outcome);
@@ -447,4 +452,59 @@ fn every_ycsb_workload_runs_on_every_kind_of_engine() {
             assert_eq!(ops, [("load", KEYS), ("transactions", 4_001)]);
         }
     }
+}
+
+fn ycsb(workload: Workload, ttl_ms: Option<u64>) -> Plan {
+    let scenario = Scenario::Ycsb {
+        workload,
+        operations: 4_001,
+        value_bytes: 512,
+        skew: Skew::default(),
+        ttl_ms,
+    };
+    plan(EngineName::Farcore, scenario)
+}
+
+#[test]
+fn workload_e_scans_records_in_index_order_and_inserts_others() {
+    let _turn = turn();
+    let outcome = run(ycsb(Workload::E, None)).unwrap();
+    check(&outcome);
+    let report = outcome.report;
+    assert!(report.errors.is_empty(), "{:?}", report.errors);
+    let phase = &report.phases[1];
+    assert_eq!(phase.ops, 4_001);
+    // 50 records a scan on average; fewer at the end of the index.
+    let scanned = phase.records_scanned;
+    assert!((100_000..210_000).contains(&scanned), "{scanned}");
+}
+
+#[test]
+fn gets_of_expired_keys_are_counted_and_are_not_wrong() {
+    let _turn = turn();
+    for workload in [Workload::A, Workload::C, Workload::D, Workload::F] {
+        let hour = run(ycsb(workload, Some(3_600_000))).unwrap();
+        check(&hour);
+        assert_eq!(hour.report.phases[1].expired_hits, 0);
+        let outcome = run(ycsb(workload, Some(1))).unwrap();
+        check(&outcome);
+        let report = outcome.report;
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+        // Thousands of transactions take longer than a millisecond.
+        assert!(report.phases[1].expired_hits > 0, "{workload:?}");
+        assert!(report.keys_expired > 0, "{workload:?}");
+    }
+}
+
+#[test]
+fn a_key_that_is_lost_before_its_time_is_wrong() {
+    let _turn = turn();
+    *FAULT.lock().unwrap() = Fault::LostKey;
+    let plan = Plan {
+        engine: EngineName::Sharded,
+        ..ycsb(Workload::C, Some(3_600_000))
+    };
+    let outcome = run_store::<Oracle>(plan).unwrap();
+    assert_eq!(outcome.report.wrong_values, 1);
+    assert_eq!(outcome.report.phases[1].expired_hits, 0);
 }

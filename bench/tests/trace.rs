@@ -6,7 +6,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use farcore::{CasOutcome, Config, Engine, Operation, Recorder, Recording};
+use farcore::{
+    CasOutcome, Config, Engine, Expiry, ExpiryCondition, Operation, PutOptions, Recorder, Recording,
+};
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario};
 use farcore_bench::run::run;
@@ -37,8 +39,19 @@ impl Drop for Scrap {
 }
 
 fn plan(engine: EngineName, file: &Path, threads: usize) -> Plan {
+    plan_with(engine, file, threads, None)
+}
+
+/// The same with times to live applied, so many thousandths of each.
+fn plan_with(
+    engine: EngineName,
+    file: &Path,
+    threads: usize,
+    lifetimes_per_mille: Option<u64>,
+) -> Plan {
     let options = TraceOptions {
         value_bytes_max: 30_000,
+        lifetimes_per_mille,
         ..TraceOptions::new(file, 64 << 20)
     };
     let choice = choose(options, threads as u64, SEED).unwrap();
@@ -157,7 +170,7 @@ fn all_engines_give_the_same_answers_to_a_trace() {
             if engine == EngineName::Farcore && format == Format::Csv {
                 assert!(report.far_reads > 0, "all of it was local");
                 assert_eq!(
-                    trace.notes()[..2],
+                    trace.notes(false)[..2],
                     [
                         "skipped 1 line: a header (first: line 1)",
                         "skipped 12 lines: fewer than 7 fields (first: line 3)"
@@ -337,4 +350,71 @@ fn a_recorded_replay_has_the_same_result_again() {
     assert_eq!((trace.entries, trace.requests()), (requests, requests));
     assert_eq!(trace.skipped.len(), 0);
     assert_eq!(run(second).unwrap().digest, outcome.digest);
+}
+
+/// Sessions that are written, used and read again after many other requests, as the recorder writes
+/// them.
+fn sessions() -> Vec<u8> {
+    let file = Scrap::new("sessions.csv", b"");
+    let engine = Engine::open(Config {
+        cores: Machine::here().cores.into_iter().take(1).collect(),
+        local_bytes: 32 << 20,
+        far_bytes: 32 << 20,
+        keys_expected: 10_000,
+        ..Config::default()
+    })
+    .unwrap();
+    let recorder = Recorder::start(fs::File::create(&file.0).unwrap()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    handle.record(&recorder);
+    let in_an_hour = PutOptions {
+        expiry: Expiry::In(3_600_000),
+        ..PutOptions::default()
+    };
+    let keys: Vec<String> = (0..100).map(|number| format!("session:{number}")).collect();
+    for (number, key) in keys.iter().enumerate() {
+        let key = key.as_bytes();
+        handle.put_with(key, b"user", in_an_hour).wait().unwrap();
+        match number % 4 {
+            0 => drop(handle.get_and_expire(key, in_an_hour.expiry).wait()),
+            1 => drop(
+                handle
+                    .expire(key, in_an_hour.expiry, ExpiryCondition::Always)
+                    .wait(),
+            ),
+            2 => drop(handle.append(key, b" 7").wait()),
+            _ => assert!(handle.persist(key).wait().unwrap()),
+        }
+    }
+    for _ in 0..20_000 {
+        handle.get(b"another").wait().unwrap();
+    }
+    for key in &keys {
+        assert!(handle.get(key.as_bytes()).wait().unwrap().is_some());
+    }
+    assert_eq!(recorder.finish().unwrap().dropped, 0);
+    fs::read(&file.0).unwrap()
+}
+
+#[test]
+fn recorded_times_to_live_are_replayed_and_expired_gets_counted() {
+    let file = Scrap::new("expiring.csv", &sessions());
+    let replay = |per_mille| {
+        let plan = plan_with(EngineName::Farcore, &file.0, 1, per_mille);
+        let outcome = run(plan).unwrap();
+        let report = outcome.report;
+        assert_eq!((report.wrong_values, outcome.complaint), (0, None));
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+        assert_eq!(report.trace.unwrap().expiring, 150);
+        (report.phases[0].expired_hits, report.keys_expired)
+    };
+    assert_eq!(replay(None), (0, 0));
+    assert_eq!(replay(Some(1_000)), (0, 0));
+    // An hour becomes a millisecond at least, and 20 000 requests take longer.
+    let mut text = String::from_utf8(sessions()).unwrap();
+    text = text.replace(",3600\n", ",0.001\n");
+    fs::write(&file.0, text).unwrap();
+    let (hits, removed) = replay(Some(1_000));
+    assert!(hits >= 50, "{hits}");
+    assert!(removed > 0);
 }

@@ -1,7 +1,9 @@
 //! Refuses flags that would change nothing: a flag beside another that replaces it, or for engines
 //! that do not take part. Clap cannot know, because it depends on the values of other flags.
 
-use super::{CommonArgs, ContestArgs, FairnessArgs, SetupArgs};
+use super::{CommonArgs, ContestArgs, ExpiryArgs, FairnessArgs, OperationsArgs, SetupArgs};
+use crate::expiry::settings::Place;
+use crate::operations::settings::Part;
 use crate::plan::{EngineName, Plan, PlanError};
 
 /// Flags of RDMA devices need a memory node behind one of these.
@@ -152,6 +154,40 @@ impl FairnessArgs {
             refuse(&flags, why)?;
         }
         Ok(())
+    }
+}
+
+impl ExpiryArgs {
+    /// Checks that every flag given has an effect.
+    pub(super) fn check_effects(&self) -> Result<(), PlanError> {
+        self.setup.check_effects(&[EngineName::Farcore])?;
+        if self.places.contains(&Place::Far) {
+            return Ok(());
+        }
+        let flags = [
+            ("--local", self.setup.local.is_some()),
+            ("--fabric", !self.setup.nodes().is_empty()),
+            ("--far-latency", self.setup.far_latency.is_some()),
+        ];
+        refuse(
+            &flags,
+            "without the place far: add it to --places, or leave the flag out",
+        )
+    }
+}
+
+impl OperationsArgs {
+    /// Checks that every flag given has an effect. The link of the export is embedded.
+    pub(super) fn check_effects(&self) -> Result<(), PlanError> {
+        self.setup.check_effects(&[EngineName::Farcore])?;
+        let is_away = !self.setup.nodes().is_empty();
+        refuse(
+            &[("--fabric", is_away)],
+            "here: far memory is embedded; leave the flag out",
+        )?;
+        let latency = self.setup.far_latency.is_some() && !self.parts.contains(&Part::Export);
+        let why = "without the part export: add it to --parts, or leave the flag out";
+        refuse(&[("--far-latency", latency)], why)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The command line: flags, their defaults for this machine, and the plans that they give.
 //!
 //! - This file: `contest` and `ycsb`, and the flags that all commands share
-//! - `trace.rs`, `fairness.rs`: the flags of these commands
+//! - `trace.rs`, `fairness.rs`, `expiry.rs`, `operations.rs`: the flags of these commands
 //! - `size.rs`: the sizes of `contest` and `ycsb`
 //! - `manual.rs`: completions of shells and manual pages
 //! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect
@@ -12,8 +12,10 @@
 
 mod core_list;
 mod effect;
+mod expiry;
 mod fairness;
 mod manual;
+mod operations;
 mod size;
 mod trace;
 mod usage;
@@ -26,8 +28,10 @@ use clap::{Args, Parser, Subcommand};
 use farcore_tuning::{LogFormat, Profile};
 
 pub use self::core_list::CoreList;
+pub use self::expiry::ExpiryArgs;
 pub use self::fairness::FairnessArgs;
 pub use self::manual::{CompletionsArgs, ManArgs};
+pub use self::operations::OperationsArgs;
 pub use self::size::{ContestSize, YcsbSize};
 pub use self::trace::{TraceArgs, TraceSize};
 pub use self::usage::plain;
@@ -72,8 +76,9 @@ pub enum Command {
     /// get and gets are gets; a miss is followed by a put of the stated size unless that is 0 (see
     /// --on-miss). set, add, replace and cas are puts. append and prepend are a get and a put of
     /// the combined length. incr and decr are a get and a put of the same length. delete is a
-    /// delete. Each record of oracleGeneral is a get. Keys are used as written. Times and the time
-    /// to live are not applied.
+    /// delete. touch and gat are gets, unless --apply-ttl is given. Each record of oracleGeneral is
+    /// a get. Keys are used as written. Times are not applied, and the time to live only with
+    /// --apply-ttl.
     #[command(after_help = STATUSES)]
     Trace(TraceArgs),
     /// Measure how long one client waits beside clients that flood the engine and clients that
@@ -89,6 +94,16 @@ pub enum Command {
     /// One client requests the keys of a trace in order; a put of the value follows a miss.
     #[command(after_help = STATUSES)]
     Cache(CacheArgs),
+    /// Measure gets while many keys expire at once, and how fast their memory comes back.
+    ///
+    /// Gets of other keys are sent at an even rate, --load percent of the most that the engine
+    /// serves; their latency counts from the moment when each was due.
+    #[command(after_help = STATUSES)]
+    Expiry(ExpiryArgs),
+    /// Measure kinds of operations beside each other within one run: conditional puts, counters,
+    /// ranges, deletes, scans, exports and long values.
+    #[command(after_help = STATUSES)]
+    Operations(OperationsArgs),
     /// Print the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder.
@@ -287,6 +302,11 @@ fn parse_nanoseconds(text: &str) -> Result<u64, String> {
     u64::try_from(duration.as_nanos()).map_err(|_| format!("`{text}` is too long"))
 }
 
+/// A time to live in milliseconds, rounded up.
+fn parse_milliseconds(text: &str) -> Result<u64, String> {
+    parse_nanoseconds(text).map(|nanoseconds| nanoseconds.div_ceil(1_000_000))
+}
+
 impl ContestArgs {
     /// One plan for each engine.
     ///
@@ -398,13 +418,24 @@ impl CommonArgs {
         self.engines.as_deref().unwrap_or(default)
     }
 
+    /// The engines of the flag, or those of the default ones that can do what a plan needs.
+    fn engines_for(&self, plan: &Plan) -> &[EngineName] {
+        const OURS: &[EngineName] = &[EngineName::Farcore, EngineName::FarcoreAllLocal];
+        let is_embedded = self.setup.nodes().is_empty();
+        if self.engines.is_none() && is_embedded && !plan.needs().is_empty() {
+            OURS
+        } else {
+            self.engines()
+        }
+    }
+
     /// A plan for each engine, with the profile's settings; validated.
     ///
     /// # Errors
     /// The profile cannot be read, or this machine does not allow a setting.
     pub(crate) fn plans(&self, machine: &Machine, mut plan: Plan) -> Result<Vec<Plan>, PlanError> {
         plan.nodes_wait_ns = self.wait.wait_for_nodes;
-        let engines = self.engines();
+        let engines = self.engines_for(&plan);
         self.check_effects(engines)?;
         if let Some(file) = &self.profile {
             plan = plan.with_profile(Profile::read(file)?);

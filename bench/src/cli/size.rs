@@ -3,7 +3,7 @@
 
 use clap::Args;
 
-use super::SetupArgs;
+use super::{SetupArgs, parse_milliseconds};
 use crate::machine::Machine;
 use crate::plan::{Plan, Scenario, Workload};
 use crate::record::VALUE_BYTES_MAX;
@@ -55,6 +55,9 @@ pub struct YcsbSize {
     /// Bytes of each value
     #[arg(long, value_name = "N", default_value_t = VALUE_BYTES_MAX)]
     pub value_bytes: usize,
+    /// Time to live of each write, e.g. 10s; for farcore only [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = parse_milliseconds)]
+    pub ttl: Option<u64>,
 }
 
 /// So many keys a thread, or as many as fit: all engines stay below half of the available memory.
@@ -116,6 +119,7 @@ impl YcsbSize {
             operations: self.operations,
             value_bytes: self.value_bytes,
             skew,
+            ttl_ms: self.ttl,
         };
         let keys_per_core = self.records.div_ceil((cores.len() as u64).max(1));
         setup.plan(cores, keys_per_core, scenario)

@@ -269,3 +269,39 @@ fn local_memory_for_all_data_needs_no_second_run_of_farcore() {
     let named = contest(&["--local", "2GiB", "--engines", "farcore,farcore-all-local"]);
     assert_eq!(named.plans(&machine()).unwrap().len(), 2);
 }
+
+#[test]
+fn what_only_farcore_can_do_is_refused_for_other_engines() {
+    let plans = |flags: &str| {
+        let line = format!("farcore-bench ycsb --records 1000 {flags}");
+        match Cli::try_parse_from(line.split_whitespace())
+            .unwrap()
+            .command
+        {
+            Command::Ycsb(args) => args.plans(&machine()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let ours = [EngineName::Farcore, EngineName::FarcoreAllLocal];
+    for flags in ["--workload e", "--workload a --ttl 5s"] {
+        let plans = plans(flags).unwrap();
+        assert!(
+            plans.iter().all(|plan| ours.contains(&plan.engine)),
+            "{flags}"
+        );
+    }
+    for (flags, message) in [
+        (
+            "--workload e --engines farcore,dashmap",
+            "--workload e is for engines with scans in the order of the index, and dashmap has none",
+        ),
+        (
+            "--workload b --ttl 5s --engines locked-lru",
+            "--ttl is for engines with keys that expire, and locked-lru has none",
+        ),
+        ("--workload b --ttl 0s", "--ttl is less than 1ms"),
+    ] {
+        let error = plans(flags).expect_err(flags).to_string();
+        assert!(error.starts_with(message), "{flags}: {error}");
+    }
+}

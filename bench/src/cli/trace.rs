@@ -13,6 +13,22 @@ use crate::machine::Machine;
 use crate::plan::{Plan, Scenario};
 use crate::trace::{Format, Input, OnMiss, TraceOptions, choose, keys_per_core};
 
+/// What a put with an expiry takes of the room for its value.
+const EXPIRY_BESIDE_BYTES: usize = 32;
+
+/// A factor of times to live, as thousandths.
+fn parse_per_mille(text: &str) -> Result<u64, String> {
+    let factor = text.parse::<f64>().ok();
+    let factor = factor.filter(|factor| (0.001..=1_000.0).contains(factor));
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "1 to a million"
+    )]
+    let per_mille = factor.map(|factor| (factor * 1_000.0).round() as u64);
+    per_mille.ok_or_else(|| format!("`{text}` is no factor from 0.001 to 1000"))
+}
+
 /// Which part of a trace is replayed, and how.
 #[derive(Clone, Debug, Args)]
 pub struct TraceSize {
@@ -29,6 +45,17 @@ pub struct TraceSize {
     /// What follows a get that misses: a put of the stated size, or nothing
     #[arg(long, default_value = "fill")]
     pub on_miss: OnMiss,
+    /// Apply the times to live of the trace, counted from each replayed request on and multiplied
+    /// by a factor, e.g. =0.001 [default factor: 1]; for farcore only
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = parse_per_mille
+    )]
+    pub apply_ttl: Option<u64>,
     /// Memory for the requests, which are read before the clock starts; reading ends when it is
     /// full [default: a quarter of the available memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -87,6 +114,7 @@ impl TraceSize {
             limit: self.limit,
             value_bytes_max: u32::try_from(flagged.unwrap_or(most))?,
             on_miss: self.on_miss,
+            lifetimes_per_mille: self.apply_ttl,
             is_stdin: input.is_stdin(),
             ..TraceOptions::new(
                 input.file(),
@@ -95,12 +123,13 @@ impl TraceSize {
         };
         let plan = read(&options, machine, setup)?;
         let longest = plan.trace().map_or(0, |trace| trace.value_bytes_longest);
+        let beside = self.apply_ttl.map_or(0, |_| EXPIRY_BESIDE_BYTES);
         let limit = match Farcore::config(&plan)?.value_bytes_max() {
-            Ok(limit) if longest as usize > limit && flagged.is_none() => limit,
+            Ok(limit) if longest as usize + beside > limit && flagged.is_none() => limit,
             // `Farcore::check` reports errors, and only if farcore is among the engines.
             _ => return Ok(plan),
         };
-        options.value_bytes_max = u32::try_from(limit)?;
+        options.value_bytes_max = u32::try_from(limit.saturating_sub(beside))?;
         let setup = SetupArgs {
             local: Some(plan.local_bytes),
             ..setup.clone()

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use farcore::{Answer, Operation};
 
-use super::pinned::{start_pinned, unsupported};
+use super::pinned::start_pinned;
 use crate::plan::Plan;
-use crate::store::{Running, Session, Store, Usage};
+use crate::store::{Running, Session, Store, Usage, unsupported};
 use crate::worker::Worker;
 
 /// A map from bytes to bytes that many threads share.
@@ -113,7 +113,13 @@ impl<D: Direct> Session for DirectSession<D> {
                 );
             }),
             _ => {
-                sink(token, Answer::Failed(&unsupported()));
+                sink(
+                    token,
+                    Answer::Failed(&unsupported(
+                        "change",
+                        "this engine only gets, puts and deletes",
+                    )),
+                );
                 Ok(())
             }
         };

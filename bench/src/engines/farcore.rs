@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use farcore::{
-    Answer, Config, Core, EncryptionKey, EncryptionMode, Engine, FabricAddress, HardwareSnapshot,
-    LinkModel, Operation, Recorder, Recording, Refused, Report, Reporter, Token, VerbsOptions,
+    Answer, Config, Core, Cursor, EncryptionKey, EncryptionMode, Engine, FabricAddress,
+    HardwareSnapshot, LinkModel, Operation, Recorder, Recording, Refused, Report, Reporter,
+    ScanOptions, ScanPage, Token, VerbsOptions,
 };
 use serde_json::{Map, Value};
 
@@ -213,6 +214,7 @@ impl Store for Farcore {
             far_latency: stats.far_latency,
             far_used_bytes: stats.far_used_bytes,
             far_live_bytes: total.far_live_bytes,
+            keys_expired: total.expired,
             keys: total.keys,
             index_bytes: total.index_bytes,
             local_cap_bytes: stats.local_cap_bytes,
@@ -271,6 +273,10 @@ impl Session for FarcoreSession {
     #[inline]
     fn poll(&mut self, sink: &mut impl FnMut(u64, Answer<'_>)) {
         self.poll_once(sink);
+    }
+
+    async fn scan(&mut self, cursor: Cursor, options: ScanOptions) -> farcore::Result<ScanPage> {
+        self.core.scan(cursor, options).await
     }
 
     fn hardware(&self) -> Option<HardwareSnapshot> {

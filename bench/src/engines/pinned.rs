@@ -34,12 +34,3 @@ pub fn start_pinned<S: Session + Send + 'static>(
             .map_err(|_| anyhow!("the thread on core {core} panicked"))
     }))
 }
-
-/// A baseline's answer to compare-and-swap.
-pub(crate) fn unsupported() -> farcore::Error {
-    farcore::Error::Config {
-        field: "operation",
-        value: "compare-and-swap".into(),
-        limit: "this engine keeps no versions".into(),
-    }
-}

@@ -35,6 +35,18 @@ pub enum PlanError {
         /// Beside or without which other flag, and the remedy.
         why: String,
     },
+    /// An engine cannot do what a flag requests.
+    #[error(
+        "{flag} is for engines with {needed}, and {engine} has none: leave {engine} out of --engines"
+    )]
+    Unsupported {
+        /// The flag.
+        flag: &'static str,
+        /// What the engine lacks.
+        needed: &'static str,
+        /// The engine.
+        engine: &'static str,
+    },
     /// The machine has too little memory.
     #[error(
         "{engine} needs about {} ({what}), and only {} is available: {remedy}",

@@ -20,9 +20,13 @@ use serde::{Deserialize, Serialize};
 
 pub use self::engine::{Encryption, EngineName};
 pub use self::error::PlanError;
+use crate::expiry::settings as expiry;
 use crate::fairness::keys::Keys;
 use crate::fairness::settings::Settings;
-use crate::phase::{CONTEST, Phase, TRACE, YCSB};
+use crate::load::SETS;
+use crate::operations::settings as operations;
+use crate::operations::settings::Part;
+use crate::phase::{CONTEST, OPERATIONS, Phase, TRACE, YCSB};
 use crate::record::{KEY_BYTES, VALUE_BYTES_MEAN};
 use crate::skew::{KeyDraws, Skew};
 use crate::trace::{Choice, Summary};
@@ -41,6 +45,8 @@ pub const FAR_LATENCY_NS_MAX: u64 = 1_000_000_000;
 pub const NODES_WAIT_NS_MAX: u64 = 86_400_000_000_000;
 
 const RECORD_HEADER_BYTES: u64 = 16;
+/// Bytes of an expiry beside its value.
+const EXPIRY_BYTES: u64 = 8;
 /// Bytes that a map in plain memory takes for each key besides key and value: two allocations, two
 /// fat pointers, slack.
 const MAP_OVERHEAD_BYTES: u64 = 96;
@@ -55,7 +61,7 @@ const ALL_LOCAL_FAR_BYTES: u64 = 64 << 20;
 /// Memory for the driver itself.
 const SPARE_BYTES: u64 = 256 << 20;
 
-/// The YCSB core workloads without scans.
+/// The YCSB core workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
@@ -67,6 +73,8 @@ pub enum Workload {
     C,
     /// 95 % reads of the latest, 5 % inserts.
     D,
+    /// 95 % scans of 1 to 100 records in the order of the index, 5 % inserts.
+    E,
     /// Half reads, half read-modify-writes.
     F,
 }
@@ -94,11 +102,18 @@ pub enum Scenario {
         /// Which keys are requested; for workload D, how far behind the latest.
         #[serde(default)]
         skew: Skew,
+        /// Time to live of each write, in milliseconds; `None` for ever.
+        #[serde(default)]
+        ttl_ms: Option<u64>,
     },
     /// A trace, as [`trace::choose`](crate::trace::choose) reads it.
     Trace(Box<Choice>),
     /// One client beside others, as [`fairness`](crate::fairness) runs it.
     Fairness(Box<Settings>),
+    /// Many keys expire at once, as [`expiry`](crate::expiry) runs it.
+    Expiry(Box<expiry::Settings>),
+    /// Operations beside each other, as [`operations`](crate::operations) runs it.
+    Operations(Box<operations::Settings>),
 }
 
 /// One run of one engine.
@@ -203,7 +218,12 @@ impl Plan {
             Scenario::Contest { .. } => "--keys-per-core",
             Scenario::Ycsb { .. } => "--records",
             Scenario::Trace(_) => "--limit",
-            Scenario::Fairness(_) => "--keys",
+            Scenario::Fairness(_) | Scenario::Expiry(_) => "--keys",
+            Scenario::Operations(ref settings) => match settings.part {
+                Part::Scan => "--scan-keys",
+                Part::Export => "--export-keys",
+                Part::Requests | Part::Long => "--keys",
+            },
         }
     }
 
@@ -224,7 +244,7 @@ impl Plan {
     pub fn keys_max(&self) -> u64 {
         match &self.scenario {
             Scenario::Ycsb {
-                workload: Workload::D,
+                workload: Workload::D | Workload::E,
                 operations,
                 ..
             } => {
@@ -233,6 +253,10 @@ impl Plan {
             }
             Scenario::Trace(choice) => choice.summary.keys,
             Scenario::Fairness(settings) => Keys::new(settings, self.keys(), self.seed).count(),
+            Scenario::Expiry(settings) => self.keys().saturating_add(settings.expiring),
+            Scenario::Operations(settings) if settings.part == Part::Requests => {
+                self.keys().saturating_mul(SETS)
+            }
             _ => self.keys(),
         }
     }
@@ -253,8 +277,33 @@ impl Plan {
             Scenario::Contest { .. } => &CONTEST,
             Scenario::Ycsb { .. } => &YCSB,
             Scenario::Trace(_) => &TRACE,
+            Scenario::Operations(_) => &OPERATIONS,
             // Its phases are measured in seconds, not in requests.
-            Scenario::Fairness(_) => &[],
+            Scenario::Fairness(_) | Scenario::Expiry(_) => &[],
+        }
+    }
+
+    /// Flags that only some engines can obey, and what the others lack.
+    #[must_use]
+    pub fn needs(&self) -> Vec<(&'static str, &'static str)> {
+        const EXPIRY: &str = "keys that expire";
+        match &self.scenario {
+            Scenario::Ycsb {
+                workload, ttl_ms, ..
+            } => {
+                let scans = (*workload == Workload::E)
+                    .then_some(("--workload e", "scans in the order of the index"));
+                let expiry = ttl_ms.map(|_| ("--ttl", EXPIRY));
+                scans.into_iter().chain(expiry).collect()
+            }
+            Scenario::Trace(choice) => {
+                let expiry = choice.options.lifetimes_per_mille;
+                expiry.iter().map(|_| ("--apply-ttl", EXPIRY)).collect()
+            }
+            Scenario::Contest { .. }
+            | Scenario::Fairness(_)
+            | Scenario::Expiry(_)
+            | Scenario::Operations(_) => Vec::new(),
         }
     }
 
@@ -274,8 +323,8 @@ impl Plan {
             Scenario::Contest { hot_ops, .. } => *hot_ops,
             Scenario::Ycsb { operations, .. } => *operations,
             Scenario::Trace(choice) => choice.summary.requests(),
-            // Its phases are measured in seconds.
-            Scenario::Fairness(_) => 0,
+            // These have no mixed phase.
+            Scenario::Fairness(_) | Scenario::Expiry(_) | Scenario::Operations(_) => 0,
         }
     }
 
@@ -303,7 +352,10 @@ impl Plan {
         let (skew, is_latest) = match self.scenario {
             Scenario::Contest { skew, .. } => (skew, false),
             Scenario::Ycsb { skew, workload, .. } => (skew, workload == Workload::D),
-            Scenario::Trace(_) | Scenario::Fairness(_) => return None,
+            Scenario::Trace(_)
+            | Scenario::Fairness(_)
+            | Scenario::Expiry(_)
+            | Scenario::Operations(_) => return None,
         };
         Some(KeyDraws {
             keys: if is_latest {
@@ -330,6 +382,8 @@ impl Plan {
                 return choice.summary.live_bytes_peak.saturating_add(headers);
             }
             Scenario::Fairness(settings) => return settings.data_bytes(self.keys()),
+            Scenario::Expiry(settings) => settings.value_bytes as u64 + EXPIRY_BYTES,
+            Scenario::Operations(settings) => settings.value_bytes as u64,
         };
         self.keys_max()
             .saturating_mul(value_bytes + KEY_BYTES as u64 + RECORD_HEADER_BYTES)

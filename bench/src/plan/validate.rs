@@ -20,12 +20,25 @@ impl Plan {
     /// # Errors
     /// The first setting that this machine or the benchmark does not allow.
     pub fn validate(&self, machine: &Machine) -> Result<(), PlanError> {
+        self.validate_needs()?;
         self.validate_cores(machine)?;
         self.validate_amounts()?;
         self.validate_scenario()?;
         self.validate_memory_sizes()?;
         self.validate_nodes()?;
         self.validate_memory(machine)
+    }
+
+    fn validate_needs(&self) -> Result<(), PlanError> {
+        let needs = self.needs();
+        match needs.first() {
+            Some(&(flag, needed)) if !self.engine.is_ours() => Err(PlanError::Unsupported {
+                flag,
+                needed,
+                engine: self.engine.name(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn validate_cores(&self, machine: &Machine) -> Result<(), PlanError> {
@@ -67,7 +80,7 @@ impl Plan {
             Scenario::Contest { .. } => Some("--hot-ops"),
             Scenario::Ycsb { .. } => Some("--operations"),
             Scenario::Trace(_) => Some("the number of requests in the trace"),
-            Scenario::Fairness(_) => None,
+            Scenario::Fairness(_) | Scenario::Expiry(_) | Scenario::Operations(_) => None,
         };
         match counted {
             Some(flag) if self.mixed_ops() == 0 => {
@@ -87,6 +100,11 @@ impl Plan {
         if let Scenario::Fairness(settings) = &self.scenario {
             settings.validate(self.keys(), self.local_bytes)?;
         }
+        match &self.scenario {
+            Scenario::Expiry(settings) => settings.validate()?,
+            Scenario::Operations(settings) => settings.validate()?,
+            _ => {}
+        }
         if let Scenario::Ycsb { value_bytes, .. } = self.scenario
             && (!(VALUE_GRAIN_BYTES..=VALUE_BYTES_MAX).contains(&value_bytes)
                 || value_bytes % VALUE_GRAIN_BYTES != 0)
@@ -95,6 +113,15 @@ impl Plan {
                 "it must be a multiple of {VALUE_GRAIN_BYTES} from {VALUE_GRAIN_BYTES} to {VALUE_BYTES_MAX}"
             );
             return Err(RangeError::new("--value-bytes", value_bytes, limit));
+        }
+        if let Scenario::Ycsb {
+            ttl_ms: Some(ttl_ms),
+            ..
+        } = self.scenario
+            && ttl_ms == 0
+        {
+            let limit = "it must be at least 1ms";
+            return Err(RangeError::new("--ttl", "less than 1ms", limit));
         }
         Ok(())
     }

@@ -20,11 +20,14 @@ pub(super) fn phase(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
     let hardware = parts.iter().map(|part| part.hardware);
     let hardware = hardware.reduce(|sum, part| sum + part).unwrap_or_default();
     let mut errors = ErrorCounts::default();
+    let (mut expired_hits, mut records_scanned) = (0, 0);
     for part in parts {
         latency.merge(&part.latency);
         digest = digest.wrapping_add(part.digest);
         outcome.report.wrong_values += part.wrong;
         outcome.report.unverified_values += part.unverified;
+        expired_hits += part.expired;
+        records_scanned += part.scanned;
         failures::add(&mut errors, &part.errors);
         let of_phase = |text| format!("phase {}: {text}", phase.name());
         outcome.failure = outcome.failure.take().or(part.failure.map(of_phase));
@@ -46,6 +49,8 @@ pub(super) fn phase(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
         p99_ns: latency.quantile(0.99),
         p999_ns: latency.quantile(0.999),
         errors: errors.clone(),
+        expired_hits,
+        records_scanned,
         events: EventsPerOp::of(&hardware, ops),
         ..PhaseReport::default()
     });
@@ -88,6 +93,7 @@ pub(super) fn totals(report: &mut RunReport, usage: &Usage) {
     report.far_read_bytes = usage.far_read_bytes;
     report.far_writes = usage.far_writes;
     report.far_write_bytes = usage.far_write_bytes;
+    report.keys_expired = usage.keys_expired;
     report.local_bytes_cap = usage.local_cap_bytes;
     if usage.keys > 0 {
         report.index_bytes_per_key = usage.index_bytes as f64 / usage.keys as f64;

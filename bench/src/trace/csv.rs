@@ -6,9 +6,12 @@
 //!     differs from the written key's and equals the decoded key's. So recorded keys are read back
 //!     exactly. In other traces the stated size may differ from the anonymized key's; it is
 //!     ignored.
+//! I3: the time to live is in seconds, with decimals or without; 0 is none, and `keep` is that of
+//!     the value before. Whatever else stands there is none, too.
 
 use std::borrow::Cow;
 
+use farcore::Expiry;
 use farcore::constants::KEY_BYTES_MAX;
 use percent_encoding::percent_decode;
 
@@ -29,7 +32,7 @@ pub fn parse<'a>(line: &'a [u8], decoded: &'a mut Vec<u8>) -> Result<Entry<'a>, 
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut fields = line.rsplitn(FIELDS_AFTER_KEY + 1, |&byte| byte == b',');
     let mut field = || fields.next().ok_or(Flaw::Fields);
-    let (_ttl, operation, _client, value_size, key_size) =
+    let (time_to_live, operation, _client, value_size, key_size) =
         (field()?, field()?, field()?, field()?, field()?);
     let front = field()?;
     let comma = front.iter().position(|&byte| byte == b',');
@@ -43,6 +46,8 @@ pub fn parse<'a>(line: &'a [u8], decoded: &'a mut Vec<u8>) -> Result<Entry<'a>, 
         b"append" | b"prepend" => Verb::Extend,
         b"incr" | b"decr" => Verb::Modify,
         b"delete" => Verb::Delete,
+        b"touch" => Verb::Touch,
+        b"gat" | b"gats" => Verb::GetAndTouch,
         _ => return Err(Flaw::Operation),
     };
     let key = if written.len() as u64 == key_bytes {
@@ -62,8 +67,30 @@ pub fn parse<'a>(line: &'a [u8], decoded: &'a mut Vec<u8>) -> Result<Entry<'a>, 
             key,
             verb,
             value_bytes,
+            expiry: expiry(time_to_live),
         }),
         _ => Err(Flaw::KeyTooLong),
+    }
+}
+
+/// The expiry of a time to live in seconds.
+fn expiry(field: &[u8]) -> Expiry {
+    if field == b"keep" {
+        return Expiry::Keep;
+    }
+    let text = std::str::from_utf8(field).unwrap_or_default();
+    let milliseconds = match text.parse::<u64>() {
+        Ok(seconds) => seconds.saturating_mul(1000),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a cast from a float saturates"
+        )]
+        Err(_) => (text.parse::<f64>().unwrap_or(0.0) * 1000.0).round() as u64,
+    };
+    match milliseconds {
+        0 => Expiry::Never,
+        milliseconds => Expiry::In(milliseconds),
     }
 }
 
@@ -103,11 +130,34 @@ mod tests {
             ("incr", Verb::Modify),
             ("decr", Verb::Modify),
             ("delete", Verb::Delete),
+            ("touch", Verb::Touch),
+            ("gat", Verb::GetAndTouch),
         ];
         for (operation, verb) in table {
             let line = format!("7,nz:u:eeW511W3dcH3de3d15ec,22,304,264,{operation},0");
             let key = b"nz:u:eeW511W3dcH3de3d15ec".to_vec();
             assert_eq!(read(&line), Ok((key, verb, 304)));
+        }
+    }
+
+    #[test]
+    fn times_to_live_are_read_whole_and_with_decimals() {
+        for (field, expected) in [
+            ("0", Expiry::Never),
+            ("", Expiry::Never),
+            ("soon", Expiry::Never),
+            ("-3", Expiry::Never),
+            ("NaN", Expiry::Never),
+            ("keep", Expiry::Keep),
+            ("90", Expiry::In(90_000)),
+            ("1.050", Expiry::In(1_050)),
+            ("0.001", Expiry::In(1)),
+            ("18446744073709551615", Expiry::In(u64::MAX)),
+        ] {
+            let line = format!("7,key,3,304,264,set,{field}");
+            let mut room = Vec::new();
+            let entry = parse(line.as_bytes(), &mut room).unwrap();
+            assert_eq!(entry.expiry, expected, "{field}");
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! The key is borrowed from the reader's buffer; nothing is allocated a request.
 
+use farcore::Expiry;
 use serde::{Deserialize, Serialize};
 
 /// The operation of a request.
@@ -17,6 +18,10 @@ pub enum Verb {
     Modify,
     /// Remove.
     Delete,
+    /// Set when the key expires.
+    Touch,
+    /// Read, and set when the key expires.
+    GetAndTouch,
 }
 
 /// One request.
@@ -28,6 +33,8 @@ pub struct Entry<'a> {
     pub verb: Verb,
     /// The stated size of the value, in bytes; not limited.
     pub value_bytes: u64,
+    /// The time to live of what is written: [`Expiry::Never`], [`Expiry::Keep`] or [`Expiry::In`].
+    pub expiry: Expiry,
 }
 
 /// Why a line or a record is skipped.

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use farcore::Expiry;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Place;
 use serde::{Deserialize, Serialize};
@@ -97,7 +98,14 @@ impl<'a> Loader<'a> {
     /// Empty scripts, one a thread.
     #[must_use]
     pub fn new(options: &'a TraceOptions, threads: u64, seed: u64, format: Format) -> Self {
-        let parts: Vec<Part> = (0..threads.max(1)).map(|_| Part::default()).collect();
+        let part = |_| Part {
+            script: match options.lifetimes_per_mille {
+                Some(_) => Script::with_lifetimes(),
+                None => Script::default(),
+            },
+            ..Part::default()
+        };
+        let parts: Vec<Part> = (0..threads.max(1)).map(part).collect();
         Self {
             options,
             seed,
@@ -142,38 +150,13 @@ impl<'a> Loader<'a> {
             return false;
         };
         self.summary.entries += 1;
-        let held = self.parts[thread].states[key as usize].bytes;
-        let mut subject = Subject {
+        Subject {
             loader: self,
             thread,
             key,
             key_bytes: entry.key.len() as u64,
-        };
-        match (entry.verb, held) {
-            (Verb::Set, _) => subject.put(entry.value_bytes),
-            (Verb::Delete, _) => subject.delete(),
-            (Verb::Get, Some(_)) => subject.get(),
-            (Verb::Get, None) => {
-                subject.get();
-                let was_stored = subject.state().version > 0;
-                let fill = subject.loader.options.on_miss == OnMiss::Fill;
-                if fill && entry.value_bytes > 0 {
-                    subject.put(entry.value_bytes);
-                    self.summary.fills += 1;
-                } else if fill && !was_stored {
-                    self.summary.unfillable += 1;
-                }
-            }
-            (Verb::Extend, Some(bytes)) => {
-                subject.get();
-                subject.put(entry.value_bytes.saturating_add(u64::from(bytes)));
-            }
-            (Verb::Modify, Some(bytes)) => {
-                subject.get();
-                subject.put(u64::from(bytes));
-            }
-            (Verb::Extend | Verb::Modify, None) => subject.get(),
         }
+        .add(entry);
         true
     }
 
@@ -206,6 +189,39 @@ struct Subject<'l, 'a> {
 }
 
 impl Subject<'_, '_> {
+    /// Adds the requests of an entry.
+    fn add(&mut self, entry: &Entry<'_>) {
+        let held = self.state().bytes;
+        match (entry.verb, held) {
+            (Verb::Set, _) => self.put(entry.value_bytes, entry.expiry),
+            (Verb::Delete, _) => self.delete(),
+            (Verb::Get, Some(_)) => self.get(Kind::Hit),
+            (Verb::Touch, Some(_)) => self.touch(Kind::Touch, entry.expiry),
+            (Verb::GetAndTouch, Some(_)) => self.touch(Kind::GetAndTouch, entry.expiry),
+            (Verb::Get | Verb::GetAndTouch, None) => {
+                self.get(Kind::Hit);
+                let was_stored = self.state().version > 0;
+                let fill = self.loader.options.on_miss == OnMiss::Fill;
+                if fill && entry.value_bytes > 0 {
+                    self.put(entry.value_bytes, entry.expiry);
+                    self.loader.summary.fills += 1;
+                } else if fill && !was_stored {
+                    self.loader.summary.unfillable += 1;
+                }
+            }
+            (Verb::Extend, Some(bytes)) => {
+                self.get(Kind::Hit);
+                let bytes = entry.value_bytes.saturating_add(u64::from(bytes));
+                self.put(bytes, Expiry::Keep);
+            }
+            (Verb::Modify, Some(bytes)) => {
+                self.get(Kind::Hit);
+                self.put(u64::from(bytes), Expiry::Keep);
+            }
+            (Verb::Extend | Verb::Modify | Verb::Touch, None) => self.get(Kind::Hit),
+        }
+    }
+
     fn state(&mut self) -> &mut State {
         &mut self.loader.parts[self.thread].states[self.key as usize]
     }
@@ -216,11 +232,37 @@ impl Subject<'_, '_> {
             .push(self.key, kind, version, bytes);
     }
 
-    fn get(&mut self) {
+    /// Sets when a key that exists expires; a get if times to live are not applied.
+    fn touch(&mut self, kind: Kind, expiry: Expiry) {
+        if self.loader.options.lifetimes_per_mille.is_none() {
+            self.get(Kind::Hit);
+        } else if kind == Kind::Touch {
+            let State { version, .. } = *self.state();
+            self.request(kind, version, 0);
+        } else {
+            self.get(kind);
+        }
+        self.expire(expiry);
+    }
+
+    /// Gives the last request a time to live.
+    fn expire(&mut self, expiry: Expiry) {
+        let scaled = match (expiry, self.loader.options.lifetimes_per_mille) {
+            (Expiry::In(milliseconds), Some(per_mille)) => {
+                Expiry::In(milliseconds.saturating_mul(per_mille) / 1000)
+            }
+            _ => expiry,
+        };
+        self.loader.summary.expiring += u64::from(matches!(expiry, Expiry::In(_)));
+        self.loader.parts[self.thread].script.expire_last(scaled);
+    }
+
+    /// A get, of the kind `found` if the key exists.
+    fn get(&mut self, found: Kind) {
         let State { version, bytes } = *self.state();
         match bytes {
             Some(bytes) => {
-                self.request(Kind::Hit, version, bytes);
+                self.request(found, version, bytes);
                 self.loader.summary.hits += 1;
                 self.loader.summary.read_bytes += u64::from(bytes);
             }
@@ -231,7 +273,7 @@ impl Subject<'_, '_> {
         }
     }
 
-    fn put(&mut self, stated: u64) {
+    fn put(&mut self, stated: u64, expiry: Expiry) {
         let limit = self.loader.options.value_bytes_max;
         let bytes = u32::try_from(stated).unwrap_or(u32::MAX).min(limit);
         let key_bytes = self.key_bytes;
@@ -239,6 +281,7 @@ impl Subject<'_, '_> {
         state.version = state.version.wrapping_add(1);
         let (version, before) = (state.version, state.bytes.replace(bytes));
         self.request(Kind::Put, version, bytes);
+        self.expire(expiry);
         let freed = before.map_or(0, |before| u64::from(before) + key_bytes);
         let loader = &mut *self.loader;
         loader.live_bytes = loader.live_bytes - freed + u64::from(bytes) + key_bytes;

@@ -5,7 +5,8 @@
 //!   [`input`]: a file or standard input
 //! - [`loader`]: compiles scripts; [`script`]: one thread's requests and their outcomes;
 //!   [`summary`]: what a file holds
-//! - [`replay`]: a script as a load; `puts`: what a key may hold after an error
+//! - [`replay`]: a script as a load; `puts`: what a key may hold after an error; `lives`: when a
+//!   key may have expired
 //! - [`made`]: traces that are made rather than recorded
 //!
 //! A key belongs to one thread, by its hash, and an engine keeps the order of requests on a key. So
@@ -21,9 +22,11 @@
 //! | `append`, `prepend` | a get; after a hit, a put of the old length plus the stated one |
 //! | `incr`, `decr` | a get; after a hit, a put of the same length |
 //! | `delete` | a delete |
+//! | `touch` | sets the expiry of a key that exists; a get of another, or if times to live are not applied |
+//! | `gat`, `gats` | the same, and reads the value |
 //!
-//! Times and the time to live are not applied: requests follow each other as fast as they are
-//! answered.
+//! Times are not applied: requests follow each other as fast as they are answered. Times to live
+//! are applied on request, and count from the moment of the replayed request.
 //!
 //! Sources: <https://github.com/twitter/cache-trace> (README),
 //! <https://github.com/cacheMon/libCacheSim> (`oracleGeneralBin.h`).
@@ -31,6 +34,7 @@
 pub mod csv;
 pub mod entry;
 pub mod input;
+mod lives;
 pub mod loader;
 pub mod made;
 pub mod oracle;
@@ -71,6 +75,9 @@ pub struct TraceOptions {
     pub value_bytes_max: u32,
     /// What follows a get that misses.
     pub on_miss: OnMiss,
+    /// Times to live are applied, so many thousandths of each; `None` if they are not.
+    #[serde(default)]
+    pub lifetimes_per_mille: Option<u64>,
     /// Memory for the scripts of all threads, in bytes. Reading ends when it is used up, give or
     /// take an eighth.
     pub memory_bytes_max: u64,
@@ -88,6 +95,7 @@ impl TraceOptions {
             limit: None,
             value_bytes_max: u32::try_from(VALUE_BYTES_MAX).unwrap_or(u32::MAX),
             on_miss: OnMiss::Fill,
+            lifetimes_per_mille: None,
             memory_bytes_max,
         }
     }
@@ -164,7 +172,7 @@ fn read(
     }
     let (summary, scripts) = loader.finish();
     if summary.entries == 0 {
-        let notes = summary.notes().join("; ");
+        let notes = summary.notes(true).join("; ");
         let format = summary.format.name();
         bail!(
             "{} holds nothing that can be replayed, read as {format}{}{notes}; --format forces another",

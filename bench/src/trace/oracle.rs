@@ -6,6 +6,8 @@
 //!
 //! Time and next access are not used.
 
+use farcore::Expiry;
+
 use super::entry::{Entry, Verb};
 
 /// Bytes of a record.
@@ -24,6 +26,7 @@ pub fn parse(record: &[u8; RECORD_BYTES]) -> Entry<'_> {
         key: &record[OBJECT],
         verb: Verb::Get,
         value_bytes: u64::from(size),
+        expiry: Expiry::Never,
     }
 }
 

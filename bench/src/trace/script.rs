@@ -6,8 +6,10 @@
 //! | key: u32 | version: u32 | bytes: 29 bits, kind: 3 bits |
 //!
 //! Version and bytes are those of the value that is put, or that must be found. Keys are numbered
-//! in the order of their first request.
+//! in the order of their first request. Where times to live are applied, each request has another 4
+//! bytes: that of what it writes, in milliseconds.
 
+use farcore::Expiry;
 use farcore::constants::VALUE_BYTES_MAX;
 
 const KIND_BITS: u32 = 3;
@@ -17,6 +19,9 @@ const _: () = assert!(size_of::<Request>() == 12);
 /// Arrays grow by an eighth, so that capacity stays close to length.
 const GROWTH: usize = 8;
 const GROWTH_MIN: usize = 1024;
+/// In place of a time to live: none, and that of the value before.
+const NEVER: u32 = 0;
+const KEEP: u32 = u32::MAX;
 
 /// A request and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +37,22 @@ pub enum Kind {
     Delete,
     /// A delete that misses.
     DeleteAbsent,
+    /// Sets when a key that exists expires.
+    Touch,
+    /// The same, and reads it.
+    GetAndTouch,
 }
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 7] = [
     Kind::Hit,
     Kind::Miss,
     Kind::Put,
     Kind::Delete,
     Kind::DeleteAbsent,
+    Kind::Touch,
+    Kind::GetAndTouch,
 ];
+const _: () = assert!(KINDS.len() <= 1 << KIND_BITS);
 
 #[derive(Clone, Copy, Debug)]
 struct Request {
@@ -62,12 +74,16 @@ pub struct Step<'a> {
     pub version: u32,
     /// Bytes of that value.
     pub bytes: u32,
+    /// When what the request writes expires; at most 49 days from now.
+    pub expiry: Expiry,
 }
 
 /// All requests of one thread.
 #[derive(Debug, Default)]
 pub struct Script {
     requests: Vec<Request>,
+    /// Times to live, by request; `None` if they are not applied.
+    lifetimes: Option<Vec<u32>>,
     /// Where each key ends in `key_bytes`; it begins where the one before ends.
     key_ends: Vec<u64>,
     words: Vec<u64>,
@@ -75,6 +91,19 @@ pub struct Script {
 }
 
 impl Script {
+    /// An empty script with times to live.
+    pub(super) fn with_lifetimes() -> Self {
+        Self {
+            lifetimes: Some(Vec::new()),
+            ..Self::default()
+        }
+    }
+
+    /// The number of keys, if times to live are applied.
+    pub(super) fn expiring_keys(&self) -> Option<usize> {
+        self.lifetimes.as_ref().map(|_| self.words.len())
+    }
+
     /// The number of requests.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -94,12 +123,18 @@ impl Script {
     pub fn step(&self, place: u64) -> Step<'_> {
         let request = self.requests[place as usize];
         let key = request.key as usize;
+        let lifetime = (self.lifetimes.as_ref()).map_or(NEVER, |all| all[place as usize]);
         Step {
             key: self.key(key),
             word: self.words[key],
             kind: KINDS[(request.shape & KIND_MASK) as usize],
             version: request.version,
             bytes: request.shape >> KIND_BITS,
+            expiry: match lifetime {
+                NEVER => Expiry::Never,
+                KEEP => Expiry::Keep,
+                milliseconds => Expiry::In(u64::from(milliseconds)),
+            },
         }
     }
 
@@ -134,6 +169,24 @@ impl Script {
             version,
             shape: bytes << KIND_BITS | kind as u32,
         });
+        if let Some(lifetimes) = &mut self.lifetimes {
+            reserve(lifetimes, 1);
+            lifetimes.push(NEVER);
+        }
+    }
+
+    /// Gives the last request a time to live, if they are applied.
+    pub(super) fn expire_last(&mut self, expiry: Expiry) {
+        if let Some(last) = self.lifetimes.as_mut().and_then(|all| all.last_mut()) {
+            *last = match expiry {
+                Expiry::Keep => KEEP,
+                Expiry::In(milliseconds) => {
+                    let milliseconds = u32::try_from(milliseconds).unwrap_or(u32::MAX);
+                    milliseconds.clamp(1, KEEP - 1)
+                }
+                Expiry::Never | Expiry::At(_) => NEVER,
+            };
+        }
     }
 
     /// The hash of a key, by its number.
@@ -142,7 +195,9 @@ impl Script {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
+        let lifetimes = self.lifetimes.as_ref().map_or(0, Vec::capacity);
         self.requests.capacity() * size_of::<Request>()
+            + lifetimes * size_of::<u32>()
             + (self.key_ends.capacity() + self.words.capacity()) * 8
             + self.key_bytes.capacity()
     }

@@ -56,6 +56,9 @@ pub struct Summary {
     pub deletes: u64,
     /// Deletes that find their key.
     pub deletes_found: u64,
+    /// Puts and touches with a time to live, whether or not it is applied.
+    #[serde(default)]
+    pub expiring: u64,
     /// Bytes of the values that gets find.
     pub read_bytes: u64,
     /// Bytes of the values that are put.
@@ -88,6 +91,7 @@ impl Summary {
             puts: 0,
             deletes: 0,
             deletes_found: 0,
+            expiring: 0,
             read_bytes: 0,
             written_bytes: 0,
             value_bytes_longest: 0,
@@ -105,9 +109,10 @@ impl Summary {
         self.requests_by_thread.iter().sum()
     }
 
-    /// Notes for a reader of the figures: skipped lines, cut values, an early end.
+    /// Notes for a reader of the figures: skipped lines, cut values, times to live that are not
+    /// applied, an early end.
     #[must_use]
-    pub fn notes(&self) -> Vec<String> {
+    pub fn notes(&self, lifetimes_are_applied: bool) -> Vec<String> {
         let unit = match self.format {
             Format::Csv => "line",
             Format::OracleGeneral => "record",
@@ -130,6 +135,13 @@ impl Summary {
             let plural = if gets == 1 { "" } else { "s" };
             notes.push(format!(
                 "{gets} get{plural} of keys that the trace never stores and states no size for stay misses: start recording while the engine is empty"
+            ));
+        }
+        if self.expiring > 0 && !lifetimes_are_applied {
+            let writes = self.expiring;
+            let plural = if writes == 1 { "" } else { "s" };
+            notes.push(format!(
+                "{writes} write{plural} with a time to live, which is not applied: --apply-ttl does"
             ));
         }
         match self.stop {

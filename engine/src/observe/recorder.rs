@@ -2,14 +2,18 @@
 //! `farcore-bench trace` and cache simulators read.
 //!
 //! A recording client puts a cell for each accepted request into one bounded queue; a key beyond
-//! 100 bytes takes several cells. The recorder's thread turns cells into lines. The data path pays
+//! 92 bytes takes several cells. The recorder's thread turns cells into lines. The data path pays
 //! a copy of the key and a clock reading: no allocation, no system call, no waiting. When the queue
 //! is full, the request is dropped from the trace.
 //!
-//! Line: `seconds,key,key bytes,value bytes,client,operation,0`. Seconds count from the recorder's
-//! start. The value bytes are those of a put or a compare-and-swap, else 0. Key bytes that a line
-//! cannot hold, and `%`, are percent-encoded; the key length is that of the original key, so a
-//! reader can decode it.
+//! Line: `seconds,key,key bytes,value bytes,client,operation,time to live`. Seconds count from the
+//! recorder's start. The value bytes are those of a put or a compare-and-swap, else 0. Key bytes
+//! that a line cannot hold, and `%`, are percent-encoded; the key length is that of the original
+//! key, so a reader can decode it.
+//!
+//! The time to live counts from the request on, in seconds with up to three decimals; 0 is none,
+//! and `keep` is that of the value before. Setting an expiry is `touch`, or `gat` if the value is
+//! read too. A request whose time is past when it is sent is a `delete`.
 //!
 //! - I1: a client's cells leave the queue in the order in which they entered it, so a key in
 //!   several cells is reassembled whatever other clients put between them.
@@ -17,6 +21,7 @@
 //!   request in progress while the recorder finishes may be neither.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -24,17 +29,18 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
-use farcore_tuning::Clock;
+use farcore_tuning::{Clock, system_ms};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::message::change::{Change, Condition};
+use crate::message::expiry::Expiry;
 use crate::message::operation::Operation;
 use crate::message::transaction::{TransactionStep, TransactionWrite};
 
 /// Cells of a recorder's queue by default: 8 MiB.
 const CELLS: usize = 64 << 10;
 /// Bytes of a key that one cell carries.
-const PIECE_BYTES: usize = 100;
+const PIECE_BYTES: usize = 92;
 /// How long the recorder's thread sleeps when there is nothing to write.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Bytes of lines that are buffered before they are written to the file.
@@ -49,6 +55,7 @@ const _: () = assert!(size_of::<Cell>() == 120);
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     raw_time: u64,
+    lifetime: Lifetime,
     client: u32,
     value_bytes: u32,
     /// Length of the whole key.
@@ -68,12 +75,72 @@ enum Kind {
     Replace,
     Increment,
     Append,
+    Touch,
+    GetAndTouch,
+}
+
+/// How long what a request writes lives, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lifetime(u64);
+
+impl Lifetime {
+    const NONE: Self = Self(0);
+    /// That of the value before.
+    const KEEP: Self = Self(u64::MAX);
+
+    /// The kind of one key of a transaction, and the lifetime that it writes.
+    fn of_step(step: &TransactionStep<'_>) -> (Kind, Self) {
+        let kind = Kind::of_step(step);
+        let TransactionWrite::Put { expiry, .. } = step.write else {
+            return (kind, Self::NONE);
+        };
+        Self::of_expiry(expiry).map_or((Kind::Delete, Self::NONE), |lifetime| (kind, lifetime))
+    }
+
+    /// The lifetime that a change names. `None` if it is past, so that the change is a delete.
+    fn of_change(change: &Change<'_>) -> Option<Self> {
+        let (Change::Put { expiry, .. } | Change::SetExpiry { expiry, .. }) = *change else {
+            return Some(Self::NONE);
+        };
+        Self::of_expiry(expiry)
+    }
+
+    /// The same of an expiry.
+    fn of_expiry(expiry: Expiry) -> Option<Self> {
+        let left_ms = match expiry {
+            Expiry::Never => return Some(Self::NONE),
+            Expiry::Keep => return Some(Self::KEEP),
+            Expiry::At(at_ms) => at_ms.saturating_sub(system_ms()),
+            Expiry::In(milliseconds) => milliseconds,
+        };
+        (left_ms > 0).then_some(Self(left_ms.min(u64::MAX - 1)))
+    }
+}
+
+impl fmt::Display for Lifetime {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::KEEP {
+            return formatter.write_str("keep");
+        }
+        let (seconds, milliseconds) = (self.0 / 1000, self.0 % 1000);
+        if milliseconds == 0 {
+            write!(formatter, "{seconds}")
+        } else {
+            write!(formatter, "{seconds}.{milliseconds:03}")
+        }
+    }
 }
 
 impl Kind {
     /// The trace format's name for a change; the nearest one where it has none.
     fn of_change(change: &Change<'_>) -> Self {
         match change {
+            Change::SetExpiry {
+                expiry: Expiry::Keep,
+                ..
+            } => Self::Get,
+            Change::SetExpiry { value: false, .. } => Self::Touch,
+            Change::SetExpiry { value: true, .. } => Self::GetAndTouch,
             Change::Put { condition, .. } => match condition {
                 Condition::Always => Self::Set,
                 Condition::Absent => Self::Add,
@@ -81,7 +148,6 @@ impl Kind {
                 Condition::Version(_) | Condition::Equals(_) => Self::Cas,
             },
             Change::Delete { .. } => Self::Delete,
-            Change::SetExpiry { .. } => Self::Get,
             Change::Increment { .. } | Change::IncrementFloat { .. } => Self::Increment,
             Change::Append { .. } | Change::SetRange { .. } => Self::Append,
         }
@@ -107,6 +173,8 @@ impl Kind {
             Self::Replace => "replace",
             Self::Increment => "incr",
             Self::Append => "append",
+            Self::Touch => "touch",
+            Self::GetAndTouch => "gat",
         }
     }
 }
@@ -136,25 +204,18 @@ impl RequestTap {
         if !self.tape.open.load(Ordering::Relaxed) {
             return;
         }
-        let kind = match operation {
-            Operation::Get { .. } | Operation::Inspect { .. } | Operation::GetRange { .. } => {
-                Kind::Get
+        if let Operation::Transaction { transaction } = operation {
+            for step in transaction.steps() {
+                let (kind, lifetime) = Lifetime::of_step(step);
+                self.note_key((kind, lifetime), step.key, step.write.value().len());
             }
-            Operation::Put { .. } => Kind::Set,
-            Operation::Delete { .. } => Kind::Delete,
-            Operation::CompareAndSwap { .. } => Kind::Cas,
-            Operation::Change { change, .. } => Kind::of_change(change),
-            Operation::Transaction { transaction } => {
-                for step in transaction.steps() {
-                    self.note_key(Kind::of_step(step), step.key, step.write.value().len());
-                }
-                return;
-            }
-        };
-        self.note_key(kind, operation.key(), operation.value().len());
+            return;
+        }
+        let (kind, lifetime) = kind_and_lifetime(operation);
+        self.note_key((kind, lifetime), operation.key(), operation.value().len());
     }
 
-    fn note_key(&self, kind: Kind, key: &[u8], value_bytes: usize) {
+    fn note_key(&self, (kind, lifetime): (Kind, Lifetime), key: &[u8], value_bytes: usize) {
         let tape = &*self.tape;
         let mut cell = Cell {
             raw_time: tape.clock.raw(),
@@ -163,6 +224,7 @@ impl RequestTap {
             key_bytes: u16::try_from(key.len()).unwrap_or(u16::MAX),
             is_first: true,
             kind,
+            lifetime,
             piece: [0; PIECE_BYTES],
         };
         for piece in key.chunks(PIECE_BYTES) {
@@ -174,6 +236,25 @@ impl RequestTap {
             cell.is_first = false;
         }
     }
+}
+
+fn kind_and_lifetime(operation: &Operation<'_>) -> (Kind, Lifetime) {
+    let kind = match operation {
+        Operation::Get { .. } | Operation::Inspect { .. } | Operation::GetRange { .. } => Kind::Get,
+        Operation::Put { .. } => Kind::Set,
+        Operation::Delete { .. } => Kind::Delete,
+        Operation::CompareAndSwap { .. } => Kind::Cas,
+        // Its keys are noted one by one.
+        Operation::Transaction { .. } => Kind::Get,
+        Operation::Change { change, .. } => {
+            return match (Kind::of_change(change), Lifetime::of_change(change)) {
+                (Kind::Get, _) => (Kind::Get, Lifetime::NONE),
+                (kind, Some(lifetime)) => (kind, lifetime),
+                (_, None) => (Kind::Delete, Lifetime::NONE),
+            };
+        }
+    };
+    (kind, Lifetime::NONE)
 }
 
 /// The outcome of a recording.
@@ -360,13 +441,14 @@ impl<W: Write> Scribe<W> {
             value_bytes,
             client,
             kind,
+            lifetime,
             ..
         } = cell;
         let key = percent_encode(key, ENCODED);
         let operation = kind.name();
         writeln!(
             self.out,
-            "{seconds},{key},{key_bytes},{value_bytes},{client},{operation},0"
+            "{seconds},{key},{key_bytes},{value_bytes},{client},{operation},{lifetime}"
         )?;
         self.tape.recorded.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -378,6 +460,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::message::expiry::ExpiryCondition;
     use crate::message::transaction::Transaction;
 
     /// A file in memory that can be made to wait or to fail.
@@ -468,6 +551,64 @@ mod tests {
             "deleted,7,0,0,delete,0",
         ];
         assert_eq!(paper.lines(), lines);
+    }
+
+    #[test]
+    fn the_time_to_live_is_recorded() {
+        let paper = Paper::default();
+        let recorder = Recorder::start(paper.clone()).unwrap();
+        let tap = recorder.tap();
+        let put = |expiry| Change::Put {
+            value: b"four",
+            expiry,
+            condition: Condition::Always,
+            previous: false,
+        };
+        let set = |expiry, value| Change::SetExpiry {
+            expiry,
+            condition: ExpiryCondition::Always,
+            value,
+        };
+        for change in [
+            put(Expiry::In(90_000)),
+            put(Expiry::In(1_050)),
+            put(Expiry::Never),
+            put(Expiry::Keep),
+            put(Expiry::In(0)),
+            put(Expiry::At(1)),
+            set(Expiry::In(7), false),
+            set(Expiry::In(2_000), true),
+            set(Expiry::Never, false),
+            set(Expiry::Keep, true),
+            set(Expiry::At(0), true),
+            Change::Increment { by: 1 },
+        ] {
+            tap.note(&Operation::Change { key: b"k", change });
+        }
+        tap.note(&Operation::Change {
+            key: b"k",
+            change: put(Expiry::At(system_ms() + 3_600_000)),
+        });
+        assert_eq!(recorder.finish().unwrap().recorded, 13);
+        let mut lines = paper.lines();
+        let at = lines.pop().unwrap();
+        let left: f64 = at.strip_prefix("k,1,4,0,set,").unwrap().parse().unwrap();
+        assert!((0.0..=3_600.0).contains(&left), "{at}");
+        let expected = [
+            "k,1,4,0,set,90",
+            "k,1,4,0,set,1.050",
+            "k,1,4,0,set,0",
+            "k,1,4,0,set,keep",
+            "k,1,4,0,delete,0",
+            "k,1,4,0,delete,0",
+            "k,1,0,0,touch,0.007",
+            "k,1,0,0,gat,2",
+            "k,1,0,0,touch,0",
+            "k,1,0,0,get,0",
+            "k,1,0,0,delete,0",
+            "k,1,0,0,incr,0",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) enum Target {
 /// Flags of the tuner.
 #[derive(Debug, Args)]
 pub(super) struct TunerArgs {
-    /// Workload to tune for: contest, ycsb-a, ycsb-b, ycsb-c, ycsb-d, ycsb-f, or trace:FILE
+    /// Workload to tune for: contest, ycsb-a to ycsb-f, or trace:FILE
     #[arg(long, default_value = "contest", value_parser = target)]
     pub(super) workload: Target,
     /// Settings to tune [default: all]
@@ -81,9 +81,7 @@ fn target(name: &str) -> std::result::Result<Target, String> {
     name.strip_prefix("ycsb-")
         .and_then(|letter| Workload::from_str(letter, false).ok())
         .map(Target::Ycsb)
-        .ok_or_else(|| {
-            "write contest, ycsb-a, ycsb-b, ycsb-c, ycsb-d, ycsb-f, or trace:FILE".to_owned()
-        })
+        .ok_or_else(|| "write contest, ycsb-a to ycsb-f, or trace:FILE".to_owned())
 }
 
 /// Runs the command. An interrupted search has an exit code of its own.

@@ -34,10 +34,10 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use self::entity::Entity;
 use self::far::Far;
-use super::pinned::{start_pinned, unsupported};
+use super::pinned::start_pinned;
 use crate::plan::Plan;
 use crate::record::{KEY_BYTES, VALUE_BYTES_MAX};
-use crate::store::{Running, Session, Store, Usage};
+use crate::store::{Running, Session, Store, Usage, unsupported};
 use crate::worker::Worker;
 
 const ENTITY_COUNT: usize = 64;
@@ -222,7 +222,12 @@ impl LockedLruSession {
                         Answer::Absent
                     }
                 }
-                _ => return Err(unsupported()),
+                _ => {
+                    return Err(unsupported(
+                        "change",
+                        "this engine only gets, puts and deletes",
+                    ));
+                }
             }
         };
         if half_dead {

@@ -22,6 +22,7 @@ fn load(
             key: key.as_bytes(),
             verb,
             value_bytes,
+            expiry: Expiry::Never,
         };
         if !loader.push(&entry) {
             break;
@@ -91,6 +92,62 @@ fn each_request_carries_its_outcome() {
 }
 
 #[test]
+fn times_to_live_reach_the_script_only_if_they_are_applied() {
+    let entries = [
+        (Verb::Get, 10, Expiry::In(8_000)),
+        (Verb::Touch, 0, Expiry::In(1)),
+        (Verb::GetAndTouch, 0, Expiry::Never),
+        (Verb::Modify, 0, Expiry::Never),
+        (Verb::Set, 10, Expiry::Keep),
+        (Verb::Set, 10, Expiry::In(u64::MAX)),
+        (Verb::Delete, 0, Expiry::Never),
+        (Verb::Touch, 0, Expiry::In(1)),
+    ];
+    let load = |lifetimes_per_mille| {
+        let options = TraceOptions {
+            lifetimes_per_mille,
+            ..options()
+        };
+        let mut loader = Loader::new(&options, 1, 5, Format::Csv);
+        for (verb, value_bytes, expiry) in entries {
+            let key = b"a";
+            loader.push(&Entry {
+                key,
+                verb,
+                value_bytes,
+                expiry,
+            });
+        }
+        let (summary, scripts) = loader.finish();
+        let steps = (0..scripts[0].len()).map(|place| scripts[0].step(place));
+        let steps: Vec<_> = steps.map(|step| (step.kind, step.expiry)).collect();
+        (steps, summary.expiring)
+    };
+    let longest = Expiry::In(u64::from(u32::MAX - 1));
+    let (steps, expiring) = load(Some(500));
+    assert_eq!(expiring, 3);
+    assert_eq!(
+        steps,
+        [
+            (Kind::Miss, Expiry::Never),
+            (Kind::Put, Expiry::In(4_000)),
+            (Kind::Touch, Expiry::In(1)),
+            (Kind::GetAndTouch, Expiry::Never),
+            (Kind::Hit, Expiry::Never),
+            (Kind::Put, Expiry::Keep),
+            (Kind::Put, Expiry::Keep),
+            (Kind::Put, longest),
+            (Kind::Delete, Expiry::Never),
+            (Kind::Miss, Expiry::Never),
+        ]
+    );
+    let (steps, expiring) = load(None);
+    assert_eq!(expiring, 3);
+    assert!(steps.iter().all(|&(_, expiry)| expiry == Expiry::Never));
+    assert_eq!((steps[2].0, steps[3].0), (Kind::Hit, Kind::Hit));
+}
+
+#[test]
 fn misses_that_cannot_be_filled_are_reported() {
     let entries = [
         ("a", Verb::Get, 0),
@@ -103,7 +160,7 @@ fn misses_that_cannot_be_filled_are_reported() {
         (summary.misses, summary.fills, summary.unfillable),
         (2, 0, 1)
     );
-    let notes = summary.notes().join("\n");
+    let notes = summary.notes(false).join("\n");
     assert!(notes.starts_with("1 get of keys"), "{notes}");
 }
 
@@ -128,7 +185,7 @@ fn limits_end_the_reading_and_are_reported() {
     };
     let (summary, _) = load(&limited, 2, &entries);
     assert_eq!((summary.entries, summary.stop), (7, Some(Stop::Limit)));
-    assert_eq!(summary.notes(), ["read up to --limit"]);
+    assert_eq!(summary.notes(false), ["read up to --limit"]);
     let exactly = TraceOptions {
         limit: Some(20_000),
         ..options()
@@ -144,16 +201,29 @@ fn limits_end_the_reading_and_are_reported() {
         (256 << 10..512 << 10).contains(&summary.memory_bytes),
         "{summary:?}"
     );
-    assert!(summary.entries > 1000 && summary.notes()[0].contains("--trace-memory"));
+    assert!(summary.entries > 1000 && summary.notes(false)[0].contains("--trace-memory"));
 }
 
 proptest! {
     #[test]
     fn scripts_keep_the_order_on_each_key_for_any_number_of_threads(
-    requests in proptest::collection::vec((0_u8..20, 0_u8..5, 0_u64..50), 0..300),
+    requests in proptest::collection::vec((0_u8..20, 0_u8..7, 0_u64..50), 0..300),
         threads in 1_u64..5,
+        applied in any::<bool>(),
     ) {
-        let verbs = [Verb::Get, Verb::Set, Verb::Extend, Verb::Modify, Verb::Delete];
+        let options = TraceOptions {
+            lifetimes_per_mille: applied.then_some(1_000),
+            ..options()
+        };
+        let verbs = [
+            Verb::Get,
+            Verb::Set,
+            Verb::Extend,
+            Verb::Modify,
+            Verb::Delete,
+            Verb::Touch,
+            Verb::GetAndTouch,
+        ];
         let keys: Vec<String> = (0..20).map(|number| format!("k{number}")).collect();
         let entries: Vec<_> = requests
             .iter()
@@ -175,8 +245,8 @@ proptest! {
             }
             found
         };
-        let (one, alone) = load(&options(), 1, &entries);
-        let (many, shared) = load(&options(), threads, &entries);
+        let (one, alone) = load(&options, 1, &entries);
+        let (many, shared) = load(&options, threads, &entries);
         prop_assert_eq!(by_key(&alone), by_key(&shared));
         prop_assert_eq!((one.hits, one.live_bytes_peak, one.keys), (many.hits, many.live_bytes_peak, many.keys));
         // An independent oracle: the same requests on a map have the same outcomes.
@@ -185,7 +255,8 @@ proptest! {
             let step = alone[0].step(place);
             let found = map.get(step.key).copied();
             match step.kind {
-                Kind::Hit => prop_assert_eq!(found, Some((step.version, step.bytes))),
+                Kind::Hit | Kind::GetAndTouch => prop_assert_eq!(found, Some((step.version, step.bytes))),
+                Kind::Touch => prop_assert_eq!(found.map(|held| held.0), Some(step.version)),
                 Kind::Miss | Kind::DeleteAbsent => prop_assert_eq!(found, None),
                 Kind::Delete => prop_assert!(map.remove(step.key).is_some()),
                 Kind::Put => {

@@ -648,8 +648,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Removes a record that was not read from far memory, or the value that a piece is of; false if
-    /// it must be read for that.
+    /// Removes a record that was not read from far memory, or the value that a piece is of; false
+    /// if it must be read for that.
     fn evict_living(&mut self, living: &Living) -> bool {
         match living.slot {
             Some((position, slot)) => self.evict_unread(living.hash, position, slot),

@@ -195,7 +195,8 @@ impl LongValues {
             .map_or(IndexHash::default(), |value| value.hash)
     }
 
-    /// Hash and head of the value that the piece at an address is of; `None` if it is being written.
+    /// Hash and head of the value that the piece at an address is of; `None` if it is being
+    /// written.
     pub(in crate::shard) fn head_of_piece(&self, piece: Address) -> Option<(IndexHash, Address)> {
         let Some(LongRecord::Piece(id, _)) = self.owner(piece) else {
             return None;

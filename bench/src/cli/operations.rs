@@ -1,0 +1,121 @@
+//! Flags of `operations`, and the plans that they give: one for each part.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{SetupArgs, parse_size};
+use crate::machine::Machine;
+use crate::operations::settings::{LONG_BYTES_MAX, Part, Settings};
+use crate::plan::{Plan, PlanError, Scenario};
+
+/// Bytes of each record that an export reads: long enough that the link decides, not the records.
+const EXPORT_VALUE_BYTES: usize = 1024;
+/// An export has this multiple of its local memory.
+const EXPORT_FACTOR: u64 = 8;
+/// Local memory for long values: a multiple of a round's bytes, since each round replaces them.
+const LONG_ROUNDS: u64 = 24;
+/// Local memory of each core for long values at least.
+const LONG_CORE_BYTES: u64 = 32 << 20;
+
+/// Flags of `operations`.
+#[derive(Clone, Debug, Args)]
+pub struct OperationsArgs {
+    /// What is measured
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        default_value = "requests,scan,export,long"
+    )]
+    pub parts: Vec<Part>,
+    /// Keys of each kind of request, all threads together
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub keys: u64,
+    /// Bytes of each value of requests and of the scan
+    #[arg(long, value_name = "SIZE", default_value = "64", value_parser = parse_size)]
+    pub value_bytes: u64,
+    /// Keys of the scan, all threads together
+    #[arg(long, value_name = "N", default_value_t = 4_000_000)]
+    pub scan_keys: u64,
+    /// Keys of the export, with values of 1 KiB; an eighth of them is local
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub export_keys: u64,
+    /// Bytes a second of the export's link; one core exports, as each core has a link of its own
+    #[arg(long, value_name = "SIZE", default_value = "1250MB", value_parser = parse_size)]
+    pub link: u64,
+    /// Bytes of each long value
+    #[arg(long, value_name = "SIZE", default_value_t = LONG_BYTES_MAX, value_parser = parse_size)]
+    pub long_value: u64,
+    /// Cores and memory; --far-latency is for the export, 10us by default.
+    #[command(flatten)]
+    pub setup: SetupArgs,
+    /// Write the figures to a file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Default latency of the export's link, in nanoseconds.
+const LINK_LATENCY_NS: u64 = 10_000;
+
+impl OperationsArgs {
+    /// One plan for each part, validated.
+    ///
+    /// # Errors
+    /// This machine does not allow a setting.
+    pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
+        self.check_effects()?;
+        let mut plans: Vec<Plan> = Vec::new();
+        for &part in &self.parts {
+            let plan = self.plan(part, machine);
+            plan.validate(machine)?;
+            if !plans.contains(&plan) {
+                plans.push(plan);
+            }
+        }
+        Ok(plans)
+    }
+
+    fn plan(&self, part: Part, machine: &Machine) -> Plan {
+        let mut cores = self.setup.cores(machine);
+        if part == Part::Export {
+            cores.truncate(1);
+        }
+        let threads = (cores.len() as u64).max(1);
+        let value_bytes = usize::try_from(self.value_bytes).unwrap_or(usize::MAX);
+        let (keys, value_bytes) = match part {
+            Part::Requests => (self.keys, value_bytes),
+            Part::Scan => (self.scan_keys, value_bytes),
+            Part::Export => (self.export_keys, EXPORT_VALUE_BYTES),
+            Part::Long => (threads, value_bytes),
+        };
+        let settings = Settings {
+            part,
+            value_bytes,
+            link_bytes_per_second: self.link,
+            long_bytes: self.long_value,
+        };
+        let scenario = Scenario::Operations(Box::new(settings));
+        let mut plan = self
+            .setup
+            .plan(cores, keys.div_ceil(threads).max(1), scenario);
+        let local_bytes = match part {
+            Part::Requests | Part::Scan => plan.all_local_bytes(),
+            Part::Export => {
+                plan.far_latency_ns = self.setup.far_latency.unwrap_or(LINK_LATENCY_NS);
+                plan.local_bytes.min(plan.data_bytes() / EXPORT_FACTOR)
+            }
+            Part::Long => {
+                let round = self.long_value.saturating_mul(2);
+                let core = LONG_CORE_BYTES.saturating_mul(threads);
+                round.saturating_mul(LONG_ROUNDS).max(core)
+            }
+        };
+        let least = LONG_CORE_BYTES.saturating_mul(threads) / 2;
+        plan.local_bytes = self.setup.local.unwrap_or(local_bytes.max(least));
+        if part != Part::Export {
+            plan.far_latency_ns = 0;
+        }
+        plan
+    }
+}

@@ -1,0 +1,227 @@
+//! One run: opens the engine, starts a client on each core, and measures how much memory comes
+//! back.
+//!
+//! The log's memory is what its pages take, each counted once: extents of far memory in use, and
+//! frames of pages that are not in far memory. What has come back is how much less that is than
+//! just before the first key expired.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use farcore::{Core, Engine, HistogramSnapshot, Stats, Task};
+use farcore_tuning::{Clock, system_ms};
+use tracing::info;
+
+use super::client::{Client, Figures, Shared, Times};
+use super::report::{Comeback, Run};
+use super::settings::Settings;
+use crate::engines::Farcore;
+use crate::plan::{Plan, Scenario};
+use crate::progress::PhaseBar;
+use crate::stop;
+
+/// How often memory is measured.
+const TICK: Duration = Duration::from_millis(20);
+const NS_A_MS: u64 = 1_000_000;
+
+/// Memory and removals at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at_ns: u64,
+    log_bytes: u64,
+    removed: u64,
+}
+
+impl Sample {
+    fn of(stats: &Stats, at_ns: u64) -> Self {
+        let local = stats.total.frames_open + stats.total.frames_sealed;
+        Self {
+            at_ns,
+            log_bytes: stats.far_used_bytes + local * u64::from(stats.page_bytes),
+            removed: stats.total.expired,
+        }
+    }
+}
+
+/// Runs a plan in this process.
+///
+/// # Errors
+/// The engine could not be opened, a client was lost, or loading took longer than planned.
+pub fn run(plan: &Plan) -> anyhow::Result<Run> {
+    let Scenario::Expiry(settings) = &plan.scenario else {
+        bail!("the plan is of another command");
+    };
+    Farcore::check(plan)?;
+    let clock = Clock::new();
+    let start_ns = clock.now_ns();
+    let engine = Engine::open(Farcore::config(plan)?).context("the engine could not be opened")?;
+    let startup_seconds = (clock.now_ns() - start_ns) as f64 / 1e9;
+    info!(seconds = startup_seconds, "opened");
+    let shared = Arc::new(shared(plan, settings, clock));
+    let clients = start(plan, &engine, &shared)?;
+    let led = lead(&engine, &shared);
+    if led.is_err() {
+        shared.is_aborted.store(true, Ordering::Relaxed);
+    }
+    let mut figures = Vec::new();
+    for client in clients {
+        figures.push(client.join().context("a client")?);
+    }
+    let samples = led?;
+    engine.close();
+    if figures.iter().any(|client| client.is_late) {
+        return Err(too_late(settings));
+    }
+    Ok(Run {
+        startup_seconds,
+        ..collect(&shared, &figures, &samples)
+    })
+}
+
+fn too_late(settings: &Settings) -> anyhow::Error {
+    anyhow!(
+        "loading took longer than --lead, {} ms: raise it, or lower --expiring or --keys",
+        settings.lead_ms
+    )
+}
+
+fn shared(plan: &Plan, settings: &Settings, clock: Clock) -> Shared {
+    let first_ns = clock.now_ns() + settings.lead_ms * NS_A_MS;
+    let last_ns = first_ns + settings.within_ms * NS_A_MS;
+    let times = Times {
+        first_ns,
+        first_ms: system_ms() + settings.lead_ms,
+        last_ns,
+        end_ns: last_ns + settings.after_ms_max() * NS_A_MS,
+    };
+    Shared {
+        settings: settings.clone(),
+        clock,
+        times,
+        threads: plan.threads(),
+        seed: plan.seed,
+        window: plan.window,
+        others: plan.keys(),
+        loaded: AtomicUsize::new(0),
+        goes_on: AtomicBool::new(false),
+        is_aborted: AtomicBool::new(false),
+        ended: AtomicUsize::new(0),
+    }
+}
+
+fn start(plan: &Plan, engine: &Engine, shared: &Arc<Shared>) -> anyhow::Result<Vec<Task<Figures>>> {
+    let mut clients = Vec::new();
+    for (position, thread) in (0..plan.cores.len()).zip(0..) {
+        let shared = Arc::clone(shared);
+        let job = move |core: Core| async move { Client::new(core, shared, thread).run().await };
+        clients.push(engine.run_on_core(position, job)?);
+    }
+    Ok(clients)
+}
+
+/// Waits for the clients to load, and measures memory until the end.
+fn lead(engine: &Engine, shared: &Shared) -> anyhow::Result<Vec<Sample>> {
+    let Times {
+        first_ns, end_ns, ..
+    } = shared.times;
+    let clients = usize::try_from(shared.threads)?;
+    while shared.loaded.load(Ordering::Relaxed) < clients {
+        if shared.clock.now_ns() >= first_ns {
+            return Err(too_late(&shared.settings));
+        }
+        check_signal()?;
+        sleep(TICK);
+    }
+    info!("loaded");
+    if engine.stats().total.far_writes > 0 {
+        engine.flush().context("flush")?;
+    }
+    shared.goes_on.store(true, Ordering::Relaxed);
+    let start_ns = shared.clock.now_ns();
+    let bar = PhaseBar::timed(
+        "farcore",
+        "expiry",
+        end_ns.saturating_sub(start_ns) as f64 / 1e9,
+    );
+    let mut samples = Vec::new();
+    loop {
+        let now_ns = shared.clock.now_ns();
+        samples.push(Sample::of(&engine.stats(), now_ns));
+        bar.set(now_ns.saturating_sub(start_ns) / NS_A_MS);
+        if now_ns >= end_ns {
+            break;
+        }
+        check_signal()?;
+        sleep(TICK.min(Duration::from_nanos(end_ns - now_ns)));
+    }
+    bar.finish();
+    Ok(samples)
+}
+
+fn check_signal() -> anyhow::Result<()> {
+    if stop::is_requested() {
+        bail!("a signal ended the run");
+    }
+    Ok(())
+}
+
+fn collect(shared: &Shared, figures: &[Figures], samples: &[Sample]) -> Run {
+    let settings = &shared.settings;
+    let window = |number: usize| {
+        let mut all = HistogramSnapshot::default();
+        for client in figures {
+            if let Some(latencies) = client.latencies.get(number) {
+                all.merge(latencies);
+            }
+        }
+        all
+    };
+    let windows = figures.iter().map(|client| client.latencies.len()).max();
+    let after = (2..windows.unwrap_or(2)).map(|number| window(number).quantile(0.99));
+    let sum = |of: &dyn Fn(&Figures) -> u64| figures.iter().map(of).sum::<u64>();
+    let (before, during) = (window(0), window(1));
+    Run {
+        place: settings.place,
+        startup_seconds: 0.0,
+        most_mops: figures.iter().map(|client| client.most).sum::<f64>() / 1e6,
+        load_mops: figures.iter().map(|client| client.rate).sum::<f64>() / 1e6,
+        gets_before: before.count(),
+        gets_during: during.count(),
+        p50_before_ns: before.quantile(0.5),
+        p50_during_ns: during.quantile(0.5),
+        p99_before_ns: before.quantile(0.99),
+        p99_during_ns: during.quantile(0.99),
+        p99_after_ns: after.collect(),
+        comebacks: comebacks(shared, samples),
+        wrong_values: sum(&|client| client.wrong) + sum(&|client| client.found_late),
+        found_late: sum(&|client| client.found_late),
+        errors: sum(&|client| client.errors),
+    }
+}
+
+/// What has come back at each of the times to be measured.
+fn comebacks(shared: &Shared, samples: &[Sample]) -> Vec<Comeback> {
+    let Times {
+        first_ns, last_ns, ..
+    } = shared.times;
+    let settings = &shared.settings;
+    let Some(before) = samples.iter().rfind(|sample| sample.at_ns < first_ns) else {
+        return Vec::new();
+    };
+    let expiring_bytes = before.log_bytes as f64 * settings.expiring_share(shared.others);
+    let at = |&after_ms: &u64| {
+        let sample = samples
+            .iter()
+            .find(|sample| sample.at_ns >= last_ns + after_ms * NS_A_MS)?;
+        let bytes = before.log_bytes.saturating_sub(sample.log_bytes);
+        Some(Comeback {
+            after_ms,
+            removed: (sample.removed - before.removed) as f64 / settings.expiring as f64,
+            bytes: bytes as f64 / expiring_bytes.max(1.0),
+        })
+    };
+    settings.after_ms.iter().filter_map(at).collect()
+}

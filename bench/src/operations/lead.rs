@@ -1,0 +1,95 @@
+//! One run of the part `requests`: the phases are those of a contest with one engine, and the rows
+//! are medians over the rounds.
+
+use anyhow::bail;
+
+use super::report::{Row, Run, median};
+use super::settings::Part;
+use super::sweeps;
+use crate::phase::{SINGLES, Single};
+use crate::plan::{Plan, Scenario};
+use crate::report::PhaseReport;
+use crate::run;
+
+/// Least speed of a conditional put and of an increment, as a share of a put's.
+const CHANGE_RATIO_MIN: f64 = 0.9;
+
+/// Runs a plan in this process.
+///
+/// # Errors
+/// The engine could not be opened, or a worker was lost.
+pub fn run(plan: &Plan) -> anyhow::Result<Run> {
+    let Scenario::Operations(settings) = &plan.scenario else {
+        bail!("the plan is of another command");
+    };
+    match settings.part {
+        Part::Requests => requests(plan),
+        Part::Scan => sweeps::scan(plan),
+        Part::Export => sweeps::export(plan, settings),
+        Part::Long => sweeps::long(plan, settings),
+    }
+}
+
+fn requests(plan: &Plan) -> anyhow::Result<Run> {
+    let outcome = run::run(plan.clone())?;
+    let report = outcome.report;
+    Ok(Run {
+        rows: SINGLES.map(|single| row(single, &report.phases)).into(),
+        wrong_values: report.wrong_values,
+        complaint: outcome.complaint.or(outcome.failure),
+        errors: report.errors,
+        partial: report.partial,
+        ..Run::of(Part::Requests)
+    })
+}
+
+/// The row of one kind of request. The first round, which writes the keys, does not count.
+fn row(single: Single, phases: &[PhaseReport]) -> Row {
+    let of = |single: Single| -> Vec<f64> {
+        let phases = phases.iter().filter(|phase| phase.name == single.name());
+        phases.map(|phase| phase.mops).skip(1).collect()
+    };
+    let own = of(single);
+    let base = single.base().map(|base| (base, of(base)));
+    let ratios = base.as_ref().map(|(_, base)| {
+        let ratios = own.iter().zip(base).map(|(own, base)| own / base);
+        median(ratios.collect())
+    });
+    let is_bound = matches!(single, Single::PutIf | Single::Increment);
+    Row {
+        name: single.name().to_owned(),
+        figure: median(own),
+        unit: "Mops/s".to_owned(),
+        beside: base.map(|(base, _)| base.name().to_owned()),
+        ratio: ratios,
+        ratio_min: is_bound.then_some(CHANGE_RATIO_MIN),
+        figure_min: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_those_of_one_round() {
+        let phase = |single: Single, mops| PhaseReport {
+            name: single.name().into(),
+            mops,
+            ..PhaseReport::default()
+        };
+        let phases = [
+            phase(Single::Put, 1.0),
+            phase(Single::PutIf, 100.0),
+            phase(Single::Put, 10.0),
+            phase(Single::PutIf, 9.0),
+            phase(Single::Put, 5.0),
+            phase(Single::PutIf, 4.0),
+            phase(Single::Put, 20.0),
+            phase(Single::PutIf, 19.0),
+        ];
+        let row = row(Single::PutIf, &phases);
+        assert_eq!((row.figure, row.ratio), (9.0, Some(0.9)));
+        assert_eq!(row.is_met(), Some(true));
+    }
+}

@@ -1,0 +1,169 @@
+//! The figures of `operations`, in the form that `--json` writes, and their table.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::{Deserialize, Serialize};
+
+use super::settings::Part;
+use crate::failures::ErrorCounts;
+use crate::machine::Machine;
+use crate::origin::Origin;
+use crate::plan::Plan;
+
+/// Everything that one command measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OperationsReport {
+    /// The command, the program and the date.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// The machine.
+    pub machine: Machine,
+    /// The plan of each run.
+    pub plans: Vec<Plan>,
+    /// The runs, one a part.
+    pub runs: Vec<Run>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What was measured.
+    pub part: Part,
+    /// The figures.
+    pub rows: Vec<Row>,
+    /// Wrong, missing and unexpected answers. Anything but 0 is a failure.
+    pub wrong_values: u64,
+    /// A description of the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complaint: Option<String>,
+    /// Requests that ended with an error, by kind.
+    #[serde(default)]
+    pub errors: ErrorCounts,
+    /// Whether a signal ended the run.
+    #[serde(default)]
+    pub partial: bool,
+}
+
+impl Run {
+    /// A run without figures.
+    #[must_use]
+    pub fn of(part: Part) -> Self {
+        Self {
+            part,
+            rows: Vec::new(),
+            wrong_values: 0,
+            complaint: None,
+            errors: ErrorCounts::new(),
+            partial: false,
+        }
+    }
+}
+
+/// One figure: the median over the rounds of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// What was measured.
+    pub name: String,
+    /// How fast it was.
+    pub figure: f64,
+    /// The figure's unit.
+    pub unit: String,
+    /// What it is compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<String>,
+    /// The median of its ratios to that, each of one round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// The least ratio that is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_min: Option<f64>,
+    /// The least figure that is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figure_min: Option<f64>,
+}
+
+impl Row {
+    /// Whether what is wanted was reached; `None` if nothing is.
+    #[must_use]
+    pub fn is_met(&self) -> Option<bool> {
+        let ratio = self
+            .ratio_min
+            .map(|least| self.ratio.unwrap_or(0.0) >= least);
+        let figure = self.figure_min.map(|least| self.figure >= least);
+        ratio.or(figure)
+    }
+}
+
+/// The median of some figures; 0 without any.
+#[must_use]
+pub fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The table of all runs.
+#[must_use]
+pub fn render(runs: &[Run]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY);
+    table.set_header(["operation", "speed", "", "ratio", "beside", "wanted"]);
+    for row in runs.iter().flat_map(|run| &run.rows) {
+        let wanted = match (row.ratio_min, row.figure_min) {
+            (Some(least), _) => format!("ratio {least}"),
+            (None, Some(least)) => format!("{least} {}", row.unit),
+            (None, None) => String::new(),
+        };
+        let missed = if row.is_met() == Some(false) {
+            " (missed)"
+        } else {
+            ""
+        };
+        table.add_row([
+            row.name.clone(),
+            format!("{:.2}", row.figure),
+            row.unit.clone(),
+            row.ratio
+                .map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            row.beside.clone().unwrap_or_default(),
+            format!("{wanted}{missed}"),
+        ]);
+    }
+    for column in [1, 3] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let wrong: u64 = runs.iter().map(|run| run.wrong_values).sum();
+    format!("{table}\nwrong values: {wrong}; figures and ratios are medians of the rounds of a run")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missed_is_marked() {
+        let row = |figure, ratio| Row {
+            name: "increment".into(),
+            figure,
+            unit: "Mops/s".into(),
+            beside: Some("put".into()),
+            ratio: Some(ratio),
+            ratio_min: Some(0.9),
+            figure_min: None,
+        };
+        let run = |rows| Run {
+            rows,
+            ..Run::of(Part::Requests)
+        };
+        assert!(!render(&[run(vec![row(9.0, 0.9)])]).contains("missed"));
+        assert!(render(&[run(vec![row(9.0, 0.899)])]).contains("ratio 0.9 (missed)"));
+        let scan = Row {
+            figure: 9.0,
+            figure_min: Some(10.0),
+            ..Row::default()
+        };
+        assert_eq!(scan.is_met(), Some(false));
+        assert_eq!(Row::default().is_met(), None);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    }
+}
