@@ -374,7 +374,7 @@ fn sessions() -> Vec<u8> {
     let keys: Vec<String> = (0..100).map(|number| format!("session:{number}")).collect();
     for (number, key) in keys.iter().enumerate() {
         let key = key.as_bytes();
-        handle.put_with(key, b"user", in_an_hour).wait().unwrap();
+        let _ = handle.put_with(key, b"user", in_an_hour).wait().unwrap();
         match number % 4 {
             0 => drop(handle.get_and_expire(key, in_an_hour.expiry).wait()),
             1 => drop(
