@@ -23,7 +23,7 @@ enum Act {
     Close,
 }
 
-const KINDS: usize = OperationKind::LAST as usize + 1;
+const KINDS: usize = OperationKind::LAST_PUBLIC as usize + 1;
 
 fn act() -> impl Strategy<Value = Act> {
     let bytes = || 0..EACH_WAY / 5;
