@@ -119,7 +119,7 @@ fn bad_flags_end_with_a_message_and_a_failure() {
             "dashmap needs about ",
         ),
         ("ycsb --workload a --value-bytes 17", "multiple of 16"),
-        ("ycsb --workload e", "possible values"),
+        ("ycsb --workload g", "possible values"),
         ("trace /nowhere/at/all", "the trace /nowhere/at/all"),
         ("trace /dev/null", "holds nothing that can be replayed"),
         ("trace /dev/null --limit 0", "--limit"),
