@@ -7,7 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use farcore::{
-    CasOutcome, Config, Engine, Expiry, ExpiryCondition, Operation, PutOptions, Recorder, Recording,
+    CasOutcome, Config, Engine, Expiry, ExpiryCondition, Operation, PutOptions, PutOutcome,
+    Recorder, Recording,
 };
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario};
@@ -374,7 +375,8 @@ fn sessions() -> Vec<u8> {
     let keys: Vec<String> = (0..100).map(|number| format!("session:{number}")).collect();
     for (number, key) in keys.iter().enumerate() {
         let key = key.as_bytes();
-        handle.put_with(key, b"user", in_an_hour).wait().unwrap();
+        let stored = handle.put_with(key, b"user", in_an_hour).wait();
+        assert!(matches!(stored, Ok(PutOutcome::Stored(_))), "{stored:?}");
         match number % 4 {
             0 => drop(handle.get_and_expire(key, in_an_hour.expiry).wait()),
             1 => drop(

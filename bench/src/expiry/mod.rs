@@ -6,8 +6,8 @@
 //! - [`report`]: the figures and their table
 //!
 //! The keys that expire are written evenly among others that do not. Gets of the others are sent at
-//! a share of the most that the engine serves, and their latency counts from when each was due. Each
-//! place is a run of its own.
+//! a share of the most that the engine serves, and their latency counts from when each was due, in
+//! the processor time of the core. Each place is a run of its own.
 
 mod client;
 pub mod lead;
