@@ -147,6 +147,31 @@ fn publish(report: &Report, outcomes: &[Vec<Outcome>], plots: &[PathBuf]) -> any
     Ok(())
 }
 
+/// A YCSB workload in words.
+fn describe_ycsb(scenario: &Scenario) -> String {
+    let Scenario::Ycsb {
+        workload,
+        operations,
+        value_bytes,
+        skew,
+        ttl_ms,
+    } = scenario
+    else {
+        return String::new();
+    };
+    let scans = match workload {
+        Workload::E => ", scans in index order",
+        _ => "",
+    };
+    let expiry = ttl_ms.map_or_else(String::new, |ttl_ms| {
+        let ttl = humantime::format_duration(Duration::from_millis(ttl_ms));
+        format!(", which expire after {ttl}")
+    });
+    format!(
+        "ycsb {workload:?}, {operations} transactions {skew}{scans}, values of {value_bytes} bytes{expiry}"
+    )
+}
+
 /// A plan in one line.
 #[must_use]
 #[expect(clippy::too_many_lines, reason = "one arm a part of the plan")]
@@ -154,25 +179,7 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
     let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string();
     let what = match &plan.scenario {
         Scenario::Contest { hot_ops, skew } => format!("contest, {hot_ops} hot requests {skew}"),
-        Scenario::Ycsb {
-            workload,
-            operations,
-            value_bytes,
-            skew,
-            ttl_ms,
-        } => {
-            let scans = match workload {
-                Workload::E => ", scans in index order",
-                _ => "",
-            };
-            let expiry = ttl_ms.map_or_else(String::new, |ttl_ms| {
-                let ttl = humantime::format_duration(Duration::from_millis(ttl_ms));
-                format!(", which expire after {ttl}")
-            });
-            format!(
-                "ycsb {workload:?}, {operations} transactions {skew}{scans}, values of {value_bytes} bytes{expiry}"
-            )
-        }
+        Scenario::Ycsb { .. } => describe_ycsb(&plan.scenario),
         Scenario::Fairness(settings) => settings.to_string(),
         Scenario::Expiry(settings) => settings.to_string(),
         Scenario::Operations(settings) => settings.to_string(),

@@ -209,12 +209,15 @@ pub fn medians(all: &[RunReport]) -> RunReport {
         }
         sum
     };
-    let phases = first.phases.iter().enumerate().map(|(at, phase)| {
-        let seconds = number(&|run| run.phases[at].seconds);
-        PhaseReport {
+    let peak = runs.iter().map(|run| run.local_bytes_peak).max();
+    let phases = first
+        .phases
+        .iter()
+        .enumerate()
+        .map(|(at, phase)| PhaseReport {
             name: phase.name.clone(),
             ops: phase.ops,
-            seconds,
+            seconds: number(&|run| run.phases[at].seconds),
             cpu_seconds: number(&|run| run.phases[at].cpu_seconds),
             errors: sum(&|run| run.phases.get(at).map(|phase| &phase.errors)),
             mops: number(&|run| run.phases[at].mops),
@@ -229,8 +232,7 @@ pub fn medians(all: &[RunReport]) -> RunReport {
             far_p50_ns: count(&|run| run.phases[at].far_p50_ns),
             far_p99_ns: count(&|run| run.phases[at].far_p99_ns),
             events: EventsPerOp::median(runs.iter().map(|run| &run.phases[at].events)),
-        }
-    });
+        });
     RunReport {
         engine: first.engine.clone(),
         partial: runs.iter().any(|run| run.partial),
@@ -247,11 +249,7 @@ pub fn medians(all: &[RunReport]) -> RunReport {
         far_read_bytes: count(&|run| run.far_read_bytes),
         far_writes: count(&|run| run.far_writes),
         far_write_bytes: count(&|run| run.far_write_bytes),
-        local_bytes_peak: runs
-            .iter()
-            .map(|run| run.local_bytes_peak)
-            .max()
-            .unwrap_or(0),
+        local_bytes_peak: peak.unwrap_or(0),
         local_bytes_cap: first.local_bytes_cap,
         keys_expired: count(&|run| run.keys_expired),
         index_bytes_per_key: number(&|run| run.index_bytes_per_key),

@@ -120,6 +120,9 @@ fn phase_rows(table: &mut Table, runs: &[RunReport], contrasts: &[Contrast]) {
     }
 }
 
+/// Adds a row: its name, and the cell of each run.
+type RowOf<'a> = dyn FnMut(&str, &dyn Fn(&RunReport) -> String) + 'a;
+
 /// The rows below the phases.
 #[expect(clippy::too_many_lines, reason = "one row after the other")]
 fn total_rows(table: &mut Table, runs: &[RunReport]) {
@@ -164,23 +167,7 @@ fn total_rows(table: &mut Table, runs: &[RunReport]) {
             "-".to_owned()
         }
     });
-    let scanned = |run: &RunReport| run.phases.last().map_or(0, |phase| phase.records_scanned);
-    if runs.iter().any(|run| scanned(run) > 0) {
-        line("records scanned, in index order", &|run| {
-            scanned(run).to_string()
-        });
-        line("records scanned, M/s", &|run| {
-            let seconds = run.phases.last().map_or(0.0, |phase| phase.seconds);
-            format!("{:.2}", mops(scanned(run), seconds))
-        });
-    }
-    if runs
-        .iter()
-        .any(|run| expired_hits(run) + run.keys_expired > 0)
-    {
-        line("gets of expired keys", &|run| expired_hits(run).to_string());
-        line("expired keys removed", &|run| run.keys_expired.to_string());
-    }
+    scan_and_expiry_rows(runs, &mut line);
     line("wrong values", &|run| run.wrong_values.to_string());
     if runs.iter().any(|run| run.unverified_values > 0) {
         line("unverified values", &|run| {
@@ -198,6 +185,27 @@ fn total_rows(table: &mut Table, runs: &[RunReport]) {
                 count.to_string()
             })
         });
+    }
+}
+
+/// The rows of scans and of keys that expire, where there are any.
+fn scan_and_expiry_rows(runs: &[RunReport], line: &mut RowOf<'_>) {
+    let scanned = |run: &RunReport| run.phases.last().map_or(0, |phase| phase.records_scanned);
+    if runs.iter().any(|run| scanned(run) > 0) {
+        line("records scanned, in index order", &|run| {
+            scanned(run).to_string()
+        });
+        line("records scanned, M/s", &|run| {
+            let seconds = run.phases.last().map_or(0.0, |phase| phase.seconds);
+            format!("{:.2}", mops(scanned(run), seconds))
+        });
+    }
+    if runs
+        .iter()
+        .any(|run| expired_hits(run) + run.keys_expired > 0)
+    {
+        line("gets of expired keys", &|run| expired_hits(run).to_string());
+        line("expired keys removed", &|run| run.keys_expired.to_string());
     }
 }
 

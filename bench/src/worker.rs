@@ -41,7 +41,7 @@ const _: () = assert!(SLICE.is_multiple_of(CHUNK));
 pub struct Progress(AtomicU64);
 
 /// Processor time of the calling thread.
-fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

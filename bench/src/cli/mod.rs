@@ -97,7 +97,10 @@ pub enum Command {
     /// Measure gets while many keys expire at once, and how fast their memory comes back.
     ///
     /// Gets of other keys are sent at an even rate, --load percent of the most that the engine
-    /// serves; their latency counts from the moment when each was due.
+    /// serves. Rate and latency are those of the core's processor time, so that other programs on
+    /// the machine do not count: latency is the processor time from the moment when a get was due
+    /// until its answer. By the clock it is the time from sending a get until its answer. Each core
+    /// gets keys of its own shard.
     #[command(after_help = STATUSES)]
     Expiry(ExpiryArgs),
     /// Measure kinds of operations beside each other within one run: conditional puts, counters,

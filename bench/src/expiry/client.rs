@@ -1,8 +1,12 @@
 //! One core's client: it writes its keys, measures how many requests the core serves, and then
 //! sends a share of that while keys expire.
 //!
-//! Requests are due at even distances, whatever the answers. A latency counts from the moment at
-//! which its request was due, so an engine that stands still makes all requests of that time late.
+//! On a machine that others use too, a core's thread waits for a processor now and then, which has
+//! nothing to do with the engine. So gets are due at even distances of the thread's processor time,
+//! and measured by it, from the moment at which each was due: an engine that works on something else
+//! for a while makes all gets of that while late. A core gets keys of its own shard only: those of
+//! others would come in bursts whenever their thread had waited. For comparison, gets are also
+//! measured by the clock, from the moment at which each was sent.
 //!
 //! I1: every value is verified. A key that is read after it expired must be absent.
 
@@ -14,6 +18,7 @@ use farcore_tuning::{Clock, Histogram};
 
 use super::settings::Settings;
 use crate::record::{Generator, KEY_BYTES, Scratch, Shape, below, mix};
+use crate::worker::thread_cpu_ns;
 
 /// Most requests in flight.
 const IN_FLIGHT_MAX: usize = 2048;
@@ -48,6 +53,8 @@ pub(super) struct Shared {
     pub(super) window: usize,
     /// Other keys, all threads together.
     pub(super) others: u64,
+    /// The numbers of the other keys in each core's shard.
+    pub(super) own: Vec<Vec<u32>>,
     /// Clients that have written their keys.
     pub(super) loaded: AtomicUsize,
     /// The leader lets them go on.
@@ -74,12 +81,14 @@ impl Shared {
 /// What a client measured.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
-    /// Requests a second, at most.
+    /// Requests a second of processor time, at most.
     pub(super) most: f64,
-    /// Requests a second while keys expire.
+    /// The same while keys expire.
     pub(super) rate: f64,
     /// Latencies before, while keys expire, and in each second after.
     pub(super) latencies: Vec<HistogramSnapshot>,
+    /// The same in processor time.
+    pub(super) processor: Vec<HistogramSnapshot>,
     pub(super) wrong: u64,
     pub(super) errors: u64,
     /// Keys that were found after they had expired.
@@ -88,16 +97,35 @@ pub(super) struct Figures {
     pub(super) is_late: bool,
 }
 
+/// A request in flight.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    /// By the thread's processor time.
+    due_ns: u64,
+    /// By the clock.
+    sent_ns: u64,
+    subject: u64,
+}
+
+/// Latencies by the clock, and in processor time.
+#[derive(Debug, Default)]
+struct Latencies {
+    clock: Histogram,
+    processor: Histogram,
+}
+
 /// One core's client.
 pub(super) struct Client {
     core: Core,
     shared: Arc<Shared>,
     thread: u64,
+    /// The same as a place.
+    place: usize,
     generator: Generator,
     draw: u64,
     figures: Figures,
-    /// Due times and keys of requests in flight, by slot.
-    slots: Vec<(u64, u64)>,
+    /// Requests in flight, by slot.
+    slots: Vec<Sent>,
     free: Vec<u64>,
     scratch: Box<Scratch>,
 }
@@ -126,10 +154,11 @@ impl Client {
         Self {
             core,
             thread,
+            place: usize::try_from(thread).unwrap_or(0),
             generator,
             draw: mix(shared.seed ^ mix(thread + 1)),
             figures: Figures::default(),
-            slots: vec![(0, 0); IN_FLIGHT_MAX],
+            slots: vec![Sent::default(); IN_FLIGHT_MAX],
             free: (0..IN_FLIGHT_MAX as u64).collect(),
             scratch: Box::default(),
             shared,
@@ -242,18 +271,26 @@ impl Client {
     }
 
     /// Submits a get of a random key that does not expire; false if there is no room.
-    fn get(&mut self, due_ns: u64) -> bool {
+    fn get(&mut self, due_ns: u64, sent_ns: u64) -> bool {
         let Some(slot) = self.free.pop() else {
             return false;
         };
-        let subject = below(self.draw(), self.shared.others);
+        let draw = self.draw();
+        let own = &self.shared.own[self.place];
+        #[expect(clippy::cast_possible_truncation, reason = "below a length")]
+        let place = below(draw, own.len() as u64) as usize;
+        let subject = own.get(place).copied().map_or(0, u64::from);
         self.generator.key(subject, &mut self.scratch.key);
         let key = &self.scratch.key[..];
         match self.core.submit(Operation::Get { key }, slot) {
             Ok(()) => {
                 #[expect(clippy::cast_possible_truncation, reason = "below the number of slots")]
                 let place = slot as usize;
-                self.slots[place] = (due_ns, subject);
+                self.slots[place] = Sent {
+                    due_ns,
+                    sent_ns,
+                    subject,
+                };
                 true
             }
             Err(refused) => {
@@ -266,7 +303,7 @@ impl Client {
     }
 
     /// Takes answers to gets, and their latencies if those are recorded.
-    fn poll_gets(&mut self, latency: Option<&Histogram>) -> usize {
+    fn poll_gets(&mut self, latencies: Option<&Latencies>) -> usize {
         let Self {
             core,
             shared,
@@ -277,13 +314,19 @@ impl Client {
             ..
         } = self;
         let bytes = shared.settings.value_bytes;
+        // The answers of one poll arrive at once.
+        let mut times = None;
         core.poll(|slot, answer| {
             #[expect(clippy::cast_possible_truncation, reason = "below the number of slots")]
-            let (due_ns, subject) = slots[slot as usize];
-            if let Some(latency) = latency {
-                latency.record(shared.clock.now_ns().saturating_sub(due_ns));
+            let sent = slots[slot as usize];
+            if let Some(latencies) = latencies {
+                let (now_ns, cpu_ns) =
+                    *times.get_or_insert_with(|| (shared.clock.now_ns(), thread_cpu_ns()));
+                latencies.clock.record(now_ns.saturating_sub(sent.sent_ns));
+                let processor_ns = cpu_ns.saturating_sub(sent.due_ns);
+                latencies.processor.record(processor_ns);
             }
-            judge(generator, bytes, subject, &answer, figures);
+            judge(generator, bytes, sent.subject, &answer, figures);
             free.push(slot);
         })
     }
@@ -291,15 +334,15 @@ impl Client {
     /// Measures how many gets the core serves at most.
     async fn most(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let start_ns = shared.clock.now_ns();
+        let start_ns = thread_cpu_ns();
         let (mut answers, mut passed_ns) = (0, 0);
-        while passed_ns < MOST_NS {
+        while passed_ns < MOST_NS && shared.clock.now_ns() < shared.times.first_ns {
             for _ in 0..32 {
-                while self.core.in_flight() < shared.window && self.get(0) {}
+                while self.core.in_flight() < shared.window && self.get(0, 0) {}
                 answers += self.poll_gets(None);
             }
             self.core.yield_now().await;
-            passed_ns = shared.clock.now_ns() - start_ns;
+            passed_ns = thread_cpu_ns() - start_ns;
         }
         self.figures.most = answers as f64 / passed_ns as f64 * 1e9;
         while self.core.in_flight() > 0 {
@@ -319,20 +362,22 @@ impl Client {
         } = shared.times;
         let after = (end_ns - last_ns).div_ceil(1_000_000_000);
         let windows = usize::try_from(2 + after).unwrap_or(2);
-        let latencies: Vec<_> = (0..windows).map(|_| Histogram::default()).collect();
+        let latencies: Vec<_> = (0..windows).map(|_| Latencies::default()).collect();
         let start_ns = shared.clock.now_ns();
         // Not the first half second: the core comes from full load.
         let from_ns =
             (first_ns.saturating_sub(BEFORE_NS)).max(start_ns + (first_ns - start_ns) / 4);
         let rate = (self.figures.most * shared.settings.load_percent as f64 / 100.0).max(1.0);
         let (mut sent, mut polls) = (0_u64, 0_u32);
-        let mut due_ns = start_ns;
+        let start_cpu_ns = thread_cpu_ns();
+        let mut due_ns = start_cpu_ns;
         loop {
             let now_ns = shared.clock.now_ns();
             if now_ns >= end_ns {
                 break;
             }
-            while due_ns <= now_ns && self.get(due_ns) {
+            let cpu_ns = thread_cpu_ns();
+            while due_ns <= cpu_ns && self.get(due_ns, now_ns) {
                 sent += 1;
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -340,7 +385,7 @@ impl Client {
                     reason = "nanoseconds of a run"
                 )]
                 let passed_ns = (sent as f64 / rate * 1e9) as u64;
-                due_ns = start_ns + passed_ns;
+                due_ns = start_cpu_ns + passed_ns;
             }
             let window = match now_ns {
                 now if now < from_ns => None,
@@ -355,7 +400,9 @@ impl Client {
             }
         }
         self.figures.rate = rate;
-        self.figures.latencies = latencies.iter().map(Histogram::snapshot).collect();
+        self.figures.latencies = latencies.iter().map(|one| one.clock.snapshot()).collect();
+        let processor = latencies.iter().map(|one| one.processor.snapshot());
+        self.figures.processor = processor.collect();
         while self.core.in_flight() > 0 {
             self.poll_gets(None);
             self.core.yield_now().await;

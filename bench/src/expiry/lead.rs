@@ -21,6 +21,7 @@ use super::settings::Settings;
 use crate::engines::Farcore;
 use crate::plan::{Plan, Scenario};
 use crate::progress::PhaseBar;
+use crate::record::{Generator, KEY_BYTES};
 use crate::stop;
 
 /// How often memory is measured.
@@ -60,7 +61,11 @@ pub fn run(plan: &Plan) -> anyhow::Result<Run> {
     let engine = Engine::open(Farcore::config(plan)?).context("the engine could not be opened")?;
     let startup_seconds = (clock.now_ns() - start_ns) as f64 / 1e9;
     info!(seconds = startup_seconds, "opened");
-    let shared = Arc::new(shared(plan, settings, clock));
+    let own = own_keys(plan, &engine);
+    if own.iter().any(Vec::is_empty) {
+        bail!("a core's shard has none of the keys that do not expire: raise --keys");
+    }
+    let shared = Arc::new(shared(plan, settings, clock, own));
     let clients = start(plan, &engine, &shared)?;
     let led = lead(&engine, &shared);
     if led.is_err() {
@@ -88,7 +93,21 @@ fn too_late(settings: &Settings) -> anyhow::Error {
     )
 }
 
-fn shared(plan: &Plan, settings: &Settings, clock: Clock) -> Shared {
+/// The numbers of the keys that do not expire, by shard.
+fn own_keys(plan: &Plan, engine: &Engine) -> Vec<Vec<u32>> {
+    let generator = Generator::new(plan.seed);
+    let mut own = vec![Vec::new(); plan.cores.len()];
+    let mut key = [0; KEY_BYTES];
+    for number in 0..u32::try_from(plan.keys()).unwrap_or(u32::MAX) {
+        generator.key(u64::from(number), &mut key);
+        if let Some(own) = own.get_mut(engine.shard_of(&key)) {
+            own.push(number);
+        }
+    }
+    own
+}
+
+fn shared(plan: &Plan, settings: &Settings, clock: Clock, own: Vec<Vec<u32>>) -> Shared {
     let first_ns = clock.now_ns() + settings.lead_ms * NS_A_MS;
     let last_ns = first_ns + settings.within_ms * NS_A_MS;
     let times = Times {
@@ -105,6 +124,7 @@ fn shared(plan: &Plan, settings: &Settings, clock: Clock) -> Shared {
         seed: plan.seed,
         window: plan.window,
         others: plan.keys(),
+        own,
         loaded: AtomicUsize::new(0),
         goes_on: AtomicBool::new(false),
         is_aborted: AtomicBool::new(false),
@@ -170,14 +190,17 @@ fn check_signal() -> anyhow::Result<()> {
 
 fn collect(shared: &Shared, figures: &[Figures], samples: &[Sample]) -> Run {
     let settings = &shared.settings;
-    let window = |number: usize| {
+    let merged = |of: &dyn Fn(&Figures) -> Option<HistogramSnapshot>| {
         let mut all = HistogramSnapshot::default();
-        for client in figures {
-            if let Some(latencies) = client.latencies.get(number) {
-                all.merge(latencies);
-            }
+        for latencies in figures.iter().filter_map(of) {
+            all.merge(&latencies);
         }
         all
+    };
+    let window = |number: usize| merged(&|client| client.latencies.get(number).cloned());
+    let processor = |number: usize| {
+        let all = merged(&|client| client.processor.get(number).cloned());
+        all.quantile(0.99)
     };
     let windows = figures.iter().map(|client| client.latencies.len()).max();
     let after = (2..windows.unwrap_or(2)).map(|number| window(number).quantile(0.99));
@@ -195,6 +218,8 @@ fn collect(shared: &Shared, figures: &[Figures], samples: &[Sample]) -> Run {
         p99_before_ns: before.quantile(0.99),
         p99_during_ns: during.quantile(0.99),
         p99_after_ns: after.collect(),
+        processor_p99_before_ns: processor(0),
+        processor_p99_during_ns: processor(1),
         comebacks: comebacks(shared, samples),
         wrong_values: sum(&|client| client.wrong) + sum(&|client| client.found_late),
         found_late: sum(&|client| client.found_late),

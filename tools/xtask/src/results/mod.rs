@@ -39,6 +39,8 @@ const TARGET: &str = "target";
 const BENCHMARK: &str = "target/release/farcore-bench";
 /// Folder of the rounds' JSON files.
 const FOLDER: &str = "target/results";
+/// Where a page's figures begin that other commands measured and that stay as they are.
+const APART: &str = "<!-- measured apart -->";
 /// The engines of the published page.
 const ENGINES: &str = "farcore,dashmap,sharded,locked-lru,scc,papaya,quick-cache,moka,foyer";
 
@@ -166,6 +168,12 @@ fn measure_all(
     Ok((reports?, refused))
 }
 
+/// The end of an earlier page, which other commands measured: from its marker on.
+fn measured_apart(page: &str) -> String {
+    let start = page.find(APART);
+    start.map_or_else(String::new, |start| format!("\n{}", &page[start..]))
+}
+
 pub(crate) fn perform(results: &Results) -> Result<()> {
     let engines = results.engines()?;
     let mut built = engines.clone();
@@ -201,8 +209,9 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
     super::run(super::cargo(&build).env_remove("RUSTFLAGS"))?;
     let limit = results.line_trip_ns_max.map(TripLimit::new);
     let (reports, refused) = measure_all(&plan, limit)?;
-    let page = page::render(&facts, &plan, &reports, refused)?;
     let out = &results.out;
+    let apart = measured_apart(&fs::read_to_string(out).unwrap_or_default());
+    let page = page::render(&facts, &plan, &reports, refused)? + &apart;
     fs::write(out, page).with_context(|| format!("{} cannot be written", out.display()))?;
     println!("\nwrote {}", out.display());
     Ok(())
@@ -237,6 +246,13 @@ mod tests {
         assert_eq!(with("--engines farcore,moka,farcore"), (2, false));
         let stores = plan::FILE_STORES.map(str::to_owned);
         assert!(build_arguments(&stores).contains(&"rocksdb"));
+    }
+
+    #[test]
+    fn what_was_measured_apart_stays() {
+        let page = format!("# Results\n\n{APART}\n\n## Expiry\n");
+        assert_eq!(measured_apart(&page), format!("\n{APART}\n\n## Expiry\n"));
+        assert_eq!(measured_apart("# Results\n"), "");
     }
 
     #[test]
