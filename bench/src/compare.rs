@@ -174,7 +174,6 @@ fn describe_ycsb(scenario: &Scenario) -> String {
 
 /// A plan in one line.
 #[must_use]
-#[expect(clippy::too_many_lines, reason = "one arm a part of the plan")]
 pub fn describe(plan: &Plan, runs: u32) -> String {
     let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string();
     let what = match &plan.scenario {

@@ -184,7 +184,6 @@ pub(crate) fn counted<T>(runs: &[T], is_partial: impl Fn(&T) -> bool) -> Vec<&T>
 /// memory. A partial run has no part in them, unless it is the only one. Wrong values and errors
 /// are summed over all runs.
 #[must_use]
-#[expect(clippy::too_many_lines, reason = "one literal names all fields")]
 pub fn medians(all: &[RunReport]) -> RunReport {
     let runs = counted(all, |run| run.partial);
     let Some(&first) = runs.first() else {

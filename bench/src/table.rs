@@ -124,7 +124,6 @@ fn phase_rows(table: &mut Table, runs: &[RunReport], contrasts: &[Contrast]) {
 type RowOf<'a> = dyn FnMut(&str, &dyn Fn(&RunReport) -> String) + 'a;
 
 /// The rows below the phases.
-#[expect(clippy::too_many_lines, reason = "one row after the other")]
 fn total_rows(table: &mut Table, runs: &[RunReport]) {
     let mut line = |name: &str, show: &dyn Fn(&RunReport) -> String| {
         let mut row = vec![name.to_owned()];
