@@ -7,8 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use farcore::{
-    CasOutcome, Config, Engine, Expiry, ExpiryCondition, Operation, PutOptions, PutOutcome,
-    Recorder, Recording,
+    CasOutcome, Config, Engine, Expiry, ExpiryCondition, Operation, PutOptions, Recorder, Recording,
 };
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario};

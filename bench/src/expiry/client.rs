@@ -3,10 +3,10 @@
 //!
 //! On a machine that others use too, a core's thread waits for a processor now and then, which has
 //! nothing to do with the engine. So gets are due at even distances of the thread's processor time,
-//! and measured by it, from the moment at which each was due: an engine that works on something else
-//! for a while makes all gets of that while late. A core gets keys of its own shard only: those of
-//! others would come in bursts whenever their thread had waited. For comparison, gets are also
-//! measured by the clock, from the moment at which each was sent.
+//! and measured by it, from the moment at which each was due: an engine that works on something
+//! else for a while makes all gets of that while late. A core gets keys of its own shard only:
+//! those of others would come in bursts whenever their thread had waited. For comparison, gets are
+//! also measured by the clock, from the moment at which each was sent.
 //!
 //! I1: every value is verified. A key that is read after it expired must be absent.
 

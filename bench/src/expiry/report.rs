@@ -94,7 +94,8 @@ impl Run {
         self.processor_p99_during_ns as f64 / self.processor_p99_before_ns.max(1) as f64
     }
 
-    /// The p99 by the clock of the worst second, from the first expiry on, as a multiple of that before.
+    /// The p99 by the clock of the worst second, from the first expiry on, as a multiple of that
+    /// before.
     #[must_use]
     pub fn worst_ratio(&self) -> f64 {
         let after = self.p99_after_ns.iter().copied().max().unwrap_or(0);
