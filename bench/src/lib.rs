@@ -43,6 +43,7 @@ pub mod record;
 pub mod report;
 pub mod resident;
 pub mod run;
+mod series;
 pub mod skew;
 pub mod stats;
 pub mod stop;

@@ -18,15 +18,14 @@ use crate::child::expiry_in_child;
 use crate::cli::ExpiryArgs;
 use crate::compare::describe;
 use crate::ending::Ending;
-use crate::engines::Farcore;
 use crate::failures::ErrorCounts;
 use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::outputs::{OutputFile, print};
 use crate::plan::Plan;
-use crate::stop;
+use crate::series;
 
-use self::report::{ExpiryReport, Run, render};
+use self::report::{ExpiryReport, render};
 
 /// Checks what can be checked before anything runs: the engine's settings and the file of `--json`,
 /// which it returns.
@@ -34,10 +33,7 @@ use self::report::{ExpiryReport, Run, render};
 /// # Errors
 /// Farcore cannot run a plan, or the file could not be written.
 pub fn check(plans: &[Plan], args: &ExpiryArgs) -> anyhow::Result<Option<OutputFile>> {
-    for plan in plans {
-        Farcore::check(plan)?;
-    }
-    OutputFile::open_if("--json", args.json.as_deref())
+    series::check(plans, args.json.as_deref())
 }
 
 /// Runs the plans, writes the file, prints the table. A signal or a run that fails ends it early,
@@ -54,7 +50,7 @@ pub fn command(
     for plan in &plans {
         print(describe(plan, 1))?;
     }
-    let (runs, failed) = measure(&plans);
+    let (runs, failed) = series::measure(&plans, expiry_in_child);
     origin.end(failed.as_ref());
     let mut failures: Vec<anyhow::Error> = failed.into_iter().collect();
     let wrong = runs.iter().map(|run| run.wrong_values).sum();
@@ -77,19 +73,4 @@ pub fn command(
         }
     }
     Ok(Ending::of(wrong, &errors, None, &failures))
-}
-
-fn measure(plans: &[Plan]) -> (Vec<Run>, Option<anyhow::Error>) {
-    let mut runs = Vec::new();
-    for plan in plans {
-        if stop::is_requested() {
-            break;
-        }
-        match expiry_in_child(plan) {
-            Ok(Some(run)) => runs.push(run),
-            Ok(None) => break,
-            Err(error) => return (runs, Some(error)),
-        }
-    }
-    (runs, None)
 }

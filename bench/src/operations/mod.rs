@@ -16,18 +16,17 @@ mod sweeps;
 
 use tracing::error;
 
-use self::report::{OperationsReport, Run, render};
+use self::report::{OperationsReport, render};
 use crate::child::operations_in_child;
 use crate::cli::OperationsArgs;
 use crate::compare::describe;
 use crate::ending::Ending;
-use crate::engines::Farcore;
 use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::outputs::{OutputFile, print};
 use crate::plan::Plan;
-use crate::stop;
+use crate::series;
 
 /// Checks what can be checked before anything runs: the engine's settings and the file of `--json`,
 /// which it returns.
@@ -35,10 +34,7 @@ use crate::stop;
 /// # Errors
 /// Farcore cannot run a plan, or the file could not be written.
 pub fn check(plans: &[Plan], args: &OperationsArgs) -> anyhow::Result<Option<OutputFile>> {
-    for plan in plans {
-        Farcore::check(plan)?;
-    }
-    OutputFile::open_if("--json", args.json.as_deref())
+    series::check(plans, args.json.as_deref())
 }
 
 /// Runs the plans, writes the file, prints the table. A signal or a run that fails ends it early,
@@ -55,12 +51,15 @@ pub fn command(
     for plan in &plans {
         print(describe(plan, 1))?;
     }
-    let (runs, failed) = measure(&plans);
+    let (runs, failed) = series::measure(&plans, operations_in_child);
     origin.end(failed.as_ref());
     let mut failures: Vec<anyhow::Error> = failed.into_iter().collect();
     let wrong = runs.iter().map(|run| run.wrong_values).sum();
     let mut errors = ErrorCounts::new();
     for run in &runs {
+        if let Some(complaint) = &run.complaint {
+            error!(complaint, "wrong value or failed request");
+        }
         failures::add(&mut errors, &run.errors);
     }
     if !runs.is_empty() {
@@ -77,24 +76,4 @@ pub fn command(
         }
     }
     Ok(Ending::of(wrong, &errors, None, &failures))
-}
-
-fn measure(plans: &[Plan]) -> (Vec<Run>, Option<anyhow::Error>) {
-    let mut runs = Vec::new();
-    for plan in plans {
-        if stop::is_requested() {
-            break;
-        }
-        match operations_in_child(plan) {
-            Ok(Some(run)) => {
-                if let Some(complaint) = &run.complaint {
-                    error!(complaint, "wrong value or failed request");
-                }
-                runs.push(run);
-            }
-            Ok(None) => break,
-            Err(error) => return (runs, Some(error)),
-        }
-    }
-    (runs, None)
 }

@@ -23,7 +23,7 @@ use super::transaction::check_transaction;
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::message::change::CHANGE_BYTES;
-use crate::message::hash::IndexHash;
+use crate::message::hash::{Hasher128, IndexHash};
 use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::message::request::{Origin, RequestFlags};
@@ -175,10 +175,17 @@ impl Handle {
         if self.shared.lifecycle.is_closing() {
             return Err(Error::Closed.into());
         }
-        let hash = self.shared.hasher.hash(parts.key);
-        let shards = u16::try_from(self.shared.cores_shared.len()).unwrap_or(u16::MAX);
-        let shard = self.shared.hasher.shard(parts.key, hash, shards);
+        let (hasher, shards) = self.hasher_and_shards();
+        let hash = hasher.hash(parts.key);
+        let shard = hasher.shard(parts.key, hash, shards);
         self.send_to(shard, hash.index, (client, token), parts)
+    }
+
+    /// What tells which shard a key is of: the hasher, and how many shards there are.
+    #[inline]
+    pub(super) fn hasher_and_shards(&self) -> (Hasher128, u16) {
+        let shards = u16::try_from(self.shared.cores_shared.len()).unwrap_or(u16::MAX);
+        (self.shared.hasher, shards)
     }
 
     /// Sends a request to a shard.

@@ -10,7 +10,10 @@ use farcore_rdma::{
 use super::*;
 use crate::config::Config;
 use crate::far_memory::far_events;
+use crate::message::change::{Change, Condition};
+use crate::message::expiry::Expiry;
 use crate::message::hash::KeyHasher;
+use crate::message::operation::Operation;
 use crate::shard::{Extents, NodeId, QUEUES_PER_NODE, ShardOptions};
 
 const PAGE_BYTES: u32 = 64 << 10;
@@ -98,6 +101,42 @@ fn a_core_with_a_far_event_neither_sleeps_nor_leaves_it() {
     }
     assert!(reactor.is_quiet() && !reactor.has_news());
     assert_eq!(replied.try_recv(), Ok(63));
+}
+
+#[test]
+fn the_first_request_of_a_core_may_name_an_expiry_from_now() {
+    // Years after 1970.
+    let time = TestTime(Rc::new(Cell::new(1_700_000_000_000_000_000)));
+    let mut reactor = alone(time);
+    let client = reactor.replies().add_client().unwrap();
+    let change = Change::Put {
+        value: b"value",
+        expiry: Expiry::In(60_000),
+        condition: Condition::Always,
+        previous: false,
+    };
+    let mut scratch = Vec::new();
+    for (token, operation) in [
+        (
+            1,
+            Operation::Change {
+                key: b"key",
+                change,
+            },
+        ),
+        (2, Operation::Get { key: b"key" }),
+    ] {
+        let parts = RequestParts::of(&operation, &mut scratch);
+        assert!(reactor.submit(client, token, &parts));
+        let mut answers = Vec::new();
+        while answers.is_empty() {
+            reactor.poll_for(client, &mut |token, answer: Answer<'_>| {
+                answers.push((token, answer.value().to_vec(), answer == Answer::Absent));
+            });
+        }
+        let expected = if token == 2 { &b"value"[..] } else { b"" };
+        assert_eq!(answers, [(token, expected.to_vec(), false)]);
+    }
 }
 
 #[test]

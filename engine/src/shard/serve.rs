@@ -66,6 +66,23 @@ impl Step {
     }
 }
 
+/// Answers a request, or says what room its answer needs.
+#[inline]
+pub(super) fn answer_or_wait(
+    lane: ReplyTo,
+    request: &Request<'_>,
+    answer: Answer<'_>,
+    answers: &mut impl AnswerSink,
+) -> Step {
+    if answers.try_answer(lane, request.token, answer) {
+        Step::Done
+    } else {
+        Step::NoRoom {
+            value_bytes: answer.value().len(),
+        }
+    }
+}
+
 impl<E: Endpoint> Shard<E> {
     /// Serves requests of one lane in order; their buckets are prefetched. Takes a core's batch; a
     /// longer slice is served as several. Returns how many were consumed (answered or parked).

@@ -1,6 +1,6 @@
 //! Calls of handles and core clients that write and read long values.
 
-use super::{LongGet, LongPut, Routed};
+use super::{LongGet, LongPut, Routed, Sink};
 use crate::client::call::PutOutcome;
 use crate::client::core::Core;
 use crate::client::handle::{Handle, check};
@@ -12,6 +12,11 @@ use crate::message::operation::{OperationKind, RequestParts, Version};
 
 /// Bytes that a value in a record can have beside it: those of the put, and an expiry.
 const BESIDE_BYTES: usize = CHANGE_BYTES + EXPIRY_BYTES;
+
+/// True if a value of this length is stored in a record.
+fn is_plain(length: u64, value_bytes_max: usize) -> bool {
+    length <= value_bytes_max.saturating_sub(BESIDE_BYTES) as u64
+}
 
 /// A value that is short enough for a record.
 fn whole(said: u64, parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Vec<u8>> {
@@ -50,27 +55,7 @@ fn routed(key: &[u8], hasher: Hasher128, shards: u16) -> Result<Routed<'_>> {
     Ok(Routed::new(key, hasher, shards))
 }
 
-/// Puts bytes where they belong in what is read.
-fn place(into: &mut Vec<u8>, (length, at): (u64, u64), bytes: &[u8]) {
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    if into.len() != length {
-        into.resize(length, 0);
-    }
-    let start = usize::try_from(at).unwrap_or(usize::MAX);
-    if let Some(target) = start
-        .checked_add(bytes.len())
-        .and_then(|end| into.get_mut(start..end))
-    {
-        target.copy_from_slice(bytes);
-    }
-}
-
 impl Handle {
-    fn hasher_and_shards(&self) -> (Hasher128, u16) {
-        let shards = u16::try_from(self.shared.cores_shared.len()).unwrap_or(u16::MAX);
-        (self.shared.hasher, shards)
-    }
-
     /// Stores a value of up to 64 MiB, in pieces if it is too long for [`Handle::put`]. Blocks
     /// until it is stored. Other clients find the value before until all of this one is stored, and
     /// then all of it.
@@ -94,13 +79,7 @@ impl Handle {
         parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
         options: PutOptions<'_>,
     ) -> Result<PutOutcome> {
-        if length
-            <= self
-                .shared
-                .sizes
-                .value_bytes_max
-                .saturating_sub(BESIDE_BYTES) as u64
-        {
+        if is_plain(length, self.shared.sizes.value_bytes_max) {
             let value = whole(length, parts)?;
             return self.put_with(key, &value, options).wait();
         }
@@ -136,14 +115,9 @@ impl Handle {
         let (hasher, shards) = self.hasher_and_shards();
         let routed = routed(key, hasher, shards)?;
         value.clear();
-        let mut sink = |length, at, bytes: &[u8]| place(value, (length, at), bytes);
-        let mut get = LongGet::new(routed, hasher, (offset, bytes), false, &mut sink);
+        let mut get = LongGet::new(routed, hasher, (offset, bytes), Sink::Buffer(value));
         let ended = self.run_shard_requests(&mut get);
-        let result = ended.and_then(|()| get.result());
-        if !matches!(result, Ok(Some(_))) {
-            value.clear();
-        }
-        result
+        get.result(ended)
     }
 
     /// Reads a value of any length and visits it in order, a piece at a time, each with the length
@@ -159,10 +133,10 @@ impl Handle {
     ) -> Result<Option<Version>> {
         let (hasher, shards) = self.hasher_and_shards();
         let routed = routed(key, hasher, shards)?;
-        let mut sink = |length, _, bytes: &[u8]| visit(length, bytes);
-        let mut get = LongGet::new(routed, hasher, (0, u64::MAX), true, &mut sink);
-        self.run_shard_requests(&mut get)?;
-        get.result()
+        let sink = Sink::Visitor(&mut visit);
+        let mut get = LongGet::new(routed, hasher, (0, u64::MAX), sink);
+        let ended = self.run_shard_requests(&mut get);
+        get.result(ended)
     }
 }
 
@@ -189,7 +163,7 @@ impl Core {
         parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
         options: PutOptions<'_>,
     ) -> Result<PutOutcome> {
-        if length <= self.value_bytes_max().saturating_sub(BESIDE_BYTES) as u64 {
+        if is_plain(length, self.value_bytes_max()) {
             let value = whole(length, parts)?;
             return self.put_with(key, &value, options).await;
         }
@@ -222,14 +196,9 @@ impl Core {
         let (hasher, shards) = self.hasher_and_shards();
         let routed = routed(key, hasher, shards)?;
         value.clear();
-        let mut sink = |length, at, bytes: &[u8]| place(value, (length, at), bytes);
-        let mut get = LongGet::new(routed, hasher, (offset, bytes), false, &mut sink);
+        let mut get = LongGet::new(routed, hasher, (offset, bytes), Sink::Buffer(value));
         let ended = self.run_shard_requests(&mut get).await;
-        let result = ended.and_then(|()| get.result());
-        if !matches!(result, Ok(Some(_))) {
-            value.clear();
-        }
-        result
+        get.result(ended)
     }
 
     /// Reads a value in order, a piece at a time; see [`Handle::read_long`]. The visitor must keep
@@ -244,9 +213,9 @@ impl Core {
     ) -> Result<Option<Version>> {
         let (hasher, shards) = self.hasher_and_shards();
         let routed = routed(key, hasher, shards)?;
-        let mut sink = |length, _, bytes: &[u8]| visit(length, bytes);
-        let mut get = LongGet::new(routed, hasher, (0, u64::MAX), true, &mut sink);
-        self.run_shard_requests(&mut get).await?;
-        get.result()
+        let sink = Sink::Visitor(&mut visit);
+        let mut get = LongGet::new(routed, hasher, (0, u64::MAX), sink);
+        let ended = self.run_shard_requests(&mut get).await;
+        get.result(ended)
     }
 }

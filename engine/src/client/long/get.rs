@@ -23,8 +23,48 @@ enum Stage {
     End,
 }
 
-/// Takes bytes of the value: the length of all that is read, where they begin in it, and the bytes.
-pub(crate) type Sink<'a> = dyn FnMut(u64, u64, &[u8]) + 'a;
+/// Where the bytes of a value go.
+pub(crate) enum Sink<'a> {
+    /// Into a buffer, in any order. It holds all that was read in the end, or nothing.
+    Buffer(&'a mut Vec<u8>),
+    /// To a visitor, in order, with the length of all that is read.
+    Visitor(&'a mut dyn FnMut(u64, &[u8])),
+}
+
+impl Sink<'_> {
+    fn is_in_order(&self) -> bool {
+        matches!(self, Self::Visitor(_))
+    }
+
+    /// A value of this length is read from its beginning: nothing of a version before stays.
+    fn begin(&mut self, length: u64) {
+        if let Self::Buffer(buffer) = self {
+            buffer.clear();
+            buffer.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
+        }
+    }
+
+    /// Takes bytes that begin at a place of what is read.
+    fn take(&mut self, length: u64, at: u64, bytes: &[u8]) {
+        match self {
+            Self::Visitor(visit) => visit(length, bytes),
+            Self::Buffer(buffer) => {
+                let start = usize::try_from(at).unwrap_or(usize::MAX);
+                let end = start.saturating_add(bytes.len());
+                if let Some(target) = buffer.get_mut(start..end) {
+                    target.copy_from_slice(bytes);
+                }
+            }
+        }
+    }
+
+    /// Nothing was read.
+    fn discard(&mut self) {
+        if let Self::Buffer(buffer) = self {
+            buffer.clear();
+        }
+    }
+}
 
 /// One read of a value.
 pub(crate) struct LongGet<'a> {
@@ -32,9 +72,7 @@ pub(crate) struct LongGet<'a> {
     hasher: Hasher128,
     /// Offset and bytes that are wanted.
     wanted: (u64, u64),
-    /// Bytes are passed on in order, and once.
-    in_order: bool,
-    sink: &'a mut Sink<'a>,
+    sink: Sink<'a>,
     stage: Stage,
     sent: bool,
     tries: u32,
@@ -60,14 +98,12 @@ impl<'a> LongGet<'a> {
         routed: Routed<'a>,
         hasher: Hasher128,
         wanted: (u64, u64),
-        in_order: bool,
-        sink: &'a mut Sink<'a>,
+        sink: Sink<'a>,
     ) -> Self {
         Self {
             routed,
             hasher,
             wanted,
-            in_order,
             sink,
             stage: Stage::Open,
             sent: false,
@@ -87,12 +123,16 @@ impl<'a> LongGet<'a> {
         }
     }
 
-    /// The version of the value, if there is one.
-    pub(crate) fn result(self) -> Result<Option<Version>> {
-        match self.error {
+    /// The version of the value, if there is one, after its requests ended so.
+    pub(crate) fn result(mut self, ended: Result<()>) -> Result<Option<Version>> {
+        let result = match self.error {
             Some(error) => Err(error),
-            None => Ok(self.found.then_some(self.version)),
+            None => ended.map(|()| self.found.then_some(self.version)),
+        };
+        if !matches!(result, Ok(Some(_))) {
+            self.sink.discard();
         }
+        result
     }
 
     fn go_to(&mut self, stage: Stage) {
@@ -128,8 +168,7 @@ impl<'a> LongGet<'a> {
         }
         self.due = self.next;
         self.found = true;
-        // Nothing of a version before stays.
-        (self.sink)(self.range.end - self.range.start, 0, &[]);
+        self.sink.begin(self.range.end - self.range.start);
         self.go_to(Stage::Read);
         self.end_if_read();
     }
@@ -145,14 +184,14 @@ impl<'a> LongGet<'a> {
     fn pass_on(&mut self, place: u32, bytes: &[u8]) {
         let at = u64::from(place) * self.piece_bytes + self.part_of_piece(place).0;
         let length = self.range.end - self.range.start;
-        (self.sink)(length, at - self.range.start, bytes);
+        self.sink.take(length, at - self.range.start, bytes);
     }
 
     fn take_piece(&mut self, place: u32, bytes: &[u8]) {
         if bytes.len() as u64 != self.part_of_piece(place).1 {
             return self.fail(Error::Closed);
         }
-        if !self.in_order {
+        if !self.sink.is_in_order() {
             return self.pass_on(place, bytes);
         }
         if place != self.due {
@@ -177,7 +216,7 @@ impl<'a> LongGet<'a> {
         }
         self.tries += 1;
         self.early.clear();
-        let is_seen = self.in_order && self.due > 0;
+        let is_seen = self.sink.is_in_order() && self.due > 0;
         if is_seen || self.tries == TRIES {
             self.error = Some(Error::LongValueGone);
             self.go_to(Stage::End);
@@ -240,7 +279,8 @@ impl ShardRequests for LongGet<'_> {
                 let part = bounds.and_then(|(start, end)| value.get(start..end));
                 let part = part.unwrap_or_default();
                 (self.version, self.found) = (version, true);
-                (self.sink)(part.len() as u64, 0, part);
+                self.sink.begin(part.len() as u64);
+                self.sink.take(part.len() as u64, 0, part);
                 self.go_to(Stage::End);
             }
             // It was replaced meanwhile.
@@ -269,7 +309,6 @@ impl ShardRequests for LongGet<'_> {
 }
 
 #[cfg(test)]
-#[expect(clippy::cast_possible_truncation, reason = "test data is small")]
 mod tests {
     use super::*;
 
@@ -277,15 +316,13 @@ mod tests {
     fn a_range_past_the_end_of_the_new_version_is_empty() {
         let hasher = Hasher128::new(1);
         let mut value = Vec::new();
-        // As `client::long::calls::place`.
-        let mut sink = |length: u64, at: u64, part: &[u8]| {
-            if value.len() != length as usize {
-                value.resize(length as usize, 0);
-            }
-            value[at as usize..][..part.len()].copy_from_slice(part);
-        };
         let routed = Routed::new(b"k", hasher, 1);
-        let mut get = LongGet::new(routed, hasher, (100_000, u64::MAX), false, &mut sink);
+        let mut get = LongGet::new(
+            routed,
+            hasher,
+            (100_000, u64::MAX),
+            Sink::Buffer(&mut value),
+        );
         let opened = |length: u64, id: u64| -> Vec<u8> {
             [length, id, 50_000]
                 .iter()
@@ -327,7 +364,7 @@ mod tests {
             },
         );
         assert!(get.is_done());
-        assert_eq!(get.result(), Ok(Some(2)));
+        assert_eq!(get.result(Ok(())), Ok(Some(2)));
         assert!(value.is_empty(), "{} bytes of version 1", value.len());
     }
 }

@@ -221,10 +221,6 @@ fn end_export(scans: &mut Scans<'_>) -> Result<bool> {
 }
 
 impl Handle {
-    fn shards(&self) -> u16 {
-        u16::try_from(self.shared.cores_shared.len()).unwrap_or(u16::MAX)
-    }
-
     /// Reads a page of records, in the order of the index, from a cursor on. Blocks until all have
     /// been read; far records are read many at once.
     ///
@@ -236,7 +232,8 @@ impl Handle {
     /// [`Error::Cursor`] for a cursor of another engine; [`Error::Unavailable`] and
     /// [`Error::Fabric`] if far memory does not answer: the same cursor can be used again.
     pub fn scan(&mut self, cursor: Cursor, options: ScanOptions) -> Result<ScanPage> {
-        let mut pages = Pages::new(self.shared.hasher, self.shards(), cursor, options)?;
+        let (hasher, shards) = self.hasher_and_shards();
+        let mut pages = Pages::new(hasher, shards, cursor, options)?;
         loop {
             let parts = pages.page.parts();
             let batch = (pages.shard, pages.batch());
@@ -274,7 +271,8 @@ impl Handle {
                 visit(entry);
             }
         };
-        let mut scans = export_of(self.shards(), options, &mut emit);
+        let (_, shards) = self.hasher_and_shards();
+        let mut scans = export_of(shards, options, &mut emit);
         loop {
             self.run_shard_requests(&mut scans)?;
             if !end_export(&mut scans)? {
@@ -297,7 +295,8 @@ impl Handle {
         reason = "it is a request, which can fail"
     )]
     pub fn len(&mut self) -> Result<u64> {
-        let mut requests = OnePerShard::new(OperationKind::Count, self.shards());
+        let (_, shards) = self.hasher_and_shards();
+        let mut requests = OnePerShard::new(OperationKind::Count, shards);
         self.run_shard_requests(&mut requests)?;
         requests.result()
     }
@@ -309,7 +308,8 @@ impl Handle {
     /// # Errors
     /// [`Error::Closed`].
     pub fn clear(&mut self) -> Result<u64> {
-        let mut requests = OnePerShard::new(OperationKind::Clear, self.shards());
+        let (_, shards) = self.hasher_and_shards();
+        let mut requests = OnePerShard::new(OperationKind::Clear, shards);
         self.run_shard_requests(&mut requests)?;
         requests.result()
     }

@@ -7,26 +7,26 @@
 
 #![allow(unsafe_code)] // reads directories in landing buffers
 
+mod living;
 mod runs;
 
 use std::ops::Range;
 
 use farcore_rdma::{Endpoint, Landing, Status};
 
+use self::living::{EntryState, Living};
 use crate::constants::UNIT_BYTES;
-use crate::index::{Position, Slot};
+use crate::index::Slot;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};
 use crate::log::record::{LocalRecord, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
-use crate::message::long::piece_key;
 use crate::shard::Shard;
 use crate::shard::background::flush::Shortfall;
 use crate::shard::far::Posted;
 use crate::shard::far::Purpose;
 use crate::shard::far::extents::NodeId;
 use crate::shard::local::account_bytes;
-use crate::shard::local::long_values::LongRecord;
 use crate::shard::local::open_pages::{HEADER_UNITS, TailKind};
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::victims::{Pick, live_percent};
@@ -200,25 +200,6 @@ impl Compactor {
     pub(in crate::shard) fn is_idle(&self) -> bool {
         self.victim.is_none() && !self.due && !self.asked
     }
-}
-
-/// A record that is alive, and what leads to it.
-#[derive(Clone, Copy)]
-struct Living {
-    /// Where its slot is; `None` for a piece of a long value.
-    slot: Option<(Position, Slot)>,
-    address: Address,
-    class: SizeClass,
-    /// The hash of the key that it goes with: its own, or that of its value.
-    hash: IndexHash,
-}
-
-enum EntryState {
-    Dead,
-    /// A slot holds the record's address, or the table of long values does.
-    Direct(Living),
-    /// The slot holds a cached copy whose home the record is.
-    Cached(Slot),
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -474,22 +455,6 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// True if any slot leads to a page, or to a copy of one of its records. Cost: the whole index
-    /// is read.
-    #[cold]
-    fn has_slots(&self, page: u32) -> bool {
-        let mut has_slots = false;
-        self.index.for_each(|slot| {
-            let address = slot.address();
-            has_slots |= address.page(self.shape) == page
-                || self.framed_of(address).is_cached()
-                    && self.local.home_of(address).page(self.shape) == page;
-        });
-        let shape = self.shape;
-        has_slots |= !(self.long.lying(|address| address.page(shape) == page)).is_empty();
-        has_slots
-    }
-
     fn read_directory(&mut self, victim: &mut Victim) -> bool {
         let entry = self.local.pages.get(victim.page);
         let unit = entry.units;
@@ -576,85 +541,6 @@ impl<E: Endpoint> Shard<E> {
         };
         let units = least..self.local.pages.get(victim.page).units;
         units.contains(&entry.unit).then_some(entry)
-    }
-
-    fn life_of(&self, entry: &DirectoryEntry, address: Address) -> EntryState {
-        for (position, slot) in self.index.candidates(entry.hash) {
-            if slot.address() == address {
-                return EntryState::Direct(Living {
-                    slot: Some((position, slot)),
-                    address,
-                    class: slot.class(),
-                    hash: entry.hash,
-                });
-            }
-            if self.framed_of(slot.address()).is_cached()
-                && self.local.home_of(slot.address()) == address
-            {
-                return EntryState::Cached(slot);
-            }
-        }
-        self.life_of_piece(address)
-    }
-
-    fn life_of_piece(&self, address: Address) -> EntryState {
-        let Some(LongRecord::Piece(id, place)) = self.long.owner(address) else {
-            return EntryState::Dead;
-        };
-        let piece = self.long.piece(id, place);
-        piece.map_or(EntryState::Dead, |piece| {
-            EntryState::Direct(Living {
-                slot: None,
-                address,
-                class: piece.class(),
-                hash: self.long.hash_of(id),
-            })
-        })
-    }
-
-    /// True if a key is that of the record which the slot or the table means.
-    fn is_of_living(&self, key: &[u8], living: &Living) -> bool {
-        match living.slot {
-            Some(_) => self.is_of_slot(key, living.address),
-            None => match self.long.owner(living.address) {
-                Some(LongRecord::Piece(id, place)) => *key == piece_key(id, place),
-                _ => false,
-            },
-        }
-    }
-
-    /// Points what leads to a record to where it was moved, and counts the old place dead.
-    fn redirect(&mut self, living: &Living, moved: Address, units: u32) {
-        if let Some((position, slot)) = living.slot {
-            self.index.replace(position, slot.class(), moved);
-        }
-        if !self.long.is_empty() {
-            self.long.moved(living.address, moved);
-        }
-        self.retire(living.address, account_bytes(living.class, units));
-    }
-
-    /// Gives up a record that twice was not what was written.
-    fn give_up_living(&mut self, living: &Living) {
-        if let Some((position, slot)) = living.slot {
-            return self.give_up(position, slot);
-        }
-        if let Some(LongRecord::Piece(id, place)) = self.long.owner(living.address)
-            && let Some(piece) = self.long.piece(id, place)
-        {
-            self.metrics.counters.records_damaged.add(1);
-            self.long.lose_piece(living.address);
-            self.retire(living.address, piece.account_bytes());
-        }
-    }
-
-    /// Removes a record that was not read from far memory, or the value that a piece is of; false
-    /// if it must be read for that.
-    fn evict_living(&mut self, living: &Living) -> bool {
-        match living.slot {
-            Some((position, slot)) => self.evict_unread(living.hash, position, slot),
-            None => self.evict_value_of(living.address),
-        }
     }
 
     /// Prefetches the buckets of some of a victim's records before they are looked up.

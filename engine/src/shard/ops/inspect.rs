@@ -9,7 +9,7 @@ use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::lookup::{Evidence, Found, Hint};
-use crate::shard::serve::Step;
+use crate::shard::serve::{Step, answer_or_wait};
 
 impl<E: Endpoint> Shard<E> {
     /// Answers a key's version and length, or [`Answer::Absent`].
@@ -51,10 +51,9 @@ impl<E: Endpoint> Shard<E> {
             version: header.version(),
             value: &length,
         });
-        if !answers.try_answer(lane, request.token, answer) {
-            return Step::NoRoom {
-                value_bytes: answer.value().len(),
-            };
+        let step = answer_or_wait(lane, request, answer, answers);
+        if step != Step::Done {
+            return step;
         }
         self.metrics.counters.inspections.add(1);
         if let Found::Confirmed { far, .. } = &found {
@@ -102,10 +101,9 @@ impl<E: Endpoint> Shard<E> {
             let value = &value[start..end];
             Answer::Value { version, value }
         });
-        if !answers.try_answer(lane, request.token, answer) {
-            return Step::NoRoom {
-                value_bytes: answer.value().len(),
-            };
+        let step = answer_or_wait(lane, request, answer, answers);
+        if step != Step::Done {
+            return step;
         }
         self.batch_counters.gets += 1;
         match &found {

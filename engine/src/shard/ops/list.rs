@@ -27,7 +27,7 @@ use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::lookup::{Confirmed, Evidence};
-use crate::shard::serve::Step;
+use crate::shard::serve::{Step, answer_or_wait};
 
 /// Slots that are looked up together, so that their cache misses overlap.
 const SLOTS_TOGETHER: usize = 64;
@@ -89,7 +89,7 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         let Some(list) = List::decode(request.key(), request.value()) else {
             debug_assert!(false, "a client encoded it");
-            return self.get_absent(lane, request, answers);
+            return answer_or_wait(lane, request, Answer::Absent, answers);
         };
         let mut scratch = std::mem::take(&mut self.list_scratch);
         let ListScratch { slots, answer } = &mut scratch;
@@ -108,15 +108,13 @@ impl<E: Endpoint> Shard<E> {
             version: next.map_or(END, |next| next.0),
             value: answer,
         };
-        let value_bytes = answer.len();
-        let is_answered = answers.try_answer(lane, request.token, value);
+        let step = answer_or_wait(lane, request, value, answers);
         self.list_scratch = scratch;
-        if !is_answered {
-            return Step::NoRoom { value_bytes };
+        if step == Step::Done {
+            self.metrics.counters.lists.add(1);
+            self.metrics.counters.keys_listed.add(u64::from(entries));
         }
-        self.metrics.counters.lists.add(1);
-        self.metrics.counters.keys_listed.add(u64::from(entries));
-        Step::Done
+        step
     }
 
     fn list_from(
@@ -250,12 +248,12 @@ impl<E: Endpoint> Shard<E> {
         let hash = request.hash;
         let Some(address) = Self::address_of(request) else {
             debug_assert!(false, "a client encoded it");
-            return self.get_absent(lane, request, answers);
+            return answer_or_wait(lane, request, Answer::Absent, answers);
         };
         let position = self.index.find_address(hash, address);
         let is_lost = self.local.pages.is_lost_page(address.page(self.shape));
         let Some(position) = position.filter(|_| !is_lost) else {
-            return self.answer_at(lane, request, Answer::Absent, answers);
+            return answer_or_wait(lane, request, Answer::Absent, answers);
         };
         if evidence.damaged.contains(&address) {
             return self.fail(lane, request, self.lost_error(Some(address)), answers);
@@ -298,14 +296,14 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         let value = match request.kind() {
             _ if self.is_past(expiry_ms) => {
-                return self.answer_at(lane, request, Answer::Deleted, answers);
+                return answer_or_wait(lane, request, Answer::Deleted, answers);
             }
             OperationKind::ReadHeadAt if !is_long(record) => head_of(record),
             _ => record,
         };
         // Others that are at hand go with it, if their room is certain.
         if request.value().is_empty() || !answers.has_room(lane, LIST_BYTES) {
-            return self.answer_at(lane, request, Answer::Value { version: 1, value }, answers);
+            return answer_or_wait(lane, request, Answer::Value { version: 1, value }, answers);
         }
         let mut scratch = std::mem::take(&mut self.list_scratch);
         scratch.answer.clear();
@@ -315,7 +313,7 @@ impl<E: Endpoint> Shard<E> {
             version: 1 + later,
             value: &scratch.answer,
         };
-        let step = self.answer_at(lane, request, answer, answers);
+        let step = answer_or_wait(lane, request, answer, answers);
         self.list_scratch = scratch;
         step
     }
@@ -366,21 +364,6 @@ impl<E: Endpoint> Shard<E> {
             count += 1;
         }
         count
-    }
-
-    fn answer_at(
-        &mut self,
-        lane: ReplyTo,
-        request: &Request<'_>,
-        answer: Answer<'_>,
-        answers: &mut impl AnswerSink,
-    ) -> Step {
-        if !answers.try_answer(lane, request.token, answer) {
-            return Step::NoRoom {
-                value_bytes: answer.value().len(),
-            };
-        }
-        Step::Done
     }
 
     /// The address that a request names.

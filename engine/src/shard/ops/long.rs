@@ -23,7 +23,7 @@ use crate::shard::local::append::NoRoom;
 use crate::shard::local::long_values::{LongRecord, Piece, piece_bytes};
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::lookup::{Evidence, Found, Hint};
-use crate::shard::serve::Step;
+use crate::shard::serve::{Step, answer_or_wait};
 
 /// The length of a value as a size; it is limited.
 fn whole_bytes(length: u64) -> usize {
@@ -91,7 +91,7 @@ impl<E: Endpoint> Shard<E> {
                 && !value.is_empty()
         });
         let Some((id, _)) = named.filter(|_| is_next) else {
-            return self.get_gone(lane, request, answers);
+            return answer_or_wait(lane, request, Answer::Absent, answers);
         };
         if !answers.has_room(lane, 0) {
             return Step::NoRoom { value_bytes: 0 };
@@ -115,20 +115,6 @@ impl<E: Endpoint> Shard<E> {
         let version = self.version;
         answers.answer(lane, request.token, Answer::Stored { version });
         Step::Done
-    }
-
-    /// Answers that a value or a piece is gone.
-    fn get_gone(
-        &mut self,
-        lane: ReplyTo,
-        request: &Request<'_>,
-        answers: &mut impl AnswerSink,
-    ) -> Step {
-        if answers.try_answer(lane, request.token, Answer::Absent) {
-            Step::Done
-        } else {
-            Step::NoRoom { value_bytes: 0 }
-        }
     }
 
     /// Stores the head of a value whose pieces are all written.
@@ -176,7 +162,7 @@ impl<E: Endpoint> Shard<E> {
         }
         let id = piece_of(request.key()).map(|(id, _)| id);
         let Some(id) = id.filter(|&id| self.long.written(id).is_some()) else {
-            return self.get_gone(lane, request, answers);
+            return answer_or_wait(lane, request, Answer::Absent, answers);
         };
         self.end_long(id);
         answers.answer(lane, request.token, Answer::Deleted);
@@ -199,9 +185,9 @@ impl<E: Endpoint> Shard<E> {
         };
         let (header, address) = match &found {
             found if self.has_expired(found) => {
-                return self.get_absent(lane, request, answers);
+                return answer_or_wait(lane, request, Answer::Absent, answers);
             }
-            Found::Absent => return self.get_absent(lane, request, answers),
+            Found::Absent => return answer_or_wait(lane, request, Answer::Absent, answers),
             Found::Local(local) => (local.record.header(), local.slot.address()),
             Found::Confirmed { slot, far, .. } => (far.header, slot.address()),
             Found::Unknown { slot, .. } => return Step::fetch(*slot),
@@ -224,15 +210,11 @@ impl<E: Endpoint> Shard<E> {
                 }
             }
         };
-        if !answers.try_answer(lane, request.token, answer) {
-            return Step::NoRoom {
-                value_bytes: OPENED_BYTES,
-            };
-        }
-        if let Found::Confirmed { far, .. } = &found {
+        let step = answer_or_wait(lane, request, answer, answers);
+        if let (Step::Done, Found::Confirmed { far, .. }) = (step, &found) {
             self.note_served(far);
         }
-        Step::Done
+        step
     }
 
     /// Answers a part of a piece.
@@ -246,7 +228,7 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         let named = piece_of(request.key());
         let Some(piece) = named.and_then(|(id, place)| self.long.piece(id, place)) else {
-            return self.get_gone(lane, request, answers);
+            return answer_or_wait(lane, request, Answer::Absent, answers);
         };
         let Some(address) = piece.address else {
             return self.fail(lane, request, self.lost_error(None), answers);
@@ -273,16 +255,12 @@ impl<E: Endpoint> Shard<E> {
             version: 0,
             value: &value[start..end],
         };
-        if !answers.try_answer(lane, request.token, answer) {
-            return Step::NoRoom {
-                value_bytes: end - start,
-            };
+        let step = answer_or_wait(lane, request, answer, answers);
+        if step == Step::Done {
+            self.metrics.counters.long_pieces_read.add(1);
+            confirmed.iter().for_each(|far| self.note_served(far));
         }
-        self.metrics.counters.long_pieces_read.add(1);
-        if let Some(far) = confirmed {
-            self.note_served(&far);
-        }
-        Step::Done
+        step
     }
 
     /// True if the piece of a key lies at an address.

@@ -10,7 +10,7 @@ use crate::log::Address;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
-use crate::shard::serve::Step;
+use crate::shard::serve::{Step, answer_or_wait};
 
 impl<E: Endpoint> Shard<E> {
     /// Keys of the shard. Those whose records were lost are not counted; those that have expired
@@ -31,11 +31,7 @@ impl<E: Endpoint> Shard<E> {
             version: self.keys(),
             value: &[],
         };
-        if answers.try_answer(lane, request.token, answer) {
-            Step::Done
-        } else {
-            Step::NoRoom { value_bytes: 0 }
-        }
+        answer_or_wait(lane, request, answer, answers)
     }
 
     /// Removes all keys, those that are lost too, and answers how many were counted.

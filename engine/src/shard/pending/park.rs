@@ -8,10 +8,8 @@ use farcore_rdma::{Endpoint, Landing};
 
 use crate::constants::UNIT_BYTES;
 use crate::error::Error;
-use crate::log::record::{RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
-use crate::message::long::piece_of;
 use crate::message::operation::OperationKind;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
@@ -19,7 +17,7 @@ use crate::shard::Shard;
 use crate::shard::batch_counters::failed;
 use crate::shard::far::buffers::SMALL_BYTES_MAX;
 use crate::shard::far::read_ahead::ChunkId;
-use crate::shard::lookup::{Confirmed, Evidence, Hint};
+use crate::shard::lookup::{Evidence, Hint};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::flight::{FlightState, Flights, Parked, Shortage};
 use crate::shard::serve::Step;
@@ -517,203 +515,6 @@ impl<E: Endpoint> Shard<E> {
         step
     }
 
-    /// What a flight's READ says about its first request: the record of its key, or that there is
-    /// none at that address. The size class to read (again) with, if it does not say enough.
-    #[inline(always)]
-    fn judge<'a>(
-        &mut self,
-        flight: u32,
-        hash: IndexHash,
-        key: &[u8],
-        read: &'a [u8],
-    ) -> Result<Option<Confirmed<'a>>, SizeClass> {
-        let authenticates = self.authenticates();
-        let entry = self.flights.get(flight);
-        let (address, whole, verified) = (entry.address, entry.whole, entry.verified);
-        let header = RecordHeader::decode_from(read);
-        let view = RecordView::parse(read).filter(|_| whole);
-        match (header, view) {
-            (_, Some(view)) if verified || !authenticates && view.verify() => {
-                self.flights.get(flight).verified = true;
-                if view.key() == key {
-                    let record = view.bytes();
-                    return Ok(Some(Confirmed {
-                        address,
-                        header: view.header(),
-                        record: Some(record),
-                        wanted_bytes: record.len(),
-                        streamed: false,
-                    }));
-                }
-                if let Some(class) = self.class_at(hash, address)
-                    && !self.is_of_slot(view.key(), address)
-                {
-                    // A whole record, and of a key that the slot cannot be of: it was put there.
-                    if self.is_to_be_read_again(flight, address) {
-                        return Err(class);
-                    }
-                } else {
-                    self.clear(flight, address, view.header());
-                }
-            }
-            (Some(header), _) if !whole => {
-                return self.judge_by_header(flight, hash, key, read, header);
-            }
-            _ => {
-                if let Some(class) = self.class_at(hash, address)
-                    && self.is_to_be_read_again(flight, address)
-                {
-                    return Err(class);
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// The part of [`Shard::judge`] for a read that ended within the record: its header and key are
-    /// there, its value is not.
-    fn judge_by_header<'a>(
-        &mut self,
-        flight: u32,
-        hash: IndexHash,
-        key: &[u8],
-        read: &'a [u8],
-        header: RecordHeader,
-    ) -> Result<Option<Confirmed<'a>>, SizeClass> {
-        let entry = self.flights.get(flight);
-        let address = entry.address;
-        entry.exact = header.units();
-        let end = UNIT_BYTES + key.len();
-        let class = self.class_at(hash, address);
-        // A record too long for a class is always verified: its header says how many bytes die
-        // with it.
-        let long = class.is_some_and(|class| class.units().is_none());
-        // Nor does a header alone say whether other keys may be lost, or when the record expires.
-        if !long
-            && !header.has_expiry()
-            && !self.authenticates()
-            && !self.lost.is_any()
-            && read.get(UNIT_BYTES..end) == Some(key)
-            && header.key_bytes() as usize == key.len()
-        {
-            return Ok(Some(Confirmed {
-                address,
-                header,
-                record: None,
-                wanted_bytes: end,
-                streamed: false,
-            }));
-        }
-        // A mismatch counts only when the checksum says so too.
-        class.map_or(Ok(None), Err)
-    }
-
-    /// The same for a request for a piece of a long value, which no slot leads to.
-    #[cold]
-    fn judge_piece<'a>(
-        &mut self,
-        flight: u32,
-        request: &Request<'_>,
-        read: &'a [u8],
-    ) -> Result<Option<Confirmed<'a>>, SizeClass> {
-        let authenticates = self.authenticates();
-        let entry = self.flights.get(flight);
-        let (address, verified) = (entry.address, entry.verified);
-        let named = piece_of(request.key());
-        let piece = named.and_then(|(id, place)| self.long.piece(id, place));
-        let Some(piece) = piece.filter(|piece| piece.address == Some(address)) else {
-            return Ok(None);
-        };
-        let view = RecordView::parse(read);
-        if let Some(view) = view
-            && (verified || !authenticates && view.verify())
-            && view.key() == request.key()
-        {
-            self.flights.get(flight).verified = true;
-            return Ok(Some(Confirmed {
-                address,
-                header: view.header(),
-                record: Some(view.bytes()),
-                wanted_bytes: view.bytes().len(),
-                streamed: false,
-            }));
-        }
-        if self.is_to_be_read_again(flight, address) {
-            return Err(piece.class());
-        }
-        Ok(None)
-    }
-
-    /// The same for a request that names the record by its address.
-    #[cold]
-    fn judge_at<'a>(
-        &mut self,
-        flight: u32,
-        request: &Request<'_>,
-        read: &'a [u8],
-    ) -> Result<Option<Confirmed<'a>>, SizeClass> {
-        let authenticates = self.authenticates();
-        let entry = self.flights.get(flight);
-        let (address, whole, verified) = (entry.address, entry.whole, entry.verified);
-        // The flight began for another record, or the record has moved.
-        let Some(class) = self.class_at(request.hash, address) else {
-            return Ok(None);
-        };
-        if Self::address_of(request) != Some(address) {
-            return Ok(None);
-        }
-        let view = RecordView::parse(read).filter(|_| whole);
-        if let Some(view) = view
-            && (verified || !authenticates && view.verify())
-            && self.is_of_slot(view.key(), address)
-        {
-            self.flights.get(flight).verified = true;
-            let record = view.bytes();
-            return Ok(Some(Confirmed {
-                address,
-                header: view.header(),
-                record: Some(record),
-                wanted_bytes: record.len(),
-                streamed: false,
-            }));
-        }
-        if let Some(header) = RecordHeader::decode_from(read).filter(|_| !whole) {
-            self.flights.get(flight).exact = header.units();
-            let head = self.confirm_head(address, header, read);
-            let wants_head = request.kind() == OperationKind::ReadHeadAt;
-            return match head.filter(|_| wants_head && class.units().is_some()) {
-                Some(head) => Ok(Some(head)),
-                None => Err(class),
-            };
-        }
-        if self.is_to_be_read_again(flight, address) {
-            return Err(class);
-        }
-        Ok(None)
-    }
-
-    /// The size class of the slot of a hash that leads to an address, if one does.
-    fn class_at(&self, hash: IndexHash, address: Address) -> Option<SizeClass> {
-        let position = self.index.find_address(hash, address)?;
-        Some(self.index.slot(position).class())
-    }
-
-    /// What was read is not what was written. True the first time: a transfer may fail once, so the
-    /// same is read again. Then its requests go by what else there is of their keys.
-    #[cold]
-    fn is_to_be_read_again(&mut self, flight: u32, address: Address) -> bool {
-        let entry = self.flights.get(flight);
-        if !std::mem::replace(&mut entry.reads_again, true) {
-            return true;
-        }
-        self.collisions.note(entry.hash);
-        let damaged = &mut entry.shown_mut().damaged;
-        if !damaged.contains(&address) {
-            damaged.push(address);
-        }
-        false
-    }
-
     /// True if what could not be read is another's: the key's own record is in a frame.
     #[cold]
     fn is_beside(&mut self, hash: IndexHash, key: &[u8]) -> bool {
@@ -722,18 +523,6 @@ impl<E: Endpoint> Shard<E> {
             self.collisions.note(hash);
         }
         is_local
-    }
-
-    fn clear(&mut self, flight: u32, address: Address, header: RecordHeader) {
-        self.metrics.counters.tag_false_matches.add(1);
-        let hides_lost = self.lost.is_marked(header);
-        let entry = self.flights.get(flight);
-        self.collisions.note(entry.hash);
-        let shown = entry.shown_mut();
-        shown.hides_lost |= hides_lost;
-        if !shown.cleared.contains(&address) {
-            shown.cleared.push(address);
-        }
     }
 
     /// Answers a request with an error.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::{ENCRYPTIONS, LANE, Outages, Owned, Random, Reactor, Setting, seeds, value};
 use crate::client::call::PutOutcome;
-use crate::client::long::{LongGet, LongPut, Routed};
+use crate::client::long::{LongGet, LongPut, Routed, Sink};
 use crate::client::shard_requests::ShardRequests;
 use crate::constants::LONG_PAUSE_NS;
 use crate::error::{Error, Result};
@@ -76,15 +76,21 @@ impl Reactor {
     ) -> Result<Option<(Version, Vec<u8>)>> {
         let routed = Routed::new(key, self.hasher, 1);
         let mut value = Vec::new();
-        let mut sink = |length: u64, at: u64, part: &[u8]| {
-            value.resize(length as usize, 0);
-            value[at as usize..][..part.len()].copy_from_slice(part);
+        let mut visited = Vec::new();
+        let mut visit = |length: u64, part: &[u8]| {
+            visited.extend_from_slice(part);
+            assert!(visited.len() as u64 <= length);
         };
-        let hasher = self.hasher;
-        let mut get = LongGet::new(routed, hasher, (offset, bytes), in_order, &mut sink);
+        let sink = if in_order {
+            Sink::Visitor(&mut visit)
+        } else {
+            Sink::Buffer(&mut value)
+        };
+        let mut get = LongGet::new(routed, self.hasher, (offset, bytes), sink);
         self.run_requests(&mut get);
-        let version = get.result()?;
-        Ok(version.map(|version| (version, value)))
+        let version = get.result(Ok(()))?;
+        let found = if in_order { visited } else { value };
+        Ok(version.map(|version| (version, found)))
     }
 }
 

@@ -4,7 +4,8 @@
 
 use farcore_rdma::Endpoint;
 
-use super::{EntryState, Fault, GAP_UNITS, Living, READS_MAX, RUN_UNITS, Run, Victim};
+use super::living::{EntryState, Living};
+use super::{Fault, GAP_UNITS, READS_MAX, RUN_UNITS, Run, Victim};
 use crate::constants::UNIT;
 use crate::log::Address;
 use crate::log::page::DirectoryEntry;
