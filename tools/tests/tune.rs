@@ -164,7 +164,7 @@ fn errors_of_bad_flags_show_a_valid_value() {
     let folder = folder("flags");
     let out = folder.join("profile.toml");
     for (line, message) in [
-        ("--workload ycsb-e", "write contest, ycsb-a"),
+        ("--workload ycsb-g", "write contest, ycsb-a"),
         ("--workload redis", "write contest, ycsb-a"),
         ("--knobs colour", "possible values: window, batch"),
         ("--repeats 5", "--repeats is 5: a proof takes 6 to 100"),
