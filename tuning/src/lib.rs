@@ -18,7 +18,7 @@ pub use self::measure::{
     HistogramSnapshot, HotKey, HotKeys, HotKeysReader, MemoryEnd, Metric, MetricKind, NodeCounters,
     NodeSnapshot, Root, Sampler, ShardCounters, ShardSnapshot, available_memory,
     available_resident_memory, cores_limit, kibibytes, memory_limit, resident_bytes,
-    saturating_sum, system_ms,
+    saturating_sum, system_ms, system_ns,
 };
 pub use self::model::{
     Bounds, Load, Network, PAIRS_MAX, Profile, ProfileError, RatioEstimate, Solution, Station,

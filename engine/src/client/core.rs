@@ -76,6 +76,17 @@ impl Core {
         }
     }
 
+    /// Another client of this core, for work beside this one's. The engine closes once both are
+    /// dropped.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::new(
+            Rc::clone(&self.reactor),
+            self.value_bytes_max,
+            Arc::clone(&self.ticket),
+        )
+    }
+
     /// Copies a request; its answer comes with `token` through [`Core::poll`]. The next poll, or
     /// the core's own next turn, sends it to the shard of its key. Requests to its shard are
     /// served as a batch, so that their cache misses overlap. Cost: a hash of the key and a copy of
@@ -109,7 +120,7 @@ impl Core {
     }
 
     /// Submits an operation whose parts are encoded first.
-    #[cold]
+    #[inline(never)]
     fn submit_encoded(
         &mut self,
         operation: &Operation<'_>,

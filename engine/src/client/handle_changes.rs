@@ -202,7 +202,8 @@ impl Handle {
     }
 
     /// Reads a key's version and length. Cost: as [`Handle::get`], but a far record's value is not
-    /// read.
+    /// read. Without encryption, damage to the head of a far record is not noticed: the checksum is
+    /// of the whole record.
     ///
     /// # Errors
     /// Those of [`Handle::get`].

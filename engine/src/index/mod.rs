@@ -573,18 +573,17 @@ impl Index {
         numbers.end < self.segments.len()
     }
 
-    /// Visits the slots of a range of segments; true if there are segments after those.
-    pub(crate) fn for_each_in(&self, numbers: Range<usize>, mut visit: impl FnMut(Slot)) -> bool {
-        let end = numbers.end.min(self.segments.len());
-        for segment in self.segments.get(numbers.start..end).unwrap_or_default() {
-            for place in 0..SLOTS {
-                let slot = segment.slot(place);
-                if !slot.is_empty() {
-                    visit(slot);
-                }
+    /// Visits the slots of a range of places, counted over all segments; true if there are places
+    /// after those.
+    pub(crate) fn for_each_in(&self, places: Range<usize>, mut visit: impl FnMut(Slot)) -> bool {
+        let all = self.segments.len() * SLOTS;
+        for place in places.start..places.end.min(all) {
+            let slot = self.segments[place / SLOTS].slot(place % SLOTS);
+            if !slot.is_empty() {
+                visit(slot);
             }
         }
-        numbers.end < self.segments.len()
+        places.end < all
     }
 
     /// Visits every slot. Cost: one pass over the whole index.

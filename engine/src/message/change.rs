@@ -12,6 +12,8 @@
 //!
 //! [`Change::decide`] is the rule of each change, without shard or memory.
 
+use std::io::Write as _;
+
 use crate::constants::EXPIRY_BYTES;
 use crate::error::Error;
 use crate::message::expiry::{Expiry, ExpiryCondition};
@@ -347,11 +349,13 @@ impl<'a> Change<'a> {
         let (expiry_kind, expiry) = self.expiry().encode();
         let compared = self.compared();
         let compared_bytes = u32::try_from(compared.len()).unwrap_or(u32::MAX);
+        let mut head = [0; CHANGE_BYTES];
+        head[..4].copy_from_slice(&[kind, condition, u8::from(previous), expiry_kind]);
+        head[4..8].copy_from_slice(&compared_bytes.to_le_bytes());
+        head[8..16].copy_from_slice(&word.to_le_bytes());
+        head[16..].copy_from_slice(&expiry.to_le_bytes());
         into.clear();
-        into.extend([kind, condition, u8::from(previous), expiry_kind]);
-        into.extend(compared_bytes.to_le_bytes());
-        into.extend(word.to_le_bytes());
-        into.extend(expiry.to_le_bytes());
+        into.extend_from_slice(&head);
         into.extend_from_slice(compared);
         into.extend_from_slice(self.bytes());
     }
@@ -467,12 +471,14 @@ impl<'a> Change<'a> {
                     current: number,
                     by,
                 })?;
-                *scratch = sum.to_string().into_bytes();
+                write_decimal(sum, scratch);
                 Decision::store(Reply::New, scratch, expiry_ms)
             }
             Self::IncrementFloat { by } => {
                 let sum = finite(float(before, current.is_some())? + by)?;
-                *scratch = sum.to_string().into_bytes();
+                scratch.clear();
+                // Writing to a vector never fails.
+                let _ = write!(scratch, "{sum}");
                 Decision::store(Reply::New, scratch, expiry_ms)
             }
             Self::Append { .. } | Self::SetRange { .. } => {
@@ -538,6 +544,28 @@ fn fits(bytes: u64, max: usize) -> Result<(), Error> {
     }
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     Err(Error::ValueTooLong { bytes, max })
+}
+
+/// Writes an integer in decimal.
+fn write_decimal(number: i64, into: &mut Vec<u8>) {
+    // As many digits as the least integer has, and its sign.
+    let mut text = [0; 20];
+    let mut start = text.len();
+    let mut rest = number.unsigned_abs();
+    loop {
+        start -= 1;
+        text[start] = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        start -= 1;
+        text[start] = b'-';
+    }
+    into.clear();
+    into.extend_from_slice(&text[start..]);
 }
 
 /// The number that a value holds in decimal; 0 for an absent key. No sign but `-`, no blanks.

@@ -374,7 +374,7 @@ impl<'a> RequestParts<'a> {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn of_rare(operation: &Operation<'a>, scratch: &'a mut Vec<u8>) -> Self {
         scratch.clear();
         let kind = match *operation {

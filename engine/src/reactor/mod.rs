@@ -24,7 +24,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use farcore_rdma::{Endpoint, FabricEndpoint, prefetch_burst};
-use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler, system_ms};
+use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler, system_ns};
 
 use self::replies::{LaneSink, OWN_LANE, OwnSink, Replies, TurnSink};
 use self::unix_time::UnixTime;
@@ -55,7 +55,7 @@ pub(crate) trait Time {
     fn now_ns(&self) -> u64;
 
     /// The system's clock, in milliseconds since 1970.
-    fn system_ms(&self) -> u64;
+    fn system_ns(&self) -> u64;
 }
 
 impl Time for Clock {
@@ -64,8 +64,8 @@ impl Time for Clock {
         Clock::now_ns(self)
     }
 
-    fn system_ms(&self) -> u64 {
-        system_ms()
+    fn system_ns(&self) -> u64 {
+        system_ns()
     }
 }
 
@@ -561,7 +561,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     #[inline]
     fn note_time(&mut self, now_ns: u64) {
         self.shard.note_time(now_ns);
-        let unix_ms = self.unix_time.at(now_ns, || self.time.system_ms());
+        let unix_ms = self.unix_time.at(now_ns, || self.time.system_ns());
         self.shard.note_unix_ms(unix_ms);
     }
 

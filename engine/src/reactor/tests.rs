@@ -27,8 +27,8 @@ impl Time for TestTime {
         self.0.get()
     }
 
-    fn system_ms(&self) -> u64 {
-        self.0.get() / 1_000_000
+    fn system_ns(&self) -> u64 {
+        self.0.get()
     }
 }
 

@@ -374,7 +374,23 @@ impl<E: Endpoint> Shard<E> {
             .add(u64::from(far.streamed));
     }
 
+    /// Finds the record by the hint, else as [`Shard::find_or_step`] does.
+    #[inline]
+    pub(in crate::shard) fn find_by_hint<'a>(
+        &mut self,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'a>,
+    ) -> Result<Found<'a>, Step> {
+        match self.hinted(request, hint) {
+            HintOutcome::Local(local) => Ok(Found::Local(local)),
+            HintOutcome::Absent => Ok(Found::Absent),
+            HintOutcome::Unknown => self.find_or_step(request, hint, evidence),
+        }
+    }
+
     /// Finds the record; a record that a stream has read ahead counts as evidence.
+    #[inline(never)]
     pub(in crate::shard) fn find_or_step<'a>(
         &mut self,
         request: &Request<'_>,

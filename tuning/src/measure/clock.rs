@@ -57,9 +57,15 @@ impl Clock {
 /// The system's clock, in milliseconds since 1970; 0 if it is set before.
 #[must_use]
 pub fn system_ms() -> u64 {
+    system_ns() / 1_000_000
+}
+
+/// The same in nanoseconds.
+#[must_use]
+pub fn system_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     })
 }
 

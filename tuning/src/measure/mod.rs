@@ -19,7 +19,7 @@ pub use self::cgroup::{
     AvailableMemory, MemoryEnd, available_memory, available_resident_memory, cores_limit,
     kibibytes, memory_limit,
 };
-pub use self::clock::{Clock, system_ms};
+pub use self::clock::{Clock, system_ms, system_ns};
 pub use self::counters::{
     Counter, Gauge, Metric, MetricKind, NodeCounters, NodeSnapshot, ShardCounters, ShardSnapshot,
     saturating_sum,

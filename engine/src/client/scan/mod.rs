@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::error::Error;
 use crate::message::hash::IndexHash;
 use crate::message::list::{
-    ADDRESS_BYTES, END, LIST_HEAD_BYTES, List, READ_TOGETHER_MAX, REFERENCE_BYTES, Reference,
-    add_later,
+    ADDRESS_BYTES, END, LIST_BYTES, LIST_HEAD_BYTES, List, READ_TOGETHER_MAX, REFERENCE_BYTES,
+    Reference, add_later,
 };
 use crate::message::outcome::Answer;
 
@@ -35,6 +35,8 @@ pub use self::page::{Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanO
 pub(crate) const LIST: u32 = (1 << 20) - 1;
 /// Requests under way at once where they read in the order of addresses.
 const READS_IN_ORDER: usize = 4;
+/// References of a request by address while the size of records is not known.
+const READ_TOGETHER_MIN: usize = 8;
 /// References of one batch, at most: their places are below that of a list.
 pub(super) const REFERENCES_MAX: usize = LIST as usize - 1;
 
@@ -73,10 +75,12 @@ pub(crate) struct ShardScan {
     references: Vec<(u32, Reference)>,
     sent: usize,
     read: usize,
+    /// References of one request by address: about as many as an answer has room for.
+    together: usize,
     /// Reads under way: the first reference of each, and how many.
     reading: HashMap<u32, u32>,
-    /// References that were sent with others and not read.
-    left: Vec<(u32, u32)>,
+    /// References that were sent with others and not read: the first, and how many.
+    left: BTreeMap<u32, u32>,
     /// Places to be listed again, with their sequence.
     again: BTreeMap<u64, u32>,
     /// Keys emitted of places that have several records, or are listed again.
@@ -100,8 +104,9 @@ impl ShardScan {
             references: Vec::new(),
             sent: 0,
             read: 0,
+            together: READ_TOGETHER_MIN,
             reading: HashMap::new(),
-            left: Vec::new(),
+            left: BTreeMap::new(),
             again: BTreeMap::new(),
             emitted: HashMap::new(),
             sequence: 0,
@@ -159,16 +164,12 @@ impl ShardScan {
         }
         let more = self.next.filter(|_| self.entries < self.entries_max);
         // By address, everything is listed before anything is read.
-        if let Some(&(place, count)) = self.left.last() {
+        if let Some((&place, &count)) = self.left.first_key_value() {
             return self.read_of(place, count);
         }
         if self.sent < self.references.len() && !(self.by_address && more.is_some()) {
             // Together, they are read in order: a few requests at once keep it.
-            let together = if self.by_address {
-                READ_TOGETHER_MAX
-            } else {
-                1
-            };
+            let together = if self.by_address { self.together } else { 1 };
             if self.by_address && self.reading.len() >= READS_IN_ORDER {
                 return None;
             }
@@ -204,9 +205,7 @@ impl ShardScan {
         match want {
             Want::List(list) => self.listing = Some(*list),
             Want::ReadAt { place, count, .. } => {
-                if self.left.last() == Some(&(*place, *count)) {
-                    self.left.pop();
-                } else {
+                if self.left.remove(place).is_none() {
                     self.sent += *count as usize;
                 }
                 self.reading.insert(*place, *count);
@@ -318,10 +317,15 @@ impl ShardScan {
         };
         self.read += read as usize;
         if read < count {
-            self.left.push((place + read, count - read));
+            self.left.insert(place + read, count - read);
         }
         match answer {
-            Answer::Value { value, .. } => self.emit_read(place, value, emit),
+            Answer::Value { value, .. } => {
+                // References that do not fit are sent again, out of order.
+                let bytes = (value.len() / read as usize).max(1);
+                self.together = (LIST_BYTES / bytes).clamp(1, READ_TOGETHER_MAX);
+                self.emit_read(place, value, emit);
+            }
             Answer::Absent => {
                 self.emitted.entry(order).or_default();
                 self.again.entry(order).or_insert(sequence);

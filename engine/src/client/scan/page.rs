@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::log::record::{self, RecordHeader, RecordView};
 use crate::message::long::word;
 use crate::message::operation::Version;
+use crate::transport::lane::LANES_MAX;
 
 /// Where a scan goes on: 16 bytes that stay valid while the engine is open, whatever is written,
 /// removed or moved meanwhile. A cursor of another engine is refused, unless both were opened with
@@ -63,6 +64,29 @@ impl Cursor {
         }
     }
 
+    /// The cursor as a word, for protocols that have no room for 16 bytes. It does not say which
+    /// engine it is of. `0` is the start.
+    ///
+    /// ```text
+    /// | shard:10 | order:54 |
+    /// ```
+    #[must_use]
+    pub fn to_word(self) -> u64 {
+        u64::from(self.shard) << ORDER_BITS | self.order
+    }
+
+    /// A cursor of the engine of this number from [`Cursor::to_word`].
+    pub(super) fn from_word(engine: u32, word: u64) -> Self {
+        if word == 0 {
+            return Self::START;
+        }
+        Self {
+            engine,
+            shard: u16::try_from(word >> ORDER_BITS).unwrap_or(u16::MAX),
+            order: word & ((1 << ORDER_BITS) - 1),
+        }
+    }
+
     /// Shard and order where a scan of this engine begins.
     pub(super) fn place(self, engine: u32, shards: u16) -> Result<(u16, u64)> {
         if self == Self::START {
@@ -74,6 +98,11 @@ impl Cursor {
         Ok((self.shard, self.order))
     }
 }
+
+/// Bits of an order.
+const ORDER_BITS: u32 = 54;
+
+const _: () = assert!(LANES_MAX <= 1 << (u64::BITS - ORDER_BITS));
 
 /// What a scan returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -316,6 +316,14 @@ impl Handle {
 }
 
 impl Core {
+    /// The cursor of a word that [`Cursor::to_word`] returned for this engine. Any other word is
+    /// some place too, or refused by the scan.
+    #[must_use]
+    pub fn cursor(&self, word: u64) -> Cursor {
+        let (hasher, _) = self.hasher_and_shards();
+        Cursor::from_word(engine_of(hasher), word)
+    }
+
     /// Reads a page of records; see [`Handle::scan`]. Dropping the call is safe.
     ///
     /// # Errors

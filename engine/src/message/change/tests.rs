@@ -254,3 +254,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn integers_are_written_as_the_library_writes_them() {
+    let mut text = Vec::new();
+    let powers = (0..19).map(|power| 10_i64.pow(power));
+    let edges = [i64::MIN, i64::MIN + 1, 0, i64::MAX];
+    for number in powers
+        .flat_map(|power| [power - 1, power, -power])
+        .chain(edges)
+    {
+        write_decimal(number, &mut text);
+        assert_eq!(text, number.to_string().as_bytes());
+    }
+}

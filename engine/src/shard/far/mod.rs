@@ -34,6 +34,8 @@ use crate::observe::metrics::CoreMetrics;
 
 /// Completions polled at once.
 const COMPLETIONS: usize = 64;
+/// Why a put finds no room while nodes are silent.
+pub(in crate::shard) const NO_ROOM: &str = "local memory is full, and no other node has room";
 
 /// The outcome of posting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -338,7 +340,7 @@ impl<E: Endpoint> FarStore<E> {
         let names: Vec<&str> = silent.map(|node| &**self.extents.name(node)).collect();
         Error::Unavailable {
             node: names.join(", ").into(),
-            reason: "local memory is full, and no other node has room".into(),
+            reason: NO_ROOM.into(),
         }
     }
 }

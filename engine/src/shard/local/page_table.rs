@@ -13,6 +13,7 @@
 //!   names it.
 //! - I4: the last two numbers are no pages: slots whose record is lost point there (see `lost`).
 
+use std::ops::Range;
 use std::ptr;
 
 use crate::constants::UNIT_BYTES;
@@ -334,6 +335,18 @@ impl PageTable {
         (0u32..)
             .zip(&self.pages)
             .filter(|(_, page)| page.state != PageState::Free)
+    }
+
+    /// The pages in use among these numbers, and whether there are numbers after them.
+    pub(crate) fn in_range(
+        &self,
+        numbers: Range<u32>,
+    ) -> (impl Iterator<Item = (u32, &Page)>, bool) {
+        let start = numbers.start as usize;
+        let end = (numbers.end as usize).min(self.pages.len());
+        let pages = self.pages.get(start..end).unwrap_or_default();
+        let used = (numbers.zip(pages)).filter(|(_, page)| page.state != PageState::Free);
+        (used, end < self.pages.len())
     }
 
     /// Bytes of the table for a number of pages, the lost pages included.

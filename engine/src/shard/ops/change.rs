@@ -59,7 +59,7 @@ impl<E: Endpoint> Shard<E> {
             debug_assert!(false, "a client encoded it");
             return self.fail(lane, request, Error::Closed, answers);
         };
-        let found = match self.find_or_step(request, hint, evidence) {
+        let found = match self.find_by_hint(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };

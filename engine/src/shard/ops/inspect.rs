@@ -25,7 +25,7 @@ impl<E: Endpoint> Shard<E> {
         if lane.is_for_fact() {
             return self.learn(lane, request, evidence);
         }
-        let found = match self.find_or_step(request, hint, evidence) {
+        let found = match self.find_by_hint(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
@@ -72,7 +72,7 @@ impl<E: Endpoint> Shard<E> {
         evidence: &Evidence<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        let found = match self.find_or_step(request, hint, evidence) {
+        let found = match self.find_by_hint(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };

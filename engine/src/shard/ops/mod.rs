@@ -71,7 +71,7 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         let (kind, key, value) = (request.kind(), request.key(), request.value());
         let (hash, swap) = (request.hash, kind == OperationKind::CompareAndSwap);
-        let found = match self.find_or_step(request, hint, evidence) {
+        let found = match self.find_by_hint(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };

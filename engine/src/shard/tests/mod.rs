@@ -52,6 +52,8 @@ use crate::message::hash::{Hasher128, IndexHash, KeyHasher};
 use crate::message::operation::{Operation, RequestParts};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, Origin, ReplyTo};
+use crate::shard::far::NO_ROOM;
+use crate::shard::far::health::RETRY_NS;
 use crate::shard::local::long_values::Piece;
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::victims::UNLISTED;
@@ -370,6 +372,13 @@ impl Reactor {
         served
     }
 
+    /// Shows the shard that no lane has a request that was refused before.
+    fn visit_lanes(&mut self) {
+        for lane in 0..LANES as u8 {
+            self.shard.serve(ReplyTo::new(lane), &[], &mut &self.inbox);
+        }
+    }
+
     fn lose(&mut self, node: usize, outages: Outages) {
         self.nodes[node].lose();
         self.back_ns[node] = None;
@@ -396,12 +405,20 @@ impl Reactor {
     }
 
     /// True if a request that was offered at a time may be answered with this error: the named node
-    /// was lost since and holds its key.
+    /// was lost since and holds its key, or all nodes were lost since and have no room.
     fn may_fail_with(&self, key: &[u8], error: &Error, offered_ns: u64) -> bool {
-        let Error::Unavailable { node, .. } = error else {
+        let Error::Unavailable { node, reason } = error else {
             return false;
         };
         let lost = |place: usize| self.back_ns[place].is_none_or(|back_ns| back_ns >= offered_ns);
+        // A node that is back counts as silent until it is tried again.
+        let silent = |place: usize| {
+            self.back_ns[place].is_none_or(|back_ns| back_ns + RETRY_NS >= offered_ns)
+        };
+        if *reason == NO_ROOM {
+            let all: Vec<_> = (0..self.nodes.len()).map(node_name).collect();
+            return **node == *all.join(", ") && (0..all.len()).all(silent);
+        }
         let place = (0..self.nodes.len()).find(|&place| **node == *node_name(place));
         place.is_some_and(|place| lost(place) && self.far_nodes(key).contains(&place))
     }
