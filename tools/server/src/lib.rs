@@ -1,0 +1,3 @@
+//! The protocol of a Farcore server.
+
+pub mod resp;
