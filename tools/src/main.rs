@@ -1,6 +1,6 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
-//! One module a command: `doctor`, `fabric`, `memnode`, `top`, `tune`; `manual` has completions and
+//! One module a command: `doctor`, `fabric`, `memnode`, `serve`, `top`, `tune`; `manual` has completions and
 //! manual pages. Each checks its flags and returns the exit code, or an error, which is one line on
 //! stderr and exit code 1. `watch` reads reports of running engines; `device`, `given`, `text`
 //! and `token` hold the flags and formats that commands share. Streams and files are those of
@@ -12,6 +12,7 @@ mod fabric;
 mod given;
 mod manual;
 mod memnode;
+mod serve;
 mod text;
 mod token;
 mod top;
@@ -48,6 +49,8 @@ enum Command {
     Fabric(fabric::Command),
     /// Lend this machine's memory to engines elsewhere.
     Memnode(memnode::Arguments),
+    /// Serve Redis clients.
+    Serve(Box<serve::Arguments>),
     /// Show a running engine: cores, latencies, memory nodes, hot keys.
     Top(top::Arguments),
     /// Find the best settings for a workload, or predict the throughput of another machine.
@@ -68,6 +71,7 @@ impl Command {
             Self::Doctor(_) => "doctor",
             Self::Fabric(command) => command.name(),
             Self::Memnode(_) => "memnode",
+            Self::Serve(_) => "serve",
             Self::Top(_) => "top",
             Self::Tune(_) => "tune",
             Self::Completions(_) => "completions",
@@ -80,7 +84,7 @@ impl Command {
     fn log_level(&self) -> Option<&'static str> {
         match self {
             Self::Top(_) => None,
-            Self::Memnode(_) => Some("info"),
+            Self::Memnode(_) | Self::Serve(_) => Some("info"),
             _ => Some("warn"),
         }
     }
@@ -90,6 +94,7 @@ impl Command {
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Fabric(command) => fabric::run(command),
             Self::Memnode(arguments) => memnode::run(arguments),
+            Self::Serve(arguments) => serve::run(arguments),
             Self::Top(arguments) => top::run(arguments, given),
             Self::Tune(arguments) => tune::run(arguments, given),
             Self::Completions(arguments) => manual::completions(arguments, &Arguments::command()),

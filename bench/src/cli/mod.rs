@@ -291,7 +291,11 @@ pub struct YcsbArgs {
     pub common: CommonArgs,
 }
 
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+/// A size in bytes, with or without a unit.
+///
+/// # Errors
+/// What a size looks like.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     ByteSize::from_str(text)
         .map(|size| size.as_u64())
         .map_err(|_| {

@@ -177,6 +177,14 @@ impl EngineMetrics {
 #[derive(Clone, Debug)]
 pub struct EngineReporter(pub(crate) Arc<EngineMetrics>);
 
+impl EngineReporter {
+    /// Figures of all shards, as [`Engine::stats`](crate::Engine::stats).
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+}
+
 impl Reporter for EngineReporter {
     fn is_serving(&self) -> bool {
         !self.0.lifecycle.is_closing()

@@ -90,12 +90,12 @@ impl<'a> Writer<'a> {
     /// No value, in the place of a bulk string.
     #[inline]
     pub fn null(&mut self) {
-        self.raw(b"$-1\r\n", b"_\r\n");
+        self.either(b"$-1\r\n", b"_\r\n");
     }
 
     /// No value, in the place of an array.
     pub fn null_array(&mut self) {
-        self.raw(b"*-1\r\n", b"_\r\n");
+        self.either(b"*-1\r\n", b"_\r\n");
     }
 
     /// The head of an array of `count` replies.
@@ -134,9 +134,9 @@ impl<'a> Writer<'a> {
     /// A boolean.
     pub fn boolean(&mut self, value: bool) {
         if value {
-            self.raw(b":1\r\n", b"#t\r\n");
+            self.either(b":1\r\n", b"#t\r\n");
         } else {
-            self.raw(b":0\r\n", b"#f\r\n");
+            self.either(b":0\r\n", b"#f\r\n");
         }
     }
 
@@ -179,6 +179,20 @@ impl<'a> Writer<'a> {
         self.end();
     }
 
+    /// Bytes of replies that were written before.
+    #[inline]
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// An integer from its decimal text.
+    #[inline]
+    pub fn integer_text(&mut self, text: &[u8]) {
+        self.out.push(b':');
+        self.out.extend_from_slice(text);
+        self.end();
+    }
+
     fn line(&mut self, kind: u8, text: &[u8]) {
         self.out.push(kind);
         let start = self.out.len();
@@ -188,7 +202,7 @@ impl<'a> Writer<'a> {
     }
 
     #[inline]
-    fn raw(&mut self, resp2: &[u8], resp3: &[u8]) {
+    fn either(&mut self, resp2: &[u8], resp3: &[u8]) {
         self.out.extend_from_slice(match self.protocol {
             Protocol::Resp2 => resp2,
             Protocol::Resp3 => resp3,

@@ -1,0 +1,77 @@
+//! The thread that takes connections and hands each to the core with the fewest.
+
+use std::io::{self, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+use crate::port::Message;
+use crate::shared::Shared;
+
+/// How often the thread looks whether the server stops.
+const LOOK: Duration = Duration::from_millis(100);
+/// Pause after the system refused to accept: no descriptor is left, for example.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What a client reads when there are too many; as Redis.
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// Accepts until the server stops.
+pub(crate) fn run(listener: &TcpListener, shared: &Shared) {
+    while !shared.is_stopping() {
+        let mut sockets = [PollFd::new(listener, PollFlags::IN)];
+        let limit = Timespec::try_from(LOOK).ok();
+        match poll(&mut sockets, limit.as_ref()) {
+            Ok(0) | Err(_) => continue,
+            Ok(_) => {}
+        }
+        match listener.accept() {
+            Ok((stream, peer)) => {
+                shared.accepted.fetch_add(1, Ordering::Relaxed);
+                if let Err(error) = hand_over(stream, peer, shared) {
+                    tracing::debug!(%peer, %error, "a connection ended at once");
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                tracing::warn!(%error, "a connection cannot be accepted");
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+fn hand_over(mut stream: TcpStream, peer: std::net::SocketAddr, shared: &Shared) -> io::Result<()> {
+    if shared.connected.load(Ordering::Relaxed) >= shared.options.clients_max {
+        shared.refused.fetch_add(1, Ordering::Relaxed);
+        return stream.write_all(TOO_MANY);
+    }
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
+    rustix::net::sockopt::set_socket_keepalive(stream.as_fd(), true)?;
+    let fewest = (shared.cores.iter()).min_by_key(|core| core.connections.load(Ordering::Relaxed));
+    if let Some(core) = fewest {
+        shared.connected.fetch_add(1, Ordering::Relaxed);
+        core.connections.fetch_add(1, Ordering::Relaxed);
+        core.send(Message::Connection(stream, peer));
+    }
+    Ok(())
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// No thread can be started.
+pub(crate) fn start(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+) -> io::Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name("farcore-accept".to_owned())
+        .spawn(move || run(&listener, &shared))
+}

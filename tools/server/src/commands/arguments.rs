@@ -1,0 +1,191 @@
+//! Arguments of commands: numbers, keys, expiries, options.
+
+use farcore::{Expiry, ExpiryCondition};
+
+use super::{NO_INTEGER, Refusal};
+
+/// What stands for the empty key, which the engine does not take.
+const EMPTY_KEY: &[u8] = b"\0farcore:the empty key";
+
+/// The key under which a client's key is stored.
+#[inline]
+pub(crate) fn stored_key(key: &[u8]) -> &[u8] {
+    if key.is_empty() { EMPTY_KEY } else { key }
+}
+
+/// A client's key from the one under which it is stored.
+#[inline]
+pub(crate) fn shown_key(key: &[u8]) -> &[u8] {
+    if key == EMPTY_KEY { b"" } else { key }
+}
+
+/// An integer as Redis takes it: no sign but `-`, no leading zeros, no blanks.
+pub(crate) fn integer(text: &[u8]) -> Result<i64, Refusal> {
+    parsed(text).ok_or_else(|| NO_INTEGER.into())
+}
+
+/// The same; `None` if it is none.
+pub(crate) fn parsed(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let is_canonical = match digits {
+        [b'0'] => digits.len() == text.len(),
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    let text = std::str::from_utf8(text).ok().filter(|_| is_canonical)?;
+    text.parse().ok()
+}
+
+/// A number that is not negative.
+pub(crate) fn count(text: &[u8]) -> Result<u64, Refusal> {
+    u64::try_from(integer(text)?).map_err(|_| NO_INTEGER.into())
+}
+
+/// A finite or infinite number as Redis takes it.
+pub(crate) fn float(text: &[u8]) -> Result<f64, Refusal> {
+    let refused = || Refusal::from("ERR value is not a valid float");
+    let text = std::str::from_utf8(text).map_err(|_| refused())?;
+    let number: f64 = text.parse().map_err(|_| refused())?;
+    if number.is_nan() {
+        return Err(refused());
+    }
+    Ok(number)
+}
+
+/// True if an argument is this option, in letters of any size.
+pub(crate) fn is_option(argument: &[u8], option: &str) -> bool {
+    argument.eq_ignore_ascii_case(option.as_bytes())
+}
+
+/// How a command gives a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TimeUnit {
+    Seconds,
+    Milliseconds,
+    /// Seconds since 1970.
+    AtSeconds,
+    /// Milliseconds since 1970.
+    AtMilliseconds,
+}
+
+impl TimeUnit {
+    /// The unit that an option of `SET` or `GETEX` names.
+    pub(crate) fn of_option(argument: &[u8]) -> Option<Self> {
+        let options = [
+            ("ex", Self::Seconds),
+            ("px", Self::Milliseconds),
+            ("exat", Self::AtSeconds),
+            ("pxat", Self::AtMilliseconds),
+        ];
+        let found = options
+            .iter()
+            .find(|(option, _)| is_option(argument, option));
+        found.map(|&(_, unit)| unit)
+    }
+
+    /// When a key with this time expires; `None` if the time is out of range.
+    pub(crate) fn expiry(self, time: i64) -> Option<Expiry> {
+        let milliseconds = match self {
+            Self::Seconds | Self::AtSeconds => time.checked_mul(1000)?,
+            Self::Milliseconds | Self::AtMilliseconds => time,
+        };
+        let is_relative = matches!(self, Self::Seconds | Self::Milliseconds);
+        if is_relative {
+            let now_ms = i64::try_from(farcore_tuning::system_ms()).unwrap_or(i64::MAX);
+            now_ms.checked_add(milliseconds)?;
+        }
+        // What lies in the past deletes the key.
+        let milliseconds = u64::try_from(milliseconds).unwrap_or(0);
+        Some(if is_relative {
+            Expiry::In(milliseconds)
+        } else {
+            Expiry::At(milliseconds)
+        })
+    }
+}
+
+/// A time that must be positive, for a command.
+pub(crate) fn positive_expiry(
+    text: &[u8],
+    unit: TimeUnit,
+    command: &str,
+) -> Result<Expiry, Refusal> {
+    let time = integer(text)?;
+    let expiry = (time > 0).then(|| unit.expiry(time)).flatten();
+    expiry.ok_or_else(|| invalid_expiry(command))
+}
+
+/// The refusal of a time.
+pub(crate) fn invalid_expiry(command: &str) -> Refusal {
+    Refusal(format!("ERR invalid expire time in '{command}' command"))
+}
+
+/// The condition that the options of `EXPIRE` state.
+pub(crate) fn expiry_condition<'a>(
+    options: impl Iterator<Item = &'a [u8]>,
+) -> Result<ExpiryCondition, Refusal> {
+    let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
+    for option in options {
+        match () {
+            () if is_option(option, "nx") => nx = true,
+            () if is_option(option, "xx") => xx = true,
+            () if is_option(option, "gt") => gt = true,
+            () if is_option(option, "lt") => lt = true,
+            () => {
+                let option = String::from_utf8_lossy(option);
+                return Err(Refusal(format!("ERR Unsupported option {option}")));
+            }
+        }
+    }
+    if nx && (xx || gt || lt) {
+        return Err("ERR NX and XX, GT or LT options at the same time are not compatible".into());
+    }
+    if gt && lt {
+        return Err("ERR GT and LT options at the same time are not compatible".into());
+    }
+    if xx && lt {
+        return Err("ERR XX and LT options at the same time are not supported".into());
+    }
+    Ok(match (nx, xx, gt, lt) {
+        (true, ..) => ExpiryCondition::Unset,
+        (_, _, true, _) => ExpiryCondition::Later,
+        (_, _, _, true) => ExpiryCondition::Earlier,
+        (_, true, ..) => ExpiryCondition::Set,
+        _ => ExpiryCondition::Always,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_canonical_integers_are_taken() {
+        for (text, number) in [("0", 0), ("-1", -1), ("9223372036854775807", i64::MAX)] {
+            assert_eq!(parsed(text.as_bytes()), Some(number));
+        }
+        for text in [
+            "",
+            "-",
+            "+1",
+            "01",
+            "-0",
+            " 1",
+            "1 ",
+            "1.0",
+            "9223372036854775808",
+            "x",
+        ] {
+            assert_eq!(parsed(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_out_of_range_are_refused() {
+        assert_eq!(TimeUnit::Seconds.expiry(2), Some(Expiry::In(2000)));
+        assert_eq!(TimeUnit::AtSeconds.expiry(-5), Some(Expiry::At(0)));
+        assert_eq!(TimeUnit::Seconds.expiry(i64::MAX), None);
+        assert_eq!(TimeUnit::Milliseconds.expiry(i64::MAX), None);
+        assert!(positive_expiry(b"0", TimeUnit::Seconds, "set").is_err());
+    }
+}

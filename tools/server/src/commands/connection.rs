@@ -1,0 +1,368 @@
+//! Commands of the connection.
+
+use farcore::Core;
+
+use super::arguments::{count, integer, is_option};
+use super::{Call, Flow, Refusal, SYNTAX};
+use crate::connection::{ClientNames, Connection, ReplyMode};
+use crate::resp::{Protocol, Writer};
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// The version of Redis whose behaviour clients can expect.
+pub(crate) const REDIS_VERSION: &str = "7.2.4";
+
+pub(super) fn ping(call: &mut Call<'_>) -> Result {
+    match call.count() {
+        1 => Ok(call.reply(|writer| writer.simple("PONG"))),
+        2 => echo(call),
+        _ => Err("ERR wrong number of arguments for 'ping' command".into()),
+    }
+}
+
+pub(super) fn echo(call: &mut Call<'_>) -> Result {
+    let text = call.argument(1);
+    Ok(call.reply(|writer| writer.bulk(text)))
+}
+
+pub(super) fn quit(call: &mut Call<'_>) -> Result {
+    let flow = call.ok();
+    call.connection.is_closing = true;
+    Ok(flow)
+}
+
+pub(super) fn select(call: &mut Call<'_>) -> Result {
+    match integer(call.argument(1)).map_err(|_| Refusal::from("ERR invalid DB index"))? {
+        0 => Ok(call.ok()),
+        _ => Err("ERR DB index is out of range".into()),
+    }
+}
+
+pub(super) fn reset(call: &mut Call<'_>) -> Result {
+    call.connection.protocol = Protocol::Resp2;
+    call.connection.names = ClientNames::default();
+    call.connection.reply_mode = ReplyMode::On;
+    call.connection.is_authenticated = !call.serving.shared.options.needs_password();
+    Ok(call.reply(|writer| writer.simple("RESET")))
+}
+
+/// True if the password is right, compared in constant time.
+fn is_right(call: &Call<'_>, user: &[u8], password: &[u8]) -> bool {
+    let Some(wanted) = &call.serving.shared.options.password else {
+        return user == b"default";
+    };
+    let wanted = wanted.as_bytes();
+    let mut difference = usize::from(user != b"default") | (wanted.len() ^ password.len());
+    for (place, byte) in password.iter().enumerate() {
+        let other = wanted.get(place % wanted.len().max(1)).copied();
+        difference |= usize::from(byte ^ other.unwrap_or(!byte));
+    }
+    difference == 0
+}
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+pub(super) fn auth(call: &mut Call<'_>) -> Result {
+    let (user, password) = match call.count() {
+        2 => (&b"default"[..], call.argument(1)),
+        3 => (call.argument(1), call.argument(2)),
+        _ => return Err(SYNTAX.into()),
+    };
+    if call.count() == 2 && !call.serving.shared.options.needs_password() {
+        return Err("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?".into());
+    }
+    if !is_right(call, user, password) {
+        return Err(WRONG_PASSWORD.into());
+    }
+    call.connection.is_authenticated = true;
+    Ok(call.ok())
+}
+
+pub(super) fn hello(call: &mut Call<'_>) -> Result {
+    let mut protocol = call.connection.protocol;
+    if call.count() > 1 {
+        let version = integer(call.argument(1))
+            .map_err(|_| Refusal::from("ERR Protocol version is not an integer or out of range"))?;
+        protocol = match version {
+            2 => Protocol::Resp2,
+            3 => Protocol::Resp3,
+            _ => return Err("NOPROTO unsupported protocol version".into()),
+        };
+    }
+    let mut place = 2;
+    let (mut is_authenticated, mut name) = (call.connection.is_authenticated, None);
+    while place < call.count() {
+        let option = call.argument(place);
+        let left = call.count() - place - 1;
+        if is_option(option, "auth") && left >= 2 {
+            if !is_right(call, call.argument(place + 1), call.argument(place + 2)) {
+                return Err(WRONG_PASSWORD.into());
+            }
+            is_authenticated = true;
+            place += 3;
+        } else if is_option(option, "setname") && left >= 1 {
+            name = Some(valid_name(call.argument(place + 1), "Client names")?);
+            place += 2;
+        } else {
+            let option = String::from_utf8_lossy(option);
+            return Err(Refusal(format!(
+                "ERR Syntax error in HELLO option '{option}'"
+            )));
+        }
+    }
+    if !is_authenticated {
+        return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time".into());
+    }
+    call.connection.is_authenticated = true;
+    if let Some(name) = name {
+        call.connection.names.name = name;
+    }
+    call.connection.protocol = protocol;
+    let id = call.connection.id;
+    Ok(call.reply(|writer| {
+        writer.map(7);
+        for (key, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+            writer.bulk(key.as_bytes());
+            writer.bulk(value.as_bytes());
+        }
+        writer.bulk(b"proto");
+        writer.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
+        writer.bulk(b"id");
+        writer.integer(i64::try_from(id).unwrap_or(i64::MAX));
+        for (key, value) in [("mode", "standalone"), ("role", "master")] {
+            writer.bulk(key.as_bytes());
+            writer.bulk(value.as_bytes());
+        }
+        writer.bulk(b"modules");
+        writer.array(0);
+    }))
+}
+
+/// A name without blanks and control characters.
+fn valid_name(name: &[u8], what: &str) -> std::result::Result<Vec<u8>, Refusal> {
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Ok(name.to_vec());
+    }
+    let text = format!("ERR {what} cannot contain spaces, newlines or special characters.");
+    Err(Refusal(text))
+}
+
+/// A line of `CLIENT LIST`.
+fn describe(connection: &Connection, now_ms: u64) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let names = &connection.names;
+    format!(
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+        connection.id,
+        connection.peer,
+        connection.local_address(),
+        text(&names.name),
+        connection.connected.elapsed().as_secs(),
+        now_ms.saturating_sub(connection.heard_ms) / 1000,
+        connection.input.len() - connection.parsed,
+        connection.waiting_bytes(),
+        connection.output.capacity(),
+        connection.held_bytes(),
+        connection.last_command,
+        if connection.protocol == Protocol::Resp3 {
+            3
+        } else {
+            2
+        },
+        text(&names.library),
+        text(&names.library_version),
+    )
+}
+
+pub(super) fn client(call: &mut Call<'_>) -> Result {
+    let name = call.argument(1).to_ascii_lowercase();
+    let count = call.count();
+    match (&name[..], count) {
+        (b"id", 2) => {
+            let id = i64::try_from(call.connection.id).unwrap_or(i64::MAX);
+            Ok(call.reply(|writer| writer.integer(id)))
+        }
+        (b"getname", 2) => {
+            let name = call.connection.names.name.clone();
+            Ok(call.reply(|writer| match &name[..] {
+                [] => writer.null(),
+                name => writer.bulk(name),
+            }))
+        }
+        (b"setname", 3) => {
+            call.connection.names.name = valid_name(call.argument(2), "Client names")?;
+            Ok(call.ok())
+        }
+        (b"setinfo", 4) => set_info(call),
+        (b"info", 2) => {
+            let line = describe(call.connection, farcore_tuning::system_ms()) + "\n";
+            Ok(call.reply(|writer| writer.verbatim(*b"txt", line.as_bytes())))
+        }
+        (b"reply", 3) => reply_mode(call),
+        (b"no-evict" | b"no-touch", 3) => {
+            if is_option(call.argument(2), "on") || is_option(call.argument(2), "off") {
+                return Ok(call.ok());
+            }
+            Err(SYNTAX.into())
+        }
+        (b"list", _) => list(call),
+        (b"kill", 3..) => kill(call),
+        (b"unpause", 2) => Ok(call.ok()),
+        (
+            b"id" | b"getname" | b"setname" | b"setinfo" | b"info" | b"reply" | b"no-evict"
+            | b"no-touch" | b"kill",
+            _,
+        ) => {
+            let name = String::from_utf8_lossy(&name);
+            let text = format!("ERR wrong number of arguments for 'client|{name}' command");
+            Err(Refusal(text))
+        }
+        _ => Err(unknown_subcommand(call)),
+    }
+}
+
+/// Why a subcommand is unknown; as Redis.
+pub(super) fn unknown_subcommand(call: &Call<'_>) -> Refusal {
+    let shown = |place: usize| String::from_utf8_lossy(call.argument(place)).into_owned();
+    Refusal(format!(
+        "ERR unknown subcommand '{}'. Try {} HELP.",
+        shown(1),
+        shown(0).to_uppercase()
+    ))
+}
+
+fn set_info(call: &mut Call<'_>) -> Result {
+    let (attribute, value) = (call.argument(2), call.argument(3));
+    let names = &mut call.connection.names;
+    if is_option(attribute, "lib-name") {
+        names.library = valid_name(value, "lib-name")?;
+    } else if is_option(attribute, "lib-ver") {
+        names.library_version = valid_name(value, "lib-ver")?;
+    } else {
+        let attribute = String::from_utf8_lossy(attribute);
+        return Err(Refusal(format!("ERR Unrecognized option '{attribute}'")));
+    }
+    Ok(call.ok())
+}
+
+fn reply_mode(call: &mut Call<'_>) -> Result {
+    let mode = call.argument(2);
+    if is_option(mode, "on") {
+        call.connection.reply_mode = ReplyMode::On;
+        return Ok(call.ok());
+    }
+    call.connection.reply_mode = if is_option(mode, "off") {
+        ReplyMode::Off
+    } else if is_option(mode, "skip") {
+        ReplyMode::Skip
+    } else {
+        return Err(SYNTAX.into());
+    };
+    Ok(Flow::Done)
+}
+
+/// What a list or a kill selects.
+#[derive(Clone, Debug, Default)]
+struct Selection {
+    ids: Vec<u64>,
+    address: Option<String>,
+    /// Clients other than the one that asks.
+    spares: Option<u64>,
+}
+
+impl Selection {
+    fn has(&self, connection: &Connection) -> bool {
+        (self.ids.is_empty() || self.ids.contains(&connection.id))
+            && (self.address.as_ref()).is_none_or(|wanted| *wanted == connection.peer.to_string())
+            && self.spares != Some(connection.id)
+    }
+}
+
+fn list(call: &mut Call<'_>) -> Result {
+    let mut selection = Selection::default();
+    let mut place = 2;
+    while place < call.count() {
+        if is_option(call.argument(place), "id") {
+            for place in place + 1..call.count() {
+                let id = count(call.argument(place))
+                    .map_err(|_| Refusal::from("ERR Invalid client ID"))?;
+                selection.ids.push(id);
+            }
+            place = call.count();
+        } else if is_option(call.argument(place), "type") && place + 1 < call.count() {
+            place += 2;
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    let shared = std::sync::Arc::clone(&call.serving.shared);
+    let own = describe(call.connection, farcore_tuning::system_ms());
+    let (own_id, is_own) = (call.connection.id, selection.has(call.connection));
+    Ok(call.task(move |core: Core, output, protocol| async move {
+        let lines = shared.ask_all(move |serving| {
+            let now_ms = farcore_tuning::system_ms();
+            let served = serving.connections.iter().flatten();
+            let wanted =
+                served.filter(|one| !one.is_gone && one.id != own_id && selection.has(one));
+            wanted
+                .map(|one| (one.id, describe(one, now_ms)))
+                .collect::<Vec<_>>()
+        });
+        let mut lines: Vec<_> = lines.wait(&core).await.into_iter().flatten().collect();
+        if is_own {
+            lines.push((own_id, own));
+        }
+        lines.sort_unstable();
+        let text: String = lines.into_iter().map(|(_, line)| line + "\n").collect();
+        output.write(|bytes| Writer::new(bytes, protocol).verbatim(*b"txt", text.as_bytes()));
+        core
+    }))
+}
+
+fn kill(call: &mut Call<'_>) -> Result {
+    let own_id = call.connection.id;
+    let is_old_form = call.count() == 3;
+    let mut selection = Selection::default();
+    if is_old_form {
+        selection.address = Some(String::from_utf8_lossy(call.argument(2)).into_owned());
+    } else {
+        if !call.count().is_multiple_of(2) {
+            return Err(SYNTAX.into());
+        }
+        selection.spares = Some(own_id);
+        for place in (2..call.count()).step_by(2) {
+            let (option, value) = (call.argument(place), call.argument(place + 1));
+            if is_option(option, "id") {
+                let id = count(value)
+                    .map_err(|_| Refusal::from("ERR client-id should be greater than 0"))?;
+                selection.ids.push(id);
+            } else if is_option(option, "addr") {
+                selection.address = Some(String::from_utf8_lossy(value).into_owned());
+            } else if is_option(option, "skipme") {
+                selection.spares = is_option(value, "yes").then_some(own_id);
+            } else if !is_option(option, "type") && !is_option(option, "user") {
+                return Err(SYNTAX.into());
+            }
+        }
+    }
+    let is_own = selection.has(call.connection);
+    if is_own {
+        call.connection.is_closing = true;
+    }
+    let shared = std::sync::Arc::clone(&call.serving.shared);
+    Ok(call.task(move |core: Core, output, protocol| async move {
+        let killed = shared
+            .ask_all(move |serving| serving.kill(|one| one.id != own_id && selection.has(one)));
+        let killed: usize = killed.wait(&core).await.into_iter().sum();
+        let killed = killed + usize::from(is_own);
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            match (is_old_form, killed) {
+                (true, 0) => writer.error("ERR No such client"),
+                (true, _) => writer.simple("OK"),
+                (false, killed) => writer.integer(i64::try_from(killed).unwrap_or(0)),
+            }
+        });
+        core
+    }))
+}

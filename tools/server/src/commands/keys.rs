@@ -1,0 +1,393 @@
+//! Commands of keys whatever their values are, and of all keys.
+
+use farcore::{
+    Condition, Core, Cursor, Expiry, Operation, PutOptions, PutOutcome, ScanOptions, Version,
+};
+
+use super::arguments::{is_option, shown_key};
+use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
+use crate::glob;
+use crate::parts::PartsKind;
+use crate::replies::{ReplyKind, error_text};
+use crate::resp::Writer;
+use crate::tasks::TaskOutput;
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// Keys that one step of a search over all keys looks at.
+const KEYS_A_STEP: usize = 1024;
+/// Keys of a page of `SCAN`, by default; as Redis.
+const SCAN_KEYS: u64 = 10;
+/// Keys of a page of `SCAN`, at most.
+const SCAN_KEYS_MAX: u64 = 100_000;
+
+pub(super) fn del(call: &mut Call<'_>) -> Result {
+    if call.count() == 2 {
+        let key = call.key();
+        return Ok(call.request(ReplyKind::IsDeleted, Operation::Delete { key }));
+    }
+    let count = call.count() - 1;
+    Ok(
+        call.requests(PartsKind::Count, count, |call, part| Operation::Delete {
+            key: call.key_at(1 + part),
+        }),
+    )
+}
+
+pub(super) fn exists(call: &mut Call<'_>) -> Result {
+    if call.count() == 2 {
+        let key = call.key();
+        return Ok(call.request(ReplyKind::Exists, Operation::Inspect { key }));
+    }
+    let count = call.count() - 1;
+    Ok(
+        call.requests(PartsKind::Count, count, |call, part| Operation::Inspect {
+            key: call.key_at(1 + part),
+        }),
+    )
+}
+
+pub(super) fn type_of(call: &mut Call<'_>) -> Result {
+    let key = call.key();
+    Ok(call.request(ReplyKind::Type, Operation::Inspect { key }))
+}
+
+/// Writes a result of the engine, or its error.
+fn finish<T>(
+    output: &TaskOutput,
+    protocol: crate::resp::Protocol,
+    result: farcore::Result<T>,
+    write: impl FnOnce(&mut Writer<'_>, T),
+) {
+    output.write(|bytes| {
+        let mut writer = Writer::new(bytes, protocol);
+        match result {
+            Ok(result) => write(&mut writer, result),
+            Err(error) => writer.error(&error_text(&error)),
+        }
+    });
+}
+
+pub(super) fn dbsize(call: &mut Call<'_>) -> Result {
+    Ok(call.task(|mut core, output, protocol| async move {
+        let count = core.len().await;
+        finish(&output, protocol, count, |writer, count| {
+            writer.integer(i64::try_from(count).unwrap_or(i64::MAX));
+        });
+        core
+    }))
+}
+
+pub(super) fn flush(call: &mut Call<'_>) -> Result {
+    let is_known = |option| is_option(option, "async") || is_option(option, "sync");
+    if call.count() > 2 || (call.count() == 2 && !is_known(call.argument(1))) {
+        return Err(SYNTAX.into());
+    }
+    Ok(call.task(|mut core, output, protocol| async move {
+        let cleared = core.clear().await;
+        finish(&output, protocol, cleared, |writer, _| writer.simple("OK"));
+        core
+    }))
+}
+
+/// The keys that match a pattern, each as it is shown.
+async fn matching(core: &mut Core, pattern: &[u8]) -> farcore::Result<Vec<Vec<u8>>> {
+    let mut found = Vec::new();
+    let mut cursor = Cursor::START;
+    let options = ScanOptions {
+        values: true,
+        entries: KEYS_A_STEP,
+    };
+    loop {
+        let page = core.scan(cursor, options).await?;
+        let keys = page.entries().map(|entry| shown_key(entry.key));
+        found.extend(
+            keys.filter(|key| glob::matches(pattern, key))
+                .map(<[u8]>::to_vec),
+        );
+        match page.next() {
+            Some(next) => cursor = next,
+            None => return Ok(found),
+        }
+    }
+}
+
+pub(super) fn keys(call: &mut Call<'_>) -> Result {
+    let pattern = call.argument(1).to_vec();
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let found = matching(&mut core, &pattern).await;
+        match found {
+            Ok(found) => {
+                output.write(|bytes| Writer::new(bytes, protocol).array(found.len()));
+                for key in found {
+                    output.room(&core).await;
+                    output.write(|bytes| Writer::new(bytes, protocol).bulk(&key));
+                }
+            }
+            Err(error) => finish(&output, protocol, Err(error), |_, ()| {}),
+        }
+        core
+    }))
+}
+
+/// The options of `SCAN`.
+struct Scan {
+    word: u64,
+    pattern: Option<Vec<u8>>,
+    entries: usize,
+    /// Whether keys of the wanted type can exist.
+    has_type: bool,
+}
+
+impl Scan {
+    fn of(call: &Call<'_>) -> std::result::Result<Self, Refusal> {
+        let word = std::str::from_utf8(call.argument(1)).ok();
+        let word = word.and_then(|word| word.parse().ok());
+        let mut scan = Self {
+            word: word.ok_or("ERR invalid cursor")?,
+            pattern: None,
+            entries: usize::try_from(SCAN_KEYS).unwrap_or(1),
+            has_type: true,
+        };
+        let mut place = 2;
+        while place < call.count() {
+            if place + 1 == call.count() {
+                return Err(SYNTAX.into());
+            }
+            let (option, value) = (call.argument(place), call.argument(place + 1));
+            if is_option(option, "match") {
+                scan.pattern = Some(value.to_vec());
+            } else if is_option(option, "count") {
+                let count = super::arguments::integer(value)?;
+                if count < 1 {
+                    return Err(SYNTAX.into());
+                }
+                let count = u64::try_from(count).map_err(|_| NO_INTEGER)?;
+                scan.entries = usize::try_from(count.min(SCAN_KEYS_MAX)).unwrap_or(1);
+            } else if is_option(option, "type") {
+                scan.has_type = is_option(value, "string");
+            } else {
+                return Err(SYNTAX.into());
+            }
+            place += 2;
+        }
+        Ok(scan)
+    }
+}
+
+pub(super) fn scan(call: &mut Call<'_>) -> Result {
+    let scan = Scan::of(call)?;
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let options = ScanOptions {
+            // Expired records are seen only with their values.
+            values: true,
+            entries: scan.entries,
+        };
+        let page = core.scan(core.cursor(scan.word), options).await;
+        finish(&output, protocol, page, |writer, page| {
+            let keys = page.entries().map(|entry| shown_key(entry.key));
+            let pattern = scan.pattern.as_deref();
+            let is_wanted = |key: &&[u8]| {
+                scan.has_type && pattern.is_none_or(|pattern| glob::matches(pattern, key))
+            };
+            let keys: Vec<_> = keys.filter(is_wanted).collect();
+            writer.array(2);
+            let next = page.next().map_or(0, Cursor::to_word);
+            writer.bulk(next.to_string().as_bytes());
+            writer.array(keys.len());
+            for key in keys {
+                writer.bulk(key);
+            }
+        });
+        core
+    }))
+}
+
+/// A key from a random place of the scan's order on.
+async fn any_key(core: &mut Core) -> farcore::Result<Option<Vec<u8>>> {
+    let mut bytes = [0; 8];
+    let is_random = getrandom::fill(&mut bytes).is_ok();
+    let word = if is_random {
+        u64::from_le_bytes(bytes)
+    } else {
+        0
+    };
+    let options = ScanOptions {
+        values: true,
+        entries: 1,
+    };
+    // Most words are no place of this engine: then the shard is drawn by what is left.
+    for word in [word, word & ((1 << 50) - 1), 0] {
+        let mut cursor = core.cursor(word);
+        loop {
+            let page = match core.scan(cursor, options).await {
+                Ok(page) => page,
+                Err(farcore::Error::Cursor { .. }) => break,
+                Err(error) => return Err(error),
+            };
+            if let Some(entry) = page.entries().next() {
+                return Ok(Some(shown_key(entry.key).to_vec()));
+            }
+            match page.next() {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+    }
+    Ok(None)
+}
+
+pub(super) fn randomkey(call: &mut Call<'_>) -> Result {
+    Ok(call.task(|mut core, output, protocol| async move {
+        let key = any_key(&mut core).await;
+        finish(&output, protocol, key, |writer, key| match key {
+            Some(key) => writer.bulk(&key),
+            None => writer.null(),
+        });
+        core
+    }))
+}
+
+/// A value with its version and when it expires.
+struct Source {
+    value: Vec<u8>,
+    version: Version,
+    expiry: Expiry,
+}
+
+async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> {
+    loop {
+        let Some(metadata) = core.inspect(key).await? else {
+            return Ok(None);
+        };
+        let mut value = Vec::new();
+        // Read again if it was changed between the two.
+        if core.get_long(key, &mut value).await? == Some(metadata.version) {
+            let expiry = metadata.expiry_ms.map_or(Expiry::Never, Expiry::At);
+            let version = metadata.version;
+            return Ok(Some(Source {
+                value,
+                version,
+                expiry,
+            }));
+        }
+    }
+}
+
+/// Copies a key's value to another key; false if the target exists and is to stay.
+async fn copy_to(
+    core: &mut Core,
+    source: &Source,
+    target: &[u8],
+    replaces: bool,
+) -> farcore::Result<bool> {
+    let options = PutOptions {
+        expiry: source.expiry,
+        condition: if replaces {
+            Condition::Always
+        } else {
+            Condition::Absent
+        },
+    };
+    let length = source.value.len() as u64;
+    let put = core
+        .put_long_with(target, length, [&source.value], options)
+        .await?;
+    Ok(!matches!(put, PutOutcome::Unmet(_)))
+}
+
+/// What renaming or copying a key came to.
+enum Copied {
+    Yes,
+    NoSource,
+    TargetExists,
+}
+
+async fn rename_to(
+    core: &mut Core,
+    (from, to): (&[u8], &[u8]),
+    replaces: bool,
+) -> farcore::Result<Copied> {
+    loop {
+        let Some(source) = source(core, from).await? else {
+            return Ok(Copied::NoSource);
+        };
+        if from == to {
+            return Ok(if replaces {
+                Copied::Yes
+            } else {
+                Copied::TargetExists
+            });
+        }
+        if !copy_to(core, &source, to, replaces).await? {
+            return Ok(Copied::TargetExists);
+        }
+        let condition = Condition::Version(source.version);
+        match core.delete_if(from, condition).await? {
+            // It was changed meanwhile: the newer value is renamed.
+            farcore::DeleteOutcome::Mismatch(version) if version != 0 && replaces => {}
+            _ => return Ok(Copied::Yes),
+        }
+    }
+}
+
+fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
+    let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
+    call.task(move |mut core, output, protocol| async move {
+        let renamed = rename_to(&mut core, (&from, &to), replaces).await;
+        finish(
+            &output,
+            protocol,
+            renamed,
+            |writer, renamed| match renamed {
+                Copied::NoSource => writer.error("ERR no such key"),
+                Copied::Yes if replaces => writer.simple("OK"),
+                Copied::Yes => writer.integer(1),
+                Copied::TargetExists => writer.integer(0),
+            },
+        );
+        core
+    })
+}
+
+pub(super) fn rename(call: &mut Call<'_>) -> Result {
+    Ok(rename_with(call, true))
+}
+
+pub(super) fn renamenx(call: &mut Call<'_>) -> Result {
+    Ok(rename_with(call, false))
+}
+
+pub(super) fn copy(call: &mut Call<'_>) -> Result {
+    let mut replaces = false;
+    let mut place = 3;
+    while place < call.count() {
+        let option = call.argument(place);
+        if is_option(option, "replace") {
+            replaces = true;
+        } else if is_option(option, "db") && place + 1 < call.count() {
+            place += 1;
+            if super::arguments::integer(call.argument(place))? != 0 {
+                return Err("ERR DB index is out of range".into());
+            }
+        } else {
+            return Err(SYNTAX.into());
+        }
+        place += 1;
+    }
+    let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
+    if from == to {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let copied = match source(&mut core, &from).await {
+            Ok(Some(source)) => copy_to(&mut core, &source, &to, replaces).await,
+            Ok(None) => Ok(false),
+            Err(error) => Err(error),
+        };
+        finish(&output, protocol, copied, |writer, is_copied| {
+            writer.integer(i64::from(is_copied));
+        });
+        core
+    }))
+}

@@ -1,0 +1,227 @@
+//! The commands: their table, and how one is run.
+//!
+//! A command with one step gives its request to the engine and promises a reply. One of several
+//! steps starts a task. A command that cannot run now returns [`Flow::Later`] and is run again from
+//! its bytes, so it must not have changed anything.
+
+mod arguments;
+mod connection;
+mod expiry;
+mod keys;
+mod server;
+mod strings;
+mod table;
+
+use std::future::Future;
+
+use farcore::{Core, Operation, Refused};
+
+use crate::connection::{Connection, Pending};
+use crate::parts::{Parts, PartsKind};
+use crate::replies::{ReplyKind, error_text};
+use crate::resp::{Arguments, Protocol, Writer};
+use crate::serving::Serving;
+use crate::tasks::TaskOutput;
+use crate::token::Token;
+
+pub(crate) use self::connection::REDIS_VERSION;
+pub(crate) use self::table::{COMMANDS, Command, find};
+
+/// Most keys of a command whose requests are sent at once. With more it is a task.
+const PARTS_AT_ONCE: usize = 256;
+
+/// What became of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Flow {
+    /// It is replied to, or will be.
+    Done,
+    /// It must be run again later.
+    Later,
+}
+
+/// Why a command is refused, as the client reads it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal(pub(crate) String);
+
+impl From<&str> for Refusal {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+/// A syntax error, as Redis says it.
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+/// A text that is no integer, as Redis says it.
+pub(crate) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// A command of a connection.
+pub(crate) struct Call<'a> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) serving: &'a mut Serving,
+    pub(crate) connection: &'a mut Connection,
+    /// The connection's number.
+    pub(crate) number: usize,
+    pub(crate) arguments: &'a Arguments,
+    pub(crate) input: &'a [u8],
+}
+
+impl<'a> Call<'a> {
+    /// An argument; the command's name is the first.
+    #[inline]
+    pub(crate) fn argument(&self, place: usize) -> &'a [u8] {
+        self.arguments.get(place, self.input)
+    }
+
+    /// Arguments, the command's name among them.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// Copies of all arguments, for a task.
+    pub(crate) fn owned_arguments(&self) -> Vec<Vec<u8>> {
+        (0..self.count())
+            .map(|place| self.argument(place).to_vec())
+            .collect()
+    }
+
+    /// Replies at once.
+    #[inline]
+    pub(crate) fn reply(&mut self, write: impl FnOnce(&mut Writer<'_>)) -> Flow {
+        self.connection.reply(write);
+        Flow::Done
+    }
+
+    /// Replies `OK`.
+    pub(crate) fn ok(&mut self) -> Flow {
+        self.reply(|writer| writer.simple("OK"))
+    }
+
+    /// Gives one request to the engine; its answer is the reply.
+    #[inline]
+    pub(crate) fn request(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
+        let token = Token::new(self.number, self.connection.next_number(), 0);
+        match self.core.submit(operation, token.0) {
+            Ok(()) => {
+                self.connection.promise(kind);
+                self.connection.outstanding += 1;
+                Flow::Done
+            }
+            Err(Refused::Full) => Flow::Later,
+            Err(Refused::Error(error)) => self.reply(|writer| writer.error(&error_text(&error))),
+        }
+    }
+
+    /// Gives `count` requests to the engine; their answers make one reply.
+    pub(crate) fn requests(
+        &mut self,
+        kind: PartsKind,
+        count: usize,
+        operation: impl Fn(&Self, usize) -> Operation<'a>,
+    ) -> Flow {
+        let connection = &mut *self.connection;
+        if connection.sent_parts == 0 {
+            let parts = Box::new(Parts::new(kind, count));
+            connection.pending.push_back(Pending::Parts(parts));
+        }
+        // The last promise is this command's.
+        let number = self.connection.next_number().wrapping_sub(1);
+        while self.connection.sent_parts < count {
+            let part = self.connection.sent_parts;
+            let token = Token::new(self.number, number, part);
+            match self.core.submit(operation(self, part), token.0) {
+                Ok(()) => self.connection.outstanding += 1,
+                Err(Refused::Full) => return Flow::Later,
+                Err(Refused::Error(error)) => {
+                    let answer = farcore::Answer::Failed(&error);
+                    self.connection.fulfil_part(number, part, &answer);
+                }
+            }
+            self.connection.sent_parts += 1;
+        }
+        self.connection.sent_parts = 0;
+        Flow::Done
+    }
+
+    /// Starts a task once the replies before it are made. `work` gets a client of the core, the
+    /// output and the protocol, and ends with the client.
+    pub(crate) fn task<F>(&mut self, work: impl FnOnce(Core, TaskOutput, Protocol) -> F) -> Flow
+    where
+        F: Future<Output = Core> + 'static,
+    {
+        if !self.connection.pending.is_empty() {
+            return Flow::Later;
+        }
+        let core = self.serving.tasks.client(self.core);
+        let output = TaskOutput::default();
+        let future = work(core, output.clone(), self.connection.protocol);
+        self.connection.is_blocked = true;
+        self.serving
+            .tasks
+            .start(self.number, output, Box::pin(future));
+        Flow::Done
+    }
+}
+
+/// Runs the command that the arguments name.
+pub(crate) fn run(call: &mut Call<'_>) -> Flow {
+    if call.arguments.is_empty() {
+        return Flow::Done;
+    }
+    let flow = match admitted(call) {
+        Ok(command) => {
+            let flow = (command.run)(call);
+            match flow {
+                Ok(Flow::Later) => return Flow::Later,
+                Ok(Flow::Done) => Ok(()),
+                Err(refusal) => Err(refusal),
+            }
+        }
+        Err(refusal) => Err(refusal),
+    };
+    let counters = &call.serving.shared.counters[call.serving.place];
+    counters.commands.add(1);
+    if let Err(Refusal(text)) = flow {
+        counters.failed_commands.add(1);
+        call.connection.reply(|writer| writer.error(&text));
+    }
+    Flow::Done
+}
+
+/// The command, if it exists, has as many arguments as it takes, and the client may run it.
+fn admitted(call: &mut Call<'_>) -> Result<&'static Command, Refusal> {
+    let name = call.argument(0);
+    let Some(command) = find(name) else {
+        return Err(unknown(call));
+    };
+    if !command.takes(call.count()) {
+        let name = command.name;
+        let text = format!("ERR wrong number of arguments for '{name}' command");
+        return Err(Refusal(text));
+    }
+    if !call.connection.is_authenticated && !command.is_for_strangers {
+        return Err("NOAUTH Authentication required.".into());
+    }
+    call.connection.last_command = command.name;
+    Ok(command)
+}
+
+/// Why a command is unknown; as Redis.
+fn unknown(call: &Call<'_>) -> Refusal {
+    let shown = |place: usize| {
+        let bytes = call.argument(place);
+        String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
+    };
+    let mut text = format!(
+        "ERR unknown command '{}', with args beginning with: ",
+        shown(0)
+    );
+    for place in 1..call.count() {
+        if text.len() >= 192 {
+            break;
+        }
+        text.push_str(&format!("'{}' ", shown(place)));
+    }
+    Refusal(text)
+}

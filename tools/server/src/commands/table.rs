@@ -1,0 +1,188 @@
+//! The table of commands.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::{Call, Flow, Refusal, connection, expiry, keys, server, strings};
+
+/// A command.
+#[derive(Debug)]
+pub(crate) struct Command {
+    /// Its name, in small letters.
+    pub(crate) name: &'static str,
+    /// Arguments with the name; at least so many if negative. As Redis tells it.
+    pub(crate) arity: i64,
+    /// Where its first key is, the last one (from the end if negative), and the step between; zeros
+    /// if it has none.
+    pub(crate) keys: (i64, i64, i64),
+    /// Its flags and categories, as Redis tells them.
+    pub(crate) flags: &'static str,
+    /// A client may run it before it has authenticated.
+    pub(crate) is_for_strangers: bool,
+    pub(crate) run: Run,
+}
+
+/// What runs a command.
+pub(crate) type Run = for<'a, 'b> fn(&'b mut Call<'a>) -> Result<Flow, Refusal>;
+
+impl Command {
+    /// True if it takes so many arguments, its name among them.
+    #[inline]
+    pub(crate) fn takes(&self, count: usize) -> bool {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        count == self.arity || (self.arity < 0 && count >= -self.arity)
+    }
+}
+
+/// A command with its keys at some places.
+const fn command(
+    name: &'static str,
+    arity: i64,
+    keys: (i64, i64, i64),
+    flags: &'static str,
+    run: Run,
+) -> Command {
+    Command {
+        name,
+        arity,
+        keys,
+        flags,
+        is_for_strangers: false,
+        run,
+    }
+}
+
+/// A command that clients may run before they authenticate.
+const fn open(name: &'static str, arity: i64, flags: &'static str, run: Run) -> Command {
+    Command {
+        is_for_strangers: true,
+        ..command(name, arity, NONE, flags, run)
+    }
+}
+
+/// One key, the first argument.
+const ONE: (i64, i64, i64) = (1, 1, 1);
+/// All arguments are keys.
+const ALL: (i64, i64, i64) = (1, -1, 1);
+/// Every second argument is a key.
+const PAIRS: (i64, i64, i64) = (1, -1, 2);
+/// The first two arguments are keys.
+const TWO: (i64, i64, i64) = (1, 2, 1);
+const NONE: (i64, i64, i64) = (0, 0, 0);
+
+const READ: &str = "readonly fast";
+const WRITE: &str = "write denyoom fast";
+const CHANGE: &str = "write fast";
+const SLOW_READ: &str = "readonly";
+const ADMIN: &str = "admin loading stale";
+const INFO: &str = "loading stale fast";
+
+/// All commands, by name.
+pub(crate) static COMMANDS: &[Command] = &[
+    command("append", 3, ONE, WRITE, strings::append),
+    open(
+        "auth",
+        -2,
+        "noscript loading stale fast no_auth",
+        connection::auth,
+    ),
+    command("client", -2, NONE, INFO, connection::client),
+    command("command", -1, NONE, INFO, server::command),
+    command("config", -2, NONE, ADMIN, server::config),
+    command("copy", -3, TWO, WRITE, keys::copy),
+    command("dbsize", 1, NONE, READ, keys::dbsize),
+    command("decr", 2, ONE, WRITE, strings::decr),
+    command("decrby", 3, ONE, WRITE, strings::decrby),
+    command("del", -2, ALL, CHANGE, keys::del),
+    command("delifeq", 3, ONE, CHANGE, strings::delifeq),
+    command("echo", 2, NONE, INFO, connection::echo),
+    command("exists", -2, ALL, READ, keys::exists),
+    command("expire", -3, ONE, CHANGE, expiry::expire),
+    command("expireat", -3, ONE, CHANGE, expiry::expireat),
+    command("expiretime", 2, ONE, READ, expiry::expiretime),
+    command("flushall", -1, NONE, "write", keys::flush),
+    command("flushdb", -1, NONE, "write", keys::flush),
+    command("get", 2, ONE, READ, strings::get),
+    command("getdel", 2, ONE, CHANGE, strings::getdel),
+    command("getex", -2, ONE, CHANGE, strings::getex),
+    command("getrange", 4, ONE, SLOW_READ, strings::getrange),
+    command("getset", 3, ONE, WRITE, strings::getset),
+    open(
+        "hello",
+        -1,
+        "noscript loading stale fast no_auth",
+        connection::hello,
+    ),
+    command("incr", 2, ONE, WRITE, strings::incr),
+    command("incrby", 3, ONE, WRITE, strings::incrby),
+    command("incrbyfloat", 3, ONE, WRITE, strings::incrbyfloat),
+    command("info", -1, NONE, INFO, server::info),
+    command("keys", 2, NONE, SLOW_READ, keys::keys),
+    command("mget", -2, ALL, READ, strings::mget),
+    command("mset", -3, PAIRS, WRITE, strings::mset),
+    command("msetnx", -3, PAIRS, WRITE, strings::msetnx),
+    command("persist", 2, ONE, CHANGE, expiry::persist),
+    command("pexpire", -3, ONE, CHANGE, expiry::pexpire),
+    command("pexpireat", -3, ONE, CHANGE, expiry::pexpireat),
+    command("pexpiretime", 2, ONE, READ, expiry::pexpiretime),
+    command("ping", -1, NONE, INFO, connection::ping),
+    command("psetex", 4, ONE, WRITE, strings::psetex),
+    command("pttl", 2, ONE, READ, expiry::pttl),
+    open("quit", -1, INFO, connection::quit),
+    command("randomkey", 1, NONE, SLOW_READ, keys::randomkey),
+    command("rename", 3, TWO, "write", keys::rename),
+    command("renamenx", 3, TWO, CHANGE, keys::renamenx),
+    open(
+        "reset",
+        1,
+        "noscript loading stale fast no_auth",
+        connection::reset,
+    ),
+    command("role", 1, NONE, INFO, server::role),
+    command("scan", -2, NONE, SLOW_READ, keys::scan),
+    command("select", 2, NONE, INFO, connection::select),
+    command("set", -3, ONE, WRITE, strings::set),
+    command("setex", 4, ONE, WRITE, strings::setex),
+    command("setnx", 3, ONE, WRITE, strings::setnx),
+    command("setrange", 4, ONE, WRITE, strings::setrange),
+    command("shutdown", -1, NONE, ADMIN, server::shutdown),
+    command("strlen", 2, ONE, READ, strings::strlen),
+    command("substr", 4, ONE, SLOW_READ, strings::getrange),
+    command("time", 1, NONE, INFO, server::time),
+    command("touch", -2, ALL, READ, keys::exists),
+    command("ttl", 2, ONE, READ, expiry::ttl),
+    command("type", 2, ONE, READ, keys::type_of),
+    command("unlink", -2, ALL, CHANGE, keys::del),
+];
+
+/// Letters of the longest name.
+const NAME_BYTES_MAX: usize = 16;
+
+static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command>> = LazyLock::new(|| {
+    (COMMANDS.iter())
+        .map(|command| (command.name.as_bytes(), command))
+        .collect()
+});
+
+static GET: LazyLock<Option<&'static Command>> =
+    LazyLock::new(|| BY_NAME.get(&b"get"[..]).copied());
+static SET: LazyLock<Option<&'static Command>> =
+    LazyLock::new(|| BY_NAME.get(&b"set"[..]).copied());
+
+/// The command of a name, in letters of any size.
+#[inline]
+pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
+    // The two that matter most are found without hashing.
+    if let &[first, b'e' | b'E', b't' | b'T'] = name {
+        match first {
+            b'g' | b'G' => return *GET,
+            b's' | b'S' => return *SET,
+            _ => {}
+        }
+    }
+    let mut letters = [0; NAME_BYTES_MAX];
+    let letters = letters.get_mut(..name.len())?;
+    letters.copy_from_slice(name);
+    letters.make_ascii_lowercase();
+    BY_NAME.get(&*letters).copied()
+}

@@ -1,0 +1,40 @@
+//! What every core of a server was asked, and their answers.
+
+use std::sync::Arc;
+
+use crossbeam_queue::SegQueue;
+use farcore::Core;
+
+/// The answers of all cores, as they come.
+#[derive(Debug)]
+pub(crate) struct Gathered<T> {
+    answers: Arc<SegQueue<T>>,
+    cores: usize,
+}
+
+impl<T> Gathered<T> {
+    /// No answer yet, of so many cores.
+    pub(crate) fn new(cores: usize) -> Self {
+        Self {
+            answers: Arc::default(),
+            cores,
+        }
+    }
+
+    /// Where the cores put their answers.
+    pub(crate) fn answers(&self) -> Arc<SegQueue<T>> {
+        Arc::clone(&self.answers)
+    }
+
+    /// Waits for all of them.
+    pub(crate) async fn wait(self, core: &Core) -> Vec<T> {
+        let mut all = Vec::with_capacity(self.cores);
+        while all.len() < self.cores {
+            match self.answers.pop() {
+                Some(answer) => all.push(answer),
+                None => core.yield_now().await,
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,55 @@
+//! What a server is started with.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+/// Clients at once, by default; as Redis.
+pub const CLIENTS_MAX: usize = 10_000;
+
+/// What a server is started with.
+#[derive(Clone)]
+pub struct Options {
+    /// Where clients connect. Port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Clients at once; others are refused. Default 10,000.
+    pub clients_max: usize,
+    /// What `AUTH` must give; `None` asks for nothing.
+    pub password: Option<Zeroizing<String>>,
+    /// Time after which a silent client is disconnected; `None` keeps it.
+    pub idle_timeout: Option<Duration>,
+    /// When the engine is full, keys are evicted.
+    pub evicts: bool,
+}
+
+impl Options {
+    /// The defaults, at an address.
+    #[must_use]
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            clients_max: CLIENTS_MAX,
+            password: None,
+            idle_timeout: None,
+            evicts: false,
+        }
+    }
+
+    /// True if clients must authenticate.
+    pub(crate) fn needs_password(&self) -> bool {
+        self.password.is_some()
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("listen", &self.listen)
+            .field("clients_max", &self.clients_max)
+            .field("password", &self.password.as_ref().map(|_| "..."))
+            .field("idle_timeout", &self.idle_timeout)
+            .field("evicts", &self.evicts)
+            .finish()
+    }
+}

@@ -1,0 +1,94 @@
+//! How other threads reach a core's loop: connections and messages for it, and its bell.
+//!
+//! - I1: a sender pushes before it looks at the sleep flag, and a core sets the flag before it looks
+//!   for messages. Both are sequentially consistent, so a message is seen or the bell is rung.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crossbeam_queue::SegQueue;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::serving::Serving;
+
+/// What another thread sends to a core.
+pub(crate) enum Message {
+    /// A connection to serve.
+    Connection(TcpStream, SocketAddr),
+    /// Something to do in the core's loop.
+    Run(Box<dyn FnOnce(&mut Serving) + Send>),
+}
+
+/// One core as other threads see it.
+#[derive(Debug)]
+pub(crate) struct CorePort {
+    messages: SegQueue<Message>,
+    is_asleep: AtomicBool,
+    bell: OwnedFd,
+    /// Connections that the core serves, and those on their way to it.
+    pub(crate) connections: AtomicUsize,
+}
+
+impl CorePort {
+    /// A port without messages.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            messages: SegQueue::new(),
+            is_asleep: AtomicBool::new(false),
+            bell: eventfd(0, EventfdFlags::CLOEXEC)?,
+            connections: AtomicUsize::new(0),
+        })
+    }
+
+    /// Sends a message, and wakes the core if it sleeps.
+    pub(crate) fn send(&self, message: Message) {
+        self.messages.push(message);
+        self.wake();
+    }
+
+    /// Wakes the core if it sleeps.
+    pub(crate) fn wake(&self) {
+        if self.is_asleep.swap(false, Ordering::SeqCst) {
+            // The counter cannot overflow: it is at most 1 a sleep.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// The next message.
+    pub(crate) fn receive(&self) -> Option<Message> {
+        self.messages.pop()
+    }
+
+    /// Sets the sleep flag; false if there are messages, which must be served first.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.is_asleep.store(true, Ordering::SeqCst);
+        let may_sleep = self.messages.is_empty();
+        if !may_sleep {
+            self.wake_up();
+        }
+        may_sleep
+    }
+
+    /// Clears the sleep flag.
+    pub(crate) fn wake_up(&self) {
+        self.is_asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// The event that wakes the core.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Connection(_, peer) => f.debug_tuple("Connection").field(peer).finish(),
+            Self::Run(_) => f.write_str("Run"),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What each kind of answer of the engine looks like to a Redis client.
+
+use farcore::{Answer, Error, Metadata};
+
+use crate::resp::Writer;
+
+/// How an answer becomes a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReplyKind {
+    /// The value, or null.
+    Value,
+    /// The value, empty if the key is absent.
+    ValueOrEmpty,
+    /// `OK`.
+    Stored,
+    /// `OK`, or null if the condition did not hold.
+    StoredOrNull,
+    /// 1 if it was stored, 0 if the condition did not hold.
+    IsStored,
+    /// 1 if the key was removed, else 0.
+    IsDeleted,
+    /// 1 if the key exists, else 0.
+    Exists,
+    /// The number in the value.
+    Integer,
+    /// Length of the value.
+    Length,
+    /// Seconds to live; -1 without an expiry, -2 without a key.
+    Seconds,
+    /// The same in milliseconds.
+    Milliseconds,
+    /// When it expires, in seconds since 1970.
+    ExpirySeconds,
+    /// The same in milliseconds.
+    ExpiryMilliseconds,
+    /// 1 if the expiry was set or the key removed, else 0.
+    IsExpirySet,
+    /// The type of the value.
+    Type,
+    /// A part of the value, from one byte to another; negative ones count from its end.
+    Range { start: i64, end: i64 },
+}
+
+/// Why a command failed, as the client reads it.
+pub(crate) fn error_text(error: &Error) -> String {
+    match error {
+        Error::FarFull { .. } | Error::IndexFull { .. } | Error::LongValues { .. } => {
+            "OOM command not allowed when used memory > 'maxmemory'.".to_owned()
+        }
+        Error::NotANumber { reason } if reason.contains("integer") => {
+            "ERR value is not an integer or out of range".to_owned()
+        }
+        Error::NotANumber { reason } if reason.contains("finite decimal") => {
+            "ERR value is not a valid float".to_owned()
+        }
+        Error::NotANumber { .. } => "ERR increment would produce NaN or Infinity".to_owned(),
+        Error::CounterOverflow { .. } => "ERR increment or decrement would overflow".to_owned(),
+        Error::ValueTooLong { .. } | Error::LongValueTooLong { .. } => {
+            "ERR string exceeds maximum allowed size (proto-max-bulk-len)".to_owned()
+        }
+        Error::Unavailable { .. } | Error::Fabric { .. } => format!("UNAVAILABLE {error}"),
+        Error::Damaged { .. } => format!("DAMAGED {error}"),
+        Error::Closed => "LOADING the server is closing".to_owned(),
+        other => format!("ERR {other}"),
+    }
+}
+
+/// Milliseconds since 1970.
+fn now_ms() -> u64 {
+    farcore_tuning::system_ms()
+}
+
+/// The reply to a question about when a key expires.
+fn expiry_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
+    let &Answer::Value { version, value } = answer else {
+        return -2;
+    };
+    let Some(at_ms) = Metadata::decode(version, value).and_then(|metadata| metadata.expiry_ms)
+    else {
+        return -1;
+    };
+    let left_ms = at_ms.saturating_sub(now_ms());
+    let reply = match kind {
+        ReplyKind::Seconds => left_ms.saturating_add(500) / 1000,
+        ReplyKind::Milliseconds => left_ms,
+        ReplyKind::ExpirySeconds => at_ms / 1000,
+        _ => at_ms,
+    };
+    i64::try_from(reply).unwrap_or(i64::MAX)
+}
+
+/// The bytes from `start` to `end`, both included, of so many.
+fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usize> {
+    let signed = i64::try_from(length).unwrap_or(i64::MAX);
+    let from_start = |place: i64| if place < 0 { place + signed } else { place };
+    // Both count from the end and are the wrong way round: nothing, whatever the length.
+    let is_reversed = start < 0 && end < 0 && start > end;
+    let start = from_start(start).max(0);
+    let end = from_start(end).max(0).min(signed - 1) + 1;
+    if is_reversed || start >= end {
+        return 0..0;
+    }
+    let place = |place: i64| usize::try_from(place).unwrap_or(0);
+    place(start)..place(end)
+}
+
+/// Writes what an answer says.
+#[inline]
+pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Writer<'_>) {
+    match (kind, answer) {
+        (_, Answer::Failed(error)) => writer.error(&error_text(error)),
+        (ReplyKind::Value | ReplyKind::ValueOrEmpty, Answer::Value { value, .. }) => {
+            writer.bulk(value);
+        }
+        (ReplyKind::Range { start, end }, Answer::Value { value, .. }) => {
+            writer.bulk(&value[range(start, end, value.len())]);
+        }
+        (ReplyKind::ValueOrEmpty | ReplyKind::Range { .. }, _) => writer.bulk(b""),
+        (ReplyKind::Stored | ReplyKind::StoredOrNull, Answer::Stored { .. }) => {
+            writer.simple("OK");
+        }
+        // An expiry in the past deletes the key.
+        (ReplyKind::Stored | ReplyKind::StoredOrNull, Answer::Deleted | Answer::Absent) => {
+            writer.simple("OK");
+        }
+        (ReplyKind::Integer, Answer::Value { value, .. }) => {
+            writer.integer_text(value);
+        }
+        (ReplyKind::Type, answer) => {
+            let is_there = matches!(answer, Answer::Value { .. });
+            writer.simple(if is_there { "string" } else { "none" });
+        }
+        (
+            ReplyKind::Seconds
+            | ReplyKind::Milliseconds
+            | ReplyKind::ExpirySeconds
+            | ReplyKind::ExpiryMilliseconds,
+            answer,
+        ) => writer.integer(expiry_reply(kind, answer)),
+        (ReplyKind::Length, &Answer::Value { version, value }) => {
+            let length = Metadata::decode(version, value).map_or(0, |metadata| metadata.length);
+            writer.integer(i64::try_from(length).unwrap_or(i64::MAX));
+        }
+        (
+            ReplyKind::IsStored
+            | ReplyKind::IsDeleted
+            | ReplyKind::Exists
+            | ReplyKind::IsExpirySet
+            | ReplyKind::Integer
+            | ReplyKind::Length,
+            answer,
+        ) => {
+            let is_done = match answer {
+                Answer::Stored { .. } | Answer::Deleted | Answer::Value { .. } => true,
+                _ => false,
+            };
+            writer.integer(i64::from(is_done));
+        }
+        (ReplyKind::Value | ReplyKind::Stored | ReplyKind::StoredOrNull, _) => {
+            writer.null();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_those_of_redis() {
+        for (start, end, expected) in [
+            (0, 3, "Hell"),
+            (0, -1, "Hello"),
+            (-4, -1, "ello"),
+            (5, 3, ""),
+            (5, 5000, ""),
+            (-5000, 10000, "Hello"),
+            (0, -100, "H"),
+            (1, -100, ""),
+            (-1, -2, ""),
+            (4, 4, "o"),
+        ] {
+            let seen = &"Hello"[range(start, end, 5)];
+            assert_eq!(seen, expected, "{start} to {end}");
+        }
+        assert_eq!(range(0, -1, 0), 0..0);
+    }
+}

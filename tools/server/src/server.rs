@@ -1,0 +1,136 @@
+//! A running server.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use farcore::{Engine, Task};
+
+use crate::accept;
+use crate::options::Options;
+use crate::port::CorePort;
+use crate::serving::Serving;
+use crate::shared::Shared;
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {error}; choose another with --resp")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The system has no descriptor or thread left.
+    #[error("the server cannot start: {0}")]
+    System(#[from] io::Error),
+    /// The engine is closed.
+    #[error(transparent)]
+    Engine(#[from] farcore::Error),
+}
+
+/// A server, which ends when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    acceptor: Option<JoinHandle<()>>,
+    cores: Vec<Task<io::Result<()>>>,
+}
+
+impl Server {
+    /// Starts a server on every core of an engine.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(engine: &Engine, options: Options) -> Result<Self, StartError> {
+        let address = options.listen;
+        let listen = || {
+            let listener = TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        };
+        let (listener, address) =
+            listen().map_err(|error| StartError::Listen { address, error })?;
+        let ports: io::Result<Vec<_>> = (0..engine.shards()).map(|_| CorePort::new()).collect();
+        let shared = Shared::new(
+            options,
+            ports?,
+            engine.reporter(),
+            run_id()?,
+            address.port(),
+        );
+        let mut server = Self {
+            shared: Arc::new(shared),
+            address,
+            acceptor: None,
+            cores: Vec::new(),
+        };
+        for place in 0..engine.shards() {
+            let shared = Arc::clone(&server.shared);
+            let job = engine.run_on_core(place, move |core| async move {
+                Serving::new(shared, place)?.run(core).await;
+                Ok(())
+            })?;
+            server.cores.push(job);
+        }
+        server.acceptor = Some(accept::start(listener, Arc::clone(&server.shared))?);
+        tracing::info!(%address, "the server accepts Redis clients");
+        Ok(server)
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// True once a client has sent `SHUTDOWN`.
+    #[must_use]
+    pub fn is_asked_to_stop(&self) -> bool {
+        self.shared.is_asked_to_stop()
+    }
+
+    /// Accepts nothing more, answers what was accepted, and ends.
+    ///
+    /// # Errors
+    /// What a core could not start with.
+    pub fn stop(mut self) -> Result<(), StartError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), StartError> {
+        self.shared.stop();
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        // Connections that came meanwhile.
+        self.shared.stop();
+        for core in self.cores.drain(..) {
+            core.join()??;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// 40 hexadecimal digits by which clients tell runs apart.
+fn run_id() -> io::Result<String> {
+    let mut bytes = [0; 20];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    let mut text = String::new();
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}

@@ -1,0 +1,530 @@
+//! The loop of a core: it takes connections and their bytes, gives requests to the engine, and sends
+//! replies.
+//!
+//! ```text
+//! sockets -> recv -> parse -> commands -> engine -> answers -> replies in order -> send
+//!                              \-> tasks: commands of several steps --/
+//! ```
+//!
+//! One turn receives once and sends once a connection. Requests of one read go to the engine as they
+//! are parsed, which batches them by shard; one `poll` then serves those of the own shard and takes
+//! the answers of the others. Nothing here waits: the loop sleeps when no request is under way and no
+//! socket is ready.
+//!
+//! - I1: a connection's number is reused only when no answer for it is under way.
+//! - I2: bytes are received only for connections whose output is below its limit.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use farcore::{Answer, Core};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::commands::{self, Call, Flow};
+use crate::connection::{Connection, Pending};
+use crate::port::Message;
+use crate::replies::write_answer;
+use crate::resp::{Arguments, Limits, Progress, parse};
+use crate::shared::Shared;
+use crate::sockets::Sockets;
+use crate::tasks::Tasks;
+use crate::token::Token;
+
+/// Bytes received at once.
+const RECEIVE_BYTES: usize = 64 << 10;
+/// Output of a connection from which nothing more is received or parsed for it.
+const OUTPUT_BYTES_HELD: usize = 64 << 10;
+/// Output from which it is sent though more is to come.
+const OUTPUT_BYTES_EAGER: usize = 16 << 10;
+/// Turns for which output waits for replies that are under way.
+const HELD_TURNS_MAX: u8 = 3;
+/// Idle turns before the core sleeps.
+const IDLE_TURNS: u32 = 2;
+/// Turns after which the other tasks of the core run.
+const TURNS_A_YIELD: u32 = 16;
+
+/// A core's connections and what is under way for them.
+pub(crate) struct Serving {
+    pub(crate) shared: Arc<Shared>,
+    /// The core's place among the server's.
+    pub(crate) place: usize,
+    pub(crate) connections: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    sockets: Sockets,
+    /// Connections that go on next turn though their socket is not ready.
+    listed: Vec<usize>,
+    /// Connections with output.
+    dirty: Vec<usize>,
+    received: Vec<u8>,
+    arguments: Arguments,
+    limits: Limits,
+    pub(crate) tasks: Tasks,
+    /// Milliseconds since 1970, when the turn began.
+    now_ms: u64,
+}
+
+impl Serving {
+    /// A core without connections.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub(crate) fn new(shared: Arc<Shared>, place: usize) -> io::Result<Self> {
+        Ok(Self {
+            sockets: Sockets::new(shared.cores[place].bell())?,
+            limits: Limits::default(),
+            shared,
+            place,
+            connections: Vec::new(),
+            free: Vec::new(),
+            listed: Vec::new(),
+            dirty: Vec::new(),
+            received: vec![0; RECEIVE_BYTES],
+            arguments: Arguments::default(),
+            tasks: Tasks::default(),
+            now_ms: 0,
+        })
+    }
+
+    /// Serves until the server stops and every accepted request is answered.
+    pub(crate) async fn run(mut self, mut core: Core) {
+        let (mut idle, mut turns) = (0, 0_u32);
+        loop {
+            let is_stopping = self.shared.is_stopping();
+            let mut is_busy = self.receive_messages();
+            is_busy |= self.serve_sockets(&mut core);
+            is_busy |= self.take_answers(&mut core) > 0;
+            is_busy |= self.tasks_turn();
+            is_busy |= self.send_all();
+            turns = turns.wrapping_add(1);
+            if is_busy {
+                idle = 0;
+                if turns.is_multiple_of(TURNS_A_YIELD) {
+                    core.yield_now().await;
+                }
+                continue;
+            }
+            idle += 1;
+            let is_quiet = core.in_flight() == 0
+                && self.tasks.is_empty()
+                && self.listed.is_empty()
+                && self.dirty.is_empty();
+            if is_quiet && is_stopping {
+                break;
+            }
+            if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
+                self.sockets.sleep().await;
+                self.shared.cores[self.place].wake_up();
+                idle = 0;
+            } else {
+                core.yield_now().await;
+            }
+        }
+        for number in 0..self.connections.len() {
+            self.close(number);
+        }
+        self.sockets.close().await;
+    }
+
+    fn receive_messages(&mut self) -> bool {
+        self.now_ms = farcore_tuning::system_ms();
+        let mut is_busy = false;
+        while let Some(message) = self.shared.cores[self.place].receive() {
+            is_busy = true;
+            match message {
+                Message::Connection(stream, peer) => self.accept(stream, peer),
+                Message::Run(work) => work(self),
+            }
+        }
+        is_busy
+    }
+
+    fn accept(&mut self, stream: TcpStream, peer: SocketAddr) {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        if self.sockets.add(&stream, number as u64).is_err() {
+            self.shared.gone(self.place);
+            self.free.push(number);
+            return;
+        }
+        let id = self.shared.next_client();
+        let is_authenticated = !self.shared.options.needs_password();
+        let connection = Connection::new(stream, peer, id, is_authenticated);
+        self.connections[number] = Some(Box::new(connection));
+    }
+
+    /// Receives from the sockets that are ready, and goes on with listed connections.
+    fn serve_sockets(&mut self, core: &mut Core) -> bool {
+        let listed = std::mem::take(&mut self.listed);
+        let mut is_busy = false;
+        for number in listed {
+            if let Some(mut connection) = self.take(number) {
+                connection.is_listed = false;
+                let before = (connection.parsed, connection.sent_parts);
+                self.parse_rest(core, number, &mut connection);
+                is_busy |= before != (connection.parsed, connection.sent_parts);
+                self.put_back(number, connection);
+            }
+        }
+        let ready: Vec<_> = self.sockets.look().collect();
+        for (number, flags) in ready {
+            #[expect(clippy::cast_possible_truncation, reason = "a place in a list")]
+            let number = number as usize;
+            is_busy = true;
+            let Some(mut connection) = self.take(number) else {
+                continue;
+            };
+            if flags.intersects(EventFlags::OUT) {
+                self.note_dirty(number, &mut connection);
+            }
+            if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                self.receive(core, number, &mut connection);
+            }
+            self.put_back(number, connection);
+        }
+        is_busy
+    }
+
+    fn take(&mut self, number: usize) -> Option<Box<Connection>> {
+        let connection = self.connections.get_mut(number)?.take()?;
+        if connection.is_gone {
+            self.connections[number] = Some(connection);
+            return None;
+        }
+        Some(connection)
+    }
+
+    fn put_back(&mut self, number: usize, connection: Box<Connection>) {
+        let is_gone = connection.is_gone;
+        self.connections[number] = Some(connection);
+        if is_gone {
+            self.close(number);
+        }
+    }
+
+    fn note_dirty(&mut self, number: usize, connection: &mut Connection) {
+        if !connection.is_dirty {
+            connection.is_dirty = true;
+            self.dirty.push(number);
+        }
+    }
+
+    fn list(&mut self, number: usize, connection: &mut Connection) {
+        if !connection.is_listed {
+            connection.is_listed = true;
+            self.listed.push(number);
+        }
+    }
+
+    fn receive(&mut self, core: &mut Core, number: usize, connection: &mut Connection) {
+        let mut received = std::mem::take(&mut self.received);
+        let count = recv(&connection.stream, &mut received[..], RecvFlags::DONTWAIT);
+        match count {
+            Ok((_, 0)) => connection.is_gone = true,
+            Ok((_, count)) => {
+                connection.heard_ms = self.now_ms;
+                if connection.input.is_empty() {
+                    let parsed = self.parse_all(core, number, connection, &received[..count]);
+                    connection.input.extend_from_slice(&received[parsed..count]);
+                } else {
+                    connection.input.extend_from_slice(&received[..count]);
+                    self.parse_rest(core, number, connection);
+                }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => connection.is_gone = true,
+        }
+        self.received = received;
+    }
+
+    /// Parses what is left of a connection's input.
+    fn parse_rest(&mut self, core: &mut Core, number: usize, connection: &mut Connection) {
+        let mut input = std::mem::take(&mut connection.input);
+        let parsed = self.parse_all(core, number, connection, &input[connection.parsed..]);
+        connection.parsed += parsed;
+        if connection.parsed == input.len() {
+            input = Vec::new();
+            connection.parsed = 0;
+        } else if connection.parsed > RECEIVE_BYTES {
+            input.drain(..connection.parsed);
+            connection.parsed = 0;
+        }
+        connection.input = input;
+    }
+
+    /// Runs the commands in `input`, as far as they are whole and may run now. Returns how many
+    /// bytes are done with.
+    fn parse_all(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+        input: &[u8],
+    ) -> usize {
+        let mut parsed = 0;
+        while parsed < input.len() && !connection.is_closing && !connection.is_gone {
+            if connection.is_blocked {
+                break;
+            }
+            if connection.waiting_bytes() >= OUTPUT_BYTES_HELD {
+                break;
+            }
+            let rest = &input[parsed..];
+            if rest.len() < connection.needed {
+                break;
+            }
+            let mut arguments = match connection.partial.take() {
+                Some(partial) => *partial,
+                None => {
+                    let mut arguments = std::mem::take(&mut self.arguments);
+                    arguments.clear();
+                    arguments
+                }
+            };
+            let progress = parse(rest, &self.limits, &mut arguments);
+            let consumed = match progress {
+                Ok(Progress::Complete { consumed }) => {
+                    connection.needed = 0;
+                    let mut call = Call {
+                        core,
+                        serving: self,
+                        connection,
+                        number,
+                        arguments: &arguments,
+                        input: rest,
+                    };
+                    match commands::run(&mut call) {
+                        Flow::Done => Some(consumed),
+                        Flow::Later => {
+                            self.list(number, connection);
+                            None
+                        }
+                    }
+                }
+                Ok(Progress::Incomplete { needed }) => {
+                    connection.needed = needed;
+                    connection.partial = Some(Box::new(arguments));
+                    break;
+                }
+                Ok(Progress::Large { .. }) => None,
+                Err(error) => {
+                    connection.reply(|writer| writer.error_fmt(format_args!("ERR {error}")));
+                    connection.is_closing = true;
+                    None
+                }
+            };
+            self.arguments = arguments;
+            match consumed {
+                Some(consumed) => parsed += consumed,
+                None => break,
+            }
+        }
+        self.note_dirty(number, connection);
+        parsed
+    }
+
+    /// Takes the engine's answers and makes replies of them.
+    fn take_answers(&mut self, core: &mut Core) -> usize {
+        let Self {
+            connections, dirty, ..
+        } = self;
+        core.poll(|token, answer| {
+            let token = Token(token);
+            let Some(Some(connection)) = connections.get_mut(token.connection()) else {
+                debug_assert!(false, "its number is kept while answers are under way");
+                return;
+            };
+            connection.outstanding -= 1;
+            if connection.is_gone {
+                return;
+            }
+            deliver(connection, token, &answer);
+            if !connection.is_dirty {
+                connection.is_dirty = true;
+                dirty.push(token.connection());
+            }
+        })
+    }
+
+    /// One turn of the commands of several steps.
+    fn tasks_turn(&mut self) -> bool {
+        if self.tasks.is_empty() {
+            return false;
+        }
+        let mut tasks = std::mem::take(&mut self.tasks);
+        let is_busy = tasks.turn(self);
+        tasks.append(&mut self.tasks);
+        self.tasks = tasks;
+        is_busy
+    }
+
+    /// Adds a task's output to its connection; returns how many bytes wait to be sent there.
+    pub(crate) fn take_output(&mut self, number: usize, bytes: &mut Vec<u8>) -> usize {
+        let Some(Some(connection)) = self.connections.get_mut(number) else {
+            return 0;
+        };
+        if connection.is_gone {
+            bytes.clear();
+            return 0;
+        }
+        if !bytes.is_empty() {
+            connection.reply(|writer| writer.raw(bytes));
+            bytes.clear();
+            if !connection.is_dirty {
+                connection.is_dirty = true;
+                self.dirty.push(number);
+            }
+        }
+        connection.waiting_bytes()
+    }
+
+    /// Ends the command of several steps of a connection, which goes on with its input.
+    pub(crate) fn unblock(&mut self, number: usize) {
+        let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
+            return;
+        };
+        connection.is_blocked = false;
+        self.list(number, &mut connection);
+        self.note_dirty(number, &mut connection);
+        self.put_back(number, connection);
+    }
+
+    /// Sends what is due. True if anything was sent.
+    fn send_all(&mut self) -> bool {
+        let dirty = std::mem::take(&mut self.dirty);
+        let mut is_busy = false;
+        for number in dirty {
+            let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take)
+            else {
+                continue;
+            };
+            connection.is_dirty = false;
+            if !connection.is_gone {
+                is_busy |= self.send_one(number, &mut connection);
+            }
+            let may_end = connection.is_closing
+                && connection.waiting_bytes() == 0
+                && connection.pending.is_empty();
+            connection.is_gone |= may_end;
+            let is_gone = connection.is_gone;
+            self.connections[number] = Some(connection);
+            if is_gone {
+                self.close(number);
+            }
+        }
+        is_busy
+    }
+
+    fn send_one(&mut self, number: usize, connection: &mut Connection) -> bool {
+        let is_waiting = !connection.pending.is_empty();
+        if connection.waiting_bytes() > 0 {
+            if is_waiting
+                && connection.waiting_bytes() < OUTPUT_BYTES_EAGER
+                && connection.held_turns < HELD_TURNS_MAX
+            {
+                connection.held_turns += 1;
+                self.note_dirty(number, connection);
+                return false;
+            }
+            connection.held_turns = 0;
+            let output = &connection.output[connection.written..];
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&connection.stream, output, flags) {
+                Ok(count) => connection.written += count,
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(_) => {
+                    connection.is_gone = true;
+                    return true;
+                }
+            }
+            if connection.waiting_bytes() == 0 {
+                connection.output.clear();
+                connection.written = 0;
+            }
+        }
+        let is_held = connection.waiting_bytes() >= OUTPUT_BYTES_HELD;
+        self.watch(number, connection, !is_held, connection.waiting_bytes() > 0);
+        if !is_waiting && connection.waiting_bytes() == 0 {
+            connection.release_buffers();
+        }
+        // What was received while the output was full goes on now.
+        if !is_held && connection.input.len() > connection.parsed && connection.needed == 0 {
+            self.list(number, connection);
+        }
+        true
+    }
+
+    fn watch(&self, number: usize, connection: &mut Connection, reads: bool, writes: bool) {
+        if connection.watches != (reads, writes) {
+            connection.watches = (reads, writes);
+            self.sockets
+                .change(&connection.stream, number as u64, reads, writes);
+        }
+    }
+
+    /// Closes a connection. Its number is free once nothing is under way for it.
+    fn close(&mut self, number: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(number) else {
+            return;
+        };
+        if !connection.is_gone || connection.watches != (false, false) {
+            connection.is_gone = true;
+            connection.watches = (false, false);
+            self.sockets.remove(&connection.stream);
+            let _ = connection.stream.shutdown(std::net::Shutdown::Both);
+            self.shared.gone(self.place);
+        }
+        self.free_if_done(number);
+    }
+
+    /// Has connections end; returns how many.
+    pub(crate) fn kill(&mut self, is_meant: impl Fn(&Connection) -> bool) -> usize {
+        let mut count = 0;
+        for number in 0..self.connections.len() {
+            let meant = self.connections[number].as_ref();
+            if meant.is_some_and(|one| !one.is_gone && is_meant(one)) {
+                count += 1;
+                self.close(number);
+            }
+        }
+        count
+    }
+
+    fn free_if_done(&mut self, number: usize) {
+        let Some(Some(connection)) = self.connections.get(number) else {
+            return;
+        };
+        if connection.outstanding == 0 && !connection.is_blocked {
+            self.connections[number] = None;
+            self.free.push(number);
+        } else if !self.dirty.contains(&number) {
+            self.dirty.push(number);
+        }
+    }
+}
+
+/// Makes a reply of an answer, in its place.
+#[inline]
+fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) {
+    let place = token.number().wrapping_sub(connection.first) as usize;
+    if let Some(Pending::Parts(_)) = connection.pending.get(place) {
+        connection.fulfil_part(token.number(), token.part(), answer);
+        return;
+    }
+    connection.fulfil(token.number(), |kind, writer| {
+        write_answer(kind, answer, writer);
+    });
+}
+
+impl std::fmt::Debug for Serving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Serving")
+            .field("place", &self.place)
+            .field("connections", &self.connections.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,125 @@
+//! The sockets of a core: which are ready, and how the core sleeps until one is.
+//!
+//! An epoll set names the sockets. While the core is awake it asks the set without waiting. A core
+//! that goes to sleep has a small ring of its own poll the set once; the ring signals the core's
+//! bell, an event that other threads ring too, and the executor waits for the bell as for any file.
+//! So a sleeping core waits for sockets, messages and requests of other cores at once.
+
+#![allow(unsafe_code)] // submits to the ring, and shares the bell's descriptor with the executor
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+
+use glommio::io::BufferedFile;
+use io_uring::{IoUring, opcode, types};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::time::Timespec;
+
+/// Sockets that one look reports.
+const EVENTS: usize = 128;
+/// Entries of the ring: the one poll, and what may still be under way.
+const RING_ENTRIES: u32 = 4;
+/// Bytes of the bell's counter.
+const BELL_BYTES: usize = 8;
+
+/// The sockets of a core.
+pub(crate) struct Sockets {
+    set: OwnedFd,
+    ready: Vec<Event>,
+    ring: IoUring,
+    /// The ring's poll of the set is under way.
+    is_polling: bool,
+    bell: Option<BufferedFile>,
+}
+
+impl Sockets {
+    /// No sockets. Must be called on the core's executor.
+    ///
+    /// # Errors
+    /// No file descriptor or no ring is left.
+    pub(crate) fn new(bell: BorrowedFd<'_>) -> io::Result<Self> {
+        let ring = IoUring::new(RING_ENTRIES)?;
+        ring.submitter().register_eventfd(bell.as_raw_fd())?;
+        let bell = bell.try_clone_to_owned()?.into_raw_fd();
+        Ok(Self {
+            set: epoll::create(CreateFlags::CLOEXEC)?,
+            ready: Vec::with_capacity(EVENTS),
+            ring,
+            is_polling: false,
+            // SAFETY: the descriptor was duplicated just now, and nothing else owns it.
+            bell: Some(unsafe { BufferedFile::from_raw_fd(bell) }),
+        })
+    }
+
+    /// Adds a socket under a number.
+    pub(crate) fn add(&self, socket: impl AsFd, number: u64) -> io::Result<()> {
+        let data = EventData::new_u64(number);
+        Ok(epoll::add(&self.set, socket, data, EventFlags::IN)?)
+    }
+
+    /// Changes what is waited for at a socket.
+    pub(crate) fn change(&self, socket: impl AsFd, number: u64, reads: bool, writes: bool) {
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, reads);
+        flags.set(EventFlags::OUT, writes);
+        let data = EventData::new_u64(number);
+        let changed = epoll::modify(&self.set, socket, data, flags);
+        debug_assert!(changed.is_ok(), "the socket is in the set");
+    }
+
+    /// Removes a socket.
+    pub(crate) fn remove(&self, socket: impl AsFd) {
+        let _ = epoll::delete(&self.set, socket);
+    }
+
+    /// The sockets that are ready: number, and what for. Cost: one system call.
+    pub(crate) fn look(&mut self) -> impl Iterator<Item = (u64, EventFlags)> + '_ {
+        self.ready.clear();
+        let now = Timespec::default();
+        // An interrupted look finds its sockets next time.
+        let _ = epoll::wait(
+            &self.set,
+            rustix::buffer::spare_capacity(&mut self.ready),
+            Some(&now),
+        );
+        (self.ready.iter()).map(|event| (event.data.u64(), event.flags))
+    }
+
+    /// Waits until a socket is ready or the bell was rung. Cost: two system calls, and those of the
+    /// wake-up.
+    pub(crate) async fn sleep(&mut self) {
+        let ended = self.ring.completion().count();
+        self.is_polling &= ended == 0;
+        if !self.is_polling {
+            let poll = opcode::PollAdd::new(types::Fd(self.set.as_raw_fd()), POLL_IN).build();
+            // SAFETY: the set outlives the ring, and a poll refers to no memory.
+            let pushed = unsafe { self.ring.submission().push(&poll) };
+            self.is_polling = pushed.is_ok() && self.ring.submit().is_ok();
+        }
+        if let Some(bell) = &self.bell
+            && self.is_polling
+        {
+            // Its count does not matter.
+            let _ = bell.read_at(0, BELL_BYTES).await;
+        }
+    }
+
+    /// Gives the bell back to the system.
+    pub(crate) async fn close(mut self) {
+        if let Some(bell) = self.bell.take() {
+            let _ = bell.close().await;
+        }
+    }
+}
+
+/// `POLLIN`.
+const POLL_IN: u32 = 1;
+
+impl std::fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sockets")
+            .field("set", &self.set)
+            .field("is_polling", &self.is_polling)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! Commands of several steps: each is a future with a client of the core of its own, and has its
+//! connection wait until it ends.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use farcore::Core;
+
+use crate::serving::Serving;
+
+/// Bytes of output that a command may have made and that are not sent yet, before it waits.
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
+
+/// The future of a command; it ends with its client, for the next one.
+pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Core>>>;
+
+/// The reply of a command of several steps, as far as it was made and is not sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskOutput(Rc<RefCell<TaskBuffer>>);
+
+#[derive(Debug, Default)]
+struct TaskBuffer {
+    bytes: Vec<u8>,
+    /// Bytes that wait at the connection.
+    waiting: usize,
+}
+
+impl TaskOutput {
+    /// Adds to the reply.
+    pub(crate) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.0.borrow_mut().bytes);
+    }
+
+    /// True while the client takes what was made before.
+    pub(crate) fn is_full(&self) -> bool {
+        let buffer = self.0.borrow();
+        buffer.bytes.len() + buffer.waiting >= OUTPUT_BYTES_MAX
+    }
+
+    /// Waits until the client has taken enough of what was made.
+    pub(crate) async fn room(&self, core: &Core) {
+        while self.is_full() {
+            core.yield_now().await;
+        }
+    }
+}
+
+struct Task {
+    connection: usize,
+    output: TaskOutput,
+    future: TaskFuture,
+}
+
+/// The commands of several steps of a core.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    running: Vec<Task>,
+    /// Clients without a command.
+    idle: Vec<Core>,
+}
+
+impl Tasks {
+    /// True if none runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// A client for a command.
+    pub(crate) fn client(&mut self, core: &Core) -> Core {
+        self.idle.pop().unwrap_or_else(|| core.another())
+    }
+
+    /// Starts a command.
+    pub(crate) fn start(&mut self, connection: usize, output: TaskOutput, future: TaskFuture) {
+        self.running.push(Task {
+            connection,
+            output,
+            future,
+        });
+    }
+
+    /// Has each command go on as far as it can. True if one made output or ended.
+    pub(crate) fn turn(&mut self, serving: &mut Serving) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut is_busy = false;
+        let mut place = 0;
+        while let Some(task) = self.running.get_mut(place) {
+            let polled = task.future.as_mut().poll(&mut context);
+            let mut buffer = task.output.0.borrow_mut();
+            is_busy |= !buffer.bytes.is_empty() || polled.is_ready();
+            buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes);
+            drop(buffer);
+            match polled {
+                Poll::Ready(core) => {
+                    let task = self.running.swap_remove(place);
+                    self.idle.push(core);
+                    serving.unblock(task.connection);
+                }
+                Poll::Pending => place += 1,
+            }
+        }
+        is_busy
+    }
+
+    /// Adds commands that started meanwhile.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        self.running.append(&mut other.running);
+        self.idle.append(&mut other.idle);
+    }
+}
+
+impl std::fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tasks")
+            .field("running", &self.running.len())
+            .field("idle", &self.idle.len())
+            .finish()
+    }
+}

@@ -1,0 +1,225 @@
+//! `farcore serve`: an engine with a server of the Redis protocol on its cores.
+//!
+//! Checks the flags, opens the engine, starts the server, prints `ready: redis://ADDRESS`, and waits
+//! for a signal or a client's `SHUTDOWN`. `sizes` chooses the memory where no flag does.
+//!
+//! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
+//! - I2: beyond loopback the server needs a password or `--insecure`.
+//! - I3: SIGTERM, SIGINT and `SHUTDOWN` end it with exit code 0 after what was accepted is answered.
+
+mod secret;
+mod sizes;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use bytesize::ByteSize;
+use clap::Args;
+use farcore::{Config, Engine, FabricAddress, LinkModel, WhenFull};
+use farcore_bench::cli::{CoreList, parse_size};
+use farcore_bench::stop;
+use farcore_bench::watch::WatchArgs;
+use farcore_server::{CLIENTS_MAX, Options, Server};
+use farcore_tuning::is_loopback;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing::{info, warn};
+
+use self::sizes::Sizes;
+use crate::device::DeviceArguments;
+use crate::token;
+
+/// How often the command looks whether a client wants the server's end.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long an idle core spins before it sleeps: the server's loop decides when there is nothing to
+/// do.
+const SPIN_NS: u64 = 0;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Address for Redis clients; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:6379", value_name = "ADDRESS")]
+    resp: SocketAddr,
+    /// Cores, e.g. 0-3,8 [default: all that this process may use]
+    #[arg(long, value_name = "LIST")]
+    cores: Option<CoreList>,
+    /// Local memory, all cores together [default: an eighth of what is available, at most 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    local: Option<u64>,
+    /// Far memory, all nodes together [default: a quarter of what is available, at most 4GiB; with
+    /// --fabric 4GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    far: Option<u64>,
+    /// Memory node that far memory lies on, e.g. tcp://host:7400; may be given several times
+    /// [default: far memory is in this process]
+    #[arg(long, value_name = "ADDRESS")]
+    fabric: Vec<FabricAddress>,
+    #[command(flatten)]
+    device: DeviceArguments,
+    /// File with the token of the memory nodes
+    #[arg(long, value_name = "FILE", requires = "fabric")]
+    token_file: Option<PathBuf>,
+    /// Distance that far memory in this process pretends, e.g. 2us
+    #[arg(long, value_name = "TIME", conflicts_with = "fabric")]
+    far_latency: Option<humantime::Duration>,
+    /// Remove keys that are read least when memory is full, instead of refusing writes
+    #[arg(long)]
+    evict: bool,
+    /// Route keys with a part in braces by that part, so that several can be changed at once
+    #[arg(long)]
+    hash_tags: bool,
+    /// File with the password of clients
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Clients at once
+    #[arg(long, value_name = "COUNT", default_value_t = CLIENTS_MAX)]
+    max_clients: usize,
+    /// Time after which a silent client is disconnected [default: never]
+    #[arg(long, value_name = "TIME")]
+    idle_timeout: Option<humantime::Duration>,
+    #[command(flatten)]
+    watch: WatchArgs,
+    /// Serve other hosts without a password
+    #[arg(long)]
+    open_to_all: bool,
+    /// Do not use huge pages
+    #[arg(long)]
+    no_huge_pages: bool,
+}
+
+impl Arguments {
+    fn config(&self) -> Result<Config> {
+        let sizes = Sizes::choose(self.local, self.far, !self.fabric.is_empty());
+        let default = Config::default();
+        if self.fabric.is_empty() {
+            self.device.refuse("without --fabric")?;
+        }
+        let token = self.token_file.as_deref().map(token::read).transpose()?;
+        let latency_ns = self.far_latency.map_or(0, |latency| {
+            u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX)
+        });
+        Ok(Config {
+            cores: self
+                .cores
+                .as_ref()
+                .map_or(default.cores, |cores| cores.0.clone()),
+            local_bytes: sizes.local_bytes,
+            far_bytes: sizes.far_bytes,
+            when_full: if self.evict {
+                WhenFull::Evict
+            } else {
+                WhenFull::Refuse
+            },
+            nodes: self.fabric.clone(),
+            token,
+            verbs: self.device.options()?,
+            link: LinkModel {
+                latency_ns,
+                ..LinkModel::default()
+            },
+            huge_pages: !self.no_huge_pages,
+            spin_ns: SPIN_NS,
+            hash_tags: self.hash_tags,
+            ..Config::default()
+        })
+    }
+
+    fn options(&self) -> Result<Options> {
+        let password = self
+            .password_file
+            .as_deref()
+            .map(secret::read)
+            .transpose()?;
+        ensure!(
+            password.is_some() || is_loopback(self.resp) || self.open_to_all,
+            "--resp {}: other hosts could read and write all data; give --password-file, or --open-to-all on a trusted network",
+            self.resp
+        );
+        ensure!(
+            self.max_clients > 0,
+            "--max-clients 0: nobody could connect; give at least 1"
+        );
+        Ok(Options {
+            clients_max: self.max_clients,
+            password,
+            idle_timeout: self.idle_timeout.map(Into::into),
+            evicts: self.evict,
+            ..Options::new(self.resp)
+        })
+    }
+}
+
+fn serve(arguments: &Arguments) -> Result<()> {
+    let (config, options) = (arguments.config()?, arguments.options()?);
+    let watch = arguments.watch.watch()?;
+    // Before the engine, which takes a while to open: a signal ends the command at once then.
+    let signals =
+        Signals::new(stop::heeded(&[SIGTERM, SIGINT])).context("cannot wait for signals")?;
+    let has_password = options.password.is_some();
+    let (local, far) = (config.local_bytes, config.far_bytes);
+    info!(
+        cores = ?config.cores,
+        local = %ByteSize::b(local),
+        far = %ByteSize::b(far),
+        "opening the engine"
+    );
+    let engine = Engine::open(config)?;
+    let server = Server::start(&engine, options)?;
+    let watched = watch.open(engine.reporter())?;
+    if !has_password && !is_loopback(arguments.resp) {
+        warn!(
+            "no password: any host that reaches {} can read and write all data",
+            arguments.resp
+        );
+    }
+    let mut out = io::stdout();
+    // A closed stdout is no reason to stop.
+    let _ = writeln!(out, "ready: redis://{}", server.address()).and_then(|()| out.flush());
+    wait(signals, &server)?;
+    drop(watched);
+    server.stop()?;
+    engine.close();
+    info!("stopped");
+    Ok(())
+}
+
+/// Waits for a signal, or for a client that wants the end.
+fn wait(mut signals: Signals, server: &Server) -> Result<()> {
+    let (sender, received) = mpsc::channel();
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                let _ = sender.send(signal);
+            }
+        })
+        .context("cannot start a thread")?;
+    loop {
+        match received.recv_timeout(LOOK) {
+            Ok(signal) => {
+                info!(signal, "stopping");
+                return Ok(());
+            }
+            Err(RecvTimeoutError::Timeout) if server.is_asked_to_stop() => {
+                info!("a client asked for the end: stopping");
+                return Ok(());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("signals were lost")),
+        }
+    }
+}
+
+/// Runs the command until it is ended.
+///
+/// # Errors
+/// A flag is wrong, or engine or server cannot start.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    serve(arguments).map(|()| ExitCode::SUCCESS)
+}

@@ -1,0 +1,23 @@
+//! The file of `--password-file`.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use zeroize::Zeroizing;
+
+/// Reads a password: the file's first line.
+///
+/// # Errors
+/// The file cannot be read or its first line is empty.
+pub(super) fn read(file: &Path) -> Result<Zeroizing<String>> {
+    let name = file.display();
+    let text = fs::read_to_string(file).with_context(|| format!("--password-file {name}"))?;
+    let text = Zeroizing::new(text);
+    let line = text.lines().next().unwrap_or_default();
+    ensure!(
+        !line.is_empty(),
+        "--password-file {name}: its first line is empty; write the password there"
+    );
+    Ok(Zeroizing::new(line.to_owned()))
+}
