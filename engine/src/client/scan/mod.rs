@@ -32,13 +32,15 @@ use self::page::run_of_records;
 pub use self::page::{Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage};
 
 /// The place of a list's answer; reads have lower ones.
-pub(crate) const LIST: u32 = (1 << 20) - 1;
+pub(crate) const LIST: u32 = (1 << 24) - 1;
 /// Requests under way at once where they read in the order of addresses.
 const READS_IN_ORDER: usize = 4;
 /// References of a request by address while the size of records is not known.
 const READ_TOGETHER_MIN: usize = 8;
 /// References of one batch, at most: their places are below that of a list.
 pub(super) const REFERENCES_MAX: usize = LIST as usize - 1;
+/// Far records of a batch of an export, by default.
+pub(super) const EXPORT_BATCH: usize = 1 << 22;
 
 /// A request that a scan wants to send.
 #[derive(Clone, Debug)]

@@ -129,8 +129,8 @@ pub struct ExportOptions {
     /// Visit values too. Default: yes.
     pub values: bool,
     /// Far records of one shard that are gathered before they are read in the order of the log, at
-    /// 32 bytes each: 1 to 524,287. With as many as the shard has, its pages are read once and in
-    /// order. Default 524,287.
+    /// 40 bytes each: 1 to 8,388,606. With as many as the shard has, its pages are read once and in
+    /// order; with a part of them, once for each part. Default 4,194,304.
     pub batch: usize,
 }
 
@@ -138,7 +138,7 @@ impl Default for ExportOptions {
     fn default() -> Self {
         Self {
             values: true,
-            batch: super::REFERENCES_MAX / 2,
+            batch: super::EXPORT_BATCH,
         }
     }
 }

@@ -10,11 +10,13 @@ use crate::message::hash::{Hasher128, IndexHash};
 use crate::message::list::{parts_at, parts_of_shard};
 use crate::message::operation::{OperationKind, RequestParts};
 use crate::message::outcome::Answer;
+use crate::transport::lane::LANES_MAX;
 
 /// Bits of a token that name what was sent for a shard; the shard is above them.
-const PLACE_BITS: u32 = 20;
+const PLACE_BITS: u32 = 24;
 
 const _: () = assert!(LIST < 1 << PLACE_BITS);
+const _: () = assert!(LANES_MAX < 1 << (u32::BITS - PLACE_BITS));
 
 /// The number in cursors that tells engines apart: engines with one seed have the same.
 #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
