@@ -8,12 +8,18 @@
 //! limited    a program with a time limit, whose output is kept
 //! selection  tools/xtask/redis/*.skip: tests that are left out, each with its reason
 //! tcl        the units of Redis's own suite
+//! python     the tests of redis-py
+//! proxy      a proxy that records and cuts connections
+//! clients    clients in five languages, and recordings of what they send first
 //! ```
 //!
 //! Drivers in other languages, and what is selected, stand in `tools/xtask/redis`.
 
+mod clients;
 mod limited;
 mod place;
+mod proxy;
+mod python;
 mod selection;
 mod server;
 mod setup;
@@ -30,6 +36,12 @@ pub(crate) enum Redis {
     Setup,
     /// Run units of Redis's own suite; fails if a group passes fewer tests than its least.
     Tcl(tcl::Tcl),
+    /// Run the selected tests of redis-py in both versions of the protocol.
+    Python(python::Python),
+    /// Have foreign clients connect, write, read, send pipelines and reconnect.
+    Clients(clients::Clients),
+    /// Record what foreign clients send when they connect.
+    Record(clients::Record),
 }
 
 pub(crate) fn perform(redis: Redis) -> Result<()> {
@@ -37,5 +49,8 @@ pub(crate) fn perform(redis: Redis) -> Result<()> {
     match redis {
         Redis::Setup => setup::perform(&place),
         Redis::Tcl(tcl) => tcl::perform(&place, &tcl),
+        Redis::Python(python) => python::perform(&place, &python),
+        Redis::Clients(clients) => clients::perform(&place, &clients),
+        Redis::Record(record) => clients::record(&place, &record),
     }
 }

@@ -55,6 +55,11 @@ impl Place {
         only_folder(&self.at("source"), "redis-")
     }
 
+    /// The source folder of redis-py, with its tests.
+    pub(super) fn redis_py_source(&self) -> Result<PathBuf> {
+        only_folder(&self.at("redis-py"), "redis-")
+    }
+
     /// The Python of a virtual environment.
     pub(super) fn python(&self, environment: &str) -> Result<PathBuf> {
         self.program(&format!("{environment}/bin/python"))

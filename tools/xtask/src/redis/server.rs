@@ -50,6 +50,11 @@ impl fmt::Display for Server {
 }
 
 impl Server {
+    /// The server's URL in the notation of Redis's clients.
+    pub(super) fn url(&self) -> String {
+        format!("redis://{self}/0")
+    }
+
     /// A connection with time limits.
     pub(super) fn connect(&self) -> Result<TcpStream> {
         let mut addresses = (self.host.as_str(), self.port).to_socket_addrs()?;
@@ -87,7 +92,7 @@ mod tests {
     #[test]
     fn an_address_is_a_host_and_a_port() {
         let server: Server = "localhost:6379".parse().unwrap();
-        assert_eq!(server.to_string(), "localhost:6379");
+        assert_eq!(server.url(), "redis://localhost:6379/0");
         for text in [
             "",
             "6379",

@@ -41,16 +41,15 @@ impl UnitReport {
 
     fn parse(output: &str) -> Self {
         let mut report = Self::default();
-        let mut lines = output.lines().peekable();
+        let lines: Vec<_> = output.lines().collect();
         let mut is_complete = false;
-        while let Some(line) = lines.next() {
+        for (at, line) in lines.iter().enumerate() {
             let Some((status, rest)) = status_of(line) else {
                 if let Some((_, test)) = line.split_once(" => (IN PROGRESS) ") {
                     report.fail(test, "no progress: it hangs");
                 }
                 continue;
             };
-            let detail = lines.peek().filter(|next| status_of(next).is_none());
             match status {
                 "ok" => report.passed += 1,
                 "skip" | "ignore" => report.skipped += 1,
@@ -58,7 +57,7 @@ impl UnitReport {
                 // start.
                 "err" => {
                     let test = rest.split_once(" in tests/").map_or(rest, |(test, _)| test);
-                    report.fail(test, detail.copied().unwrap_or_default());
+                    report.fail(test, detail(&lines[at + 1..]));
                 }
                 "exception" => report.fail(OUTSIDE, rest),
                 status if status.ends_with(" done") => is_complete = true,
@@ -91,6 +90,17 @@ impl UnitReport {
 /// Splits `[STATUS]: REST`.
 fn status_of(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix('[')?.split_once("]: ")
+}
+
+/// The reason of a failure, from the lines after it. The suite cuts ten characters off an error
+/// that is no failed assertion, and repeats it in full.
+fn detail<'a>(after: &[&'a str]) -> &'a str {
+    let mut reasons = after.iter().take_while(|line| status_of(line).is_none());
+    let first = reasons.next().copied().unwrap_or_default();
+    match reasons.next() {
+        Some(whole) if !first.is_empty() && whole.ends_with(first) => whole,
+        _ => first,
+    }
 }
 
 /// The last test that ended.
@@ -130,13 +140,20 @@ mod tests {
             [skip]: MGET\n\
             [err]: GETEX EX option in tests/unit/type/string.tcl\n\
             Expected '1' to equal or match '2'\n\
-            [ok]: LCS basic (0 ms)\n\
+            [err]: LCS basic in tests/unit/type/string.tcl\n\
+            n command 'lcs'\n\
+            ERR unknown command 'lcs'\n\
+            while executing\n\
+            [ok]: LCS len (0 ms)\n\
             [1/1 done]: unit/type/string (3 seconds)\n\
             !!! WARNING The following tests failed:\n\
             *** [err]: GETEX EX option in tests/unit/type/string.tcl\n";
         let report = UnitReport::parse(output);
         assert_eq!((report.passed, report.skipped), (2, 2));
-        let failures = [("GETEX EX option", "Expected '1' to equal or match '2'")];
+        let failures = [
+            ("GETEX EX option", "Expected '1' to equal or match '2'"),
+            ("LCS basic", "ERR unknown command 'lcs'"),
+        ];
         assert_eq!(names(&report), failures);
     }
 
