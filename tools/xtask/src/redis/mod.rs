@@ -11,6 +11,7 @@
 //! python     the tests of redis-py
 //! proxy      a proxy that records and cuts connections
 //! clients    clients in five languages, and recordings of what they send first
+//! speed      paired runs of redis-benchmark against several servers
 //! ```
 //!
 //! Drivers in other languages, and what is selected, stand in `tools/xtask/redis`.
@@ -23,6 +24,7 @@ mod python;
 mod selection;
 mod server;
 mod setup;
+mod speed;
 mod tcl;
 
 use anyhow::Result;
@@ -42,6 +44,8 @@ pub(crate) enum Redis {
     Clients(clients::Clients),
     /// Record what foreign clients send when they connect.
     Record(clients::Record),
+    /// Compare the speed of servers by paired runs of redis-benchmark.
+    Speed(speed::Speed),
 }
 
 pub(crate) fn perform(redis: Redis) -> Result<()> {
@@ -52,5 +56,6 @@ pub(crate) fn perform(redis: Redis) -> Result<()> {
         Redis::Python(python) => python::perform(&place, &python),
         Redis::Clients(clients) => clients::perform(&place, &clients),
         Redis::Record(record) => clients::record(&place, &record),
+        Redis::Speed(speed) => speed::perform(&place, &speed),
     }
 }
