@@ -15,8 +15,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The server, as an option.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Target {
-    /// The server; its data are deleted.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
+    /// The server, e.g. 127.0.0.1:6379; its data are deleted.
+    #[arg(long, value_name = "HOST:PORT")]
     pub(super) server: Server,
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Failure {
 
 /// A failure that belongs to no test.
 const OUTSIDE: &str = "outside a test";
+/// A failure of a test that did not end.
+const HANGS: &str = "no progress: it hangs";
 
 impl UnitReport {
     pub(super) fn of(run: &Run) -> Self {
@@ -46,7 +48,7 @@ impl UnitReport {
         for (at, line) in lines.iter().enumerate() {
             let Some((status, rest)) = status_of(line) else {
                 if let Some((_, test)) = line.split_once(" => (IN PROGRESS) ") {
-                    report.fail(test, "no progress: it hangs");
+                    report.fail(test, HANGS);
                 }
                 continue;
             };
@@ -76,6 +78,13 @@ impl UnitReport {
             test: test.to_owned(),
             detail: detail.trim().to_owned(),
         });
+    }
+
+    /// Removes the failure of the test that hung.
+    pub(super) fn take_hang(&mut self) -> Option<Failure> {
+        let mut failures = self.failures.iter();
+        let at = failures.position(|failure| failure.detail == HANGS)?;
+        Some(self.failures.remove(at))
     }
 
     /// Adds a unit to its group.
@@ -163,8 +172,13 @@ mod tests {
             [TIMEOUT]: clients state report follows.\n\
             sock5581 => (IN PROGRESS) EXEC works\n\
             Killing still running Redis server\n";
-        let report = UnitReport::parse(output);
-        assert_eq!(names(&report), [("EXEC works", "no progress: it hangs")]);
+        let mut report = UnitReport::parse(output);
+        assert_eq!(names(&report), [("EXEC works", HANGS)]);
+        let hang = report.take_hang().unwrap();
+        assert_eq!(
+            (hang.test.as_str(), report.take_hang()),
+            ("EXEC works", None)
+        );
     }
 
     #[test]
