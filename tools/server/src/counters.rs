@@ -31,6 +31,4 @@ pub(crate) struct CoreCounters {
     pub(crate) receives: Figure,
     pub(crate) sends: Figure,
     pub(crate) sleeps: Figure,
-    pub(crate) hits: Figure,
-    pub(crate) misses: Figure,
 }
