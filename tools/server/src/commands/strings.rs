@@ -183,7 +183,6 @@ pub(super) fn set_long(call: &mut Call<'_>, name: &str, bytes: usize) -> Result 
         } else {
             Condition::Always
         },
-        ..PutOptions::default()
     };
     let key = call.key().to_vec();
     let input = LongInput::new(bytes);
