@@ -12,6 +12,8 @@ use farcore::Answer;
 use crate::parts::Parts;
 use crate::replies::ReplyKind;
 use crate::resp::{Arguments, Protocol, Writer};
+use crate::subscriptions::Subscribed;
+use crate::transaction::ClientTransaction;
 
 /// A reply that is not in the output yet.
 #[derive(Debug)]
@@ -77,6 +79,10 @@ pub(crate) struct Connection {
     pub(crate) first: u32,
     /// Answers of the engine that are under way.
     pub(crate) outstanding: u32,
+    /// What it keeps from `WATCH` or `MULTI` on.
+    pub(crate) transaction: Option<Box<ClientTransaction>>,
+    /// Channels that it has subscribed to.
+    pub(crate) subscribed: Option<Box<Subscribed>>,
     /// A command with several steps runs: nothing else is parsed.
     pub(crate) is_blocked: bool,
     /// It is closed once its output is sent.
@@ -121,6 +127,8 @@ impl Connection {
             pending: VecDeque::new(),
             first: 0,
             outstanding: 0,
+            transaction: None,
+            subscribed: None,
             is_blocked: false,
             is_closing: false,
             is_gone: false,
@@ -221,6 +229,12 @@ impl Connection {
             }
             self.first = self.first.wrapping_add(1);
         }
+    }
+
+    /// True if it is in no transaction and has subscribed to no channel.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.transaction.is_none() && self.subscribed.is_none()
     }
 
     /// Where the client connected.

@@ -15,6 +15,7 @@ mod glob;
 mod information;
 mod options;
 mod parts;
+mod plan;
 mod port;
 mod replies;
 pub mod resp;
@@ -22,8 +23,10 @@ mod server;
 mod serving;
 mod shared;
 mod sockets;
+mod subscriptions;
 mod tasks;
 mod token;
+mod transaction;
 
 pub use self::options::{CLIENTS_MAX, Options};
 pub use self::server::{Server, StartError};

@@ -28,6 +28,8 @@ pub(crate) struct CorePort {
     bell: OwnedFd,
     /// Connections that the core serves, and those on their way to it.
     pub(crate) connections: AtomicUsize,
+    /// Subscriptions of its connections to channels. Only the core changes it.
+    pub(crate) subscriptions: AtomicUsize,
 }
 
 impl CorePort {
@@ -41,6 +43,7 @@ impl CorePort {
             is_asleep: AtomicBool::new(false),
             bell: eventfd(0, EventfdFlags::CLOEXEC)?,
             connections: AtomicUsize::new(0),
+            subscriptions: AtomicUsize::new(0),
         })
     }
 

@@ -30,13 +30,14 @@ use crate::replies::write_answer;
 use crate::resp::{Arguments, Limits, Progress, parse};
 use crate::shared::Shared;
 use crate::sockets::Sockets;
+use crate::subscriptions::Subscriptions;
 use crate::tasks::Tasks;
 use crate::token::Token;
 
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
 /// Output of a connection from which nothing more is received or parsed for it.
-const OUTPUT_BYTES_HELD: usize = 64 << 10;
+pub(crate) const OUTPUT_BYTES_HELD: usize = 64 << 10;
 /// Output from which it is sent though more is to come.
 const OUTPUT_BYTES_EAGER: usize = 16 << 10;
 /// Turns for which output waits for replies that are under way.
@@ -57,7 +58,8 @@ pub(crate) struct Serving {
     /// Connections that go on next turn though their socket is not ready.
     listed: Vec<usize>,
     /// Connections with output.
-    dirty: Vec<usize>,
+    pub(crate) dirty: Vec<usize>,
+    pub(crate) subscriptions: Subscriptions,
     received: Vec<u8>,
     arguments: Arguments,
     limits: Limits,
@@ -81,6 +83,7 @@ impl Serving {
             free: Vec::new(),
             listed: Vec::new(),
             dirty: Vec::new(),
+            subscriptions: Subscriptions::default(),
             received: vec![0; RECEIVE_BYTES],
             arguments: Arguments::default(),
             tasks: Tasks::default(),
@@ -213,7 +216,7 @@ impl Serving {
         }
     }
 
-    fn list(&mut self, number: usize, connection: &mut Connection) {
+    pub(crate) fn list(&mut self, number: usize, connection: &mut Connection) {
         if !connection.is_listed {
             connection.is_listed = true;
             self.listed.push(number);
@@ -266,8 +269,12 @@ impl Serving {
         input: &[u8],
     ) -> usize {
         let mut parsed = 0;
+        if !self.execute(core, number, connection) {
+            self.note_dirty(number, connection);
+            return 0;
+        }
         while parsed < input.len() && !connection.is_closing && !connection.is_gone {
-            if connection.is_blocked {
+            if connection.is_blocked || connection.is_executing() {
                 break;
             }
             if connection.waiting_bytes() >= OUTPUT_BYTES_HELD {
@@ -296,6 +303,7 @@ impl Serving {
                         number,
                         arguments: &arguments,
                         input: rest,
+                        plan: None,
                     };
                     match commands::run(&mut call) {
                         Flow::Done => Some(consumed),
@@ -388,6 +396,7 @@ impl Serving {
             return;
         };
         connection.is_blocked = false;
+        connection.send_deferred();
         self.list(number, &mut connection);
         self.note_dirty(number, &mut connection);
         self.put_back(number, connection);
@@ -452,7 +461,8 @@ impl Serving {
             connection.release_buffers();
         }
         // What was received while the output was full goes on now.
-        if !is_held && connection.input.len() > connection.parsed && connection.needed == 0 {
+        let has_input = connection.input.len() > connection.parsed && connection.needed == 0;
+        if !is_held && (has_input || connection.is_executing()) {
             self.list(number, connection);
         }
         true
@@ -477,6 +487,10 @@ impl Serving {
             self.sockets.remove(&connection.stream);
             let _ = connection.stream.shutdown(std::net::Shutdown::Both);
             self.shared.gone(self.place);
+        }
+        if let Some(mut connection) = self.connections[number].take() {
+            self.forget_subscriptions(number, &mut connection);
+            self.connections[number] = Some(connection);
         }
         self.free_if_done(number);
     }
