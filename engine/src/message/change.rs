@@ -267,6 +267,25 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// The expected version and the value of a change that does no more than a compare-and-swap,
+    /// which is faster and answered alike.
+    pub(crate) fn as_swap(&self) -> Option<(Version, &'a [u8])> {
+        let Self::Put {
+            value,
+            expiry: Expiry::Never,
+            condition,
+            previous: false,
+        } = *self
+        else {
+            return None;
+        };
+        match condition {
+            Condition::Absent => Some((0, value)),
+            Condition::Version(version) => Some((version, value)),
+            Condition::Always | Condition::Present | Condition::Equals(_) => None,
+        }
+    }
+
     /// True if neither what it does nor its answer depends on what the key holds.
     pub(crate) fn is_blind(&self) -> bool {
         matches!(

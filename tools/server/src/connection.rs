@@ -1,6 +1,7 @@
 //! One client's connection: its bytes in and out, and the replies that it waits for.
 //!
-//! - I1: replies leave in the order of the requests. A reply that is ready early waits in `pending`.
+//! - I1: replies leave in the order of the requests. A reply that is ready early waits in
+//!   `pending`.
 //! - I2: a connection without requests under way holds no buffer.
 
 use std::collections::VecDeque;

@@ -31,8 +31,6 @@ pub(crate) struct CoreCounters {
     pub(crate) receives: Figure,
     pub(crate) sends: Figure,
     pub(crate) sleeps: Figure,
-    pub(crate) hits: Figure,
-    pub(crate) misses: Figure,
     /// Subscribers that were disconnected because they did not read.
     pub(crate) slow_subscribers: Figure,
 }

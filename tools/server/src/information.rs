@@ -49,7 +49,7 @@ const SECTIONS: &[Section] = &[
     ("Keyspace", keyspace),
 ];
 
-/// The sections that are asked for; all without any.
+/// The sections that are wanted; all if none is named.
 pub(crate) fn text(shared: &Shared, keys: u64, wanted: &[String]) -> String {
     let is_all = wanted.is_empty()
         || wanted

@@ -1,10 +1,10 @@
 //! Farcore's server: the engine for clients that speak the Redis protocol.
 //!
-//! A [`Server`] runs on the cores of an engine. An ordinary thread accepts connections (`accept`) and
-//! hands each to the core with the fewest (`port`). Each core runs one loop over its connections
-//! (`serving`, `sockets`, `connection`), which parses requests (`resp`), runs commands (`commands`)
-//! as requests of the engine, and sends the replies in order (`replies`, `parts`). A command of
-//! several steps is a future beside the loop (`tasks`).
+//! A [`Server`] runs on the cores of an engine. An ordinary thread accepts connections (`accept`)
+//! and hands each to the core with the fewest (`port`). Each core runs one loop over its
+//! connections (`serving`, `sockets`, `connection`), which parses requests (`resp`), runs commands
+//! (`commands`) as requests of the engine, and sends the replies in order (`replies`, `parts`). A
+//! command of several steps is a future beside the loop (`tasks`).
 
 mod accept;
 mod commands;

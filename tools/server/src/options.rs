@@ -15,7 +15,7 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Clients at once; others are refused. Default 10,000.
     pub clients_max: usize,
-    /// What `AUTH` must give; `None` asks for nothing.
+    /// What `AUTH` must give; `None` requires nothing.
     pub password: Option<Zeroizing<String>>,
     /// Time after which a silent client is disconnected; `None` keeps it.
     pub idle_timeout: Option<Duration>,

@@ -1,7 +1,8 @@
 //! How other threads reach a core's loop: connections and messages for it, and its bell.
 //!
-//! - I1: a sender pushes before it looks at the sleep flag, and a core sets the flag before it looks
-//!   for messages. Both are sequentially consistent, so a message is seen or the bell is rung.
+//! - I1: a sender pushes before it looks at the sleep flag, and a core sets the flag before it
+//!   looks for messages. Both are sequentially consistent, so a message is seen or the bell is
+//!   rung.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -57,6 +58,10 @@ impl CorePort {
     pub(crate) fn wake(&self) {
         if self.is_asleep.swap(false, Ordering::SeqCst) {
             // The counter cannot overflow: it is at most 1 a sleep.
+            #[expect(
+                clippy::host_endian_bytes,
+                reason = "the kernel reads a number of this host"
+            )]
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }

@@ -150,10 +150,10 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             | ReplyKind::Length,
             answer,
         ) => {
-            let is_done = match answer {
-                Answer::Stored { .. } | Answer::Deleted | Answer::Value { .. } => true,
-                _ => false,
-            };
+            let is_done = matches!(
+                answer,
+                Answer::Stored { .. } | Answer::Deleted | Answer::Value { .. }
+            );
             writer.integer(i64::from(is_done));
         }
         (ReplyKind::Value | ReplyKind::Stored | ReplyKind::StoredOrNull, _) => {

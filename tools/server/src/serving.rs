@@ -1,15 +1,15 @@
-//! The loop of a core: it takes connections and their bytes, gives requests to the engine, and sends
-//! replies.
+//! The loop of a core: it takes connections and their bytes, gives requests to the engine, and
+//! sends replies.
 //!
 //! ```text
 //! sockets -> recv -> parse -> commands -> engine -> answers -> replies in order -> send
 //!                              \-> tasks: commands of several steps --/
 //! ```
 //!
-//! One turn receives once and sends once a connection. Requests of one read go to the engine as they
-//! are parsed, which batches them by shard; one `poll` then serves those of the own shard and takes
-//! the answers of the others. Nothing here waits: the loop sleeps when no request is under way and no
-//! socket is ready.
+//! One turn receives once and sends once a connection. Requests of one read go to the engine as
+//! they are parsed, which batches them by shard; one `poll` then serves those of its shard and
+//! takes the answers of the others. Nothing here waits: the loop sleeps when no request is under
+//! way and no socket is ready.
 //!
 //! - I1: a connection's number is reused only when no answer for it is under way.
 //! - I2: bytes are received only for connections whose output is below its limit.

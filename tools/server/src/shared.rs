@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) accepted: AtomicU64,
     next_client: AtomicU64,
     is_stopping: AtomicBool,
-    /// A client asked for the server's end.
+    /// A client has requested the server's end.
     is_asked_to_stop: AtomicBool,
 }
 

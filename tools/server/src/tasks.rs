@@ -1,5 +1,5 @@
-//! Commands of several steps: each is a future with a client of the core of its own, and has its
-//! connection wait until it ends.
+//! Commands of several steps: each is a future with its client of the core, and has its connection
+//! wait until it ends.
 
 use std::cell::RefCell;
 use std::future::Future;

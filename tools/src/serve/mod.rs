@@ -5,7 +5,8 @@
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
 //! - I2: beyond loopback the server needs a password or `--insecure`.
-//! - I3: SIGTERM, SIGINT and `SHUTDOWN` end it with exit code 0 after what was accepted is answered.
+//! - I3: SIGTERM, SIGINT and `SHUTDOWN` end it with exit code 0 after what was accepted is
+//!   answered.
 
 mod secret;
 mod sizes;

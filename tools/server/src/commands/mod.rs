@@ -30,9 +30,6 @@ use crate::token::Token;
 pub(crate) use self::connection::REDIS_VERSION;
 pub(crate) use self::table::{COMMANDS, Command, find};
 
-/// Most keys of a command whose requests are sent at once. With more it is a task.
-const PARTS_AT_ONCE: usize = 256;
-
 /// What became of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
