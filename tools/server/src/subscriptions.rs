@@ -359,10 +359,7 @@ mod tests {
         }
     }
 
-    fn receivers(
-        subscriptions: &Subscriptions,
-        message: &Message,
-    ) -> Vec<(Option<String>, usize)> {
+    fn receivers(subscriptions: &Subscriptions, message: &Message) -> Vec<(Option<String>, usize)> {
         let text = |pattern: &[u8]| String::from_utf8_lossy(pattern).into_owned();
         let receivers = subscriptions.receivers(message);
         receivers

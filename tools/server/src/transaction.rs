@@ -171,12 +171,7 @@ impl Serving {
     }
 
     /// Runs queued commands as far as they may run now. True once all are replied to.
-    fn replay_some(
-        &mut self,
-        core: &mut Core,
-        number: usize,
-        connection: &mut Connection,
-    ) -> bool {
+    fn replay_some(&mut self, core: &mut Core, number: usize, connection: &mut Connection) -> bool {
         let transaction = connection.transaction.as_mut();
         let phase = transaction.map(|transaction| &mut transaction.phase);
         // It is still replaying while a command runs.
