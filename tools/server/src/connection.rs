@@ -15,6 +15,8 @@ use crate::long_read::LongRead;
 use crate::parts::Parts;
 use crate::replies::ReplyKind;
 use crate::resp::{Arguments, Protocol, Writer};
+use crate::subscriptions::Subscribed;
+use crate::transaction::ClientTransaction;
 
 /// Pending replies for which an idle connection keeps room.
 const PENDING_KEPT: usize = 64;
@@ -93,6 +95,10 @@ pub(crate) struct Connection {
     pub(crate) reply_bytes: usize,
     /// Answers of the engine that are under way.
     pub(crate) outstanding: u32,
+    /// What it keeps from `WATCH` or `MULTI` on.
+    pub(crate) transaction: Option<Box<ClientTransaction>>,
+    /// Channels that it has subscribed to.
+    pub(crate) subscribed: Option<Box<Subscribed>>,
     /// A command with several steps runs: nothing else is parsed.
     pub(crate) is_blocked: bool,
     /// It is closed once its output is sent.
@@ -145,6 +151,8 @@ impl Connection {
             first: 0,
             reply_bytes: 0,
             outstanding: 0,
+            transaction: None,
+            subscribed: None,
             is_blocked: false,
             is_closing: false,
             is_gone: false,
@@ -318,6 +326,12 @@ impl Connection {
             self.first = self.first.wrapping_add(1);
             self.emit_ready();
         }
+    }
+
+    /// True if it is in no transaction and has subscribed to no channel.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.transaction.is_none() && self.subscribed.is_none()
     }
 
     /// Where the client connected.

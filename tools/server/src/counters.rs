@@ -41,4 +41,6 @@ pub(crate) struct CoreCounters {
     pub(crate) held_bytes: Figure,
     /// Clients that were disconnected because all took too much memory.
     pub(crate) evicted_clients: Figure,
+    /// Subscribers that were disconnected because they did not read.
+    pub(crate) slow_subscribers: Figure,
 }

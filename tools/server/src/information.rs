@@ -195,6 +195,11 @@ fn stats(shared: &Shared, _: u64, text: &mut String) {
         sum(|core| core.receives.get()),
     );
     line(text, "total_writes_processed", sum(|core| core.sends.get()));
+    line(
+        text,
+        "client_output_buffer_limit_disconnections",
+        sum(|core| core.slow_subscribers.get()),
+    );
     line(text, "expired_keys", engine.expired);
     line(text, "evicted_keys", engine.evicted);
     line(

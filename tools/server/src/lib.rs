@@ -17,6 +17,7 @@ mod long_input;
 mod long_read;
 mod options;
 mod parts;
+mod plan;
 mod port;
 mod receiving;
 mod replies;
@@ -26,8 +27,10 @@ mod server;
 mod serving;
 mod shared;
 mod sockets;
+mod subscriptions;
 mod tasks;
 mod token;
+mod transaction;
 
 pub use self::options::{CLIENT_BYTES, CLIENTS_MAX, Options};
 pub use self::server::{Server, StartError};

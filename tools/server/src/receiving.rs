@@ -19,7 +19,7 @@ use crate::serving::Serving;
 /// Bytes received at once.
 pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
 /// Output of a connection, made or expected, from which nothing more is received or parsed for it.
-const OUTPUT_BYTES_HELD: usize = 256 << 10;
+pub(crate) const OUTPUT_BYTES_HELD: usize = 256 << 10;
 /// Bytes after a bulk string.
 const ENDING_BYTES: usize = 2;
 
@@ -34,7 +34,10 @@ enum Parsed {
 impl Connection {
     /// True if no command may run now.
     fn is_held(&self) -> bool {
-        self.is_blocked || self.is_closing || self.coming_bytes() >= OUTPUT_BYTES_HELD
+        self.is_blocked
+            || self.is_executing()
+            || self.is_closing
+            || self.coming_bytes() >= OUTPUT_BYTES_HELD
     }
 
     /// True if bytes may be received.
@@ -45,6 +48,11 @@ impl Connection {
             // An incomplete command needs more, whatever waits.
             _ => !self.is_held() || self.input.len() - self.parsed < RECEIVE_BYTES,
         }
+    }
+
+    /// True if a queued command may run.
+    pub(crate) fn may_execute(&self) -> bool {
+        self.is_executing() && !self.is_blocked && self.coming_bytes() < OUTPUT_BYTES_HELD
     }
 
     /// True if there is input that may be a command, and it may run.
@@ -128,6 +136,10 @@ impl Serving {
         connection: &mut Connection,
         input: &[u8],
     ) -> usize {
+        if !self.execute(core, number, connection) {
+            self.note_dirty(number, connection);
+            return 0;
+        }
         let mut parsed = 0;
         while parsed < input.len() && !connection.is_gone {
             let passed = connection.pass_on(&input[parsed..]);
@@ -197,6 +209,7 @@ impl Serving {
             number,
             arguments,
             input,
+            plan: None,
         };
         let flow = match value_bytes {
             None => commands::run(&mut call),

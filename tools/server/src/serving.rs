@@ -29,6 +29,7 @@ use crate::replies::write_answer;
 use crate::resp::{Arguments, Limits};
 use crate::shared::Shared;
 use crate::sockets::Sockets;
+use crate::subscriptions::Subscriptions;
 use crate::tasks::{TaskOutput, Tasks};
 use crate::token::Token;
 
@@ -53,6 +54,7 @@ pub(crate) struct Serving {
     listed: Vec<usize>,
     /// Connections with output.
     pub(crate) dirty: Vec<usize>,
+    pub(crate) subscriptions: Subscriptions,
     /// Where bytes are received.
     pub(crate) received: Vec<u8>,
     pub(crate) arguments: Arguments,
@@ -100,6 +102,7 @@ impl Serving {
             free: Vec::new(),
             listed: Vec::new(),
             dirty: Vec::new(),
+            subscriptions: Subscriptions::default(),
             received: vec![0; RECEIVE_BYTES],
             arguments: Arguments::default(),
             tasks: Tasks::default(),
@@ -146,6 +149,7 @@ impl Serving {
         for number in 0..self.connections.len() {
             self.close(number);
         }
+        self.shared.cores[self.place].end();
         self.sockets.close().await;
     }
 
@@ -359,6 +363,7 @@ impl Serving {
             return;
         };
         connection.end_task();
+        connection.send_deferred();
         if let Some(stream) = connection.stream.take() {
             stream.end();
             connection.stream = (!stream.is_done()).then_some(stream);
@@ -385,6 +390,10 @@ impl Serving {
             connection.drop_buffers();
             self.held_bytes -= connection.accounted_bytes;
             connection.accounted_bytes = 0;
+        }
+        if let Some(mut connection) = self.connections[number].take() {
+            self.forget_subscriptions(number, &mut connection);
+            self.connections[number] = Some(connection);
         }
         self.free_if_done(number);
     }

@@ -13,6 +13,15 @@ type Result = std::result::Result<Flow, Refusal>;
 pub(crate) const REDIS_VERSION: &str = "7.2.4";
 
 pub(super) fn ping(call: &mut Call<'_>) -> Result {
+    if call.count() < 3 && call.connection.is_restricted() {
+        // It looks like a message.
+        let text = (call.count() == 2).then(|| call.argument(1));
+        return Ok(call.reply(|writer| {
+            writer.array(2);
+            writer.bulk(b"pong");
+            writer.bulk(text.unwrap_or_default());
+        }));
+    }
     match call.count() {
         1 => Ok(call.reply(|writer| writer.simple("PONG"))),
         2 => echo(call),
@@ -39,6 +48,8 @@ pub(super) fn select(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn reset(call: &mut Call<'_>) -> Result {
+    call.connection.transaction = None;
+    (call.serving).forget_subscriptions(call.number, call.connection);
     call.connection.protocol = Protocol::Resp2;
     call.connection.names = ClientNames::default();
     call.connection.reply_mode = ReplyMode::On;

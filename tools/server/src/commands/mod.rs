@@ -5,12 +5,14 @@
 //! its bytes, so it must not have changed anything.
 
 mod arguments;
+mod channels;
 mod connection;
 mod expiry;
 mod keys;
 mod server;
 mod strings;
 mod table;
+mod transactions;
 
 use std::future::Future;
 
@@ -18,6 +20,7 @@ use farcore::{Core, Operation, Refused};
 
 use crate::connection::{Connection, Pending};
 use crate::parts::{Parts, PartsKind};
+use crate::plan::Plan;
 use crate::replies::{ReplyKind, error_text};
 use crate::resp::{Arguments, Protocol, Writer};
 use crate::serving::Serving;
@@ -61,6 +64,8 @@ pub(crate) struct Call<'a> {
     pub(crate) number: usize,
     pub(crate) arguments: &'a Arguments,
     pub(crate) input: &'a [u8],
+    /// Takes requests and replies, if the command is only planned.
+    pub(crate) plan: Option<&'a mut Plan>,
 }
 
 impl<'a> Call<'a> {
@@ -86,7 +91,10 @@ impl<'a> Call<'a> {
     /// Replies at once.
     #[inline]
     pub(crate) fn reply(&mut self, write: impl FnOnce(&mut Writer<'_>)) -> Flow {
-        self.connection.reply(write);
+        match &mut self.plan {
+            None => self.connection.reply(write),
+            Some(plan) => plan.reply(write),
+        }
         Flow::Done
     }
 
@@ -98,6 +106,10 @@ impl<'a> Call<'a> {
     /// Gives one request to the engine; its answer is the reply.
     #[inline]
     pub(crate) fn request(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
+        if let Some(plan) = &mut self.plan {
+            plan.request(kind, &operation);
+            return Flow::Done;
+        }
         let token = Token::new(self.number, self.connection.next_number(), 0);
         match self.core.submit(operation, token.0) {
             Ok(()) => {
@@ -117,6 +129,10 @@ impl<'a> Call<'a> {
         count: usize,
         operation: impl Fn(&Self, usize) -> Operation<'a>,
     ) -> Flow {
+        if let Some(plan) = self.plan.take() {
+            plan.requests(kind, (0..count).map(|part| operation(self, part)));
+            return Flow::Done;
+        }
         let connection = &mut *self.connection;
         let mut part = connection.sent_parts.take().unwrap_or_else(|| {
             let parts = Box::new(Parts::new(kind, count));
@@ -157,6 +173,10 @@ impl<'a> Call<'a> {
     where
         F: Future<Output = Core> + 'static,
     {
+        if let Some(plan) = &mut self.plan {
+            plan.is_possible = false;
+            return Flow::Done;
+        }
         if !self.connection.pending.is_empty() {
             return Flow::Later;
         }
@@ -178,14 +198,18 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
     }
     let flow = match admitted(call, call.count()) {
         Ok(command) => {
-            let flow = (command.run)(call);
+            let flow = if call.connection.is_plain() {
+                (command.run)(call)
+            } else {
+                run_special(call, command)
+            };
             match flow {
                 Ok(Flow::Later) => return Flow::Later,
                 Ok(Flow::Done) => Ok(()),
                 Err(refusal) => Err(refusal),
             }
         }
-        Err(refusal) => Err(refusal),
+        Err(refusal) => Err(transactions::refused(call, refusal)),
     };
     let counters = &call.serving.shared.counters[call.serving.place];
     counters.commands.add(1);
@@ -205,6 +229,15 @@ pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize) -> Flow {
     match flow {
         Ok(flow) => flow,
         Err(Refusal(text)) => call.reply(|writer| writer.error(&text)),
+    }
+}
+
+/// Runs a command of a connection that has subscribed to channels or is in a transaction.
+#[cold]
+fn run_special(call: &mut Call<'_>, command: &Command) -> Result<Flow, Refusal> {
+    match channels::admit(call, command) {
+        Ok(()) => transactions::run(call, command),
+        Err(refusal) => Err(transactions::refused(call, refusal)),
     }
 }
 
