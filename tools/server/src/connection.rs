@@ -79,6 +79,8 @@ pub(crate) struct Connection {
     pub(crate) partial: Option<Box<Arguments>>,
     /// The long value that comes.
     pub(crate) stream: Option<LongInput>,
+    /// The next command is kept whole, however long its last argument is.
+    pub(crate) takes_whole: bool,
     /// Bytes that are to be skipped before the next command.
     pub(crate) skipped_bytes: usize,
     /// Parts that were sent of a command that must go on later; its reply is promised.
@@ -142,6 +144,7 @@ impl Connection {
             needed: 0,
             partial: None,
             stream: None,
+            takes_whole: false,
             skipped_bytes: 0,
             sent_parts: None,
             output: Vec::new(),

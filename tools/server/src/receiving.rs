@@ -184,13 +184,23 @@ impl Serving {
         arguments: &mut Arguments,
     ) -> Parsed {
         connection.needed = 0;
-        let limits = if connection.is_authenticated {
-            &self.limits
-        } else {
-            &self.limits_of_strangers
+        let limits = match connection.is_authenticated {
+            true if connection.takes_whole => &self.limits_of_whole,
+            true => &self.limits,
+            false => &self.limits_of_strangers,
         };
         let (consumed, value_bytes) = match parse(input, limits, arguments) {
-            Ok(Progress::Complete { consumed }) => (consumed, None),
+            Ok(Progress::Complete { consumed }) => {
+                connection.takes_whole = false;
+                (consumed, None)
+            }
+            Ok(Progress::Large { .. })
+                if !connection.is_plain() || !commands::stores(arguments, input) =>
+            {
+                connection.takes_whole = true;
+                arguments.clear();
+                return self.parse_one(core, number, connection, input, arguments);
+            }
             Ok(Progress::Large { offset, bytes }) => (offset, Some(bytes)),
             Ok(Progress::Incomplete { needed }) => {
                 connection.needed = needed;

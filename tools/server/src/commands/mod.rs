@@ -220,6 +220,16 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
     Flow::Done
 }
 
+/// True if a command writes, so that an argument that is too long for a record is a value.
+pub(crate) fn stores(arguments: &Arguments, input: &[u8]) -> bool {
+    let name = if arguments.is_empty() {
+        &[]
+    } else {
+        arguments.get(0, input)
+    };
+    find(name).is_none_or(|command| command.flags.split(' ').any(|flag| flag == "write"))
+}
+
 /// Runs a command whose last argument, of so many bytes, is too long for a record and comes later.
 pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize) -> Flow {
     let flow = match admitted(call, call.count() + 1) {
