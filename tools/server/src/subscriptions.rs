@@ -329,7 +329,7 @@ impl Serving {
                     _ => continue,
                 },
             };
-            if connection.is_gone {
+            if connection.is_gone || connection.is_closing {
                 continue;
             }
             if connection.receive(message, pattern, is_running) {
