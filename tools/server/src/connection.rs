@@ -80,6 +80,8 @@ pub(crate) struct Connection {
     pub(crate) outstanding: u32,
     /// A command with several steps runs: nothing else is parsed.
     pub(crate) is_blocked: bool,
+    /// It sees the commands of all clients.
+    pub(crate) is_monitor: bool,
     /// It is closed once its output is sent.
     pub(crate) is_closing: bool,
     /// It is gone; its number is free once nothing is under way.
@@ -123,6 +125,7 @@ impl Connection {
             first: 0,
             outstanding: 0,
             is_blocked: false,
+            is_monitor: false,
             is_closing: false,
             is_gone: false,
             watches: (true, false),
@@ -222,6 +225,11 @@ impl Connection {
             }
             self.first = self.first.wrapping_add(1);
         }
+    }
+
+    /// True if nothing is under way for it and it does not wait for messages.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty() && !self.is_blocked && !self.is_monitor && !self.is_gone
     }
 
     /// Where the client connected.

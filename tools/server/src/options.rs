@@ -21,6 +21,8 @@ pub struct Options {
     pub idle_timeout: Option<Duration>,
     /// When the engine is full, keys are evicted.
     pub evicts: bool,
+    /// Clients may see the commands of all others, with `MONITOR`.
+    pub monitors: bool,
 }
 
 impl Options {
@@ -33,6 +35,7 @@ impl Options {
             password: None,
             idle_timeout: None,
             evicts: false,
+            monitors: false,
         }
     }
 
@@ -50,6 +53,7 @@ impl std::fmt::Debug for Options {
             .field("password", &self.password.as_ref().map(|_| "..."))
             .field("idle_timeout", &self.idle_timeout)
             .field("evicts", &self.evicts)
+            .field("monitors", &self.monitors)
             .finish()
     }
 }

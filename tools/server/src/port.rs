@@ -29,6 +29,8 @@ pub(crate) struct CorePort {
     bell: OwnedFd,
     /// Connections that the core serves, and those on their way to it.
     pub(crate) connections: AtomicUsize,
+    /// Those that see the commands of all clients.
+    pub(crate) monitors: AtomicUsize,
 }
 
 impl CorePort {
@@ -42,6 +44,7 @@ impl CorePort {
             is_asleep: AtomicBool::new(false),
             bell: eventfd(0, EventfdFlags::CLOEXEC)?,
             connections: AtomicUsize::new(0),
+            monitors: AtomicUsize::new(0),
         })
     }
 

@@ -25,10 +25,14 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::commands::{self, Call, Flow};
 use crate::connection::{Connection, Pending};
+use crate::counters::CoreCounters;
+use crate::failures::Failures;
+use crate::monitors::Monitors;
 use crate::port::Message;
-use crate::replies::write_answer;
+use crate::replies::{error_text, write_answer};
 use crate::resp::{Arguments, Limits, Progress, parse};
 use crate::shared::Shared;
+use crate::slow::SlowLog;
 use crate::sockets::Sockets;
 use crate::tasks::Tasks;
 use crate::token::Token;
@@ -62,8 +66,11 @@ pub(crate) struct Serving {
     arguments: Arguments,
     limits: Limits,
     pub(crate) tasks: Tasks,
+    pub(crate) slow: SlowLog,
+    pub(crate) failures: Failures,
+    pub(crate) monitors: Monitors,
     /// Milliseconds since 1970, when the turn began.
-    now_ms: u64,
+    pub(crate) now_ms: u64,
 }
 
 impl Serving {
@@ -84,6 +91,9 @@ impl Serving {
             received: vec![0; RECEIVE_BYTES],
             arguments: Arguments::default(),
             tasks: Tasks::default(),
+            slow: SlowLog::default(),
+            failures: Failures::default(),
+            monitors: Monitors::default(),
             now_ms: 0,
         })
     }
@@ -97,6 +107,7 @@ impl Serving {
             is_busy |= self.serve_sockets(&mut core);
             is_busy |= self.take_answers(&mut core) > 0;
             is_busy |= self.tasks_turn();
+            self.send_lines();
             is_busy |= self.send_all();
             turns = turns.wrapping_add(1);
             if is_busy {
@@ -115,6 +126,7 @@ impl Serving {
                 break;
             }
             if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
+                self.counters().sleeps.add(1);
                 self.sockets.sleep().await;
                 self.shared.cores[self.place].wake_up();
                 idle = 0;
@@ -153,7 +165,8 @@ impl Serving {
         }
         let id = self.shared.next_client();
         let is_authenticated = !self.shared.options.needs_password();
-        let connection = Connection::new(stream, peer, id, is_authenticated);
+        let mut connection = Connection::new(stream, peer, id, is_authenticated);
+        connection.heard_ms = self.now_ms;
         self.connections[number] = Some(Box::new(connection));
     }
 
@@ -187,6 +200,18 @@ impl Serving {
             self.put_back(number, connection);
         }
         is_busy
+    }
+
+    /// The core's figures.
+    #[inline]
+    pub(crate) fn counters(&self) -> &CoreCounters {
+        &self.shared.counters[self.place]
+    }
+
+    /// Counts an error that was replied.
+    pub(crate) fn note_failure(&mut self, text: &str) {
+        self.counters().failed_commands.add(1);
+        self.failures.note(text);
     }
 
     fn take(&mut self, number: usize) -> Option<Box<Connection>> {
@@ -226,6 +251,8 @@ impl Serving {
         match count {
             Ok((_, 0)) => connection.is_gone = true,
             Ok((_, count)) => {
+                self.counters().receives.add(1);
+                self.counters().received_bytes.add(count as u64);
                 connection.heard_ms = self.now_ms;
                 if connection.input.is_empty() {
                     let parsed = self.parse_all(core, number, connection, &received[..count]);
@@ -312,6 +339,7 @@ impl Serving {
                 }
                 Ok(Progress::Large { .. }) => None,
                 Err(error) => {
+                    self.note_failure("ERR");
                     connection.reply(|writer| writer.error_fmt(format_args!("ERR {error}")));
                     connection.is_closing = true;
                     None
@@ -330,10 +358,23 @@ impl Serving {
     /// Takes the engine's answers and makes replies of them.
     fn take_answers(&mut self, core: &mut Core) -> usize {
         let Self {
-            connections, dirty, ..
+            shared,
+            place,
+            connections,
+            dirty,
+            slow,
+            failures,
+            ..
         } = self;
         core.poll(|token, answer| {
             let token = Token(token);
+            if slow.is_measured(token) {
+                slow.end(&shared.slow);
+            }
+            if let Answer::Failed(error) = &answer {
+                shared.counters[*place].failed_commands.add(1);
+                failures.note(&error_text(error));
+            }
             let Some(Some(connection)) = connections.get_mut(token.connection()) else {
                 debug_assert!(false, "its number is kept while answers are under way");
                 return;
@@ -359,6 +400,7 @@ impl Serving {
         let is_busy = tasks.turn(self);
         tasks.append(&mut self.tasks);
         self.tasks = tasks;
+        self.slow.take_ended(&self.shared.slow);
         is_busy
     }
 
@@ -371,15 +413,27 @@ impl Serving {
             bytes.clear();
             return 0;
         }
-        if !bytes.is_empty() {
-            connection.reply(|writer| writer.raw(bytes));
-            bytes.clear();
-            if !connection.is_dirty {
-                connection.is_dirty = true;
-                self.dirty.push(number);
-            }
+        if bytes.is_empty() {
+            return connection.waiting_bytes();
         }
-        connection.waiting_bytes()
+        connection.reply(|writer| writer.raw(bytes));
+        let waiting = connection.waiting_bytes();
+        if let Some(error) = bytes.strip_prefix(b"-") {
+            self.note_failure(&String::from_utf8_lossy(error));
+        }
+        bytes.clear();
+        self.note_output(number);
+        waiting
+    }
+
+    /// Notes that a connection has output.
+    pub(crate) fn note_output(&mut self, number: usize) {
+        if let Some(Some(connection)) = self.connections.get_mut(number)
+            && !connection.is_dirty
+        {
+            connection.is_dirty = true;
+            self.dirty.push(number);
+        }
     }
 
     /// Ends the command of several steps of a connection, which goes on with its input.
@@ -434,7 +488,11 @@ impl Serving {
             let output = &connection.output[connection.written..];
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             match send(&connection.stream, output, flags) {
-                Ok(count) => connection.written += count,
+                Ok(count) => {
+                    connection.written += count;
+                    self.counters().sends.add(1);
+                    self.counters().sent_bytes.add(count as u64);
+                }
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(_) => {
                     connection.is_gone = true;
@@ -467,10 +525,11 @@ impl Serving {
     }
 
     /// Closes a connection. Its number is free once nothing is under way for it.
-    fn close(&mut self, number: usize) {
-        let Some(Some(connection)) = self.connections.get_mut(number) else {
+    pub(crate) fn close(&mut self, number: usize) {
+        let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
             return;
         };
+        self.end_monitor(&mut connection);
         if !connection.is_gone || connection.watches != (false, false) {
             connection.is_gone = true;
             connection.watches = (false, false);
@@ -478,6 +537,7 @@ impl Serving {
             let _ = connection.stream.shutdown(std::net::Shutdown::Both);
             self.shared.gone(self.place);
         }
+        self.connections[number] = Some(connection);
         self.free_if_done(number);
     }
 

@@ -84,6 +84,9 @@ pub(crate) struct Arguments {
     /// Time after which a silent client is disconnected [default: never]
     #[arg(long, value_name = "TIME")]
     idle_timeout: Option<humantime::Duration>,
+    /// Allow MONITOR, which shows the commands of all clients
+    #[arg(long)]
+    monitor: bool,
     #[command(flatten)]
     watch: WatchArgs,
     /// Serve other hosts without a password
@@ -151,6 +154,7 @@ impl Arguments {
             password,
             idle_timeout: self.idle_timeout.map(Into::into),
             evicts: self.evict,
+            monitors: self.monitor,
             ..Options::new(self.resp)
         })
     }

@@ -1,14 +1,15 @@
 //! Commands of strings.
 
 use farcore::{
-    Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOptions, Transaction,
+    Answer, Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOptions, Transaction,
 };
 
 use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry, stored_key};
 use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
-use crate::parts::PartsKind;
+use crate::parts::{Parts, PartsKind};
 use crate::replies::{ReplyKind, error_text};
 use crate::resp::Writer;
+use crate::token::PARTS_MAX;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -240,11 +241,35 @@ pub(super) fn delifeq(call: &mut Call<'_>) -> Result {
 
 pub(super) fn mget(call: &mut Call<'_>) -> Result {
     let count = call.count() - 1;
+    if count > PARTS_MAX {
+        return Ok(get_many(call));
+    }
     Ok(
         call.requests(PartsKind::Values, count, |call, part| Operation::Get {
             key: call.key_at(1 + part),
         }),
     )
+}
+
+/// Reads more keys than a reply has parts.
+fn get_many(call: &mut Call<'_>) -> Flow {
+    let arguments = call.owned_arguments();
+    call.task(move |mut core, output, protocol| async move {
+        let keys: Vec<_> = arguments[1..].iter().map(|key| stored_key(key)).collect();
+        let mut parts = Parts::new(PartsKind::Values, keys.len());
+        let take = |part, answer: Answer<'_>| {
+            parts.take(part, protocol, &answer);
+        };
+        let done = core.get_many(&keys, take).await;
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            match done {
+                Ok(()) => parts.write(&mut writer),
+                Err(error) => writer.error(&error_text(&error)),
+            }
+        });
+        core
+    })
 }
 
 /// How many pairs of keys and values there are.
