@@ -46,7 +46,11 @@ fn nothing_runs_before_exec_and_discard_forgets_it() {
     let (mut client, mut other) = (server.client(), server.client());
     client.call_all(&["MULTI", "SET a 1"]);
     assert_eq!(other.call("GET a"), "nil");
-    assert!(other.call("CLIENT LIST").contains("flags=x db=0 sub=0 psub=0 ssub=0 multi=1 "));
+    assert!(
+        other
+            .call("CLIENT LIST")
+            .contains("flags=x db=0 sub=0 psub=0 ssub=0 multi=1 ")
+    );
     assert_eq!(client.call("DISCARD"), "OK");
     assert_eq!(client.call("GET a"), "nil");
     assert_eq!(client.call("EXEC"), "(error) ERR EXEC without MULTI");
