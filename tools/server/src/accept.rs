@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
@@ -15,6 +15,8 @@ use crate::shared::Shared;
 
 /// How often the thread looks whether the server stops.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often cores are woken to look for silent clients.
+const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// Pause after the system refused to accept: no descriptor is left, for example.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -23,7 +25,13 @@ const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// Accepts until the server stops.
 pub(crate) fn run(listener: &TcpListener, shared: &Shared) {
+    let mut last = Instant::now();
     while !shared.is_stopping() {
+        // Sleeping cores look for silent clients then.
+        if shared.options.idle_timeout.is_some() && last.elapsed() >= IDLE_LOOK {
+            last = Instant::now();
+            shared.wake_all();
+        }
         let mut sockets = [PollFd::new(listener, PollFlags::IN)];
         let limit = Timespec::try_from(LOOK).ok();
         match poll(&mut sockets, limit.as_ref()) {

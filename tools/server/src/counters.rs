@@ -15,6 +15,12 @@ impl Figure {
         self.0.store(value.wrapping_add(count), Ordering::Relaxed);
     }
 
+    /// Sets it. Only its core calls this.
+    #[inline]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -33,4 +39,8 @@ pub(crate) struct CoreCounters {
     pub(crate) sleeps: Figure,
     /// Subscribers that were disconnected because they did not read.
     pub(crate) slow_subscribers: Figure,
+    /// Bytes of connections and their buffers.
+    pub(crate) held_bytes: Figure,
+    /// Clients that were disconnected because all took too much memory.
+    pub(crate) evicted_clients: Figure,
 }

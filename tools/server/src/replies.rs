@@ -9,8 +9,6 @@ use crate::resp::Writer;
 pub(crate) enum ReplyKind {
     /// The value, or null.
     Value,
-    /// The value, empty if the key is absent.
-    ValueOrEmpty,
     /// `OK`.
     Stored,
     /// `OK`, or null if the condition did not hold.
@@ -37,6 +35,8 @@ pub(crate) enum ReplyKind {
     IsExpirySet,
     /// The type of the value.
     Type,
+    /// A part of the value, as the engine read it; empty if the key is absent.
+    Part { offset: u32, bytes: u32 },
     /// A part of the value, from one byte to another; negative ones count from its end.
     Range { start: i64, end: i64 },
 }
@@ -90,7 +90,7 @@ fn expiry_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
 }
 
 /// The bytes from `start` to `end`, both included, of so many.
-fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usize> {
+pub(crate) fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usize> {
     let signed = i64::try_from(length).unwrap_or(i64::MAX);
     let from_start = |place: i64| if place < 0 { place + signed } else { place };
     // Both count from the end and are the wrong way round: nothing, whatever the length.
@@ -109,13 +109,13 @@ fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usize> {
 pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Writer<'_>) {
     match (kind, answer) {
         (_, Answer::Failed(error)) => writer.error(&error_text(error)),
-        (ReplyKind::Value | ReplyKind::ValueOrEmpty, Answer::Value { value, .. }) => {
+        (ReplyKind::Value | ReplyKind::Part { .. }, Answer::Value { value, .. }) => {
             writer.bulk(value);
         }
         (ReplyKind::Range { start, end }, Answer::Value { value, .. }) => {
             writer.bulk(&value[range(start, end, value.len())]);
         }
-        (ReplyKind::ValueOrEmpty | ReplyKind::Range { .. }, _) => writer.bulk(b""),
+        (ReplyKind::Part { .. } | ReplyKind::Range { .. }, _) => writer.bulk(b""),
         (ReplyKind::Stored | ReplyKind::StoredOrNull, Answer::Stored { .. }) => {
             writer.simple("OK");
         }

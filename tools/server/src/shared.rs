@@ -77,6 +77,11 @@ impl Shared {
     /// Has every core end when it has answered what it accepted.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// Wakes every core that sleeps.
+    pub(crate) fn wake_all(&self) {
         for core in &self.cores {
             core.wake();
         }

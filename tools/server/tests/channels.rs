@@ -258,7 +258,11 @@ fn pubsub_counts_over_all_cores() {
         "[\"sharded\", 3, \"both\", 0]"
     );
     let list = clients[1].call("RESET") + &asker.call("CLIENT LIST");
-    assert_eq!(list.matches("flags=P db=0 sub=1 psub=").count(), 2, "{list}");
+    assert_eq!(
+        list.matches("flags=P db=0 sub=1 psub=").count(),
+        2,
+        "{list}"
+    );
     assert!(asker.call("PUBSUB HELP").contains("NUMSUB"));
     assert!(asker.call("PUBSUB NOSUCH").starts_with("(error) ERR"));
     assert!(asker.call("PUBSUB NUMPAT 1").starts_with("(error) ERR"));

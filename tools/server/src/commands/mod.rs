@@ -134,27 +134,37 @@ impl<'a> Call<'a> {
             return Flow::Done;
         }
         let connection = &mut *self.connection;
-        if connection.sent_parts == 0 {
+        let mut part = connection.sent_parts.take().unwrap_or_else(|| {
             let parts = Box::new(Parts::new(kind, count));
             connection.pending.push_back(Pending::Parts(parts));
-        }
+            0
+        });
         // The last promise is this command's.
         let number = self.connection.next_number().wrapping_sub(1);
-        while self.connection.sent_parts < count {
-            let part = self.connection.sent_parts;
-            let token = Token::new(self.number, number, part);
+        while part < count {
+            let Some(place) = self.connection.send_part(part) else {
+                return self.go_on_later(part);
+            };
+            let token = Token::new(self.number, number, place);
             match self.core.submit(operation(self, part), token.0) {
                 Ok(()) => self.connection.outstanding += 1,
-                Err(Refused::Full) => return Flow::Later,
+                Err(Refused::Full) => {
+                    self.connection.unsend_part();
+                    return self.go_on_later(part);
+                }
                 Err(Refused::Error(error)) => {
                     let answer = farcore::Answer::Failed(&error);
-                    self.connection.fulfil_part(number, part, &answer);
+                    self.connection.fulfil_part(number, place, &answer);
                 }
             }
-            self.connection.sent_parts += 1;
+            part += 1;
         }
-        self.connection.sent_parts = 0;
         Flow::Done
+    }
+
+    fn go_on_later(&mut self, part: usize) -> Flow {
+        self.connection.sent_parts = Some(part);
+        Flow::Later
     }
 
     /// Starts a task once the replies before it are made. `work` gets a client of the core, the
@@ -186,7 +196,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
     if call.arguments.is_empty() {
         return Flow::Done;
     }
-    let flow = match admitted(call) {
+    let flow = match admitted(call, call.count()) {
         Ok(command) => {
             let flow = if call.connection.is_plain() {
                 (command.run)(call)
@@ -219,13 +229,38 @@ fn run_special(call: &mut Call<'_>, command: &Command) -> Result<Flow, Refusal> 
     }
 }
 
+/// True if a command is run once its last argument has come, however long that is: a message.
+pub(crate) fn is_kept_whole(arguments: &Arguments, input: &[u8]) -> bool {
+    let name = arguments.iter(input).next();
+    let command = name.and_then(find);
+    command.is_some_and(|command| matches!(command.name, "publish" | "spublish"))
+}
+
+/// Runs a command whose last argument, of so many bytes, is too long for a record and comes later.
+pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize) -> Flow {
+    let flow = match admitted(call, call.count() + 1) {
+        Ok(command) => channels::admit(call, command)
+            .and_then(|()| strings::set_long(call, command.name, bytes)),
+        Err(refusal) => Err(refusal),
+    };
+    match flow {
+        Ok(flow) => flow,
+        Err(Refusal(text)) => call.reply(|writer| writer.error(&text)),
+    }
+}
+
 /// The command, if it exists, has as many arguments as it takes, and the client may run it.
-fn admitted(call: &mut Call<'_>) -> Result<&'static Command, Refusal> {
-    let name = call.argument(0);
+fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refusal> {
+    // None if the name itself is too long.
+    let name = if call.arguments.is_empty() {
+        &[]
+    } else {
+        call.argument(0)
+    };
     let Some(command) = find(name) else {
         return Err(unknown(call));
     };
-    if !command.takes(call.count()) {
+    if !command.takes(count) {
         let name = command.name;
         let text = format!("ERR wrong number of arguments for '{name}' command");
         return Err(Refusal(text));

@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::Duration;
 
 use farcore::{Config, Engine};
@@ -39,7 +40,11 @@ impl TestServer {
             ..Config::default()
         };
         let engine = Engine::open(config).unwrap();
-        let options = Options::new("127.0.0.1:0".parse().unwrap());
+        let options = Options {
+            // The limits of single clients are met first.
+            client_bytes: 512 << 20,
+            ..Options::new("127.0.0.1:0".parse().unwrap())
+        };
         let server = Server::start(&engine, options).unwrap();
         Self {
             server: Some(server),
@@ -63,7 +68,8 @@ impl TestServer {
 
     fn end(&mut self) {
         if let Some(server) = self.server.take() {
-            server.stop().unwrap();
+            let stopped = server.stop();
+            assert!(thread::panicking() || stopped.is_ok(), "{stopped:?}");
         }
         if let Some(engine) = self.engine.take() {
             engine.close();
