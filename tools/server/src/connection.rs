@@ -79,6 +79,8 @@ pub(crate) struct Connection {
     pub(crate) partial: Option<Box<Arguments>>,
     /// The long value that comes.
     pub(crate) stream: Option<LongInput>,
+    /// The next command is kept whole, however long its last argument is.
+    pub(crate) takes_whole: bool,
     /// Bytes that are to be skipped before the next command.
     pub(crate) skipped_bytes: usize,
     /// Parts that were sent of a command that must go on later; its reply is promised.
@@ -142,6 +144,7 @@ impl Connection {
             needed: 0,
             partial: None,
             stream: None,
+            takes_whole: false,
             skipped_bytes: 0,
             sent_parts: None,
             output: Vec::new(),
@@ -286,12 +289,6 @@ impl Connection {
         }
     }
 
-    /// True if it is in no transaction and has subscribed to no channel.
-    #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.transaction.is_none() && self.subscribed.is_none()
-    }
-
     /// A reply that is ready before its turn.
     fn early(&mut self, reply: Vec<u8>) -> Pending {
         self.early_bytes += reply.len();
@@ -332,6 +329,12 @@ impl Connection {
             self.first = self.first.wrapping_add(1);
             self.emit_ready();
         }
+    }
+
+    /// True if it is in no transaction and has subscribed to no channel.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.transaction.is_none() && self.subscribed.is_none()
     }
 
     /// Where the client connected.

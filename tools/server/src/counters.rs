@@ -37,10 +37,10 @@ pub(crate) struct CoreCounters {
     pub(crate) receives: Figure,
     pub(crate) sends: Figure,
     pub(crate) sleeps: Figure,
-    /// Subscribers that were disconnected because they did not read.
-    pub(crate) slow_subscribers: Figure,
     /// Bytes of connections and their buffers.
     pub(crate) held_bytes: Figure,
     /// Clients that were disconnected because all took too much memory.
     pub(crate) evicted_clients: Figure,
+    /// Subscribers that were disconnected because they did not read.
+    pub(crate) slow_subscribers: Figure,
 }

@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::commands::{self, Call, Flow};
 use crate::connection::Connection;
-use crate::resp::{Arguments, Limits, Progress, parse};
+use crate::resp::{Arguments, Progress, parse};
 use crate::serving::Serving;
 
 /// Bytes received at once.
@@ -34,17 +34,16 @@ enum Parsed {
 impl Connection {
     /// True if no command may run now.
     fn is_held(&self) -> bool {
-        self.is_executing() || self.is_held_back()
-    }
-
-    /// True if not even a queued command may run now.
-    pub(crate) fn is_held_back(&self) -> bool {
-        self.is_blocked || self.is_closing || self.coming_bytes() >= OUTPUT_BYTES_HELD
+        self.is_blocked
+            || self.is_executing()
+            || self.is_closing
+            || self.coming_bytes() >= OUTPUT_BYTES_HELD
     }
 
     /// True if bytes may be received.
     pub(crate) fn may_receive(&self) -> bool {
         match &self.stream {
+            // A queued value comes from the queue.
             Some(stream) if !stream.is_done() && !self.is_executing() => !stream.is_full(),
             _ if self.is_closing => false,
             // An incomplete command needs more, whatever waits.
@@ -52,11 +51,23 @@ impl Connection {
         }
     }
 
+    /// True if the next command is kept whole: it is queued, or refused.
+    fn keeps_whole(&self) -> bool {
+        self.is_queueing() || self.is_restricted()
+    }
+
+    /// True if a queued command may run.
+    pub(crate) fn may_execute(&self) -> bool {
+        self.is_executing()
+            && !self.is_blocked
+            && !self.is_closing
+            && self.coming_bytes() < OUTPUT_BYTES_HELD
+    }
+
     /// True if there is input that may be a command, and it may run.
     pub(crate) fn may_go_on(&self) -> bool {
         let waiting = self.input.len() - self.parsed;
-        let has_input = waiting > 0 && waiting >= self.needed;
-        (has_input && !self.is_held()) || (self.is_executing() && !self.is_held_back())
+        waiting > 0 && waiting >= self.needed && !self.is_held()
     }
 
     /// Takes bytes that belong to a value that is passed on or skipped; returns how many.
@@ -134,12 +145,12 @@ impl Serving {
         connection: &mut Connection,
         input: &[u8],
     ) -> usize {
+        if !self.execute(core, number, connection) {
+            self.note_dirty(number, connection);
+            return 0;
+        }
         let mut parsed = 0;
-        let may_parse = self.execute(core, number, connection);
-        while may_parse && parsed < input.len() && !connection.is_gone {
-            if connection.is_executing() {
-                break;
-            }
+        while parsed < input.len() && !connection.is_gone && !connection.is_executing() {
             let passed = connection.pass_on(&input[parsed..]);
             parsed += passed;
             let rest = &input[parsed..];
@@ -182,23 +193,23 @@ impl Serving {
         arguments: &mut Arguments,
     ) -> Parsed {
         connection.needed = 0;
-        let limits = if !connection.is_authenticated {
-            &self.limits_of_strangers
-        } else {
-            &self.limits
+        let limits = match connection.is_authenticated {
+            true if connection.takes_whole => &self.limits_of_whole,
+            true => &self.limits,
+            false => &self.limits_of_strangers,
         };
-        let mut progress = parse(input, limits, arguments);
-        if let Ok(Progress::Large { .. }) = progress
-            && (connection.is_queueing() || commands::is_kept_whole(arguments, input))
-        {
-            let whole = Limits {
-                large_bytes: usize::MAX,
-                ..self.limits
-            };
-            progress = parse(input, &whole, arguments);
-        }
-        let (consumed, value_bytes) = match progress {
-            Ok(Progress::Complete { consumed }) => (consumed, None),
+        let (consumed, value_bytes) = match parse(input, limits, arguments) {
+            Ok(Progress::Complete { consumed }) => {
+                connection.takes_whole = false;
+                (consumed, None)
+            }
+            Ok(Progress::Large { .. })
+                if connection.keeps_whole() || !commands::stores(arguments, input) =>
+            {
+                connection.takes_whole = true;
+                arguments.clear();
+                return self.parse_one(core, number, connection, input, arguments);
+            }
             Ok(Progress::Large { offset, bytes }) => (offset, Some(bytes)),
             Ok(Progress::Incomplete { needed }) => {
                 connection.needed = needed;

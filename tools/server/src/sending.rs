@@ -85,7 +85,7 @@ impl Serving {
             }
         }
         self.watch(number, connection);
-        if connection.may_go_on() {
+        if connection.may_go_on() || connection.may_execute() {
             self.list(number, connection);
         }
         has_sent

@@ -59,6 +59,8 @@ pub(crate) struct Serving {
     pub(crate) received: Vec<u8>,
     pub(crate) arguments: Arguments,
     pub(crate) limits: Limits,
+    /// Those of commands that store nothing.
+    pub(crate) limits_of_whole: Limits,
     pub(crate) limits_of_strangers: Limits,
     pub(crate) tasks: Tasks,
     /// Empty buffers for replies.
@@ -90,6 +92,10 @@ impl Serving {
         };
         Ok(Self {
             sockets: Sockets::new(shared.cores[place].bell())?,
+            limits_of_whole: Limits {
+                large_bytes: usize::MAX,
+                ..limits
+            },
             limits,
             limits_of_strangers: Limits::UNAUTHENTICATED,
             held_bytes: 0,

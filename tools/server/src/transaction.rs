@@ -216,7 +216,7 @@ impl Serving {
             if at == queue.bytes.len() || must_wait {
                 break;
             }
-            if connection.is_held_back() || connection.is_gone {
+            if !connection.may_execute() || connection.is_gone {
                 break;
             }
             let Some((next, long)) = queue.parse(at, &self.limits, &mut arguments) else {

@@ -269,7 +269,10 @@ fn long_values_are_stored_and_read_inside_a_transaction() {
     );
     assert_eq!(client.call("GET short"), "\"1\"");
     // A key that is watched is compared before.
-    client.call_all(&["WATCH k", "MULTI", "GET k"]);
+    client.call("WATCH k");
+    client.send(&[b"SET", b"other", &value]);
+    assert_eq!(client.reply(), "OK");
+    client.call_all(&["MULTI", "GET k"]);
     other.call("APPEND short x");
     assert!(client.call("EXEC") == format!("[{shown}]"));
     client.call_all(&["WATCH k", "MULTI", "GET k"]);

@@ -220,32 +220,34 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
     Flow::Done
 }
 
+/// True if a command writes, so that an argument that is too long for a record is a value.
+pub(crate) fn stores(arguments: &Arguments, input: &[u8]) -> bool {
+    let name = if arguments.is_empty() {
+        &[]
+    } else {
+        arguments.get(0, input)
+    };
+    find(name).is_none_or(|command| command.flags.split(' ').any(|flag| flag == "write"))
+}
+
+/// Runs a command whose last argument, of so many bytes, is too long for a record and comes later.
+pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize) -> Flow {
+    let flow = match admitted(call, call.count() + 1) {
+        Ok(command) => strings::set_long(call, command.name, bytes),
+        Err(refusal) => Err(refusal),
+    };
+    match flow {
+        Ok(flow) => flow,
+        Err(Refusal(text)) => call.reply(|writer| writer.error(&text)),
+    }
+}
+
 /// Runs a command of a connection that has subscribed to channels or is in a transaction.
 #[cold]
 fn run_special(call: &mut Call<'_>, command: &Command) -> Result<Flow, Refusal> {
     match channels::admit(call, command) {
         Ok(()) => transactions::run(call, command),
         Err(refusal) => Err(transactions::refused(call, refusal)),
-    }
-}
-
-/// True if a command is run once its last argument has come, however long that is: a message.
-pub(crate) fn is_kept_whole(arguments: &Arguments, input: &[u8]) -> bool {
-    let name = arguments.iter(input).next();
-    let command = name.and_then(find);
-    command.is_some_and(|command| matches!(command.name, "publish" | "spublish"))
-}
-
-/// Runs a command whose last argument, of so many bytes, is too long for a record and comes later.
-pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize) -> Flow {
-    let flow = match admitted(call, call.count() + 1) {
-        Ok(command) => channels::admit(call, command)
-            .and_then(|()| strings::set_long(call, command.name, bytes)),
-        Err(refusal) => Err(refusal),
-    };
-    match flow {
-        Ok(flow) => flow,
-        Err(Refusal(text)) => call.reply(|writer| writer.error(&text)),
     }
 }
 
