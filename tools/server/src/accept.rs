@@ -5,18 +5,17 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use crate::port::Message;
 use crate::shared::Shared;
+use crate::upkeep::Upkeep;
 
 /// How often the thread looks whether the server stops.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often cores are woken to look for silent clients.
-const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// Pause after the system refused to accept: no descriptor is left, for example.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -25,13 +24,9 @@ const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// Accepts until the server stops.
 pub(crate) fn run(listener: &TcpListener, shared: &Shared) {
-    let mut last = Instant::now();
+    let mut upkeep = Upkeep::new();
     while !shared.is_stopping() {
-        // Sleeping cores look for silent clients then.
-        if shared.options.idle_timeout.is_some() && last.elapsed() >= IDLE_LOOK {
-            last = Instant::now();
-            shared.wake_all();
-        }
+        upkeep.look(shared);
         let mut sockets = [PollFd::new(listener, PollFlags::IN)];
         let limit = Timespec::try_from(LOOK).ok();
         match poll(&mut sockets, limit.as_ref()) {

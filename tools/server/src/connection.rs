@@ -103,6 +103,8 @@ pub(crate) struct Connection {
     pub(crate) subscribed: Option<Box<Subscribed>>,
     /// A command with several steps runs: nothing else is parsed.
     pub(crate) is_blocked: bool,
+    /// It sees the commands of all clients.
+    pub(crate) is_monitor: bool,
     /// It is closed once its output is sent.
     pub(crate) is_closing: bool,
     /// It is gone; its number is free once nothing is under way.
@@ -157,6 +159,7 @@ impl Connection {
             transaction: None,
             subscribed: None,
             is_blocked: false,
+            is_monitor: false,
             is_closing: false,
             is_gone: false,
             is_removed: false,
@@ -335,6 +338,11 @@ impl Connection {
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.transaction.is_none() && self.subscribed.is_none()
+    }
+
+    /// True if nothing is under way for it and it does not wait for messages.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty() && !self.is_blocked && !self.is_monitor && !self.is_gone
     }
 
     /// Where the client connected.

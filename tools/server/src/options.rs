@@ -27,6 +27,8 @@ pub struct Options {
     pub client_bytes: usize,
     /// When the engine is full, keys are evicted.
     pub evicts: bool,
+    /// Clients may see the commands of all others, with `MONITOR`.
+    pub monitors: bool,
 }
 
 impl Options {
@@ -40,6 +42,7 @@ impl Options {
             idle_timeout: None,
             client_bytes: CLIENT_BYTES,
             evicts: false,
+            monitors: false,
         }
     }
 
@@ -58,6 +61,7 @@ impl std::fmt::Debug for Options {
             .field("idle_timeout", &self.idle_timeout)
             .field("client_bytes", &self.client_bytes)
             .field("evicts", &self.evicts)
+            .field("monitors", &self.monitors)
             .finish()
     }
 }

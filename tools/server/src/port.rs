@@ -35,6 +35,8 @@ pub(crate) struct CorePort {
     pub(crate) connections: AtomicUsize,
     /// Subscriptions of its connections to channels. Only the core changes it.
     pub(crate) subscriptions: AtomicUsize,
+    /// Those that see the commands of all clients.
+    pub(crate) monitors: AtomicUsize,
 }
 
 impl CorePort {
@@ -50,6 +52,7 @@ impl CorePort {
             bell: eventfd(0, EventfdFlags::CLOEXEC)?,
             connections: AtomicUsize::new(0),
             subscriptions: AtomicUsize::new(0),
+            monitors: AtomicUsize::new(0),
         })
     }
 

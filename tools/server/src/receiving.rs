@@ -216,6 +216,7 @@ impl Serving {
                 return Parsed::Stop;
             }
             Err(error) => {
+                self.note_failure("ERR");
                 connection.reply(|writer| writer.error_fmt(format_args!("ERR {error}")));
                 connection.is_closing = true;
                 return Parsed::Stop;

@@ -2,6 +2,7 @@
 
 use farcore::{Answer, Error, Metadata};
 
+use crate::commands::parsed;
 use crate::resp::Writer;
 
 /// How an answer becomes a reply.
@@ -37,6 +38,14 @@ pub(crate) enum ReplyKind {
     Type,
     /// A part of the value, as the engine read it; empty if the key is absent.
     Part { offset: u32, bytes: u32 },
+    /// The encoding that Redis would choose for the value, from its first bytes.
+    Encoding,
+    /// 1 if the key exists, else null.
+    ReferenceCount,
+    /// Bytes of the key and its value, or null.
+    Usage { key_bytes: usize },
+    /// This error if the key exists, else null.
+    Unknown(&'static str),
     /// A part of the value, from one byte to another; negative ones count from its end.
     Range { start: i64, end: i64 },
 }
@@ -104,6 +113,34 @@ pub(crate) fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usiz
     place(start)..place(end)
 }
 
+/// Bytes of the longest value that Redis embeds in its object.
+const EMBEDDED_BYTES_MAX: usize = 44;
+
+/// The encoding that Redis would choose for a value, of which at least the first 45 bytes are given.
+fn encoding(value: &[u8]) -> &'static str {
+    if parsed(value).is_some() {
+        "int"
+    } else if value.len() <= EMBEDDED_BYTES_MAX {
+        "embstr"
+    } else {
+        "raw"
+    }
+}
+
+/// Bytes of a record's header and of its step in length.
+const UNIT_BYTES: u64 = 16;
+/// Bytes of the index that a key takes, about.
+const INDEX_BYTES: u64 = 10;
+/// Bytes of a time of expiry.
+const EXPIRY_BYTES: u64 = 8;
+
+/// Bytes that a key with its value takes in the engine, about.
+fn usage(key_bytes: usize, metadata: &Metadata) -> u64 {
+    let expiry = metadata.expiry_ms.map_or(0, |_| EXPIRY_BYTES);
+    let bytes = key_bytes as u64 + metadata.length + expiry;
+    UNIT_BYTES + bytes.next_multiple_of(UNIT_BYTES) + INDEX_BYTES
+}
+
 /// Writes what an answer says.
 #[inline]
 pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Writer<'_>) {
@@ -156,9 +193,26 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             );
             writer.integer(i64::from(is_done));
         }
-        (ReplyKind::Value | ReplyKind::Stored | ReplyKind::StoredOrNull, _) => {
-            writer.null();
+        (ReplyKind::Encoding, Answer::Value { value, .. }) => {
+            writer.bulk(encoding(value).as_bytes());
         }
+        (ReplyKind::ReferenceCount, Answer::Value { .. }) => writer.integer(1),
+        (ReplyKind::Unknown(error), Answer::Value { .. }) => writer.error(error),
+        (ReplyKind::Usage { key_bytes }, &Answer::Value { version, value }) => {
+            let metadata = Metadata::decode(version, value);
+            let bytes = metadata.map_or(0, |metadata| usage(key_bytes, &metadata));
+            writer.integer(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+        (
+            ReplyKind::Value
+            | ReplyKind::Stored
+            | ReplyKind::StoredOrNull
+            | ReplyKind::Encoding
+            | ReplyKind::ReferenceCount
+            | ReplyKind::Unknown(_)
+            | ReplyKind::Usage { .. },
+            _,
+        ) => writer.null(),
     }
 }
 

@@ -152,7 +152,7 @@ impl Serving {
             self.close(number);
         }
         self.shared.counters[self.place]
-            .held_bytes
+            .connection_bytes
             .set(self.held_bytes as u64);
     }
 }

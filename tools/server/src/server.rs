@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use farcore::{Engine, Task};
 
 use crate::accept;
+use crate::figures::ServerReporter;
 use crate::options::Options;
 use crate::port::CorePort;
 use crate::serving::Serving;
@@ -91,6 +92,12 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Reads its figures.
+    #[must_use]
+    pub fn reporter(&self) -> ServerReporter {
+        ServerReporter(Arc::clone(&self.shared))
     }
 
     /// True once a client has sent `SHUTDOWN`.

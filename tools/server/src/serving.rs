@@ -22,12 +22,16 @@ use farcore::{Answer, Core};
 use rustix::event::epoll::EventFlags;
 
 use crate::connection::{Connection, Pending};
+use crate::counters::CoreCounters;
+use crate::failures::Failures;
 use crate::long_read::LongRead;
+use crate::monitors::Monitors;
 use crate::port::Message;
 use crate::receiving::RECEIVE_BYTES;
-use crate::replies::write_answer;
+use crate::replies::{error_text, write_answer};
 use crate::resp::{Arguments, Limits};
 use crate::shared::Shared;
+use crate::slow::SlowLog;
 use crate::sockets::Sockets;
 use crate::subscriptions::Subscriptions;
 use crate::tasks::{TaskOutput, Tasks};
@@ -35,8 +39,6 @@ use crate::token::Token;
 
 /// Bytes of the longest value.
 const VALUE_BYTES_MAX: usize = 64 << 20;
-/// How often silent connections are looked for, in milliseconds.
-const IDLE_LOOK_MS: u64 = 1000;
 /// Idle turns before the core sleeps.
 const IDLE_TURNS: u32 = 2;
 /// Turns after which the other tasks of the core run.
@@ -68,10 +70,11 @@ pub(crate) struct Serving {
     /// Bytes of all connections, and their limit.
     pub(crate) held_bytes: usize,
     pub(crate) held_bytes_max: usize,
+    pub(crate) slow: SlowLog,
+    pub(crate) failures: Failures,
+    pub(crate) monitors: Monitors,
     /// Milliseconds since 1970, when the turn began.
     pub(crate) now_ms: u64,
-    /// When silent connections are looked for.
-    idle_look_ms: u64,
 }
 
 impl Serving {
@@ -101,7 +104,6 @@ impl Serving {
             held_bytes: 0,
             held_bytes_max: shared.options.client_bytes / shared.cores.len(),
             spare_buffers: Vec::new(),
-            idle_look_ms: 0,
             shared,
             place,
             connections: Vec::new(),
@@ -112,6 +114,9 @@ impl Serving {
             received: vec![0; RECEIVE_BYTES],
             arguments: Arguments::default(),
             tasks: Tasks::default(),
+            slow: SlowLog::default(),
+            failures: Failures::default(),
+            monitors: Monitors::default(),
             now_ms: 0,
         })
     }
@@ -126,6 +131,7 @@ impl Serving {
             is_busy |= self.take_answers(&mut core) > 0;
             self.start_long_reads(&core);
             is_busy |= self.tasks_turn();
+            self.send_lines();
             is_busy |= self.send_all();
             turns = turns.wrapping_add(1);
             if is_busy {
@@ -144,7 +150,7 @@ impl Serving {
                 break;
             }
             if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
-                self.shared.counters[self.place].sleeps.add(1);
+                self.counters().sleeps.add(1);
                 self.sockets.sleep().await;
                 self.shared.cores[self.place].wake_up();
                 idle = 0;
@@ -161,7 +167,6 @@ impl Serving {
 
     fn receive_messages(&mut self) -> bool {
         self.now_ms = farcore_tuning::system_ms();
-        self.close_silent();
         let mut is_busy = false;
         while let Some(message) = self.shared.cores[self.place].receive() {
             is_busy = true;
@@ -189,23 +194,6 @@ impl Serving {
         connection.heard_ms = self.now_ms;
         self.account(&mut connection);
         self.connections[number] = Some(Box::new(connection));
-    }
-
-    /// Closes connections that were silent for too long.
-    fn close_silent(&mut self) {
-        let Some(timeout) = self.shared.options.idle_timeout else {
-            return;
-        };
-        if self.now_ms < self.idle_look_ms {
-            return;
-        }
-        self.idle_look_ms = self.now_ms + IDLE_LOOK_MS;
-        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        let now_ms = self.now_ms;
-        self.kill(|connection| {
-            let is_waiting = connection.is_blocked || !connection.pending.is_empty();
-            !is_waiting && now_ms.saturating_sub(connection.heard_ms) >= timeout_ms
-        });
     }
 
     /// Receives from the sockets that are ready, and goes on with listed connections.
@@ -251,6 +239,18 @@ impl Serving {
         is_busy
     }
 
+    /// The core's figures.
+    #[inline]
+    pub(crate) fn counters(&self) -> &CoreCounters {
+        &self.shared.counters[self.place]
+    }
+
+    /// Counts an error that was replied.
+    pub(crate) fn note_failure(&mut self, text: &str) {
+        self.counters().failed_commands.add(1);
+        self.failures.note(text);
+    }
+
     fn take(&mut self, number: usize) -> Option<Box<Connection>> {
         let connection = self.connections.get_mut(number)?.take()?;
         if connection.is_gone {
@@ -285,10 +285,23 @@ impl Serving {
     /// Takes the engine's answers and makes replies of them.
     fn take_answers(&mut self, core: &mut Core) -> usize {
         let Self {
-            connections, dirty, ..
+            shared,
+            place,
+            connections,
+            dirty,
+            slow,
+            failures,
+            ..
         } = self;
         core.poll(|token, answer| {
             let token = Token(token);
+            if slow.is_measured(token) {
+                slow.end(&shared.slow);
+            }
+            if let Answer::Failed(error) = &answer {
+                shared.counters[*place].failed_commands.add(1);
+                failures.note(&error_text(error));
+            }
             let Some(Some(connection)) = connections.get_mut(token.connection()) else {
                 debug_assert!(false, "its number is kept while answers are under way");
                 return;
@@ -340,6 +353,7 @@ impl Serving {
         let is_busy = tasks.turn(self);
         tasks.append(&mut self.tasks);
         self.tasks = tasks;
+        self.slow.take_ended(&self.shared.slow);
         is_busy
     }
 
@@ -352,15 +366,27 @@ impl Serving {
             bytes.clear();
             return 0;
         }
-        if !bytes.is_empty() {
-            connection.emit_piece(bytes);
-            bytes.clear();
-            if !connection.is_dirty {
-                connection.is_dirty = true;
-                self.dirty.push(number);
-            }
+        if bytes.is_empty() {
+            return connection.waiting_bytes();
         }
-        connection.waiting_bytes()
+        connection.emit_piece(bytes);
+        let waiting = connection.waiting_bytes();
+        if let Some(error) = bytes.strip_prefix(b"-") {
+            self.note_failure(&String::from_utf8_lossy(error));
+        }
+        bytes.clear();
+        self.note_output(number);
+        waiting
+    }
+
+    /// Notes that a connection has output.
+    pub(crate) fn note_output(&mut self, number: usize) {
+        if let Some(Some(connection)) = self.connections.get_mut(number)
+            && !connection.is_dirty
+        {
+            connection.is_dirty = true;
+            self.dirty.push(number);
+        }
     }
 
     /// Ends the command of several steps of a connection, which goes on with its input.
@@ -381,9 +407,10 @@ impl Serving {
 
     /// Closes a connection. Its number is free once nothing is under way for it.
     pub(crate) fn close(&mut self, number: usize) {
-        let Some(Some(connection)) = self.connections.get_mut(number) else {
+        let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
             return;
         };
+        self.end_monitor(&mut connection);
         connection.is_gone = true;
         if !connection.is_removed {
             connection.is_removed = true;
@@ -397,10 +424,8 @@ impl Serving {
             self.held_bytes -= connection.accounted_bytes;
             connection.accounted_bytes = 0;
         }
-        if let Some(mut connection) = self.connections[number].take() {
-            self.forget_subscriptions(number, &mut connection);
-            self.connections[number] = Some(connection);
-        }
+        self.forget_subscriptions(number, &mut connection);
+        self.connections[number] = Some(connection);
         self.free_if_done(number);
     }
 

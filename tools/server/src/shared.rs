@@ -1,15 +1,36 @@
 //! What the cores of a server share.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use farcore::EngineReporter;
 
-use crate::counters::CoreCounters;
+use crate::counters::{CoreCounters, Figure};
+use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
 use crate::serving::Serving;
+use crate::slow::SlowSettings;
+
+/// What happened in the latest second.
+#[derive(Debug, Default)]
+pub(crate) struct Rates {
+    pub(crate) commands: Figure,
+    pub(crate) received: Figure,
+    pub(crate) sent: Figure,
+}
+
+/// Figures at one moment: the server's, and those of the engine that clients see.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Baseline {
+    pub(crate) server: ServerFigures,
+    pub(crate) gets: u64,
+    pub(crate) gets_absent: u64,
+    pub(crate) expired: u64,
+    pub(crate) evicted: u64,
+}
 
 /// What the cores of a server share.
 #[derive(Debug)]
@@ -27,6 +48,14 @@ pub(crate) struct Shared {
     pub(crate) connected: AtomicUsize,
     pub(crate) refused: AtomicU64,
     pub(crate) accepted: AtomicU64,
+    /// Connections that were closed because they were silent.
+    pub(crate) idle_closed: AtomicU64,
+    /// Connections that see the commands of all clients.
+    pub(crate) monitors: AtomicUsize,
+    pub(crate) slow: SlowSettings,
+    pub(crate) rates: Rates,
+    /// Figures when they were reset; those that are shown count from here.
+    pub(crate) baseline: Mutex<Baseline>,
     next_client: AtomicU64,
     is_stopping: AtomicBool,
     /// A client has requested the server's end.
@@ -52,9 +81,26 @@ impl Shared {
             connected: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
+            idle_closed: AtomicU64::new(0),
+            monitors: AtomicUsize::new(0),
+            slow: SlowSettings::default(),
+            rates: Rates::default(),
+            baseline: Mutex::default(),
             next_client: AtomicU64::new(1),
             is_stopping: AtomicBool::new(false),
             is_asked_to_stop: AtomicBool::new(false),
+        }
+    }
+
+    /// The figures now.
+    pub(crate) fn figures(&self) -> Baseline {
+        let engine = self.reporter.stats().total;
+        Baseline {
+            server: ServerFigures::of(self),
+            gets: engine.gets,
+            gets_absent: engine.gets_absent,
+            expired: engine.expired,
+            evicted: engine.evicted,
         }
     }
 

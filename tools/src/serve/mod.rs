@@ -87,6 +87,9 @@ pub(crate) struct Arguments {
     /// Memory for the buffers of all clients; above it, the client that takes most is disconnected
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     client_memory: u64,
+    /// Allow MONITOR, which shows the commands of all clients
+    #[arg(long)]
+    monitor: bool,
     #[command(flatten)]
     watch: WatchArgs,
     /// Serve other hosts without a password
@@ -155,6 +158,7 @@ impl Arguments {
             idle_timeout: self.idle_timeout.map(Into::into),
             client_bytes: usize::try_from(self.client_memory).unwrap_or(usize::MAX),
             evicts: self.evict,
+            monitors: self.monitor,
             ..Options::new(self.resp)
         })
     }

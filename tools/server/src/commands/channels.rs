@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::connection::unknown_subcommand;
+use super::subcommand::unknown;
 use super::{Call, Command, Flow, Refusal};
 use crate::connection::ReplyMode;
 use crate::glob;
@@ -168,7 +168,7 @@ pub(super) fn pubsub(call: &mut Call<'_>) -> Result {
             let text = format!("ERR wrong number of arguments for 'pubsub|{name}' command");
             Err(Refusal(text))
         }
-        _ => Err(unknown_subcommand(call)),
+        _ => Err(unknown(call)),
     }
 }
 

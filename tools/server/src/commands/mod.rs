@@ -4,14 +4,24 @@
 //! steps starts a task. A command that cannot run now returns [`Flow::Later`] and is run again from
 //! its bytes, so it must not have changed anything.
 
+mod absent;
+mod access;
 mod arguments;
 mod channels;
 mod connection;
+mod documentation;
 mod expiry;
+mod introspection;
 mod keys;
+mod monitor;
+mod object;
 mod server;
+mod slowlog;
 mod strings;
+mod subcommand;
+mod syntax;
 mod table;
+mod tracking;
 mod transactions;
 
 use std::future::Future;
@@ -24,9 +34,11 @@ use crate::plan::Plan;
 use crate::replies::{ReplyKind, error_text};
 use crate::resp::{Arguments, Protocol, Writer};
 use crate::serving::Serving;
+use crate::slow::{self, Measured};
 use crate::tasks::TaskOutput;
 use crate::token::Token;
 
+pub(crate) use self::arguments::parsed;
 pub(crate) use self::connection::REDIS_VERSION;
 pub(crate) use self::table::{COMMANDS, Command, find};
 
@@ -98,6 +110,11 @@ impl<'a> Call<'a> {
         Flow::Done
     }
 
+    /// All arguments, the command's name among them.
+    fn all(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        self.arguments.iter(self.input)
+    }
+
     /// Replies `OK`.
     pub(crate) fn ok(&mut self) -> Flow {
         self.reply(|writer| writer.simple("OK"))
@@ -113,6 +130,9 @@ impl<'a> Call<'a> {
         let token = Token::new(self.number, self.connection.next_number(), 0);
         match self.core.submit(operation, token.0) {
             Ok(()) => {
+                if self.serving.slow.is_due(self.serving.now_ms) {
+                    self.measure(token);
+                }
                 self.connection.promise(kind);
                 self.connection.outstanding += 1;
                 Flow::Done
@@ -120,6 +140,13 @@ impl<'a> Call<'a> {
             Err(Refused::Full) => Flow::Later,
             Err(Refused::Error(error)) => self.reply(|writer| writer.error(&error_text(&error))),
         }
+    }
+
+    /// Measures how long a request takes.
+    #[cold]
+    fn measure(&mut self, token: Token) {
+        let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
+        self.serving.slow.measure(token, measured);
     }
 
     /// Gives `count` requests to the engine; their answers make one reply.
@@ -182,13 +209,25 @@ impl<'a> Call<'a> {
         }
         let core = self.serving.tasks.client(self.core);
         let output = TaskOutput::default();
-        let future = work(core, output.clone(), self.connection.protocol);
+        let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
+        let ended = self.serving.slow.ended();
+        let work = work(core, output.clone(), self.connection.protocol);
+        let future = async move {
+            let core = work.await;
+            slow::leave(&ended, measured);
+            core
+        };
         self.connection.is_blocked = true;
         self.serving
             .tasks
             .start(self.number, output, Box::pin(future));
         Flow::Done
     }
+}
+
+/// A command that only replies `OK`.
+fn succeed(call: &mut Call<'_>) -> Result<Flow, Refusal> {
+    Ok(call.ok())
 }
 
 /// Runs the command that the arguments name.
@@ -203,18 +242,27 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
             } else {
                 run_special(call, command)
             };
-            match flow {
-                Ok(Flow::Later) => return Flow::Later,
-                Ok(Flow::Done) => Ok(()),
-                Err(refusal) => Err(refusal),
+            if flow == Ok(Flow::Later) {
+                return Flow::Later;
             }
+            let counters = call.serving.counters();
+            if let Some(counters) = counters.calls.get(command.place()) {
+                counters.calls.add(1);
+                if flow.is_err() {
+                    counters.failed.add(1);
+                }
+            }
+            if call.serving.is_monitored() && command.is_shown() {
+                call.serving
+                    .show(call.connection, call.arguments.iter(call.input));
+            }
+            flow
         }
         Err(refusal) => Err(transactions::refused(call, refusal)),
     };
-    let counters = &call.serving.shared.counters[call.serving.place];
-    counters.commands.add(1);
+    call.serving.counters().commands.add(1);
     if let Err(Refusal(text)) = flow {
-        counters.failed_commands.add(1);
+        call.serving.note_failure(&text);
         call.connection.reply(|writer| writer.error(&text));
     }
     Flow::Done
@@ -262,12 +310,19 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
     let Some(command) = find(name) else {
         return Err(unknown(call));
     };
+    let rejected = |call: &Call<'_>| {
+        if let Some(counters) = call.serving.counters().calls.get(command.place()) {
+            counters.rejected.add(1);
+        }
+    };
     if !command.takes(count) {
+        rejected(call);
         let name = command.name;
         let text = format!("ERR wrong number of arguments for '{name}' command");
         return Err(Refusal(text));
     }
     if !call.connection.is_authenticated && !command.is_for_strangers {
+        rejected(call);
         return Err("NOAUTH Authentication required.".into());
     }
     call.connection.last_command = command.name;
