@@ -356,7 +356,7 @@ impl Connection {
         size_of::<Self>()
             + self.input.capacity()
             + self.output.capacity()
-            + self.queue().map_or(0, |queue| queue.bytes.capacity())
+            + self.queued_bytes()
             + self.pending.capacity() * size_of::<Pending>()
             + self.early_bytes
             + self.stream.as_ref().map_or(0, LongInput::waiting_bytes)

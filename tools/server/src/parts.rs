@@ -79,8 +79,7 @@ impl Parts {
     /// Takes an answer; true if it was the last one.
     pub(crate) fn take(&mut self, part: usize, protocol: Protocol, answer: &Answer<'_>) -> bool {
         self.left -= 1;
-        // A transaction has all answers at once: it sends none.
-        self.outstanding = self.outstanding.saturating_sub(1);
+        self.outstanding -= 1;
         match (answer, self.replies.get_mut(self.base + part)) {
             (Answer::Failed(error), _) => {
                 self.error.get_or_insert_with(|| error_text(error));

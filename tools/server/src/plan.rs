@@ -238,8 +238,10 @@ impl Plan {
                 Step::Parts(kind, all) => {
                     let mut parts = Parts::new(*kind, all.len());
                     let applied = all.iter().enumerate().try_for_each(|(part, planned)| {
+                        // None is under way, so each is sent and answered at once.
+                        let place = parts.send(part)?;
                         apply(planned, &mut |answer| {
-                            parts.take(part, protocol, answer);
+                            parts.take(place, protocol, answer);
                         })
                     });
                     parts.write(&mut writer);

@@ -19,9 +19,9 @@ use crate::serving::Serving;
 /// Bytes received at once.
 pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
 /// Output of a connection, made or expected, from which nothing more is received or parsed for it.
-pub(crate) const OUTPUT_BYTES_HELD: usize = 256 << 10;
+const OUTPUT_BYTES_HELD: usize = 256 << 10;
 /// Bytes after a bulk string.
-const ENDING_BYTES: usize = 2;
+pub(crate) const ENDING_BYTES: usize = 2;
 
 /// What became of the start of the input.
 enum Parsed {
@@ -43,16 +43,25 @@ impl Connection {
     /// True if bytes may be received.
     pub(crate) fn may_receive(&self) -> bool {
         match &self.stream {
-            Some(stream) if !stream.is_done() => !stream.is_full(),
+            // A queued value comes from the queue.
+            Some(stream) if !stream.is_done() && !self.is_executing() => !stream.is_full(),
             _ if self.is_closing => false,
             // An incomplete command needs more, whatever waits.
             _ => !self.is_held() || self.input.len() - self.parsed < RECEIVE_BYTES,
         }
     }
 
+    /// True if the next command is kept whole: it is queued, or refused.
+    fn keeps_whole(&self) -> bool {
+        self.is_queueing() || self.is_restricted()
+    }
+
     /// True if a queued command may run.
     pub(crate) fn may_execute(&self) -> bool {
-        self.is_executing() && !self.is_blocked && self.coming_bytes() < OUTPUT_BYTES_HELD
+        self.is_executing()
+            && !self.is_blocked
+            && !self.is_closing
+            && self.coming_bytes() < OUTPUT_BYTES_HELD
     }
 
     /// True if there is input that may be a command, and it may run.
@@ -62,7 +71,7 @@ impl Connection {
     }
 
     /// Takes bytes that belong to a value that is passed on or skipped; returns how many.
-    fn pass_on(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn pass_on(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         if let Some(stream) = &self.stream {
             taken = stream.push(bytes);
@@ -141,7 +150,7 @@ impl Serving {
             return 0;
         }
         let mut parsed = 0;
-        while parsed < input.len() && !connection.is_gone {
+        while parsed < input.len() && !connection.is_gone && !connection.is_executing() {
             let passed = connection.pass_on(&input[parsed..]);
             parsed += passed;
             let rest = &input[parsed..];
@@ -195,7 +204,7 @@ impl Serving {
                 (consumed, None)
             }
             Ok(Progress::Large { .. })
-                if !connection.is_plain() || !commands::stores(arguments, input) =>
+                if connection.keeps_whole() || !commands::stores(arguments, input) =>
             {
                 connection.takes_whole = true;
                 arguments.clear();

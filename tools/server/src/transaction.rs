@@ -15,7 +15,7 @@ use farcore::{Core, Version};
 
 use crate::commands::{self, Call, Flow};
 use crate::connection::Connection;
-use crate::receiving::OUTPUT_BYTES_HELD;
+use crate::receiving::ENDING_BYTES;
 use crate::resp::{Arguments, Limits, Progress, Protocol, Writer, parse};
 use crate::serving::Serving;
 
@@ -77,9 +77,24 @@ impl Queue {
 
     /// Parses the command at a place; returns where the next one begins.
     pub(crate) fn command(&self, at: usize, arguments: &mut Arguments) -> Option<usize> {
+        match self.parse(at, &Limits::default(), arguments)? {
+            (next, None) => Some(next),
+            (_, Some(_)) => None,
+        }
+    }
+
+    /// Parses the command at a place within limits; returns where it ends. If its last argument is
+    /// too long for them, returns where that begins, and its bytes.
+    fn parse(
+        &self,
+        at: usize,
+        limits: &Limits,
+        arguments: &mut Arguments,
+    ) -> Option<(usize, Option<usize>)> {
         arguments.clear();
-        match parse(&self.bytes[at..], &Limits::default(), arguments) {
-            Ok(Progress::Complete { consumed }) => Some(at + consumed),
+        match parse(&self.bytes[at..], limits, arguments) {
+            Ok(Progress::Complete { consumed }) => Some((at + consumed, None)),
+            Ok(Progress::Large { offset, bytes }) => Some((at + offset, Some(bytes))),
             _ => None,
         }
     }
@@ -105,6 +120,17 @@ impl Connection {
             Phase::Queueing(queue) => Some(queue),
             _ => None,
         }
+    }
+
+    /// Bytes of queued commands.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        let transaction = self.transaction.as_ref();
+        transaction.map_or(0, |transaction| match &transaction.phase {
+            Phase::Watching => 0,
+            Phase::Queueing(queue) | Phase::Committing(queue, _) | Phase::Replaying(queue, _) => {
+                queue.bytes.capacity()
+            }
+        })
     }
 
     /// True while queued commands are carried out.
@@ -146,13 +172,15 @@ impl Serving {
         number: usize,
         connection: &mut Connection,
     ) -> bool {
-        if connection.is_blocked {
-            return false;
-        }
+        let is_blocked = connection.is_blocked;
         let Some(transaction) = &mut connection.transaction else {
             return true;
         };
         let is_done = match std::mem::take(&mut transaction.phase) {
+            phase @ Phase::Committing(..) if is_blocked => {
+                transaction.phase = phase;
+                false
+            }
             Phase::Committing(_, replays) if !replays.get() => true,
             Phase::Committing(queue, _) => {
                 connection.replay(queue);
@@ -182,14 +210,16 @@ impl Serving {
         };
         let mut arguments = Arguments::new();
         let mut must_wait = false;
-        while at < queue.bytes.len() && !must_wait {
-            if connection.is_blocked || connection.is_closing || connection.is_gone {
+        loop {
+            at += connection.pass_on(&queue.bytes[at..]);
+            must_wait |= connection.stream.is_some();
+            if at == queue.bytes.len() || must_wait {
                 break;
             }
-            if connection.waiting_bytes() >= OUTPUT_BYTES_HELD {
+            if !connection.may_execute() || connection.is_gone {
                 break;
             }
-            let Some(next) = queue.command(at, &mut arguments) else {
+            let Some((next, long)) = queue.parse(at, &self.limits, &mut arguments) else {
                 debug_assert!(false, "it was written as it is parsed");
                 break;
             };
@@ -202,9 +232,18 @@ impl Serving {
                 input: &queue.bytes[at..],
                 plan: None,
             };
-            match commands::run(&mut call) {
-                Flow::Done => at = next,
-                Flow::Later => must_wait = true,
+            let flow = match long {
+                None => commands::run(&mut call),
+                Some(bytes) => commands::run_long(&mut call, bytes),
+            };
+            if flow == Flow::Later {
+                must_wait = true;
+                break;
+            }
+            at = next;
+            if let Some(bytes) = long {
+                let passed = connection.stream.as_ref().map_or(0, |_| bytes);
+                connection.skipped_bytes = bytes - passed + ENDING_BYTES;
             }
         }
         // Messages of channels must not come between the replies.

@@ -247,6 +247,40 @@ fn a_long_reply_of_replayed_commands_arrives_whole() {
 }
 
 #[test]
+fn long_values_are_stored_and_read_inside_a_transaction() {
+    let server = TestServer::start(2);
+    let (mut client, mut other) = (server.client(), server.client());
+    let value = vec![b'v'; 3 << 20];
+    client.call("MULTI");
+    client.send(&[b"SET", b"k", &value]);
+    client.send_words("STRLEN k");
+    client.send_words("SET short 1");
+    client.send_words("GET k");
+    for _ in 0..4 {
+        assert_eq!(client.reply(), "QUEUED");
+    }
+    assert_eq!(other.call("EXISTS k"), "0");
+    let shown = format!("\"{}\"", "v".repeat(3 << 20));
+    let reply = client.call("EXEC");
+    assert!(
+        reply == format!("[OK, 3145728, OK, {shown}]"),
+        "{} bytes",
+        reply.len()
+    );
+    assert_eq!(client.call("GET short"), "\"1\"");
+    // A key that is watched is compared before.
+    client.call("WATCH k");
+    client.send(&[b"SET", b"other", &value]);
+    assert_eq!(client.reply(), "OK");
+    client.call_all(&["MULTI", "GET k"]);
+    other.call("APPEND short x");
+    assert!(client.call("EXEC") == format!("[{shown}]"));
+    client.call_all(&["WATCH k", "MULTI", "GET k"]);
+    other.call("SET k 2");
+    assert_eq!(client.call("EXEC"), "nil");
+}
+
+#[test]
 fn null_is_of_the_protocol() {
     let server = TestServer::start(1);
     let mut client = server.client();

@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::Duration;
 
 use farcore::{Config, Engine};
@@ -67,7 +68,8 @@ impl TestServer {
 
     fn end(&mut self) {
         if let Some(server) = self.server.take() {
-            server.stop().unwrap();
+            let stopped = server.stop();
+            assert!(thread::panicking() || stopped.is_ok(), "{stopped:?}");
         }
         if let Some(engine) = self.engine.take() {
             engine.close();
