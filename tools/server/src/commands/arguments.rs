@@ -120,10 +120,10 @@ pub(crate) fn invalid_expiry(command: &str) -> Refusal {
     Refusal(format!("ERR invalid expire time in '{command}' command"))
 }
 
-/// The condition that the options of `EXPIRE` state.
+/// The condition that the options of `EXPIRE` state, and whether the key must have an expiry too.
 pub(crate) fn expiry_condition<'a>(
     options: impl Iterator<Item = &'a [u8]>,
-) -> Result<ExpiryCondition, Refusal> {
+) -> Result<(ExpiryCondition, bool), Refusal> {
     let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
     for option in options {
         match () {
@@ -143,16 +143,15 @@ pub(crate) fn expiry_condition<'a>(
     if gt && lt {
         return Err("ERR GT and LT options at the same time are not compatible".into());
     }
-    if xx && lt {
-        return Err("ERR XX and LT options at the same time are not supported".into());
-    }
-    Ok(match (nx, xx, gt, lt) {
+    let condition = match (nx, xx, gt, lt) {
         (true, ..) => ExpiryCondition::Unset,
         (_, _, true, _) => ExpiryCondition::Later,
         (_, _, _, true) => ExpiryCondition::Earlier,
         (_, true, ..) => ExpiryCondition::Set,
         _ => ExpiryCondition::Always,
-    })
+    };
+    // A key without an expiry expires later than any time.
+    Ok((condition, xx && lt))
 }
 
 #[cfg(test)]
