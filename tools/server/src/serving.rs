@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::commands::{self, Call, Flow};
-use crate::connection::{Connection, Pending};
+use crate::connection::{Connection, Pending, ReplyMode};
 use crate::counters::CoreCounters;
 use crate::failures::Failures;
 use crate::monitors::Monitors;
@@ -442,6 +442,9 @@ impl Serving {
             return;
         };
         connection.is_blocked = false;
+        if connection.reply_mode == ReplyMode::Skip {
+            connection.reply_mode = ReplyMode::On;
+        }
         self.list(number, &mut connection);
         self.note_dirty(number, &mut connection);
         self.put_back(number, connection);
@@ -462,7 +465,8 @@ impl Serving {
             }
             let may_end = connection.is_closing
                 && connection.waiting_bytes() == 0
-                && connection.pending.is_empty();
+                && connection.pending.is_empty()
+                && !connection.is_blocked;
             connection.is_gone |= may_end;
             let is_gone = connection.is_gone;
             self.connections[number] = Some(connection);

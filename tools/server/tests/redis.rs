@@ -5,7 +5,7 @@
 //! > request                 an inline command
 //! redis reply               what Redis replied; `redis3` if it is another in RESP3
 //! here reply                what the server replies, if it differs; `here3` in RESP3
-//! varies                    only the kind of the reply is compared
+//! varies                    only the kind of the reply, its first character, is kept and compared
 //! why text                  why it differs or varies
 //! ```
 //!
@@ -176,7 +176,14 @@ fn record() {
     let (mut entries, after) = parse(&fs::read_to_string(path()).unwrap());
     let seen = [2, 3].map(|protocol| replies(address, &entries, protocol));
     for (place, entry) in entries.iter_mut().enumerate() {
-        entry.redis = [0, 1].map(|protocol| Some(seen[protocol][place].to_string()));
+        entry.redis = [0, 1].map(|protocol| {
+            let shown = seen[protocol][place].to_string();
+            Some(if entry.varies {
+                kind(&shown).to_owned()
+            } else {
+                shown
+            })
+        });
     }
     fs::write(path(), show(&entries, &after)).unwrap();
 }

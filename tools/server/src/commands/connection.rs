@@ -255,6 +255,10 @@ fn set_info(call: &mut Call<'_>) -> Result {
 }
 
 fn reply_mode(call: &mut Call<'_>) -> Result {
+    // It concerns the replies of later commands only.
+    if !call.connection.pending.is_empty() {
+        return Ok(Flow::Later);
+    }
     let mode = call.argument(2);
     if is_option(mode, "on") {
         call.connection.reply_mode = ReplyMode::On;
