@@ -110,6 +110,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Result {
         expiry,
         condition,
         previous,
+        structured: false,
     };
     Ok(call.change(kind, change))
 }
@@ -145,6 +146,7 @@ fn set_and_get(call: &mut Call<'_>) -> Flow {
             let options = PutOptions {
                 expiry,
                 condition: Condition::Version(version),
+                structured: false,
             };
             match core.put_with(key, &arguments[2], options).await {
                 // Another client was faster.
@@ -171,6 +173,7 @@ pub(super) fn setnx(call: &mut Call<'_>) -> Result {
         expiry: Expiry::Never,
         condition: Condition::Absent,
         previous: false,
+        structured: false,
     };
     Ok(call.change(ReplyKind::IsStored, change))
 }
@@ -182,6 +185,7 @@ fn set_until(call: &mut Call<'_>, unit: TimeUnit, name: &str) -> Result {
         expiry,
         condition: Condition::Always,
         previous: false,
+        structured: false,
     };
     Ok(call.change(ReplyKind::Stored, change))
 }
@@ -200,6 +204,7 @@ pub(super) fn getset(call: &mut Call<'_>) -> Result {
         expiry: Expiry::Never,
         condition: Condition::Always,
         previous: true,
+        structured: false,
     };
     Ok(call.change(ReplyKind::Value, change))
 }
