@@ -208,9 +208,9 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("setnx", 3, ONE, WRITE, strings::setnx),
     command("setrange", 4, ONE, WRITE, strings::setrange),
     command("shutdown", -1, NONE, ADMIN, server::shutdown),
+    container("slowlog", ADMIN, slowlog::SLOWLOG),
     command("spublish", 3, NONE, PUBLISH, channels::spublish),
     command("ssubscribe", -2, NONE, SUBSCRIBE, channels::ssubscribe),
-    container("slowlog", ADMIN, slowlog::SLOWLOG),
     command("strlen", 2, ONE, READ, strings::strlen),
     command("subscribe", -2, NONE, SUBSCRIBE, channels::subscribe),
     command("substr", 4, ONE, SLOW_READ, strings::getrange),
@@ -222,8 +222,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("unlink", -2, ALL, CHANGE, keys::del),
     command("unsubscribe", -1, NONE, SUBSCRIBE, channels::unsubscribe),
     command("unwatch", 1, NONE, TRANSACTION, transactions::unwatch),
-    command("watch", -2, ALL, TRANSACTION, transactions::watch),
     command("wait", 3, NONE, "noscript", absent::wait),
+    command("watch", -2, ALL, TRANSACTION, transactions::watch),
 ];
 
 /// Letters of the longest name.
