@@ -161,7 +161,6 @@ impl Serving {
         for number in 0..self.connections.len() {
             self.close(number);
         }
-        self.shared.cores[self.place].end();
         self.sockets.close().await;
     }
 

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod support;
+mod test_server;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::support::{Client, TestServer};
+use self::test_server::{Client, TestServer};
 
 /// How long a reply is waited for, far beyond need.
 const WAIT_LIMIT: Duration = Duration::from_secs(30);
