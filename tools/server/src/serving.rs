@@ -244,7 +244,7 @@ impl Serving {
                 self.note_dirty(number, &mut connection);
             }
             let is_broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-            if is_broken && !connection.may_receive() {
+            if is_broken && !connection.waits_for_input() {
                 // Nothing would be received that shows it.
                 connection.is_gone = true;
             } else if is_broken || receives && flags.intersects(EventFlags::IN) {
