@@ -514,7 +514,8 @@ impl Serving {
             connection.release_buffers();
         }
         // What was received while the output was full goes on now.
-        if !is_held && connection.input.len() > connection.parsed && connection.needed == 0 {
+        let unparsed = connection.input.len() - connection.parsed;
+        if !is_held && unparsed >= connection.needed.max(1) {
             self.list(number, connection);
         }
         true
