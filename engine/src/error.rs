@@ -132,6 +132,8 @@ pub enum Error {
     LongValue {
         /// Length of the value, in bytes.
         bytes: u64,
+        /// The key.
+        key: Arc<[u8]>,
     },
     /// The pieces of a long value have another length than was said.
     #[error("the value was said to have {said} bytes and has {given}: nothing was stored")]

@@ -337,8 +337,8 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Writes the change as a request's value.
-    pub(crate) fn encode(&self, into: &mut Vec<u8>) {
+    /// Writes the change as a request's value, by which it can also outlive what it borrows.
+    pub fn encode(&self, into: &mut Vec<u8>) {
         let any = Condition::Always;
         let (kind, condition, previous, word) = match *self {
             Self::Put {
@@ -380,7 +380,8 @@ impl<'a> Change<'a> {
     }
 
     /// The change that [`Change::encode`] wrote; `None` if it wrote no such bytes.
-    pub(crate) fn decode(encoded: &'a [u8]) -> Option<Self> {
+    #[must_use]
+    pub fn decode(encoded: &'a [u8]) -> Option<Self> {
         let (head, rest) = encoded.split_first_chunk::<CHANGE_BYTES>()?;
         let compared_bytes = u32::from_le_bytes(*head[4..].first_chunk()?);
         let word = u64::from_le_bytes(*head[8..].first_chunk()?);

@@ -19,6 +19,7 @@ impl Figure {
     }
 
     /// Sets it. Only its core calls this.
+    #[inline]
     pub(crate) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
@@ -57,7 +58,11 @@ pub(crate) struct CoreCounters {
     pub(crate) sends: Figure,
     /// Times that the core had nothing to do and slept.
     pub(crate) sleeps: Figure,
-    /// Bytes of connections and their buffers, when they were last looked at.
+    /// Clients that were disconnected because all took too much memory.
+    pub(crate) evicted_clients: Figure,
+    /// Subscribers that were disconnected because they did not read.
+    pub(crate) slow_subscribers: Figure,
+    /// Bytes of connections and their buffers.
     pub(crate) connection_bytes: Figure,
     /// Calls by command, in the order of the table.
     pub(crate) calls: Box<[CallCounters]>,
@@ -73,6 +78,8 @@ impl Default for CoreCounters {
             receives: Figure::default(),
             sends: Figure::default(),
             sleeps: Figure::default(),
+            evicted_clients: Figure::default(),
+            slow_subscribers: Figure::default(),
             connection_bytes: Figure::default(),
             calls: (0..COMMANDS_MAX).map(|_| CallCounters::default()).collect(),
         }

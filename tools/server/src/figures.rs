@@ -28,6 +28,10 @@ pub struct CoreFigures {
     pub sends: u64,
     /// Times that the core had nothing to do and slept.
     pub sleeps: u64,
+    /// Clients that were disconnected because all took too much memory.
+    pub evicted_clients: u64,
+    /// Subscribers that were disconnected because they did not read.
+    pub slow_subscribers: u64,
 }
 
 impl CoreFigures {
@@ -42,6 +46,8 @@ impl CoreFigures {
             receives: counters.receives.get(),
             sends: counters.sends.get(),
             sleeps: counters.sleeps.get(),
+            evicted_clients: counters.evicted_clients.get(),
+            slow_subscribers: counters.slow_subscribers.get(),
         }
     }
 
@@ -55,6 +61,8 @@ impl CoreFigures {
         self.receives += other.receives;
         self.sends += other.sends;
         self.sleeps += other.sleeps;
+        self.evicted_clients += other.evicted_clients;
+        self.slow_subscribers += other.slow_subscribers;
     }
 }
 

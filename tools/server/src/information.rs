@@ -333,6 +333,16 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
             ("total_writes_processed", gathered.sum(|core| core.sends)),
         ],
     );
+    line(
+        text,
+        "client_output_buffer_limit_disconnections",
+        gathered.sum(|core| core.slow_subscribers),
+    );
+    line(
+        text,
+        "evicted_clients",
+        gathered.sum(|core| core.evicted_clients),
+    );
 }
 
 fn replication(gathered: &Gathering<'_>, text: &mut String) {

@@ -3,6 +3,8 @@
 //! - I1: a sender pushes before it looks at the sleep flag, and a core sets the flag before it
 //!   looks for messages. Both are sequentially consistent, so a message is seen or the bell is
 //!   rung.
+//! - I2: a message to a core that has ended is dropped, by the core or by its sender, so a client
+//!   that waits for an answer learns that none will come.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,9 +28,13 @@ pub(crate) enum Message {
 pub(crate) struct CorePort {
     messages: SegQueue<Message>,
     is_asleep: AtomicBool,
+    /// The core serves no more.
+    has_ended: AtomicBool,
     bell: OwnedFd,
     /// Connections that the core serves, and those on their way to it.
     pub(crate) connections: AtomicUsize,
+    /// Subscriptions of its connections to channels. Only the core changes it.
+    pub(crate) subscriptions: AtomicUsize,
     /// Those that see the commands of all clients.
     pub(crate) monitors: AtomicUsize,
 }
@@ -42,8 +48,10 @@ impl CorePort {
         Ok(Self {
             messages: SegQueue::new(),
             is_asleep: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             bell: eventfd(0, EventfdFlags::CLOEXEC)?,
             connections: AtomicUsize::new(0),
+            subscriptions: AtomicUsize::new(0),
             monitors: AtomicUsize::new(0),
         })
     }
@@ -51,7 +59,20 @@ impl CorePort {
     /// Sends a message, and wakes the core if it sleeps.
     pub(crate) fn send(&self, message: Message) {
         self.messages.push(message);
+        if self.has_ended.load(Ordering::SeqCst) {
+            self.drop_messages();
+        }
         self.wake();
+    }
+
+    /// Notes that the core serves no more.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+        self.drop_messages();
+    }
+
+    fn drop_messages(&self) {
+        while self.messages.pop().is_some() {}
     }
 
     /// Wakes the core if it sleeps.

@@ -10,8 +10,6 @@ use crate::resp::Writer;
 pub(crate) enum ReplyKind {
     /// The value, or null.
     Value,
-    /// The value, empty if the key is absent.
-    ValueOrEmpty,
     /// `OK`.
     Stored,
     /// `OK`, or null if the condition did not hold.
@@ -38,6 +36,8 @@ pub(crate) enum ReplyKind {
     IsExpirySet,
     /// The type of the value.
     Type,
+    /// A part of the value, as the engine read it; empty if the key is absent.
+    Part { offset: u32, bytes: u32 },
     /// The encoding that Redis would choose for the value, from its first bytes.
     Encoding,
     /// 1 if the key exists, else null.
@@ -99,7 +99,7 @@ fn expiry_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
 }
 
 /// The bytes from `start` to `end`, both included, of so many.
-fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usize> {
+pub(crate) fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usize> {
     let signed = i64::try_from(length).unwrap_or(i64::MAX);
     let from_start = |place: i64| if place < 0 { place + signed } else { place };
     // Both count from the end and are the wrong way round: nothing, whatever the length.
@@ -146,13 +146,13 @@ fn usage(key_bytes: usize, metadata: &Metadata) -> u64 {
 pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Writer<'_>) {
     match (kind, answer) {
         (_, Answer::Failed(error)) => writer.error(&error_text(error)),
-        (ReplyKind::Value | ReplyKind::ValueOrEmpty, Answer::Value { value, .. }) => {
+        (ReplyKind::Value | ReplyKind::Part { .. }, Answer::Value { value, .. }) => {
             writer.bulk(value);
         }
         (ReplyKind::Range { start, end }, Answer::Value { value, .. }) => {
             writer.bulk(&value[range(start, end, value.len())]);
         }
-        (ReplyKind::ValueOrEmpty | ReplyKind::Range { .. }, _) => writer.bulk(b""),
+        (ReplyKind::Part { .. } | ReplyKind::Range { .. }, _) => writer.bulk(b""),
         (ReplyKind::Stored | ReplyKind::StoredOrNull, Answer::Stored { .. }) => {
             writer.simple("OK");
         }

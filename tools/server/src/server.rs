@@ -74,8 +74,11 @@ impl Server {
         };
         for place in 0..engine.shards() {
             let shared = Arc::clone(&server.shared);
+            let value_bytes_max = engine.value_bytes_max();
             let job = engine.run_on_core(place, move |core| async move {
-                Serving::new(shared, place)?.run(core).await;
+                Serving::new(shared, place, value_bytes_max)?
+                    .run(core)
+                    .await;
                 Ok(())
             })?;
             server.cores.push(job);

@@ -20,31 +20,25 @@ use std::sync::Arc;
 
 use farcore::{Answer, Core};
 use rustix::event::epoll::EventFlags;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use crate::commands::{self, Call, Flow};
-use crate::connection::{Connection, Pending, ReplyMode};
+use crate::connection::{Connection, Pending};
 use crate::counters::CoreCounters;
 use crate::failures::Failures;
+use crate::long_read::LongRead;
 use crate::monitors::Monitors;
 use crate::port::Message;
+use crate::receiving::RECEIVE_BYTES;
 use crate::replies::{error_text, write_answer};
-use crate::resp::{Arguments, Limits, Progress, parse};
+use crate::resp::{Arguments, Limits};
 use crate::shared::Shared;
 use crate::slow::SlowLog;
 use crate::sockets::Sockets;
-use crate::tasks::Tasks;
+use crate::subscriptions::Subscriptions;
+use crate::tasks::{TaskOutput, Tasks};
 use crate::token::Token;
 
-/// Bytes received at once.
-const RECEIVE_BYTES: usize = 64 << 10;
-/// Output of a connection from which nothing more is received or parsed for it.
-const OUTPUT_BYTES_HELD: usize = 64 << 10;
-/// Output from which it is sent though more is to come.
-const OUTPUT_BYTES_EAGER: usize = 16 << 10;
-/// Turns for which output waits for replies that are under way.
-const HELD_TURNS_MAX: u8 = 3;
+/// Bytes of the longest value.
+const VALUE_BYTES_MAX: usize = 64 << 20;
 /// Idle turns before the core sleeps.
 const IDLE_TURNS: u32 = 2;
 /// Turns after which the other tasks of the core run.
@@ -57,15 +51,25 @@ pub(crate) struct Serving {
     pub(crate) place: usize,
     pub(crate) connections: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
-    sockets: Sockets,
+    pub(crate) sockets: Sockets,
     /// Connections that go on next turn though their socket is not ready.
     listed: Vec<usize>,
     /// Connections with output.
-    dirty: Vec<usize>,
-    received: Vec<u8>,
-    arguments: Arguments,
-    limits: Limits,
+    pub(crate) dirty: Vec<usize>,
+    pub(crate) subscriptions: Subscriptions,
+    /// Where bytes are received.
+    pub(crate) received: Vec<u8>,
+    pub(crate) arguments: Arguments,
+    pub(crate) limits: Limits,
+    /// Those of commands that store nothing.
+    pub(crate) limits_of_whole: Limits,
+    pub(crate) limits_of_strangers: Limits,
     pub(crate) tasks: Tasks,
+    /// Empty buffers for replies.
+    pub(crate) spare_buffers: Vec<Vec<u8>>,
+    /// Bytes of all connections, and their limit.
+    pub(crate) held_bytes: usize,
+    pub(crate) held_bytes_max: usize,
     pub(crate) slow: SlowLog,
     pub(crate) failures: Failures,
     pub(crate) monitors: Monitors,
@@ -78,16 +82,35 @@ impl Serving {
     ///
     /// # Errors
     /// No file descriptor is left.
-    pub(crate) fn new(shared: Arc<Shared>, place: usize) -> io::Result<Self> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        place: usize,
+        value_bytes_max: usize,
+    ) -> io::Result<Self> {
+        let limits = Limits {
+            bulk_bytes_max: VALUE_BYTES_MAX,
+            // What does not fit a record is not kept with the connection.
+            large_bytes: value_bytes_max,
+            ..Limits::default()
+        };
         Ok(Self {
             sockets: Sockets::new(shared.cores[place].bell())?,
-            limits: Limits::default(),
+            limits_of_whole: Limits {
+                large_bytes: usize::MAX,
+                ..limits
+            },
+            limits,
+            limits_of_strangers: Limits::UNAUTHENTICATED,
+            held_bytes: 0,
+            held_bytes_max: shared.options.client_bytes / shared.cores.len(),
+            spare_buffers: Vec::new(),
             shared,
             place,
             connections: Vec::new(),
             free: Vec::new(),
             listed: Vec::new(),
             dirty: Vec::new(),
+            subscriptions: Subscriptions::default(),
             received: vec![0; RECEIVE_BYTES],
             arguments: Arguments::default(),
             tasks: Tasks::default(),
@@ -106,6 +129,7 @@ impl Serving {
             let mut is_busy = self.receive_messages();
             is_busy |= self.serve_sockets(&mut core);
             is_busy |= self.take_answers(&mut core) > 0;
+            self.start_long_reads(&core);
             is_busy |= self.tasks_turn();
             self.send_lines();
             is_busy |= self.send_all();
@@ -137,6 +161,7 @@ impl Serving {
         for number in 0..self.connections.len() {
             self.close(number);
         }
+        self.shared.cores[self.place].end();
         self.sockets.close().await;
     }
 
@@ -167,6 +192,7 @@ impl Serving {
         let is_authenticated = !self.shared.options.needs_password();
         let mut connection = Connection::new(stream, peer, id, is_authenticated);
         connection.heard_ms = self.now_ms;
+        self.account(&mut connection);
         self.connections[number] = Some(Box::new(connection));
     }
 
@@ -177,9 +203,19 @@ impl Serving {
         for number in listed {
             if let Some(mut connection) = self.take(number) {
                 connection.is_listed = false;
-                let before = (connection.parsed, connection.sent_parts);
+                let before = (
+                    connection.input.len() - connection.parsed,
+                    connection.sent_parts,
+                );
+                self.lend_buffer(&mut connection);
                 self.parse_rest(core, number, &mut connection);
-                is_busy |= before != (connection.parsed, connection.sent_parts);
+                let after = (
+                    connection.input.len() - connection.parsed,
+                    connection.sent_parts,
+                );
+                is_busy |= before != after;
+                self.account(&mut connection);
+                self.watch(number, &mut connection);
                 self.put_back(number, connection);
             }
         }
@@ -195,6 +231,7 @@ impl Serving {
                 self.note_dirty(number, &mut connection);
             }
             if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                self.lend_buffer(&mut connection);
                 self.receive(core, number, &mut connection);
             }
             self.put_back(number, connection);
@@ -223,7 +260,7 @@ impl Serving {
         Some(connection)
     }
 
-    fn put_back(&mut self, number: usize, connection: Box<Connection>) {
+    pub(crate) fn put_back(&mut self, number: usize, connection: Box<Connection>) {
         let is_gone = connection.is_gone;
         self.connections[number] = Some(connection);
         if is_gone {
@@ -231,128 +268,18 @@ impl Serving {
         }
     }
 
-    fn note_dirty(&mut self, number: usize, connection: &mut Connection) {
+    pub(crate) fn note_dirty(&mut self, number: usize, connection: &mut Connection) {
         if !connection.is_dirty {
             connection.is_dirty = true;
             self.dirty.push(number);
         }
     }
 
-    fn list(&mut self, number: usize, connection: &mut Connection) {
+    pub(crate) fn list(&mut self, number: usize, connection: &mut Connection) {
         if !connection.is_listed {
             connection.is_listed = true;
             self.listed.push(number);
         }
-    }
-
-    fn receive(&mut self, core: &mut Core, number: usize, connection: &mut Connection) {
-        let mut received = std::mem::take(&mut self.received);
-        let count = recv(&connection.stream, &mut received[..], RecvFlags::DONTWAIT);
-        match count {
-            Ok((_, 0)) => connection.is_gone = true,
-            Ok((_, count)) => {
-                self.counters().receives.add(1);
-                self.counters().received_bytes.add(count as u64);
-                connection.heard_ms = self.now_ms;
-                if connection.input.is_empty() {
-                    let parsed = self.parse_all(core, number, connection, &received[..count]);
-                    connection.input.extend_from_slice(&received[parsed..count]);
-                } else {
-                    connection.input.extend_from_slice(&received[..count]);
-                    self.parse_rest(core, number, connection);
-                }
-            }
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => connection.is_gone = true,
-        }
-        self.received = received;
-    }
-
-    /// Parses what is left of a connection's input.
-    fn parse_rest(&mut self, core: &mut Core, number: usize, connection: &mut Connection) {
-        let mut input = std::mem::take(&mut connection.input);
-        let parsed = self.parse_all(core, number, connection, &input[connection.parsed..]);
-        connection.parsed += parsed;
-        if connection.parsed == input.len() {
-            input = Vec::new();
-            connection.parsed = 0;
-        } else if connection.parsed > RECEIVE_BYTES {
-            input.drain(..connection.parsed);
-            connection.parsed = 0;
-        }
-        connection.input = input;
-    }
-
-    /// Runs the commands in `input`, as far as they are whole and may run now. Returns how many
-    /// bytes are done with.
-    fn parse_all(
-        &mut self,
-        core: &mut Core,
-        number: usize,
-        connection: &mut Connection,
-        input: &[u8],
-    ) -> usize {
-        let mut parsed = 0;
-        while parsed < input.len() && !connection.is_closing && !connection.is_gone {
-            if connection.is_blocked {
-                break;
-            }
-            if connection.waiting_bytes() >= OUTPUT_BYTES_HELD {
-                break;
-            }
-            let rest = &input[parsed..];
-            if rest.len() < connection.needed {
-                break;
-            }
-            let mut arguments = match connection.partial.take() {
-                Some(partial) => *partial,
-                None => {
-                    let mut arguments = std::mem::take(&mut self.arguments);
-                    arguments.clear();
-                    arguments
-                }
-            };
-            let progress = parse(rest, &self.limits, &mut arguments);
-            let consumed = match progress {
-                Ok(Progress::Complete { consumed }) => {
-                    connection.needed = 0;
-                    let mut call = Call {
-                        core,
-                        serving: self,
-                        connection,
-                        number,
-                        arguments: &arguments,
-                        input: rest,
-                    };
-                    match commands::run(&mut call) {
-                        Flow::Done => Some(consumed),
-                        Flow::Later => {
-                            self.list(number, connection);
-                            None
-                        }
-                    }
-                }
-                Ok(Progress::Incomplete { needed }) => {
-                    connection.needed = needed;
-                    connection.partial = Some(Box::new(arguments));
-                    break;
-                }
-                Ok(Progress::Large { .. }) => None,
-                Err(error) => {
-                    self.note_failure("ERR");
-                    connection.reply(|writer| writer.error_fmt(format_args!("ERR {error}")));
-                    connection.is_closing = true;
-                    None
-                }
-            };
-            self.arguments = arguments;
-            match consumed {
-                Some(consumed) => parsed += consumed,
-                None => break,
-            }
-        }
-        self.note_dirty(number, connection);
-        parsed
     }
 
     /// Takes the engine's answers and makes replies of them.
@@ -391,6 +318,32 @@ impl Serving {
         })
     }
 
+    /// Starts to read the long values whose turn has come.
+    fn start_long_reads(&mut self, core: &Core) {
+        for place in 0..self.dirty.len() {
+            let number = self.dirty[place];
+            let Some(Some(connection)) = self.connections.get_mut(number) else {
+                continue;
+            };
+            let Some(read) = connection
+                .due_long()
+                .cloned()
+                .filter(|_| !connection.is_gone)
+            else {
+                continue;
+            };
+            connection.is_blocked = true;
+            let protocol = connection.protocol;
+            let (mut core, output) = (self.tasks.client(core), TaskOutput::default());
+            let written = output.clone();
+            let future = async move {
+                read.run(&mut core, &written, protocol).await;
+                core
+            };
+            self.tasks.start(number, output, Box::pin(future));
+        }
+    }
+
     /// One turn of the commands of several steps.
     fn tasks_turn(&mut self) -> bool {
         if self.tasks.is_empty() {
@@ -416,7 +369,7 @@ impl Serving {
         if bytes.is_empty() {
             return connection.waiting_bytes();
         }
-        connection.reply(|writer| writer.raw(bytes));
+        connection.emit_piece(bytes);
         let waiting = connection.waiting_bytes();
         if let Some(error) = bytes.strip_prefix(b"-") {
             self.note_failure(&String::from_utf8_lossy(error));
@@ -441,92 +394,15 @@ impl Serving {
         let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
             return;
         };
-        connection.is_blocked = false;
-        if connection.reply_mode == ReplyMode::Skip {
-            connection.reply_mode = ReplyMode::On;
+        connection.end_task();
+        connection.send_deferred();
+        if let Some(stream) = connection.stream.take() {
+            stream.end();
+            connection.stream = (!stream.is_done()).then_some(stream);
         }
         self.list(number, &mut connection);
         self.note_dirty(number, &mut connection);
         self.put_back(number, connection);
-    }
-
-    /// Sends what is due. True if anything was sent.
-    fn send_all(&mut self) -> bool {
-        let dirty = std::mem::take(&mut self.dirty);
-        let mut is_busy = false;
-        for number in dirty {
-            let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take)
-            else {
-                continue;
-            };
-            connection.is_dirty = false;
-            if !connection.is_gone {
-                is_busy |= self.send_one(number, &mut connection);
-            }
-            let may_end = connection.is_closing
-                && connection.waiting_bytes() == 0
-                && connection.pending.is_empty()
-                && !connection.is_blocked;
-            connection.is_gone |= may_end;
-            let is_gone = connection.is_gone;
-            self.connections[number] = Some(connection);
-            if is_gone {
-                self.close(number);
-            }
-        }
-        is_busy
-    }
-
-    fn send_one(&mut self, number: usize, connection: &mut Connection) -> bool {
-        let is_waiting = !connection.pending.is_empty();
-        if connection.waiting_bytes() > 0 {
-            if is_waiting
-                && connection.waiting_bytes() < OUTPUT_BYTES_EAGER
-                && connection.held_turns < HELD_TURNS_MAX
-            {
-                connection.held_turns += 1;
-                self.note_dirty(number, connection);
-                return false;
-            }
-            connection.held_turns = 0;
-            let output = &connection.output[connection.written..];
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match send(&connection.stream, output, flags) {
-                Ok(count) => {
-                    connection.written += count;
-                    self.counters().sends.add(1);
-                    self.counters().sent_bytes.add(count as u64);
-                }
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(_) => {
-                    connection.is_gone = true;
-                    return true;
-                }
-            }
-            if connection.waiting_bytes() == 0 {
-                connection.output.clear();
-                connection.written = 0;
-            }
-        }
-        let is_held = connection.waiting_bytes() >= OUTPUT_BYTES_HELD;
-        self.watch(number, connection, !is_held, connection.waiting_bytes() > 0);
-        if !is_waiting && connection.waiting_bytes() == 0 {
-            connection.release_buffers();
-        }
-        // What was received while the output was full goes on now.
-        let unparsed = connection.input.len() - connection.parsed;
-        if !is_held && unparsed >= connection.needed.max(1) {
-            self.list(number, connection);
-        }
-        true
-    }
-
-    fn watch(&self, number: usize, connection: &mut Connection, reads: bool, writes: bool) {
-        if connection.watches != (reads, writes) {
-            connection.watches = (reads, writes);
-            self.sockets
-                .change(&connection.stream, number as u64, reads, writes);
-        }
     }
 
     /// Closes a connection. Its number is free once nothing is under way for it.
@@ -535,13 +411,20 @@ impl Serving {
             return;
         };
         self.end_monitor(&mut connection);
-        if !connection.is_gone || connection.watches != (false, false) {
-            connection.is_gone = true;
-            connection.watches = (false, false);
-            self.sockets.remove(&connection.stream);
-            let _ = connection.stream.shutdown(std::net::Shutdown::Both);
+        connection.is_gone = true;
+        if !connection.is_removed {
+            connection.is_removed = true;
+            self.sockets.remove(&connection.socket);
+            let _ = connection.socket.shutdown(std::net::Shutdown::Both);
             self.shared.gone(self.place);
+            if let Some(stream) = &connection.stream {
+                stream.cut();
+            }
+            connection.drop_buffers();
+            self.held_bytes -= connection.accounted_bytes;
+            connection.accounted_bytes = 0;
         }
+        self.forget_subscriptions(number, &mut connection);
         self.connections[number] = Some(connection);
         self.free_if_done(number);
     }
@@ -579,6 +462,12 @@ fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) {
     if let Some(Pending::Parts(_)) = connection.pending.get(place) {
         connection.fulfil_part(token.number(), token.part(), answer);
         return;
+    }
+    if let Answer::Failed(error) = answer
+        && let Some(Pending::Waiting(kind)) = connection.pending.get(place)
+        && let Some(read) = LongRead::of(*kind, error)
+    {
+        return connection.read_long(token.number(), read);
     }
     connection.fulfil(token.number(), |kind, writer| {
         write_answer(kind, answer, writer);

@@ -123,6 +123,11 @@ impl Shared {
     /// Has every core end when it has answered what it accepted.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// Wakes every core that sleeps.
+    pub(crate) fn wake_all(&self) {
         for core in &self.cores {
             core.wake();
         }
@@ -133,8 +138,18 @@ impl Shared {
         &self,
         ask: impl FnOnce(&mut Serving) -> T + Clone + Send + 'static,
     ) -> Gathered<T> {
-        let gathered = Gathered::new(self.cores.len());
-        for core in &self.cores {
+        self.ask_some(|_| true, ask)
+    }
+
+    /// The same for the cores that are wanted.
+    pub(crate) fn ask_some<T: Send + 'static>(
+        &self,
+        is_wanted: impl Fn(&CorePort) -> bool,
+        ask: impl FnOnce(&mut Serving) -> T + Clone + Send + 'static,
+    ) -> Gathered<T> {
+        let wanted: Vec<_> = self.cores.iter().filter(|core| is_wanted(core)).collect();
+        let gathered = Gathered::new(wanted.len());
+        for core in wanted {
             let (ask, answers) = (ask.clone(), gathered.answers());
             core.send(Message::Run(Box::new(move |serving| {
                 answers.push(ask(serving));

@@ -1,4 +1,4 @@
-//! What is done about once a second: rates, the memory of connections, and the end of silent ones.
+//! What is done about once a second: rates, and the end of silent connections.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -51,9 +51,11 @@ impl Upkeep {
             shown.set(rate);
         }
         self.figures = now;
-        for (core, counters) in shared.cores.iter().zip(&shared.counters) {
-            let has_connections = core.connections.load(Ordering::Relaxed) > 0;
-            if has_connections || counters.connection_bytes.get() > 0 {
+        if shared.options.idle_timeout.is_none() {
+            return;
+        }
+        for core in &shared.cores {
+            if core.connections.load(Ordering::Relaxed) > 0 {
                 core.send(Message::Run(Box::new(Serving::look_after)));
             }
         }
@@ -61,22 +63,19 @@ impl Upkeep {
 }
 
 impl Serving {
-    /// Adds up the memory of connections, and closes silent ones.
+    /// Closes silent connections.
     fn look_after(&mut self) {
         let timeout = self.shared.options.idle_timeout;
         let timeout_ms = timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
-        let mut bytes = 0;
         for number in 0..self.connections.len() {
             let Some(connection) = &self.connections[number] else {
                 continue;
             };
-            bytes += connection.held_bytes() as u64;
             let silent_ms = self.now_ms.saturating_sub(connection.heard_ms);
             if timeout_ms.is_some_and(|limit| silent_ms > limit) && connection.is_idle() {
                 self.shared.idle_closed.fetch_add(1, Ordering::Relaxed);
                 self.close(number);
             }
         }
-        self.shared.counters[self.place].connection_bytes.set(bytes);
     }
 }

@@ -92,7 +92,7 @@ impl<E: Endpoint> Shard<E> {
         if record.is_some()
             && let Some(head) = Self::long_head_of(&found)
         {
-            return self.fail(lane, request, self.long_error(head), answers);
+            return self.fail(lane, request, self.long_error(request.key(), head), answers);
         }
         let (offset, bytes) = decode_range(request.value());
         let answer = record.map_or(Answer::Absent, |(version, value)| {

@@ -120,10 +120,10 @@ pub(crate) fn invalid_expiry(command: &str) -> Refusal {
     Refusal(format!("ERR invalid expire time in '{command}' command"))
 }
 
-/// The condition that the options of `EXPIRE` state, and whether the key must have an expiry too.
+/// The condition that the options of `EXPIRE` state.
 pub(crate) fn expiry_condition<'a>(
     options: impl Iterator<Item = &'a [u8]>,
-) -> Result<(ExpiryCondition, bool), Refusal> {
+) -> Result<ExpiryCondition, Refusal> {
     let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
     for option in options {
         match () {
@@ -143,15 +143,14 @@ pub(crate) fn expiry_condition<'a>(
     if gt && lt {
         return Err("ERR GT and LT options at the same time are not compatible".into());
     }
-    let condition = match (nx, xx, gt, lt) {
+    Ok(match (nx, xx, gt, lt) {
         (true, ..) => ExpiryCondition::Unset,
         (_, _, true, _) => ExpiryCondition::Later,
+        (_, true, _, true) => ExpiryCondition::EarlierIfSet,
         (_, _, _, true) => ExpiryCondition::Earlier,
         (_, true, ..) => ExpiryCondition::Set,
         _ => ExpiryCondition::Always,
-    };
-    // A key without an expiry expires later than any time.
-    Ok((condition, xx && lt))
+    })
 }
 
 #[cfg(test)]

@@ -14,6 +14,15 @@ type Result = std::result::Result<Flow, Refusal>;
 pub(crate) const REDIS_VERSION: &str = "7.2.4";
 
 pub(super) fn ping(call: &mut Call<'_>) -> Result {
+    if call.count() < 3 && call.connection.is_restricted() {
+        // It looks like a message.
+        let text = (call.count() == 2).then(|| call.argument(1));
+        return Ok(call.reply(|writer| {
+            writer.array(2);
+            writer.bulk(b"pong");
+            writer.bulk(text.unwrap_or_default());
+        }));
+    }
     match call.count() {
         1 => Ok(call.reply(|writer| writer.simple("PONG"))),
         2 => echo(call),
@@ -40,6 +49,8 @@ pub(super) fn select(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn reset(call: &mut Call<'_>) -> Result {
+    call.connection.transaction = None;
+    (call.serving).forget_subscriptions(call.number, call.connection);
     call.connection.protocol = Protocol::Resp2;
     call.connection.names = ClientNames::default();
     call.connection.reply_mode = ReplyMode::On;
@@ -153,14 +164,27 @@ fn valid_name(name: &[u8], what: &str) -> std::result::Result<Vec<u8>, Refusal> 
 fn describe(connection: &Connection, now_ms: u64) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let names = &connection.names;
+    let [channels, patterns, shard_channels] = connection.subscription_counts();
+    let queued = connection.queue().map(|queue| queue.commands.to_string());
+    let flags = match (connection.is_restricted(), queued.is_some()) {
+        (false, false) => "N",
+        (true, false) => "P",
+        (false, true) => "x",
+        (true, true) => "Px",
+    };
     format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
         connection.id,
         connection.peer,
         connection.local_address(),
         text(&names.name),
         connection.connected.elapsed().as_secs(),
         now_ms.saturating_sub(connection.heard_ms) / 1000,
+        flags,
+        channels,
+        patterns,
+        shard_channels,
+        queued.as_deref().unwrap_or("-1"),
         connection.input.len() - connection.parsed,
         connection.waiting_bytes(),
         connection.output.capacity(),

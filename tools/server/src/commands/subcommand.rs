@@ -69,7 +69,7 @@ pub(super) fn run(call: &mut Call<'_>) -> Result {
 }
 
 /// Why a subcommand is unknown; as Redis.
-fn unknown(call: &Call<'_>) -> Refusal {
+pub(super) fn unknown(call: &Call<'_>) -> Refusal {
     let shown = |place: usize| repeated(call.argument(place), REPEATED_BYTES_MAX);
     Refusal(format!(
         "ERR unknown subcommand '{}'. Try {} HELP.",

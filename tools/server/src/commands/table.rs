@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use super::subcommand::{self, Subcommand, takes};
 use super::{
-    Call, Flow, Refusal, absent, access, connection, expiry, introspection, keys, monitor, object,
-    server, slowlog, strings,
+    Call, Flow, Refusal, absent, access, channels, connection, expiry, introspection, keys,
+    monitor, object, server, slowlog, strings, transactions,
 };
 
 /// A command.
@@ -111,6 +111,9 @@ const CHANGE: &str = "write fast";
 const SLOW_READ: &str = "readonly";
 const ADMIN: &str = "admin loading stale";
 const INFO: &str = "loading stale fast";
+const SUBSCRIBE: &str = "pubsub noscript loading stale";
+const PUBLISH: &str = "pubsub loading stale fast";
+const TRANSACTION: &str = "noscript loading stale fast";
 
 /// All commands, by name.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -136,7 +139,15 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("decrby", 3, ONE, WRITE, strings::decrby),
     command("del", -2, ALL, "write", keys::del),
     command("delifeq", 3, ONE, CHANGE, strings::delifeq),
+    command("discard", 1, NONE, TRANSACTION, transactions::discard),
     command("echo", 2, NONE, INFO, connection::echo),
+    command(
+        "exec",
+        1,
+        NONE,
+        "noscript loading stale",
+        transactions::exec,
+    ),
     command("exists", -2, ALL, READ, keys::exists),
     command("expire", -3, ONE, CHANGE, expiry::expire),
     command("expireat", -3, ONE, CHANGE, expiry::expireat),
@@ -168,6 +179,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("monitor", 1, NONE, ADMIN, monitor::monitor),
     command("mset", -3, PAIRS, SLOW_WRITE, strings::mset),
     command("msetnx", -3, PAIRS, SLOW_WRITE, strings::msetnx),
+    command("multi", 1, NONE, TRANSACTION, transactions::multi),
     container("object", SLOW_READ, object::OBJECT),
     command("persist", 2, ONE, CHANGE, expiry::persist),
     command("pexpire", -3, ONE, CHANGE, expiry::pexpire),
@@ -175,7 +187,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("pexpiretime", 2, ONE, READ, expiry::pexpiretime),
     command("ping", -1, NONE, INFO, connection::ping),
     command("psetex", 4, ONE, SLOW_WRITE, strings::psetex),
+    command("psubscribe", -2, NONE, SUBSCRIBE, channels::psubscribe),
     command("pttl", 2, ONE, READ, expiry::pttl),
+    command("publish", 3, NONE, PUBLISH, channels::publish),
+    command("pubsub", -2, NONE, SUBSCRIBE, channels::pubsub),
+    command("punsubscribe", -1, NONE, SUBSCRIBE, channels::punsubscribe),
     open("quit", -1, INFO, connection::quit),
     command("randomkey", 1, NONE, SLOW_READ, keys::randomkey),
     command("readonly", 1, NONE, INFO, absent::cluster),
@@ -197,14 +213,21 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("setrange", 4, ONE, SLOW_WRITE, strings::setrange),
     command("shutdown", -1, NONE, ADMIN, server::shutdown),
     container("slowlog", ADMIN, slowlog::SLOWLOG),
+    command("spublish", 3, NONE, PUBLISH, channels::spublish),
+    command("ssubscribe", -2, NONE, SUBSCRIBE, channels::ssubscribe),
     command("strlen", 2, ONE, READ, strings::strlen),
+    command("subscribe", -2, NONE, SUBSCRIBE, channels::subscribe),
     command("substr", 4, ONE, SLOW_READ, strings::getrange),
+    command("sunsubscribe", -1, NONE, SUBSCRIBE, channels::sunsubscribe),
     command("time", 1, NONE, INFO, server::time),
     command("touch", -2, ALL, READ, keys::exists),
     command("ttl", 2, ONE, READ, expiry::ttl),
     command("type", 2, ONE, READ, keys::type_of),
     command("unlink", -2, ALL, CHANGE, keys::del),
+    command("unsubscribe", -1, NONE, SUBSCRIBE, channels::unsubscribe),
+    command("unwatch", 1, NONE, TRANSACTION, transactions::unwatch),
     command("wait", 3, NONE, "noscript", absent::wait),
+    command("watch", -2, ALL, TRANSACTION, transactions::watch),
 ];
 
 /// Letters of the longest name.

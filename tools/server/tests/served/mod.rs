@@ -1,0 +1,138 @@
+//! A server on a small engine, and a client that waits for each reply.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+pub(crate) mod client;
+pub(crate) mod reply;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use farcore::{Config, Engine};
+use farcore_server::{Options, Server};
+
+pub(crate) use self::client::Client;
+pub(crate) use self::reply::Reply;
+
+/// Time limit of everything that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that ends before its engine.
+#[derive(Debug)]
+pub(crate) struct Served {
+    server: Option<Server>,
+    engine: Engine,
+    pub(crate) address: SocketAddr,
+}
+
+impl Served {
+    /// Starts a server on so many cores.
+    pub(crate) fn start(cores: usize) -> Self {
+        Self::with(cores, |_| {})
+    }
+
+    /// The same with other options.
+    pub(crate) fn with(cores: usize, change: impl FnOnce(&mut Options)) -> Self {
+        let engine = Engine::open(Config {
+            cores: available().into_iter().take(cores).collect(),
+            local_bytes: 32 << 20,
+            far_bytes: 64 << 20,
+            page_bytes: Some(128 << 10),
+            keys_expected: 20_000,
+            spin_ns: 0,
+            prefault: false,
+            huge_pages: false,
+            ..Config::default()
+        });
+        let engine = engine.expect("an engine");
+        let mut options = Options {
+            // So that no client is disconnected for another's sake.
+            client_bytes: 256 << 20,
+            ..Options::new(([127, 0, 0, 1], 0).into())
+        };
+        change(&mut options);
+        let server = Server::start(&engine, options).expect("a server");
+        Self {
+            address: server.address(),
+            server: Some(server),
+            engine,
+        }
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        self.server.as_ref().expect("it runs until it is stopped")
+    }
+
+    pub(crate) fn shards(&self) -> usize {
+        self.engine.shards()
+    }
+
+    pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
+        self.engine.shard_of(key)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Stops the server; the engine goes on.
+    pub(crate) fn stop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop().expect("it ran");
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Its jobs end before the engine closes.
+        drop(self.server.take());
+    }
+}
+
+/// The cores that this process may use.
+fn available() -> Vec<usize> {
+    Config::default().cores
+}
+
+/// Waits until a condition holds.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "it never came to this: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Random numbers from a seed, which a failure prints.
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// From `FARCORE_SEED`, or another one each time.
+    pub(crate) fn new() -> Self {
+        let given = std::env::var("FARCORE_SEED").ok();
+        let seed = given.and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
+            let mut bytes = [0; 8];
+            getrandom::fill(&mut bytes).expect("random bytes");
+            u64::from_le_bytes(bytes)
+        });
+        println!("FARCORE_SEED={seed}");
+        Self(seed)
+    }
+
+    /// The next number; splitmix64.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below a limit.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        let limit = u64::try_from(limit).expect("a small number");
+        usize::try_from(self.next() % limit).expect("a small number")
+    }
+}
