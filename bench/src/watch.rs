@@ -11,6 +11,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use farcore::EngineReporter;
 use farcore::statistics::{Exposition, HttpServer, StatisticsSocket, default_socket, is_loopback};
+use farcore_tuning::Exposed;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
@@ -78,6 +79,18 @@ impl Watch {
     /// # Errors
     /// The path or the address is not available.
     pub fn open(&self, reporter: EngineReporter) -> anyhow::Result<Watched> {
+        self.open_with(reporter, |engine| Arc::new(engine))
+    }
+
+    /// The same; HTTP serves what `exposed` makes of the engine's metrics.
+    ///
+    /// # Errors
+    /// The path or the address is not available.
+    pub fn open_with(
+        &self,
+        reporter: EngineReporter,
+        exposed: impl FnOnce(Exposition) -> Arc<dyn Exposed>,
+    ) -> anyhow::Result<Watched> {
         let reporter = Arc::new(reporter);
         let socket = match &self.stats_socket {
             Some(path) => {
@@ -96,7 +109,7 @@ impl Watch {
         };
         let http = match self.http {
             Some(address) => {
-                let exposed = Arc::new(Exposition::new(reporter));
+                let exposed = exposed(Exposition::new(reporter));
                 let server = HttpServer::bind(address, exposed).with_context(|| {
                     format!("cannot listen on {address}; give --http another address")
                 })?;

@@ -1,5 +1,5 @@
-//! The Grafana dashboard queries only metrics that an engine or a memory node exposes, and its
-//! panels do not overlap.
+//! The Grafana dashboard queries only metrics that an engine, a memory node or a server exposes, and
+//! its panels do not overlap.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use farcore::{Report, Reporter};
 use farcore_tuning::{Exposed, openmetrics};
 use serde_json::Value;
 
-use self::support::Node;
+use self::support::{Node, Serve};
 
 /// An engine whose report has an entry of every kind.
 struct FullEngine;
@@ -53,6 +53,11 @@ fn node_metrics() -> String {
             &http.to_string(),
         ],
     );
+    get(http)
+}
+
+/// The text at `/metrics`.
+fn get(http: SocketAddr) -> String {
     let mut stream = TcpStream::connect(http).unwrap();
     let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).unwrap();
@@ -61,10 +66,20 @@ fn node_metrics() -> String {
     text
 }
 
+/// The text at `/metrics` of a server that has run a command.
+fn server_metrics() -> String {
+    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+    let http: SocketAddr = probe.local_addr().unwrap();
+    drop(probe);
+    let server = Serve::start(&["--http", &http.to_string()]);
+    assert_eq!(server.line("PING"), "+PONG");
+    get(http)
+}
+
 /// The names of all exposed series.
 fn exposed_names() -> BTreeSet<String> {
     let engine: Arc<dyn Exposed> = Arc::new(Exposition::new(Arc::new(FullEngine)));
-    let text = openmetrics(&engine).unwrap() + &node_metrics();
+    let text = openmetrics(&engine).unwrap() + &node_metrics() + &server_metrics();
     let series = text.lines().filter(|line| line.starts_with("farcore_"));
     series
         .map(|line| line[..line.find(['{', ' ']).unwrap_or(line.len())].to_owned())

@@ -3,17 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+mod served;
 
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::thread;
 
-use self::support::client::request;
-use self::support::{Random, Reply, Served};
+use self::served::client::request;
+use self::served::{Random, Reply, Served};
 
 const COMMANDS: usize = 10_000;
 const KEYS: usize = 40;
+/// A value that is longer is not appended to.
+const LENGTH_MAX: usize = 55_000;
 
 /// What the server must hold.
 #[derive(Default)]
@@ -36,13 +38,6 @@ impl Model {
     /// A random command and its reply.
     #[expect(clippy::too_many_lines, reason = "one arm a command")]
     fn command(&mut self, random: &mut Random, null: &Reply) -> (Vec<Vec<u8>>, Reply) {
-        let key = |random: &mut Random| format!("key:{}", random.below(KEYS)).into_bytes();
-        let value = |random: &mut Random| {
-            // Some are longer than what is received at once.
-            let bytes = [0, 3, 60, 900, 50_000][[0, 1, 1, 1, 2, 2, 3, 3, 4][random.below(9)]];
-            vec![b'a' + u8::try_from(random.below(26)).unwrap(); bytes]
-        };
-        let word = |text: &str| text.as_bytes().to_vec();
         let (one, other) = (key(random), key(random));
         match random.below(14) {
             0 | 1 => {
@@ -64,26 +59,8 @@ impl Model {
                 let reply = number(found.count());
                 (vec![word("EXISTS"), one, other], reply)
             }
-            6 => {
-                let counter = word("counter");
-                let text = self.0.get(&counter).cloned().unwrap_or(word("0"));
-                let sum = String::from_utf8(text).unwrap().parse::<i64>().unwrap() + 3;
-                self.0.insert(counter.clone(), word(&sum.to_string()));
-                (
-                    vec![word("INCRBY"), counter, word("3")],
-                    Reply::Integer(sum),
-                )
-            }
-            7 => {
-                let held = self.0.entry(one.clone()).or_default();
-                if held.len() > 55_000 {
-                    held.clear();
-                    return (vec![word("SET"), one, Vec::new()], ok());
-                }
-                held.extend_from_slice(b"tail");
-                let reply = number(held.len());
-                (vec![word("APPEND"), one, word("tail")], reply)
-            }
+            6 => self.increment(),
+            7 => self.append(one),
             8 => {
                 let reply = Reply::Array(vec![self.value(&one, null), self.value(&other, null)]);
                 (vec![word("MGET"), one, other], reply)
@@ -104,19 +81,55 @@ impl Model {
                 (vec![word("GETDEL"), one], reply)
             }
             12 => (vec![word("DBSIZE")], number(self.0.len())),
-            _ => {
-                // It has several steps, and waits for those before it.
-                let command = vec![word("RENAME"), one.clone(), other.clone()];
-                match self.0.remove(&one) {
-                    Some(value) => {
-                        self.0.insert(other, value);
-                        (command, ok())
-                    }
-                    None => (command, Reply::Error("ERR no such key".to_owned())),
-                }
-            }
+            _ => self.rename(one, other),
         }
     }
+
+    fn increment(&mut self) -> (Vec<Vec<u8>>, Reply) {
+        let counter = word("counter");
+        let text = self.0.get(&counter).cloned().unwrap_or(word("0"));
+        let sum = String::from_utf8(text).unwrap().parse::<i64>().unwrap() + 3;
+        self.0.insert(counter.clone(), word(&sum.to_string()));
+        let command = vec![word("INCRBY"), counter, word("3")];
+        (command, Reply::Integer(sum))
+    }
+
+    fn append(&mut self, key: Vec<u8>) -> (Vec<Vec<u8>>, Reply) {
+        let held = self.0.entry(key.clone()).or_default();
+        if held.len() > LENGTH_MAX {
+            held.clear();
+            return (vec![word("SET"), key, Vec::new()], ok());
+        }
+        held.extend_from_slice(b"tail");
+        let reply = number(held.len());
+        (vec![word("APPEND"), key, word("tail")], reply)
+    }
+
+    /// It has several steps, and waits for those before it.
+    fn rename(&mut self, from: Vec<u8>, to: Vec<u8>) -> (Vec<Vec<u8>>, Reply) {
+        let command = vec![word("RENAME"), from.clone(), to.clone()];
+        match self.0.remove(&from) {
+            Some(value) => {
+                self.0.insert(to, value);
+                (command, ok())
+            }
+            None => (command, Reply::Error("ERR no such key".to_owned())),
+        }
+    }
+}
+
+fn word(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn key(random: &mut Random) -> Vec<u8> {
+    format!("key:{}", random.below(KEYS)).into_bytes()
+}
+
+/// Some are about as long as what is received at once.
+fn value(random: &mut Random) -> Vec<u8> {
+    let bytes = [0, 3, 3, 3, 60, 60, 900, 900, 50_000][random.below(9)];
+    vec![b'a' + u8::try_from(random.below(26)).unwrap(); bytes]
 }
 
 fn run(cores: usize, protocol: usize) {

@@ -23,13 +23,13 @@ impl Exposed for ExposedNode {
         self.0.is_serving()
     }
 
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.0.statistics();
-        encode_gauges(&mut encoder, &now, self.0.held_bytes())?;
-        encode_counters(&mut encoder, &now)?;
+        encode_gauges(encoder, &now, self.0.held_bytes())?;
+        encode_counters(encoder, &now)?;
         let refusals: Vec<_> = self.0.refusals().collect();
         let help = "Connections and control requests refused";
-        encode_counter_family(&mut encoder, "refusals", help, "reason", &refusals)
+        encode_counter_family(encoder, "refusals", help, "reason", &refusals)
     }
 }
 

@@ -8,6 +8,7 @@
 //! - I3: SIGTERM, SIGINT and `SHUTDOWN` end it with exit code 0 after what was accepted is
 //!   answered.
 
+mod exposed;
 mod secret;
 mod sizes;
 
@@ -15,6 +16,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -32,6 +34,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
+use self::exposed::ExposedServer;
 use self::sizes::Sizes;
 use crate::device::DeviceArguments;
 use crate::token;
@@ -180,7 +183,13 @@ fn serve(arguments: &Arguments) -> Result<()> {
     );
     let engine = Engine::open(config)?;
     let server = Server::start(&engine, options)?;
-    let watched = watch.open(engine.reporter())?;
+    let reporter = server.reporter();
+    let watched = watch.open_with(engine.reporter(), |engine| {
+        Arc::new(ExposedServer {
+            engine,
+            server: reporter,
+        })
+    })?;
     if !has_password && !is_loopback(arguments.resp) {
         warn!(
             "no password: any host that reaches {} can read and write all data",

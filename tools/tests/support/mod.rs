@@ -1,10 +1,10 @@
-//! A memory node in a separate process, for the tests of this folder. Its output is read line by
+//! A memory node or a server in a separate process, for the tests of this folder. Its output is read line by
 //! line, and it ends with its owner.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -171,5 +171,58 @@ impl Node {
             log,
             out,
         }
+    }
+}
+
+/// A server of Redis clients that serves.
+#[derive(Debug)]
+pub(crate) struct Serve {
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
+    pub(crate) log: Lines,
+}
+
+impl Serve {
+    /// Starts `farcore serve` with little memory at a free port.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+        command
+            .args(["serve", "--resp", "127.0.0.1:0", "--no-huge-pages"])
+            .args(["--local", "32MiB", "--far", "32MiB"])
+            .args(arguments)
+            .env_remove("RUST_LOG");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut process = Process(child.expect("a server"));
+        let out = process.0.stdout.take().expect("a pipe");
+        let log = Lines::of(process.0.stderr.take().expect("a pipe"));
+        let line = Lines::of(out).wait("ready: redis://");
+        let address = line.trim_start_matches("ready: redis://").parse();
+        Self {
+            process,
+            address: address.expect("an address"),
+            log,
+        }
+    }
+
+    /// A new connection.
+    pub(crate) fn connect(&self) -> BufReader<TcpStream> {
+        let stream = TcpStream::connect(self.address).expect("a server");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        BufReader::new(stream)
+    }
+
+    /// The first line of the reply to an inline command; empty if the connection ends.
+    pub(crate) fn line(&self, command: &str) -> String {
+        let mut stream = self.connect();
+        let request = format!("{command}\r\n");
+        let sent = stream.get_mut().write_all(request.as_bytes());
+        sent.expect("a connection");
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("a reply");
+        line.trim_end().to_owned()
     }
 }

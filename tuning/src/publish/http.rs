@@ -50,7 +50,7 @@ pub trait Exposed: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of the encoder.
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result;
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result;
 
     /// Whether the source serves; `/healthz` reports it.
     fn is_healthy(&self) -> bool;
@@ -84,8 +84,8 @@ pub fn is_loopback(address: SocketAddr) -> bool {
 struct Shown(Arc<dyn Exposed>);
 
 impl Collector for Shown {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        self.0.encode(encoder)
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.0.encode(&mut encoder)
     }
 }
 
@@ -266,7 +266,7 @@ mod tests {
             "test"
         }
 
-        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
             encoder
                 .encode_descriptor("two", "Two", None, MetricType::Gauge)?
                 .encode_gauge(&2i64)

@@ -205,13 +205,13 @@ fn encode_gauges(report: &Report, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     Ok(())
 }
 
-fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+fn encode(report: &Report, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let help = "The engine's version and process.";
     let mut info = encoder.encode_descriptor("engine", help, None, MetricType::Info)?;
     let process = report.process.to_string();
     info.encode_info(&[("version", report.version.as_str()), ("process", &process)])?;
-    encode_gauges(report, &mut encoder)?;
-    encode_cores(&mut encoder, &report.cores)?;
+    encode_gauges(report, encoder)?;
+    encode_cores(encoder, &report.cores)?;
 
     let help = "Latency of requests, sampled: of a core to its own shard (local) or to another one (cross), without those \
                 that waited for far memory; of other threads (handle), with those.";
@@ -236,7 +236,7 @@ fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         })
         .collect();
     for family in families(NodeSnapshot::METRICS, NODE_GROUPS, "node_") {
-        family.encode(&mut encoder, &nodes)?;
+        family.encode(encoder, &nodes)?;
     }
     Ok(())
 }
@@ -266,7 +266,7 @@ impl Exposed for Exposition {
         "farcore"
     }
 
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         encode(&self.0.report(), encoder)
     }
 

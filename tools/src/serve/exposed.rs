@@ -1,0 +1,148 @@
+//! The server's metrics in OpenMetrics, as `farcore_server_*`, beside those of its engine.
+
+use std::fmt;
+
+use farcore::statistics::Exposition;
+use farcore_server::{CoreFigures, ServerFigures, ServerReporter};
+use farcore_tuning::Exposed;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+/// Exposes the figures of an engine and of its server.
+#[derive(Debug)]
+pub(super) struct ExposedServer {
+    pub(super) engine: Exposition,
+    pub(super) server: ServerReporter,
+}
+
+impl Exposed for ExposedServer {
+    fn prefix(&self) -> &'static str {
+        self.engine.prefix()
+    }
+
+    fn is_healthy(&self) -> bool {
+        self.engine.is_healthy()
+    }
+
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        self.engine.encode(encoder)?;
+        let now = self.server.figures();
+        encode_gauges(encoder, &now)?;
+        encode_cores(encoder, &now)?;
+        for (name, help, value) in [
+            (
+                "server_accepted_connections",
+                "Connections that were accepted",
+                now.accepted,
+            ),
+            (
+                "server_refused_connections",
+                "Connections that were refused because there were too many",
+                now.refused,
+            ),
+            (
+                "server_idle_connections_closed",
+                "Connections that were closed because their clients were silent",
+                now.idle_closed,
+            ),
+        ] {
+            let metric = ConstCounter::new(value);
+            let family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
+            metric.encode(family)?;
+        }
+        encode_calls(encoder, &now)
+    }
+}
+
+/// A figure of each core: its name, its meaning, and where it is.
+type CoreFamily = (&'static str, &'static str, fn(&CoreFigures) -> u64);
+
+const GAUGES: &[CoreFamily] = &[
+    ("server_connections", "Open connections", |core| {
+        core.connections
+    }),
+    (
+        "server_connection_bytes",
+        "Memory of connections and their buffers",
+        |core| core.connection_bytes,
+    ),
+];
+
+const COUNTERS: &[CoreFamily] = &[
+    ("server_commands", "Commands", |core| core.commands),
+    ("server_failed_commands", "Errors replied", |core| {
+        core.failed_commands
+    }),
+    ("server_received_bytes", "Bytes received", |core| {
+        core.received_bytes
+    }),
+    ("server_sent_bytes", "Bytes sent", |core| core.sent_bytes),
+    ("server_receives", "Calls that received bytes", |core| {
+        core.receives
+    }),
+    ("server_sends", "Calls that sent bytes", |core| core.sends),
+    (
+        "server_sleeps",
+        "Times that a core had nothing to do and slept",
+        |core| core.sleeps,
+    ),
+    (
+        "server_evicted_clients",
+        "Clients disconnected because all took too much memory",
+        |core| core.evicted_clients,
+    ),
+    (
+        "server_slow_subscribers",
+        "Subscribers disconnected because they did not read",
+        |core| core.slow_subscribers,
+    ),
+];
+
+fn encode_gauges(encoder: &mut DescriptorEncoder<'_>, now: &ServerFigures) -> fmt::Result {
+    for (name, help, figure) in GAUGES {
+        let kind = ConstGauge::new(0i64).metric_type();
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for (place, core) in now.cores.iter().enumerate() {
+            let metric = ConstGauge::new(i64::try_from(figure(core)).unwrap_or(i64::MAX));
+            let labels = [("shard", place.to_string())];
+            metric.encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_cores(encoder: &mut DescriptorEncoder<'_>, now: &ServerFigures) -> fmt::Result {
+    for (name, help, figure) in COUNTERS {
+        let kind = ConstCounter::new(0u64).metric_type();
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for (place, core) in now.cores.iter().enumerate() {
+            let labels = [("shard", place.to_string())];
+            let metric = ConstCounter::new(figure(core));
+            metric.encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls by command; those that were never called are left out.
+fn encode_calls(encoder: &mut DescriptorEncoder<'_>, now: &ServerFigures) -> fmt::Result {
+    let kind = ConstCounter::new(0u64).metric_type();
+    let help = "Calls by command and outcome: ran, refused its arguments, was not run";
+    let mut family = encoder.encode_descriptor("server_calls", help, None, kind)?;
+    for calls in &now.calls {
+        let outcomes = [
+            ("ran", calls.calls.saturating_sub(calls.failed)),
+            ("failed", calls.failed),
+            ("rejected", calls.rejected),
+        ];
+        for (outcome, count) in outcomes {
+            // A series that is missing is one that was never counted.
+            if count > 0 {
+                let labels = [("command", calls.command), ("outcome", outcome)];
+                ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+            }
+        }
+    }
+    Ok(())
+}

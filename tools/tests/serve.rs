@@ -1,0 +1,153 @@
+//! `farcore serve` from the command line: errors, the ready line, signals, passwords.
+
+mod support;
+
+use std::io::{BufRead, Write as _};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use self::support::Serve;
+
+/// A file that is removed with its owner.
+#[derive(Debug)]
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let name = format!("{name}-{}", std::process::id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, text).expect("a file");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path of plain characters")
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // A file that remains harms no other test.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn ended(arguments: &[&str], code: i32) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+    command
+        .arg("serve")
+        .args(arguments)
+        .env("RUST_LOG", "error");
+    let Output { status, stderr, .. } = command
+        .stdin(Stdio::null())
+        .output()
+        .expect("the command runs");
+    let text = String::from_utf8_lossy(&stderr).into_owned();
+    assert_eq!(status.code(), Some(code), "{arguments:?}: {text}");
+    text
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let text = ended(arguments, 1);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+#[test]
+fn values_that_cannot_be_read_are_named() {
+    for (arguments, part) in [
+        (["--resp", "here"], "--resp"),
+        (["--idle-timeout", "soon"], "--idle-timeout"),
+        (["--token-file", "x"], "--fabric"),
+    ] {
+        let text = ended(&arguments, 2);
+        assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn errors_are_one_line_with_the_remedy() {
+    let empty = File::new("empty.password", "\n");
+    for (arguments, parts) in [
+        (
+            &["--resp", "0.0.0.0:0"][..],
+            &["other hosts", "--password-file", "--open-to-all"][..],
+        ),
+        (&["--max-clients", "0"], &["--max-clients 0", "at least 1"]),
+        (
+            &["--password-file", "/nowhere/at/all"],
+            &["--password-file /nowhere/at/all"],
+        ),
+        (
+            &["--password-file", empty.path()],
+            &["first line is empty", "write the password there"],
+        ),
+        (
+            &["--http", "0.0.0.0:0"],
+            &["--http is 0.0.0.0:0", "--insecure"],
+        ),
+    ] {
+        let text = refused(arguments);
+        for part in parts {
+            assert!(text.contains(part), "{arguments:?}: no `{part}` in {text}");
+        }
+    }
+}
+
+#[test]
+fn a_busy_port_is_named_with_the_remedy() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("a socket").to_string();
+    let sizes = ["--local", "32MiB", "--far", "32MiB", "--no-huge-pages"];
+    let text = refused(&[&["--resp", &address][..], &sizes].concat());
+    assert!(text.contains(&address) && text.contains("--resp"), "{text}");
+}
+
+#[test]
+fn signals_end_the_server_with_success() {
+    for signal in ["TERM", "INT"] {
+        let mut server = Serve::start(&[]);
+        let mut client = server.connect();
+        client
+            .get_mut()
+            .write_all(b"SET k v\r\n")
+            .expect("a connection");
+        let mut line = String::new();
+        client.read_line(&mut line).expect("a reply");
+        assert_eq!(line, "+OK\r\n");
+        server.process.signal(signal);
+        assert_eq!(server.process.end().code(), Some(0), "{signal}");
+        line.clear();
+        assert_eq!(client.read_line(&mut line).unwrap_or(0), 0, "{line}");
+    }
+}
+
+#[test]
+fn a_client_can_end_the_server() {
+    let mut server = Serve::start(&["--cores", "0"]);
+    assert_eq!(server.line("SHUTDOWN foo"), "-ERR syntax error");
+    assert_eq!(server.line("SHUTDOWN NOSAVE"), "");
+    assert_eq!(server.process.end().code(), Some(0));
+    server.log.wait("stopped");
+}
+
+#[test]
+fn the_password_of_a_file_is_required() {
+    let file = File::new("server.password", "secret \nanother line\n");
+    let server = Serve::start(&["--password-file", file.path()]);
+    assert_eq!(server.line("PING"), "-NOAUTH Authentication required.");
+    assert_eq!(server.line("AUTH \"secret \""), "+OK");
+    assert!(server.line("AUTH secret").starts_with("-WRONGPASS"));
+    assert!(
+        server
+            .line("AUTH \"secret \\nanother line\"")
+            .starts_with("-WRONGPASS")
+    );
+}
+
+#[test]
+fn monitor_needs_its_flag() {
+    assert!(Serve::start(&[]).line("MONITOR").contains("--monitor"));
+    assert_eq!(Serve::start(&["--monitor"]).line("MONITOR"), "+OK");
+}
