@@ -36,7 +36,6 @@ impl Model {
     }
 
     /// A random command and its reply.
-    #[expect(clippy::too_many_lines, reason = "one arm a command")]
     fn command(&mut self, random: &mut Random, null: &Reply) -> (Vec<Vec<u8>>, Reply) {
         let (one, other) = (key(random), key(random));
         match random.below(14) {
