@@ -385,7 +385,12 @@ impl Serving {
             return 0;
         }
         if bytes.is_empty() {
-            return connection.waiting_bytes();
+            let waiting = connection.waiting_bytes();
+            if connection.stream.is_some() && !connection.watches.0 {
+                // The task may have made room for more of its value.
+                self.note_output(number);
+            }
+            return waiting;
         }
         connection.emit_piece(bytes);
         let waiting = connection.waiting_bytes();

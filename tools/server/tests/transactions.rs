@@ -281,6 +281,18 @@ fn long_values_are_stored_and_read_inside_a_transaction() {
 }
 
 #[test]
+fn long_values_that_come_faster_than_they_are_stored_arrive_whole() {
+    let server = TestServer::start(2);
+    let mut client = server.client();
+    let value = vec![b'v'; 8 << 20];
+    for _ in 0..8 {
+        client.send(&[b"SET", b"k", &value]);
+        assert_eq!(client.reply(), "OK");
+        assert_eq!(client.call("STRLEN k"), value.len().to_string());
+    }
+}
+
+#[test]
 fn null_is_of_the_protocol() {
     let server = TestServer::start(1);
     let mut client = server.client();
