@@ -1,8 +1,8 @@
 //! Clients that see the commands of all others: `MONITOR`.
 //!
 //! A core writes a line for each command that it runs while any client of the server watches, and
-//! sends a turn's lines to the cores with such clients. So the lines of one core are in order, those
-//! of several may interleave by a turn.
+//! sends a turn's lines to the cores with such clients. So the lines of one core are in order,
+//! those of several may interleave by a turn.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -53,8 +53,8 @@ impl Parts {
         }
     }
 
-    /// The number of a part in its batch, if it may be sent now. A batch has as many parts as tokens
-    /// can tell apart.
+    /// The number of a part in its batch, if it may be sent now. A batch has as many parts as
+    /// tokens can tell apart.
     pub(crate) fn send(&mut self, part: usize) -> Option<usize> {
         if part == self.base + PARTS_MAX {
             if self.outstanding > 0 {

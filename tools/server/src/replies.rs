@@ -116,7 +116,8 @@ pub(crate) fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usiz
 /// Bytes of the longest value that Redis embeds in its object.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
-/// The encoding that Redis would choose for a value, of which at least the first 45 bytes are given.
+/// The encoding that Redis would choose for a value, of which at least the first 45 bytes are
+/// given.
 fn encoding(value: &[u8]) -> &'static str {
     if parsed(value).is_some() {
         "int"

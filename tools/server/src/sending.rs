@@ -1,7 +1,7 @@
 //! How the replies of a core's connections are sent, and how much memory its connections take.
 //!
-//! - I1: the buffers of all connections of a core take at most its share of the client memory: above
-//!   it the connection that takes most is closed.
+//! - I1: the buffers of all connections of a core take at most its share of the client memory:
+//!   above it the connection that takes most is closed.
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};

@@ -385,12 +385,7 @@ impl Serving {
             return 0;
         }
         if bytes.is_empty() {
-            let waiting = connection.waiting_bytes();
-            if connection.stream.is_some() && !connection.watches.0 {
-                // The task may have made room for more of its value.
-                self.note_output(number);
-            }
-            return waiting;
+            return connection.waiting_bytes();
         }
         connection.emit_piece(bytes);
         let waiting = connection.waiting_bytes();

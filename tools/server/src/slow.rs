@@ -1,8 +1,8 @@
 //! Commands that took long: what `SLOWLOG` shows.
 //!
-//! Commands of several steps are all measured. Of the others one a core at a time is, drawn by time,
-//! so that a fast command pays one comparison: when requests stall, the one that is measured shows
-//! it. A time reaches from the parse of a command to its reply.
+//! Commands of several steps are all measured. Of the others one a core at a time is, drawn by
+//! time, so that a fast command pays one comparison: when requests stall, the one that is measured
+//! shows it. A time reaches from the parse of a command to its reply.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
