@@ -1,5 +1,5 @@
-//! The Grafana dashboard queries only metrics that an engine, a memory node or a server exposes, and
-//! its panels do not overlap.
+//! The Grafana dashboard queries only metrics that an engine, a memory node or a server exposes,
+//! and its panels do not overlap.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -67,8 +67,8 @@ impl Connection {
             && self.coming_bytes() < OUTPUT_BYTES_HELD
     }
 
-    /// True if its socket is watched for input: that of a long value is received as soon as its task
-    /// has taken what came before, which the socket does not tell.
+    /// True if its socket is watched for input: that of a long value is received as soon as its
+    /// task has taken what came before, which the socket does not tell.
     pub(crate) fn waits_for_input(&self) -> bool {
         self.may_receive() || self.stream.as_ref().is_some_and(|stream| !stream.is_done())
     }

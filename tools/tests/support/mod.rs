@@ -1,5 +1,5 @@
-//! A memory node or a server in a separate process, for the tests of this folder. Its output is read line by
-//! line, and it ends with its owner.
+//! A memory node or a server in a separate process, for the tests of this folder. Its output is
+//! read line by line, and it ends with its owner.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 

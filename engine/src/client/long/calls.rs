@@ -163,7 +163,7 @@ impl Core {
     }
 
     /// Stores a value that comes in parts; see [`Handle::put_long_with`]. If it is longer than a
-    /// record's, an empty part says that no bytes are there yet: others are asked for later.
+    /// record's, an empty part says that no bytes are there yet: it takes the next later.
     ///
     /// # Errors
     /// As [`Handle::put_long_with`].
