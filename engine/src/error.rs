@@ -132,6 +132,8 @@ pub enum Error {
     LongValue {
         /// Length of the value, in bytes.
         bytes: u64,
+        /// The key.
+        key: Arc<[u8]>,
     },
     /// The key holds a structured value, which this operation would read or change as plain bytes.
     /// Nothing has changed.

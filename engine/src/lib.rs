@@ -51,6 +51,7 @@ pub use self::config::{Config, WhenFull};
 pub use self::engine::Engine;
 pub use self::error::{Error, Result};
 pub use self::message::change::{Change, Condition, Metadata, PutOptions};
+pub use self::message::draft::Draft;
 pub use self::message::expiry::{Expiry, ExpiryCondition};
 pub use self::message::operation::{Operation, Version};
 pub use self::message::outcome::{Answer, Conflict};

@@ -295,6 +295,26 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// The expected version and the value of a change that does no more than a compare-and-swap,
+    /// which is faster and answered alike.
+    pub(crate) fn as_swap(&self) -> Option<(Version, &'a [u8])> {
+        let Self::Put {
+            value,
+            expiry: Expiry::Never,
+            condition,
+            previous: false,
+            structured: false,
+        } = *self
+        else {
+            return None;
+        };
+        match condition {
+            Condition::Absent => Some((0, value)),
+            Condition::Version(version) => Some((version, value)),
+            Condition::Always | Condition::Present | Condition::Equals(_) => None,
+        }
+    }
+
     /// True if neither what it does nor its answer depends on what the key holds.
     pub(crate) fn is_blind(&self) -> bool {
         matches!(
@@ -346,8 +366,8 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Writes the change as a request's value.
-    pub(crate) fn encode(&self, into: &mut Vec<u8>) {
+    /// Writes the change as a request's value, by which it can also outlive what it borrows.
+    pub fn encode(&self, into: &mut Vec<u8>) {
         let any = Condition::Always;
         let (kind, condition, previous, word) = match *self {
             Self::Put {
@@ -396,7 +416,8 @@ impl<'a> Change<'a> {
     }
 
     /// The change that [`Change::encode`] wrote; `None` if it wrote no such bytes.
-    pub(crate) fn decode(encoded: &'a [u8]) -> Option<Self> {
+    #[must_use]
+    pub fn decode(encoded: &'a [u8]) -> Option<Self> {
         let (head, rest) = encoded.split_first_chunk::<CHANGE_BYTES>()?;
         let compared_bytes = u32::from_le_bytes(*head[4..].first_chunk()?);
         let word = u64::from_le_bytes(*head[8..].first_chunk()?);

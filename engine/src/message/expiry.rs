@@ -66,6 +66,8 @@ pub enum ExpiryCondition {
     Later = 3,
     /// The new expiry is earlier.
     Earlier = 4,
+    /// The key expires, and the new expiry is earlier.
+    EarlierIfSet = 5,
 }
 
 impl ExpiryCondition {
@@ -77,6 +79,7 @@ impl ExpiryCondition {
             Self::Set => before_ms.is_some(),
             Self::Later => after > before,
             Self::Earlier => after < before,
+            Self::EarlierIfSet => before_ms.is_some() && after < before,
         }
     }
 
@@ -87,6 +90,7 @@ impl ExpiryCondition {
             Self::Set,
             Self::Later,
             Self::Earlier,
+            Self::EarlierIfSet,
         ];
         all.get(usize::from(code)).copied()
     }

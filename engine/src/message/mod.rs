@@ -4,6 +4,7 @@
 //! their place.
 
 pub(crate) mod change;
+pub(crate) mod draft;
 pub(crate) mod expiry;
 pub(crate) mod hash;
 pub(crate) mod list;

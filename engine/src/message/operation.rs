@@ -387,6 +387,16 @@ impl<'a> RequestParts<'a> {
 
     #[inline(never)]
     fn of_rare(operation: &Operation<'a>, scratch: &'a mut Vec<u8>) -> Self {
+        if let Operation::Change { key, ref change } = *operation
+            && let Some((expected, value)) = change.as_swap()
+        {
+            return Self {
+                kind: OperationKind::CompareAndSwap,
+                key,
+                value,
+                expected,
+            };
+        }
         scratch.clear();
         let kind = match *operation {
             Operation::Change { ref change, .. } => {

@@ -1,8 +1,8 @@
 //! The time since 1970 that a core counts in, for keys that expire.
 //!
 //! It runs with the monotonic clock. At intervals it is compared with the system's clock and
-//! follows it forwards. It never goes back: a system clock that is set back leaves it as it is. Where
-//! the two clocks drift apart by less than a second it waits for the system's.
+//! follows it forwards. It never goes back: a system clock that is set back leaves it as it is.
+//! Where the two clocks drift apart by less than a second it waits for the system's.
 //!
 //! - I1: later readings are not smaller.
 
@@ -15,8 +15,8 @@ const DRIFT_NS: u64 = 1_000_000_000;
 /// The time of one core.
 #[derive(Debug, Default)]
 pub(crate) struct UnixTime {
-    /// Nanoseconds since 1970 at the origin of the monotonic clock. In milliseconds, each comparison
-    /// would round anew, and the time would come to run ahead.
+    /// Nanoseconds since 1970 at the origin of the monotonic clock. In milliseconds, each
+    /// comparison would round anew, and the time would come to run ahead.
     origin_ns: u64,
     compare_ns: u64,
     latest_ms: u64,

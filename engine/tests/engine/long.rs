@@ -125,7 +125,10 @@ fn a_long_value_is_one_key_and_goes_as_one() {
         .collect();
     assert_eq!(entries, [(&b"a"[..], 3 << 20)]);
     // Reads and changes of a part say how to read it.
-    let error = Err(Error::LongValue { bytes: 3 << 20 });
+    let error = Err(Error::LongValue {
+        bytes: 3 << 20,
+        key: b"a"[..].into(),
+    });
     assert_eq!(handle.get(b"a").wait().map(|_| ()), error);
     assert_eq!(handle.get_range(b"a", 0, 5).wait().map(|_| ()), error);
     assert_eq!(handle.append(b"a", b"x").wait().map(|_| ()), error);

@@ -12,6 +12,7 @@ use rustix::time::Timespec;
 
 use crate::port::Message;
 use crate::shared::Shared;
+use crate::upkeep::Upkeep;
 
 /// How often the thread looks whether the server stops.
 const LOOK: Duration = Duration::from_millis(100);
@@ -23,7 +24,9 @@ const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// Accepts until the server stops.
 pub(crate) fn run(listener: &TcpListener, shared: &Shared) {
+    let mut upkeep = Upkeep::new();
     while !shared.is_stopping() {
+        upkeep.look(shared);
         let mut sockets = [PollFd::new(listener, PollFlags::IN)];
         let limit = Timespec::try_from(LOOK).ok();
         match poll(&mut sockets, limit.as_ref()) {

@@ -1,6 +1,7 @@
 //! One client's connection: its bytes in and out, and the replies that it waits for.
 //!
-//! - I1: replies leave in the order of the requests. A reply that is ready early waits in `pending`.
+//! - I1: replies leave in the order of the requests. A reply that is ready early waits in
+//!   `pending`.
 //! - I2: a connection without requests under way holds no buffer.
 
 use std::collections::VecDeque;
@@ -9,9 +10,16 @@ use std::time::Instant;
 
 use farcore::Answer;
 
+use crate::long_input::LongInput;
+use crate::long_read::LongRead;
 use crate::parts::Parts;
 use crate::replies::ReplyKind;
 use crate::resp::{Arguments, Protocol, Writer};
+use crate::subscriptions::Subscribed;
+use crate::transaction::ClientTransaction;
+
+/// Pending replies for which an idle connection keeps room.
+const PENDING_KEPT: usize = 64;
 
 /// A reply that is not in the output yet.
 #[derive(Debug)]
@@ -20,6 +28,8 @@ pub(crate) enum Pending {
     Waiting(ReplyKind),
     /// Not all of its parts are answered.
     Parts(Box<Parts>),
+    /// A value of several pieces, or a part of it, that is read when its turn has come.
+    Long(Box<LongRead>),
     /// It is ready, but one before it is not.
     Ready(Vec<u8>),
 }
@@ -47,7 +57,7 @@ pub(crate) struct ClientNames {
 /// One client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
+    pub(crate) socket: TcpStream,
     pub(crate) peer: SocketAddr,
     pub(crate) id: u64,
     pub(crate) protocol: Protocol,
@@ -67,22 +77,42 @@ pub(crate) struct Connection {
     pub(crate) needed: usize,
     /// A command of which only a part was received.
     pub(crate) partial: Option<Box<Arguments>>,
-    /// Parts of the command under way that were sent already.
-    pub(crate) sent_parts: usize,
+    /// The long value that comes.
+    pub(crate) stream: Option<LongInput>,
+    /// The next command is kept whole, however long its last argument is.
+    pub(crate) takes_whole: bool,
+    /// Bytes that are to be skipped before the next command.
+    pub(crate) skipped_bytes: usize,
+    /// Parts that were sent of a command that must go on later; its reply is promised.
+    pub(crate) sent_parts: Option<usize>,
     pub(crate) output: Vec<u8>,
     /// Bytes of `output` that are sent.
     pub(crate) written: usize,
     pub(crate) pending: VecDeque<Pending>,
+    /// Bytes of replies that are ready and wait for others.
+    pub(crate) early_bytes: usize,
     /// The number of the first pending reply.
     pub(crate) first: u32,
+    /// Bytes of a reply, about: an average over the last ones.
+    pub(crate) reply_bytes: usize,
     /// Answers of the engine that are under way.
     pub(crate) outstanding: u32,
+    /// What it keeps from `WATCH` or `MULTI` on.
+    pub(crate) transaction: Option<Box<ClientTransaction>>,
+    /// Channels that it has subscribed to.
+    pub(crate) subscribed: Option<Box<Subscribed>>,
     /// A command with several steps runs: nothing else is parsed.
     pub(crate) is_blocked: bool,
+    /// It sees the commands of all clients.
+    pub(crate) is_monitor: bool,
     /// It is closed once its output is sent.
     pub(crate) is_closing: bool,
     /// It is gone; its number is free once nothing is under way.
     pub(crate) is_gone: bool,
+    /// It is in no list and its socket is closed.
+    pub(crate) is_removed: bool,
+    /// Bytes of its buffers when they were counted last.
+    pub(crate) accounted_bytes: usize,
     /// What the socket is watched for.
     pub(crate) watches: (bool, bool),
     /// It is in the list of those to be served next turn.
@@ -95,13 +125,13 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(
-        stream: TcpStream,
+        socket: TcpStream,
         peer: SocketAddr,
         id: u64,
         is_authenticated: bool,
     ) -> Self {
         Self {
-            stream,
+            socket,
             peer,
             id,
             protocol: Protocol::Resp2,
@@ -115,15 +145,25 @@ impl Connection {
             parsed: 0,
             needed: 0,
             partial: None,
-            sent_parts: 0,
+            stream: None,
+            takes_whole: false,
+            skipped_bytes: 0,
+            sent_parts: None,
             output: Vec::new(),
             written: 0,
             pending: VecDeque::new(),
+            early_bytes: 0,
             first: 0,
+            reply_bytes: 0,
             outstanding: 0,
+            transaction: None,
+            subscribed: None,
             is_blocked: false,
+            is_monitor: false,
             is_closing: false,
             is_gone: false,
+            is_removed: false,
+            accounted_bytes: 0,
             watches: (true, false),
             is_listed: false,
             is_dirty: false,
@@ -136,6 +176,11 @@ impl Connection {
         self.output.len() - self.written
     }
 
+    /// Output that is made and not sent, and that is to be expected, in bytes.
+    pub(crate) fn coming_bytes(&self) -> usize {
+        self.waiting_bytes() + self.early_bytes + self.outstanding as usize * self.reply_bytes
+    }
+
     /// Makes a reply with `write`, in its place.
     #[inline]
     pub(crate) fn reply(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
@@ -144,7 +189,8 @@ impl Connection {
         } else {
             let mut reply = Vec::new();
             write(&mut Writer::new(&mut reply, self.protocol));
-            self.pending.push_back(Pending::Ready(reply));
+            let early = self.early(reply);
+            self.pending.push_back(early);
         }
     }
 
@@ -190,13 +236,31 @@ impl Connection {
         if place > 0 {
             let mut reply = Vec::new();
             write(kind, &mut Writer::new(&mut reply, self.protocol));
-            self.pending[place] = Pending::Ready(reply);
+            self.pending[place] = self.early(reply);
             return;
         }
+        let before = self.output.len();
         self.emit(|writer| write(kind, writer));
+        let bytes = self.output.len() - before;
+        self.reply_bytes = (self.reply_bytes * 7 + bytes) / 8;
         self.pending.pop_front();
         self.first = self.first.wrapping_add(1);
         self.emit_ready();
+    }
+
+    /// The number of a part of the last promise in its batch, if it may be sent now.
+    pub(crate) fn send_part(&mut self, part: usize) -> Option<usize> {
+        match self.pending.back_mut() {
+            Some(Pending::Parts(parts)) => parts.send(part),
+            _ => None,
+        }
+    }
+
+    /// Notes that it was not sent.
+    pub(crate) fn unsend_part(&mut self) {
+        if let Some(Pending::Parts(parts)) = self.pending.back_mut() {
+            parts.unsend();
+        }
     }
 
     /// Takes the answer to a part of a reply.
@@ -205,10 +269,14 @@ impl Connection {
         let Some(Pending::Parts(parts)) = self.pending.get_mut(place) else {
             return;
         };
-        if parts.take(part, self.protocol, answer) {
+        let before = parts.bytes();
+        let is_complete = parts.take(part, self.protocol, answer);
+        self.early_bytes += parts.bytes() - before;
+        if is_complete {
+            self.early_bytes -= parts.bytes();
             let mut reply = Vec::new();
             parts.write(&mut Writer::new(&mut reply, self.protocol));
-            self.pending[place] = Pending::Ready(reply);
+            self.pending[place] = self.early(reply);
             self.emit_ready();
         }
     }
@@ -217,15 +285,69 @@ impl Connection {
     fn emit_ready(&mut self) {
         while let Some(Pending::Ready(_)) = self.pending.front() {
             if let Some(Pending::Ready(reply)) = self.pending.pop_front() {
+                self.early_bytes -= reply.len();
                 self.emit(|writer| writer.raw(&reply));
             }
             self.first = self.first.wrapping_add(1);
         }
     }
 
+    /// A reply that is ready before its turn.
+    fn early(&mut self, reply: Vec<u8>) -> Pending {
+        self.early_bytes += reply.len();
+        Pending::Ready(reply)
+    }
+
+    /// Has a promised value be read in pieces once its turn has come.
+    pub(crate) fn read_long(&mut self, number: u32, read: LongRead) {
+        let place = number.wrapping_sub(self.first) as usize;
+        if let Some(pending) = self.pending.get_mut(place) {
+            *pending = Pending::Long(Box::new(read));
+        }
+    }
+
+    /// The value whose turn has come.
+    pub(crate) fn due_long(&self) -> Option<&LongRead> {
+        match self.pending.front() {
+            Some(Pending::Long(read)) if !self.is_blocked => Some(read),
+            _ => None,
+        }
+    }
+
+    /// Adds a piece of a task's reply.
+    pub(crate) fn emit_piece(&mut self, piece: &[u8]) {
+        if self.reply_mode == ReplyMode::On {
+            self.output.extend_from_slice(piece);
+        }
+    }
+
+    /// Ends a task's reply.
+    pub(crate) fn end_task(&mut self) {
+        self.is_blocked = false;
+        if self.reply_mode == ReplyMode::Skip {
+            self.reply_mode = ReplyMode::On;
+        }
+        if let Some(Pending::Long(_)) = self.pending.front() {
+            self.pending.pop_front();
+            self.first = self.first.wrapping_add(1);
+            self.emit_ready();
+        }
+    }
+
+    /// True if it is in no transaction and has subscribed to no channel.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.transaction.is_none() && self.subscribed.is_none()
+    }
+
+    /// True if nothing is under way for it and it does not wait for messages.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty() && !self.is_blocked && !self.is_monitor && !self.is_gone
+    }
+
     /// Where the client connected.
     pub(crate) fn local_address(&self) -> String {
-        let address = self.stream.local_addr();
+        let address = self.socket.local_addr();
         address.map_or_else(|_| String::new(), |address| address.to_string())
     }
 
@@ -234,7 +356,10 @@ impl Connection {
         size_of::<Self>()
             + self.input.capacity()
             + self.output.capacity()
+            + self.queued_bytes()
             + self.pending.capacity() * size_of::<Pending>()
+            + self.early_bytes
+            + self.stream.as_ref().map_or(0, LongInput::waiting_bytes)
     }
 
     /// Gives buffers back that nothing is in.
@@ -243,12 +368,17 @@ impl Connection {
             self.input = Vec::new();
             self.parsed = 0;
         }
-        if self.written == self.output.len() {
-            self.output = Vec::new();
-            self.written = 0;
-        }
-        if self.pending.is_empty() {
+        if self.pending.is_empty() && self.pending.capacity() > PENDING_KEPT {
             self.pending = VecDeque::new();
         }
+    }
+
+    /// Drops all buffers of a connection that is gone.
+    pub(crate) fn drop_buffers(&mut self) {
+        self.input = Vec::new();
+        self.parsed = 0;
+        self.output = Vec::new();
+        self.written = 0;
+        self.partial = None;
     }
 }

@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Commands that are counted one by one, at most.
+pub(crate) const COMMANDS_MAX: usize = 256;
+
 /// A figure that one thread writes.
 #[derive(Debug, Default)]
 pub(crate) struct Figure(AtomicU64);
@@ -15,22 +18,70 @@ impl Figure {
         self.0.store(value.wrapping_add(count), Ordering::Relaxed);
     }
 
+    /// Sets it. Only its core calls this.
+    #[inline]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Figures of one core.
+/// How often a command was called.
 #[derive(Debug, Default)]
+pub(crate) struct CallCounters {
+    /// Times that it ran.
+    pub(crate) calls: Figure,
+    /// Times that it did not run: wrong number of arguments, or a client without a password.
+    pub(crate) rejected: Figure,
+    /// Times that it ran and refused its arguments.
+    pub(crate) failed: Figure,
+}
+
+/// Figures of one core.
+#[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct CoreCounters {
+    /// Commands that were replied to, or are under way. Those that do not exist count too.
     pub(crate) commands: Figure,
+    /// Errors that were replied.
     pub(crate) failed_commands: Figure,
+    /// Bytes that clients sent.
     pub(crate) received_bytes: Figure,
+    /// Bytes that were sent to clients.
     pub(crate) sent_bytes: Figure,
+    /// System calls that received bytes.
     pub(crate) receives: Figure,
+    /// System calls that sent bytes.
     pub(crate) sends: Figure,
+    /// Times that the core had nothing to do and slept.
     pub(crate) sleeps: Figure,
-    pub(crate) hits: Figure,
-    pub(crate) misses: Figure,
+    /// Clients that were disconnected because all took too much memory.
+    pub(crate) evicted_clients: Figure,
+    /// Subscribers that were disconnected because they did not read.
+    pub(crate) slow_subscribers: Figure,
+    /// Bytes of connections and their buffers.
+    pub(crate) connection_bytes: Figure,
+    /// Calls by command, in the order of the table.
+    pub(crate) calls: Box<[CallCounters]>,
+}
+
+impl Default for CoreCounters {
+    fn default() -> Self {
+        Self {
+            commands: Figure::default(),
+            failed_commands: Figure::default(),
+            received_bytes: Figure::default(),
+            sent_bytes: Figure::default(),
+            receives: Figure::default(),
+            sends: Figure::default(),
+            sleeps: Figure::default(),
+            evicted_clients: Figure::default(),
+            slow_subscribers: Figure::default(),
+            connection_bytes: Figure::default(),
+            calls: (0..COMMANDS_MAX).map(|_| CallCounters::default()).collect(),
+        }
+    }
 }

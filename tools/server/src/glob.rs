@@ -1,5 +1,5 @@
-//! Patterns of keys and channels, as Redis matches them: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a
-//! byte that stands for itself.
+//! Patterns of keys and channels, as Redis matches them: `*`, `?`, `[a-z]`, `[^a]`, and `\` before
+//! a byte that stands for itself.
 //!
 //! Only the last `*` is ever taken back, so a match takes at most the product of both lengths.
 

@@ -1,68 +1,171 @@
-//! What `INFO` and `CONFIG GET` tell.
+//! What `INFO` and `CONFIG GET` show.
 
 use std::fmt::Write as _;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use crate::commands::REDIS_VERSION;
-use crate::shared::Shared;
+use crate::failures::Failures;
+use crate::figures::{CallFigures, CoreFigures};
+use crate::shared::{Baseline, Shared};
+
+/// Bytes of the longest value.
+const VALUE_BYTES_MAX: u64 = 64 << 20;
 
 /// The settings of `CONFIG GET`: name and value.
 pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let options = &shared.options;
-    let policy = if options.evicts {
-        "allkeys-lru"
-    } else {
-        "noeviction"
-    };
     let timeout = options.idle_timeout.map_or(0, |timeout| timeout.as_secs());
     let cap = shared.reporter.stats().local_cap_bytes;
+    let slow = &shared.slow;
     [
         ("appendonly", "no".to_owned()),
         ("databases", "1".to_owned()),
+        ("latency-monitor-threshold", "0".to_owned()),
         ("maxclients", options.clients_max.to_string()),
         ("maxmemory", cap.to_string()),
-        ("maxmemory-policy", policy.to_owned()),
+        ("maxmemory-policy", policy(shared).to_owned()),
         ("port", shared.port.to_string()),
-        ("proto-max-bulk-len", farcore_bytes().to_string()),
+        ("proto-max-bulk-len", VALUE_BYTES_MAX.to_string()),
         ("save", String::new()),
+        (
+            "slowlog-log-slower-than",
+            slow.limit_us.load(Ordering::Relaxed).to_string(),
+        ),
+        (
+            "slowlog-max-len",
+            slow.commands_max.load(Ordering::Relaxed).to_string(),
+        ),
         ("timeout", timeout.to_string()),
     ]
     .into()
 }
 
-/// Bytes of the longest value.
-const fn farcore_bytes() -> u64 {
-    64 << 20
+fn policy(shared: &Shared) -> &'static str {
+    if shared.options.evicts {
+        "allkeys-lru"
+    } else {
+        "noeviction"
+    }
 }
 
-type Section = (&'static str, fn(&Shared, u64, &mut String));
+/// What the sections are made from.
+pub(crate) struct Gathering<'a> {
+    shared: &'a Shared,
+    keys: u64,
+    failures: Vec<(String, u64)>,
+    now: Baseline,
+    /// Where the figures that are shown begin.
+    since: Baseline,
+}
+
+impl<'a> Gathering<'a> {
+    pub(crate) fn of(shared: &'a Shared, keys: u64, failures: Failures) -> Self {
+        let since = shared.baseline.lock();
+        let since = since.unwrap_or_else(PoisonError::into_inner).clone();
+        Self {
+            shared,
+            keys,
+            failures: failures.sorted(),
+            now: shared.figures(),
+            since,
+        }
+    }
+
+    /// A figure since it was reset.
+    fn since(&self, figure: impl Fn(&Baseline) -> u64) -> u64 {
+        figure(&self.now).saturating_sub(figure(&self.since))
+    }
+
+    /// A figure of all cores since it was reset.
+    fn sum(&self, figure: impl Fn(&CoreFigures) -> u64) -> u64 {
+        self.since(|at| figure(&at.server.total()))
+    }
+
+    /// Figures of a command since they were reset.
+    fn calls(&self, place: usize, now: &CallFigures) -> CallFigures {
+        let since = self.since.server.calls.get(place).copied();
+        let since = since.unwrap_or_default();
+        CallFigures {
+            command: now.command,
+            calls: now.calls.saturating_sub(since.calls),
+            rejected: now.rejected.saturating_sub(since.rejected),
+            failed: now.failed.saturating_sub(since.failed),
+        }
+    }
+}
+
+/// Figures of the memory of engine and server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryFigures {
+    /// Local memory that holds data or the index.
+    pub(crate) used_bytes: u64,
+    pub(crate) cap_bytes: u64,
+    pub(crate) index_bytes: u64,
+    pub(crate) far_bytes: u64,
+    pub(crate) resident_bytes: u64,
+    pub(crate) client_bytes: u64,
+    pub(crate) keys: u64,
+}
+
+impl MemoryFigures {
+    pub(crate) fn of(shared: &Shared) -> Self {
+        let stats = shared.reporter.stats();
+        let total = &stats.total;
+        let frames = total.frames_total - total.frames_free.min(total.frames_total);
+        let clients = shared.counters.iter();
+        Self {
+            used_bytes: frames * u64::from(stats.page_bytes),
+            cap_bytes: stats.local_cap_bytes,
+            index_bytes: total.index_bytes,
+            far_bytes: stats.far_used_bytes,
+            resident_bytes: resident_bytes(),
+            client_bytes: clients.map(|core| core.connection_bytes.get()).sum(),
+            keys: total.keys,
+        }
+    }
+}
+
+/// When a section is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    Always,
+    /// Only if all or this one is wanted.
+    OnDemand,
+}
+
+type Section = (&'static str, Shown, fn(&Gathering<'_>, &mut String));
 
 const SECTIONS: &[Section] = &[
-    ("Server", server),
-    ("Clients", clients),
-    ("Memory", memory),
-    ("Persistence", persistence),
-    ("Stats", stats),
-    ("Replication", replication),
-    ("CPU", cpu),
-    ("Cores", cores),
-    ("Cluster", cluster),
-    ("Keyspace", keyspace),
+    ("Server", Shown::Always, server),
+    ("Clients", Shown::Always, clients),
+    ("Memory", Shown::Always, memory),
+    ("Persistence", Shown::Always, persistence),
+    ("Stats", Shown::Always, stats),
+    ("Replication", Shown::Always, replication),
+    ("CPU", Shown::Always, cpu),
+    ("Modules", Shown::Always, |_, _| {}),
+    ("Commandstats", Shown::OnDemand, command_stats),
+    ("Errorstats", Shown::Always, error_stats),
+    ("Latencystats", Shown::OnDemand, |_, _| {}),
+    ("Cores", Shown::Always, cores),
+    ("Cluster", Shown::Always, cluster),
+    ("Keyspace", Shown::Always, keyspace),
 ];
 
-/// The sections that are asked for; all without any.
-pub(crate) fn text(shared: &Shared, keys: u64, wanted: &[String]) -> String {
-    let is_all = wanted.is_empty()
-        || wanted
-            .iter()
-            .any(|one| matches!(&one[..], "all" | "everything" | "default"));
+/// The sections that are wanted, in small letters; the usual ones if none is named.
+pub(crate) fn text(gathered: &Gathering<'_>, wanted: &[String]) -> String {
+    let has = |name: &str| wanted.iter().any(|one| one.eq_ignore_ascii_case(name));
+    let is_all = has("all") || has("everything");
+    let is_default = wanted.is_empty() || has("default");
     let mut text = String::new();
-    for (name, write) in SECTIONS {
-        if is_all || wanted.iter().any(|one| one.eq_ignore_ascii_case(name)) {
+    for (name, shown, write) in SECTIONS {
+        if is_all || (is_default && *shown == Shown::Always) || has(name) {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
             let _ = write!(text, "# {name}\r\n");
-            write(shared, keys, &mut text);
+            write(gathered, &mut text);
         }
     }
     text
@@ -72,57 +175,66 @@ fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
-fn server(shared: &Shared, _: u64, text: &mut String) {
+fn lines(text: &mut String, lines: &[(&str, u64)]) {
+    for (name, value) in lines {
+        line(text, name, value);
+    }
+}
+
+fn server(gathered: &Gathering<'_>, text: &mut String) {
+    let shared = gathered.shared;
+    let uptime = shared.started.elapsed().as_secs();
     line(text, "redis_version", REDIS_VERSION);
     line(text, "farcore_version", env!("CARGO_PKG_VERSION"));
     line(text, "redis_mode", "standalone");
     line(text, "os", std::env::consts::OS);
     line(text, "arch_bits", usize::BITS);
+    line(text, "multiplexing_api", "epoll");
     line(text, "process_id", std::process::id());
     line(text, "run_id", &shared.run_id);
     line(text, "tcp_port", shared.port);
-    line(
-        text,
-        "uptime_in_seconds",
-        shared.started.elapsed().as_secs(),
-    );
-    line(
-        text,
-        "uptime_in_days",
-        shared.started.elapsed().as_secs() / 86_400,
-    );
+    line(text, "server_time_usec", farcore_tuning::system_ns() / 1000);
+    line(text, "uptime_in_seconds", uptime);
+    line(text, "uptime_in_days", uptime / 86_400);
     line(text, "io_threads_active", 0);
 }
 
-fn clients(shared: &Shared, _: u64, text: &mut String) {
-    use std::sync::atomic::Ordering;
-    line(
+fn clients(gathered: &Gathering<'_>, text: &mut String) {
+    let shared = gathered.shared;
+    let connected = shared.connected.load(Ordering::Relaxed) as u64;
+    lines(
         text,
-        "connected_clients",
-        shared.connected.load(Ordering::Relaxed),
+        &[
+            ("connected_clients", connected),
+            ("cluster_connections", 0),
+            ("maxclients", shared.options.clients_max as u64),
+            ("blocked_clients", 0),
+            ("tracking_clients", 0),
+            (
+                "monitoring_clients",
+                shared.monitors.load(Ordering::Relaxed) as u64,
+            ),
+        ],
     );
-    line(text, "maxclients", shared.options.clients_max);
-    line(text, "blocked_clients", 0);
 }
 
-fn memory(shared: &Shared, _: u64, text: &mut String) {
-    let stats = shared.reporter.stats();
-    let resident = resident_bytes();
-    let total = &stats.total;
-    let used = (total.frames_total - total.frames_free) * u64::from(stats.page_bytes);
-    line(text, "used_memory", used);
-    line(text, "used_memory_rss", resident);
-    line(text, "used_memory_human", human(used));
-    line(text, "maxmemory", stats.local_cap_bytes);
-    line(text, "maxmemory_human", human(stats.local_cap_bytes));
-    let policy = if shared.options.evicts {
-        "allkeys-lru"
-    } else {
-        "noeviction"
-    };
-    line(text, "maxmemory_policy", policy);
-    line(text, "far_memory", stats.far_used_bytes);
-    line(text, "mem_fragmentation_ratio", 1);
+fn memory(gathered: &Gathering<'_>, text: &mut String) {
+    let figures = MemoryFigures::of(gathered.shared);
+    for (name, bytes) in [
+        ("used_memory", figures.used_bytes),
+        ("used_memory_rss", figures.resident_bytes),
+        ("used_memory_dataset", figures.used_bytes),
+        ("maxmemory", figures.cap_bytes),
+        ("far_memory", figures.far_bytes),
+    ] {
+        line(text, name, bytes);
+        line(text, &format!("{name}_human"), human(bytes));
+    }
+    line(text, "maxmemory_policy", policy(gathered.shared));
+    line(text, "index_memory", figures.index_bytes);
+    line(text, "mem_clients_normal", figures.client_bytes);
+    let ratio = figures.resident_bytes as f64 / figures.used_bytes.max(1) as f64;
+    line(text, "mem_fragmentation_ratio", format_args!("{ratio:.2}"));
     line(text, "mem_allocator", "system");
 }
 
@@ -145,104 +257,172 @@ fn resident_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-fn persistence(_: &Shared, _: u64, text: &mut String) {
-    line(text, "loading", 0);
-    line(text, "rdb_changes_since_last_save", 0);
-    line(text, "rdb_bgsave_in_progress", 0);
-    line(text, "rdb_last_save_time", 0);
-    line(text, "aof_enabled", 0);
+fn persistence(_: &Gathering<'_>, text: &mut String) {
+    lines(
+        text,
+        &[
+            ("loading", 0),
+            ("async_loading", 0),
+            ("rdb_changes_since_last_save", 0),
+            ("rdb_bgsave_in_progress", 0),
+            ("rdb_last_save_time", 0),
+        ],
+    );
+    line(text, "rdb_last_bgsave_status", "ok");
+    lines(text, &[("aof_enabled", 0), ("aof_rewrite_in_progress", 0)]);
 }
 
-fn stats(shared: &Shared, _: u64, text: &mut String) {
-    use std::sync::atomic::Ordering;
-    let sum = |figure: fn(&crate::counters::CoreCounters) -> u64| -> u64 {
-        shared.counters.iter().map(figure).sum()
-    };
-    let engine = shared.reporter.stats().total;
-    line(
+fn stats(gathered: &Gathering<'_>, text: &mut String) {
+    let rates = &gathered.shared.rates;
+    let (received, sent) = (rates.received.get(), rates.sent.get());
+    lines(
         text,
-        "total_connections_received",
-        shared.accepted.load(Ordering::Relaxed),
+        &[
+            (
+                "total_connections_received",
+                gathered.since(|at| at.server.accepted),
+            ),
+            (
+                "total_commands_processed",
+                gathered.sum(|core| core.commands),
+            ),
+            ("instantaneous_ops_per_sec", rates.commands.get()),
+            (
+                "total_net_input_bytes",
+                gathered.sum(|core| core.received_bytes),
+            ),
+            (
+                "total_net_output_bytes",
+                gathered.sum(|core| core.sent_bytes),
+            ),
+        ],
+    );
+    for (name, rate) in [
+        ("instantaneous_input_kbps", received),
+        ("instantaneous_output_kbps", sent),
+    ] {
+        line(text, name, format_args!("{:.2}", rate as f64 / 1024.0));
+    }
+    lines(
+        text,
+        &[
+            (
+                "rejected_connections",
+                gathered.since(|at| at.server.refused),
+            ),
+            (
+                "idle_connections_closed",
+                gathered.since(|at| at.server.idle_closed),
+            ),
+            ("expired_keys", gathered.since(|at| at.expired)),
+            ("evicted_keys", gathered.since(|at| at.evicted)),
+            (
+                "keyspace_hits",
+                gathered.since(|at| at.gets.saturating_sub(at.gets_absent)),
+            ),
+            ("keyspace_misses", gathered.since(|at| at.gets_absent)),
+            ("pubsub_channels", 0),
+            ("pubsub_patterns", 0),
+            ("latest_fork_usec", 0),
+            ("unexpected_error_replies", 0),
+            (
+                "total_error_replies",
+                gathered.sum(|core| core.failed_commands),
+            ),
+            ("total_reads_processed", gathered.sum(|core| core.receives)),
+            ("total_writes_processed", gathered.sum(|core| core.sends)),
+        ],
     );
     line(
         text,
-        "rejected_connections",
-        shared.refused.load(Ordering::Relaxed),
+        "client_output_buffer_limit_disconnections",
+        gathered.sum(|core| core.slow_subscribers),
     );
     line(
         text,
-        "total_commands_processed",
-        sum(|core| core.commands.get()),
+        "evicted_clients",
+        gathered.sum(|core| core.evicted_clients),
     );
-    line(
-        text,
-        "total_error_replies",
-        sum(|core| core.failed_commands.get()),
-    );
-    line(
-        text,
-        "total_net_input_bytes",
-        sum(|core| core.received_bytes.get()),
-    );
-    line(
-        text,
-        "total_net_output_bytes",
-        sum(|core| core.sent_bytes.get()),
-    );
-    line(
-        text,
-        "total_reads_processed",
-        sum(|core| core.receives.get()),
-    );
-    line(text, "total_writes_processed", sum(|core| core.sends.get()));
-    line(text, "expired_keys", engine.expired);
-    line(text, "evicted_keys", engine.evicted);
-    line(
-        text,
-        "keyspace_hits",
-        engine.gets.saturating_sub(engine.gets_absent),
-    );
-    line(text, "keyspace_misses", engine.gets_absent);
 }
 
-fn replication(shared: &Shared, _: u64, text: &mut String) {
+fn replication(gathered: &Gathering<'_>, text: &mut String) {
     line(text, "role", "master");
     line(text, "connected_slaves", 0);
-    line(text, "master_replid", &shared.run_id);
+    line(text, "master_failover_state", "no-failover");
+    line(text, "master_replid", &gathered.shared.run_id);
     line(text, "master_repl_offset", 0);
-}
-
-fn cpu(_: &Shared, _: u64, text: &mut String) {
-    let clock = |id| rustix::time::clock_gettime(id);
-    let used = clock(rustix::time::ClockId::ProcessCPUTime);
-    line(
+    line(text, "second_repl_offset", -1);
+    lines(
         text,
-        "used_cpu_user",
-        format_args!("{}.{:06}", used.tv_sec, used.tv_nsec / 1000),
+        &[("repl_backlog_active", 0), ("repl_backlog_size", 0)],
     );
-    line(text, "used_cpu_sys", "0.000000");
 }
 
-fn cores(shared: &Shared, _: u64, text: &mut String) {
-    use std::sync::atomic::Ordering;
-    for (place, (core, port)) in shared.counters.iter().zip(&shared.cores).enumerate() {
-        let connections = port.connections.load(Ordering::Relaxed);
-        let _ = write!(
+fn cpu(_: &Gathering<'_>, text: &mut String) {
+    // User and system time in ticks, of which Linux counts 100 a second.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: Vec<u64> = (fields.split_whitespace().skip(11).take(2))
+        .map(|ticks| ticks.parse().unwrap_or(0))
+        .collect();
+    for (name, place) in [("used_cpu_sys", 1), ("used_cpu_user", 0)] {
+        let ticks = ticks.get(place).copied().unwrap_or(0);
+        let (whole, rest) = (ticks / 100, ticks % 100);
+        line(text, name, format_args!("{whole}.{rest:02}0000"));
+    }
+}
+
+/// Times of single commands are not measured: they are 0.
+fn command_stats(gathered: &Gathering<'_>, text: &mut String) {
+    for (place, now) in gathered.now.server.calls.iter().enumerate() {
+        let CallFigures {
+            command,
+            calls,
+            rejected,
+            failed,
+        } = gathered.calls(place, now);
+        if calls + rejected > 0 {
+            line(
+                text,
+                &format!("cmdstat_{command}"),
+                format_args!(
+                    "calls={calls},usec=0,usec_per_call=0.00,rejected_calls={rejected},failed_calls={failed}"
+                ),
+            );
+        }
+    }
+}
+
+fn error_stats(gathered: &Gathering<'_>, text: &mut String) {
+    for (code, count) in &gathered.failures {
+        line(
             text,
-            "core{place}:connections={connections},commands={},receives={},sends={},sleeps={}\r\n",
-            core.commands.get(),
-            core.receives.get(),
-            core.sends.get(),
-            core.sleeps.get(),
+            &format!("errorstat_{code}"),
+            format_args!("count={count}"),
         );
     }
 }
 
-fn cluster(_: &Shared, _: u64, text: &mut String) {
+fn cores(gathered: &Gathering<'_>, text: &mut String) {
+    for (place, core) in gathered.now.server.cores.iter().enumerate() {
+        line(
+            text,
+            &format!("core{place}"),
+            format_args!(
+                "connections={},commands={},receives={},sends={},sleeps={}",
+                core.connections, core.commands, core.receives, core.sends, core.sleeps
+            ),
+        );
+    }
+}
+
+fn cluster(_: &Gathering<'_>, text: &mut String) {
     line(text, "cluster_enabled", 0);
 }
 
-fn keyspace(_: &Shared, keys: u64, text: &mut String) {
+/// Keys that expire are not counted: their number is 0.
+fn keyspace(gathered: &Gathering<'_>, text: &mut String) {
+    let keys = gathered.keys;
     if keys > 0 {
         line(text, "db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
     }

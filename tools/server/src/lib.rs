@@ -1,29 +1,42 @@
 //! Farcore's server: the engine for clients that speak the Redis protocol.
 //!
-//! A [`Server`] runs on the cores of an engine. An ordinary thread accepts connections (`accept`) and
-//! hands each to the core with the fewest (`port`). Each core runs one loop over its connections
-//! (`serving`, `sockets`, `connection`), which parses requests (`resp`), runs commands (`commands`)
-//! as requests of the engine, and sends the replies in order (`replies`, `parts`). A command of
-//! several steps is a future beside the loop (`tasks`).
+//! A [`Server`] runs on the cores of an engine. An ordinary thread accepts connections (`accept`)
+//! and hands each to the core with the fewest (`port`). Each core runs one loop over its
+//! connections (`serving`, `sockets`, `connection`), which parses requests (`resp`), runs commands
+//! (`commands`) as requests of the engine, and sends the replies in order (`replies`, `parts`). A
+//! command of several steps is a future beside the loop (`tasks`).
 
 mod accept;
 mod commands;
 mod connection;
 mod counters;
+mod failures;
+mod figures;
 mod gathered;
 mod glob;
 mod information;
+mod long_input;
+mod long_read;
+mod monitors;
 mod options;
 mod parts;
+mod plan;
 mod port;
+mod receiving;
 mod replies;
 pub mod resp;
+mod sending;
 mod server;
 mod serving;
 mod shared;
+mod slow;
 mod sockets;
+mod subscriptions;
 mod tasks;
 mod token;
+mod transaction;
+mod upkeep;
 
-pub use self::options::{CLIENTS_MAX, Options};
+pub use self::figures::{CallFigures, CoreFigures, ServerFigures, ServerReporter};
+pub use self::options::{CLIENT_BYTES, CLIENTS_MAX, Options};
 pub use self::server::{Server, StartError};

@@ -8,6 +8,9 @@ use zeroize::Zeroizing;
 /// Clients at once, by default; as Redis.
 pub const CLIENTS_MAX: usize = 10_000;
 
+/// Memory for the buffers of all clients, by default.
+pub const CLIENT_BYTES: usize = 16 << 20;
+
 /// What a server is started with.
 #[derive(Clone)]
 pub struct Options {
@@ -15,12 +18,17 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Clients at once; others are refused. Default 10,000.
     pub clients_max: usize,
-    /// What `AUTH` must give; `None` asks for nothing.
+    /// What `AUTH` must give; `None` requires nothing.
     pub password: Option<Zeroizing<String>>,
     /// Time after which a silent client is disconnected; `None` keeps it.
     pub idle_timeout: Option<Duration>,
+    /// Memory for the buffers of all clients, in bytes; above it, the one that takes most is
+    /// disconnected. Default 16 MiB.
+    pub client_bytes: usize,
     /// When the engine is full, keys are evicted.
     pub evicts: bool,
+    /// Clients may see the commands of all others, with `MONITOR`.
+    pub monitors: bool,
 }
 
 impl Options {
@@ -32,7 +40,9 @@ impl Options {
             clients_max: CLIENTS_MAX,
             password: None,
             idle_timeout: None,
+            client_bytes: CLIENT_BYTES,
             evicts: false,
+            monitors: false,
         }
     }
 
@@ -49,7 +59,9 @@ impl std::fmt::Debug for Options {
             .field("clients_max", &self.clients_max)
             .field("password", &self.password.as_ref().map(|_| "..."))
             .field("idle_timeout", &self.idle_timeout)
+            .field("client_bytes", &self.client_bytes)
             .field("evicts", &self.evicts)
+            .field("monitors", &self.monitors)
             .finish()
     }
 }

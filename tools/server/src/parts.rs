@@ -4,6 +4,7 @@ use farcore::Answer;
 
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
+use crate::token::PARTS_MAX;
 
 /// How the answers make one reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +26,12 @@ pub(crate) struct Parts {
     /// The replies of values, by part.
     replies: Vec<Vec<u8>>,
     error: Option<String>,
+    /// Bytes of the replies of values.
+    held_bytes: usize,
+    /// The first part of the batch under way.
+    base: usize,
+    /// Answers of it that are missing.
+    outstanding: usize,
 }
 
 impl Parts {
@@ -40,18 +47,46 @@ impl Parts {
             count: 0,
             replies,
             error: None,
+            held_bytes: 0,
+            base: 0,
+            outstanding: 0,
         }
+    }
+
+    /// The number of a part in its batch, if it may be sent now. A batch has as many parts as tokens
+    /// can tell apart.
+    pub(crate) fn send(&mut self, part: usize) -> Option<usize> {
+        if part == self.base + PARTS_MAX {
+            if self.outstanding > 0 {
+                return None;
+            }
+            self.base = part;
+        }
+        self.outstanding += 1;
+        Some(part - self.base)
+    }
+
+    /// Notes that a part was not sent.
+    pub(crate) fn unsend(&mut self) {
+        self.outstanding -= 1;
+    }
+
+    /// Bytes of the replies so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// Takes an answer; true if it was the last one.
     pub(crate) fn take(&mut self, part: usize, protocol: Protocol, answer: &Answer<'_>) -> bool {
         self.left -= 1;
-        match (answer, self.replies.get_mut(part)) {
+        self.outstanding -= 1;
+        match (answer, self.replies.get_mut(self.base + part)) {
             (Answer::Failed(error), _) => {
                 self.error.get_or_insert_with(|| error_text(error));
             }
             (answer, Some(reply)) => {
                 write_answer(ReplyKind::Value, answer, &mut Writer::new(reply, protocol));
+                self.held_bytes += reply.len();
             }
             (Answer::Absent | Answer::Mismatch { .. }, None) => {}
             (_, None) => self.count += 1,

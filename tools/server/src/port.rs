@@ -1,7 +1,10 @@
 //! How other threads reach a core's loop: connections and messages for it, and its bell.
 //!
-//! - I1: a sender pushes before it looks at the sleep flag, and a core sets the flag before it looks
-//!   for messages. Both are sequentially consistent, so a message is seen or the bell is rung.
+//! - I1: a sender pushes before it looks at the sleep flag, and a core sets the flag before it
+//!   looks for messages. Both are sequentially consistent, so a message is seen or the bell is
+//!   rung.
+//! - I2: a message to a core that has ended is dropped, by the core or by its sender, so a client
+//!   that waits for an answer learns that none will come.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,9 +28,15 @@ pub(crate) enum Message {
 pub(crate) struct CorePort {
     messages: SegQueue<Message>,
     is_asleep: AtomicBool,
+    /// The core serves no more.
+    has_ended: AtomicBool,
     bell: OwnedFd,
     /// Connections that the core serves, and those on their way to it.
     pub(crate) connections: AtomicUsize,
+    /// Subscriptions of its connections to channels. Only the core changes it.
+    pub(crate) subscriptions: AtomicUsize,
+    /// Those that see the commands of all clients.
+    pub(crate) monitors: AtomicUsize,
 }
 
 impl CorePort {
@@ -39,21 +48,41 @@ impl CorePort {
         Ok(Self {
             messages: SegQueue::new(),
             is_asleep: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             bell: eventfd(0, EventfdFlags::CLOEXEC)?,
             connections: AtomicUsize::new(0),
+            subscriptions: AtomicUsize::new(0),
+            monitors: AtomicUsize::new(0),
         })
     }
 
     /// Sends a message, and wakes the core if it sleeps.
     pub(crate) fn send(&self, message: Message) {
         self.messages.push(message);
+        if self.has_ended.load(Ordering::SeqCst) {
+            self.drop_messages();
+        }
         self.wake();
+    }
+
+    /// Notes that the core serves no more.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+        self.drop_messages();
+    }
+
+    fn drop_messages(&self) {
+        while self.messages.pop().is_some() {}
     }
 
     /// Wakes the core if it sleeps.
     pub(crate) fn wake(&self) {
         if self.is_asleep.swap(false, Ordering::SeqCst) {
             // The counter cannot overflow: it is at most 1 a sleep.
+            #[expect(
+                clippy::host_endian_bytes,
+                reason = "the kernel reads a number of this host"
+            )]
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }

@@ -2,6 +2,7 @@
 
 use farcore::{Answer, Error, Metadata};
 
+use crate::commands::parsed;
 use crate::resp::Writer;
 
 /// How an answer becomes a reply.
@@ -9,8 +10,6 @@ use crate::resp::Writer;
 pub(crate) enum ReplyKind {
     /// The value, or null.
     Value,
-    /// The value, empty if the key is absent.
-    ValueOrEmpty,
     /// `OK`.
     Stored,
     /// `OK`, or null if the condition did not hold.
@@ -37,6 +36,16 @@ pub(crate) enum ReplyKind {
     IsExpirySet,
     /// The type of the value.
     Type,
+    /// A part of the value, as the engine read it; empty if the key is absent.
+    Part { offset: u32, bytes: u32 },
+    /// The encoding that Redis would choose for the value, from its first bytes.
+    Encoding,
+    /// 1 if the key exists, else null.
+    ReferenceCount,
+    /// Bytes of the key and its value, or null.
+    Usage { key_bytes: usize },
+    /// This error if the key exists, else null.
+    Unknown(&'static str),
     /// A part of the value, from one byte to another; negative ones count from its end.
     Range { start: i64, end: i64 },
 }
@@ -90,7 +99,7 @@ fn expiry_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
 }
 
 /// The bytes from `start` to `end`, both included, of so many.
-fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usize> {
+pub(crate) fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usize> {
     let signed = i64::try_from(length).unwrap_or(i64::MAX);
     let from_start = |place: i64| if place < 0 { place + signed } else { place };
     // Both count from the end and are the wrong way round: nothing, whatever the length.
@@ -104,18 +113,46 @@ fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usize> {
     place(start)..place(end)
 }
 
+/// Bytes of the longest value that Redis embeds in its object.
+const EMBEDDED_BYTES_MAX: usize = 44;
+
+/// The encoding that Redis would choose for a value, of which at least the first 45 bytes are given.
+fn encoding(value: &[u8]) -> &'static str {
+    if parsed(value).is_some() {
+        "int"
+    } else if value.len() <= EMBEDDED_BYTES_MAX {
+        "embstr"
+    } else {
+        "raw"
+    }
+}
+
+/// Bytes of a record's header and of its step in length.
+const UNIT_BYTES: u64 = 16;
+/// Bytes of the index that a key takes, about.
+const INDEX_BYTES: u64 = 10;
+/// Bytes of a time of expiry.
+const EXPIRY_BYTES: u64 = 8;
+
+/// Bytes that a key with its value takes in the engine, about.
+fn usage(key_bytes: usize, metadata: &Metadata) -> u64 {
+    let expiry = metadata.expiry_ms.map_or(0, |_| EXPIRY_BYTES);
+    let bytes = key_bytes as u64 + metadata.length + expiry;
+    UNIT_BYTES + bytes.next_multiple_of(UNIT_BYTES) + INDEX_BYTES
+}
+
 /// Writes what an answer says.
 #[inline]
 pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Writer<'_>) {
     match (kind, answer) {
         (_, Answer::Failed(error)) => writer.error(&error_text(error)),
-        (ReplyKind::Value | ReplyKind::ValueOrEmpty, Answer::Value { value, .. }) => {
+        (ReplyKind::Value | ReplyKind::Part { .. }, Answer::Value { value, .. }) => {
             writer.bulk(value);
         }
         (ReplyKind::Range { start, end }, Answer::Value { value, .. }) => {
             writer.bulk(&value[range(start, end, value.len())]);
         }
-        (ReplyKind::ValueOrEmpty | ReplyKind::Range { .. }, _) => writer.bulk(b""),
+        (ReplyKind::Part { .. } | ReplyKind::Range { .. }, _) => writer.bulk(b""),
         (ReplyKind::Stored | ReplyKind::StoredOrNull, Answer::Stored { .. }) => {
             writer.simple("OK");
         }
@@ -150,15 +187,32 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             | ReplyKind::Length,
             answer,
         ) => {
-            let is_done = match answer {
-                Answer::Stored { .. } | Answer::Deleted | Answer::Value { .. } => true,
-                _ => false,
-            };
+            let is_done = matches!(
+                answer,
+                Answer::Stored { .. } | Answer::Deleted | Answer::Value { .. }
+            );
             writer.integer(i64::from(is_done));
         }
-        (ReplyKind::Value | ReplyKind::Stored | ReplyKind::StoredOrNull, _) => {
-            writer.null();
+        (ReplyKind::Encoding, Answer::Value { value, .. }) => {
+            writer.bulk(encoding(value).as_bytes());
         }
+        (ReplyKind::ReferenceCount, Answer::Value { .. }) => writer.integer(1),
+        (ReplyKind::Unknown(error), Answer::Value { .. }) => writer.error(error),
+        (ReplyKind::Usage { key_bytes }, &Answer::Value { version, value }) => {
+            let metadata = Metadata::decode(version, value);
+            let bytes = metadata.map_or(0, |metadata| usage(key_bytes, &metadata));
+            writer.integer(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+        (
+            ReplyKind::Value
+            | ReplyKind::Stored
+            | ReplyKind::StoredOrNull
+            | ReplyKind::Encoding
+            | ReplyKind::ReferenceCount
+            | ReplyKind::Unknown(_)
+            | ReplyKind::Usage { .. },
+            _,
+        ) => writer.null(),
     }
 }
 

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use farcore::{Engine, Task};
 
 use crate::accept;
+use crate::figures::ServerReporter;
 use crate::options::Options;
 use crate::port::CorePort;
 use crate::serving::Serving;
@@ -73,8 +74,11 @@ impl Server {
         };
         for place in 0..engine.shards() {
             let shared = Arc::clone(&server.shared);
+            let value_bytes_max = engine.value_bytes_max();
             let job = engine.run_on_core(place, move |core| async move {
-                Serving::new(shared, place)?.run(core).await;
+                Serving::new(shared, place, value_bytes_max)?
+                    .run(core)
+                    .await;
                 Ok(())
             })?;
             server.cores.push(job);
@@ -88,6 +92,12 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Reads its figures.
+    #[must_use]
+    pub fn reporter(&self) -> ServerReporter {
+        ServerReporter(Arc::clone(&self.shared))
     }
 
     /// True once a client has sent `SHUTDOWN`.

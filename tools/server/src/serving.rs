@@ -1,15 +1,15 @@
-//! The loop of a core: it takes connections and their bytes, gives requests to the engine, and sends
-//! replies.
+//! The loop of a core: it takes connections and their bytes, gives requests to the engine, and
+//! sends replies.
 //!
 //! ```text
 //! sockets -> recv -> parse -> commands -> engine -> answers -> replies in order -> send
 //!                              \-> tasks: commands of several steps --/
 //! ```
 //!
-//! One turn receives once and sends once a connection. Requests of one read go to the engine as they
-//! are parsed, which batches them by shard; one `poll` then serves those of the own shard and takes
-//! the answers of the others. Nothing here waits: the loop sleeps when no request is under way and no
-//! socket is ready.
+//! One turn receives once and sends once a connection. Requests of one read go to the engine as
+//! they are parsed, which batches them by shard; one `poll` then serves those of its shard and
+//! takes the answers of the others. Nothing here waits: the loop sleeps when no request is under
+//! way and no socket is ready.
 //!
 //! - I1: a connection's number is reused only when no answer for it is under way.
 //! - I2: bytes are received only for connections whose output is below its limit.
@@ -20,27 +20,25 @@ use std::sync::Arc;
 
 use farcore::{Answer, Core};
 use rustix::event::epoll::EventFlags;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use crate::commands::{self, Call, Flow};
 use crate::connection::{Connection, Pending};
+use crate::counters::CoreCounters;
+use crate::failures::Failures;
+use crate::long_read::LongRead;
+use crate::monitors::Monitors;
 use crate::port::Message;
-use crate::replies::write_answer;
-use crate::resp::{Arguments, Limits, Progress, parse};
+use crate::receiving::RECEIVE_BYTES;
+use crate::replies::{error_text, write_answer};
+use crate::resp::{Arguments, Limits};
 use crate::shared::Shared;
+use crate::slow::SlowLog;
 use crate::sockets::Sockets;
-use crate::tasks::Tasks;
+use crate::subscriptions::Subscriptions;
+use crate::tasks::{TaskOutput, Tasks};
 use crate::token::Token;
 
-/// Bytes received at once.
-const RECEIVE_BYTES: usize = 64 << 10;
-/// Output of a connection from which nothing more is received or parsed for it.
-const OUTPUT_BYTES_HELD: usize = 64 << 10;
-/// Output from which it is sent though more is to come.
-const OUTPUT_BYTES_EAGER: usize = 16 << 10;
-/// Turns for which output waits for replies that are under way.
-const HELD_TURNS_MAX: u8 = 3;
+/// Bytes of the longest value.
+const VALUE_BYTES_MAX: usize = 64 << 20;
 /// Idle turns before the core sleeps.
 const IDLE_TURNS: u32 = 2;
 /// Turns after which the other tasks of the core run.
@@ -53,17 +51,30 @@ pub(crate) struct Serving {
     pub(crate) place: usize,
     pub(crate) connections: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
-    sockets: Sockets,
+    pub(crate) sockets: Sockets,
     /// Connections that go on next turn though their socket is not ready.
     listed: Vec<usize>,
     /// Connections with output.
-    dirty: Vec<usize>,
-    received: Vec<u8>,
-    arguments: Arguments,
-    limits: Limits,
+    pub(crate) dirty: Vec<usize>,
+    pub(crate) subscriptions: Subscriptions,
+    /// Where bytes are received.
+    pub(crate) received: Vec<u8>,
+    pub(crate) arguments: Arguments,
+    pub(crate) limits: Limits,
+    /// Those of commands that store nothing.
+    pub(crate) limits_of_whole: Limits,
+    pub(crate) limits_of_strangers: Limits,
     pub(crate) tasks: Tasks,
+    /// Empty buffers for replies.
+    pub(crate) spare_buffers: Vec<Vec<u8>>,
+    /// Bytes of all connections, and their limit.
+    pub(crate) held_bytes: usize,
+    pub(crate) held_bytes_max: usize,
+    pub(crate) slow: SlowLog,
+    pub(crate) failures: Failures,
+    pub(crate) monitors: Monitors,
     /// Milliseconds since 1970, when the turn began.
-    now_ms: u64,
+    pub(crate) now_ms: u64,
 }
 
 impl Serving {
@@ -71,19 +82,41 @@ impl Serving {
     ///
     /// # Errors
     /// No file descriptor is left.
-    pub(crate) fn new(shared: Arc<Shared>, place: usize) -> io::Result<Self> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        place: usize,
+        value_bytes_max: usize,
+    ) -> io::Result<Self> {
+        let limits = Limits {
+            bulk_bytes_max: VALUE_BYTES_MAX,
+            // What does not fit a record is not kept with the connection.
+            large_bytes: value_bytes_max,
+            ..Limits::default()
+        };
         Ok(Self {
             sockets: Sockets::new(shared.cores[place].bell())?,
-            limits: Limits::default(),
+            limits_of_whole: Limits {
+                large_bytes: usize::MAX,
+                ..limits
+            },
+            limits,
+            limits_of_strangers: Limits::UNAUTHENTICATED,
+            held_bytes: 0,
+            held_bytes_max: shared.options.client_bytes / shared.cores.len(),
+            spare_buffers: Vec::new(),
             shared,
             place,
             connections: Vec::new(),
             free: Vec::new(),
             listed: Vec::new(),
             dirty: Vec::new(),
+            subscriptions: Subscriptions::default(),
             received: vec![0; RECEIVE_BYTES],
             arguments: Arguments::default(),
             tasks: Tasks::default(),
+            slow: SlowLog::default(),
+            failures: Failures::default(),
+            monitors: Monitors::default(),
             now_ms: 0,
         })
     }
@@ -96,7 +129,9 @@ impl Serving {
             let mut is_busy = self.receive_messages();
             is_busy |= self.serve_sockets(&mut core);
             is_busy |= self.take_answers(&mut core) > 0;
+            self.start_long_reads(&core);
             is_busy |= self.tasks_turn();
+            self.send_lines();
             is_busy |= self.send_all();
             turns = turns.wrapping_add(1);
             if is_busy {
@@ -115,6 +150,7 @@ impl Serving {
                 break;
             }
             if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
+                self.counters().sleeps.add(1);
                 self.sockets.sleep().await;
                 self.shared.cores[self.place].wake_up();
                 idle = 0;
@@ -125,6 +161,7 @@ impl Serving {
         for number in 0..self.connections.len() {
             self.close(number);
         }
+        self.shared.cores[self.place].end();
         self.sockets.close().await;
     }
 
@@ -153,7 +190,9 @@ impl Serving {
         }
         let id = self.shared.next_client();
         let is_authenticated = !self.shared.options.needs_password();
-        let connection = Connection::new(stream, peer, id, is_authenticated);
+        let mut connection = Connection::new(stream, peer, id, is_authenticated);
+        connection.heard_ms = self.now_ms;
+        self.account(&mut connection);
         self.connections[number] = Some(Box::new(connection));
     }
 
@@ -164,9 +203,19 @@ impl Serving {
         for number in listed {
             if let Some(mut connection) = self.take(number) {
                 connection.is_listed = false;
-                let before = (connection.parsed, connection.sent_parts);
+                let before = (
+                    connection.input.len() - connection.parsed,
+                    connection.sent_parts,
+                );
+                self.lend_buffer(&mut connection);
                 self.parse_rest(core, number, &mut connection);
-                is_busy |= before != (connection.parsed, connection.sent_parts);
+                let after = (
+                    connection.input.len() - connection.parsed,
+                    connection.sent_parts,
+                );
+                is_busy |= before != after;
+                self.account(&mut connection);
+                self.watch(number, &mut connection);
                 self.put_back(number, connection);
             }
         }
@@ -182,11 +231,24 @@ impl Serving {
                 self.note_dirty(number, &mut connection);
             }
             if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                self.lend_buffer(&mut connection);
                 self.receive(core, number, &mut connection);
             }
             self.put_back(number, connection);
         }
         is_busy
+    }
+
+    /// The core's figures.
+    #[inline]
+    pub(crate) fn counters(&self) -> &CoreCounters {
+        &self.shared.counters[self.place]
+    }
+
+    /// Counts an error that was replied.
+    pub(crate) fn note_failure(&mut self, text: &str) {
+        self.counters().failed_commands.add(1);
+        self.failures.note(text);
     }
 
     fn take(&mut self, number: usize) -> Option<Box<Connection>> {
@@ -198,7 +260,7 @@ impl Serving {
         Some(connection)
     }
 
-    fn put_back(&mut self, number: usize, connection: Box<Connection>) {
+    pub(crate) fn put_back(&mut self, number: usize, connection: Box<Connection>) {
         let is_gone = connection.is_gone;
         self.connections[number] = Some(connection);
         if is_gone {
@@ -206,134 +268,40 @@ impl Serving {
         }
     }
 
-    fn note_dirty(&mut self, number: usize, connection: &mut Connection) {
+    pub(crate) fn note_dirty(&mut self, number: usize, connection: &mut Connection) {
         if !connection.is_dirty {
             connection.is_dirty = true;
             self.dirty.push(number);
         }
     }
 
-    fn list(&mut self, number: usize, connection: &mut Connection) {
+    pub(crate) fn list(&mut self, number: usize, connection: &mut Connection) {
         if !connection.is_listed {
             connection.is_listed = true;
             self.listed.push(number);
         }
     }
 
-    fn receive(&mut self, core: &mut Core, number: usize, connection: &mut Connection) {
-        let mut received = std::mem::take(&mut self.received);
-        let count = recv(&connection.stream, &mut received[..], RecvFlags::DONTWAIT);
-        match count {
-            Ok((_, 0)) => connection.is_gone = true,
-            Ok((_, count)) => {
-                connection.heard_ms = self.now_ms;
-                if connection.input.is_empty() {
-                    let parsed = self.parse_all(core, number, connection, &received[..count]);
-                    connection.input.extend_from_slice(&received[parsed..count]);
-                } else {
-                    connection.input.extend_from_slice(&received[..count]);
-                    self.parse_rest(core, number, connection);
-                }
-            }
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => connection.is_gone = true,
-        }
-        self.received = received;
-    }
-
-    /// Parses what is left of a connection's input.
-    fn parse_rest(&mut self, core: &mut Core, number: usize, connection: &mut Connection) {
-        let mut input = std::mem::take(&mut connection.input);
-        let parsed = self.parse_all(core, number, connection, &input[connection.parsed..]);
-        connection.parsed += parsed;
-        if connection.parsed == input.len() {
-            input = Vec::new();
-            connection.parsed = 0;
-        } else if connection.parsed > RECEIVE_BYTES {
-            input.drain(..connection.parsed);
-            connection.parsed = 0;
-        }
-        connection.input = input;
-    }
-
-    /// Runs the commands in `input`, as far as they are whole and may run now. Returns how many
-    /// bytes are done with.
-    fn parse_all(
-        &mut self,
-        core: &mut Core,
-        number: usize,
-        connection: &mut Connection,
-        input: &[u8],
-    ) -> usize {
-        let mut parsed = 0;
-        while parsed < input.len() && !connection.is_closing && !connection.is_gone {
-            if connection.is_blocked {
-                break;
-            }
-            if connection.waiting_bytes() >= OUTPUT_BYTES_HELD {
-                break;
-            }
-            let rest = &input[parsed..];
-            if rest.len() < connection.needed {
-                break;
-            }
-            let mut arguments = match connection.partial.take() {
-                Some(partial) => *partial,
-                None => {
-                    let mut arguments = std::mem::take(&mut self.arguments);
-                    arguments.clear();
-                    arguments
-                }
-            };
-            let progress = parse(rest, &self.limits, &mut arguments);
-            let consumed = match progress {
-                Ok(Progress::Complete { consumed }) => {
-                    connection.needed = 0;
-                    let mut call = Call {
-                        core,
-                        serving: self,
-                        connection,
-                        number,
-                        arguments: &arguments,
-                        input: rest,
-                    };
-                    match commands::run(&mut call) {
-                        Flow::Done => Some(consumed),
-                        Flow::Later => {
-                            self.list(number, connection);
-                            None
-                        }
-                    }
-                }
-                Ok(Progress::Incomplete { needed }) => {
-                    connection.needed = needed;
-                    connection.partial = Some(Box::new(arguments));
-                    break;
-                }
-                Ok(Progress::Large { .. }) => None,
-                Err(error) => {
-                    connection.reply(|writer| writer.error_fmt(format_args!("ERR {error}")));
-                    connection.is_closing = true;
-                    None
-                }
-            };
-            self.arguments = arguments;
-            match consumed {
-                Some(consumed) => parsed += consumed,
-                None => break,
-            }
-        }
-        self.note_dirty(number, connection);
-        parsed
-    }
-
     /// Takes the engine's answers and makes replies of them.
     fn take_answers(&mut self, core: &mut Core) -> usize {
         let Self {
-            connections, dirty, ..
+            shared,
+            place,
+            connections,
+            dirty,
+            slow,
+            failures,
+            ..
         } = self;
         core.poll(|token, answer| {
             let token = Token(token);
+            if slow.is_measured(token) {
+                slow.end(&shared.slow);
+            }
+            if let Answer::Failed(error) = &answer {
+                shared.counters[*place].failed_commands.add(1);
+                failures.note(&error_text(error));
+            }
             let Some(Some(connection)) = connections.get_mut(token.connection()) else {
                 debug_assert!(false, "its number is kept while answers are under way");
                 return;
@@ -350,6 +318,32 @@ impl Serving {
         })
     }
 
+    /// Starts to read the long values whose turn has come.
+    fn start_long_reads(&mut self, core: &Core) {
+        for place in 0..self.dirty.len() {
+            let number = self.dirty[place];
+            let Some(Some(connection)) = self.connections.get_mut(number) else {
+                continue;
+            };
+            let Some(read) = connection
+                .due_long()
+                .cloned()
+                .filter(|_| !connection.is_gone)
+            else {
+                continue;
+            };
+            connection.is_blocked = true;
+            let protocol = connection.protocol;
+            let (mut core, output) = (self.tasks.client(core), TaskOutput::default());
+            let written = output.clone();
+            let future = async move {
+                read.run(&mut core, &written, protocol).await;
+                core
+            };
+            self.tasks.start(number, output, Box::pin(future));
+        }
+    }
+
     /// One turn of the commands of several steps.
     fn tasks_turn(&mut self) -> bool {
         if self.tasks.is_empty() {
@@ -359,6 +353,7 @@ impl Serving {
         let is_busy = tasks.turn(self);
         tasks.append(&mut self.tasks);
         self.tasks = tasks;
+        self.slow.take_ended(&self.shared.slow);
         is_busy
     }
 
@@ -371,15 +366,27 @@ impl Serving {
             bytes.clear();
             return 0;
         }
-        if !bytes.is_empty() {
-            connection.reply(|writer| writer.raw(bytes));
-            bytes.clear();
-            if !connection.is_dirty {
-                connection.is_dirty = true;
-                self.dirty.push(number);
-            }
+        if bytes.is_empty() {
+            return connection.waiting_bytes();
         }
-        connection.waiting_bytes()
+        connection.emit_piece(bytes);
+        let waiting = connection.waiting_bytes();
+        if let Some(error) = bytes.strip_prefix(b"-") {
+            self.note_failure(&String::from_utf8_lossy(error));
+        }
+        bytes.clear();
+        self.note_output(number);
+        waiting
+    }
+
+    /// Notes that a connection has output.
+    pub(crate) fn note_output(&mut self, number: usize) {
+        if let Some(Some(connection)) = self.connections.get_mut(number)
+            && !connection.is_dirty
+        {
+            connection.is_dirty = true;
+            self.dirty.push(number);
+        }
     }
 
     /// Ends the command of several steps of a connection, which goes on with its input.
@@ -387,97 +394,38 @@ impl Serving {
         let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
             return;
         };
-        connection.is_blocked = false;
+        connection.end_task();
+        connection.send_deferred();
+        if let Some(stream) = connection.stream.take() {
+            stream.end();
+            connection.stream = (!stream.is_done()).then_some(stream);
+        }
         self.list(number, &mut connection);
         self.note_dirty(number, &mut connection);
         self.put_back(number, connection);
     }
 
-    /// Sends what is due. True if anything was sent.
-    fn send_all(&mut self) -> bool {
-        let dirty = std::mem::take(&mut self.dirty);
-        let mut is_busy = false;
-        for number in dirty {
-            let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take)
-            else {
-                continue;
-            };
-            connection.is_dirty = false;
-            if !connection.is_gone {
-                is_busy |= self.send_one(number, &mut connection);
-            }
-            let may_end = connection.is_closing
-                && connection.waiting_bytes() == 0
-                && connection.pending.is_empty();
-            connection.is_gone |= may_end;
-            let is_gone = connection.is_gone;
-            self.connections[number] = Some(connection);
-            if is_gone {
-                self.close(number);
-            }
-        }
-        is_busy
-    }
-
-    fn send_one(&mut self, number: usize, connection: &mut Connection) -> bool {
-        let is_waiting = !connection.pending.is_empty();
-        if connection.waiting_bytes() > 0 {
-            if is_waiting
-                && connection.waiting_bytes() < OUTPUT_BYTES_EAGER
-                && connection.held_turns < HELD_TURNS_MAX
-            {
-                connection.held_turns += 1;
-                self.note_dirty(number, connection);
-                return false;
-            }
-            connection.held_turns = 0;
-            let output = &connection.output[connection.written..];
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match send(&connection.stream, output, flags) {
-                Ok(count) => connection.written += count,
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(_) => {
-                    connection.is_gone = true;
-                    return true;
-                }
-            }
-            if connection.waiting_bytes() == 0 {
-                connection.output.clear();
-                connection.written = 0;
-            }
-        }
-        let is_held = connection.waiting_bytes() >= OUTPUT_BYTES_HELD;
-        self.watch(number, connection, !is_held, connection.waiting_bytes() > 0);
-        if !is_waiting && connection.waiting_bytes() == 0 {
-            connection.release_buffers();
-        }
-        // What was received while the output was full goes on now.
-        if !is_held && connection.input.len() > connection.parsed && connection.needed == 0 {
-            self.list(number, connection);
-        }
-        true
-    }
-
-    fn watch(&self, number: usize, connection: &mut Connection, reads: bool, writes: bool) {
-        if connection.watches != (reads, writes) {
-            connection.watches = (reads, writes);
-            self.sockets
-                .change(&connection.stream, number as u64, reads, writes);
-        }
-    }
-
     /// Closes a connection. Its number is free once nothing is under way for it.
-    fn close(&mut self, number: usize) {
-        let Some(Some(connection)) = self.connections.get_mut(number) else {
+    pub(crate) fn close(&mut self, number: usize) {
+        let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
             return;
         };
-        if !connection.is_gone || connection.watches != (false, false) {
-            connection.is_gone = true;
-            connection.watches = (false, false);
-            self.sockets.remove(&connection.stream);
-            let _ = connection.stream.shutdown(std::net::Shutdown::Both);
+        self.end_monitor(&mut connection);
+        connection.is_gone = true;
+        if !connection.is_removed {
+            connection.is_removed = true;
+            self.sockets.remove(&connection.socket);
+            let _ = connection.socket.shutdown(std::net::Shutdown::Both);
             self.shared.gone(self.place);
+            if let Some(stream) = &connection.stream {
+                stream.cut();
+            }
+            connection.drop_buffers();
+            self.held_bytes -= connection.accounted_bytes;
+            connection.accounted_bytes = 0;
         }
+        self.forget_subscriptions(number, &mut connection);
+        self.connections[number] = Some(connection);
         self.free_if_done(number);
     }
 
@@ -514,6 +462,12 @@ fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) {
     if let Some(Pending::Parts(_)) = connection.pending.get(place) {
         connection.fulfil_part(token.number(), token.part(), answer);
         return;
+    }
+    if let Answer::Failed(error) = answer
+        && let Some(Pending::Waiting(kind)) = connection.pending.get(place)
+        && let Some(read) = LongRead::of(*kind, error)
+    {
+        return connection.read_long(token.number(), read);
     }
     connection.fulfil(token.number(), |kind, writer| {
         write_answer(kind, answer, writer);

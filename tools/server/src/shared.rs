@@ -1,15 +1,36 @@
 //! What the cores of a server share.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use farcore::EngineReporter;
 
-use crate::counters::CoreCounters;
+use crate::counters::{CoreCounters, Figure};
+use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
 use crate::serving::Serving;
+use crate::slow::SlowSettings;
+
+/// What happened in the latest second.
+#[derive(Debug, Default)]
+pub(crate) struct Rates {
+    pub(crate) commands: Figure,
+    pub(crate) received: Figure,
+    pub(crate) sent: Figure,
+}
+
+/// Figures at one moment: the server's, and those of the engine that clients see.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Baseline {
+    pub(crate) server: ServerFigures,
+    pub(crate) gets: u64,
+    pub(crate) gets_absent: u64,
+    pub(crate) expired: u64,
+    pub(crate) evicted: u64,
+}
 
 /// What the cores of a server share.
 #[derive(Debug)]
@@ -27,9 +48,17 @@ pub(crate) struct Shared {
     pub(crate) connected: AtomicUsize,
     pub(crate) refused: AtomicU64,
     pub(crate) accepted: AtomicU64,
+    /// Connections that were closed because they were silent.
+    pub(crate) idle_closed: AtomicU64,
+    /// Connections that see the commands of all clients.
+    pub(crate) monitors: AtomicUsize,
+    pub(crate) slow: SlowSettings,
+    pub(crate) rates: Rates,
+    /// Figures when they were reset; those that are shown count from here.
+    pub(crate) baseline: Mutex<Baseline>,
     next_client: AtomicU64,
     is_stopping: AtomicBool,
-    /// A client asked for the server's end.
+    /// A client has requested the server's end.
     is_asked_to_stop: AtomicBool,
 }
 
@@ -52,9 +81,26 @@ impl Shared {
             connected: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
+            idle_closed: AtomicU64::new(0),
+            monitors: AtomicUsize::new(0),
+            slow: SlowSettings::default(),
+            rates: Rates::default(),
+            baseline: Mutex::default(),
             next_client: AtomicU64::new(1),
             is_stopping: AtomicBool::new(false),
             is_asked_to_stop: AtomicBool::new(false),
+        }
+    }
+
+    /// The figures now.
+    pub(crate) fn figures(&self) -> Baseline {
+        let engine = self.reporter.stats().total;
+        Baseline {
+            server: ServerFigures::of(self),
+            gets: engine.gets,
+            gets_absent: engine.gets_absent,
+            expired: engine.expired,
+            evicted: engine.evicted,
         }
     }
 
@@ -77,6 +123,11 @@ impl Shared {
     /// Has every core end when it has answered what it accepted.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// Wakes every core that sleeps.
+    pub(crate) fn wake_all(&self) {
         for core in &self.cores {
             core.wake();
         }
@@ -87,8 +138,18 @@ impl Shared {
         &self,
         ask: impl FnOnce(&mut Serving) -> T + Clone + Send + 'static,
     ) -> Gathered<T> {
-        let gathered = Gathered::new(self.cores.len());
-        for core in &self.cores {
+        self.ask_some(|_| true, ask)
+    }
+
+    /// The same for the cores that are wanted.
+    pub(crate) fn ask_some<T: Send + 'static>(
+        &self,
+        is_wanted: impl Fn(&CorePort) -> bool,
+        ask: impl FnOnce(&mut Serving) -> T + Clone + Send + 'static,
+    ) -> Gathered<T> {
+        let wanted: Vec<_> = self.cores.iter().filter(|core| is_wanted(core)).collect();
+        let gathered = Gathered::new(wanted.len());
+        for core in wanted {
             let (ask, answers) = (ask.clone(), gathered.answers());
             core.send(Message::Run(Box::new(move |serving| {
                 answers.push(ask(serving));

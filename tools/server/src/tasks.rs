@@ -1,5 +1,5 @@
-//! Commands of several steps: each is a future with a client of the core of its own, and has its
-//! connection wait until it ends.
+//! Commands of several steps: each is a future with its client of the core, and has its connection
+//! wait until it ends.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -26,12 +26,19 @@ struct TaskBuffer {
     bytes: Vec<u8>,
     /// Bytes that wait at the connection.
     waiting: usize,
+    /// The reply cannot be finished.
+    is_broken: bool,
 }
 
 impl TaskOutput {
     /// Adds to the reply.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.0.borrow_mut().bytes);
+    }
+
+    /// Has the connection closed: the reply cannot be finished.
+    pub(crate) fn break_off(&self) {
+        self.0.borrow_mut().is_broken = true;
     }
 
     /// True while the client takes what was made before.
@@ -92,6 +99,9 @@ impl Tasks {
             let mut buffer = task.output.0.borrow_mut();
             is_busy |= !buffer.bytes.is_empty() || polled.is_ready();
             buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes);
+            if buffer.is_broken {
+                serving.close(task.connection);
+            }
             drop(buffer);
             match polled {
                 Poll::Ready(core) => {

@@ -5,7 +5,8 @@
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
 //! - I2: beyond loopback the server needs a password or `--insecure`.
-//! - I3: SIGTERM, SIGINT and `SHUTDOWN` end it with exit code 0 after what was accepted is answered.
+//! - I3: SIGTERM, SIGINT and `SHUTDOWN` end it with exit code 0 after what was accepted is
+//!   answered.
 
 mod secret;
 mod sizes;
@@ -83,6 +84,12 @@ pub(crate) struct Arguments {
     /// Time after which a silent client is disconnected [default: never]
     #[arg(long, value_name = "TIME")]
     idle_timeout: Option<humantime::Duration>,
+    /// Memory for the buffers of all clients; above it, the client that takes most is disconnected
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
+    client_memory: u64,
+    /// Allow MONITOR, which shows the commands of all clients
+    #[arg(long)]
+    monitor: bool,
     #[command(flatten)]
     watch: WatchArgs,
     /// Serve other hosts without a password
@@ -149,7 +156,9 @@ impl Arguments {
             clients_max: self.max_clients,
             password,
             idle_timeout: self.idle_timeout.map(Into::into),
+            client_bytes: usize::try_from(self.client_memory).unwrap_or(usize::MAX),
             evicts: self.evict,
+            monitors: self.monitor,
             ..Options::new(self.resp)
         })
     }

@@ -5,6 +5,7 @@ mod flood;
 mod instructions;
 mod lab;
 mod overhead;
+mod redis;
 mod results;
 
 use std::process::{Command, ExitCode};
@@ -60,6 +61,9 @@ enum Task {
     /// devices.
     #[command(subcommand)]
     Lab(lab::Lab),
+    /// Prove a server of the Redis protocol by foreign suites and clients; they delete its data.
+    #[command(subcommand)]
+    Redis(redis::Redis),
 }
 
 fn run(command: &mut Command) -> Result<()> {
@@ -84,6 +88,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Results(results) => results::perform(&results),
         Task::Instructions { write } => instructions::perform(write),
         Task::Flood(flood) => flood::run(&flood),
+        Task::Redis(redis) => redis::perform(redis),
         Task::Lab(lab) => return Ok(lab::perform(lab)),
         Task::Ci => run(Command::new("bash").arg(".ci/run")),
         Task::Loom => run(cargo(&["test", "--target-dir", "target/loom"])

@@ -93,7 +93,9 @@ impl Handle {
         }
         let (hasher, shards) = self.hasher_and_shards();
         let routed = routed(key, hasher, shards)?;
-        let mut put = LongPut::new(routed, hasher, length, parts.into_iter(), options);
+        // A blocking caller has all of its bytes.
+        let parts = parts.into_iter().filter(|part| !part.as_ref().is_empty());
+        let mut put = LongPut::new(routed, hasher, length, parts, options);
         self.run_shard_requests(&mut put)?;
         put.result()
     }
@@ -160,7 +162,8 @@ impl Core {
         stored(self.put_long_with(key, length, [value], options).await?)
     }
 
-    /// Stores a value that comes in parts; see [`Handle::put_long_with`].
+    /// Stores a value that comes in parts; see [`Handle::put_long_with`]. If it is longer than a
+    /// record's, an empty part says that no bytes are there yet: others are asked for later.
     ///
     /// # Errors
     /// As [`Handle::put_long_with`].

@@ -81,7 +81,8 @@ impl<'a, B: AsRef<[u8]>, I: Iterator<Item = B>> LongPut<'a, I> {
         self.said.div_ceil(self.piece_bytes.max(1) as u64)
     }
 
-    /// Takes bytes for the next piece; false, with an error, if there are too few.
+    /// Takes bytes for the next piece; false if they are not there yet, or, with an error, if there
+    /// are too few.
     fn fill(&mut self) -> bool {
         let before = u64::from(self.sent) * self.piece_bytes as u64;
         let left = usize::try_from(self.said - before).unwrap_or(usize::MAX);
@@ -95,6 +96,9 @@ impl<'a, B: AsRef<[u8]>, I: Iterator<Item = B>> LongPut<'a, I> {
                     });
                     return false;
                 };
+                if part.as_ref().is_empty() {
+                    return false;
+                }
                 self.given += part.as_ref().len() as u64;
                 self.part = Some((part, 0));
                 continue;
@@ -176,7 +180,11 @@ impl<B: AsRef<[u8]>, I: Iterator<Item = B>> ShardRequests for LongPut<'_, I> {
                 }
             } else if under_way == WINDOW {
                 return None;
-            } else if self.fill() {
+            } else if !self.fill() {
+                if self.stage == Stage::Write {
+                    return None;
+                }
+            } else {
                 let name = piece_key(self.id, self.sent);
                 let hash = self.hasher.hash(&name).index;
                 let parts = long_parts(OperationKind::LongWrite, &name, &self.piece);

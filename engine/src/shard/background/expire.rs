@@ -4,8 +4,8 @@
 //! index, some a slice, and removes local records that have expired. Only pages that hold a record
 //! which may have expired are examined. At its end it names the pages that compaction takes first:
 //!
-//! - far pages of which at least half has expired, or a quarter in a cache, as far as their earliest
-//!   and latest expiry tell; compaction drops what has expired instead of moving it;
+//! - far pages of which at least half has expired, or a quarter in a cache, as far as their
+//!   earliest and latest expiry tell; compaction drops what has expired instead of moving it;
 //! - pages that are only local, of which at least half is dead since their records expired.
 //!
 //! - I1: a record is removed only when its own expiry, read from the record, is past.

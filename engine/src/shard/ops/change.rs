@@ -92,7 +92,7 @@ impl<E: Endpoint> Shard<E> {
         if let Some(head) = long
             && change.needs_value()
         {
-            return self.fail(lane, request, self.long_error(head), answers);
+            return self.fail(lane, request, self.long_error(request.key(), head), answers);
         }
         // The value stays where it is when only its expiry changes.
         if let Some(head) = long

@@ -83,7 +83,7 @@ impl<E: Endpoint> Shard<E> {
         };
         if let Some((header, _)) = record {
             if let Some(head) = Self::long_head_of(&found) {
-                return self.fail(lane, request, self.long_error(head), answers);
+                return self.fail(lane, request, self.long_error(request.key(), head), answers);
             }
             if header.is_structured() {
                 return self.fail(lane, request, Error::Structured, answers);

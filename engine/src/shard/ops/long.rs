@@ -343,13 +343,21 @@ impl<E: Endpoint> Shard<E> {
         address: Address,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        self.fail(lane, request, self.long_error(address), answers)
+        self.fail(
+            lane,
+            request,
+            self.long_error(request.key(), address),
+            answers,
+        )
     }
 
     /// The error for a request that does not read or change long values.
     #[cold]
-    pub(in crate::shard) fn long_error(&self, address: Address) -> Error {
+    pub(in crate::shard) fn long_error(&self, key: &[u8], address: Address) -> Error {
         let bytes = self.long.at_head(address).map_or(0, |(length, _)| length);
-        Error::LongValue { bytes }
+        Error::LongValue {
+            bytes,
+            key: key.into(),
+        }
     }
 }

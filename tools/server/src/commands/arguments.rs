@@ -143,12 +143,10 @@ pub(crate) fn expiry_condition<'a>(
     if gt && lt {
         return Err("ERR GT and LT options at the same time are not compatible".into());
     }
-    if xx && lt {
-        return Err("ERR XX and LT options at the same time are not supported".into());
-    }
     Ok(match (nx, xx, gt, lt) {
         (true, ..) => ExpiryCondition::Unset,
         (_, _, true, _) => ExpiryCondition::Later,
+        (_, true, _, true) => ExpiryCondition::EarlierIfSet,
         (_, _, _, true) => ExpiryCondition::Earlier,
         (_, true, ..) => ExpiryCondition::Set,
         _ => ExpiryCondition::Always,

@@ -3,7 +3,8 @@
 use farcore::Core;
 
 use super::arguments::{count, integer, is_option};
-use super::{Call, Flow, Refusal, SYNTAX};
+use super::subcommand::Subcommand;
+use super::{Call, Flow, Refusal, SYNTAX, tracking};
 use crate::connection::{ClientNames, Connection, ReplyMode};
 use crate::resp::{Protocol, Writer};
 
@@ -13,6 +14,15 @@ type Result = std::result::Result<Flow, Refusal>;
 pub(crate) const REDIS_VERSION: &str = "7.2.4";
 
 pub(super) fn ping(call: &mut Call<'_>) -> Result {
+    if call.count() < 3 && call.connection.is_restricted() {
+        // It looks like a message.
+        let text = (call.count() == 2).then(|| call.argument(1));
+        return Ok(call.reply(|writer| {
+            writer.array(2);
+            writer.bulk(b"pong");
+            writer.bulk(text.unwrap_or_default());
+        }));
+    }
     match call.count() {
         1 => Ok(call.reply(|writer| writer.simple("PONG"))),
         2 => echo(call),
@@ -39,9 +49,12 @@ pub(super) fn select(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn reset(call: &mut Call<'_>) -> Result {
+    call.connection.transaction = None;
+    (call.serving).forget_subscriptions(call.number, call.connection);
     call.connection.protocol = Protocol::Resp2;
     call.connection.names = ClientNames::default();
     call.connection.reply_mode = ReplyMode::On;
+    call.serving.end_monitor(call.connection);
     call.connection.is_authenticated = !call.serving.shared.options.needs_password();
     Ok(call.reply(|writer| writer.simple("RESET")))
 }
@@ -151,14 +164,27 @@ fn valid_name(name: &[u8], what: &str) -> std::result::Result<Vec<u8>, Refusal> 
 fn describe(connection: &Connection, now_ms: u64) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let names = &connection.names;
+    let [channels, patterns, shard_channels] = connection.subscription_counts();
+    let queued = connection.queue().map(|queue| queue.commands.to_string());
+    let flags = match (connection.is_restricted(), queued.is_some()) {
+        (false, false) => "N",
+        (true, false) => "P",
+        (false, true) => "x",
+        (true, true) => "Px",
+    };
     format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
         connection.id,
         connection.peer,
         connection.local_address(),
         text(&names.name),
         connection.connected.elapsed().as_secs(),
         now_ms.saturating_sub(connection.heard_ms) / 1000,
+        flags,
+        channels,
+        patterns,
+        shard_channels,
+        queued.as_deref().unwrap_or("-1"),
         connection.input.len() - connection.parsed,
         connection.waiting_bytes(),
         connection.output.capacity(),
@@ -174,61 +200,68 @@ fn describe(connection: &Connection, now_ms: u64) -> String {
     )
 }
 
-pub(super) fn client(call: &mut Call<'_>) -> Result {
-    let name = call.argument(1).to_ascii_lowercase();
-    let count = call.count();
-    match (&name[..], count) {
-        (b"id", 2) => {
-            let id = i64::try_from(call.connection.id).unwrap_or(i64::MAX);
-            Ok(call.reply(|writer| writer.integer(id)))
-        }
-        (b"getname", 2) => {
-            let name = call.connection.names.name.clone();
-            Ok(call.reply(|writer| match &name[..] {
-                [] => writer.null(),
-                name => writer.bulk(name),
-            }))
-        }
-        (b"setname", 3) => {
-            call.connection.names.name = valid_name(call.argument(2), "Client names")?;
-            Ok(call.ok())
-        }
-        (b"setinfo", 4) => set_info(call),
-        (b"info", 2) => {
-            let line = describe(call.connection, farcore_tuning::system_ms()) + "\n";
-            Ok(call.reply(|writer| writer.verbatim(*b"txt", line.as_bytes())))
-        }
-        (b"reply", 3) => reply_mode(call),
-        (b"no-evict" | b"no-touch", 3) => {
-            if is_option(call.argument(2), "on") || is_option(call.argument(2), "off") {
-                return Ok(call.ok());
-            }
-            Err(SYNTAX.into())
-        }
-        (b"list", _) => list(call),
-        (b"kill", 3..) => kill(call),
-        (b"unpause", 2) => Ok(call.ok()),
-        (
-            b"id" | b"getname" | b"setname" | b"setinfo" | b"info" | b"reply" | b"no-evict"
-            | b"no-touch" | b"kill",
-            _,
-        ) => {
-            let name = String::from_utf8_lossy(&name);
-            let text = format!("ERR wrong number of arguments for 'client|{name}' command");
-            Err(Refusal(text))
-        }
-        _ => Err(unknown_subcommand(call)),
-    }
+/// What `CLIENT` does.
+pub(super) const CLIENT: &[Subcommand] = &[
+    Subcommand::new("caching", 3, tracking::caching),
+    Subcommand::new("getname", 2, get_name),
+    Subcommand::new("getredir", 2, tracking::redirection),
+    Subcommand::new("id", 2, id),
+    Subcommand::new("info", 2, info),
+    Subcommand::new("kill", -3, kill),
+    Subcommand::new("list", -2, list),
+    Subcommand::new("no-evict", 3, switch),
+    Subcommand::new("no-touch", 3, switch),
+    Subcommand::new("reply", 3, reply_mode),
+    Subcommand::new("setinfo", 4, set_info),
+    Subcommand::new("setname", 3, set_name),
+    Subcommand::new("tracking", -3, tracking::tracking),
+    Subcommand::new("trackinginfo", 2, tracking::information),
+    Subcommand::new("unblock", -3, unblock),
+    Subcommand::new("unpause", 2, super::succeed),
+];
+
+fn id(call: &mut Call<'_>) -> Result {
+    let id = i64::try_from(call.connection.id).unwrap_or(i64::MAX);
+    Ok(call.reply(|writer| writer.integer(id)))
 }
 
-/// Why a subcommand is unknown; as Redis.
-pub(super) fn unknown_subcommand(call: &Call<'_>) -> Refusal {
-    let shown = |place: usize| String::from_utf8_lossy(call.argument(place)).into_owned();
-    Refusal(format!(
-        "ERR unknown subcommand '{}'. Try {} HELP.",
-        shown(1),
-        shown(0).to_uppercase()
-    ))
+fn get_name(call: &mut Call<'_>) -> Result {
+    let name = call.connection.names.name.clone();
+    Ok(call.reply(|writer| match &name[..] {
+        [] => writer.null(),
+        name => writer.bulk(name),
+    }))
+}
+
+fn set_name(call: &mut Call<'_>) -> Result {
+    call.connection.names.name = valid_name(call.argument(2), "Client names")?;
+    Ok(call.ok())
+}
+
+fn info(call: &mut Call<'_>) -> Result {
+    let line = describe(call.connection, farcore_tuning::system_ms()) + "\n";
+    Ok(call.reply(|writer| writer.verbatim(*b"txt", line.as_bytes())))
+}
+
+/// A switch that changes nothing here.
+fn switch(call: &mut Call<'_>) -> Result {
+    let state = call.argument(2);
+    if is_option(state, "on") || is_option(state, "off") {
+        return Ok(call.ok());
+    }
+    Err(SYNTAX.into())
+}
+
+fn unblock(call: &mut Call<'_>) -> Result {
+    integer(call.argument(2))?;
+    let is_reason = |reason| is_option(reason, "timeout") || is_option(reason, "error");
+    match call.count() {
+        3 => {}
+        4 if is_reason(call.argument(3)) => {}
+        4 => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
+        _ => return Err(SYNTAX.into()),
+    }
+    Ok(call.reply(|writer| writer.integer(0)))
 }
 
 fn set_info(call: &mut Call<'_>) -> Result {

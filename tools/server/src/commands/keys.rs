@@ -16,6 +16,10 @@ type Result = std::result::Result<Flow, Refusal>;
 
 /// Keys that one step of a search over all keys looks at.
 const KEYS_A_STEP: usize = 1024;
+/// Keys of which `RANDOMKEY` draws one.
+const RANDOM_KEYS: usize = 1024;
+/// The lowest bit of the shard in a cursor's word.
+const CURSOR_SHARD: u32 = 54;
 /// Keys of a page of `SCAN`, by default; as Redis.
 const SCAN_KEYS: u64 = 10;
 /// Keys of a page of `SCAN`, at most.
@@ -203,43 +207,30 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// A key from a random place of the scan's order on.
-async fn any_key(core: &mut Core) -> farcore::Result<Option<Vec<u8>>> {
+/// One of the first keys of a shard, both drawn at random; of the next shards if it is empty.
+async fn any_key(core: &mut Core, shards: usize) -> farcore::Result<Option<Vec<u8>>> {
     let mut bytes = [0; 8];
-    let is_random = getrandom::fill(&mut bytes).is_ok();
-    let word = if is_random {
-        u64::from_le_bytes(bytes)
-    } else {
-        0
-    };
+    let draw = getrandom::fill(&mut bytes).map_or(0, |()| u64::from_le_bytes(bytes));
     let options = ScanOptions {
         values: true,
-        entries: 1,
+        entries: RANDOM_KEYS,
     };
-    // Most words are no place of this engine: then the shard is drawn by what is left.
-    for word in [word, word & ((1 << 50) - 1), 0] {
-        let mut cursor = core.cursor(word);
-        loop {
-            let page = match core.scan(cursor, options).await {
-                Ok(page) => page,
-                Err(farcore::Error::Cursor { .. }) => break,
-                Err(error) => return Err(error),
-            };
-            if let Some(entry) = page.entries().next() {
-                return Ok(Some(shown_key(entry.key).to_vec()));
-            }
-            match page.next() {
-                Some(next) => cursor = next,
-                None => break,
-            }
+    let start = draw % shards.max(1) as u64;
+    for cursor in [core.cursor(start << CURSOR_SHARD), Cursor::START] {
+        let page = core.scan(cursor, options).await?;
+        let keys: Vec<_> = page.entries().map(|entry| entry.key).collect();
+        let place = usize::try_from((draw >> 16) % keys.len().max(1) as u64).unwrap_or(0);
+        if let Some(key) = keys.get(place) {
+            return Ok(Some(shown_key(key).to_vec()));
         }
     }
     Ok(None)
 }
 
 pub(super) fn randomkey(call: &mut Call<'_>) -> Result {
-    Ok(call.task(|mut core, output, protocol| async move {
-        let key = any_key(&mut core).await;
+    let shards = call.serving.shared.cores.len();
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let key = any_key(&mut core, shards).await;
         finish(&output, protocol, key, |writer, key| match key {
             Some(key) => writer.bulk(&key),
             None => writer.null(),

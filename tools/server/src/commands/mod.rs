@@ -4,13 +4,25 @@
 //! steps starts a task. A command that cannot run now returns [`Flow::Later`] and is run again from
 //! its bytes, so it must not have changed anything.
 
+mod absent;
+mod access;
 mod arguments;
+mod channels;
 mod connection;
+mod documentation;
 mod expiry;
+mod introspection;
 mod keys;
+mod monitor;
+mod object;
 mod server;
+mod slowlog;
 mod strings;
+mod subcommand;
+mod syntax;
 mod table;
+mod tracking;
+mod transactions;
 
 use std::future::Future;
 
@@ -18,17 +30,17 @@ use farcore::{Core, Operation, Refused};
 
 use crate::connection::{Connection, Pending};
 use crate::parts::{Parts, PartsKind};
+use crate::plan::Plan;
 use crate::replies::{ReplyKind, error_text};
 use crate::resp::{Arguments, Protocol, Writer};
 use crate::serving::Serving;
+use crate::slow::{self, Measured};
 use crate::tasks::TaskOutput;
 use crate::token::Token;
 
+pub(crate) use self::arguments::parsed;
 pub(crate) use self::connection::REDIS_VERSION;
 pub(crate) use self::table::{COMMANDS, Command, find};
-
-/// Most keys of a command whose requests are sent at once. With more it is a task.
-const PARTS_AT_ONCE: usize = 256;
 
 /// What became of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +76,8 @@ pub(crate) struct Call<'a> {
     pub(crate) number: usize,
     pub(crate) arguments: &'a Arguments,
     pub(crate) input: &'a [u8],
+    /// Takes requests and replies, if the command is only planned.
+    pub(crate) plan: Option<&'a mut Plan>,
 }
 
 impl<'a> Call<'a> {
@@ -89,8 +103,16 @@ impl<'a> Call<'a> {
     /// Replies at once.
     #[inline]
     pub(crate) fn reply(&mut self, write: impl FnOnce(&mut Writer<'_>)) -> Flow {
-        self.connection.reply(write);
+        match &mut self.plan {
+            None => self.connection.reply(write),
+            Some(plan) => plan.reply(write),
+        }
         Flow::Done
+    }
+
+    /// All arguments, the command's name among them.
+    fn all(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        self.arguments.iter(self.input)
     }
 
     /// Replies `OK`.
@@ -101,9 +123,16 @@ impl<'a> Call<'a> {
     /// Gives one request to the engine; its answer is the reply.
     #[inline]
     pub(crate) fn request(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
+        if let Some(plan) = &mut self.plan {
+            plan.request(kind, &operation);
+            return Flow::Done;
+        }
         let token = Token::new(self.number, self.connection.next_number(), 0);
         match self.core.submit(operation, token.0) {
             Ok(()) => {
+                if self.serving.slow.is_due(self.serving.now_ms) {
+                    self.measure(token);
+                }
                 self.connection.promise(kind);
                 self.connection.outstanding += 1;
                 Flow::Done
@@ -113,6 +142,13 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Measures how long a request takes.
+    #[cold]
+    fn measure(&mut self, token: Token) {
+        let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
+        self.serving.slow.measure(token, measured);
+    }
+
     /// Gives `count` requests to the engine; their answers make one reply.
     pub(crate) fn requests(
         &mut self,
@@ -120,28 +156,42 @@ impl<'a> Call<'a> {
         count: usize,
         operation: impl Fn(&Self, usize) -> Operation<'a>,
     ) -> Flow {
+        if let Some(plan) = self.plan.take() {
+            plan.requests(kind, (0..count).map(|part| operation(self, part)));
+            return Flow::Done;
+        }
         let connection = &mut *self.connection;
-        if connection.sent_parts == 0 {
+        let mut part = connection.sent_parts.take().unwrap_or_else(|| {
             let parts = Box::new(Parts::new(kind, count));
             connection.pending.push_back(Pending::Parts(parts));
-        }
+            0
+        });
         // The last promise is this command's.
         let number = self.connection.next_number().wrapping_sub(1);
-        while self.connection.sent_parts < count {
-            let part = self.connection.sent_parts;
-            let token = Token::new(self.number, number, part);
+        while part < count {
+            let Some(place) = self.connection.send_part(part) else {
+                return self.go_on_later(part);
+            };
+            let token = Token::new(self.number, number, place);
             match self.core.submit(operation(self, part), token.0) {
                 Ok(()) => self.connection.outstanding += 1,
-                Err(Refused::Full) => return Flow::Later,
+                Err(Refused::Full) => {
+                    self.connection.unsend_part();
+                    return self.go_on_later(part);
+                }
                 Err(Refused::Error(error)) => {
                     let answer = farcore::Answer::Failed(&error);
-                    self.connection.fulfil_part(number, part, &answer);
+                    self.connection.fulfil_part(number, place, &answer);
                 }
             }
-            self.connection.sent_parts += 1;
+            part += 1;
         }
-        self.connection.sent_parts = 0;
         Flow::Done
+    }
+
+    fn go_on_later(&mut self, part: usize) -> Flow {
+        self.connection.sent_parts = Some(part);
+        Flow::Later
     }
 
     /// Starts a task once the replies before it are made. `work` gets a client of the core, the
@@ -150,12 +200,23 @@ impl<'a> Call<'a> {
     where
         F: Future<Output = Core> + 'static,
     {
+        if let Some(plan) = &mut self.plan {
+            plan.is_possible = false;
+            return Flow::Done;
+        }
         if !self.connection.pending.is_empty() {
             return Flow::Later;
         }
         let core = self.serving.tasks.client(self.core);
         let output = TaskOutput::default();
-        let future = work(core, output.clone(), self.connection.protocol);
+        let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
+        let ended = self.serving.slow.ended();
+        let work = work(core, output.clone(), self.connection.protocol);
+        let future = async move {
+            let core = work.await;
+            slow::leave(&ended, measured);
+            core
+        };
         self.connection.is_blocked = true;
         self.serving
             .tasks
@@ -164,43 +225,104 @@ impl<'a> Call<'a> {
     }
 }
 
+/// A command that only replies `OK`.
+fn succeed(call: &mut Call<'_>) -> Result<Flow, Refusal> {
+    Ok(call.ok())
+}
+
 /// Runs the command that the arguments name.
 pub(crate) fn run(call: &mut Call<'_>) -> Flow {
     if call.arguments.is_empty() {
         return Flow::Done;
     }
-    let flow = match admitted(call) {
+    let flow = match admitted(call, call.count()) {
         Ok(command) => {
-            let flow = (command.run)(call);
-            match flow {
-                Ok(Flow::Later) => return Flow::Later,
-                Ok(Flow::Done) => Ok(()),
-                Err(refusal) => Err(refusal),
+            let flow = if call.connection.is_plain() {
+                (command.run)(call)
+            } else {
+                run_special(call, command)
+            };
+            if flow == Ok(Flow::Later) {
+                return Flow::Later;
             }
+            let counters = call.serving.counters();
+            if let Some(counters) = counters.calls.get(command.place()) {
+                counters.calls.add(1);
+                if flow.is_err() {
+                    counters.failed.add(1);
+                }
+            }
+            if call.serving.is_monitored() && command.is_shown() {
+                call.serving
+                    .show(call.connection, call.arguments.iter(call.input));
+            }
+            flow
         }
-        Err(refusal) => Err(refusal),
+        Err(refusal) => Err(transactions::refused(call, refusal)),
     };
-    let counters = &call.serving.shared.counters[call.serving.place];
-    counters.commands.add(1);
+    call.serving.counters().commands.add(1);
     if let Err(Refusal(text)) = flow {
-        counters.failed_commands.add(1);
+        call.serving.note_failure(&text);
         call.connection.reply(|writer| writer.error(&text));
     }
     Flow::Done
 }
 
+/// True if a command writes, so that an argument that is too long for a record is a value.
+pub(crate) fn stores(arguments: &Arguments, input: &[u8]) -> bool {
+    let name = if arguments.is_empty() {
+        &[]
+    } else {
+        arguments.get(0, input)
+    };
+    find(name).is_none_or(|command| command.flags.split(' ').any(|flag| flag == "write"))
+}
+
+/// Runs a command whose last argument, of so many bytes, is too long for a record and comes later.
+pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize) -> Flow {
+    let flow = match admitted(call, call.count() + 1) {
+        Ok(command) => strings::set_long(call, command.name, bytes),
+        Err(refusal) => Err(refusal),
+    };
+    match flow {
+        Ok(flow) => flow,
+        Err(Refusal(text)) => call.reply(|writer| writer.error(&text)),
+    }
+}
+
+/// Runs a command of a connection that has subscribed to channels or is in a transaction.
+#[cold]
+fn run_special(call: &mut Call<'_>, command: &Command) -> Result<Flow, Refusal> {
+    match channels::admit(call, command) {
+        Ok(()) => transactions::run(call, command),
+        Err(refusal) => Err(transactions::refused(call, refusal)),
+    }
+}
+
 /// The command, if it exists, has as many arguments as it takes, and the client may run it.
-fn admitted(call: &mut Call<'_>) -> Result<&'static Command, Refusal> {
-    let name = call.argument(0);
+fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refusal> {
+    // None if the name itself is too long.
+    let name = if call.arguments.is_empty() {
+        &[]
+    } else {
+        call.argument(0)
+    };
     let Some(command) = find(name) else {
         return Err(unknown(call));
     };
-    if !command.takes(call.count()) {
+    let rejected = |call: &Call<'_>| {
+        if let Some(counters) = call.serving.counters().calls.get(command.place()) {
+            counters.rejected.add(1);
+        }
+    };
+    if !command.takes(count) {
+        rejected(call);
         let name = command.name;
         let text = format!("ERR wrong number of arguments for '{name}' command");
         return Err(Refusal(text));
     }
     if !call.connection.is_authenticated && !command.is_for_strangers {
+        rejected(call);
         return Err("NOAUTH Authentication required.".into());
     }
     call.connection.last_command = command.name;

@@ -1,11 +1,13 @@
 //! Commands of strings.
 
 use farcore::{
-    Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOptions, Transaction,
+    Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOptions, PutOutcome,
+    Transaction,
 };
 
 use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry, stored_key};
 use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
+use crate::long_input::LongInput;
 use crate::parts::PartsKind;
 use crate::replies::{ReplyKind, error_text};
 use crate::resp::Writer;
@@ -150,7 +152,7 @@ fn set_and_get(call: &mut Call<'_>) -> Flow {
             };
             match core.put_with(key, &arguments[2], options).await {
                 // Another client was faster.
-                Ok(farcore::PutOutcome::Unmet(_)) => {}
+                Ok(PutOutcome::Unmet(_)) => {}
                 Ok(_) => break Ok(before),
                 Err(error) => break Err(error),
             }
@@ -165,6 +167,46 @@ fn set_and_get(call: &mut Call<'_>) -> Flow {
         });
         core
     })
+}
+
+/// Stores a value that is too long for a record, as it comes.
+pub(super) fn set_long(call: &mut Call<'_>, name: &str, bytes: usize) -> Result {
+    let expiry = match (name, call.count()) {
+        ("set" | "setnx", 2) => Expiry::Never,
+        ("setex", 3) => positive_expiry(call.argument(2), TimeUnit::Seconds, name)?,
+        ("psetex", 3) => positive_expiry(call.argument(2), TimeUnit::Milliseconds, name)?,
+        _ => return Err(TOO_LONG.into()),
+    };
+    let is_new = name == "setnx";
+    let options = PutOptions {
+        expiry,
+        condition: if is_new {
+            Condition::Absent
+        } else {
+            Condition::Always
+        },
+        structured: false,
+    };
+    let key = call.key().to_vec();
+    let input = LongInput::new(bytes);
+    let parts = input.parts();
+    let flow = call.task(move |mut core, output, protocol| async move {
+        let put = core.put_long_with(&key, bytes as u64, parts, options).await;
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            match put {
+                Ok(PutOutcome::Unmet(_)) => writer.integer(0),
+                Ok(_) if is_new => writer.integer(1),
+                Ok(_) => writer.simple("OK"),
+                Err(error) => writer.error(&error_text(&error)),
+            }
+        });
+        core
+    });
+    if flow == Flow::Done {
+        call.connection.stream = Some(input);
+    }
+    Ok(flow)
 }
 
 pub(super) fn setnx(call: &mut Call<'_>) -> Result {
@@ -344,7 +386,7 @@ pub(super) fn getrange(call: &mut Call<'_>) -> Result {
             .saturating_sub(offset)
             .saturating_add(u32::from(end >= offset));
         let operation = Operation::GetRange { key, offset, bytes };
-        return Ok(call.request(ReplyKind::ValueOrEmpty, operation));
+        return Ok(call.request(ReplyKind::Part { offset, bytes }, operation));
     }
     let kind = ReplyKind::Range { start, end };
     Ok(call.request(kind, Operation::Get { key }))

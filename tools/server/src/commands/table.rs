@@ -3,7 +3,11 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::{Call, Flow, Refusal, connection, expiry, keys, server, strings};
+use super::subcommand::{self, Subcommand, takes};
+use super::{
+    Call, Flow, Refusal, absent, access, channels, connection, expiry, introspection, keys,
+    monitor, object, server, slowlog, strings, transactions,
+};
 
 /// A command.
 #[derive(Debug)]
@@ -19,6 +23,8 @@ pub(crate) struct Command {
     pub(crate) flags: &'static str,
     /// A client may run it before it has authenticated.
     pub(crate) is_for_strangers: bool,
+    /// What it does by its second word.
+    pub(crate) subcommands: &'static [Subcommand],
     pub(crate) run: Run,
 }
 
@@ -29,8 +35,23 @@ impl Command {
     /// True if it takes so many arguments, its name among them.
     #[inline]
     pub(crate) fn takes(&self, count: usize) -> bool {
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        count == self.arity || (self.arity < 0 && count >= -self.arity)
+        takes(self.arity, count)
+    }
+
+    /// Its place in the table.
+    #[inline]
+    pub(crate) fn place(&self) -> usize {
+        let bytes = std::ptr::from_ref(self)
+            .addr()
+            .wrapping_sub(COMMANDS.as_ptr().addr());
+        bytes / size_of::<Self>()
+    }
+
+    /// True if clients that watch see it: it is no business of the server's owner, and has no
+    /// password among its arguments.
+    pub(crate) fn is_shown(&self) -> bool {
+        let mut flags = self.flags.split(' ');
+        !flags.any(|flag| flag == "admin") && !matches!(self.name, "auth" | "hello")
     }
 }
 
@@ -48,6 +69,7 @@ const fn command(
         keys,
         flags,
         is_for_strangers: false,
+        subcommands: &[],
         run,
     }
 }
@@ -57,6 +79,18 @@ const fn open(name: &'static str, arity: i64, flags: &'static str, run: Run) -> 
     Command {
         is_for_strangers: true,
         ..command(name, arity, NONE, flags, run)
+    }
+}
+
+/// A command whose second word names what it does.
+const fn container(
+    name: &'static str,
+    flags: &'static str,
+    subcommands: &'static [Subcommand],
+) -> Command {
+    Command {
+        subcommands,
+        ..command(name, -2, NONE, flags, subcommand::run)
     }
 }
 
@@ -76,9 +110,13 @@ const CHANGE: &str = "write fast";
 const SLOW_READ: &str = "readonly";
 const ADMIN: &str = "admin loading stale";
 const INFO: &str = "loading stale fast";
+const SUBSCRIBE: &str = "pubsub noscript loading stale";
+const PUBLISH: &str = "pubsub loading stale fast";
+const TRANSACTION: &str = "noscript loading stale fast";
 
 /// All commands, by name.
 pub(crate) static COMMANDS: &[Command] = &[
+    container("acl", ADMIN, access::ACL),
     command("append", 3, ONE, WRITE, strings::append),
     open(
         "auth",
@@ -86,22 +124,35 @@ pub(crate) static COMMANDS: &[Command] = &[
         "noscript loading stale fast no_auth",
         connection::auth,
     ),
-    command("client", -2, NONE, INFO, connection::client),
-    command("command", -1, NONE, INFO, server::command),
-    command("config", -2, NONE, ADMIN, server::config),
+    container("client", INFO, connection::CLIENT),
+    Command {
+        subcommands: introspection::COMMAND,
+        ..command("command", -1, NONE, INFO, introspection::command)
+    },
+    container("config", ADMIN, server::CONFIG),
     command("copy", -3, TWO, WRITE, keys::copy),
     command("dbsize", 1, NONE, READ, keys::dbsize),
+    command("debug", -2, NONE, ADMIN, absent::debug),
     command("decr", 2, ONE, WRITE, strings::decr),
     command("decrby", 3, ONE, WRITE, strings::decrby),
     command("del", -2, ALL, CHANGE, keys::del),
     command("delifeq", 3, ONE, CHANGE, strings::delifeq),
+    command("discard", 1, NONE, TRANSACTION, transactions::discard),
     command("echo", 2, NONE, INFO, connection::echo),
+    command(
+        "exec",
+        1,
+        NONE,
+        "noscript loading stale",
+        transactions::exec,
+    ),
     command("exists", -2, ALL, READ, keys::exists),
     command("expire", -3, ONE, CHANGE, expiry::expire),
     command("expireat", -3, ONE, CHANGE, expiry::expireat),
     command("expiretime", 2, ONE, READ, expiry::expiretime),
     command("flushall", -1, NONE, "write", keys::flush),
     command("flushdb", -1, NONE, "write", keys::flush),
+    container("function", "noscript", absent::FUNCTION),
     command("get", 2, ONE, READ, strings::get),
     command("getdel", 2, ONE, CHANGE, strings::getdel),
     command("getex", -2, ONE, CHANGE, strings::getex),
@@ -118,16 +169,27 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("incrbyfloat", 3, ONE, WRITE, strings::incrbyfloat),
     command("info", -1, NONE, INFO, server::info),
     command("keys", 2, NONE, SLOW_READ, keys::keys),
+    container("latency", ADMIN, slowlog::LATENCY),
+    command("lolwut", -1, NONE, "readonly fast", absent::lolwut),
+    container("memory", "readonly", object::MEMORY),
     command("mget", -2, ALL, READ, strings::mget),
+    container("module", ADMIN, absent::MODULE),
+    command("monitor", 1, NONE, ADMIN, monitor::monitor),
     command("mset", -3, PAIRS, WRITE, strings::mset),
     command("msetnx", -3, PAIRS, WRITE, strings::msetnx),
+    command("multi", 1, NONE, TRANSACTION, transactions::multi),
+    container("object", SLOW_READ, object::OBJECT),
     command("persist", 2, ONE, CHANGE, expiry::persist),
     command("pexpire", -3, ONE, CHANGE, expiry::pexpire),
     command("pexpireat", -3, ONE, CHANGE, expiry::pexpireat),
     command("pexpiretime", 2, ONE, READ, expiry::pexpiretime),
     command("ping", -1, NONE, INFO, connection::ping),
     command("psetex", 4, ONE, WRITE, strings::psetex),
+    command("psubscribe", -2, NONE, SUBSCRIBE, channels::psubscribe),
     command("pttl", 2, ONE, READ, expiry::pttl),
+    command("publish", 3, NONE, PUBLISH, channels::publish),
+    command("pubsub", -2, NONE, SUBSCRIBE, channels::pubsub),
+    command("punsubscribe", -1, NONE, SUBSCRIBE, channels::punsubscribe),
     open("quit", -1, INFO, connection::quit),
     command("randomkey", 1, NONE, SLOW_READ, keys::randomkey),
     command("rename", 3, TWO, "write", keys::rename),
@@ -146,13 +208,22 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("setnx", 3, ONE, WRITE, strings::setnx),
     command("setrange", 4, ONE, WRITE, strings::setrange),
     command("shutdown", -1, NONE, ADMIN, server::shutdown),
+    container("slowlog", ADMIN, slowlog::SLOWLOG),
+    command("spublish", 3, NONE, PUBLISH, channels::spublish),
+    command("ssubscribe", -2, NONE, SUBSCRIBE, channels::ssubscribe),
     command("strlen", 2, ONE, READ, strings::strlen),
+    command("subscribe", -2, NONE, SUBSCRIBE, channels::subscribe),
     command("substr", 4, ONE, SLOW_READ, strings::getrange),
+    command("sunsubscribe", -1, NONE, SUBSCRIBE, channels::sunsubscribe),
     command("time", 1, NONE, INFO, server::time),
     command("touch", -2, ALL, READ, keys::exists),
     command("ttl", 2, ONE, READ, expiry::ttl),
     command("type", 2, ONE, READ, keys::type_of),
     command("unlink", -2, ALL, CHANGE, keys::del),
+    command("unsubscribe", -1, NONE, SUBSCRIBE, channels::unsubscribe),
+    command("unwatch", 1, NONE, TRANSACTION, transactions::unwatch),
+    command("wait", 3, NONE, "noscript", absent::wait),
+    command("watch", -2, ALL, TRANSACTION, transactions::watch),
 ];
 
 /// Letters of the longest name.
@@ -185,4 +256,21 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
     letters.copy_from_slice(name);
     letters.make_ascii_lowercase();
     BY_NAME.get(&*letters).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters;
+
+    #[test]
+    fn commands_are_sorted_and_found_at_their_place() {
+        assert!(COMMANDS.len() <= counters::COMMANDS_MAX);
+        assert!(COMMANDS.is_sorted_by_key(|command| command.name));
+        for (place, command) in COMMANDS.iter().enumerate() {
+            let found = find(command.name.to_uppercase().as_bytes());
+            assert_eq!(found.map(Command::place), Some(place), "{}", command.name);
+        }
+        assert!(find(b"nothing").is_none());
+    }
 }

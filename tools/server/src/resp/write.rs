@@ -179,6 +179,11 @@ impl<'a> Writer<'a> {
         self.end();
     }
 
+    /// The start of a bulk string of which the bytes and an end of a line follow.
+    pub fn bulk_head(&mut self, bytes: usize) {
+        self.head(b'$', bytes);
+    }
+
     /// Bytes of replies that were written before.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {

@@ -18,7 +18,7 @@ mod cache;
 mod initramfs;
 mod kernel;
 mod machine;
-mod packages;
+pub(crate) mod packages;
 mod suites;
 
 use std::ffi::OsString;
@@ -230,7 +230,7 @@ fn prepare(cache: &Cache, setup: &Setup) -> Result<cache::Shared> {
 }
 
 /// The standard output of a program that must succeed.
-fn output_of(command: &mut Command) -> Result<Vec<u8>> {
+pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>> {
     let output = command
         .output()
         .with_context(|| format!("cannot start {command:?}"))?;

@@ -27,19 +27,24 @@ const NEEDED: [&str; 14] = [
     "strace",
 ];
 
-/// The packages that are not installed.
+/// The packages of the lab that are not installed.
 pub(super) fn missing() -> Result<Vec<&'static str>> {
+    missing_of(&NEEDED)
+}
+
+/// Those of the packages that are not installed.
+pub(crate) fn missing_of(needed: &[&'static str]) -> Result<Vec<&'static str>> {
     // It fails if a package is unknown, which is no error here.
     let output = Command::new("dpkg-query")
         .args(["-W", "-f", "${Package} ${db:Status-Status}\n"])
-        .args(NEEDED)
+        .args(needed)
         .output()
-        .context("the lab needs Debian's packages (dpkg-query)")?;
-    Ok(absent(&String::from_utf8_lossy(&output.stdout)))
+        .context("Debian's packages are needed (dpkg-query)")?;
+    Ok(absent(&String::from_utf8_lossy(&output.stdout), needed))
 }
 
-fn absent(listing: &str) -> Vec<&'static str> {
-    let mut needed = NEEDED.to_vec();
+fn absent(listing: &str, needed: &[&'static str]) -> Vec<&'static str> {
+    let mut needed = needed.to_vec();
     needed.retain(|package| {
         let line = format!("{package} installed");
         !listing.lines().any(|found| found == line)
@@ -48,7 +53,7 @@ fn absent(listing: &str) -> Vec<&'static str> {
 }
 
 /// Whether this process may install packages.
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     fs::read_to_string("/proc/self/status")
         .unwrap_or_default()
         .lines()
@@ -56,7 +61,7 @@ fn is_root() -> bool {
 }
 
 /// apt-get without prompts; it waits for other processes that use apt.
-pub(super) fn apt_get() -> Command {
+pub(crate) fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command
         .args(["-qq", "-o", "DPkg::Lock::Timeout=300"])
@@ -134,8 +139,8 @@ mod tests {
             "zstd" => String::new(),
             package => format!("{package} installed\n"),
         });
-        assert_eq!(absent(&listing.concat()), ["kmod", "zstd"]);
-        assert_eq!(absent(""), NEEDED);
+        assert_eq!(absent(&listing.concat(), &NEEDED), ["kmod", "zstd"]);
+        assert_eq!(absent("", &NEEDED), NEEDED);
     }
 
     #[test]

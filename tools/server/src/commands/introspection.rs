@@ -1,0 +1,289 @@
+//! `COMMAND`: what clients learn about the commands.
+
+use super::documentation::{self, Documented};
+use super::subcommand::{Subcommand, find_subcommand, takes};
+use super::syntax;
+use super::{COMMANDS, Call, Command, Flow, Refusal, SYNTAX, find};
+use crate::glob;
+use crate::resp::Writer;
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// What `COMMAND` does under a second word.
+pub(super) const COMMAND: &[Subcommand] = &[
+    Subcommand::new("count", 2, count),
+    Subcommand::new("docs", -2, docs),
+    Subcommand::new("getkeys", -3, get_keys),
+    Subcommand::new("getkeysandflags", -3, get_keys_and_flags),
+    Subcommand::new("info", -2, information),
+    Subcommand::new("list", -2, list),
+];
+
+/// The categories that commands have, as Redis names them.
+pub(super) const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// The categories of a command.
+pub(super) fn categories(command: &Command) -> Vec<&'static str> {
+    let has = |flag| command.flags.split(' ').any(|one| one == flag);
+    let mut categories = Vec::new();
+    for (flag, category) in [("write", "write"), ("readonly", "read")] {
+        if has(flag) {
+            categories.push(category);
+        }
+    }
+    categories.extend(match documentation::find(command.name).group {
+        "generic" => Some("keyspace"),
+        "transactions" => Some("transaction"),
+        "server" => None,
+        group => CATEGORIES.iter().find(|one| **one == group).copied(),
+    });
+    if has("admin") {
+        categories.extend(["admin", "dangerous"]);
+    }
+    categories.push(if has("fast") { "fast" } else { "slow" });
+    categories
+}
+
+/// Writes what Redis says of a command.
+fn describe(writer: &mut Writer<'_>, command: &Command) {
+    let flags: Vec<_> = command.flags.split_whitespace().collect();
+    describe_as(writer, command, (command.name, command.arity), &flags, true);
+}
+
+fn describe_as(
+    writer: &mut Writer<'_>,
+    command: &Command,
+    (name, arity): (&str, i64),
+    flags: &[&str],
+    has_subcommands: bool,
+) {
+    writer.array(10);
+    writer.bulk(name.as_bytes());
+    writer.integer(arity);
+    writer.set(flags.len());
+    for flag in flags {
+        writer.simple(flag);
+    }
+    let (first, last, step) = command.keys;
+    for place in [first, last, step] {
+        writer.integer(place);
+    }
+    let categories = categories(command);
+    writer.set(categories.len());
+    for category in categories {
+        writer.simple(&format!("@{category}"));
+    }
+    // Tips and specifications of keys.
+    writer.array(0);
+    writer.array(0);
+    if !has_subcommands {
+        return writer.array(0);
+    }
+    writer.array(command.subcommands.len());
+    for subcommand in command.subcommands {
+        let name = format!("{}|{}", command.name, subcommand.name);
+        describe_as(writer, command, (&name, subcommand.arity), flags, false);
+    }
+}
+
+pub(super) fn command(call: &mut Call<'_>) -> Result {
+    if call.count() > 1 {
+        return super::subcommand::run(call);
+    }
+    Ok(call.reply(|writer| {
+        writer.array(COMMANDS.len());
+        for command in COMMANDS {
+            describe(writer, command);
+        }
+    }))
+}
+
+fn count(call: &mut Call<'_>) -> Result {
+    let count = i64::try_from(COMMANDS.len()).unwrap_or(i64::MAX);
+    Ok(call.reply(|writer| writer.integer(count)))
+}
+
+/// The commands that the arguments name, or all.
+fn named(call: &Call<'_>) -> Vec<Option<&'static Command>> {
+    if call.count() == 2 {
+        return COMMANDS.iter().map(Some).collect();
+    }
+    (2..call.count())
+        .map(|place| find(call.argument(place)))
+        .collect()
+}
+
+fn information(call: &mut Call<'_>) -> Result {
+    let named = named(call);
+    Ok(call.reply(|writer| {
+        writer.array(named.len());
+        for command in named {
+            match command {
+                Some(command) => describe(writer, command),
+                None => writer.null_array(),
+            }
+        }
+    }))
+}
+
+fn docs(call: &mut Call<'_>) -> Result {
+    let named: Vec<_> = named(call).into_iter().flatten().collect();
+    Ok(call.reply(|writer| {
+        writer.map(named.len());
+        for command in named {
+            writer.bulk(command.name.as_bytes());
+            document(writer, command.name, command.arity, command.subcommands);
+        }
+    }))
+}
+
+fn document(writer: &mut Writer<'_>, name: &str, arity: i64, subcommands: &[Subcommand]) {
+    let Documented {
+        since,
+        group,
+        syntax,
+        summary,
+    } = documentation::find(name);
+    let arguments = syntax::parse(syntax);
+    let entries = 4 + usize::from(!arguments.is_empty()) + usize::from(!subcommands.is_empty());
+    writer.map(entries);
+    for (what, text) in [("summary", summary), ("since", since), ("group", group)] {
+        writer.bulk(what.as_bytes());
+        writer.bulk(text.as_bytes());
+    }
+    writer.bulk(b"arity");
+    writer.integer(arity);
+    if !arguments.is_empty() {
+        writer.bulk(b"arguments");
+        syntax::write(&arguments, writer);
+    }
+    if !subcommands.is_empty() {
+        writer.bulk(b"subcommands");
+        writer.map(subcommands.len());
+        for subcommand in subcommands {
+            let name = format!("{name}|{}", subcommand.name);
+            writer.bulk(name.as_bytes());
+            document(writer, &name, subcommand.arity, &[]);
+        }
+    }
+}
+
+/// Which commands `COMMAND LIST` names.
+fn is_listed(call: &Call<'_>, command: &Command) -> std::result::Result<bool, Refusal> {
+    if call.count() == 2 {
+        return Ok(true);
+    }
+    if call.count() != 5 || !call.argument(2).eq_ignore_ascii_case(b"filterby") {
+        return Err(SYNTAX.into());
+    }
+    let wanted = call.argument(4);
+    match &call.argument(3).to_ascii_lowercase()[..] {
+        b"module" => Ok(false),
+        b"aclcat" => {
+            let has = |category: &&str| category.as_bytes().eq_ignore_ascii_case(wanted);
+            Ok(categories(command).iter().any(has))
+        }
+        b"pattern" => Ok(glob::matches(wanted, command.name.as_bytes())),
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+fn list(call: &mut Call<'_>) -> Result {
+    let mut names = Vec::new();
+    for command in COMMANDS {
+        if is_listed(call, command)? {
+            names.push(command.name);
+        }
+    }
+    Ok(call.reply(|writer| {
+        writer.array(names.len());
+        for name in names {
+            writer.bulk(name.as_bytes());
+        }
+    }))
+}
+
+/// The places of the keys of the command that the arguments from the third on are.
+fn key_places(call: &Call<'_>) -> std::result::Result<(Vec<usize>, &'static Command), Refusal> {
+    let count = call.count() - 2;
+    let command = find(call.argument(2)).ok_or("ERR Invalid command specified")?;
+    let subcommand = match command.subcommands {
+        [] => None,
+        _ if count < 2 => None,
+        known => {
+            let found = find_subcommand(known, call.argument(3));
+            Some(found.ok_or("ERR Invalid command specified")?)
+        }
+    };
+    let arity = subcommand.map_or(command.arity, |one| one.arity);
+    if !takes(arity, count) {
+        return Err("ERR Invalid number of arguments specified for command".into());
+    }
+    if let Some(key) = subcommand.map(|one| one.key).filter(|key| *key > 0) {
+        return Ok((vec![2 + key], command));
+    }
+    let (first, last, step) = command.keys;
+    if first == 0 {
+        return Err("ERR The command has no key arguments".into());
+    }
+    let signed = i64::try_from(count).unwrap_or(i64::MAX);
+    let last = if last < 0 { signed + last } else { last };
+    let places = (first..=last).step_by(usize::try_from(step).unwrap_or(1));
+    let places = places.filter_map(|place| usize::try_from(place).ok());
+    Ok((places.map(|place| 2 + place).collect(), command))
+}
+
+fn get_keys(call: &mut Call<'_>) -> Result {
+    let (places, _) = key_places(call)?;
+    let keys: Vec<_> = places.iter().map(|&place| call.argument(place)).collect();
+    Ok(call.reply(|writer| {
+        writer.array(keys.len());
+        for key in &keys {
+            writer.bulk(key);
+        }
+    }))
+}
+
+fn get_keys_and_flags(call: &mut Call<'_>) -> Result {
+    let (places, command) = key_places(call)?;
+    let is_write = command.flags.split(' ').any(|flag| flag == "write");
+    let flags: &[&str] = if is_write {
+        &["RW", "update"]
+    } else {
+        &["RO", "access"]
+    };
+    let keys: Vec<_> = places.iter().map(|&place| call.argument(place)).collect();
+    Ok(call.reply(|writer| {
+        writer.array(keys.len());
+        for key in &keys {
+            writer.array(2);
+            writer.bulk(key);
+            writer.set(flags.len());
+            for flag in flags {
+                writer.simple(flag);
+            }
+        }
+    }))
+}

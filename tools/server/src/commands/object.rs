@@ -1,0 +1,113 @@
+//! Commands about how values are stored.
+
+use farcore::Operation;
+
+use super::arguments::{count, is_option};
+use super::subcommand::Subcommand;
+use super::{Call, Flow, Refusal, SYNTAX};
+use crate::information::MemoryFigures;
+use crate::replies::ReplyKind;
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// What `OBJECT` does.
+pub(super) const OBJECT: &[Subcommand] = &[
+    Subcommand::of_key("encoding", 3, encoding),
+    Subcommand::of_key("freq", 3, frequency),
+    Subcommand::of_key("idletime", 3, idle_time),
+    Subcommand::of_key("refcount", 3, reference_count),
+];
+
+/// What `MEMORY` does.
+pub(super) const MEMORY: &[Subcommand] = &[
+    Subcommand::new("doctor", 2, doctor),
+    Subcommand::new("malloc-stats", 2, allocator),
+    Subcommand::new("purge", 2, super::succeed),
+    Subcommand::new("stats", 2, stats),
+    Subcommand::of_key("usage", -3, usage),
+];
+
+/// Bytes of a value that say which encoding it has.
+const ENCODING_BYTES: u32 = 45;
+
+fn encoding(call: &mut Call<'_>) -> Result {
+    let operation = Operation::GetRange {
+        key: call.key_at(2),
+        offset: 0,
+        bytes: ENCODING_BYTES,
+    };
+    Ok(call.request(ReplyKind::Encoding, operation))
+}
+
+fn inspect(call: &mut Call<'_>, kind: ReplyKind) -> Result {
+    let key = call.key_at(2);
+    Ok(call.request(kind, Operation::Inspect { key }))
+}
+
+fn frequency(call: &mut Call<'_>) -> Result {
+    inspect(
+        call,
+        ReplyKind::Unknown(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+        ),
+    )
+}
+
+fn idle_time(call: &mut Call<'_>) -> Result {
+    inspect(
+        call,
+        ReplyKind::Unknown("ERR idle times of keys are not kept"),
+    )
+}
+
+fn reference_count(call: &mut Call<'_>) -> Result {
+    inspect(call, ReplyKind::ReferenceCount)
+}
+
+fn usage(call: &mut Call<'_>) -> Result {
+    for place in (3..call.count()).step_by(2) {
+        if !is_option(call.argument(place), "samples") || place + 1 == call.count() {
+            return Err(SYNTAX.into());
+        }
+        count(call.argument(place + 1))?;
+    }
+    let key_bytes = call.argument(2).len();
+    inspect(call, ReplyKind::Usage { key_bytes })
+}
+
+fn doctor(call: &mut Call<'_>) -> Result {
+    let figures = MemoryFigures::of(&call.serving.shared);
+    let text = format!(
+        "Local memory: {} of {} bytes hold data. Far memory: {} bytes are used. The caps hold whatever clients do.\n",
+        figures.used_bytes, figures.cap_bytes, figures.far_bytes
+    );
+    Ok(call.reply(|writer| writer.verbatim(*b"txt", text.as_bytes())))
+}
+
+fn allocator(call: &mut Call<'_>) -> Result {
+    let text = "Stats not supported for the current allocator";
+    Ok(call.reply(|writer| writer.verbatim(*b"txt", text.as_bytes())))
+}
+
+fn stats(call: &mut Call<'_>) -> Result {
+    let figures = MemoryFigures::of(&call.serving.shared);
+    let keys = figures.keys;
+    let entries = [
+        ("total.allocated", figures.used_bytes),
+        ("clients.normal", figures.client_bytes),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", figures.used_bytes / keys.max(1)),
+        ("dataset.bytes", figures.used_bytes),
+        ("local.cap", figures.cap_bytes),
+        ("local.index", figures.index_bytes),
+        ("far.used", figures.far_bytes),
+        ("resident", figures.resident_bytes),
+    ];
+    Ok(call.reply(|writer| {
+        writer.map(entries.len());
+        for (name, value) in entries {
+            writer.bulk(name.as_bytes());
+            writer.integer(i64::try_from(value).unwrap_or(i64::MAX));
+        }
+    }))
+}

@@ -1,0 +1,113 @@
+//! Commands whose second word names what they do.
+
+use super::documentation::{self, Documented};
+use super::table::Run;
+use super::{Call, Flow, Refusal, find};
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// What a command does under one second word.
+#[derive(Debug)]
+pub(crate) struct Subcommand {
+    /// The word, in small letters.
+    pub(crate) name: &'static str,
+    /// Arguments with both words; at least so many if negative.
+    pub(crate) arity: i64,
+    /// The place of its key; 0 if it has none.
+    pub(crate) key: usize,
+    run: Run,
+}
+
+impl Subcommand {
+    pub(super) const fn new(name: &'static str, arity: i64, run: Run) -> Self {
+        Self {
+            name,
+            arity,
+            key: 0,
+            run,
+        }
+    }
+
+    /// One whose third argument is a key.
+    pub(super) const fn of_key(name: &'static str, arity: i64, run: Run) -> Self {
+        Self {
+            key: 2,
+            ..Self::new(name, arity, run)
+        }
+    }
+}
+
+/// True if a command of an arity takes so many arguments.
+#[inline]
+pub(crate) fn takes(arity: i64, count: usize) -> bool {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    count == arity || (arity < 0 && count >= -arity)
+}
+
+/// The subcommand of a word, in letters of any size.
+pub(crate) fn find_subcommand(
+    subcommands: &'static [Subcommand],
+    word: &[u8],
+) -> Option<&'static Subcommand> {
+    (subcommands.iter()).find(|one| word.eq_ignore_ascii_case(one.name.as_bytes()))
+}
+
+/// Runs the subcommand that the second word names.
+pub(super) fn run(call: &mut Call<'_>) -> Result {
+    let command = find(call.argument(0)).ok_or("ERR unknown command")?;
+    let word = call.argument(1);
+    if word.eq_ignore_ascii_case(b"help") {
+        return help(call, command.name, command.subcommands);
+    }
+    let Some(subcommand) = find_subcommand(command.subcommands, word) else {
+        return Err(unknown(call));
+    };
+    if !takes(subcommand.arity, call.count()) {
+        return Err(wrong_count(command.name, subcommand.name));
+    }
+    (subcommand.run)(call)
+}
+
+/// Why a subcommand is unknown; as Redis.
+pub(super) fn unknown(call: &Call<'_>) -> Refusal {
+    let shown = |place: usize| {
+        let bytes = call.argument(place);
+        String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
+    };
+    Refusal(format!(
+        "ERR unknown subcommand '{}'. Try {} HELP.",
+        shown(1),
+        shown(0).to_uppercase()
+    ))
+}
+
+fn wrong_count(command: &str, subcommand: &str) -> Refusal {
+    let text = format!("ERR wrong number of arguments for '{command}|{subcommand}' command");
+    Refusal(text)
+}
+
+fn help(call: &mut Call<'_>, name: &str, subcommands: &[Subcommand]) -> Result {
+    if call.count() != 2 {
+        return Err(wrong_count(name, "help"));
+    }
+    let mut lines = vec![format!(
+        "{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        name.to_uppercase()
+    )];
+    for subcommand in subcommands {
+        let Documented {
+            summary, syntax, ..
+        } = documentation::find(&format!("{name}|{}", subcommand.name));
+        let line = format!("{} {syntax}", subcommand.name.to_uppercase());
+        lines.push(line.trim_end().to_owned());
+        lines.push(format!("    {summary}"));
+    }
+    lines.push("HELP".to_owned());
+    lines.push("    Prints this help.".to_owned());
+    Ok(call.reply(|writer| {
+        writer.array(lines.len());
+        for line in &lines {
+            writer.simple(line);
+        }
+    }))
+}

@@ -1,0 +1,325 @@
+//! Commands of transactions.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use farcore::{Answer, Core, Error, Operation, Transaction, TransactionOutcome};
+
+use super::{Call, Command, Flow, Refusal, find};
+use crate::plan::Plan;
+use crate::replies::error_text;
+use crate::resp::{Arguments, Writer};
+use crate::transaction::{ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Watched};
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// Commands that are not queued.
+const IMMEDIATE: &[&str] = &["discard", "exec", "multi", "quit", "reset", "watch"];
+/// Commands that are refused between `MULTI` and `EXEC`.
+const NOT_QUEUED: &[&str] = &["shutdown"];
+/// Commands without keys that can be planned: they touch nothing.
+const HARMLESS: &[&str] = &["echo", "ping", "unwatch"];
+
+pub(super) fn multi(call: &mut Call<'_>) -> Result {
+    if call.connection.is_queueing() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    let transaction = call.connection.transaction.get_or_insert_default();
+    transaction.phase = Phase::Queueing(Queue::default());
+    Ok(call.ok())
+}
+
+pub(super) fn discard(call: &mut Call<'_>) -> Result {
+    if !call.connection.is_queueing() {
+        return Err("ERR DISCARD without MULTI".into());
+    }
+    call.connection.transaction = None;
+    Ok(call.ok())
+}
+
+pub(super) fn unwatch(call: &mut Call<'_>) -> Result {
+    if !call.connection.is_executing() {
+        call.connection.transaction = None;
+    }
+    Ok(call.ok())
+}
+
+pub(super) fn watch(call: &mut Call<'_>) -> Result {
+    if call.connection.is_queueing() {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    if !call.connection.pending.is_empty() {
+        return Ok(Flow::Later);
+    }
+    let transaction = call.connection.transaction.get_or_insert_default();
+    let watched = Rc::clone(&transaction.watched);
+    let mut keys: Vec<_> = (1..call.count())
+        .map(|place| call.key_at(place).to_vec())
+        .collect();
+    // The first version counts.
+    keys.retain(|key| !watched.borrow().iter().any(|(known, _)| known == key));
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let versions = versions(&mut core, keys.iter().map(|key| &key[..])).await;
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            match versions {
+                Ok(versions) => {
+                    watched.borrow_mut().extend(keys.into_iter().zip(versions));
+                    writer.simple("OK");
+                }
+                Err(error) => writer.error(&error_text(&error)),
+            }
+        });
+        core
+    }))
+}
+
+/// The versions of keys; 0 for absent ones.
+async fn versions<'a>(
+    core: &mut Core,
+    keys: impl ExactSizeIterator<Item = &'a [u8]>,
+) -> farcore::Result<Vec<u64>> {
+    let mut versions = vec![0; keys.len()];
+    let mut failed = None;
+    let inspections = keys.map(|key| Operation::Inspect { key });
+    core.many(inspections, |place, answer| match answer {
+        Answer::Value { version, .. } => versions[place] = version,
+        Answer::Failed(error) => failed = Some(error.clone()),
+        _ => {}
+    })
+    .await?;
+    failed.map_or(Ok(versions), Err)
+}
+
+/// True if all watched keys have the versions that they had.
+async fn are_unchanged(core: &mut Core, watched: &Watched) -> farcore::Result<bool> {
+    let current = versions(core, watched.iter().map(|(key, _)| &key[..])).await?;
+    Ok(watched.iter().map(|&(_, version)| version).eq(current))
+}
+
+/// Runs a command of a connection that watches keys, queues commands or carries them out.
+pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
+    if !call.connection.is_queueing() || IMMEDIATE.contains(&command.name) {
+        return (command.run)(call);
+    }
+    if NOT_QUEUED.contains(&command.name) {
+        note_refusal(call);
+        return Err("ERR Command not allowed inside a transaction".into());
+    }
+    let arguments = call.arguments.iter(call.input);
+    let is_queued = call.connection.queue_mut().is_none_or(|queue| {
+        // None will be run, so they need not be kept.
+        queue.is_aborted || queue.add(arguments)
+    });
+    if !is_queued {
+        note_refusal(call);
+        let text =
+            format!("ERR the commands of a transaction take more than {QUEUE_BYTES_MAX} bytes");
+        return Err(Refusal(text));
+    }
+    Ok(call.reply(|writer| writer.simple("QUEUED")))
+}
+
+/// Has the connection's `EXEC` fail, because a command was not queued.
+pub(super) fn note_refusal(call: &mut Call<'_>) {
+    if let Some(queue) = call.connection.queue_mut() {
+        *queue = Queue {
+            is_aborted: true,
+            ..Queue::default()
+        };
+    }
+}
+
+/// What the client reads of a command that was refused before it was run.
+pub(super) fn refused(call: &mut Call<'_>, refusal: Refusal) -> Refusal {
+    if !call.connection.is_queueing() {
+        return refusal;
+    }
+    note_refusal(call);
+    let is_exec = find(call.argument(0)).is_some_and(|command| command.name == "exec");
+    if !is_exec {
+        return refusal;
+    }
+    call.connection.transaction = None;
+    let Refusal(text) = refusal;
+    aborted(&text)
+}
+
+/// Why none of the queued commands is run.
+fn aborted(text: &str) -> Refusal {
+    let reason = text.strip_prefix("ERR ").unwrap_or(text);
+    Refusal(format!(
+        "EXECABORT Transaction discarded because of: {reason}"
+    ))
+}
+
+pub(super) fn exec(call: &mut Call<'_>) -> Result {
+    let Some(queue) = call.connection.queue() else {
+        return Err("ERR EXEC without MULTI".into());
+    };
+    if queue.is_aborted {
+        call.connection.transaction = None;
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    if !call.connection.pending.is_empty() {
+        return Ok(Flow::Later);
+    }
+    let Some(ClientTransaction {
+        watched,
+        phase: Phase::Queueing(queue),
+    }) = call.connection.transaction.take().map(|boxed| *boxed)
+    else {
+        return Ok(Flow::Done);
+    };
+    let watched = watched.take();
+    let plan = plan(call, &queue);
+    if watched.is_empty() && (plan.is_none() || queue.commands == 0) {
+        call.connection.replay(queue);
+        let _ = (call.serving).execute(call.core, call.number, call.connection);
+        return Ok(Flow::Done);
+    }
+    let replays = Rc::new(Cell::new(false));
+    let phase = Phase::Committing(queue, Rc::clone(&replays));
+    call.connection.transaction = Some(Box::new(ClientTransaction {
+        phase,
+        ..ClientTransaction::default()
+    }));
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let outcome = match plan {
+            Some(plan) => commit(&mut core, &plan, &watched).await,
+            None => before_replay(&mut core, &watched).await,
+        };
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            match outcome {
+                Outcome::Committed(reply) => writer.raw(&reply),
+                Outcome::Conflict => writer.null_array(),
+                Outcome::Replay => replays.set(true),
+                Outcome::Failed(error) => {
+                    let Refusal(text) = aborted(&error_text(&error));
+                    writer.error(&text);
+                }
+            }
+        });
+        core
+    }))
+}
+
+/// The requests that queued commands make; `None` if they cannot be carried out at once.
+fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
+    let mut plan = Plan::new(call.connection.protocol);
+    let mut arguments = Arguments::new();
+    let mut at = 0;
+    while at < queue.bytes.len() {
+        let next = queue.command(at, &mut arguments)?;
+        let input = &queue.bytes[at..];
+        let command = find(arguments.get(0, input))?;
+        let (first_key, ..) = command.keys;
+        if first_key == 0 && !HARMLESS.contains(&command.name) {
+            return None;
+        }
+        let mut planned = Call {
+            core: &mut *call.core,
+            serving: &mut *call.serving,
+            connection: &mut *call.connection,
+            number: call.number,
+            arguments: &arguments,
+            input,
+            plan: Some(&mut plan),
+        };
+        match (command.run)(&mut planned) {
+            Ok(Flow::Done) => {}
+            Ok(Flow::Later) => return None,
+            Err(Refusal(text)) => plan.reply(|writer| writer.error(&text)),
+        }
+        if !plan.is_possible {
+            return None;
+        }
+        at = next;
+    }
+    Some(plan)
+}
+
+/// How `EXEC` ends.
+enum Outcome {
+    /// All commands were carried out at once; this is the reply.
+    Committed(Vec<u8>),
+    /// A watched key has changed.
+    Conflict,
+    /// The commands must be run one after the other.
+    Replay,
+    /// None was carried out.
+    Failed(Error),
+}
+
+/// Looks at the watched keys right before commands are replayed.
+async fn before_replay(core: &mut Core, watched: &Watched) -> Outcome {
+    match are_unchanged(core, watched).await {
+        Ok(true) => Outcome::Replay,
+        Ok(false) => Outcome::Conflict,
+        Err(error) => Outcome::Failed(error),
+    }
+}
+
+/// Carries planned commands out as one transaction. Another client's change of a key begins it anew:
+/// that client has made progress, so not all can wait for each other.
+async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> Outcome {
+    loop {
+        let mut drafts = match plan.read(core).await {
+            Ok(Some(drafts)) => drafts,
+            Ok(None) => continue,
+            // The ordinary commands reply what is wrong with which key.
+            Err(_) => return before_replay(core, watched).await,
+        };
+        let mut transaction = plan.expect(&drafts, Transaction::new());
+        for (key, version) in watched {
+            transaction = transaction.expect(key, *version);
+        }
+        let mut reply = Vec::new();
+        if !plan.apply(&mut drafts, farcore_tuning::system_ms(), &mut reply) {
+            return before_replay(core, watched).await;
+        }
+        let transaction = plan.write(&drafts, transaction);
+        if transaction.keys().next().is_none() {
+            return Outcome::Committed(reply);
+        }
+        match core.transaction(&transaction).await {
+            Ok(TransactionOutcome::Committed { .. }) => return Outcome::Committed(reply),
+            Ok(TransactionOutcome::Conflict { place, current }) => {
+                let key = transaction.keys().nth(place);
+                let is_changed = |(watched, version): &(Vec<u8>, u64)| {
+                    Some(&watched[..]) == key && *version != current
+                };
+                if watched.iter().any(is_changed) {
+                    return Outcome::Conflict;
+                }
+            }
+            // A watched key was read with another version than it had.
+            Err(Error::KeyTwice { .. }) if !watched.is_empty() => {
+                match are_unchanged(core, watched).await {
+                    Ok(true) => {}
+                    Ok(false) => return Outcome::Conflict,
+                    Err(error) => return Outcome::Failed(error),
+                }
+            }
+            Err(error) if is_for_commands(&error) => return before_replay(core, watched).await,
+            Err(error) => return Outcome::Failed(error),
+        }
+    }
+}
+
+/// True if the commands can be carried out one after the other though not at once, or reply better
+/// what is wrong.
+fn is_for_commands(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::KeysApart { .. }
+            | Error::TransactionKeys { .. }
+            | Error::TransactionTooLong { .. }
+            | Error::KeyTooLong { .. }
+            | Error::ValueTooLong { .. }
+            | Error::LongValue { .. }
+            | Error::Unavailable { .. }
+            | Error::Damaged { .. }
+    )
+}

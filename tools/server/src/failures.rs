@@ -1,0 +1,61 @@
+//! How often each code of an error was replied: what `INFO errorstats` shows.
+
+/// Codes that are counted; as Redis. Others are not, so that no client fills memory.
+const CODES_MAX: usize = 128;
+
+/// Errors by their code.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failures(Vec<(String, u64)>);
+
+impl Failures {
+    /// Counts an error by the first word of its text.
+    #[cold]
+    pub(crate) fn note(&mut self, text: &str) {
+        let code = text.split(' ').next().unwrap_or_default();
+        self.add(code, 1);
+    }
+
+    fn add(&mut self, code: &str, count: u64) {
+        if let Some((_, known)) = self.0.iter_mut().find(|(known, _)| known == code) {
+            *known += count;
+        } else if self.0.len() < CODES_MAX {
+            self.0.push((code.to_owned(), count));
+        }
+    }
+
+    /// Adds those of another core.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (code, count) in &other.0 {
+            self.add(code, *count);
+        }
+    }
+
+    /// The codes with their counts, in their order.
+    pub(crate) fn sorted(mut self) -> Vec<(String, u64)> {
+        self.0.sort();
+        self.0
+    }
+
+    /// Counts anew.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_counted_by_their_code() {
+        let (mut one, mut other) = (Failures::default(), Failures::default());
+        one.note("ERR syntax error");
+        one.note("WRONGPASS no");
+        other.note("ERR no such key");
+        one.merge(&other);
+        let counts = [("ERR".to_owned(), 2), ("WRONGPASS".to_owned(), 1)];
+        assert_eq!(one.clone().sorted(), counts);
+        one.clear();
+        assert!(one.sorted().is_empty());
+    }
+}

@@ -1,0 +1,149 @@
+//! The server's figures at one moment.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::commands::COMMANDS;
+use crate::counters::CoreCounters;
+use crate::shared::Shared;
+
+/// Figures of one core's connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CoreFigures {
+    /// Connections that the core serves, and those on their way to it.
+    pub connections: u64,
+    /// Bytes of its connections with their buffers, at most a second ago.
+    pub connection_bytes: u64,
+    /// Commands.
+    pub commands: u64,
+    /// Errors that were replied.
+    pub failed_commands: u64,
+    /// Bytes that clients sent.
+    pub received_bytes: u64,
+    /// Bytes that were sent to clients.
+    pub sent_bytes: u64,
+    /// System calls that received bytes.
+    pub receives: u64,
+    /// System calls that sent bytes.
+    pub sends: u64,
+    /// Times that the core had nothing to do and slept.
+    pub sleeps: u64,
+    /// Clients that were disconnected because all took too much memory.
+    pub evicted_clients: u64,
+    /// Subscribers that were disconnected because they did not read.
+    pub slow_subscribers: u64,
+}
+
+impl CoreFigures {
+    fn of(counters: &CoreCounters, connections: usize) -> Self {
+        Self {
+            connections: connections as u64,
+            connection_bytes: counters.connection_bytes.get(),
+            commands: counters.commands.get(),
+            failed_commands: counters.failed_commands.get(),
+            received_bytes: counters.received_bytes.get(),
+            sent_bytes: counters.sent_bytes.get(),
+            receives: counters.receives.get(),
+            sends: counters.sends.get(),
+            sleeps: counters.sleeps.get(),
+            evicted_clients: counters.evicted_clients.get(),
+            slow_subscribers: counters.slow_subscribers.get(),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.connections += other.connections;
+        self.connection_bytes += other.connection_bytes;
+        self.commands += other.commands;
+        self.failed_commands += other.failed_commands;
+        self.received_bytes += other.received_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.receives += other.receives;
+        self.sends += other.sends;
+        self.sleeps += other.sleeps;
+        self.evicted_clients += other.evicted_clients;
+        self.slow_subscribers += other.slow_subscribers;
+    }
+}
+
+/// How often a command was called, on all cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CallFigures {
+    /// The command's name.
+    pub command: &'static str,
+    /// Times that it ran.
+    pub calls: u64,
+    /// Times that it did not run: wrong number of arguments, or a client without a password.
+    pub rejected: u64,
+    /// Times that it ran and refused its arguments.
+    pub failed: u64,
+}
+
+/// The server's figures. All but numbers of connections and their bytes only grow.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServerFigures {
+    /// Connections that were accepted by the system.
+    pub accepted: u64,
+    /// Connections that were refused because there were too many.
+    pub refused: u64,
+    /// Connections that were closed because their clients were silent.
+    pub idle_closed: u64,
+    /// By core.
+    pub cores: Vec<CoreFigures>,
+    /// By command.
+    pub calls: Vec<CallFigures>,
+}
+
+impl ServerFigures {
+    pub(crate) fn of(shared: &Shared) -> Self {
+        let cores = shared.counters.iter().zip(&shared.cores);
+        Self {
+            accepted: shared.accepted.load(Ordering::Relaxed),
+            refused: shared.refused.load(Ordering::Relaxed),
+            idle_closed: shared.idle_closed.load(Ordering::Relaxed),
+            cores: cores
+                .map(|(counters, port)| {
+                    CoreFigures::of(counters, port.connections.load(Ordering::Relaxed))
+                })
+                .collect(),
+            calls: (COMMANDS.iter().enumerate())
+                .map(|(place, command)| {
+                    let mut figures = CallFigures {
+                        command: command.name,
+                        ..CallFigures::default()
+                    };
+                    for core in &shared.counters {
+                        if let Some(counters) = core.calls.get(place) {
+                            figures.calls += counters.calls.get();
+                            figures.rejected += counters.rejected.get();
+                            figures.failed += counters.failed.get();
+                        }
+                    }
+                    figures
+                })
+                .collect(),
+        }
+    }
+
+    /// The sum over all cores.
+    #[must_use]
+    pub fn total(&self) -> CoreFigures {
+        let mut total = CoreFigures::default();
+        for core in &self.cores {
+            total.add(core);
+        }
+        total
+    }
+}
+
+/// Reads a server's figures, from any thread.
+#[derive(Clone, Debug)]
+pub struct ServerReporter(pub(crate) Arc<Shared>);
+
+impl ServerReporter {
+    /// The figures now.
+    #[must_use]
+    pub fn figures(&self) -> ServerFigures {
+        ServerFigures::of(&self.0)
+    }
+}

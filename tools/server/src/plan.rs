@@ -1,0 +1,269 @@
+//! Queued commands as the requests that they make, to be carried out as one transaction of the
+//! engine.
+//!
+//! A command that is run with a plan gives its requests to the plan instead of the engine, so its
+//! rules stand in one place. The keys are then read, the requests are applied to drafts of them, and
+//! the drafts are committed with the versions that were read. A conflict begins anew with the read.
+//!
+//! - I1: a plan has only commands of keys, and some that touch nothing.
+//! - I2: the answers of requests are those that the engine would give, except for versions, which
+//!   no reply shows.
+
+use std::collections::HashMap;
+
+use farcore::constants::TRANSACTION_KEYS_MAX;
+use farcore::{Answer, Change, Core, Draft, Metadata, Operation, Transaction};
+
+use crate::parts::{Parts, PartsKind};
+use crate::replies::{ReplyKind, write_answer};
+use crate::resp::{Protocol, Writer};
+
+/// Most requests of a plan.
+const REQUESTS_MAX: usize = 16 << 10;
+
+/// A request, as it outlives the command that made it.
+#[derive(Debug)]
+struct Planned {
+    /// The place of its key.
+    key: usize,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Get,
+    Inspect,
+    Range { offset: u32, bytes: u32 },
+    Put(Vec<u8>),
+    Delete,
+    Change(Vec<u8>),
+}
+
+impl What {
+    fn of(operation: &Operation<'_>) -> Option<Self> {
+        Some(match *operation {
+            Operation::Get { .. } => Self::Get,
+            Operation::Inspect { .. } => Self::Inspect,
+            Operation::GetRange { offset, bytes, .. } => Self::Range { offset, bytes },
+            Operation::Put { value, .. } => Self::Put(value.to_vec()),
+            Operation::Delete { .. } => Self::Delete,
+            Operation::Change { change, .. } => {
+                let mut encoded = Vec::new();
+                change.encode(&mut encoded);
+                Self::Change(encoded)
+            }
+            _ => return None,
+        })
+    }
+
+    fn operation<'a>(&'a self, key: &'a [u8]) -> Option<Operation<'a>> {
+        Some(match self {
+            Self::Get => Operation::Get { key },
+            Self::Inspect => Operation::Inspect { key },
+            &Self::Range { offset, bytes } => Operation::GetRange { key, offset, bytes },
+            Self::Put(value) => Operation::Put { key, value },
+            Self::Delete => Operation::Delete { key },
+            Self::Change(encoded) => Operation::Change {
+                key,
+                change: Change::decode(encoded)?,
+            },
+        })
+    }
+}
+
+/// How a command is replied to.
+#[derive(Debug)]
+enum Step {
+    /// With this, whatever the keys hold.
+    Reply(Vec<u8>),
+    /// With the answer to a request.
+    One(ReplyKind, Planned),
+    /// With the answers to several.
+    Parts(PartsKind, Vec<Planned>),
+}
+
+/// A key of a plan.
+#[derive(Debug)]
+struct PlannedKey {
+    key: Vec<u8>,
+    /// What it holds matters: its first request is not a put.
+    is_read: bool,
+}
+
+/// Queued commands as the requests that they make.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    protocol: Protocol,
+    steps: Vec<Step>,
+    keys: Vec<PlannedKey>,
+    places: HashMap<Vec<u8>, usize>,
+    requests: usize,
+    /// False once a command cannot be planned.
+    pub(crate) is_possible: bool,
+}
+
+impl Plan {
+    pub(crate) fn new(protocol: Protocol) -> Self {
+        Self {
+            protocol,
+            steps: Vec::new(),
+            keys: Vec::new(),
+            places: HashMap::new(),
+            requests: 0,
+            is_possible: true,
+        }
+    }
+
+    /// Plans a command that is replied to whatever the keys hold.
+    pub(crate) fn reply(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
+        let mut reply = Vec::new();
+        write(&mut Writer::new(&mut reply, self.protocol));
+        self.steps.push(Step::Reply(reply));
+        self.is_possible &= self.steps.len() <= REQUESTS_MAX;
+    }
+
+    /// Plans a command of one request.
+    pub(crate) fn request(&mut self, kind: ReplyKind, operation: &Operation<'_>) {
+        if let Some(planned) = self.planned(operation) {
+            self.steps.push(Step::One(kind, planned));
+        }
+    }
+
+    /// Plans a command of several requests.
+    pub(crate) fn requests<'a>(
+        &mut self,
+        kind: PartsKind,
+        operations: impl Iterator<Item = Operation<'a>>,
+    ) {
+        let planned: Option<Vec<_>> = operations.map(|one| self.planned(&one)).collect();
+        if let Some(planned) = planned {
+            self.steps.push(Step::Parts(kind, planned));
+        }
+    }
+
+    fn planned(&mut self, operation: &Operation<'_>) -> Option<Planned> {
+        let planned = self.planned_if_possible(operation);
+        self.requests += 1;
+        self.is_possible &= planned.is_some() && self.requests <= REQUESTS_MAX;
+        planned
+    }
+
+    fn planned_if_possible(&mut self, operation: &Operation<'_>) -> Option<Planned> {
+        let what = What::of(operation)?;
+        let key = operation.key();
+        if let Some(&place) = self.places.get(key) {
+            return Some(Planned { key: place, what });
+        }
+        let place = self.keys.len();
+        if place == TRANSACTION_KEYS_MAX {
+            return None;
+        }
+        self.places.insert(key.to_vec(), place);
+        self.keys.push(PlannedKey {
+            key: key.to_vec(),
+            is_read: !matches!(what, What::Put(_)),
+        });
+        Some(Planned { key: place, what })
+    }
+
+    /// Reads the keys; `None` if one was changed meanwhile. A key that is not read counts as absent.
+    pub(crate) async fn read(&self, core: &mut Core) -> farcore::Result<Option<Vec<Draft>>> {
+        let read: Vec<_> = (self.keys.iter().enumerate())
+            .filter(|(_, key)| key.is_read)
+            .map(|(place, _)| place)
+            .collect();
+        let operations = read.iter().flat_map(|&place| {
+            let key = &self.keys[place].key[..];
+            [Operation::Inspect { key }, Operation::Get { key }]
+        });
+        let mut drafts = vec![Draft::absent(); self.keys.len()];
+        let mut seen: Vec<Option<Metadata>> = vec![None; read.len()];
+        let (mut failed, mut is_changed) = (None, false);
+        core.many(operations, |place, answer| {
+            let (pair, is_inspection) = (place / 2, place.is_multiple_of(2));
+            match answer {
+                Answer::Value { version, value } if is_inspection => {
+                    seen[pair] = Metadata::decode(version, value);
+                }
+                Answer::Value { version, value } => match seen[pair] {
+                    Some(metadata) if metadata.version == version => {
+                        let draft = Draft::of(version, value.to_vec(), metadata.expiry_ms);
+                        drafts[read[pair]] = draft;
+                    }
+                    _ => is_changed = true,
+                },
+                Answer::Failed(error) => failed = Some(error.clone()),
+                _ => is_changed |= !is_inspection && seen[pair].is_some(),
+            }
+        })
+        .await?;
+        match failed {
+            Some(error) => Err(error),
+            None => Ok((!is_changed).then_some(drafts)),
+        }
+    }
+
+    /// Adds to a transaction that the keys must be as they were read. Nothing was applied yet.
+    pub(crate) fn expect<'a>(
+        &'a self,
+        drafts: &[Draft],
+        transaction: Transaction<'a>,
+    ) -> Transaction<'a> {
+        let keys = self.keys.iter().zip(drafts);
+        let read = keys.filter(|(planned, _)| planned.is_read);
+        read.fold(transaction, |transaction, (planned, draft)| {
+            transaction.expect(&planned.key, draft.version())
+        })
+    }
+
+    /// Carries the commands out on drafts of the keys, and writes the reply to `EXEC`. False if it
+    /// is not possible.
+    pub(crate) fn apply(&self, drafts: &mut [Draft], now_ms: u64, reply: &mut Vec<u8>) -> bool {
+        let protocol = self.protocol;
+        let mut apply = |planned: &Planned, visit: &mut dyn FnMut(&Answer<'_>)| {
+            let operation = planned.what.operation(&self.keys[planned.key].key)?;
+            drafts[planned.key].apply(&operation, now_ms, |answer| visit(answer))
+        };
+        let mut writer = Writer::new(reply, protocol);
+        writer.array(self.steps.len());
+        for step in &self.steps {
+            let applied = match step {
+                Step::Reply(bytes) => {
+                    writer.raw(bytes);
+                    Some(())
+                }
+                Step::One(kind, planned) => apply(planned, &mut |answer| {
+                    write_answer(*kind, answer, &mut writer);
+                }),
+                Step::Parts(kind, all) => {
+                    let mut parts = Parts::new(*kind, all.len());
+                    let applied = all.iter().enumerate().try_for_each(|(part, planned)| {
+                        // None is under way, so each is sent and answered at once.
+                        let place = parts.send(part)?;
+                        apply(planned, &mut |answer| {
+                            parts.take(place, protocol, answer);
+                        })
+                    });
+                    parts.write(&mut writer);
+                    applied
+                }
+            };
+            if applied.is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Adds what the commands write to a transaction.
+    pub(crate) fn write<'a>(
+        &'a self,
+        drafts: &'a [Draft],
+        transaction: Transaction<'a>,
+    ) -> Transaction<'a> {
+        let keys = self.keys.iter().zip(drafts);
+        keys.fold(transaction, |transaction, (planned, draft)| {
+            draft.write_to(&planned.key, transaction)
+        })
+    }
+}

@@ -1,0 +1,253 @@
+//! What a core does with the bytes of its connections: receive, parse, run.
+//!
+//! Bytes are parsed where they were received. Only the rest of an incomplete command is kept with
+//! its connection. A value that is too long for a record is not kept at all: it goes on to the task
+//! that stores it, or is skipped.
+//!
+//! - I1: nothing is received for a connection that may not go on: its output is above its limit, or
+//!   a task runs for it, and enough input waits.
+
+use farcore::Core;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use crate::commands::{self, Call, Flow};
+use crate::connection::Connection;
+use crate::resp::{Arguments, Progress, parse};
+use crate::serving::Serving;
+
+/// Bytes received at once.
+pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
+/// Output of a connection, made or expected, from which nothing more is received or parsed for it.
+const OUTPUT_BYTES_HELD: usize = 256 << 10;
+/// Bytes after a bulk string.
+pub(crate) const ENDING_BYTES: usize = 2;
+
+/// What became of the start of the input.
+enum Parsed {
+    /// So many bytes are done with.
+    Bytes(usize),
+    /// Nothing more can be done now.
+    Stop,
+}
+
+impl Connection {
+    /// True if no command may run now.
+    fn is_held(&self) -> bool {
+        self.is_blocked
+            || self.is_executing()
+            || self.is_closing
+            || self.coming_bytes() >= OUTPUT_BYTES_HELD
+    }
+
+    /// True if bytes may be received.
+    pub(crate) fn may_receive(&self) -> bool {
+        match &self.stream {
+            // A queued value comes from the queue.
+            Some(stream) if !stream.is_done() && !self.is_executing() => !stream.is_full(),
+            _ if self.is_closing => false,
+            // An incomplete command needs more, whatever waits.
+            _ => !self.is_held() || self.input.len() - self.parsed < RECEIVE_BYTES,
+        }
+    }
+
+    /// True if the next command is kept whole: it is queued, or refused.
+    fn keeps_whole(&self) -> bool {
+        self.is_queueing() || self.is_restricted()
+    }
+
+    /// True if a queued command may run.
+    pub(crate) fn may_execute(&self) -> bool {
+        self.is_executing()
+            && !self.is_blocked
+            && !self.is_closing
+            && self.coming_bytes() < OUTPUT_BYTES_HELD
+    }
+
+    /// True if there is input that may be a command, and it may run.
+    pub(crate) fn may_go_on(&self) -> bool {
+        let waiting = self.input.len() - self.parsed;
+        waiting > 0 && waiting >= self.needed && !self.is_held()
+    }
+
+    /// Takes bytes that belong to a value that is passed on or skipped; returns how many.
+    pub(crate) fn pass_on(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        if let Some(stream) = &self.stream {
+            taken = stream.push(bytes);
+            // Its task ended before all had come.
+            if stream.is_done() && !self.is_blocked {
+                self.stream = None;
+            }
+        }
+        let skipped = self.skipped_bytes.min(bytes.len() - taken);
+        self.skipped_bytes -= skipped;
+        taken + skipped
+    }
+}
+
+impl Serving {
+    pub(crate) fn receive(&mut self, core: &mut Core, number: usize, connection: &mut Connection) {
+        if !connection.may_receive() {
+            return self.watch(number, connection);
+        }
+        let mut received = std::mem::take(&mut self.received);
+        match recv(&connection.socket, &mut received[..], RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => connection.is_gone = true,
+            Ok((_, count)) => {
+                let counters = &self.shared.counters[self.place];
+                counters.receives.add(1);
+                counters.received_bytes.add(count as u64);
+                connection.heard_ms = self.now_ms;
+                if connection.input.is_empty() {
+                    let parsed = self.parse_all(core, number, connection, &received[..count]);
+                    connection.input.extend_from_slice(&received[parsed..count]);
+                } else {
+                    connection.input.extend_from_slice(&received[..count]);
+                    self.parse_rest(core, number, connection);
+                }
+                self.account(connection);
+                self.watch(number, connection);
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => connection.is_gone = true,
+        }
+        self.received = received;
+    }
+
+    /// Parses what is left of a connection's input.
+    pub(crate) fn parse_rest(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+    ) {
+        let mut input = std::mem::take(&mut connection.input);
+        let start = connection.parsed;
+        connection.parsed = 0;
+        let parsed = start + self.parse_all(core, number, connection, &input[start..]);
+        if parsed == input.len() {
+            input = Vec::new();
+        } else if parsed > RECEIVE_BYTES {
+            input.drain(..parsed);
+        } else {
+            connection.parsed = parsed;
+        }
+        connection.input = input;
+    }
+
+    /// Runs the commands in `input`, as far as they are whole and may run now. Returns how many
+    /// bytes are done with.
+    fn parse_all(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+        input: &[u8],
+    ) -> usize {
+        if !self.execute(core, number, connection) {
+            self.note_dirty(number, connection);
+            return 0;
+        }
+        let mut parsed = 0;
+        while parsed < input.len() && !connection.is_gone && !connection.is_executing() {
+            let passed = connection.pass_on(&input[parsed..]);
+            parsed += passed;
+            let rest = &input[parsed..];
+            if connection.is_held() || rest.is_empty() || rest.len() < connection.needed {
+                break;
+            }
+            let mut arguments = match connection.partial.take() {
+                Some(partial) => *partial,
+                None => {
+                    let mut arguments = std::mem::take(&mut self.arguments);
+                    arguments.clear();
+                    arguments
+                }
+            };
+            match self.parse_one(core, number, connection, rest, &mut arguments) {
+                Parsed::Bytes(bytes) => {
+                    self.arguments = arguments;
+                    parsed += bytes;
+                }
+                Parsed::Stop => {
+                    if connection.needed > 0 {
+                        connection.partial = Some(Box::new(arguments));
+                    } else {
+                        self.arguments = arguments;
+                    }
+                    break;
+                }
+            }
+        }
+        self.note_dirty(number, connection);
+        parsed
+    }
+
+    fn parse_one(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+        input: &[u8],
+        arguments: &mut Arguments,
+    ) -> Parsed {
+        connection.needed = 0;
+        let limits = match connection.is_authenticated {
+            true if connection.takes_whole => &self.limits_of_whole,
+            true => &self.limits,
+            false => &self.limits_of_strangers,
+        };
+        let (consumed, value_bytes) = match parse(input, limits, arguments) {
+            Ok(Progress::Complete { consumed }) => {
+                connection.takes_whole = false;
+                (consumed, None)
+            }
+            Ok(Progress::Large { .. })
+                if connection.keeps_whole() || !commands::stores(arguments, input) =>
+            {
+                connection.takes_whole = true;
+                arguments.clear();
+                return self.parse_one(core, number, connection, input, arguments);
+            }
+            Ok(Progress::Large { offset, bytes }) => (offset, Some(bytes)),
+            Ok(Progress::Incomplete { needed }) => {
+                connection.needed = needed;
+                return Parsed::Stop;
+            }
+            Err(error) => {
+                self.note_failure("ERR");
+                connection.reply(|writer| writer.error_fmt(format_args!("ERR {error}")));
+                connection.is_closing = true;
+                return Parsed::Stop;
+            }
+        };
+        let mut call = Call {
+            core,
+            serving: self,
+            connection,
+            number,
+            arguments,
+            input,
+            plan: None,
+        };
+        let flow = match value_bytes {
+            None => commands::run(&mut call),
+            Some(bytes) => {
+                let flow = commands::run_long(&mut call, bytes);
+                if flow == Flow::Done {
+                    let passed = call.connection.stream.as_ref().map_or(0, |_| bytes);
+                    call.connection.skipped_bytes = bytes - passed + ENDING_BYTES;
+                }
+                flow
+            }
+        };
+        match flow {
+            Flow::Done => Parsed::Bytes(consumed),
+            Flow::Later => {
+                self.list(number, connection);
+                Parsed::Stop
+            }
+        }
+    }
+}

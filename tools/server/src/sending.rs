@@ -1,0 +1,158 @@
+//! How the replies of a core's connections are sent, and how much memory its connections take.
+//!
+//! - I1: the buffers of all connections of a core take at most its share of the client memory: above
+//!   it the connection that takes most is closed.
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use crate::connection::Connection;
+use crate::serving::Serving;
+
+/// Output from which it is sent though more is to come.
+const OUTPUT_BYTES_EAGER: usize = 16 << 10;
+/// Turns for which output waits for replies that are under way.
+const HELD_TURNS_MAX: u8 = 3;
+/// Empty buffers that a core keeps for the next reply.
+const SPARE_BUFFERS: usize = 64;
+/// Bytes of the longest buffer that is kept.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+
+impl Serving {
+    /// Sends what is due. True if anything was sent.
+    pub(crate) fn send_all(&mut self) -> bool {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let mut is_busy = false;
+        for number in dirty.drain(..) {
+            let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take)
+            else {
+                continue;
+            };
+            connection.is_dirty = false;
+            if !connection.is_gone {
+                is_busy |= self.send_one(number, &mut connection);
+            }
+            let may_end = connection.is_closing
+                && connection.waiting_bytes() == 0
+                && connection.pending.is_empty()
+                && !connection.is_blocked;
+            connection.is_gone |= may_end;
+            self.account(&mut connection);
+            self.put_back(number, connection);
+        }
+        // What became dirty meanwhile comes first.
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
+        self.keep_to_memory();
+        is_busy
+    }
+
+    fn send_one(&mut self, number: usize, connection: &mut Connection) -> bool {
+        let is_waiting = !connection.pending.is_empty();
+        let is_early = is_waiting
+            && connection.waiting_bytes() < OUTPUT_BYTES_EAGER
+            && connection.held_turns < HELD_TURNS_MAX;
+        if connection.waiting_bytes() > 0 && is_early {
+            connection.held_turns += 1;
+            self.note_dirty(number, connection);
+            return false;
+        }
+        connection.held_turns = 0;
+        let mut has_sent = false;
+        if connection.waiting_bytes() > 0 {
+            let output = &connection.output[connection.written..];
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&connection.socket, output, flags) {
+                Ok(count) => {
+                    let counters = &self.shared.counters[self.place];
+                    counters.sends.add(1);
+                    counters.sent_bytes.add(count as u64);
+                    connection.written += count;
+                    has_sent = true;
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(_) => {
+                    connection.is_gone = true;
+                    return true;
+                }
+            }
+        }
+        if connection.waiting_bytes() == 0 {
+            connection.output.clear();
+            connection.written = 0;
+            if !is_waiting {
+                self.release_buffers(connection);
+            }
+        }
+        self.watch(number, connection);
+        if connection.may_go_on() || connection.may_execute() {
+            self.list(number, connection);
+        }
+        has_sent
+    }
+
+    /// Takes the buffers of a connection that needs none now.
+    fn release_buffers(&mut self, connection: &mut Connection) {
+        let output = std::mem::take(&mut connection.output);
+        if output.capacity() > 0
+            && output.capacity() <= SPARE_BYTES_MAX
+            && self.spare_buffers.len() < SPARE_BUFFERS
+        {
+            self.spare_buffers.push(output);
+        }
+        connection.release_buffers();
+    }
+
+    /// Gives a connection an empty buffer for its replies.
+    #[inline]
+    pub(crate) fn lend_buffer(&mut self, connection: &mut Connection) {
+        if connection.output.capacity() == 0
+            && let Some(buffer) = self.spare_buffers.pop()
+        {
+            connection.output = buffer;
+        }
+    }
+
+    /// Watches a socket for what the connection can do.
+    pub(crate) fn watch(&self, number: usize, connection: &mut Connection) {
+        let wanted = (connection.may_receive(), connection.waiting_bytes() > 0);
+        if connection.watches != wanted {
+            connection.watches = wanted;
+            let (reads, writes) = wanted;
+            self.sockets
+                .change(&connection.socket, number as u64, reads, writes);
+        }
+    }
+
+    /// Notes how much memory a connection takes.
+    pub(crate) fn account(&mut self, connection: &mut Connection) {
+        let held = connection.held_bytes();
+        self.held_bytes = self.held_bytes + held - connection.accounted_bytes;
+        connection.accounted_bytes = held;
+    }
+
+    /// Closes connections until the others take no more than their share.
+    fn keep_to_memory(&mut self) {
+        while self.held_bytes > self.held_bytes_max {
+            let served = self.connections.iter().enumerate();
+            let most = served
+                .filter_map(|(number, one)| Some((number, one.as_ref()?)))
+                .filter(|(_, one)| !one.is_gone)
+                .max_by_key(|(_, one)| one.accounted_bytes);
+            let Some((number, connection)) = most else {
+                return;
+            };
+            tracing::warn!(
+                peer = %connection.peer,
+                bytes = connection.accounted_bytes,
+                limit = self.held_bytes_max,
+                "a client is disconnected: clients take more memory than --client-memory; it took most"
+            );
+            self.shared.counters[self.place].evicted_clients.add(1);
+            self.close(number);
+        }
+        self.shared.counters[self.place]
+            .connection_bytes
+            .set(self.held_bytes as u64);
+    }
+}

@@ -1,0 +1,264 @@
+//! Commands that took long: what `SLOWLOG` shows.
+//!
+//! Commands of several steps are all measured. Of the others one a core at a time is, drawn by time,
+//! so that a fast command pays one comparison: when requests stall, the one that is measured shows
+//! it. A time reaches from the parse of a command to its reply.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::connection::Connection;
+use crate::token::Token;
+
+/// Microseconds from which a command is noted, by default; as Redis.
+const LIMIT_US: i64 = 10_000;
+/// Commands that are noted, by default; as Redis.
+const COMMANDS_MAX: usize = 128;
+/// Arguments of a command that are noted; as Redis.
+const ARGUMENTS_MAX: usize = 32;
+/// Bytes of an argument that are noted; as Redis.
+const ARGUMENT_BYTES_MAX: usize = 128;
+/// No token: no connection has so many parts.
+const NO_TOKEN: u64 = u64::MAX;
+
+/// From when on commands are noted, and how many.
+#[derive(Debug)]
+pub(crate) struct SlowSettings {
+    /// Microseconds; 0 notes every command that is measured, a negative number none.
+    pub(crate) limit_us: AtomicI64,
+    pub(crate) commands_max: AtomicUsize,
+    next_id: AtomicU64,
+}
+
+impl Default for SlowSettings {
+    fn default() -> Self {
+        Self {
+            limit_us: AtomicI64::new(LIMIT_US),
+            commands_max: AtomicUsize::new(COMMANDS_MAX),
+            next_id: AtomicU64::new(0),
+        }
+    }
+}
+
+/// A command that took long.
+#[derive(Clone, Debug)]
+pub(crate) struct SlowCommand {
+    pub(crate) id: u64,
+    /// When it began, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    pub(crate) took: Duration,
+    pub(crate) arguments: Vec<Vec<u8>>,
+    pub(crate) peer: String,
+    pub(crate) name: Vec<u8>,
+}
+
+/// A command that is being measured.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    began: Instant,
+    at_ms: u64,
+    arguments: Vec<Vec<u8>>,
+    peer: std::net::SocketAddr,
+    name: Vec<u8>,
+}
+
+impl Measured {
+    /// Begins to measure a command of a connection.
+    pub(crate) fn begin<'a>(
+        connection: &Connection,
+        at_ms: u64,
+        arguments: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> Self {
+        Self {
+            began: Instant::now(),
+            at_ms,
+            arguments: noted(arguments),
+            peer: connection.peer,
+            name: connection.names.name.clone(),
+        }
+    }
+}
+
+/// Arguments as they are noted: not too many, and none too long.
+fn noted<'a>(arguments: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
+    let count = arguments.len();
+    let kept = if count > ARGUMENTS_MAX {
+        ARGUMENTS_MAX - 1
+    } else {
+        count
+    };
+    let mut noted: Vec<_> = arguments.take(kept).map(cut).collect();
+    if kept < count {
+        noted.push(format!("... ({} more arguments)", count - kept).into_bytes());
+    }
+    noted
+}
+
+fn cut(argument: &[u8]) -> Vec<u8> {
+    match argument.split_at_checked(ARGUMENT_BYTES_MAX) {
+        Some((head, tail)) if !tail.is_empty() => {
+            let mut text = head.to_vec();
+            text.extend_from_slice(format!("... ({} more bytes)", tail.len()).as_bytes());
+            text
+        }
+        _ => argument.to_vec(),
+    }
+}
+
+/// Commands of tasks that have ended, until their core looks at them.
+pub(crate) type Ended = Rc<RefCell<Vec<(Measured, Duration)>>>;
+
+/// The slow commands of a core.
+#[derive(Debug)]
+pub(crate) struct SlowLog {
+    commands: VecDeque<SlowCommand>,
+    /// The request that is measured, and where its answer will be recognised.
+    measured: Option<Measured>,
+    token: u64,
+    /// Turn in which the latest measurement began.
+    begun_ms: u64,
+    ended: Ended,
+}
+
+impl Default for SlowLog {
+    fn default() -> Self {
+        Self {
+            commands: VecDeque::new(),
+            measured: None,
+            token: NO_TOKEN,
+            begun_ms: 0,
+            ended: Ended::default(),
+        }
+    }
+}
+
+impl SlowLog {
+    /// True if the next request is to be measured.
+    #[inline]
+    pub(crate) fn is_due(&self, now_ms: u64) -> bool {
+        self.begun_ms != now_ms && self.token == NO_TOKEN
+    }
+
+    /// Measures a request.
+    #[cold]
+    pub(crate) fn measure(&mut self, token: Token, measured: Measured) {
+        self.begun_ms = measured.at_ms;
+        self.token = token.0;
+        self.measured = Some(measured);
+    }
+
+    /// True if an answer is that of the request which is measured.
+    #[inline]
+    pub(crate) fn is_measured(&self, token: Token) -> bool {
+        self.token == token.0
+    }
+
+    /// Ends the measurement of a request.
+    #[cold]
+    pub(crate) fn end(&mut self, settings: &SlowSettings) {
+        self.token = NO_TOKEN;
+        if let Some(measured) = self.measured.take() {
+            let took = measured.began.elapsed();
+            self.note(settings, measured, took);
+        }
+    }
+
+    /// Where tasks leave their measurements.
+    pub(crate) fn ended(&self) -> Ended {
+        Rc::clone(&self.ended)
+    }
+
+    /// Takes the measurements of tasks.
+    pub(crate) fn take_ended(&mut self, settings: &SlowSettings) {
+        let ended = std::mem::take(&mut *self.ended.borrow_mut());
+        for (measured, took) in ended {
+            self.note(settings, measured, took);
+        }
+    }
+
+    fn note(&mut self, settings: &SlowSettings, measured: Measured, took: Duration) {
+        let limit_us = u128::try_from(settings.limit_us.load(Ordering::Relaxed));
+        if !limit_us.is_ok_and(|limit_us| took.as_micros() >= limit_us) {
+            return;
+        }
+        let commands_max = settings.commands_max.load(Ordering::Relaxed);
+        while self.commands.len() >= commands_max.max(1) {
+            self.commands.pop_front();
+        }
+        if commands_max == 0 {
+            return;
+        }
+        self.commands.push_back(SlowCommand {
+            id: settings.next_id.fetch_add(1, Ordering::Relaxed),
+            at_ms: measured.at_ms,
+            took,
+            arguments: measured.arguments,
+            peer: measured.peer.to_string(),
+            name: measured.name,
+        });
+    }
+
+    /// Copies of the commands that were noted.
+    pub(crate) fn all(&self) -> Vec<SlowCommand> {
+        self.commands.iter().cloned().collect()
+    }
+
+    /// Forgets the commands that were noted.
+    pub(crate) fn clear(&mut self) {
+        self.commands.clear();
+    }
+}
+
+/// Puts the measurement of a task where its core finds it.
+pub(crate) fn leave(ended: &Ended, measured: Measured) {
+    let took = measured.began.elapsed();
+    ended.borrow_mut().push((measured, took));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(text: &str) -> Measured {
+        Measured {
+            began: Instant::now(),
+            at_ms: 1,
+            arguments: vec![text.as_bytes().to_vec()],
+            peer: ([127, 0, 0, 1], 1).into(),
+            name: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_slow_commands_are_noted_and_the_oldest_is_dropped() {
+        let (settings, mut log) = (SlowSettings::default(), SlowLog::default());
+        settings.commands_max.store(2, Ordering::Relaxed);
+        let (slow, fast) = (Duration::from_millis(10), Duration::from_micros(9_999));
+        for (text, took) in [("a", slow), ("b", fast), ("c", slow), ("d", slow)] {
+            log.note(&settings, measured(text), took);
+        }
+        let seen: Vec<_> = log
+            .all()
+            .iter()
+            .map(|one| (one.id, one.arguments[0][0]))
+            .collect();
+        assert_eq!(seen, [(1, b'c'), (2, b'd')]);
+        settings.limit_us.store(-1, Ordering::Relaxed);
+        log.note(&settings, measured("e"), Duration::from_secs(1));
+        assert_eq!(log.all().len(), 2);
+        log.clear();
+        assert!(log.all().is_empty());
+    }
+
+    #[test]
+    fn arguments_are_cut() {
+        let arguments = [&[b'x'; 130][..]; 40];
+        let noted = noted(arguments.iter().copied());
+        assert_eq!(noted.len(), 32);
+        assert!(noted[0].ends_with(b"x... (2 more bytes)"));
+        assert_eq!(noted[31], b"... (9 more arguments)");
+    }
+}

@@ -1,0 +1,293 @@
+//! What a connection keeps from `WATCH` or `MULTI` on: watched versions and queued commands.
+//!
+//! Queued commands are kept as they would be sent, in one buffer. `EXEC` first tries to carry them
+//! out as one transaction of the engine (`plan`). If that is not possible they are replayed: the
+//! core's loop runs them from the buffer, as if the client had sent them now, before anything that
+//! the client has sent after `EXEC`.
+//!
+//! - I1: while commands are replayed nothing else of the connection is parsed, and messages of
+//!   channels wait, so the replies make one array.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use farcore::{Core, Version};
+
+use crate::commands::{self, Call, Flow};
+use crate::connection::Connection;
+use crate::receiving::ENDING_BYTES;
+use crate::resp::{Arguments, Limits, Progress, Protocol, Writer, parse};
+use crate::serving::Serving;
+
+/// Bytes of queued commands that a connection may have.
+pub(crate) const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// Watched keys, as they are stored, with the versions that they had; 0 is absent.
+pub(crate) type Watched = Vec<(Vec<u8>, Version)>;
+
+/// What a connection keeps from `WATCH` or `MULTI` on.
+#[derive(Debug, Default)]
+pub(crate) struct ClientTransaction {
+    /// Shared with the task of a `WATCH`.
+    pub(crate) watched: Rc<RefCell<Watched>>,
+    pub(crate) phase: Phase,
+}
+
+/// How far a transaction is.
+#[derive(Debug, Default)]
+pub(crate) enum Phase {
+    /// There was no `MULTI`.
+    #[default]
+    Watching,
+    /// Commands are queued.
+    Queueing(Queue),
+    /// A task carries them out. It sets the flag if they must be replayed instead.
+    Committing(Queue, Rc<Cell<bool>>),
+    /// Those behind a place of the queue are still to be run.
+    Replaying(Queue, usize),
+}
+
+/// Queued commands.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// The commands, as they would be sent.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) commands: usize,
+    /// A command was refused, so none will be run.
+    pub(crate) is_aborted: bool,
+}
+
+impl Queue {
+    /// Adds a command; false if there are too many bytes.
+    pub(crate) fn add<'a>(&mut self, arguments: impl ExactSizeIterator<Item = &'a [u8]>) -> bool {
+        let before = self.bytes.len();
+        let mut writer = Writer::new(&mut self.bytes, Protocol::Resp2);
+        writer.array(arguments.len());
+        for argument in arguments {
+            writer.bulk(argument);
+        }
+        let fits = self.bytes.len() <= QUEUE_BYTES_MAX;
+        if fits {
+            self.commands += 1;
+        } else {
+            self.bytes.truncate(before);
+        }
+        fits
+    }
+
+    /// Parses the command at a place; returns where the next one begins.
+    pub(crate) fn command(&self, at: usize, arguments: &mut Arguments) -> Option<usize> {
+        match self.parse(at, &Limits::default(), arguments)? {
+            (next, None) => Some(next),
+            (_, Some(_)) => None,
+        }
+    }
+
+    /// Parses the command at a place within limits; returns where it ends. If its last argument is
+    /// too long for them, returns where that begins, and its bytes.
+    fn parse(
+        &self,
+        at: usize,
+        limits: &Limits,
+        arguments: &mut Arguments,
+    ) -> Option<(usize, Option<usize>)> {
+        arguments.clear();
+        match parse(&self.bytes[at..], limits, arguments) {
+            Ok(Progress::Complete { consumed }) => Some((at + consumed, None)),
+            Ok(Progress::Large { offset, bytes }) => Some((at + offset, Some(bytes))),
+            _ => None,
+        }
+    }
+}
+
+impl Connection {
+    /// True between `MULTI` and `EXEC`.
+    pub(crate) fn is_queueing(&self) -> bool {
+        self.queue().is_some()
+    }
+
+    /// The commands that were queued since `MULTI`.
+    pub(crate) fn queue(&self) -> Option<&Queue> {
+        match &self.transaction.as_ref()?.phase {
+            Phase::Queueing(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// The same, to add one.
+    pub(crate) fn queue_mut(&mut self) -> Option<&mut Queue> {
+        match &mut self.transaction.as_mut()?.phase {
+            Phase::Queueing(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// Bytes of queued commands.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        let transaction = self.transaction.as_ref();
+        transaction.map_or(0, |transaction| match &transaction.phase {
+            Phase::Watching => 0,
+            Phase::Queueing(queue) | Phase::Committing(queue, _) | Phase::Replaying(queue, _) => {
+                queue.bytes.capacity()
+            }
+        })
+    }
+
+    /// True while queued commands are carried out.
+    #[inline]
+    pub(crate) fn is_executing(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| {
+            matches!(
+                transaction.phase,
+                Phase::Committing(..) | Phase::Replaying(..)
+            )
+        })
+    }
+
+    /// Has queued commands replayed, and begins their reply.
+    pub(crate) fn replay(&mut self, queue: Queue) {
+        let count = queue.commands;
+        self.reply(|writer| writer.array(count));
+        let transaction = self.transaction.get_or_insert_default();
+        transaction.phase = Phase::Replaying(queue, 0);
+    }
+}
+
+impl Serving {
+    /// Goes on with what a connection's `EXEC` has begun. True if nothing of it is left, so the
+    /// connection's input may be parsed.
+    #[inline]
+    pub(crate) fn execute(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+    ) -> bool {
+        !connection.is_executing() || self.execute_more(core, number, connection)
+    }
+
+    fn execute_more(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+    ) -> bool {
+        let is_blocked = connection.is_blocked;
+        let Some(transaction) = &mut connection.transaction else {
+            return true;
+        };
+        let is_done = match std::mem::take(&mut transaction.phase) {
+            phase @ Phase::Committing(..) if is_blocked => {
+                transaction.phase = phase;
+                false
+            }
+            Phase::Committing(_, replays) if !replays.get() => true,
+            Phase::Committing(queue, _) => {
+                connection.replay(queue);
+                self.replay_some(core, number, connection)
+            }
+            phase @ Phase::Replaying(..) => {
+                transaction.phase = phase;
+                self.replay_some(core, number, connection)
+            }
+            Phase::Watching | Phase::Queueing(_) => true,
+        };
+        if is_done {
+            connection.transaction = None;
+            connection.send_deferred();
+        }
+        is_done
+    }
+
+    /// Runs queued commands as far as they may run now. True once all are replied to.
+    fn replay_some(&mut self, core: &mut Core, number: usize, connection: &mut Connection) -> bool {
+        let transaction = connection.transaction.as_mut();
+        let phase = transaction.map(|transaction| &mut transaction.phase);
+        // It is still replaying while a command runs.
+        let (queue, mut at) = match phase {
+            Some(Phase::Replaying(queue, at)) => (std::mem::take(queue), *at),
+            _ => return true,
+        };
+        let mut arguments = Arguments::new();
+        let mut must_wait = false;
+        loop {
+            at += connection.pass_on(&queue.bytes[at..]);
+            must_wait |= connection.stream.is_some();
+            if at == queue.bytes.len() || must_wait {
+                break;
+            }
+            if !connection.may_execute() || connection.is_gone {
+                break;
+            }
+            let Some((next, long)) = queue.parse(at, &self.limits, &mut arguments) else {
+                debug_assert!(false, "it was written as it is parsed");
+                break;
+            };
+            let mut call = Call {
+                core: &mut *core,
+                serving: &mut *self,
+                connection: &mut *connection,
+                number,
+                arguments: &arguments,
+                input: &queue.bytes[at..],
+                plan: None,
+            };
+            let flow = match long {
+                None => commands::run(&mut call),
+                Some(bytes) => commands::run_long(&mut call, bytes),
+            };
+            if flow == Flow::Later {
+                must_wait = true;
+                break;
+            }
+            at = next;
+            if let Some(bytes) = long {
+                let passed = connection.stream.as_ref().map_or(0, |_| bytes);
+                connection.skipped_bytes = bytes - passed + ENDING_BYTES;
+            }
+        }
+        // Messages of channels must not come between the replies.
+        let is_run = at == queue.bytes.len() && !connection.is_blocked;
+        let is_done = is_run && connection.pending.is_empty();
+        if must_wait || (is_run && !is_done) {
+            self.list(number, connection);
+        }
+        if let Some(transaction) = &mut connection.transaction {
+            transaction.phase = Phase::Replaying(queue, at);
+        }
+        is_done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queued_commands_are_parsed_as_they_were_sent() {
+        let mut queue = Queue::default();
+        let sent: [&[&[u8]]; 2] = [&[b"SET", b"", b"a\r\n\0"], &[b"PING"]];
+        for command in sent {
+            assert!(queue.add(command.iter().copied()));
+        }
+        let (mut at, mut arguments) = (0, Arguments::new());
+        for command in sent {
+            let next = queue.command(at, &mut arguments).expect("a whole command");
+            let parsed: Vec<_> = arguments.iter(&queue.bytes[at..]).collect();
+            assert_eq!(parsed, command);
+            at = next;
+        }
+        assert_eq!((at, queue.commands), (queue.bytes.len(), 2));
+    }
+
+    #[test]
+    fn a_queue_is_bounded() {
+        let mut queue = Queue::default();
+        let value = vec![b'x'; QUEUE_BYTES_MAX / 2 - 100];
+        assert!(queue.add([&value[..]].into_iter()));
+        assert!(queue.add([&value[..]].into_iter()));
+        let before = queue.bytes.len();
+        assert!(!queue.add([&value[..]].into_iter()));
+        assert_eq!((queue.bytes.len(), queue.commands), (before, 2));
+    }
+}

@@ -1,0 +1,81 @@
+//! What is done about once a second: rates, and the end of silent connections.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::figures::{CoreFigures, ServerFigures};
+use crate::port::Message;
+use crate::serving::Serving;
+use crate::shared::Shared;
+
+/// Time from one look to the next.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Looks after a server; of the thread that accepts.
+#[derive(Debug)]
+pub(crate) struct Upkeep {
+    last: Instant,
+    figures: CoreFigures,
+}
+
+impl Upkeep {
+    pub(crate) fn new() -> Self {
+        Self {
+            last: Instant::now(),
+            figures: CoreFigures::default(),
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn look(&mut self, shared: &Shared) {
+        let passed = self.last.elapsed();
+        if passed < INTERVAL {
+            return;
+        }
+        self.last += passed;
+        let now = ServerFigures::of(shared).total();
+        let rate = |now: u64, before: u64| {
+            let per_second = u128::from(now - before) * 1000 / passed.as_millis().max(1);
+            u64::try_from(per_second).unwrap_or(u64::MAX)
+        };
+        let before = &self.figures;
+        let rates = &shared.rates;
+        for (shown, rate) in [
+            (&rates.commands, rate(now.commands, before.commands)),
+            (
+                &rates.received,
+                rate(now.received_bytes, before.received_bytes),
+            ),
+            (&rates.sent, rate(now.sent_bytes, before.sent_bytes)),
+        ] {
+            shown.set(rate);
+        }
+        self.figures = now;
+        if shared.options.idle_timeout.is_none() {
+            return;
+        }
+        for core in &shared.cores {
+            if core.connections.load(Ordering::Relaxed) > 0 {
+                core.send(Message::Run(Box::new(Serving::look_after)));
+            }
+        }
+    }
+}
+
+impl Serving {
+    /// Closes silent connections.
+    fn look_after(&mut self) {
+        let timeout = self.shared.options.idle_timeout;
+        let timeout_ms = timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
+        for number in 0..self.connections.len() {
+            let Some(connection) = &self.connections[number] else {
+                continue;
+            };
+            let silent_ms = self.now_ms.saturating_sub(connection.heard_ms);
+            if timeout_ms.is_some_and(|limit| silent_ms > limit) && connection.is_idle() {
+                self.shared.idle_closed.fetch_add(1, Ordering::Relaxed);
+                self.close(number);
+            }
+        }
+    }
+}

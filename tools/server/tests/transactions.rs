@@ -1,0 +1,460 @@
+//! `MULTI`, `EXEC`, `DISCARD`, `WATCH` and `UNWATCH`, as clients see them.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use self::support::{Client, Numbers, TestServer};
+
+const ABORTED: &str = "(error) EXECABORT Transaction discarded because of previous errors.";
+
+#[test]
+fn exec_runs_queued_commands_in_order_and_shows_their_errors() {
+    let server = TestServer::start(1);
+    let mut client = server.client();
+    let replies = client.call_all(&["MULTI", "SET a 1", "INCR a", "LPUSH", "GET a"]);
+    assert_eq!(replies[..3], ["OK", "QUEUED", "QUEUED"]);
+    assert_eq!(client.call("DISCARD"), "OK");
+    let commands = [
+        "MULTI",
+        "SET a 5",
+        "INCR a",
+        "SET b text",
+        "INCR b",
+        "GETRANGE b 1 2",
+        "SET a 1 EX nonsense",
+        "MGET a b c",
+        "DEL a c",
+        "PING",
+        "EXEC",
+    ];
+    let replies = client.call_all(&commands);
+    assert!(replies[1..10].iter().all(|reply| reply == "QUEUED"));
+    let expected = "[OK, 6, OK, (error) ERR value is not an integer or out of range, \"ex\", \
+                    (error) ERR value is not an integer or out of range, [\"6\", \"text\", nil], \
+                    1, PONG]";
+    assert_eq!(replies[10], expected);
+    assert_eq!(client.call("MGET a b"), "[nil, \"text\"]");
+}
+
+#[test]
+fn nothing_runs_before_exec_and_discard_forgets_it() {
+    let server = TestServer::start(2);
+    let (mut client, mut other) = (server.client(), server.client());
+    client.call_all(&["MULTI", "SET a 1"]);
+    assert_eq!(other.call("GET a"), "nil");
+    assert!(
+        other
+            .call("CLIENT LIST")
+            .contains("flags=x db=0 sub=0 psub=0 ssub=0 multi=1 ")
+    );
+    assert_eq!(client.call("DISCARD"), "OK");
+    assert_eq!(client.call("GET a"), "nil");
+    assert_eq!(client.call("EXEC"), "(error) ERR EXEC without MULTI");
+    assert_eq!(client.call("DISCARD"), "(error) ERR DISCARD without MULTI");
+    assert_eq!(client.call_all(&["MULTI", "EXEC"]), ["OK", "[]"]);
+}
+
+#[test]
+fn a_command_that_is_refused_aborts_the_transaction() {
+    let server = TestServer::start(1);
+    let mut client = server.client();
+    for wrong in ["GET", "NOSUCH a", "SHUTDOWN"] {
+        client.call_all(&["MULTI", "SET a 1"]);
+        let refused = client.call(wrong);
+        assert!(refused.starts_with("(error) ERR"), "{refused}");
+        assert_eq!(client.call("SET b 1"), "QUEUED");
+        assert_eq!(client.call("EXEC"), ABORTED);
+        assert_eq!(client.call("MGET a b"), "[nil, nil]");
+    }
+    client.call("MULTI");
+    let replies = client.call_all(&["EXEC now", "EXEC"]);
+    let expected = "(error) EXECABORT Transaction discarded because of: wrong number of arguments \
+                    for 'exec' command";
+    assert_eq!(replies, [expected, "(error) ERR EXEC without MULTI"]);
+}
+
+#[test]
+fn multi_and_watch_inside_multi_are_refused_but_abort_nothing() {
+    let server = TestServer::start(1);
+    let mut client = server.client();
+    let replies = client.call_all(&["MULTI", "MULTI", "WATCH a", "SET a 1", "EXEC"]);
+    let expected = [
+        "OK",
+        "(error) ERR MULTI calls can not be nested",
+        "(error) ERR WATCH inside MULTI is not allowed",
+        "QUEUED",
+        "[OK]",
+    ];
+    assert_eq!(replies, expected);
+}
+
+/// What a client does to a watched key, and whether that has `EXEC` do nothing.
+const TOUCHES: [(&str, bool); 11] = [
+    ("SET {w}key other", true),
+    // The same value is another version.
+    ("SET {w}key 1", true),
+    ("INCR {w}key", true),
+    ("DEL {w}key", true),
+    ("EXPIRE {w}key 100", true),
+    ("PEXPIREAT {w}key 1", true),
+    ("FLUSHALL", true),
+    ("SET {w}absent 1", true),
+    ("GET {w}key", false),
+    ("DEL {w}absent", false),
+    ("SETNX {w}key 5", false),
+];
+
+#[test]
+fn exec_does_nothing_if_a_watched_key_was_changed() {
+    let server = TestServer::start(2);
+    let (mut client, mut other) = (server.client(), server.client());
+    // The last commands are replayed one after the other.
+    for queued in ["SET {w}out 1", "SET elsewhere 1", "DBSIZE", "KEYS *"] {
+        for (touch, is_conflict) in TOUCHES {
+            for is_own in [false, true] {
+                client.call_all(&["FLUSHALL", "SET {w}key 1", "WATCH {w}key {w}absent"]);
+                let toucher = if is_own { &mut client } else { &mut other };
+                toucher.call(touch);
+                client.call_all(&["MULTI", queued]);
+                let reply = client.call("EXEC");
+                assert_eq!(reply == "nil", is_conflict, "{touch}, {queued}: {reply}");
+                // A conflict is over with its EXEC.
+                let again = client.call_all(&["MULTI", "PING", "EXEC"]);
+                assert_eq!(again[2], "[PONG]");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_change_while_commands_are_queued_counts() {
+    let server = TestServer::start(2);
+    let (mut client, mut other) = (server.client(), server.client());
+    for queued in ["INCR {w}key", "DBSIZE"] {
+        client.call_all(&["WATCH {w}key", "MULTI", queued]);
+        other.call("SET {w}key 7");
+        assert_eq!(client.call("EXEC"), "nil");
+        assert_eq!(client.call("GET {w}key"), "\"7\"");
+    }
+}
+
+#[test]
+fn unwatch_discard_exec_and_reset_forget_watched_keys() {
+    let server = TestServer::start(2);
+    let (mut client, mut other) = (server.client(), server.client());
+    for forget in [
+        &["UNWATCH"][..],
+        &["MULTI", "DISCARD"],
+        &["MULTI", "EXEC"],
+        &["MULTI", "GET", "EXEC"],
+        &["RESET"],
+    ] {
+        client.call_all(&["SET k 1", "WATCH k"]);
+        client.call_all(forget);
+        other.call("SET k 2");
+        assert_eq!(client.call_all(&["MULTI", "GET k", "EXEC"])[2], "[\"2\"]");
+    }
+    // Inside a transaction it comes too late.
+    client.call_all(&["WATCH k", "MULTI", "UNWATCH", "PING"]);
+    other.call("SET k 3");
+    assert_eq!(client.call("EXEC"), "nil");
+}
+
+#[test]
+fn the_first_version_of_a_key_that_is_watched_twice_counts() {
+    let server = TestServer::start(1);
+    let mut client = server.client();
+    let replies = client.call_all(&["WATCH k", "SET k 1", "WATCH k j", "MULTI", "PING", "EXEC"]);
+    assert_eq!(replies[5], "nil");
+}
+
+#[test]
+fn a_watched_key_that_expires_is_a_conflict_and_one_that_had_is_none() {
+    let server = TestServer::start(1);
+    let mut client = server.client();
+    client.call_all(&["SET k 1 PX 1", "WATCH k"]);
+    while client.call("EXISTS k") == "1" {
+        thread::yield_now();
+    }
+    // It may have expired before it was watched.
+    let seen = client.call_all(&["MULTI", "PING", "EXEC"]);
+    assert!(matches!(&seen[2][..], "nil" | "[PONG]"), "{seen:?}");
+    let replies = client.call_all(&["SET k 1 EX 1000", "WATCH k", "PEXPIREAT k 1"]);
+    assert_eq!(replies[1], "OK");
+    assert_eq!(client.call_all(&["MULTI", "PING", "EXEC"])[2], "nil");
+    let replies = client.call_all(&["WATCH k", "DEL k", "MULTI", "PING", "EXEC"]);
+    assert_eq!(replies[4], "[PONG]");
+}
+
+#[test]
+fn commands_that_have_no_atomic_form_are_replayed() {
+    let server = TestServer::start(2);
+    let mut client = server.client();
+    let mut commands = vec!["MULTI".to_owned(), "FLUSHALL".to_owned()];
+    // They lie in several shards.
+    commands.extend((0..40).map(|number| format!("SET key{number} {number}")));
+    commands.extend(
+        [
+            "DBSIZE",
+            "RENAME key1 key0",
+            "GET key0",
+            "RENAME key1 x",
+            "EXEC",
+        ]
+        .map(String::from),
+    );
+    let commands: Vec<_> = commands.iter().map(|command| &command[..]).collect();
+    let replies = client.call_all(&commands);
+    let mut expected = vec!["OK"; 41];
+    expected.extend(["40", "OK", "\"1\"", "(error) ERR no such key"]);
+    assert_eq!(
+        replies.last().unwrap(),
+        &format!("[{}]", expected.join(", "))
+    );
+    // What was sent after it ran after it.
+    let replies = client.call_all(&[
+        "MULTI", "SET a 1", "KEYS a", "EXEC", "GET a", "SET a 2", "GET a",
+    ]);
+    assert_eq!(replies[3..], ["[OK, [\"a\"]]", "\"1\"", "OK", "\"2\""]);
+}
+
+#[test]
+fn a_long_reply_of_replayed_commands_arrives_whole() {
+    let server = TestServer::start(2);
+    let mut client = server.client();
+    let value = vec![b'v'; 100_000];
+    client.send(&[b"SET", b"k", &value]);
+    assert_eq!(client.reply(), "OK");
+    client.send_words("MULTI");
+    for _ in 0..100 {
+        client.send_words("GET k");
+    }
+    client.send_words("DBSIZE");
+    client.send_words("EXEC");
+    client.send_words("PING");
+    for _ in 0..102 {
+        client.reply();
+    }
+    let reply = client.reply();
+    let one = format!("\"{}\"", "v".repeat(100_000));
+    let expected = format!("[{}, 1]", vec![one; 100].join(", "));
+    assert!(reply == expected, "{} bytes", reply.len());
+    assert_eq!(client.reply(), "PONG");
+}
+
+#[test]
+fn long_values_are_stored_and_read_inside_a_transaction() {
+    let server = TestServer::start(2);
+    let (mut client, mut other) = (server.client(), server.client());
+    let value = vec![b'v'; 3 << 20];
+    client.call("MULTI");
+    client.send(&[b"SET", b"k", &value]);
+    client.send_words("STRLEN k");
+    client.send_words("SET short 1");
+    client.send_words("GET k");
+    for _ in 0..4 {
+        assert_eq!(client.reply(), "QUEUED");
+    }
+    assert_eq!(other.call("EXISTS k"), "0");
+    let shown = format!("\"{}\"", "v".repeat(3 << 20));
+    let reply = client.call("EXEC");
+    assert!(
+        reply == format!("[OK, 3145728, OK, {shown}]"),
+        "{} bytes",
+        reply.len()
+    );
+    assert_eq!(client.call("GET short"), "\"1\"");
+    // A key that is watched is compared before.
+    client.call("WATCH k");
+    client.send(&[b"SET", b"other", &value]);
+    assert_eq!(client.reply(), "OK");
+    client.call_all(&["MULTI", "GET k"]);
+    other.call("APPEND short x");
+    assert!(client.call("EXEC") == format!("[{shown}]"));
+    client.call_all(&["WATCH k", "MULTI", "GET k"]);
+    other.call("SET k 2");
+    assert_eq!(client.call("EXEC"), "nil");
+}
+
+#[test]
+fn null_is_of_the_protocol() {
+    let server = TestServer::start(1);
+    let mut client = server.client();
+    client.call("HELLO 3");
+    for queued in ["GET k", "DBSIZE"] {
+        client.call_all(&["WATCH k", "SET k 1", "MULTI", queued]);
+        client.send_words("EXEC");
+        assert_eq!(client.reply(), "nil");
+    }
+    assert_eq!(client.call_all(&["MULTI", "GET none", "EXEC"])[2], "[nil]");
+}
+
+#[test]
+fn a_queue_that_is_too_long_aborts_the_transaction() {
+    let server = TestServer::start(1);
+    let mut client = server.client();
+    let value = vec![b'x'; 15 << 20];
+    client.call("MULTI");
+    for _ in 0..4 {
+        client.send(&[b"SET", b"k", &value]);
+        assert_eq!(client.reply(), "QUEUED");
+    }
+    client.send(&[b"SET", b"k", &value]);
+    let refused = client.reply();
+    assert!(refused.starts_with("(error) ERR the commands"), "{refused}");
+    assert_eq!(client.call("PING"), "QUEUED");
+    assert_eq!(client.call("EXEC"), ABORTED);
+    assert_eq!(client.call("EXISTS k"), "0");
+}
+
+#[test]
+fn a_client_that_leaves_has_its_queue_forgotten() {
+    let server = TestServer::start(1);
+    let mut client = server.client();
+    client.call_all(&["MULTI", "SET k 1"]);
+    drop(client);
+    let mut other = server.client();
+    // The connection's number may be used again.
+    assert_eq!(other.call("GET k"), "nil");
+    assert_eq!(other.call("EXEC"), "(error) ERR EXEC without MULTI");
+}
+
+/// Runs something in threads with a client each.
+fn with_clients(server: &TestServer, count: usize, work: impl Fn(Client, usize) + Sync) {
+    thread::scope(|scope| {
+        for place in 0..count {
+            let (client, work) = (server.client(), &work);
+            scope.spawn(move || work(client, place));
+        }
+    });
+}
+
+const CLIENTS: usize = 4;
+const ROUNDS: usize = 250;
+
+#[test]
+fn counters_that_are_watched_add_up() {
+    for cores in [1, 2] {
+        let server = TestServer::start(cores);
+        with_clients(&server, CLIENTS, |mut client, _| {
+            let mut done = 0;
+            while done < ROUNDS {
+                let seen = client.call_all(&["WATCH n", "GET n"]).remove(1);
+                let seen: u64 = seen.trim_matches('"').parse().unwrap_or(0);
+                let set = format!("SET n {}", seen + 1);
+                let reply = client.call_all(&["MULTI", &set, "EXEC"]).remove(2);
+                assert!(matches!(&reply[..], "[OK]" | "nil"), "{reply}");
+                done += usize::from(reply == "[OK]");
+            }
+        });
+        let expected = format!("\"{}\"", CLIENTS * ROUNDS);
+        assert_eq!(server.client().call("GET n"), expected);
+    }
+}
+
+#[test]
+fn commands_of_one_shard_are_carried_out_at_once() {
+    for cores in [1, 2] {
+        let server = TestServer::start(cores);
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                let (mut client, is_over) = (server.client(), &is_over);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let replies = client.call_all(&["MULTI", "MGET {t}a {t}b", "EXEC"]);
+                        let (a, b) = replies[2]
+                            .trim_matches(['[', ']'])
+                            .split_once(", ")
+                            .unwrap();
+                        assert_eq!(a, b);
+                        // Two commands see b no older than a.
+                        let replies = client.call_all(&["GET {t}a", "GET {t}b"]);
+                        let number = |place: usize| -> u64 {
+                            replies[place].trim_matches('"').parse().unwrap_or(0)
+                        };
+                        assert!(number(0) <= number(1), "{replies:?}");
+                    }
+                });
+            }
+            let writers: Vec<_> = (0..2)
+                .map(|_| {
+                    let mut client = server.client();
+                    scope.spawn(move || {
+                        for _ in 0..4 * ROUNDS {
+                            client.call_all(&["MULTI", "INCR {t}a", "INCR {t}b", "EXEC"]);
+                        }
+                    })
+                })
+                .collect();
+            let ended: Vec<_> = writers
+                .into_iter()
+                .map(thread::ScopedJoinHandle::join)
+                .collect();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(ended.iter().all(Result::is_ok));
+        });
+        let expected = format!("\"{}\"", 2 * 4 * ROUNDS);
+        let both = server.client().call("MGET {t}a {t}b");
+        assert_eq!(both, format!("[{expected}, {expected}]"));
+    }
+}
+
+/// A random command of one or a few of four keys.
+fn random_command(numbers: &mut Numbers) -> String {
+    let mut key = || format!("{{r}}k{}", numbers.below(4));
+    let (key, other) = (key(), key());
+    let number = numbers.below(40);
+    match numbers.below(30) {
+        0 => format!("SET {key} {number}"),
+        1 => format!("SET {key} {number} NX"),
+        2 => format!("SET {key} text XX GET"),
+        3 => format!("SET {key} {number} EXAT 99999999999"),
+        4 => format!("SET {key} {number} KEEPTTL"),
+        5 => format!("GETSET {key} {number}"),
+        6 => format!("GETDEL {key}"),
+        7 => format!("GETEX {key} EXAT 88888888888"),
+        8 => format!("GETEX {key} PERSIST"),
+        9 => format!("SETEX {key} 0 {number}"),
+        10 => format!("EXPIREAT {key} {} GT", 77_777_777_777_u64 + number),
+        11 => format!("EXPIREAT {key} 5"),
+        12 => format!("PERSIST {key}"),
+        13 => format!("EXPIRETIME {key}"),
+        14 => format!("INCRBY {key} {number}"),
+        15 => format!("DECR {key}"),
+        16 => format!("INCRBYFLOAT {key} 0.5"),
+        17 => format!("APPEND {key} {number}"),
+        18 => format!("SETRANGE {key} {number} ab"),
+        19 => format!("GETRANGE {key} -3 {number}"),
+        20 => format!("GETRANGE {key} 1 {number}"),
+        21 => format!("STRLEN {key}"),
+        22 => format!("MSET {key} {number} {other} x"),
+        23 => format!("MGET {key} {other}"),
+        24 => format!("DEL {key} {other}"),
+        25 => format!("EXISTS {key} {other}"),
+        26 => format!("TYPE {key}"),
+        27 => format!("SETNX {key} {number}"),
+        28 => format!("EXPIRE {key} {number} NX XX"),
+        _ => format!("GET {key}"),
+    }
+}
+
+#[test]
+fn commands_reply_the_same_inside_a_transaction() {
+    let (plain, queued) = (TestServer::start(1), TestServer::start(2));
+    let (mut plain, mut queued) = (plain.client(), queued.client());
+    let mut numbers = Numbers::new();
+    for _ in 0..400 {
+        let count = 1 + numbers.below(12);
+        let commands: Vec<_> = (0..count).map(|_| random_command(&mut numbers)).collect();
+        let commands: Vec<_> = commands.iter().map(|command| &command[..]).collect();
+        let expected = format!("[{}]", plain.call_all(&commands).join(", "));
+        let in_multi = [&["MULTI"], &commands[..], &["EXEC"]].concat();
+        let replies = queued.call_all(&in_multi);
+        assert_eq!(replies.last(), Some(&expected), "{commands:#?}");
+    }
+}

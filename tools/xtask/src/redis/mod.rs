@@ -1,0 +1,61 @@
+//! `cargo xtask redis`: proves a server of the Redis protocol by suites and clients that others
+//! wrote. The server is any address: Farcore's, Debian's Redis, Valkey.
+//!
+//! ```text
+//! place      folders and programs of what `setup` installs, all below target/redis
+//! setup      the installation
+//! server     the server's address, and whether it answers
+//! limited    a program with a time limit, whose output is kept
+//! selection  tools/xtask/redis/*.skip: tests that are left out, each with its reason
+//! tcl        the units of Redis's own suite
+//! python     the tests of redis-py
+//! proxy      a proxy that records and cuts connections
+//! clients    clients in five languages, and recordings of what they send first
+//! speed      paired runs of redis-benchmark against several servers
+//! ```
+//!
+//! Drivers in other languages, and what is selected, stand in `tools/xtask/redis`.
+
+mod clients;
+mod limited;
+mod place;
+mod proxy;
+mod python;
+mod selection;
+mod server;
+mod setup;
+mod speed;
+mod tcl;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use self::place::Place;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Redis {
+    /// Install the suites, clients and servers below target/redis; does nothing if all are there.
+    Setup,
+    /// Run units of Redis's own suite; fails if a group passes fewer tests than its least.
+    Tcl(tcl::Tcl),
+    /// Run the selected tests of redis-py in both versions of the protocol.
+    Python(python::Python),
+    /// Have foreign clients connect, write, read, send pipelines and reconnect.
+    Clients(clients::Clients),
+    /// Record what foreign clients send when they connect.
+    Record(clients::Record),
+    /// Compare the speed of servers by paired runs of redis-benchmark.
+    Speed(speed::Speed),
+}
+
+pub(crate) fn perform(redis: Redis) -> Result<()> {
+    let place = Place::open()?;
+    match redis {
+        Redis::Setup => setup::perform(&place),
+        Redis::Tcl(tcl) => tcl::perform(&place, &tcl),
+        Redis::Python(python) => python::perform(&place, &python),
+        Redis::Clients(clients) => clients::perform(&place, &clients),
+        Redis::Record(record) => clients::record(&place, &record),
+        Redis::Speed(speed) => speed::perform(&place, &speed),
+    }
+}

