@@ -653,13 +653,17 @@ fn write_decimal(number: i64, into: &mut Vec<u8>) {
     into.extend_from_slice(&text[start..]);
 }
 
-/// The number that a value holds in decimal; 0 for an absent key. No sign but `-`, no blanks.
+/// The number that a value holds in decimal; 0 for an absent key. It must be written as it would be
+/// stored: no sign but `-`, no blanks, no leading zeros.
 fn integer(value: &[u8], present: bool) -> Result<i64, Error> {
     if !present {
         return Ok(0);
     }
     let text = std::str::from_utf8(value).ok();
-    let number = text.filter(|text| !text.starts_with('+'));
+    let number = text.filter(|text| {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        *text == "0" || digits.starts_with(|first| matches!(first, '1'..='9'))
+    });
     number
         .and_then(|text| text.parse().ok())
         .ok_or(Error::NotANumber {

@@ -201,7 +201,8 @@ impl Connection {
         write(&mut Writer::new(&mut self.output, self.protocol));
         if self.reply_mode != ReplyMode::On {
             self.output.truncate(start);
-            if self.reply_mode == ReplyMode::Skip {
+            // The reply of a task may come in parts.
+            if self.reply_mode == ReplyMode::Skip && !self.is_blocked {
                 self.reply_mode = ReplyMode::On;
             }
         }

@@ -73,7 +73,18 @@ fn counters_refuse_what_is_no_number_and_what_overflows() {
             by: 1
         })
     );
-    for wrong in ["", " 1", "1 ", "+1", "1.5", "a", "99999999999999999999"] {
+    for wrong in [
+        "",
+        " 1",
+        "1 ",
+        "+1",
+        "01",
+        "-0",
+        "-",
+        "1.5",
+        "a",
+        "99999999999999999999",
+    ] {
         let refused = decided(by(1), Some((1, wrong.as_bytes())));
         assert!(
             matches!(refused, Err(Error::NotANumber { .. })),

@@ -1,8 +1,8 @@
 //! Commands of what the server does not have: modules, functions, replicas, debugging.
 
-use super::arguments::{count, is_option};
-use super::subcommand::Subcommand;
-use super::{Call, Flow, Refusal, SYNTAX};
+use super::arguments::{integer, is_option};
+use super::subcommand::{Subcommand, too_many};
+use super::{Call, Flow, Refusal};
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -22,7 +22,10 @@ fn empty_list(call: &mut Call<'_>) -> Result {
 
 fn flush(call: &mut Call<'_>) -> Result {
     let is_mode = |mode| is_option(mode, "async") || is_option(mode, "sync");
-    if call.count() > 3 || (call.count() == 3 && !is_mode(call.argument(2))) {
+    if call.count() > 3 {
+        return Err(too_many(call));
+    }
+    if call.count() == 3 && !is_mode(call.argument(2)) {
         return Err("ERR FUNCTION FLUSH only supports SYNC|ASYNC option".into());
     }
     Ok(call.ok())
@@ -62,13 +65,18 @@ fn stats(call: &mut Call<'_>) -> Result {
 
 /// Replicas that have received what was written: there are none.
 pub(super) fn wait(call: &mut Call<'_>) -> Result {
-    super::arguments::integer(call.argument(1))?;
-    let timeout = super::arguments::integer(call.argument(2))
+    integer(call.argument(1))?;
+    let timeout = integer(call.argument(2))
         .map_err(|_| Refusal::from("ERR timeout is not an integer or out of range"))?;
     if timeout < 0 {
         return Err("ERR timeout is negative".into());
     }
     Ok(call.reply(|writer| writer.integer(0)))
+}
+
+/// Commands of a Redis Cluster.
+pub(super) fn cluster(_: &mut Call<'_>) -> Result {
+    Err("ERR This instance has cluster support disabled".into())
 }
 
 pub(super) fn debug(_: &mut Call<'_>) -> Result {
@@ -77,9 +85,7 @@ pub(super) fn debug(_: &mut Call<'_>) -> Result {
 
 pub(super) fn lolwut(call: &mut Call<'_>) -> Result {
     if call.count() > 2 && is_option(call.argument(1), "version") {
-        count(call.argument(2))?;
-    } else if call.count() == 2 && is_option(call.argument(1), "version") {
-        return Err(SYNTAX.into());
+        integer(call.argument(2))?;
     }
     let text = concat!("Farcore ver. ", env!("CARGO_PKG_VERSION"), "\n");
     Ok(call.reply(|writer| writer.verbatim(*b"txt", text.as_bytes())))

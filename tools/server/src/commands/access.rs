@@ -1,7 +1,7 @@
 //! Commands of users: there is one, `default`, who may do everything.
 
 use super::introspection::{CATEGORIES, categories};
-use super::subcommand::Subcommand;
+use super::subcommand::{Subcommand, too_many};
 use super::{COMMANDS, Call, Flow, Refusal};
 use crate::resp::Writer;
 
@@ -21,7 +21,7 @@ pub(super) const ACL: &[Subcommand] = &[
 
 fn list_categories(call: &mut Call<'_>) -> Result {
     if call.count() > 3 {
-        return Err("ERR wrong number of arguments for 'acl|cat' command".into());
+        return Err(too_many(call));
     }
     if call.count() == 2 {
         return Ok(call.reply(|writer| bulks(writer, CATEGORIES)));

@@ -42,7 +42,7 @@ pub(super) fn quit(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn select(call: &mut Call<'_>) -> Result {
-    match integer(call.argument(1)).map_err(|_| Refusal::from("ERR invalid DB index"))? {
+    match integer(call.argument(1))? {
         0 => Ok(call.ok()),
         _ => Err("ERR DB index is out of range".into()),
     }
@@ -279,6 +279,10 @@ fn set_info(call: &mut Call<'_>) -> Result {
 }
 
 fn reply_mode(call: &mut Call<'_>) -> Result {
+    // It concerns the replies of later commands only.
+    if !call.connection.pending.is_empty() {
+        return Ok(Flow::Later);
+    }
     let mode = call.argument(2);
     if is_option(mode, "on") {
         call.connection.reply_mode = ReplyMode::On;
@@ -299,35 +303,97 @@ fn reply_mode(call: &mut Call<'_>) -> Result {
 struct Selection {
     ids: Vec<u64>,
     address: Option<String>,
-    /// Clients other than the one that asks.
+    local_address: Option<String>,
+    /// Of a type that no client has.
+    is_empty: bool,
+    /// A client that is spared: the one that asks.
     spares: Option<u64>,
 }
 
 impl Selection {
     fn has(&self, connection: &Connection) -> bool {
-        (self.ids.is_empty() || self.ids.contains(&connection.id))
+        !self.is_empty
+            && (self.ids.is_empty() || self.ids.contains(&connection.id))
             && (self.address.as_ref()).is_none_or(|wanted| *wanted == connection.peer.to_string())
+            && (self.local_address.as_ref())
+                .is_none_or(|wanted| *wanted == connection.local_address())
             && self.spares != Some(connection.id)
+    }
+
+    /// Selects by a type: all clients are normal ones.
+    fn by_type(&mut self, name: &[u8]) -> std::result::Result<(), Refusal> {
+        match &name.to_ascii_lowercase()[..] {
+            b"normal" => {}
+            b"master" | b"replica" | b"slave" | b"pubsub" => self.is_empty = true,
+            _ => {
+                let name = String::from_utf8_lossy(name);
+                return Err(Refusal(format!("ERR Unknown client type '{name}'")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The options of `CLIENT LIST`.
+    fn of_list(call: &Call<'_>) -> std::result::Result<Self, Refusal> {
+        let mut selection = Self::default();
+        let option = |place| (place < call.count()).then(|| call.argument(place));
+        match (option(2), option(3), call.count()) {
+            (None, ..) => {}
+            (Some(name), Some(value), 4) if is_option(name, "type") => selection.by_type(value)?,
+            (Some(name), Some(_), _) if is_option(name, "id") => {
+                for place in 3..call.count() {
+                    let id = integer(call.argument(place))
+                        .map_err(|_| Refusal::from("ERR Invalid client ID"))?;
+                    // No client has a number below 1.
+                    selection.ids.push(u64::try_from(id).unwrap_or(0));
+                }
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+        Ok(selection)
+    }
+
+    /// The options of `CLIENT KILL`.
+    fn of_kill(call: &Call<'_>) -> std::result::Result<Self, Refusal> {
+        let own_id = call.connection.id;
+        let mut selection = Self {
+            spares: Some(own_id),
+            ..Self::default()
+        };
+        for place in (2..call.count()).step_by(2) {
+            let option = call.argument(place);
+            if place + 1 == call.count() {
+                return Err(SYNTAX.into());
+            }
+            let value = call.argument(place + 1);
+            let text = || String::from_utf8_lossy(value).into_owned();
+            if is_option(option, "id") {
+                let id = count(value).ok().filter(|id| *id > 0);
+                selection.ids = vec![id.ok_or("ERR client-id should be greater than 0")?];
+            } else if is_option(option, "addr") {
+                selection.address = Some(text());
+            } else if is_option(option, "laddr") {
+                selection.local_address = Some(text());
+            } else if is_option(option, "type") {
+                selection.by_type(value)?;
+            } else if is_option(option, "user") {
+                if value != super::access::USER {
+                    return Err(Refusal(format!("ERR No such user '{}'", text())));
+                }
+            } else if is_option(option, "skipme") && is_option(value, "yes") {
+                selection.spares = Some(own_id);
+            } else if is_option(option, "skipme") && is_option(value, "no") {
+                selection.spares = None;
+            } else {
+                return Err(SYNTAX.into());
+            }
+        }
+        Ok(selection)
     }
 }
 
 fn list(call: &mut Call<'_>) -> Result {
-    let mut selection = Selection::default();
-    let mut place = 2;
-    while place < call.count() {
-        if is_option(call.argument(place), "id") {
-            for place in place + 1..call.count() {
-                let id = count(call.argument(place))
-                    .map_err(|_| Refusal::from("ERR Invalid client ID"))?;
-                selection.ids.push(id);
-            }
-            place = call.count();
-        } else if is_option(call.argument(place), "type") && place + 1 < call.count() {
-            place += 2;
-        } else {
-            return Err(SYNTAX.into());
-        }
-    }
+    let selection = Selection::of_list(call)?;
     let shared = std::sync::Arc::clone(&call.serving.shared);
     let own = describe(call.connection, farcore_tuning::system_ms());
     let (own_id, is_own) = (call.connection.id, selection.has(call.connection));
@@ -355,29 +421,14 @@ fn list(call: &mut Call<'_>) -> Result {
 fn kill(call: &mut Call<'_>) -> Result {
     let own_id = call.connection.id;
     let is_old_form = call.count() == 3;
-    let mut selection = Selection::default();
-    if is_old_form {
-        selection.address = Some(String::from_utf8_lossy(call.argument(2)).into_owned());
+    let selection = if is_old_form {
+        Selection {
+            address: Some(String::from_utf8_lossy(call.argument(2)).into_owned()),
+            ..Selection::default()
+        }
     } else {
-        if !call.count().is_multiple_of(2) {
-            return Err(SYNTAX.into());
-        }
-        selection.spares = Some(own_id);
-        for place in (2..call.count()).step_by(2) {
-            let (option, value) = (call.argument(place), call.argument(place + 1));
-            if is_option(option, "id") {
-                let id = count(value)
-                    .map_err(|_| Refusal::from("ERR client-id should be greater than 0"))?;
-                selection.ids.push(id);
-            } else if is_option(option, "addr") {
-                selection.address = Some(String::from_utf8_lossy(value).into_owned());
-            } else if is_option(option, "skipme") {
-                selection.spares = is_option(value, "yes").then_some(own_id);
-            } else if !is_option(option, "type") && !is_option(option, "user") {
-                return Err(SYNTAX.into());
-            }
-        }
-    }
+        Selection::of_kill(call)?
+    };
     let is_own = selection.has(call.connection);
     if is_own {
         call.connection.is_closing = true;

@@ -13,8 +13,8 @@ type Result = std::result::Result<Flow, Refusal>;
 pub(super) const COMMAND: &[Subcommand] = &[
     Subcommand::new("count", 2, count),
     Subcommand::new("docs", -2, docs),
-    Subcommand::new("getkeys", -3, get_keys),
-    Subcommand::new("getkeysandflags", -3, get_keys_and_flags),
+    Subcommand::new("getkeys", -4, get_keys),
+    Subcommand::new("getkeysandflags", -4, get_keys_and_flags),
     Subcommand::new("info", -2, information),
     Subcommand::new("list", -2, list),
 ];
@@ -95,16 +95,59 @@ fn describe_as(
     for category in categories {
         writer.simple(&format!("@{category}"));
     }
-    // Tips and specifications of keys.
-    writer.array(0);
-    writer.array(0);
+    // Tips.
+    writer.set(0);
+    specify_keys(writer, command);
     if !has_subcommands {
-        return writer.array(0);
+        return writer.set(0);
     }
-    writer.array(command.subcommands.len());
+    writer.set(command.subcommands.len());
     for subcommand in command.subcommands {
         let name = format!("{}|{}", command.name, subcommand.name);
         describe_as(writer, command, (&name, subcommand.arity), flags, false);
+    }
+}
+
+/// How a command uses its keys.
+fn key_flags(command: &Command) -> [&'static str; 2] {
+    if command.flags.split(' ').any(|flag| flag == "write") {
+        ["RW", "update"]
+    } else {
+        ["RO", "access"]
+    }
+}
+
+/// Writes where a command's keys are, as Redis 7 does.
+fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
+    let (first, last, step) = command.keys;
+    if first == 0 {
+        return writer.set(0);
+    }
+    writer.set(1);
+    writer.map(3);
+    writer.bulk(b"flags");
+    writer.set(2);
+    for flag in key_flags(command) {
+        writer.simple(flag);
+    }
+    writer.bulk(b"begin_search");
+    specification(writer, "index", &[("index", first)]);
+    writer.bulk(b"find_keys");
+    // The last key counts from the first one, or from the end if it is negative.
+    let last = if last < 0 { last } else { last - first };
+    let range = [("lastkey", last), ("keystep", step), ("limit", 0)];
+    specification(writer, "range", &range);
+}
+
+fn specification(writer: &mut Writer<'_>, kind: &str, entries: &[(&str, i64)]) {
+    writer.map(2);
+    writer.bulk(b"type");
+    writer.bulk(kind.as_bytes());
+    writer.bulk(b"spec");
+    writer.map(entries.len());
+    for (name, value) in entries {
+        writer.bulk(name.as_bytes());
+        writer.integer(*value);
     }
 }
 
@@ -142,7 +185,7 @@ fn information(call: &mut Call<'_>) -> Result {
         for command in named {
             match command {
                 Some(command) => describe(writer, command),
-                None => writer.null_array(),
+                None => writer.null(),
             }
         }
     }))
@@ -268,12 +311,7 @@ fn get_keys(call: &mut Call<'_>) -> Result {
 
 fn get_keys_and_flags(call: &mut Call<'_>) -> Result {
     let (places, command) = key_places(call)?;
-    let is_write = command.flags.split(' ').any(|flag| flag == "write");
-    let flags: &[&str] = if is_write {
-        &["RW", "update"]
-    } else {
-        &["RO", "access"]
-    };
+    let flags = key_flags(command);
     let keys: Vec<_> = places.iter().map(|&place| call.argument(place)).collect();
     Ok(call.reply(|writer| {
         writer.array(keys.len());

@@ -329,21 +329,28 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
     Ok(command)
 }
 
+/// Bytes of a request that an error repeats; as Redis.
+const REPEATED_BYTES_MAX: usize = 128;
+
+/// An argument as an error repeats it: cut, and not beyond a zero.
+fn repeated(argument: &[u8], bytes_max: usize) -> String {
+    let end = argument.iter().position(|byte| *byte == 0);
+    let end = end.unwrap_or(argument.len()).min(bytes_max);
+    String::from_utf8_lossy(&argument[..end]).into_owned()
+}
+
 /// Why a command is unknown; as Redis.
 fn unknown(call: &Call<'_>) -> Refusal {
-    let shown = |place: usize| {
-        let bytes = call.argument(place);
-        String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
-    };
-    let mut text = format!(
-        "ERR unknown command '{}', with args beginning with: ",
-        shown(0)
-    );
+    let mut arguments = String::new();
     for place in 1..call.count() {
-        if text.len() >= 192 {
+        let left = REPEATED_BYTES_MAX.saturating_sub(arguments.len());
+        if left == 0 {
             break;
         }
-        text.push_str(&format!("'{}' ", shown(place)));
+        arguments.push_str(&format!("'{}' ", repeated(call.argument(place), left)));
     }
-    Refusal(text)
+    let name = repeated(call.argument(0), REPEATED_BYTES_MAX);
+    Refusal(format!(
+        "ERR unknown command '{name}', with args beginning with: {arguments}"
+    ))
 }

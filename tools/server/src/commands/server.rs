@@ -158,12 +158,19 @@ pub(super) fn time(call: &mut Call<'_>) -> Result {
 
 pub(super) fn shutdown(call: &mut Call<'_>) -> Result {
     let is_known = |option| {
-        ["nosave", "save", "now", "force"]
+        ["nosave", "save", "now", "force", "abort"]
             .iter()
             .any(|known| is_option(option, known))
     };
-    if !(1..call.count()).all(|place| is_known(call.argument(place))) {
+    let has = |option| (1..call.count()).any(|place| is_option(call.argument(place), option));
+    let is_valid = (1..call.count()).all(|place| is_known(call.argument(place)))
+        && !(has("save") && has("nosave"))
+        && !(has("abort") && call.count() > 2);
+    if !is_valid {
         return Err(SYNTAX.into());
+    }
+    if has("abort") {
+        return Err("ERR No shutdown in progress.".into());
     }
     call.serving.shared.ask_to_stop();
     call.connection.is_closing = true;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::arguments::integer;
-use super::subcommand::Subcommand;
+use super::arguments::parsed;
+use super::subcommand::{Subcommand, too_many};
 use super::{Call, Flow, Refusal};
 use crate::resp::Writer;
 use crate::slow::SlowCommand;
@@ -33,14 +33,12 @@ const SHOWN: usize = 10;
 
 fn get(call: &mut Call<'_>) -> Result {
     if call.count() > 3 {
-        return Err("ERR wrong number of arguments for 'slowlog|get' command".into());
+        return Err(too_many(call));
     }
     let mut count = SHOWN;
     if call.count() == 3 {
-        let wanted = integer(call.argument(2))?;
-        if wanted < -1 {
-            return Err("ERR count should be greater than or equal to -1".into());
-        }
+        let wanted = parsed(call.argument(2)).filter(|wanted| *wanted >= -1);
+        let wanted = wanted.ok_or("ERR count should be greater than or equal to -1")?;
         count = usize::try_from(wanted).unwrap_or(usize::MAX);
     }
     let shared = Arc::clone(&call.serving.shared);

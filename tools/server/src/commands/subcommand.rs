@@ -2,7 +2,7 @@
 
 use super::documentation::{self, Documented};
 use super::table::Run;
-use super::{Call, Flow, Refusal, find};
+use super::{Call, Flow, REPEATED_BYTES_MAX, Refusal, find, repeated};
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -70,12 +70,19 @@ pub(super) fn run(call: &mut Call<'_>) -> Result {
 
 /// Why a subcommand is unknown; as Redis.
 pub(super) fn unknown(call: &Call<'_>) -> Refusal {
-    let shown = |place: usize| {
-        let bytes = call.argument(place);
-        String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
-    };
+    let shown = |place: usize| repeated(call.argument(place), REPEATED_BYTES_MAX);
     Refusal(format!(
         "ERR unknown subcommand '{}'. Try {} HELP.",
+        shown(1),
+        shown(0).to_uppercase()
+    ))
+}
+
+/// Why a subcommand has too many arguments; as Redis.
+pub(super) fn too_many(call: &Call<'_>) -> Refusal {
+    let shown = |place: usize| repeated(call.argument(place), REPEATED_BYTES_MAX);
+    Refusal(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",
         shown(1),
         shown(0).to_uppercase()
     ))

@@ -106,6 +106,7 @@ const NONE: (i64, i64, i64) = (0, 0, 0);
 
 const READ: &str = "readonly fast";
 const WRITE: &str = "write denyoom fast";
+const SLOW_WRITE: &str = "write denyoom";
 const CHANGE: &str = "write fast";
 const SLOW_READ: &str = "readonly";
 const ADMIN: &str = "admin loading stale";
@@ -125,17 +126,18 @@ pub(crate) static COMMANDS: &[Command] = &[
         connection::auth,
     ),
     container("client", INFO, connection::CLIENT),
+    command("cluster", -2, NONE, ADMIN, absent::cluster),
     Command {
         subcommands: introspection::COMMAND,
         ..command("command", -1, NONE, INFO, introspection::command)
     },
     container("config", ADMIN, server::CONFIG),
-    command("copy", -3, TWO, WRITE, keys::copy),
+    command("copy", -3, TWO, SLOW_WRITE, keys::copy),
     command("dbsize", 1, NONE, READ, keys::dbsize),
     command("debug", -2, NONE, ADMIN, absent::debug),
     command("decr", 2, ONE, WRITE, strings::decr),
     command("decrby", 3, ONE, WRITE, strings::decrby),
-    command("del", -2, ALL, CHANGE, keys::del),
+    command("del", -2, ALL, "write", keys::del),
     command("delifeq", 3, ONE, CHANGE, strings::delifeq),
     command("discard", 1, NONE, TRANSACTION, transactions::discard),
     command("echo", 2, NONE, INFO, connection::echo),
@@ -175,8 +177,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("mget", -2, ALL, READ, strings::mget),
     container("module", ADMIN, absent::MODULE),
     command("monitor", 1, NONE, ADMIN, monitor::monitor),
-    command("mset", -3, PAIRS, WRITE, strings::mset),
-    command("msetnx", -3, PAIRS, WRITE, strings::msetnx),
+    command("mset", -3, PAIRS, SLOW_WRITE, strings::mset),
+    command("msetnx", -3, PAIRS, SLOW_WRITE, strings::msetnx),
     command("multi", 1, NONE, TRANSACTION, transactions::multi),
     container("object", SLOW_READ, object::OBJECT),
     command("persist", 2, ONE, CHANGE, expiry::persist),
@@ -184,7 +186,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("pexpireat", -3, ONE, CHANGE, expiry::pexpireat),
     command("pexpiretime", 2, ONE, READ, expiry::pexpiretime),
     command("ping", -1, NONE, INFO, connection::ping),
-    command("psetex", 4, ONE, WRITE, strings::psetex),
+    command("psetex", 4, ONE, SLOW_WRITE, strings::psetex),
     command("psubscribe", -2, NONE, SUBSCRIBE, channels::psubscribe),
     command("pttl", 2, ONE, READ, expiry::pttl),
     command("publish", 3, NONE, PUBLISH, channels::publish),
@@ -192,6 +194,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("punsubscribe", -1, NONE, SUBSCRIBE, channels::punsubscribe),
     open("quit", -1, INFO, connection::quit),
     command("randomkey", 1, NONE, SLOW_READ, keys::randomkey),
+    command("readonly", 1, NONE, INFO, absent::cluster),
+    command("readwrite", 1, NONE, INFO, absent::cluster),
     command("rename", 3, TWO, "write", keys::rename),
     command("renamenx", 3, TWO, CHANGE, keys::renamenx),
     open(
@@ -203,10 +207,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("role", 1, NONE, INFO, server::role),
     command("scan", -2, NONE, SLOW_READ, keys::scan),
     command("select", 2, NONE, INFO, connection::select),
-    command("set", -3, ONE, WRITE, strings::set),
-    command("setex", 4, ONE, WRITE, strings::setex),
+    command("set", -3, ONE, SLOW_WRITE, strings::set),
+    command("setex", 4, ONE, SLOW_WRITE, strings::setex),
     command("setnx", 3, ONE, WRITE, strings::setnx),
-    command("setrange", 4, ONE, WRITE, strings::setrange),
+    command("setrange", 4, ONE, SLOW_WRITE, strings::setrange),
     command("shutdown", -1, NONE, ADMIN, server::shutdown),
     container("slowlog", ADMIN, slowlog::SLOWLOG),
     command("spublish", 3, NONE, PUBLISH, channels::spublish),

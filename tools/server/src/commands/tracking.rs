@@ -16,11 +16,7 @@ pub(super) fn tracking(call: &mut Call<'_>) -> Result {
     Err(SYNTAX.into())
 }
 
-pub(super) fn caching(call: &mut Call<'_>) -> Result {
-    let state = call.argument(2);
-    if !is_option(state, "yes") && !is_option(state, "no") {
-        return Err(SYNTAX.into());
-    }
+pub(super) fn caching(_: &mut Call<'_>) -> Result {
     Err("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled".into())
 }
 

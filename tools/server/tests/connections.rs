@@ -1,0 +1,304 @@
+//! Connections: how they begin, what they may do, and how they end.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use self::support::{Client, Reply, Served, wait_until};
+
+/// A line of `INFO`.
+fn figure(client: &mut Client, name: &str) -> String {
+    let text = client.ask(&["INFO", "everything"]).text();
+    let prefix = format!("{name}:");
+    let line = text.lines().find_map(|line| line.strip_prefix(&prefix));
+    line.unwrap_or_else(|| panic!("no {name} in {text}"))
+        .to_owned()
+}
+
+#[test]
+fn a_malformed_request_ends_its_connection_after_the_error() {
+    let served = Served::start(2);
+    for (sent, error) in [
+        (
+            "*1\r\n+PING\r\n",
+            "ERR Protocol error: expected '$', got '+'",
+        ),
+        ("*x\r\n", "ERR Protocol error: invalid multibulk length"),
+        ("*1\r\n$x\r\n", "ERR Protocol error: invalid bulk length"),
+        (
+            "SET \"a\r\n",
+            "ERR Protocol error: unbalanced quotes in request",
+        ),
+    ] {
+        let mut client = served.client();
+        client.write(format!("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n{sent}").as_bytes());
+        assert_eq!(client.read(), Some(Reply::Null), "{sent}");
+        assert_eq!(client.read(), Some(Reply::Error(error.to_owned())));
+        assert_eq!(client.read(), None, "{sent}");
+    }
+    assert_eq!(served.client().say("PING"), "+PONG");
+}
+
+#[test]
+fn a_password_is_required_before_anything_else() {
+    let served = Served::with(2, |options| {
+        options.password = Some("secret".to_owned().into());
+    });
+    let mut client = served.client();
+    for refused in ["GET k", "PING", "CLIENT ID", "INFO", "SHUTDOWN"] {
+        let reply = client.say(refused);
+        assert_eq!(reply, "-NOAUTH Authentication required.", "{refused}");
+    }
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";
+    for words in [
+        "AUTH wrong",
+        "AUTH secre",
+        "AUTH secrets",
+        "AUTH other secret",
+    ] {
+        assert_eq!(client.say(words), wrong, "{words}");
+    }
+    assert!(
+        client
+            .say("HELLO 3")
+            .starts_with("-NOAUTH HELLO must be called")
+    );
+    assert_eq!(client.say("HELLO 3 AUTH default wrong"), wrong);
+    assert_eq!(client.say("GET k"), "-NOAUTH Authentication required.");
+    assert_eq!(client.say("AUTH secret"), "+OK");
+    assert_eq!(client.say("GET k"), "null");
+    assert_eq!(client.say("RESET"), "+RESET");
+    assert_eq!(client.say("GET k"), "-NOAUTH Authentication required.");
+    let mut other = served.client();
+    let hello = other.say("HELLO 3 AUTH default secret SETNAME me");
+    assert!(hello.contains("\"proto\": :3"), "{hello}");
+    assert_eq!(other.say("CLIENT GETNAME"), "\"me\"");
+    assert_eq!(other.say("GET k"), "_");
+    assert!(!served.server().is_asked_to_stop());
+}
+
+#[test]
+fn clients_beyond_the_limit_read_why() {
+    let served = Served::with(2, |options| options.clients_max = 3);
+    let mut clients: Vec<_> = (0..3).map(|_| served.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.say("PING"), "+PONG");
+    }
+    let mut refused = served.client();
+    let text = "ERR max number of clients reached".to_owned();
+    assert_eq!(refused.read(), Some(Reply::Error(text)));
+    assert_eq!(refused.read(), None);
+    drop(clients.pop());
+    let mut last = None;
+    wait_until("a place is free", || {
+        let mut client = served.client();
+        let is_served = client.try_write(b"PING\r\n").is_ok()
+            && client.read().is_some_and(|reply| !reply.is_error());
+        last = Some(client);
+        is_served
+    });
+    assert_eq!(figure(&mut clients[0], "connected_clients"), "3");
+    let figures = served.server().reporter().figures();
+    assert!(figures.refused >= 1, "{figures:?}");
+    assert_eq!(figures.total().connections, 3);
+}
+
+#[test]
+fn clients_are_listed_and_killed() {
+    let served = Served::start(2);
+    let mut clients: Vec<_> = (0..4).map(|_| served.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.say(&format!("CLIENT SETNAME c{number}"));
+    }
+    let list = clients[0].ask(&["CLIENT", "LIST"]).text();
+    for number in 0..4 {
+        assert!(list.contains(&format!(" name=c{number} ")), "{list}");
+    }
+    let id = clients[1].ask(&["CLIENT", "ID"]).to_string();
+    let words = format!("CLIENT KILL ID {}", id.trim_start_matches(':'));
+    assert_eq!(clients[0].say(&words), ":1");
+    assert_eq!(clients[1].read(), None);
+    let words = format!("CLIENT KILL {}", clients[2].address());
+    assert_eq!(clients[0].say(&words), "+OK");
+    assert_eq!(clients[2].read(), None);
+    assert_eq!(clients[0].say(&words), "-ERR No such client");
+    assert_eq!(clients[0].say("CLIENT KILL TYPE normal SKIPME no"), ":2");
+    assert_eq!(clients[0].read(), None);
+    assert_eq!(clients[3].read(), None);
+}
+
+#[test]
+fn a_silent_client_is_disconnected_and_another_is_not() {
+    let served = Served::with(2, |options| {
+        options.idle_timeout = Some(Duration::from_millis(1500));
+    });
+    let (mut silent, mut busy) = (served.client(), served.client());
+    assert_eq!(silent.say("PING"), "+PONG");
+    silent.stream.get_ref().set_nonblocking(true).unwrap();
+    let mut byte = [0];
+    wait_until("the silent one is disconnected", || {
+        assert_eq!(busy.say("PING"), "+PONG");
+        matches!(silent.stream.get_ref().peek(&mut byte), Ok(0))
+    });
+    assert_eq!(served.server().reporter().figures().idle_closed, 1);
+}
+
+#[test]
+fn replies_can_be_off_and_skipped() {
+    let served = Served::start(2);
+    let mut client = served.client();
+    client.send(&["CLIENT", "REPLY", "OFF"]);
+    client.send(&["SET", "k", "1"]);
+    client.send(&["GET", "k"]);
+    assert_eq!(client.say("CLIENT REPLY ON"), "+OK");
+    client.send(&["CLIENT", "REPLY", "SKIP"]);
+    client.send(&["SET", "k", "2"]);
+    assert_eq!(client.say("GET k"), "\"2\"");
+}
+
+#[test]
+fn a_monitor_sees_the_commands_of_all_cores() {
+    let served = Served::with(2, |options| options.monitors = true);
+    let mut watching = served.client();
+    assert_eq!(watching.say("MONITOR"), "+OK");
+    let mut clients: Vec<_> = (0..4).map(|_| served.client()).collect();
+    // A core sees a client that watches at its next command.
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.ask(&["SET", &format!("k{number}"), "a \"b\"\n"]);
+        client.say("AUTH secret");
+    }
+    let mut lines: Vec<_> = (0..4).map(|_| watching.read().unwrap().text()).collect();
+    lines.sort_by_key(|line| line.split(']').nth(1).unwrap().to_owned());
+    for (number, line) in lines.iter().enumerate() {
+        let end = format!(
+            " [0 {}] \"SET\" \"k{number}\" \"a \\\"b\\\"\\n\"",
+            clients[number].address()
+        );
+        assert!(line.ends_with(&end), "{line}");
+    }
+    assert_eq!(watching.say("RESET"), "+RESET");
+    clients[0].say("SET k0 v");
+    assert_eq!(watching.say("PING"), "+PONG");
+    assert_eq!(figure(&mut clients[0], "monitoring_clients"), "0");
+}
+
+#[test]
+fn a_monitor_is_refused_unless_it_is_allowed() {
+    let served = Served::start(1);
+    assert!(
+        served
+            .client()
+            .say("MONITOR")
+            .starts_with("-ERR MONITOR is not enabled")
+    );
+}
+
+#[test]
+fn figures_count_and_are_reset() {
+    let served = Served::start(2);
+    let (mut client, mut other) = (served.client(), served.client());
+    client.say("SET k v");
+    client.say("GET k");
+    other.say("GET absent");
+    other.say("GET");
+    other.say("INCR k");
+    assert_eq!(figure(&mut client, "keyspace_hits"), "1");
+    assert_eq!(figure(&mut client, "keyspace_misses"), "1");
+    let calls = "calls=2,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0";
+    assert_eq!(figure(&mut client, "cmdstat_get"), calls);
+    assert_eq!(figure(&mut client, "errorstat_ERR"), "count=2");
+    assert_eq!(figure(&mut client, "total_error_replies"), "2");
+    assert_eq!(figure(&mut client, "db0"), "keys=1,expires=0,avg_ttl=0");
+    assert_eq!(client.say("CONFIG RESETSTAT"), "+OK");
+    assert_eq!(figure(&mut client, "keyspace_hits"), "0");
+    assert_eq!(figure(&mut client, "total_error_replies"), "0");
+    let text = client.ask(&["INFO", "commandstats", "errorstats"]).text();
+    assert!(
+        !text.contains("cmdstat_get") && !text.contains("errorstat_"),
+        "{text}"
+    );
+    // The figures themselves never decrease.
+    let figures = served.server().reporter().figures();
+    let gets = figures
+        .calls
+        .iter()
+        .find(|one| one.command == "get")
+        .unwrap();
+    assert_eq!((gets.calls, gets.rejected), (2, 1));
+    assert!(figures.total().received_bytes > 100 && figures.total().sends > 5);
+}
+
+#[test]
+fn slow_commands_are_noted_on_every_core() {
+    let served = Served::start(2);
+    let mut clients: Vec<_> = (0..4).map(|_| served.client()).collect();
+    clients[0].say("CONFIG SET slowlog-log-slower-than 0");
+    clients[0].say("SLOWLOG RESET");
+    clients[0].say("CLIENT SETNAME me");
+    for client in &mut clients {
+        client.ask(&["KEYS", "none*"]);
+    }
+    let noted = clients[0].ask(&["SLOWLOG", "GET", "-1"]);
+    let keys = noted.elements().iter().filter(|one| {
+        let words = one.elements()[3].elements();
+        words.iter().map(Reply::text).eq(["KEYS", "none*"])
+    });
+    let keys: Vec<_> = keys.collect();
+    assert_eq!(keys.len(), 4, "{noted}");
+    let names: Vec<_> = keys.iter().map(|one| one.elements()[5].text()).collect();
+    assert_eq!(names.iter().filter(|name| *name == "me").count(), 1);
+    assert_eq!(clients[1].say("SLOWLOG RESET"), "+OK");
+    clients[0].say("CONFIG SET slowlog-log-slower-than -1");
+    clients[0].say("SLOWLOG RESET");
+    clients[0].say("KEYS none*");
+    assert_eq!(clients[0].say("SLOWLOG LEN"), ":0");
+}
+
+#[test]
+fn what_was_accepted_is_answered_before_the_server_stops() {
+    let mut served = Served::start(2);
+    let mut client = served.client();
+    for number in 0..2_000 {
+        client.send(&["SET", &format!("k{number}"), "v"]);
+    }
+    // The first reply shows that the server has begun with them.
+    assert_eq!(client.read().unwrap().to_string(), "+OK");
+    served.stop();
+    let mut count = 1;
+    while let Some(reply) = client.read() {
+        assert_eq!(reply.to_string(), "+OK");
+        count += 1;
+    }
+    assert!(count <= 2_000);
+}
+
+#[test]
+fn a_client_can_ask_for_the_end() {
+    let served = Served::start(2);
+    let mut client = served.client();
+    client.send(&["SHUTDOWN", "NOSAVE"]);
+    assert_eq!(client.read(), None);
+    wait_until("the owner sees it", || served.server().is_asked_to_stop());
+}
+
+#[test]
+fn a_client_that_leaves_amid_a_request_disturbs_no_other() {
+    let served = Served::start(2);
+    let mut stays = served.client();
+    for number in 0..50 {
+        let mut leaves = served.client();
+        for key in 0..number {
+            leaves.send(&["SET", &format!("k{key}"), "v"]);
+        }
+        leaves.write(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100\r\nhal");
+        leaves.stream.get_mut().flush().unwrap();
+        drop(leaves);
+        assert_eq!(stays.say("PING"), "+PONG");
+    }
+    wait_until("all have gone", || {
+        served.server().reporter().figures().total().connections == 1
+    });
+}

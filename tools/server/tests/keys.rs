@@ -1,0 +1,138 @@
+//! Keys of all kinds: they are listed once, expire, and keep their values.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use self::support::{Client, Served, wait_until};
+
+const KEYS: usize = 3_000;
+
+/// All keys that `SCAN` returns, with how often it does.
+fn scanned(client: &mut Client, options: &str) -> HashMap<String, usize> {
+    let mut seen = HashMap::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let mut words = vec!["SCAN", &cursor];
+        words.extend(options.split_whitespace());
+        let page = client.ask(&words);
+        for key in page.elements()[1].elements() {
+            *seen.entry(key.text()).or_default() += 1;
+        }
+        cursor = page.elements()[0].text();
+        if cursor == "0" {
+            return seen;
+        }
+    }
+}
+
+#[test]
+fn a_scan_returns_every_key_once_while_others_are_written() {
+    let served = Served::start(2);
+    let mut client = served.client();
+    for number in 0..KEYS {
+        client.send(&["SET", &format!("stays:{number}"), "value"]);
+    }
+    for _ in 0..KEYS {
+        assert_eq!(client.read().unwrap().to_string(), "+OK");
+    }
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = served.client();
+            let mut number = 0_u64;
+            while !is_done.load(Ordering::Relaxed) {
+                number += 1;
+                writer.ask(&["SET", &format!("goes:{}", number % 500), "x"]);
+                writer.ask(&["DEL", &format!("goes:{}", (number + 250) % 500)]);
+            }
+        });
+        for options in ["", "COUNT 7", "COUNT 1000 MATCH stays:*", "TYPE string"] {
+            let seen = scanned(&mut client, options);
+            for number in 0..KEYS {
+                let key = format!("stays:{number}");
+                assert_eq!(seen.get(&key), Some(&1), "{key} with `{options}`");
+            }
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(scanned(&mut client, "MATCH stays:1?").len(), 10);
+    assert!(scanned(&mut client, "TYPE zset").is_empty());
+}
+
+#[test]
+fn keys_that_expire_are_gone_for_every_command() {
+    let served = Served::start(2);
+    let mut client = served.client();
+    client.say("SET stays v");
+    client.say("SET goes v PX 20");
+    client.say("SET shortened v EX 1000");
+    client.say("PEXPIRE shortened 20");
+    wait_until("both have expired", || {
+        client.say("EXISTS goes shortened") == ":0"
+    });
+    assert_eq!(client.say("GET goes"), "null");
+    assert_eq!(client.say("TTL goes"), ":-2");
+    assert_eq!(client.say("TTL stays"), ":-1");
+    assert_eq!(client.say("PERSIST goes"), ":0");
+    assert_eq!(client.say("SET goes again"), "+OK");
+    assert_eq!(client.say("GET goes"), "\"again\"");
+    assert_eq!(client.ask(&["KEYS", "*"]).elements().len(), 2);
+}
+
+#[test]
+fn an_expiry_is_kept_changed_and_removed() {
+    let served = Served::start(1);
+    let mut client = served.client();
+    client.say("SET k v EXAT 4102444800");
+    assert_eq!(client.say("EXPIRETIME k"), ":4102444800");
+    client.say("APPEND k w");
+    client.say("SETRANGE k 0 W");
+    assert_eq!(client.say("PEXPIRETIME k"), ":4102444800000");
+    client.say("RENAME k l");
+    client.say("COPY l m");
+    assert_eq!(client.say("EXPIRETIME l"), ":4102444800");
+    assert_eq!(client.say("EXPIRETIME m"), ":4102444800");
+    client.say("SET l x KEEPTTL");
+    assert_eq!(client.say("EXPIRETIME l"), ":4102444800");
+    client.say("SET l x");
+    assert_eq!(client.say("EXPIRETIME l"), ":-1");
+    assert_eq!(client.say("PERSIST m"), ":1");
+    assert_eq!(client.say("EXPIRETIME m"), ":-1");
+}
+
+#[test]
+fn all_keys_are_removed_at_once() {
+    let served = Served::start(2);
+    let mut client = served.client();
+    for number in 0..500 {
+        client.say(&format!("SET k{number} v"));
+    }
+    assert_eq!(client.say("DBSIZE"), ":500");
+    let some = client.ask(&["RANDOMKEY"]).text();
+    assert!(some.starts_with('k'), "{some}");
+    assert_eq!(client.say("FLUSHALL"), "+OK");
+    assert_eq!(client.say("DBSIZE"), ":0");
+    assert_eq!(client.say("GET k1"), "null");
+    assert_eq!(client.say("RANDOMKEY"), "null");
+    assert!(scanned(&mut client, "").is_empty());
+}
+
+#[test]
+fn any_bytes_are_keys_and_values() {
+    let served = Served::start(2);
+    let mut client = served.client();
+    let bytes: Vec<u8> = (0..=255).collect();
+    for key in [&b""[..], b"\0", b"\r\n", &bytes] {
+        let value = [key, b"-\0\r\n-"].concat();
+        assert_eq!(client.ask(&[&b"SET"[..], key, &value]).to_string(), "+OK");
+        let read = client.ask(&[&b"GET"[..], key]);
+        assert_eq!(read, support::Reply::Bulk(value));
+    }
+    let keys = client.ask(&["KEYS", "*"]);
+    assert_eq!(keys.elements().len(), 4);
+}

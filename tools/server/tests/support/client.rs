@@ -1,0 +1,80 @@
+//! A client that waits for each reply.
+
+use std::io::{self, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use super::{PATIENCE, Reply};
+
+/// A connection to a server.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) stream: BufReader<TcpStream>,
+}
+
+/// A request as clients send it.
+pub(crate) fn request<T: AsRef<[u8]>>(arguments: &[T]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
+    for argument in arguments {
+        let argument = argument.as_ref();
+        bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+        bytes.extend_from_slice(argument);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("a server");
+        stream.set_nodelay(true).expect("a socket");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        Self {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    /// Where this client is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.stream.get_ref().local_addr().expect("a socket")
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.try_write(bytes).expect("a connection");
+    }
+
+    pub(crate) fn try_write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    /// The next reply; `None` once the server has closed the connection.
+    pub(crate) fn read(&mut self) -> Option<Reply> {
+        match Reply::read(&mut self.stream) {
+            Ok(reply) => reply,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
+            Err(error) => panic!("no reply: {error}"),
+        }
+    }
+
+    /// Sends a request without waiting.
+    pub(crate) fn send<T: AsRef<[u8]>>(&mut self, arguments: &[T]) {
+        self.write(&request(arguments));
+    }
+
+    /// Sends a request and waits for its reply.
+    pub(crate) fn ask<T: AsRef<[u8]>>(&mut self, arguments: &[T]) -> Reply {
+        self.send(arguments);
+        self.read().expect("a reply before the end")
+    }
+
+    /// Sends words, which the reply is shown for.
+    pub(crate) fn say(&mut self, words: &str) -> String {
+        let words: Vec<_> = words.split(' ').collect();
+        self.ask(&words).to_string()
+    }
+
+    /// Sends a line of an inline command.
+    pub(crate) fn line(&mut self, line: &str) -> Option<Reply> {
+        self.write(format!("{line}\r\n").as_bytes());
+        self.read()
+    }
+}
