@@ -468,7 +468,8 @@ fn a_hash_is_a_map() {
                     assert_eq!(client.call(&format!("hget h {field}")), held);
                 }
                 _ => {
-                    let value = "v".repeat(numbers.below(40) as usize + 1);
+                    let bytes = usize::try_from(numbers.below(40)).unwrap_or(0);
+                    let value = "v".repeat(bytes + 1);
                     let added = client.call(&format!("hset h {field} {value}"));
                     assert_eq!(added, u64::from(place.is_none()).to_string());
                     match place {

@@ -185,7 +185,7 @@ pub(super) fn set_long(call: &mut Call<'_>, name: &str, bytes: usize) -> Result 
         } else {
             Condition::Always
         },
-        structured: false,
+        ..PutOptions::default()
     };
     let key = call.key().to_vec();
     let input = LongInput::new(bytes);
