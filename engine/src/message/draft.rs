@@ -70,7 +70,7 @@ impl Draft {
 
     /// Carries an operation out at a time in milliseconds since 1970, and visits its answer, whose
     /// version is the one that was read. `None`, and nothing changes, for an operation that is not
-    /// of a single value; its key is not examined.
+    /// of a single plain value; its key is not examined.
     pub fn apply<T>(
         &mut self,
         operation: &Operation<'_>,
@@ -96,6 +96,13 @@ impl Draft {
                 condition: Condition::Always,
                 previous: false,
             },
+            // A transaction stores plain values.
+            Operation::Change {
+                change: Change::Put {
+                    structured: true, ..
+                },
+                ..
+            } => return None,
             Operation::Change { change, .. } => change,
             _ => return None,
         };
@@ -134,10 +141,10 @@ impl Draft {
     ) -> T {
         let before = self.held.take();
         let current = before.as_ref().map(|held| Current {
-            structured: false,
             version: held.version,
             value: &held.value,
             expiry_ms: held.expiry_ms,
+            structured: false,
         });
         let version = current.map_or(0, |current| current.version);
         let circumstances = Circumstances {
@@ -227,10 +234,10 @@ mod tests {
             _ => None,
         });
         let expected = Metadata {
-            structured: false,
             version: 3,
             length: 5,
             expiry_ms: Some(100),
+            structured: false,
         };
         assert_eq!(metadata, Some(Some(expected)));
         assert_eq!(written(&draft), Transaction::new());
@@ -281,5 +288,20 @@ mod tests {
             transaction: &transaction,
         };
         assert_eq!(Draft::absent().apply(&operation, 0, |_| ()), None);
+    }
+
+    #[test]
+    fn structured_values_have_no_rule() {
+        let change = Change::Put {
+            value: b"fields",
+            expiry: Expiry::Never,
+            condition: Condition::Always,
+            previous: false,
+            structured: true,
+        };
+        let put = Operation::Change { key: KEY, change };
+        assert_eq!(Draft::absent().apply(&put, 0, |_| ()), None);
+        let get = Operation::GetStructured { key: KEY };
+        assert_eq!(Draft::absent().apply(&get, 0, |_| ()), None);
     }
 }

@@ -14,6 +14,8 @@ mod failures;
 mod figures;
 mod gathered;
 mod glob;
+mod hash_reply;
+mod hash_value;
 mod information;
 mod long_input;
 mod long_read;

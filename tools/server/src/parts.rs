@@ -1,7 +1,8 @@
 //! A reply that several answers make: one for each key of a command.
 
-use farcore::Answer;
+use farcore::{Answer, Error};
 
+use crate::hash_reply::HashFields;
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
 use crate::token::PARTS_MAX;
@@ -15,6 +16,8 @@ pub(crate) enum PartsKind {
     Count,
     /// `OK`.
     Stored,
+    /// What one answer says of fields of a hash.
+    Fields,
 }
 
 /// The answers so far.
@@ -32,13 +35,15 @@ pub(crate) struct Parts {
     base: usize,
     /// Answers of it that are missing.
     outstanding: usize,
+    /// Fields of a hash that the reply is about.
+    fields: Option<HashFields>,
 }
 
 impl Parts {
     /// No answers yet, of `count`.
     pub(crate) fn new(kind: PartsKind, count: usize) -> Self {
         let replies = match kind {
-            PartsKind::Values => vec![Vec::new(); count],
+            PartsKind::Values | PartsKind::Fields => vec![Vec::new(); count],
             PartsKind::Count | PartsKind::Stored => Vec::new(),
         };
         Self {
@@ -50,6 +55,16 @@ impl Parts {
             held_bytes: 0,
             base: 0,
             outstanding: 0,
+            fields: None,
+        }
+    }
+
+    /// The same for one answer, about fields of a hash.
+    pub(crate) fn of_fields(fields: HashFields) -> Self {
+        Self {
+            outstanding: 1,
+            fields: Some(fields),
+            ..Self::new(PartsKind::Fields, 1)
         }
     }
 
@@ -81,11 +96,19 @@ impl Parts {
         self.left -= 1;
         self.outstanding -= 1;
         match (answer, self.replies.get_mut(self.base + part)) {
+            // Among strings, what is none counts as absent; as Redis.
+            (Answer::Failed(Error::Structured), Some(reply)) => {
+                Writer::new(reply, protocol).null();
+            }
             (Answer::Failed(error), _) => {
                 self.error.get_or_insert_with(|| error_text(error));
             }
             (answer, Some(reply)) => {
-                write_answer(ReplyKind::Value, answer, &mut Writer::new(reply, protocol));
+                let mut writer = Writer::new(reply, protocol);
+                match &self.fields {
+                    Some(fields) => fields.write(answer, &mut writer),
+                    None => write_answer(ReplyKind::Value, answer, &mut writer),
+                }
                 self.held_bytes += reply.len();
             }
             (Answer::Absent | Answer::Mismatch { .. }, None) => {}
@@ -106,6 +129,7 @@ impl Parts {
                     writer.raw(reply);
                 }
             }
+            PartsKind::Fields => self.replies.iter().for_each(|reply| writer.raw(reply)),
             PartsKind::Count => writer.integer(self.count),
             PartsKind::Stored => writer.simple("OK"),
         }

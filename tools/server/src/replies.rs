@@ -3,6 +3,7 @@
 use farcore::{Answer, Error, Metadata};
 
 use crate::commands::parsed;
+use crate::hash_reply::HashReply;
 use crate::resp::Writer;
 
 /// How an answer becomes a reply.
@@ -36,10 +37,10 @@ pub(crate) enum ReplyKind {
     IsExpirySet,
     /// The type of the value.
     Type,
+    /// What a hash holds.
+    Hash(HashReply),
     /// A part of the value, as the engine read it; empty if the key is absent.
     Part { offset: u32, bytes: u32 },
-    /// The encoding that Redis would choose for the value, from its first bytes.
-    Encoding,
     /// 1 if the key exists, else null.
     ReferenceCount,
     /// Bytes of the key and its value, or null.
@@ -48,6 +49,26 @@ pub(crate) enum ReplyKind {
     Unknown(&'static str),
     /// A part of the value, from one byte to another; negative ones count from its end.
     Range { start: i64, end: i64 },
+}
+
+// Each pending reply holds one.
+const _: () = assert!(size_of::<ReplyKind>() == 24);
+
+/// A command that does not know the type of the value; as Redis.
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// The type of a value, which is structured or not.
+pub(crate) fn type_name(structured: bool) -> &'static str {
+    if structured { "hash" } else { "string" }
+}
+
+/// The type of the value that an inspection has found, or `none`.
+fn type_of(answer: &Answer<'_>) -> &'static str {
+    let &Answer::Value { version, value } = answer else {
+        return "none";
+    };
+    let metadata = Metadata::decode(version, value);
+    type_name(metadata.is_some_and(|metadata| metadata.structured))
 }
 
 /// Why a command failed, as the client reads it.
@@ -67,6 +88,7 @@ pub(crate) fn error_text(error: &Error) -> String {
         Error::ValueTooLong { .. } | Error::LongValueTooLong { .. } => {
             "ERR string exceeds maximum allowed size (proto-max-bulk-len)".to_owned()
         }
+        Error::Structured | Error::Plain => WRONG_TYPE.to_owned(),
         Error::Unavailable { .. } | Error::Fabric { .. } => format!("UNAVAILABLE {error}"),
         Error::Damaged { .. } => format!("DAMAGED {error}"),
         Error::Closed => "LOADING the server is closing".to_owned(),
@@ -118,7 +140,7 @@ const EMBEDDED_BYTES_MAX: usize = 44;
 
 /// The encoding that Redis would choose for a value, of which at least the first 45 bytes are
 /// given.
-fn encoding(value: &[u8]) -> &'static str {
+pub(crate) fn encoding(value: &[u8]) -> &'static str {
     if parsed(value).is_some() {
         "int"
     } else if value.len() <= EMBEDDED_BYTES_MAX {
@@ -164,10 +186,8 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
         (ReplyKind::Integer, Answer::Value { value, .. }) => {
             writer.integer_text(value);
         }
-        (ReplyKind::Type, answer) => {
-            let is_there = matches!(answer, Answer::Value { .. });
-            writer.simple(if is_there { "string" } else { "none" });
-        }
+        (ReplyKind::Hash(reply), answer) => reply.write(answer, writer),
+        (ReplyKind::Type, answer) => writer.simple(type_of(answer)),
         (
             ReplyKind::Seconds
             | ReplyKind::Milliseconds
@@ -176,8 +196,15 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             answer,
         ) => writer.integer(expiry_reply(kind, answer)),
         (ReplyKind::Length, &Answer::Value { version, value }) => {
-            let length = Metadata::decode(version, value).map_or(0, |metadata| metadata.length);
-            writer.integer(i64::try_from(length).unwrap_or(i64::MAX));
+            match Metadata::decode(version, value) {
+                Some(Metadata {
+                    structured: true, ..
+                }) => writer.error(WRONG_TYPE),
+                metadata => {
+                    let length = metadata.map_or(0, |metadata| metadata.length);
+                    writer.integer(i64::try_from(length).unwrap_or(i64::MAX));
+                }
+            }
         }
         (
             ReplyKind::IsStored
@@ -194,9 +221,6 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             );
             writer.integer(i64::from(is_done));
         }
-        (ReplyKind::Encoding, Answer::Value { value, .. }) => {
-            writer.bulk(encoding(value).as_bytes());
-        }
         (ReplyKind::ReferenceCount, Answer::Value { .. }) => writer.integer(1),
         (ReplyKind::Unknown(error), Answer::Value { .. }) => writer.error(error),
         (ReplyKind::Usage { key_bytes }, &Answer::Value { version, value }) => {
@@ -208,7 +232,6 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             ReplyKind::Value
             | ReplyKind::Stored
             | ReplyKind::StoredOrNull
-            | ReplyKind::Encoding
             | ReplyKind::ReferenceCount
             | ReplyKind::Unknown(_)
             | ReplyKind::Usage { .. },

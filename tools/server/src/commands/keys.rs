@@ -8,7 +8,7 @@ use super::arguments::{is_option, shown_key};
 use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
 use crate::glob;
 use crate::parts::PartsKind;
-use crate::replies::{ReplyKind, error_text};
+use crate::replies::{ReplyKind, error_text, type_name};
 use crate::resp::Writer;
 use crate::tasks::TaskOutput;
 
@@ -139,8 +139,8 @@ struct Scan {
     word: u64,
     pattern: Option<Vec<u8>>,
     entries: usize,
-    /// Whether keys of the wanted type can exist.
-    has_type: bool,
+    /// The type that is wanted, if one is.
+    type_name: Option<Vec<u8>>,
 }
 
 impl Scan {
@@ -151,7 +151,7 @@ impl Scan {
             word: word.ok_or("ERR invalid cursor")?,
             pattern: None,
             entries: usize::try_from(SCAN_KEYS).unwrap_or(1),
-            has_type: true,
+            type_name: None,
         };
         let mut place = 2;
         while place < call.count() {
@@ -169,7 +169,7 @@ impl Scan {
                 let count = u64::try_from(count).map_err(|_| NO_INTEGER)?;
                 scan.entries = usize::try_from(count.min(SCAN_KEYS_MAX)).unwrap_or(1);
             } else if is_option(option, "type") {
-                scan.has_type = is_option(value, "string");
+                scan.type_name = Some(value.to_vec());
             } else {
                 return Err(SYNTAX.into());
             }
@@ -189,12 +189,16 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result {
         };
         let page = core.scan(core.cursor(scan.word), options).await;
         finish(&output, protocol, page, |writer, page| {
-            let keys = page.entries().map(|entry| shown_key(entry.key));
             let pattern = scan.pattern.as_deref();
-            let is_wanted = |key: &&[u8]| {
-                scan.has_type && pattern.is_none_or(|pattern| glob::matches(pattern, key))
-            };
-            let keys: Vec<_> = keys.filter(is_wanted).collect();
+            let is_wanted = |key: &&[u8]| pattern.is_none_or(|one| glob::matches(one, key));
+            let wanted = scan.type_name.as_deref();
+            let keys: Vec<_> = (page.entries())
+                .filter(|entry| {
+                    wanted.is_none_or(|one| is_option(one, type_name(entry.structured)))
+                })
+                .map(|entry| shown_key(entry.key))
+                .filter(is_wanted)
+                .collect();
             writer.array(2);
             let next = page.next().map_or(0, Cursor::to_word);
             writer.bulk(next.to_string().as_bytes());
@@ -239,11 +243,12 @@ pub(super) fn randomkey(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// A value with its version and when it expires.
+/// A value with its version, when it expires, and whether it is structured.
 struct Source {
     value: Vec<u8>,
     version: Version,
     expiry: Expiry,
+    structured: bool,
 }
 
 async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> {
@@ -252,14 +257,29 @@ async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> 
             return Ok(None);
         };
         let mut value = Vec::new();
+        let structured = metadata.structured;
+        let version = if structured {
+            match core.get_structured(key).await {
+                Ok(read) => read.map(|read| {
+                    value.extend_from_slice(&read);
+                    read.version()
+                }),
+                Err(farcore::Error::Plain) => None,
+                Err(error) => return Err(error),
+            }
+        } else {
+            match core.get_long(key, &mut value).await {
+                Err(farcore::Error::Structured) => None,
+                version => version?,
+            }
+        };
         // Read again if it was changed between the two.
-        if core.get_long(key, &mut value).await? == Some(metadata.version) {
-            let expiry = metadata.expiry_ms.map_or(Expiry::Never, Expiry::At);
-            let version = metadata.version;
+        if version == Some(metadata.version) {
             return Ok(Some(Source {
                 value,
-                version,
-                expiry,
+                version: metadata.version,
+                expiry: metadata.expiry_ms.map_or(Expiry::Never, Expiry::At),
+                structured,
             }));
         }
     }
@@ -279,7 +299,7 @@ async fn copy_to(
         } else {
             Condition::Absent
         },
-        structured: false,
+        structured: source.structured,
     };
     let length = source.value.len() as u64;
     let put = core

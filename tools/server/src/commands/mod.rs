@@ -11,6 +11,8 @@ mod channels;
 mod connection;
 mod documentation;
 mod expiry;
+mod hash_draw;
+mod hashes;
 mod introspection;
 mod keys;
 mod monitor;

@@ -1,12 +1,14 @@
 //! Commands about how values are stored.
 
-use farcore::Operation;
+use farcore::{Core, Error, Operation};
 
 use super::arguments::{count, is_option};
 use super::subcommand::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::hash_value::HashValue;
 use crate::information::MemoryFigures;
-use crate::replies::ReplyKind;
+use crate::replies::{self, ReplyKind, error_text};
+use crate::resp::Writer;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -31,12 +33,40 @@ pub(super) const MEMORY: &[Subcommand] = &[
 const ENCODING_BYTES: u32 = 45;
 
 fn encoding(call: &mut Call<'_>) -> Result {
-    let operation = Operation::GetRange {
-        key: call.key_at(2),
-        offset: 0,
-        bytes: ENCODING_BYTES,
-    };
-    Ok(call.request(ReplyKind::Encoding, operation))
+    let key = call.key_at(2).to_vec();
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let encoding = encoding_of(&mut core, &key).await;
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            match encoding {
+                Ok(Some(encoding)) => writer.bulk(encoding.as_bytes()),
+                Ok(None) => writer.null(),
+                Err(error) => writer.error(&error_text(&error)),
+            }
+        });
+        core
+    }))
+}
+
+/// The encoding that Redis would choose for the value of a key; `None` if it is absent.
+async fn encoding_of(core: &mut Core, key: &[u8]) -> farcore::Result<Option<&'static str>> {
+    loop {
+        match core.get_structured(key).await {
+            Ok(None) => return Ok(None),
+            Ok(Some(value)) => {
+                let hash = HashValue::of(&value);
+                return Ok(Some(hash.map_or("raw", |hash| hash.encoding())));
+            }
+            Err(Error::Plain) => {}
+            Err(error) => return Err(error),
+        }
+        match core.get_range(key, 0, ENCODING_BYTES).await {
+            // It was replaced meanwhile.
+            Err(Error::Structured) => {}
+            Err(Error::LongValue { .. }) => return Ok(Some("raw")),
+            read => return Ok(read?.map(|value| replies::encoding(&value))),
+        }
+    }
 }
 
 fn inspect(call: &mut Call<'_>, kind: ReplyKind) -> Result {

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use super::subcommand::{self, Subcommand, takes};
 use super::{
-    Call, Flow, Refusal, absent, access, channels, connection, expiry, introspection, keys,
-    monitor, object, server, slowlog, strings, transactions,
+    Call, Flow, Refusal, absent, access, channels, connection, expiry, hash_draw, hashes,
+    introspection, keys, monitor, object, server, slowlog, strings, transactions,
 };
 
 /// A command.
@@ -160,12 +160,28 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("getex", -2, ONE, CHANGE, strings::getex),
     command("getrange", 4, ONE, SLOW_READ, strings::getrange),
     command("getset", 3, ONE, WRITE, strings::getset),
+    command("hdel", -3, ONE, CHANGE, hashes::hdel),
     open(
         "hello",
         -1,
         "noscript loading stale fast no_auth",
         connection::hello,
     ),
+    command("hexists", 3, ONE, READ, hashes::hexists),
+    command("hget", 3, ONE, READ, hashes::hget),
+    command("hgetall", 2, ONE, SLOW_READ, hashes::hgetall),
+    command("hincrby", 4, ONE, WRITE, hashes::hincrby),
+    command("hincrbyfloat", 4, ONE, WRITE, hashes::hincrbyfloat),
+    command("hkeys", 2, ONE, SLOW_READ, hashes::hkeys),
+    command("hlen", 2, ONE, READ, hashes::hlen),
+    command("hmget", -3, ONE, READ, hashes::hmget),
+    command("hmset", -4, ONE, WRITE, hashes::hmset),
+    command("hrandfield", -2, ONE, SLOW_READ, hash_draw::hrandfield),
+    command("hscan", -3, ONE, SLOW_READ, hashes::hscan),
+    command("hset", -4, ONE, WRITE, hashes::hset),
+    command("hsetnx", 4, ONE, WRITE, hashes::hsetnx),
+    command("hstrlen", 3, ONE, READ, hashes::hstrlen),
+    command("hvals", 2, ONE, SLOW_READ, hashes::hvals),
     command("incr", 2, ONE, WRITE, strings::incr),
     command("incrby", 3, ONE, WRITE, strings::incrby),
     command("incrbyfloat", 3, ONE, WRITE, strings::incrbyfloat),

@@ -1,0 +1,246 @@
+//! What the answer to the read of a hash looks like to a Redis client.
+
+use farcore::Answer;
+
+use crate::hash_value::HashValue;
+use crate::resp::Writer;
+
+/// What a client reads if a structured record is no hash.
+pub(crate) const DAMAGED: &str = "DAMAGED the record of the key is no hash";
+
+/// Bytes of the longest field that a reply's kind carries itself.
+const SHORT_BYTES_MAX: usize = 21;
+
+/// A field that needs no memory of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ShortField {
+    length: u8,
+    bytes: [u8; SHORT_BYTES_MAX],
+}
+
+impl ShortField {
+    /// The field, if it is short enough.
+    pub(crate) fn of(field: &[u8]) -> Option<Self> {
+        let mut bytes = [0; SHORT_BYTES_MAX];
+        bytes.get_mut(..field.len())?.copy_from_slice(field);
+        let length = u8::try_from(field.len()).ok()?;
+        Some(Self { length, bytes })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+/// What is replied of a field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FieldReply {
+    /// Its value, or null.
+    Value,
+    /// 1 if there is such a field, else 0.
+    Exists,
+    /// Length of its value.
+    Length,
+}
+
+impl FieldReply {
+    fn write(self, value: Option<&[u8]>, writer: &mut Writer<'_>) {
+        match (self, value) {
+            (Self::Value, Some(value)) => writer.bulk(value),
+            (Self::Value, None) => writer.null(),
+            (Self::Exists, value) => writer.integer(i64::from(value.is_some())),
+            (Self::Length, value) => write_count(writer, value.map_or(0, <[u8]>::len)),
+        }
+    }
+}
+
+/// What is replied of a hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HashReply {
+    /// Its fields with their values.
+    All,
+    /// Its fields.
+    Names,
+    /// Their values.
+    Values,
+    /// How many there are.
+    Length,
+    /// One field.
+    Field(FieldReply, ShortField),
+}
+
+impl HashReply {
+    /// Writes what an answer says.
+    pub(crate) fn write(self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
+        let Some(hash) = read(answer) else {
+            return writer.error(DAMAGED);
+        };
+        let (count, entries) = (
+            hash.map_or(0, |hash| hash.len()),
+            hash.iter().flat_map(HashValue::iter),
+        );
+        match self {
+            Self::All => {
+                writer.map(count);
+                entries.for_each(|(field, value)| {
+                    writer.bulk(field);
+                    writer.bulk(value);
+                });
+            }
+            Self::Names => {
+                writer.array(count);
+                entries.for_each(|(field, _)| writer.bulk(field));
+            }
+            Self::Values => {
+                writer.array(count);
+                entries.for_each(|(_, value)| writer.bulk(value));
+            }
+            Self::Length => write_count(writer, count),
+            Self::Field(reply, field) => {
+                let value = hash.and_then(|hash| hash.get(field.bytes()));
+                reply.write(value, writer);
+            }
+        }
+    }
+}
+
+/// The hash that an answer carries, none if the key is absent. `None` if the record is no hash.
+#[expect(
+    clippy::option_option,
+    reason = "a key without a hash is no damaged one"
+)]
+fn read<'a>(answer: &Answer<'a>) -> Option<Option<HashValue<'a>>> {
+    match *answer {
+        Answer::Value { value, .. } => HashValue::of(value).map(Some),
+        _ => Some(None),
+    }
+}
+
+fn write_count(writer: &mut Writer<'_>, count: usize) {
+    writer.integer(i64::try_from(count).unwrap_or(i64::MAX));
+}
+
+/// Fields of a hash that a reply is about: one that is long, or several.
+#[derive(Debug)]
+pub(crate) struct HashFields {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+    /// What is replied of a single one; else an array of values is.
+    single: Option<FieldReply>,
+}
+
+impl HashFields {
+    /// One field.
+    pub(crate) fn one(reply: FieldReply, field: &[u8]) -> Self {
+        Self {
+            single: Some(reply),
+            ..Self::all(std::iter::once(field))
+        }
+    }
+
+    /// Several.
+    pub(crate) fn all<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Self {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for field in fields {
+            bytes.extend_from_slice(field);
+            ends.push(bytes.len());
+        }
+        Self {
+            bytes,
+            ends,
+            single: None,
+        }
+    }
+
+    fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let field = &self.bytes[start..end];
+            start = end;
+            field
+        })
+    }
+
+    /// Writes what an answer says of them.
+    pub(crate) fn write(&self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
+        let Some(hash) = read(answer) else {
+            return writer.error(DAMAGED);
+        };
+        let values = match hash {
+            Some(hash) => hash.get_all(self.iter()),
+            None => vec![None; self.ends.len()],
+        };
+        let reply = self.single.unwrap_or_else(|| {
+            writer.array(values.len());
+            FieldReply::Value
+        });
+        for value in values {
+            reply.write(value, writer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash_value::with_fields;
+    use crate::resp::Protocol;
+
+    fn written(write: impl FnOnce(&Answer<'_>, &mut Writer<'_>), answer: &Answer<'_>) -> String {
+        let mut bytes = Vec::new();
+        write(answer, &mut Writer::new(&mut bytes, Protocol::Resp3));
+        String::from_utf8(bytes).expect("text")
+    }
+
+    #[test]
+    fn short_and_long_fields_are_found_alike() {
+        let long = "f".repeat(SHORT_BYTES_MAX + 1);
+        let short = &long[1..];
+        let (bytes, _) = with_fields(None, &[(short.as_bytes(), b"1"), (long.as_bytes(), b"23")]);
+        let answer = Answer::Value {
+            version: 1,
+            value: &bytes,
+        };
+        let field = ShortField::of(short.as_bytes()).expect("it is short");
+        assert_eq!(ShortField::of(long.as_bytes()), None);
+        for (reply, of_short, of_long, of_none) in [
+            (FieldReply::Value, "$1\r\n1\r\n", "$2\r\n23\r\n", "_\r\n"),
+            (FieldReply::Exists, ":1\r\n", ":1\r\n", ":0\r\n"),
+            (FieldReply::Length, ":1\r\n", ":2\r\n", ":0\r\n"),
+        ] {
+            let kind = HashReply::Field(reply, field);
+            let seen = written(|answer, writer| kind.write(answer, writer), &answer);
+            assert_eq!(seen, of_short);
+            let absent = written(|answer, writer| kind.write(answer, writer), &Answer::Absent);
+            assert_eq!(absent, of_none);
+            for (field, expected) in [(&long[..], of_long), (short, of_short), ("x", of_none)] {
+                let fields = HashFields::one(reply, field.as_bytes());
+                let seen = written(|answer, writer| fields.write(answer, writer), &answer);
+                assert_eq!(seen, expected, "{field}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_no_hash_is_an_error() {
+        let answer = Answer::Value {
+            version: 1,
+            value: b"\x02",
+        };
+        let error = format!("-{DAMAGED}\r\n");
+        let all = written(
+            |answer, writer| HashReply::All.write(answer, writer),
+            &answer,
+        );
+        assert_eq!(all, error);
+        let fields = HashFields::all([&b"a"[..], b"b"].into_iter());
+        let several = written(|answer, writer| fields.write(answer, writer), &answer);
+        assert_eq!(several, error);
+        let absent = written(
+            |answer, writer| fields.write(answer, writer),
+            &Answer::Absent,
+        );
+        assert_eq!(absent, "*2\r\n_\r\n_\r\n");
+    }
+}

@@ -1,0 +1,488 @@
+//! Hashes of a whole server: their commands, their types beside strings, and clients that change
+//! one hash at once.
+
+mod test_server;
+
+use std::thread;
+
+use self::test_server::{Client, Numbers, TestServer};
+
+const WRONG_TYPE: &str =
+    "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// Runs a test against servers on one core and on two.
+fn on_servers(test: impl Fn(&TestServer)) {
+    for cores in [1, 2] {
+        let server = TestServer::start(cores);
+        test(&server);
+        server.stop();
+    }
+}
+
+#[track_caller]
+fn expect(client: &mut Client, calls: &[(&str, &str)]) {
+    for (words, reply) in calls {
+        assert_eq!(client.call(words), *reply, "{words}");
+    }
+}
+
+#[test]
+fn fields_are_set_read_and_removed() {
+    on_servers(|server| {
+        let mut client = server.client();
+        expect(
+            &mut client,
+            &[
+                ("hset h a 1 b 2 a 3", "2"),
+                ("hset h a 4 c 5", "1"),
+                ("hget h a", "\"4\""),
+                ("hget h x", "nil"),
+                ("hget none a", "nil"),
+                ("hmget h b x c", "[\"2\", nil, \"5\"]"),
+                ("hmget none b x", "[nil, nil]"),
+                (
+                    "hmget h a b c a b c d a",
+                    "[\"4\", \"2\", \"5\", \"4\", \"2\", \"5\", nil, \"4\"]",
+                ),
+                ("hgetall h", "[\"a\", \"4\", \"b\", \"2\", \"c\", \"5\"]"),
+                ("hgetall none", "[]"),
+                ("hkeys h", "[\"a\", \"b\", \"c\"]"),
+                ("hvals h", "[\"4\", \"2\", \"5\"]"),
+                ("hlen h", "3"),
+                ("hlen none", "0"),
+                ("hexists h a", "1"),
+                ("hexists h x", "0"),
+                ("hexists none x", "0"),
+                ("hmset h long 12345", "OK"),
+                ("hstrlen h long", "5"),
+                ("hstrlen h x", "0"),
+                ("hsetnx h a 9", "0"),
+                ("hsetnx h n 9", "1"),
+                ("hget h a", "\"4\""),
+                ("hdel h a x a", "1"),
+                ("hdel h x", "0"),
+                ("hdel none x", "0"),
+                ("hdel h b c long n", "4"),
+                ("exists h", "0"),
+                ("type h", "none"),
+                ("hlen h", "0"),
+            ],
+        );
+        client.call("hello 3");
+        client.call("hset h a 1");
+        expect(
+            &mut client,
+            &[("hgetall h", "{\"a\", \"1\"}"), ("hgetall none", "{}")],
+        );
+    });
+}
+
+#[test]
+fn numbers_in_fields_are_incremented() {
+    on_servers(|server| {
+        let mut client = server.client();
+        expect(
+            &mut client,
+            &[
+                ("hincrby h n 5", "5"),
+                ("hincrby h n -8", "-3"),
+                ("hset h max 9223372036854775807 text abc float 1.5", "3"),
+                (
+                    "hincrby h max 1",
+                    "(error) ERR increment or decrement would overflow",
+                ),
+                (
+                    "hincrby h text 1",
+                    "(error) ERR hash value is not an integer",
+                ),
+                (
+                    "hincrby h n x",
+                    "(error) ERR value is not an integer or out of range",
+                ),
+                ("hincrbyfloat h float 0.25", "\"1.75\""),
+                ("hincrbyfloat h float -1.75", "\"0\""),
+                ("hincrbyfloat h new -2", "\"-2\""),
+                (
+                    "hincrbyfloat h text 1",
+                    "(error) ERR hash value is not a float",
+                ),
+                (
+                    "hincrbyfloat h n x",
+                    "(error) ERR value is not a valid float",
+                ),
+                (
+                    "hincrbyfloat h n inf",
+                    "(error) ERR value is NaN or Infinity",
+                ),
+                ("hget h max", "\"9223372036854775807\""),
+                ("hget h text", "\"abc\""),
+            ],
+        );
+    });
+}
+
+#[test]
+fn strings_and_hashes_are_told_apart() {
+    on_servers(|server| {
+        let mut client = server.client();
+        expect(&mut client, &[("hset h a 1", "1"), ("set s 1", "OK")]);
+        for words in [
+            "get h",
+            "getset h x",
+            "getdel h",
+            "getex h",
+            "getex h ex 100",
+            "getrange h 0 1",
+            "strlen h",
+            "append h x",
+            "setrange h 0 x",
+            "incr h",
+            "incrbyfloat h 1",
+            "set h x get",
+            "set h x ifeq y",
+            "hget s a",
+            "hget s a-field-that-is-longer-than-a-reply-carries",
+            "hmget s a b",
+            "hgetall s",
+            "hkeys s",
+            "hvals s",
+            "hlen s",
+            "hexists s a",
+            "hstrlen s a",
+            "hset s a 1",
+            "hsetnx s a 1",
+            "hdel s a",
+            "hincrby s a 1",
+            "hincrbyfloat s a 1",
+            "hscan s 0",
+            "hrandfield s",
+        ] {
+            assert_eq!(client.call(words), WRONG_TYPE, "{words}");
+        }
+        expect(
+            &mut client,
+            &[
+                ("hgetall h", "[\"a\", \"1\"]"),
+                ("get s", "\"1\""),
+                ("mget h s none", "[nil, \"1\", nil]"),
+                ("type h", "hash"),
+                ("type s", "string"),
+                ("exists h s", "2"),
+                ("setnx h x", "0"),
+                ("scan 0 count 1000 type hash", "[\"0\", [\"h\"]]"),
+                ("scan 0 count 1000 type string", "[\"0\", [\"s\"]]"),
+                ("scan 0 count 1000 type list", "[\"0\", []]"),
+                ("set h x", "OK"),
+                ("hlen h", WRONG_TYPE),
+                ("type h", "string"),
+                ("del h", "1"),
+                ("hset h a 1", "1"),
+                ("del h", "1"),
+            ],
+        );
+    });
+}
+
+#[test]
+fn a_hash_keeps_its_expiry_and_is_renamed_and_copied() {
+    on_servers(|server| {
+        let mut client = server.client();
+        expect(
+            &mut client,
+            &[
+                ("hset h a 1", "1"),
+                ("expireat h 99999999999", "1"),
+                ("hset h b 2", "1"),
+                ("hdel h a", "1"),
+                ("expiretime h", "99999999999"),
+                ("persist h", "1"),
+                ("ttl h", "-1"),
+                ("hget h b", "\"2\""),
+                ("expireat h 99999999999", "1"),
+                ("copy h other", "1"),
+                ("hgetall other", "[\"b\", \"2\"]"),
+                ("rename h renamed", "OK"),
+                ("exists h", "0"),
+                ("hgetall renamed", "[\"b\", \"2\"]"),
+                ("type renamed", "hash"),
+                ("expiretime renamed", "99999999999"),
+                ("pexpire renamed 0", "1"),
+                ("hlen renamed", "0"),
+                ("hset renamed c 3", "1"),
+                ("ttl renamed", "-1"),
+            ],
+        );
+    });
+}
+
+#[test]
+fn any_bytes_are_fields_and_values() {
+    on_servers(|server| {
+        let mut client = server.client();
+        let names: [&[u8]; 5] = [
+            b"",
+            b"\r\n\0\xff",
+            b"exactly 21 bytes long",
+            b"exactly 22 bytes long.",
+            &[b'f'; 300],
+        ];
+        for (place, name) in names.iter().enumerate() {
+            let value = [&[0xFE; 200][..], &[u8::try_from(place).unwrap_or(0)]].concat();
+            client.send(&[b"HSET", b"", name, &value]);
+            assert_eq!(client.reply(), "1");
+            client.send(&[b"HGET", b"", name]);
+            assert_eq!(client.reply(), format!("\"{}\"", value.escape_ascii()));
+            client.send(&[b"HSTRLEN", b"", name]);
+            assert_eq!(client.reply(), "201");
+            client.send(&[b"HEXISTS", b"", name]);
+            assert_eq!(client.reply(), "1");
+        }
+        client.send(&[b"HLEN", b""]);
+        assert_eq!(client.reply(), "5");
+    });
+}
+
+#[test]
+fn reads_are_pipelined_in_order_between_changes() {
+    on_servers(|server| {
+        let mut client = server.client();
+        let commands: Vec<_> = (0..200)
+            .flat_map(|number| {
+                [
+                    format!("hset k{} f{number} {number}", number % 3),
+                    format!("hget k{} f{number}", number % 3),
+                    format!("set s{number} {number}"),
+                    format!("hget k{} field-of-more-than-21-bytes", number % 3),
+                    format!("hmget k{} f{number} x", number % 3),
+                    format!("get s{number}"),
+                ]
+            })
+            .collect();
+        let commands: Vec<_> = commands.iter().map(String::as_str).collect();
+        let replies = client.call_all(&commands);
+        for (number, replies) in replies.chunks_exact(6).enumerate() {
+            let value = format!("\"{number}\"");
+            let fields = format!("[{value}, nil]");
+            assert_eq!(replies, ["1", &value, "OK", "nil", &fields, &value]);
+        }
+    });
+}
+
+#[test]
+fn increments_of_several_clients_add_up() {
+    const CLIENTS: usize = 4;
+    const ROUNDS: usize = 250;
+    on_servers(|server| {
+        thread::scope(|scope| {
+            for number in 0..CLIENTS {
+                let mut client = server.client();
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        client.call("hincrby h sum 1");
+                        client.call(&format!("hset h own{number} {round}"));
+                        client.call(&format!("hset h{number} gone 1"));
+                        assert_eq!(client.call(&format!("hdel h{number} gone")), "1");
+                    }
+                });
+            }
+        });
+        let mut client = server.client();
+        let sum = CLIENTS * ROUNDS;
+        assert_eq!(client.call("hget h sum"), format!("\"{sum}\""));
+        assert_eq!(client.call("hlen h"), (CLIENTS + 1).to_string());
+        assert_eq!(client.call("dbsize"), "1");
+    });
+}
+
+#[test]
+fn hashes_in_transactions_are_carried_out() {
+    on_servers(|server| {
+        let mut client = server.client();
+        expect(
+            &mut client,
+            &[
+                ("watch h", "OK"),
+                ("multi", "OK"),
+                ("hset h a 1", "QUEUED"),
+                ("hincrby h a 2", "QUEUED"),
+                ("hget h a", "QUEUED"),
+                ("get h", "QUEUED"),
+                ("exec", &format!("[1, 3, \"3\", {WRONG_TYPE}]")),
+                ("watch h", "OK"),
+                ("hset h b 1", "1"),
+                ("multi", "OK"),
+                ("hdel h a", "QUEUED"),
+                ("exec", "nil"),
+                ("hlen h", "2"),
+            ],
+        );
+    });
+}
+
+#[test]
+fn scans_and_draws_return_fields() {
+    on_servers(|server| {
+        let mut client = server.client();
+        expect(
+            &mut client,
+            &[
+                ("hset h a1 1 b2 2 a3 3", "3"),
+                (
+                    "hscan h 0",
+                    "[\"0\", [\"a1\", \"1\", \"b2\", \"2\", \"a3\", \"3\"]]",
+                ),
+                (
+                    "hscan h 0 match a* count 1",
+                    "[\"0\", [\"a1\", \"1\", \"a3\", \"3\"]]",
+                ),
+                ("hscan h 0 novalues match b*", "[\"0\", [\"b2\"]]"),
+                ("hscan none 0", "[\"0\", []]"),
+                ("hscan h x", "(error) ERR invalid cursor"),
+                ("hscan h 0 count 0", "(error) ERR syntax error"),
+                ("hscan h 0 match", "(error) ERR syntax error"),
+                ("hrandfield none", "nil"),
+                ("hrandfield none 3", "[]"),
+                ("hrandfield none -3", "[]"),
+                ("hrandfield h 0", "[]"),
+                ("hrandfield h 1 values", "(error) ERR syntax error"),
+                (
+                    "hrandfield h -9223372036854775808",
+                    "(error) ERR value is out of range",
+                ),
+                (
+                    "hrandfield h -9223372036854770000 withvalues",
+                    "(error) ERR value is out of range",
+                ),
+                ("hset one f v", "1"),
+                ("hrandfield one", "\"f\""),
+                ("hrandfield one 5", "[\"f\"]"),
+                ("hrandfield one -3", "[\"f\", \"f\", \"f\"]"),
+                (
+                    "hrandfield one -2 withvalues",
+                    "[\"f\", \"v\", \"f\", \"v\"]",
+                ),
+            ],
+        );
+        for _ in 0..20 {
+            let reply = client.call("hrandfield h 2");
+            let drawn: Vec<_> = reply.trim_matches(['[', ']']).split(", ").collect();
+            assert!(drawn.len() == 2 && drawn[0] != drawn[1], "{reply}");
+            let known = ["\"a1\"", "\"b2\"", "\"a3\""];
+            assert!(drawn.iter().all(|field| known.contains(field)), "{reply}");
+        }
+        let many = client.call("hrandfield h -5000");
+        assert_eq!(many.split(", ").count(), 5000);
+        client.call("hello 3");
+        assert_eq!(
+            client.call("hrandfield one -2 withvalues"),
+            "[[\"f\", \"v\"], [\"f\", \"v\"]]"
+        );
+    });
+}
+
+#[test]
+fn a_hash_that_is_too_large_is_refused_and_stays() {
+    on_servers(|server| {
+        let mut client = server.client();
+        let value = vec![b'v'; 20_000];
+        let mut fields = 0;
+        let refused = loop {
+            client.send(&[b"HSET", b"h", format!("f{fields}").as_bytes(), &value]);
+            let reply = client.reply();
+            if reply != "1" {
+                break reply;
+            }
+            fields += 1;
+            assert!(fields < 1_000, "no limit was met");
+        };
+        let prefix = "(error) ERR hash is too large: ";
+        assert!(refused.starts_with(prefix), "{refused}");
+        assert_eq!(client.call("hlen h"), fields.to_string());
+        assert_eq!(client.call("hset h small 1"), "1");
+    });
+}
+
+#[test]
+fn wrong_numbers_of_arguments_are_refused() {
+    on_servers(|server| {
+        let mut client = server.client();
+        for (words, name) in [
+            ("hset h a", "hset"),
+            ("hset h a 1 b", "hset"),
+            ("hmset h a 1 b", "hmset"),
+            ("hget h", "hget"),
+            ("hdel h", "hdel"),
+        ] {
+            let expected = format!("(error) ERR wrong number of arguments for '{name}' command");
+            assert_eq!(client.call(words), expected, "{words}");
+        }
+        assert_eq!(client.call("exists h"), "0");
+    });
+}
+
+#[test]
+fn encodings_are_named_as_redis_would_choose() {
+    on_servers(|server| {
+        let mut client = server.client();
+        let pairs: Vec<_> = (0..129).map(|field| format!("f{field} v")).collect();
+        client.call(&format!("hset large {}", pairs.join(" ")));
+        client.call(&format!("hset small {}", pairs[..128].join(" ")));
+        client.call(&format!("hset long f {}", "v".repeat(65)));
+        client.call("set number 12");
+        client.call(&format!("set raw {}", "v".repeat(65)));
+        expect(
+            &mut client,
+            &[
+                ("object encoding large", "\"hashtable\""),
+                ("object encoding small", "\"listpack\""),
+                ("object encoding long", "\"hashtable\""),
+                ("object encoding number", "\"int\""),
+                ("object encoding raw", "\"raw\""),
+                ("object encoding none", "nil"),
+            ],
+        );
+    });
+}
+
+/// A hash with what a map says of it, after random changes.
+#[test]
+fn a_hash_is_a_map() {
+    on_servers(|server| {
+        let mut client = server.client();
+        let mut numbers = Numbers::new();
+        let mut model: Vec<(String, String)> = Vec::new();
+        for _ in 0..1_500 {
+            let field = format!("f{}", numbers.below(30));
+            let place = model.iter().position(|(known, _)| *known == field);
+            match numbers.below(5) {
+                0 => {
+                    let removed = client.call(&format!("hdel h {field}"));
+                    assert_eq!(removed, u64::from(place.is_some()).to_string());
+                    if let Some(place) = place {
+                        model.remove(place);
+                    }
+                }
+                1 => {
+                    let held =
+                        place.map_or("nil".to_owned(), |place| format!("\"{}\"", model[place].1));
+                    assert_eq!(client.call(&format!("hget h {field}")), held);
+                }
+                _ => {
+                    let bytes = usize::try_from(numbers.below(40)).unwrap_or(0);
+                    let value = "v".repeat(bytes + 1);
+                    let added = client.call(&format!("hset h {field} {value}"));
+                    assert_eq!(added, u64::from(place.is_none()).to_string());
+                    match place {
+                        Some(place) => model[place].1 = value,
+                        None => model.push((field, value)),
+                    }
+                }
+            }
+        }
+        let all: Vec<_> = model
+            .iter()
+            .map(|(field, value)| format!("\"{field}\", \"{value}\""))
+            .collect();
+        assert_eq!(client.call("hgetall h"), format!("[{}]", all.join(", ")));
+    });
+}
