@@ -135,6 +135,15 @@ pub enum Error {
         /// The key.
         key: Arc<[u8]>,
     },
+    /// The key holds a structured value, which this operation would read or change as plain bytes.
+    /// Nothing has changed.
+    #[error(
+        "the value is structured, not plain bytes: read it with `get_structured`, or replace it with a put"
+    )]
+    Structured,
+    /// The key holds plain bytes, and the operation reads structured values.
+    #[error("the value is plain bytes, not structured: read it with `get`")]
+    Plain,
     /// The pieces of a long value have another length than was said.
     #[error("the value was said to have {said} bytes and has {given}: nothing was stored")]
     LongValueLength {

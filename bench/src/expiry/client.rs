@@ -256,6 +256,7 @@ impl Client {
                         expiry: Expiry::At(at_ms),
                         condition: Condition::Always,
                         previous: false,
+                        structured: false,
                     },
                 },
             };

@@ -120,6 +120,7 @@ impl Transactions {
                     expiry: Expiry::In(lifetime.ttl_ms),
                     condition: Condition::Always,
                     previous: false,
+                    structured: false,
                 },
             },
         };

@@ -138,6 +138,7 @@ impl Load for Replay {
                             expiry,
                             condition: Condition::Always,
                             previous: false,
+                            structured: false,
                         },
                     },
                 }

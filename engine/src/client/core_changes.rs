@@ -23,12 +23,13 @@ impl Core {
             expiry: Expiry::Never,
             condition,
             previous: false,
+            structured: false,
         };
         self.call(Operation::Change { key, change }).await
     }
 
-    /// Stores a value that may expire, if a condition holds. A value with an expiry may have 8
-    /// bytes less.
+    /// Stores a value that may expire or be structured, if a condition holds. A value with an
+    /// expiry may have 8 bytes less.
     ///
     /// # Errors
     /// Those of [`Core::put`].
@@ -43,6 +44,7 @@ impl Core {
             expiry: options.expiry,
             condition: options.condition,
             previous: false,
+            structured: options.structured,
         };
         self.call(Operation::Change { key, change }).await
     }
@@ -129,6 +131,7 @@ impl Core {
             expiry: Expiry::Never,
             condition: Condition::Always,
             previous: true,
+            structured: false,
         };
         self.call(Operation::Change { key, change }).await
     }
@@ -202,6 +205,16 @@ impl Core {
     /// Those of [`Core::get`].
     pub async fn inspect(&mut self, key: &[u8]) -> Result<Option<Metadata>> {
         self.call(Operation::Inspect { key }).await
+    }
+
+    /// Reads a structured value, which [`PutOptions::structured`] has stored. Cost: as
+    /// [`Core::get`].
+    ///
+    /// # Errors
+    /// [`Error::Plain`](crate::Error::Plain) if the value is plain bytes, and those of
+    /// [`Core::get`].
+    pub async fn get_structured(&mut self, key: &[u8]) -> Result<Option<Value<'_>>> {
+        self.call(Operation::GetStructured { key }).await
     }
 
     /// Reads a part of a value: at most `bytes` from `offset` on, less where the value ends before.

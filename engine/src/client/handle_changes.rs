@@ -24,12 +24,13 @@ impl Handle {
             expiry: Expiry::Never,
             condition,
             previous: false,
+            structured: false,
         };
         Call::new(self, Operation::Change { key, change })
     }
 
-    /// Stores a value that may expire, if a condition holds. A value with an expiry may have 8
-    /// bytes less.
+    /// Stores a value that may expire or be structured, if a condition holds. A value with an
+    /// expiry may have 8 bytes less.
     ///
     /// # Errors
     /// Those of [`Handle::put`].
@@ -44,6 +45,7 @@ impl Handle {
             expiry: options.expiry,
             condition: options.condition,
             previous: false,
+            structured: options.structured,
         };
         Call::new(self, Operation::Change { key, change })
     }
@@ -134,6 +136,7 @@ impl Handle {
             expiry: Expiry::Never,
             condition: Condition::Always,
             previous: true,
+            structured: false,
         };
         Call::new(self, Operation::Change { key, change })
     }
@@ -209,6 +212,15 @@ impl Handle {
     /// Those of [`Handle::get`].
     pub fn inspect<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, Option<Metadata>> {
         Call::new(self, Operation::Inspect { key })
+    }
+
+    /// Reads a structured value, which [`PutOptions::structured`] has stored. Cost: as
+    /// [`Handle::get`].
+    ///
+    /// # Errors
+    /// [`Error::Plain`] if the value is plain bytes, and those of [`Handle::get`].
+    pub fn get_structured<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, Option<Value<'a>>> {
+        Call::new(self, Operation::GetStructured { key })
     }
 
     /// Reads a part of a value: at most `bytes` from `offset` on, less where the value ends before.

@@ -7,7 +7,9 @@
 //! | kind:8 | condition:8 | previous:8 | expiry kind:8 | compared bytes:32 | word:64 | expiry:64 |
 //! | compared | bytes |
 //!
-//! word:  the version of a condition, the addend, or the offset
+//! previous: 1 if the value before, or that of a changed expiry, is answered; 2 more if the new value
+//!           is structured
+//! word:     the version of a condition, the addend, or the offset
 //! ```
 //!
 //! [`Change::decide`] is the rule of each change, without shard or memory.
@@ -57,6 +59,9 @@ pub struct PutOptions<'a> {
     pub expiry: Expiry,
     /// What the key must be.
     pub condition: Condition<'a>,
+    /// The value is structured: it is marked so, and only
+    /// [`Operation::GetStructured`](crate::Operation::GetStructured) reads it. Default: no.
+    pub structured: bool,
 }
 
 /// A change that depends on what the key holds.
@@ -76,6 +81,8 @@ pub enum Change<'a> {
         condition: Condition<'a>,
         /// Answer the value before.
         previous: bool,
+        /// The new value is structured.
+        structured: bool,
     },
     /// Remove the key if the condition holds. Answers [`Answer::Deleted`](crate::Answer::Deleted),
     /// or with `previous` the value before; [`Answer::Absent`](crate::Answer::Absent) if there was
@@ -133,10 +140,14 @@ pub struct Metadata {
     pub length: u64,
     /// When the key expires, in milliseconds since 1970; `None` if it does not.
     pub expiry_ms: Option<u64>,
+    /// The value is structured.
+    pub structured: bool,
 }
 
 /// Bytes of encoded metadata.
 pub(crate) const METADATA_BYTES: usize = 16;
+/// Set in an encoded length if the value is structured.
+const STRUCTURED: u64 = 1 << 63;
 
 impl Metadata {
     /// The metadata that an [`Answer::Value`](crate::Answer::Value) to an
@@ -146,18 +157,25 @@ impl Metadata {
     pub fn decode(version: Version, value: &[u8]) -> Option<Self> {
         let encoded: &[u8; METADATA_BYTES] = value.try_into().ok()?;
         let (length, expiry) = encoded.split_first_chunk()?;
+        let length = u64::from_le_bytes(*length);
         let expiry_ms = u64::from_le_bytes(*expiry.first_chunk()?);
         Some(Self {
             version,
-            length: u64::from_le_bytes(*length),
+            length: length & !STRUCTURED,
             expiry_ms: (expiry_ms != u64::MAX).then_some(expiry_ms),
+            structured: length & STRUCTURED != 0,
         })
     }
 
-    /// The value that carries length and expiry.
-    pub(crate) fn encode(length: usize, expiry_ms: Option<u64>) -> [u8; METADATA_BYTES] {
+    /// The value that carries length and expiry, and whether the value is structured.
+    pub(crate) fn encode(
+        length: usize,
+        expiry_ms: Option<u64>,
+        structured: bool,
+    ) -> [u8; METADATA_BYTES] {
         let mut encoded = [0; METADATA_BYTES];
-        encoded[..8].copy_from_slice(&(length as u64).to_le_bytes());
+        let mark = if structured { STRUCTURED } else { 0 };
+        encoded[..8].copy_from_slice(&(length as u64 | mark).to_le_bytes());
         encoded[8..].copy_from_slice(&expiry_ms.unwrap_or(u64::MAX).to_le_bytes());
         encoded
     }
@@ -170,6 +188,8 @@ pub(crate) struct Current<'a> {
     pub(crate) value: &'a [u8],
     /// When it expires, later than now.
     pub(crate) expiry_ms: Option<u64>,
+    /// The value is structured.
+    pub(crate) structured: bool,
 }
 
 /// What a decision depends on beside the key.
@@ -216,6 +236,8 @@ pub(crate) struct Decision<'a> {
     pub(crate) value: &'a [u8],
     /// When it expires.
     pub(crate) expiry_ms: Option<u64>,
+    /// It is structured.
+    pub(crate) structured: bool,
 }
 
 impl<'a> Decision<'a> {
@@ -225,6 +247,7 @@ impl<'a> Decision<'a> {
             reply,
             value: &[],
             expiry_ms: None,
+            structured: false,
         }
     }
 
@@ -241,6 +264,7 @@ impl<'a> Decision<'a> {
             reply,
             value,
             expiry_ms,
+            structured: false,
         }
     }
 }
@@ -252,6 +276,10 @@ const INCREMENT_FLOAT: u8 = 3;
 const APPEND: u8 = 4;
 const SET_RANGE: u8 = 5;
 const SET_EXPIRY: u8 = 6;
+
+/// The bits of an encoded change that say what is answered and stored.
+const PREVIOUS: u8 = 1;
+const IS_STRUCTURED: u8 = 2;
 
 impl<'a> Change<'a> {
     /// The bytes that the change stores or adds; empty if it carries none.
@@ -275,6 +303,7 @@ impl<'a> Change<'a> {
             expiry: Expiry::Never,
             condition,
             previous: false,
+            structured: false,
         } = *self
         else {
             return None;
@@ -368,8 +397,15 @@ impl<'a> Change<'a> {
         let (expiry_kind, expiry) = self.expiry().encode();
         let compared = self.compared();
         let compared_bytes = u32::try_from(compared.len()).unwrap_or(u32::MAX);
+        let mut bits = if previous { PREVIOUS } else { 0 };
+        if let Self::Put {
+            structured: true, ..
+        } = self
+        {
+            bits |= IS_STRUCTURED;
+        }
         let mut head = [0; CHANGE_BYTES];
-        head[..4].copy_from_slice(&[kind, condition, u8::from(previous), expiry_kind]);
+        head[..4].copy_from_slice(&[kind, condition, bits, expiry_kind]);
         head[4..8].copy_from_slice(&compared_bytes.to_le_bytes());
         head[8..16].copy_from_slice(&word.to_le_bytes());
         head[16..].copy_from_slice(&expiry.to_le_bytes());
@@ -396,13 +432,14 @@ impl<'a> Change<'a> {
             _ => return None,
         };
         let expiry = Expiry::decode(head[3], expiry)?;
-        let previous = head[2] != 0;
+        let previous = head[2] & PREVIOUS != 0;
         Some(match head[0] {
             PUT => Self::Put {
                 value: bytes,
                 expiry,
                 condition,
                 previous,
+                structured: head[2] & IS_STRUCTURED != 0,
             },
             DELETE => Self::Delete {
                 condition,
@@ -432,8 +469,36 @@ impl<'a> Change<'a> {
     /// Counters, appends and ranges keep the key's expiry.
     ///
     /// # Errors
-    /// [`Error::NotANumber`], [`Error::CounterOverflow`], [`Error::ValueTooLong`]: nothing changes.
+    /// [`Error::Structured`], [`Error::NotANumber`], [`Error::CounterOverflow`],
+    /// [`Error::ValueTooLong`]: nothing changes.
     pub(crate) fn decide<'b>(
+        &self,
+        current: Option<&Current<'_>>,
+        circumstances: Circumstances,
+        scratch: &'b mut Vec<u8>,
+    ) -> Result<Decision<'b>, Error>
+    where
+        'a: 'b,
+    {
+        let is_structured = current.is_some_and(|current| current.structured);
+        if is_structured && self.needs_value() {
+            return Err(Error::Structured);
+        }
+        let decision = self.decide_bytes(current, circumstances, scratch)?;
+        let structured = match *self {
+            Self::Put { structured, .. } => structured,
+            // The value stays.
+            Self::SetExpiry { .. } => is_structured,
+            _ => false,
+        };
+        Ok(Decision {
+            structured: structured && decision.effect == Effect::Store,
+            ..decision
+        })
+    }
+
+    /// The same without regard to whether values are structured.
+    fn decide_bytes<'b>(
         &self,
         current: Option<&Current<'_>>,
         circumstances: Circumstances,

@@ -90,6 +90,7 @@ impl Draft {
                 expiry: Expiry::Never,
                 condition: Condition::Always,
                 previous: false,
+                structured: false,
             },
             Operation::Delete { .. } => Change::Delete {
                 condition: Condition::Always,
@@ -109,7 +110,7 @@ impl Draft {
         let place = |place: u32| usize::try_from(place).unwrap_or(usize::MAX);
         match *operation {
             Operation::Inspect { .. } => {
-                let metadata = Metadata::encode(value.len(), held.expiry_ms);
+                let metadata = Metadata::encode(value.len(), held.expiry_ms, false);
                 visit(&Answer::Value {
                     version,
                     value: &metadata,
@@ -133,6 +134,7 @@ impl Draft {
     ) -> T {
         let before = self.held.take();
         let current = before.as_ref().map(|held| Current {
+            structured: false,
             version: held.version,
             value: &held.value,
             expiry_ms: held.expiry_ms,
@@ -150,7 +152,7 @@ impl Draft {
                 return visit(&Answer::Failed(&error));
             }
         };
-        let length = Metadata::encode(decision.value.len(), decision.expiry_ms);
+        let length = Metadata::encode(decision.value.len(), decision.expiry_ms, false);
         let value_of = |value| Answer::Value { version, value };
         let result = visit(&match decision.reply {
             Reply::Stored => Answer::Stored { version },
@@ -225,6 +227,7 @@ mod tests {
             _ => None,
         });
         let expected = Metadata {
+            structured: false,
             version: 3,
             length: 5,
             expiry_ms: Some(100),

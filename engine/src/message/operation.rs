@@ -43,6 +43,11 @@ pub enum Operation<'a> {
         /// The version that the key must have.
         expected: Version,
     },
+    /// Read a structured value. A plain one is answered [`Error::Plain`](crate::Error::Plain).
+    GetStructured {
+        /// The key.
+        key: &'a [u8],
+    },
     /// Change a key in a way that depends on what it holds.
     Change {
         /// The key.
@@ -85,6 +90,7 @@ impl<'a> Operation<'a> {
             | Operation::Put { key, .. }
             | Operation::Delete { key }
             | Operation::CompareAndSwap { key, .. }
+            | Operation::GetStructured { key }
             | Operation::Change { key, .. }
             | Operation::Inspect { key }
             | Operation::GetRange { key, .. } => key,
@@ -110,6 +116,7 @@ impl<'a> Operation<'a> {
             Operation::Put { .. } => OperationKind::Put,
             Operation::Delete { .. } => OperationKind::Delete,
             Operation::CompareAndSwap { .. } => OperationKind::CompareAndSwap,
+            Operation::GetStructured { .. } => OperationKind::GetStructured,
             Operation::Change { .. } => OperationKind::Change,
             Operation::Inspect { .. } => OperationKind::Inspect,
             Operation::GetRange { .. } => OperationKind::GetRange,
@@ -144,6 +151,7 @@ impl<'a> Operation<'a> {
                 value,
                 expected: 5,
             },
+            Self::GetStructured { key },
             Self::Change { key, change },
             Self::Inspect { key },
             Self::GetRange {
@@ -170,29 +178,30 @@ pub(crate) enum OperationKind {
     Put = 1,
     Delete = 2,
     CompareAndSwap = 3,
+    GetStructured = 4,
     // From here on the parts of a request are encoded.
-    Change = 4,
-    Inspect = 5,
-    GetRange = 6,
-    Transaction = 7,
+    Change = 5,
+    Inspect = 6,
+    GetRange = 7,
+    Transaction = 8,
     // From here on there is no `Operation`: they are about a shard, or a slot of it.
     /// List records in the order of the index.
-    List = 8,
+    List = 9,
     /// Read the record at an address, if a slot still leads there.
-    ReadAt = 9,
+    ReadAt = 10,
     /// The same for its header and key.
-    ReadHeadAt = 10,
+    ReadHeadAt = 11,
     /// Count the keys of a shard.
-    Count = 11,
+    Count = 12,
     /// Remove all keys of a shard.
-    Clear = 12,
+    Clear = 13,
     // Long values: see `message::long`.
-    LongBegin = 13,
-    LongWrite = 14,
-    LongCommit = 15,
-    LongAbort = 16,
-    LongOpen = 17,
-    LongRead = 18,
+    LongBegin = 14,
+    LongWrite = 15,
+    LongCommit = 16,
+    LongAbort = 17,
+    LongOpen = 18,
+    LongRead = 19,
 }
 
 impl OperationKind {
@@ -216,6 +225,7 @@ impl OperationKind {
             Self::Get
             | Self::Put
             | Self::Delete
+            | Self::GetStructured
             | Self::Change
             | Self::Inspect
             | Self::GetRange
@@ -267,7 +277,7 @@ impl OperationKind {
     #[inline(always)]
     pub(crate) fn answer_bytes(self, value_bytes: usize) -> usize {
         match self {
-            Self::Get | Self::GetRange | Self::LongRead => value_bytes,
+            Self::Get | Self::GetStructured | Self::GetRange | Self::LongRead => value_bytes,
             Self::LongOpen => OPENED_BYTES,
             Self::Change | Self::LongCommit => value_bytes.max(METADATA_BYTES),
             Self::Inspect => METADATA_BYTES,
@@ -293,6 +303,7 @@ impl OperationKind {
         match self {
             Self::Get
             | Self::CompareAndSwap
+            | Self::GetStructured
             | Self::Change
             | Self::GetRange
             | Self::ReadAt

@@ -240,7 +240,10 @@ impl RequestTap {
 
 fn kind_and_lifetime(operation: &Operation<'_>) -> (Kind, Lifetime) {
     let kind = match operation {
-        Operation::Get { .. } | Operation::Inspect { .. } | Operation::GetRange { .. } => Kind::Get,
+        Operation::Get { .. }
+        | Operation::GetStructured { .. }
+        | Operation::Inspect { .. }
+        | Operation::GetRange { .. } => Kind::Get,
         Operation::Put { .. } => Kind::Set,
         Operation::Delete { .. } => Kind::Delete,
         Operation::CompareAndSwap { .. } => Kind::Cas,
@@ -563,6 +566,7 @@ mod tests {
             expiry,
             condition: Condition::Always,
             previous: false,
+            structured: false,
         };
         let set = |expiry, value| Change::SetExpiry {
             expiry,

@@ -13,6 +13,7 @@ use farcore_rdma::Endpoint;
 use farcore_tuning::COUNTED;
 
 use super::Shard;
+use crate::error::Error;
 use crate::index::Slot;
 use crate::log::{Address, SizeClass, record};
 use crate::message::hash::IndexHash;
@@ -267,6 +268,9 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         match request.kind() {
             OperationKind::Inspect => self.inspect(lane, request, hint, evidence, answers),
+            OperationKind::GetStructured => {
+                self.get_structured(lane, request, hint, evidence, answers)
+            }
             OperationKind::GetRange => self.get_range(lane, request, hint, evidence, answers),
             OperationKind::Transaction => self.transaction(lane, request, answers),
             OperationKind::List => self.list(lane, request, answers),
@@ -318,6 +322,9 @@ impl<E: Endpoint> Shard<E> {
             match self.unexpired_value(local) {
                 Some(_) if header.is_long() => {
                     return self.get_long_value(lane, request, local.slot.address(), answers);
+                }
+                Some(_) if header.is_structured() => {
+                    return self.fail(lane, request, Error::Structured, answers);
                 }
                 Some(value) => value,
                 None => return self.get_expired(lane, request, local.slot.address(), answers),
@@ -397,6 +404,10 @@ impl<E: Endpoint> Shard<E> {
         }
         if view.header().is_long() {
             return self.get_long_value(lane, request, slot.address(), answers);
+        }
+        if view.header().is_structured() {
+            self.note_served(&far);
+            return self.fail(lane, request, Error::Structured, answers);
         }
         let answer = Answer::Value {
             version: view.version(),

@@ -12,6 +12,7 @@ mod liveness;
 mod long;
 mod long_values;
 mod scan;
+mod structured;
 mod support;
 mod transactions;
 

@@ -46,8 +46,11 @@ impl Connection {
             // A queued value comes from the queue.
             Some(stream) if !stream.is_done() && !self.is_executing() => !stream.is_full(),
             _ if self.is_closing => false,
-            // An incomplete command needs more, whatever waits.
-            _ => !self.is_held() || self.input.len() - self.parsed < RECEIVE_BYTES,
+            _ => {
+                // An incomplete command needs more, however much waits.
+                let needed = if self.is_held() { 0 } else { self.needed };
+                self.input.len() - self.parsed < needed.max(RECEIVE_BYTES)
+            }
         }
     }
 

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod support;
+mod test_server;
 
 use std::thread;
 
-use self::support::{Client, TestServer};
+use self::test_server::{Client, TestServer};
 
 /// Waits until a reply is the expected one.
 #[track_caller]

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod support;
+mod test_server;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use self::support::{Client, Numbers, TestServer};
+use self::test_server::{Client, Numbers, TestServer};
 
 const ABORTED: &str = "(error) EXECABORT Transaction discarded because of previous errors.";
 

@@ -13,9 +13,15 @@ use crate::message::operation::{OperationKind, RequestParts, Version};
 /// Bytes that a value in a record can have beside it: those of the put, and an expiry.
 const BESIDE_BYTES: usize = CHANGE_BYTES + EXPIRY_BYTES;
 
-/// True if a value of this length is stored in a record.
-fn is_plain(length: u64, value_bytes_max: usize) -> bool {
-    length <= value_bytes_max.saturating_sub(BESIDE_BYTES) as u64
+/// True if a value of this length is stored in a record. A structured one must be.
+fn is_in_record(length: u64, value_bytes_max: usize, structured: bool) -> Result<bool> {
+    let max = value_bytes_max.saturating_sub(BESIDE_BYTES);
+    let is_short = length <= max as u64;
+    if structured && !is_short {
+        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        return Err(Error::ValueTooLong { bytes, max });
+    }
+    Ok(is_short)
 }
 
 /// A value that is short enough for a record.
@@ -71,7 +77,8 @@ impl Handle {
     /// Stores a value of `length` bytes that comes in parts of any length, if a condition holds.
     ///
     /// # Errors
-    /// As [`Handle::put_long`]; [`Error::LongValueLength`] if the parts have fewer or more bytes.
+    /// As [`Handle::put_long`]; [`Error::LongValueLength`] if the parts have fewer or more bytes;
+    /// [`Error::ValueTooLong`] if a structured value is too long for a record.
     pub fn put_long_with(
         &mut self,
         key: &[u8],
@@ -79,7 +86,8 @@ impl Handle {
         parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
         options: PutOptions<'_>,
     ) -> Result<PutOutcome> {
-        if is_plain(length, self.shared.sizes.value_bytes_max) {
+        let value_bytes_max = self.shared.sizes.value_bytes_max;
+        if is_in_record(length, value_bytes_max, options.structured)? {
             let value = whole(length, parts)?;
             return self.put_with(key, &value, options).wait();
         }
@@ -166,7 +174,7 @@ impl Core {
         parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
         options: PutOptions<'_>,
     ) -> Result<PutOutcome> {
-        if is_plain(length, self.value_bytes_max()) {
+        if is_in_record(length, self.value_bytes_max(), options.structured)? {
             let value = whole(length, parts)?;
             return self.put_with(key, &value, options).await;
         }

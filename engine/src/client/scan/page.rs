@@ -168,6 +168,8 @@ pub struct Entry<'a> {
     /// When the key expires, in milliseconds since 1970. `None` if it does not, or if the scan does
     /// not want values.
     pub expiry_ms: Option<u64>,
+    /// The value is structured.
+    pub structured: bool,
     /// The record.
     pub(super) bytes: &'a [u8],
 }
@@ -203,6 +205,7 @@ fn first_entry(bytes: &[u8], values: bool) -> Option<(Entry<'_>, usize)> {
         version: header.version(),
         length: header.value_bytes() as usize,
         expiry_ms: None,
+        structured: header.is_structured(),
         bytes,
     };
     let length = if header.is_long() {

@@ -305,7 +305,10 @@ impl<E: Endpoint> Shard<E> {
                     }
                     Pick::Later => {
                         self.compactor.due = true;
-                        return true;
+                        // Requests that wait for room may hold these pages: others make it.
+                        if !self.wants_room() {
+                            return true;
+                        }
                     }
                     Pick::None => {
                         self.compactor.asked = false;

@@ -193,6 +193,7 @@ impl Evictor {
         for request in batch {
             match request.kind() {
                 OperationKind::Get
+                | OperationKind::GetStructured
                 | OperationKind::Inspect
                 | OperationKind::GetRange
                 | OperationKind::LongOpen => {

@@ -9,7 +9,7 @@ use farcore_rdma::Endpoint;
 use crate::constants::VALUE_BYTES_MAX;
 use crate::error::Error;
 use crate::log::Address;
-use crate::log::record::RecordView;
+use crate::log::record::{self, RecordView};
 use crate::message::change::{
     Change, Circumstances, Current, Decision, Effect, METADATA_BYTES, Metadata, Reply,
 };
@@ -71,12 +71,14 @@ impl<E: Endpoint> Shard<E> {
                 version: local.record.header().version(),
                 value: local.record.value(),
                 expiry_ms,
+                structured: local.record.header().is_structured(),
             }),
             Found::Confirmed { slot, far, .. } => match far.record.and_then(RecordView::parse) {
                 Some(view) => Some(Current {
                     version: view.version(),
                     value: view.value(),
                     expiry_ms,
+                    structured: view.header().is_structured(),
                 }),
                 None => return Step::fetch(*slot),
             },
@@ -164,7 +166,7 @@ impl<E: Endpoint> Shard<E> {
                 self.take_away(request.hash, &found);
                 0
             }
-            Effect::Store => match self.store(request, found, damaged, &decision, stored) {
+            Effect::Store => match self.store_marked(request, found, damaged, &decision, stored) {
                 Ok(version) => version,
                 Err(NoRoom::Wait) => {
                     self.background_due = true;
@@ -175,7 +177,11 @@ impl<E: Endpoint> Shard<E> {
         };
         let counters = &self.metrics.counters;
         counters.changes.add(1);
-        let length = Metadata::encode(decision.value.len(), decision.expiry_ms);
+        let length = Metadata::encode(
+            decision.value.len(),
+            decision.expiry_ms,
+            decision.structured,
+        );
         let answer = match decision.reply {
             Reply::Stored => Answer::Stored { version },
             Reply::Deleted => Answer::Deleted,
@@ -202,6 +208,24 @@ impl<E: Endpoint> Shard<E> {
         };
         answers.answer(lane, request.token, answer);
         Step::Done
+    }
+
+    /// Stores a decision's value, and marks its record if the value is structured.
+    fn store_marked(
+        &mut self,
+        request: &Request<'_>,
+        found: Found<'_>,
+        damaged: &[Address],
+        decision: &Decision<'_>,
+        stored: &mut Vec<u8>,
+    ) -> Result<Version, NoRoom> {
+        let flags = self.record_flags;
+        if decision.structured {
+            self.record_flags |= record::STRUCTURED;
+        }
+        let result = self.store(request, found, damaged, decision, stored);
+        self.record_flags = flags;
+        result
     }
 
     /// Stores a decision's value, with its expiry if it has one. A head stands for a value in

@@ -2,14 +2,18 @@
 
 use farcore_rdma::Endpoint;
 
-use crate::log::record::RecordView;
+use crate::error::Error;
+use crate::log::record::{RecordHeader, RecordView};
 use crate::message::change::Metadata;
-use crate::message::operation::{Version, decode_range};
+use crate::message::operation::decode_range;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::lookup::{Evidence, Found, Hint};
 use crate::shard::serve::{Step, answer_or_wait};
+
+/// A record's header and value.
+type Whole<'a> = (RecordHeader, &'a [u8]);
 
 impl<E: Endpoint> Shard<E> {
     /// Answers a key's version and length, or [`Answer::Absent`].
@@ -46,7 +50,8 @@ impl<E: Endpoint> Shard<E> {
                 .unwrap_or(usize::MAX),
             None => length,
         };
-        let length = Metadata::encode(length, expiry_ms);
+        let is_structured = header.is_some_and(RecordHeader::is_structured);
+        let length = Metadata::encode(length, expiry_ms, is_structured);
         let answer = header.map_or(Answer::Absent, |header| Answer::Value {
             version: header.version(),
             value: &length,
@@ -72,41 +77,107 @@ impl<E: Endpoint> Shard<E> {
         evidence: &Evidence<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        let found = match self.find_by_hint(request, hint, evidence) {
-            Ok(found) => found,
+        let (found, record) = match self.whole(lane, request, (hint, evidence), answers) {
+            Ok(read) => read,
             Err(step) => return step,
         };
-        let record: Option<(Version, &[u8])> = match &found {
-            found if self.has_expired(found) => None,
-            Found::Absent => None,
-            Found::Local(local) => Some((local.record.header().version(), local.record.value())),
-            Found::Confirmed { slot, far, .. } => match far.record.and_then(RecordView::parse) {
-                Some(view) => Some((view.version(), view.value())),
-                None => return Step::fetch(*slot),
-            },
-            Found::Unknown { slot, .. } => return Step::fetch(*slot),
-            Found::Lost { damaged } => {
-                return self.fail(lane, request, self.lost_error(*damaged), answers);
+        if let Some((header, _)) = record {
+            if let Some(head) = Self::long_head_of(&found) {
+                return self.fail(lane, request, self.long_error(request.key(), head), answers);
             }
-        };
-        if record.is_some()
-            && let Some(head) = Self::long_head_of(&found)
-        {
-            return self.fail(lane, request, self.long_error(request.key(), head), answers);
+            if header.is_structured() {
+                return self.fail(lane, request, Error::Structured, answers);
+            }
         }
         let (offset, bytes) = decode_range(request.value());
-        let answer = record.map_or(Answer::Absent, |(version, value)| {
+        let answer = record.map_or(Answer::Absent, |(header, value)| {
             let start = offset.min(value.len());
             let end = start.saturating_add(bytes).min(value.len());
-            let value = &value[start..end];
-            Answer::Value { version, value }
+            Answer::Value {
+                version: header.version(),
+                value: &value[start..end],
+            }
+        });
+        let step = answer_or_wait(lane, request, answer, answers);
+        if step == Step::Done {
+            self.note_read(&found);
+        }
+        step
+    }
+
+    /// Answers a structured value, or [`Answer::Absent`].
+    #[inline(never)]
+    pub(in crate::shard) fn get_structured(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let (found, record) = match self.whole(lane, request, (hint, evidence), answers) {
+            Ok(read) => read,
+            Err(step) => return step,
+        };
+        // A long value is plain.
+        if record.is_some_and(|(header, _)| !header.is_structured()) {
+            return self.fail(lane, request, Error::Plain, answers);
+        }
+        let answer = record.map_or(Answer::Absent, |(header, value)| Answer::Value {
+            version: header.version(),
+            value,
         });
         let step = answer_or_wait(lane, request, answer, answers);
         if step != Step::Done {
             return step;
         }
+        self.note_read(&found);
+        // As a get does.
+        if let Found::Confirmed {
+            position,
+            slot,
+            far,
+        } = &found
+            && evidence.confirmed.is_some()
+            && record.is_some()
+            && let Some(bytes) = far.record
+        {
+            self.keep_copy(request.hash, *position, *slot, bytes);
+        }
+        Step::Done
+    }
+
+    /// Finds a key's record as a whole: its header and its value, none if it is absent. Or the step
+    /// that is due first.
+    fn whole<'a>(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        (hint, evidence): (&Hint, &Evidence<'a>),
+        answers: &mut impl AnswerSink,
+    ) -> Result<(Found<'a>, Option<Whole<'a>>), Step> {
+        let found = self.find_by_hint(request, hint, evidence)?;
+        let record: Option<Whole<'a>> = match &found {
+            found if self.has_expired(found) => None,
+            Found::Absent => None,
+            Found::Local(local) => Some((local.record.header(), local.record.value())),
+            Found::Confirmed { slot, far, .. } => match far.record.and_then(RecordView::parse) {
+                Some(view) => Some((view.header(), view.value())),
+                None => return Err(Step::fetch(*slot)),
+            },
+            Found::Unknown { slot, .. } => return Err(Step::fetch(*slot)),
+            Found::Lost { damaged } => {
+                let error = self.lost_error(*damaged);
+                return Err(self.fail(lane, request, error, answers));
+            }
+        };
+        Ok((found, record))
+    }
+
+    /// Counts a value that was read, where it was found.
+    fn note_read(&mut self, found: &Found<'_>) {
         self.batch_counters.gets += 1;
-        match &found {
+        match found {
             Found::Local(local) => {
                 if local.framed.is_cached() {
                     local.record.mark_hot();
@@ -121,6 +192,5 @@ impl<E: Endpoint> Shard<E> {
             }
             _ => self.batch_counters.gets_absent += 1,
         }
-        Step::Done
     }
 }

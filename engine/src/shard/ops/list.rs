@@ -382,8 +382,9 @@ impl<E: Endpoint> Shard<E> {
         let key_bytes = header.key_bytes() as usize;
         let head = read.get(..record::units_for(key_bytes, 0) as usize * UNIT_BYTES)?;
         let key = &head[UNIT_BYTES..UNIT_BYTES + key_bytes];
-        // A header alone does not say when the record expires.
-        let proves = !header.is_special() && !self.authenticates() && self.is_of_slot(key, address);
+        // A header alone does not say when the record expires, or how long a long value is.
+        let is_enough = !header.has_expiry() && !header.is_long();
+        let proves = is_enough && !self.authenticates() && self.is_of_slot(key, address);
         proves.then_some(Confirmed {
             address,
             header,

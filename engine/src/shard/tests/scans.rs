@@ -24,8 +24,9 @@ impl std::fmt::Debug for Scanning {
 pub(super) struct Scanning {
     scan: ShardScan,
     values: bool,
-    /// Keys that are there for certain and were not written since.
-    must: HashMap<Vec<u8>, (Version, Vec<u8>)>,
+    /// Keys that are there for certain and were not written since: version, value, and whether it
+    /// is structured.
+    must: HashMap<Vec<u8>, (Version, Vec<u8>, bool)>,
     seen: HashMap<Vec<u8>, u64>,
     /// Keys of which a version was seen that was never written.
     known: HashSet<Vec<u8>>,
@@ -36,7 +37,7 @@ impl Scanning {
         values: bool,
         by_address: bool,
         batch: usize,
-        must: HashMap<Vec<u8>, (Version, Vec<u8>)>,
+        must: HashMap<Vec<u8>, (Version, Vec<u8>, bool)>,
         known: HashSet<Vec<u8>>,
     ) -> Self {
         Self {
@@ -108,8 +109,9 @@ impl Scanning {
                     entry.key
                 );
                 *seen.entry(entry.key.to_vec()).or_default() += 1;
-                if let Some((version, value)) = must.get(entry.key) {
+                if let Some((version, value, structured)) = must.get(entry.key) {
                     assert_eq!((entry.version, entry.length), (*version, value.len()));
+                    assert_eq!(entry.structured, *structured);
                     assert!(!values || entry.value == Some(value));
                 }
             }

@@ -279,6 +279,7 @@ async fn copy_to(
         } else {
             Condition::Absent
         },
+        structured: false,
     };
     let length = source.value.len() as u64;
     let put = core

@@ -112,6 +112,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Result {
         expiry,
         condition,
         previous,
+        structured: false,
     };
     Ok(call.change(kind, change))
 }
@@ -147,6 +148,7 @@ fn set_and_get(call: &mut Call<'_>) -> Flow {
             let options = PutOptions {
                 expiry,
                 condition: Condition::Version(version),
+                structured: false,
             };
             match core.put_with(key, &arguments[2], options).await {
                 // Another client was faster.
@@ -183,6 +185,7 @@ pub(super) fn set_long(call: &mut Call<'_>, name: &str, bytes: usize) -> Result 
         } else {
             Condition::Always
         },
+        ..PutOptions::default()
     };
     let key = call.key().to_vec();
     let input = LongInput::new(bytes);
@@ -212,6 +215,7 @@ pub(super) fn setnx(call: &mut Call<'_>) -> Result {
         expiry: Expiry::Never,
         condition: Condition::Absent,
         previous: false,
+        structured: false,
     };
     Ok(call.change(ReplyKind::IsStored, change))
 }
@@ -223,6 +227,7 @@ fn set_until(call: &mut Call<'_>, unit: TimeUnit, name: &str) -> Result {
         expiry,
         condition: Condition::Always,
         previous: false,
+        structured: false,
     };
     Ok(call.change(ReplyKind::Stored, change))
 }
@@ -241,6 +246,7 @@ pub(super) fn getset(call: &mut Call<'_>) -> Result {
         expiry: Expiry::Never,
         condition: Condition::Always,
         previous: true,
+        structured: false,
     };
     Ok(call.change(ReplyKind::Value, change))
 }
