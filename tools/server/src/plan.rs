@@ -2,8 +2,9 @@
 //! engine.
 //!
 //! A command that is run with a plan gives its requests to the plan instead of the engine, so its
-//! rules stand in one place. The keys are then read, the requests are applied to drafts of them, and
-//! the drafts are committed with the versions that were read. A conflict begins anew with the read.
+//! rules stand in one place. The keys are then read, the requests are applied to drafts of them,
+//! and the drafts are committed with the versions that were read. A conflict begins anew with the
+//! read.
 //!
 //! - I1: a plan has only commands of keys, and some that touch nothing.
 //! - I2: the answers of requests are those that the engine would give, except for versions, which
@@ -166,7 +167,8 @@ impl Plan {
         Some(Planned { key: place, what })
     }
 
-    /// Reads the keys; `None` if one was changed meanwhile. A key that is not read counts as absent.
+    /// Reads the keys; `None` if one was changed meanwhile. A key that is not read counts as
+    /// absent.
     pub(crate) async fn read(&self, core: &mut Core) -> farcore::Result<Option<Vec<Draft>>> {
         let read: Vec<_> = (self.keys.iter().enumerate())
             .filter(|(_, key)| key.is_read)

@@ -71,6 +71,11 @@ impl CorePort {
         self.drop_messages();
     }
 
+    /// True once the core serves no more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
+    }
+
     fn drop_messages(&self) {
         while self.messages.pop().is_some() {}
     }

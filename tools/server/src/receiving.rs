@@ -67,6 +67,12 @@ impl Connection {
             && self.coming_bytes() < OUTPUT_BYTES_HELD
     }
 
+    /// True if its socket is watched for input: that of a long value is received as soon as its task
+    /// has taken what came before, which the socket does not tell.
+    pub(crate) fn waits_for_input(&self) -> bool {
+        self.may_receive() || self.stream.as_ref().is_some_and(|stream| !stream.is_done())
+    }
+
     /// True if there is input that may be a command, and it may run.
     pub(crate) fn may_go_on(&self) -> bool {
         let waiting = self.input.len() - self.parsed;
@@ -92,7 +98,8 @@ impl Connection {
 impl Serving {
     pub(crate) fn receive(&mut self, core: &mut Core, number: usize, connection: &mut Connection) {
         if !connection.may_receive() {
-            return self.watch(number, connection);
+            self.watch(number, connection);
+            return;
         }
         let mut received = std::mem::take(&mut self.received);
         match recv(&connection.socket, &mut received[..], RecvFlags::DONTWAIT) {

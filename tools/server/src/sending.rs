@@ -115,7 +115,7 @@ impl Serving {
 
     /// Watches a socket for what the connection can do.
     pub(crate) fn watch(&self, number: usize, connection: &mut Connection) {
-        let wanted = (connection.may_receive(), connection.waiting_bytes() > 0);
+        let wanted = (connection.waits_for_input(), connection.waiting_bytes() > 0);
         if connection.watches != wanted {
             connection.watches = wanted;
             let (reads, writes) = wanted;

@@ -76,6 +76,7 @@ impl Server {
             let shared = Arc::clone(&server.shared);
             let value_bytes_max = engine.value_bytes_max();
             let job = engine.run_on_core(place, move |core| async move {
+                let _ended = Ended(Arc::clone(&shared), place);
                 Serving::new(shared, place, value_bytes_max)?
                     .run(core)
                     .await;
@@ -106,6 +107,13 @@ impl Server {
         self.shared.is_asked_to_stop()
     }
 
+    /// True until it is stopped, unless a core's loop has ended by a fault, which
+    /// [`Server::stop`] returns.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        !self.shared.cores.iter().any(CorePort::has_ended)
+    }
+
     /// Accepts nothing more, answers what was accepted, and ends.
     ///
     /// # Errors
@@ -125,6 +133,15 @@ impl Server {
             core.join()??;
         }
         Ok(())
+    }
+}
+
+/// Notes the end of a core's loop, also if it panics.
+struct Ended(Arc<Shared>, usize);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.cores[self.1].end();
     }
 }
 

@@ -39,6 +39,8 @@ use crate::token::Token;
 
 /// Bytes of the longest value.
 const VALUE_BYTES_MAX: usize = 64 << 20;
+/// How long what was accepted may take to be answered when the server stops, in milliseconds.
+const STOP_MS: u64 = 5000;
 /// Idle turns before the core sleeps.
 const IDLE_TURNS: u32 = 2;
 /// Turns after which the other tasks of the core run.
@@ -123,11 +125,18 @@ impl Serving {
 
     /// Serves until the server stops and every accepted request is answered.
     pub(crate) async fn run(mut self, mut core: Core) {
-        let (mut idle, mut turns) = (0, 0_u32);
+        let (mut idle, mut turns, mut stop_ms) = (0, 0_u32, None);
         loop {
             let is_stopping = self.shared.is_stopping();
+            if is_stopping {
+                let stop_ms = *stop_ms.get_or_insert(self.now_ms + STOP_MS);
+                if self.now_ms >= stop_ms {
+                    break;
+                }
+            }
             let mut is_busy = self.receive_messages();
-            is_busy |= self.serve_sockets(&mut core);
+            is_busy |= self.serve_listed(&mut core);
+            is_busy |= self.serve_sockets(&mut core, !is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
             self.start_long_reads(&core);
             is_busy |= self.tasks_turn();
@@ -161,7 +170,6 @@ impl Serving {
         for number in 0..self.connections.len() {
             self.close(number);
         }
-        self.shared.cores[self.place].end();
         self.sockets.close().await;
     }
 
@@ -196,8 +204,8 @@ impl Serving {
         self.connections[number] = Some(Box::new(connection));
     }
 
-    /// Receives from the sockets that are ready, and goes on with listed connections.
-    fn serve_sockets(&mut self, core: &mut Core) -> bool {
+    /// Goes on with the input of listed connections.
+    fn serve_listed(&mut self, core: &mut Core) -> bool {
         let listed = std::mem::take(&mut self.listed);
         let mut is_busy = false;
         for number in listed {
@@ -219,18 +227,28 @@ impl Serving {
                 self.put_back(number, connection);
             }
         }
-        let ready: Vec<_> = self.sockets.look().collect();
-        for (number, flags) in ready {
-            #[expect(clippy::cast_possible_truncation, reason = "a place in a list")]
-            let number = number as usize;
-            is_busy = true;
+        is_busy
+    }
+
+    /// Receives from the sockets that are ready, if the server goes on, and sends to those that
+    /// have room again.
+    fn serve_sockets(&mut self, core: &mut Core, receives: bool) -> bool {
+        let mut is_busy = false;
+        for place in 0..self.sockets.look() {
+            let (number, flags) = self.sockets.ready(place);
             let Some(mut connection) = self.take(number) else {
                 continue;
             };
             if flags.intersects(EventFlags::OUT) {
+                is_busy = true;
                 self.note_dirty(number, &mut connection);
             }
-            if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            let is_broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+            if is_broken && !connection.waits_for_input() {
+                // Nothing would be received that shows it.
+                connection.is_gone = true;
+            } else if is_broken || receives && flags.intersects(EventFlags::IN) {
+                is_busy = true;
                 self.lend_buffer(&mut connection);
                 self.receive(core, number, &mut connection);
             }

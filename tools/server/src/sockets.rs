@@ -72,8 +72,8 @@ impl Sockets {
         let _ = epoll::delete(&self.set, socket);
     }
 
-    /// The sockets that are ready: number, and what for. Cost: one system call.
-    pub(crate) fn look(&mut self) -> impl Iterator<Item = (u64, EventFlags)> + '_ {
+    /// Looks which sockets are ready; returns how many. Cost: one system call.
+    pub(crate) fn look(&mut self) -> usize {
         self.ready.clear();
         let now = Timespec::default();
         // An interrupted look finds its sockets next time.
@@ -82,7 +82,14 @@ impl Sockets {
             rustix::buffer::spare_capacity(&mut self.ready),
             Some(&now),
         );
-        (self.ready.iter()).map(|event| (event.data.u64(), event.flags))
+        self.ready.len()
+    }
+
+    /// One of the sockets that are ready: its number, and what it is ready for.
+    pub(crate) fn ready(&self, place: usize) -> (usize, EventFlags) {
+        // Copied out: the event is packed.
+        let Event { flags, data } = self.ready[place];
+        (usize::try_from(data.u64()).unwrap_or(usize::MAX), flags)
     }
 
     /// Waits until a socket is ready or the bell was rung. Cost: two system calls, and those of the

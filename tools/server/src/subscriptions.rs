@@ -1,7 +1,8 @@
 //! Channels: which connections of a core have subscribed to them, and how messages reach them.
 //!
-//! Each core owns the subscriptions of its connections. A message is sent once to each core that has
-//! any, in the order in which its publisher has sent it, and the core hands it to its subscribers.
+//! Each core owns the subscriptions of its connections. A message is sent once to each core that
+//! has any, in the order in which its publisher has sent it, and the core hands it to its
+//! subscribers.
 //!
 //! - I1: a core's count of subscriptions is right when a client reads that it has subscribed.
 //! - I2: a message stands between whole replies: it waits while a reply is made in steps.

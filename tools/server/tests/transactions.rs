@@ -335,6 +335,9 @@ fn with_clients(server: &TestServer, count: usize, work: impl Fn(Client, usize) 
 
 const CLIENTS: usize = 4;
 const ROUNDS: usize = 250;
+/// Rounds with many commands, and how many these are: more than a core takes at once.
+const ROUNDS_OF_MANY: usize = 50;
+const BETWEEN: usize = 1_500;
 
 #[test]
 fn counters_that_are_watched_add_up() {
@@ -384,9 +387,13 @@ fn commands_of_one_shard_are_carried_out_at_once() {
             let writers: Vec<_> = (0..2)
                 .map(|_| {
                     let mut client = server.client();
+                    // Replayed, they would take several turns of a core.
+                    let mut commands = vec!["INCR {t}between"; BETWEEN + 4];
+                    commands[..2].copy_from_slice(&["MULTI", "INCR {t}a"]);
+                    commands[BETWEEN + 2..].copy_from_slice(&["INCR {t}b", "EXEC"]);
                     scope.spawn(move || {
-                        for _ in 0..4 * ROUNDS {
-                            client.call_all(&["MULTI", "INCR {t}a", "INCR {t}b", "EXEC"]);
+                        for _ in 0..ROUNDS_OF_MANY {
+                            client.call_all(&commands);
                         }
                     })
                 })
@@ -398,7 +405,7 @@ fn commands_of_one_shard_are_carried_out_at_once() {
             is_over.store(true, Ordering::Relaxed);
             assert!(ended.iter().all(Result::is_ok));
         });
-        let expected = format!("\"{}\"", 2 * 4 * ROUNDS);
+        let expected = format!("\"{}\"", 2 * ROUNDS_OF_MANY);
         let both = server.client().call("MGET {t}a {t}b");
         assert_eq!(both, format!("[{expected}, {expected}]"));
     }

@@ -32,7 +32,7 @@ use farcore_server::{CLIENTS_MAX, Options, Server};
 use farcore_tuning::is_loopback;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use self::exposed::ExposedServer;
 use self::sizes::Sizes;
@@ -226,6 +226,10 @@ fn wait(mut signals: Signals, server: &Server) -> Result<()> {
             }
             Err(RecvTimeoutError::Timeout) if server.is_asked_to_stop() => {
                 info!("a client asked for the end: stopping");
+                return Ok(());
+            }
+            Err(RecvTimeoutError::Timeout) if !server.is_serving() => {
+                error!("a core has ended by a fault: stopping");
                 return Ok(());
             }
             Err(RecvTimeoutError::Timeout) => {}

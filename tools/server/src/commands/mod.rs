@@ -237,6 +237,8 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
     }
     let flow = match admitted(call, call.count()) {
         Ok(command) => {
+            // It was counted and shown when it was queued.
+            let is_replayed = call.connection.is_executing();
             let flow = if call.connection.is_plain() {
                 (command.run)(call)
             } else {
@@ -247,12 +249,12 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
             }
             let counters = call.serving.counters();
             if let Some(counters) = counters.calls.get(command.place()) {
-                counters.calls.add(1);
+                counters.calls.add(u64::from(!is_replayed));
                 if flow.is_err() {
                     counters.failed.add(1);
                 }
             }
-            if call.serving.is_monitored() && command.is_shown() {
+            if call.serving.is_monitored() && command.is_shown() && !is_replayed {
                 call.serving
                     .show(call.connection, call.arguments.iter(call.input));
             }

@@ -261,8 +261,8 @@ async fn before_replay(core: &mut Core, watched: &Watched) -> Outcome {
     }
 }
 
-/// Carries planned commands out as one transaction. Another client's change of a key begins it anew:
-/// that client has made progress, so not all can wait for each other.
+/// Carries planned commands out as one transaction. Another client's change of a key begins it
+/// anew: that client has made progress, so not all can wait for each other.
 async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> Outcome {
     loop {
         let mut drafts = match plan.read(core).await {
