@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod served;
+mod support;
 
 use std::io::Write as _;
 use std::time::Duration;
 
-use self::served::{Client, Reply, Served, wait_until};
+use self::support::{Client, Reply, Served, wait_until};
 
 /// A line of `INFO`.
 fn figure(client: &mut Client, name: &str) -> String {

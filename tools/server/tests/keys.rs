@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod served;
+mod support;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use self::served::{Client, Served, wait_until};
+use self::support::{Client, Served, wait_until};
 
 const KEYS: usize = 3_000;
 
@@ -131,7 +131,7 @@ fn any_bytes_are_keys_and_values() {
         let value = [key, b"-\0\r\n-"].concat();
         assert_eq!(client.ask(&[&b"SET"[..], key, &value]).to_string(), "+OK");
         let read = client.ask(&[&b"GET"[..], key]);
-        assert_eq!(read, served::Reply::Bulk(value));
+        assert_eq!(read, support::Reply::Bulk(value));
     }
     let keys = client.ask(&["KEYS", "*"]);
     assert_eq!(keys.elements().len(), 4);

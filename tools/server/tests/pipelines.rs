@@ -3,14 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod served;
+mod support;
 
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::thread;
 
-use self::served::client::request;
-use self::served::{Random, Reply, Served};
+use self::support::client::request;
+use self::support::{Random, Reply, Served};
 
 const COMMANDS: usize = 10_000;
 const KEYS: usize = 40;

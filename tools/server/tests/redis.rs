@@ -15,14 +15,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod served;
+mod support;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use self::served::{Client, Reply, Served};
+use self::support::{Client, Reply, Served};
 
 /// A request and its replies.
 #[derive(Clone, Default, Debug)]

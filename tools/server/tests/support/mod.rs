@@ -45,11 +45,7 @@ impl Served {
             ..Config::default()
         });
         let engine = engine.expect("an engine");
-        let mut options = Options {
-            // So that no client is disconnected for another's sake.
-            client_bytes: 256 << 20,
-            ..Options::new(([127, 0, 0, 1], 0).into())
-        };
+        let mut options = Options::new(([127, 0, 0, 1], 0).into());
         change(&mut options);
         let server = Server::start(&engine, options).expect("a server");
         Self {
