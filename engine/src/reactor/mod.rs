@@ -561,7 +561,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     #[inline]
     fn note_time(&mut self, now_ns: u64) {
         self.shard.note_time(now_ns);
-        let unix_ms = self.unix_time.at(now_ns, || self.time.system_ns());
+        let unix_ms = self.unix_time.at(now_ns, || {
+            let system_ns = self.time.system_ns();
+            (system_ns, self.time.now_ns())
+        });
         self.shard.note_unix_ms(unix_ms);
     }
 

@@ -23,13 +23,14 @@ pub(crate) struct UnixTime {
 }
 
 impl UnixTime {
-    /// Milliseconds since 1970, at a reading of the monotonic clock. `system_ns` reads the system's
-    /// clock.
+    /// Milliseconds since 1970, at a reading of the monotonic clock. `read` reads the system's
+    /// clock, then the monotonic one: a thread that waits between the two is late, never ahead.
     #[inline]
-    pub(crate) fn at(&mut self, now_ns: u64, system_ns: impl FnOnce() -> u64) -> u64 {
+    pub(crate) fn at(&mut self, now_ns: u64, read: impl FnOnce() -> (u64, u64)) -> u64 {
         if now_ns >= self.compare_ns {
             self.compare_ns = now_ns + COMPARE_NS;
-            let origin_ns = system_ns().saturating_sub(now_ns);
+            let (system_ns, read_ns) = read();
+            let origin_ns = system_ns.saturating_sub(read_ns);
             if origin_ns + DRIFT_NS > self.origin_ns {
                 self.origin_ns = origin_ns;
             }
@@ -47,7 +48,10 @@ mod tests {
     #[test]
     fn it_follows_the_system_forwards_and_never_back() {
         let mut time = UnixTime::default();
-        let mut at = |now_ms: u64, system_ms| time.at(now_ms * NS_PER_MS, || system_ms * NS_PER_MS);
+        let mut at = |now_ms: u64, system_ms| {
+            let now_ns = now_ms * NS_PER_MS;
+            time.at(now_ns, || (system_ms * NS_PER_MS, now_ns))
+        };
         assert_eq!(at(7, 1_000_007), 1_000_007);
         // Between comparisons it runs by itself.
         assert_eq!(at(50, 0), 1_000_050);
@@ -65,7 +69,7 @@ mod tests {
             let now_ns = step * 101_000_000;
             // A thousandth slower.
             let system_ns = 1_000_000_000_000_000 + now_ns / 1_000 * 999;
-            let unix_ms = time.at(now_ns, || system_ns);
+            let unix_ms = time.at(now_ns, || (system_ns, now_ns));
             assert!(unix_ms >= latest_ms);
             assert!(unix_ms <= system_ns / NS_PER_MS + 1);
             latest_ms = unix_ms;
@@ -78,7 +82,10 @@ mod tests {
         let mut time = UnixTime::default();
         for now_ns in (0..2_000).map(|step| step * 100_300_007) {
             let system_ns = 1_000_000_000_700_000 + now_ns;
-            assert_eq!(time.at(now_ns, || system_ns), system_ns / NS_PER_MS);
+            assert_eq!(
+                time.at(now_ns, || (system_ns, now_ns)),
+                system_ns / NS_PER_MS
+            );
         }
     }
 }
