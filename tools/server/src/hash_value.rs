@@ -19,10 +19,6 @@ const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 5;
 /// Bytes of a length, at most.
 const LENGTH_BYTES_MAX: usize = 5;
-/// Fields up to which Redis stores a hash as a list.
-const LIST_FIELDS_MAX: usize = 128;
-/// Bytes of a field or value up to which it does.
-const LIST_BYTES_MAX: usize = 64;
 /// Fields from which a table finds them faster than a look at each.
 const TABLE_FIELDS_MIN: usize = 8;
 
@@ -84,12 +80,12 @@ impl<'a> HashValue<'a> {
         fields.map(|field| table.get(field).copied()).collect()
     }
 
-    /// The encoding that Redis would choose.
-    pub(crate) fn encoding(&self) -> &'static str {
-        let is_short = |(field, value): Entry<'_>| {
-            field.len() <= LIST_BYTES_MAX && value.len() <= LIST_BYTES_MAX
-        };
-        if self.fields <= LIST_FIELDS_MAX && self.iter().all(is_short) {
+    /// The encoding that Redis would choose, by how many fields a list has at most, and how many
+    /// bytes each of them and its value.
+    pub(crate) fn encoding(&self, (fields_max, bytes_max): (usize, usize)) -> &'static str {
+        let is_short =
+            |(field, value): Entry<'_>| field.len() <= bytes_max && value.len() <= bytes_max;
+        if self.fields <= fields_max && self.iter().all(is_short) {
             "listpack"
         } else {
             "hashtable"
@@ -289,7 +285,7 @@ mod tests {
             let headed = [&[VERSION, fields, 0, 0, 0], &bytes[..]].concat();
             if let Some(hash) = HashValue::of(&headed) {
                 prop_assert_eq!(hash.iter().count(), usize::from(fields));
-                let _ = (hash.encoding(), hash.get(b"field"));
+                let _ = (hash.encoding((2, 9)), hash.get(b"field"));
             }
         }
 
@@ -328,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoding_is_named_by_the_limits_of_redis() {
+    fn an_encoding_is_named_by_the_limits() {
         let encoding = |fields: usize, bytes: usize| {
             let names: Vec<_> = (0..fields).map(|field| field.to_string()).collect();
             let value = vec![b'v'; bytes];
@@ -337,7 +333,7 @@ mod tests {
                 .map(|name| (name.as_bytes(), &value[..]))
                 .collect();
             let (bytes, _) = with_fields(None, &entries);
-            HashValue::of(&bytes).expect("a hash").encoding()
+            HashValue::of(&bytes).expect("a hash").encoding((128, 64))
         };
         assert_eq!(encoding(128, 64), "listpack");
         assert_eq!(encoding(129, 1), "hashtable");

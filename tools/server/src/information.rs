@@ -18,7 +18,7 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let timeout = options.idle_timeout.map_or(0, |timeout| timeout.as_secs());
     let cap = shared.reporter.stats().local_cap_bytes;
     let slow = &shared.slow;
-    [
+    let mut settings = vec![
         ("appendonly", "no".to_owned()),
         ("databases", "1".to_owned()),
         ("latency-monitor-threshold", "0".to_owned()),
@@ -37,8 +37,9 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
             slow.commands_max.load(Ordering::Relaxed).to_string(),
         ),
         ("timeout", timeout.to_string()),
-    ]
-    .into()
+    ];
+    settings.extend(shared.hash_limits.settings());
+    settings
 }
 
 fn policy(shared: &Shared) -> &'static str {

@@ -14,6 +14,7 @@ mod failures;
 mod figures;
 mod gathered;
 mod glob;
+mod hash_limits;
 mod hash_reply;
 mod hash_value;
 mod information;

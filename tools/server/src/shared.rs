@@ -9,6 +9,7 @@ use farcore::EngineReporter;
 use crate::counters::{CoreCounters, Figure};
 use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
+use crate::hash_limits::HashLimits;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
 use crate::serving::Serving;
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     /// Connections that see the commands of all clients.
     pub(crate) monitors: AtomicUsize,
     pub(crate) slow: SlowSettings,
+    pub(crate) hash_limits: HashLimits,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
     pub(crate) baseline: Mutex<Baseline>,
@@ -84,6 +86,7 @@ impl Shared {
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
             slow: SlowSettings::default(),
+            hash_limits: HashLimits::default(),
             rates: Rates::default(),
             baseline: Mutex::default(),
             next_client: AtomicU64::new(1),

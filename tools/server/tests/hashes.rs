@@ -424,9 +424,9 @@ fn wrong_numbers_of_arguments_are_refused() {
 fn encodings_are_named_as_redis_would_choose() {
     on_servers(|server| {
         let mut client = server.client();
-        let pairs: Vec<_> = (0..129).map(|field| format!("f{field} v")).collect();
+        let pairs: Vec<_> = (0..513).map(|field| format!("f{field} v")).collect();
         client.call(&format!("hset large {}", pairs.join(" ")));
-        client.call(&format!("hset small {}", pairs[..128].join(" ")));
+        client.call(&format!("hset small {}", pairs[..512].join(" ")));
         client.call(&format!("hset long f {}", "v".repeat(65)));
         client.call("set number 12");
         client.call(&format!("set raw {}", "v".repeat(65)));
@@ -439,6 +439,14 @@ fn encodings_are_named_as_redis_would_choose() {
                 ("object encoding number", "\"int\""),
                 ("object encoding raw", "\"raw\""),
                 ("object encoding none", "nil"),
+                ("config set hash-max-listpack-entries 513", "OK"),
+                (
+                    "config get hash-max-ziplist-entries",
+                    "[\"hash-max-ziplist-entries\", \"513\"]",
+                ),
+                ("object encoding large", "\"listpack\""),
+                ("config set hash-max-ziplist-value 65", "OK"),
+                ("object encoding long", "\"listpack\""),
             ],
         );
     });

@@ -34,8 +34,9 @@ const ENCODING_BYTES: u32 = 45;
 
 fn encoding(call: &mut Call<'_>) -> Result {
     let key = call.key_at(2).to_vec();
+    let limits = call.serving.shared.hash_limits.load();
     Ok(call.task(move |mut core, output, protocol| async move {
-        let encoding = encoding_of(&mut core, &key).await;
+        let encoding = encoding_of(&mut core, &key, limits).await;
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match encoding {
@@ -49,13 +50,17 @@ fn encoding(call: &mut Call<'_>) -> Result {
 }
 
 /// The encoding that Redis would choose for the value of a key; `None` if it is absent.
-async fn encoding_of(core: &mut Core, key: &[u8]) -> farcore::Result<Option<&'static str>> {
+async fn encoding_of(
+    core: &mut Core,
+    key: &[u8],
+    limits: (usize, usize),
+) -> farcore::Result<Option<&'static str>> {
     loop {
         match core.get_structured(key).await {
             Ok(None) => return Ok(None),
             Ok(Some(value)) => {
                 let hash = HashValue::of(&value);
-                return Ok(Some(hash.map_or("raw", |hash| hash.encoding())));
+                return Ok(Some(hash.map_or("raw", |hash| hash.encoding(limits))));
             }
             Err(Error::Plain) => {}
             Err(error) => return Err(error),

@@ -109,7 +109,18 @@ fn set_config(call: &mut Call<'_>) -> Result {
                     }
                 }
                 _ if known.as_bytes() == value => {}
-                _ => return Err(unset(&name, "can't set immutable config")),
+                name => {
+                    let Some(limit) = shared.hash_limits.of_setting(name) else {
+                        return Err(unset(name, "can't set immutable config"));
+                    };
+                    let set = parsed(value).and_then(|set| usize::try_from(set).ok());
+                    let set = set.ok_or_else(|| {
+                        unset(name, "argument couldn't be parsed into an integer")
+                    })?;
+                    if sets {
+                        limit.store(set, Ordering::Relaxed);
+                    }
+                }
             }
         }
     }
