@@ -1,8 +1,9 @@
-//! How other threads reach a core's loop: connections and messages for it, and its bell.
+//! How other threads reach a core's loop: connections and messages for it, and the event
+//! that wakes it.
 //!
 //! - I1: a sender pushes before it looks at the sleep flag, and a core sets the flag before it
-//!   looks for messages. Both are sequentially consistent, so a message is seen or the bell is
-//!   rung.
+//!   looks for messages. Both are sequentially consistent, so a message is seen or the event is
+//!   signalled.
 //! - I2: a message to a core that has ended is dropped, by the core or by its sender, so a client
 //!   that waits for an answer learns that none will come.
 
@@ -30,7 +31,7 @@ pub(crate) struct CorePort {
     is_asleep: AtomicBool,
     /// The core serves no more.
     has_ended: AtomicBool,
-    bell: OwnedFd,
+    wake_event: OwnedFd,
     /// Connections that the core serves, and those on their way to it.
     pub(crate) connections: AtomicUsize,
     /// Subscriptions of its connections to channels. Only the core changes it.
@@ -49,7 +50,7 @@ impl CorePort {
             messages: SegQueue::new(),
             is_asleep: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
-            bell: eventfd(0, EventfdFlags::CLOEXEC)?,
+            wake_event: eventfd(0, EventfdFlags::CLOEXEC)?,
             connections: AtomicUsize::new(0),
             subscriptions: AtomicUsize::new(0),
             monitors: AtomicUsize::new(0),
@@ -88,7 +89,7 @@ impl CorePort {
                 clippy::host_endian_bytes,
                 reason = "the kernel reads a number of this host"
             )]
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.wake_event, &1_u64.to_ne_bytes());
         }
     }
 
@@ -113,8 +114,8 @@ impl CorePort {
     }
 
     /// The event that wakes the core.
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub(crate) fn wake_event(&self) -> BorrowedFd<'_> {
+        self.wake_event.as_fd()
     }
 }
 

@@ -96,7 +96,7 @@ impl Serving {
             ..Limits::default()
         };
         Ok(Self {
-            sockets: Sockets::new(shared.cores[place].bell())?,
+            sockets: Sockets::new(shared.cores[place].wake_event())?,
             limits_of_whole: Limits {
                 large_bytes: usize::MAX,
                 ..limits

@@ -1,11 +1,11 @@
 //! The sockets of a core: which are ready, and how the core sleeps until one is.
 //!
 //! An epoll set names the sockets. While the core is awake it asks the set without waiting. A core
-//! that goes to sleep has a small ring of its own poll the set once; the ring signals the core's
-//! bell, an event that other threads ring too, and the executor waits for the bell as for any file.
-//! So a sleeping core waits for sockets, messages and requests of other cores at once.
+//! that goes to sleep has a small ring of its own poll the set once. The ring signals the core's
+//! wake-up event, which other threads signal too, and the executor waits for that event as for any
+//! file. So a sleeping core waits for sockets, messages and requests of other cores at once.
 
-#![allow(unsafe_code)] // submits to the ring, and shares the bell's descriptor with the executor
+#![allow(unsafe_code)] // submits to the ring, and shares the event's descriptor with the executor
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -19,8 +19,8 @@ use rustix::time::Timespec;
 const EVENTS: usize = 128;
 /// Entries of the ring: the one poll, and what may still be under way.
 const RING_ENTRIES: u32 = 4;
-/// Bytes of the bell's counter.
-const BELL_BYTES: usize = 8;
+/// Bytes of the wake-up event's counter.
+const EVENT_BYTES: usize = 8;
 
 /// The sockets of a core.
 pub(crate) struct Sockets {
@@ -29,7 +29,7 @@ pub(crate) struct Sockets {
     ring: IoUring,
     /// The ring's poll of the set is under way.
     is_polling: bool,
-    bell: Option<BufferedFile>,
+    wake_event: Option<BufferedFile>,
 }
 
 impl Sockets {
@@ -37,17 +37,17 @@ impl Sockets {
     ///
     /// # Errors
     /// No file descriptor or no ring is left.
-    pub(crate) fn new(bell: BorrowedFd<'_>) -> io::Result<Self> {
+    pub(crate) fn new(wake_event: BorrowedFd<'_>) -> io::Result<Self> {
         let ring = IoUring::new(RING_ENTRIES)?;
-        ring.submitter().register_eventfd(bell.as_raw_fd())?;
-        let bell = bell.try_clone_to_owned()?.into_raw_fd();
+        ring.submitter().register_eventfd(wake_event.as_raw_fd())?;
+        let wake_event = wake_event.try_clone_to_owned()?.into_raw_fd();
         Ok(Self {
             set: epoll::create(CreateFlags::CLOEXEC)?,
             ready: Vec::with_capacity(EVENTS),
             ring,
             is_polling: false,
             // SAFETY: the descriptor was duplicated just now, and nothing else owns it.
-            bell: Some(unsafe { BufferedFile::from_raw_fd(bell) }),
+            wake_event: Some(unsafe { BufferedFile::from_raw_fd(wake_event) }),
         })
     }
 
@@ -92,8 +92,8 @@ impl Sockets {
         (usize::try_from(data.u64()).unwrap_or(usize::MAX), flags)
     }
 
-    /// Waits until a socket is ready or the bell was rung. Cost: two system calls, and those of the
-    /// wake-up.
+    /// Waits until a socket is ready or another thread wakes the core. Cost: two system calls, and
+    /// those of the wake-up.
     pub(crate) async fn sleep(&mut self) {
         let ended = self.ring.completion().count();
         self.is_polling &= ended == 0;
@@ -103,18 +103,18 @@ impl Sockets {
             let pushed = unsafe { self.ring.submission().push(&poll) };
             self.is_polling = pushed.is_ok() && self.ring.submit().is_ok();
         }
-        if let Some(bell) = &self.bell
+        if let Some(wake_event) = &self.wake_event
             && self.is_polling
         {
             // Its count does not matter.
-            let _ = bell.read_at(0, BELL_BYTES).await;
+            let _ = wake_event.read_at(0, EVENT_BYTES).await;
         }
     }
 
-    /// Gives the bell back to the system.
+    /// Gives the event back to the system.
     pub(crate) async fn close(mut self) {
-        if let Some(bell) = self.bell.take() {
-            let _ = bell.close().await;
+        if let Some(wake_event) = self.wake_event.take() {
+            let _ = wake_event.close().await;
         }
     }
 }

@@ -2,19 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod test_server;
+mod support;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::test_server::{Client, TestServer};
+use self::support::{Served, WordClient};
 
 /// How long a reply is waited for, far beyond need.
 const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// Waits until a reply is the expected one.
 #[track_caller]
-fn wait_for(client: &mut Client, command: &str, expected: &str) {
+fn wait_for(client: &mut WordClient, command: &str, expected: &str) {
     let started = Instant::now();
     loop {
         let reply = client.call(command);
@@ -30,10 +30,10 @@ fn wait_for(client: &mut Client, command: &str, expected: &str) {
 #[test]
 fn messages_reach_the_subscribers_of_all_cores() {
     for cores in [1, 2] {
-        let server = TestServer::start(cores);
+        let server = Served::roomy(cores);
         // They are served by the cores in turn.
-        let mut subscribers: Vec<_> = (0..4).map(|_| server.client()).collect();
-        let mut publishers = [server.client(), server.client()];
+        let mut subscribers: Vec<_> = (0..4).map(|_| server.word_client()).collect();
+        let mut publishers = [server.word_client(), server.word_client()];
         assert_eq!(publishers[0].call("PUBLISH news hello"), "0");
         for (place, subscriber) in subscribers.iter_mut().enumerate() {
             assert_eq!(
@@ -61,12 +61,12 @@ fn messages_reach_the_subscribers_of_all_cores() {
 #[test]
 fn messages_of_a_publisher_keep_their_order() {
     const MESSAGES: usize = 2_000;
-    let server = TestServer::start(2);
-    let mut subscribers = [server.client(), server.client()];
+    let server = Served::roomy(2);
+    let mut subscribers = [server.word_client(), server.word_client()];
     for subscriber in &mut subscribers {
         subscriber.call("SUBSCRIBE order");
     }
-    let mut publishers = [server.client(), server.client()];
+    let mut publishers = [server.word_client(), server.word_client()];
     thread::scope(|scope| {
         for (place, publisher) in publishers.iter_mut().enumerate() {
             scope.spawn(move || {
@@ -98,8 +98,8 @@ fn messages_of_a_publisher_keep_their_order() {
 
 #[test]
 fn a_message_arrives_once_a_channel_and_once_a_pattern() {
-    let server = TestServer::start(2);
-    let (mut subscriber, mut publisher) = (server.client(), server.client());
+    let server = Served::roomy(2);
+    let (mut subscriber, mut publisher) = (server.word_client(), server.word_client());
     let replies = [
         subscriber.call("PSUBSCRIBE n*"),
         subscriber.call("PSUBSCRIBE n[a-e]ws"),
@@ -134,8 +134,8 @@ fn a_message_arrives_once_a_channel_and_once_a_pattern() {
 
 #[test]
 fn a_client_can_end_all_subscriptions_of_a_kind() {
-    let server = TestServer::start(1);
-    let mut client = server.client();
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
     for command in ["UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"] {
         let expected = format!("[\"{}\", nil, 0]", command.to_lowercase());
         assert_eq!(client.call(command), expected);
@@ -159,8 +159,8 @@ fn a_client_can_end_all_subscriptions_of_a_kind() {
 
 #[test]
 fn a_subscriber_in_resp2_runs_commands_of_channels_only() {
-    let server = TestServer::start(1);
-    let mut client = server.client();
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
     assert_eq!(client.call("PING"), "PONG");
     client.call("SUBSCRIBE a");
     let expected = "(error) ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / \
@@ -170,7 +170,7 @@ fn a_subscriber_in_resp2_runs_commands_of_channels_only() {
     assert_eq!(client.call("PING text"), "[\"pong\", \"text\"]");
     assert_eq!(client.call("RESET"), "RESET");
     assert_eq!(client.call("PING"), "PONG");
-    assert_eq!(server.client().call("PUBLISH a text"), "0");
+    assert_eq!(server.word_client().call("PUBLISH a text"), "0");
     client.call("SUBSCRIBE a");
     assert_eq!(client.call("QUIT"), "OK");
     assert!(client.is_closed());
@@ -178,8 +178,8 @@ fn a_subscriber_in_resp2_runs_commands_of_channels_only() {
 
 #[test]
 fn a_subscriber_in_resp3_runs_any_command() {
-    let server = TestServer::start(2);
-    let mut client = server.client();
+    let server = Served::roomy(2);
+    let mut client = server.word_client();
     client.call("HELLO 3");
     assert_eq!(client.call("SUBSCRIBE a"), ">[\"subscribe\", \"a\", 1]");
     assert_eq!(client.call("SET k 1"), "OK");
@@ -188,7 +188,7 @@ fn a_subscriber_in_resp3_runs_any_command() {
     assert_eq!(client.call("PUBLISH a text"), "1");
     assert_eq!(client.reply(), ">[\"message\", \"a\", \"text\"]");
     // The same if a subscriber is on another core.
-    let mut other = server.client();
+    let mut other = server.word_client();
     other.call("SUBSCRIBE a");
     assert_eq!(client.call("PUBLISH a text"), "2");
     assert_eq!(client.reply(), ">[\"message\", \"a\", \"text\"]");
@@ -197,8 +197,8 @@ fn a_subscriber_in_resp3_runs_any_command() {
 
 #[test]
 fn messages_come_whatever_the_reply_mode_is() {
-    let server = TestServer::start(1);
-    let (mut client, mut publisher) = (server.client(), server.client());
+    let server = Served::roomy(1);
+    let (mut client, mut publisher) = (server.word_client(), server.word_client());
     client.call("HELLO 3");
     client.send_words("CLIENT REPLY OFF");
     client.send_words("SUBSCRIBE a");
@@ -210,13 +210,13 @@ fn messages_come_whatever_the_reply_mode_is() {
 
 #[test]
 fn messages_do_not_come_between_the_replies_of_exec() {
-    let server = TestServer::start(2);
-    let mut client = server.client();
+    let server = Served::roomy(2);
+    let mut client = server.word_client();
     client.call("HELLO 3");
     client.call("SUBSCRIBE a");
     // With a subscriber on another core, a command of several steps publishes.
     for subscribers in [1, 2] {
-        let mut other = server.client();
+        let mut other = server.word_client();
         if subscribers == 2 {
             other.call("SUBSCRIBE a");
         }
@@ -240,9 +240,13 @@ fn messages_do_not_come_between_the_replies_of_exec() {
 
 #[test]
 fn pubsub_counts_over_all_cores() {
-    let server = TestServer::start(2);
-    let mut clients = [server.client(), server.client(), server.client()];
-    let mut asker = server.client();
+    let server = Served::roomy(2);
+    let mut clients = [
+        server.word_client(),
+        server.word_client(),
+        server.word_client(),
+    ];
+    let mut asker = server.word_client();
     assert_eq!(asker.call("PUBSUB CHANNELS"), "[]");
     assert_eq!(asker.call("PUBSUB NUMSUB"), "[]");
     for client in &mut clients {
@@ -277,8 +281,8 @@ fn pubsub_counts_over_all_cores() {
 
 #[test]
 fn sharded_channels_are_apart_from_the_others() {
-    let server = TestServer::start(2);
-    let (mut client, mut publisher) = (server.client(), server.client());
+    let server = Served::roomy(2);
+    let (mut client, mut publisher) = (server.word_client(), server.word_client());
     let replies = [
         client.call("SUBSCRIBE a"),
         client.call("SSUBSCRIBE a"),
@@ -305,9 +309,9 @@ fn sharded_channels_are_apart_from_the_others() {
 
 #[test]
 fn a_client_that_leaves_or_resets_is_no_subscriber() {
-    let server = TestServer::start(2);
-    let (mut first, mut second) = (server.client(), server.client());
-    let mut asker = server.client();
+    let server = Served::roomy(2);
+    let (mut first, mut second) = (server.word_client(), server.word_client());
+    let mut asker = server.word_client();
     for client in [&mut first, &mut second] {
         client.call("SUBSCRIBE a");
         client.call("PSUBSCRIBE a*");
@@ -329,9 +333,9 @@ fn a_client_that_leaves_or_resets_is_no_subscriber() {
 #[test]
 fn a_subscriber_that_does_not_read_is_disconnected() {
     for cores in [1, 2] {
-        let server = TestServer::start(cores);
-        let (mut slow, mut publisher) = (server.client(), server.client());
-        let mut reader = server.client();
+        let server = Served::roomy(cores);
+        let (mut slow, mut publisher) = (server.word_client(), server.word_client());
+        let mut reader = server.word_client();
         slow.call("SUBSCRIBE a");
         reader.call("SUBSCRIBE a");
         let payload = vec![b'x'; 256 << 10];
@@ -356,12 +360,12 @@ fn a_subscriber_that_does_not_read_is_disconnected() {
 
 #[test]
 fn a_server_stops_while_clients_publish() {
-    let server = TestServer::start(2);
-    let mut subscribers = [server.client(), server.client()];
+    let mut server = Served::roomy(2);
+    let mut subscribers = [server.word_client(), server.word_client()];
     for subscriber in &mut subscribers {
         subscriber.call("SUBSCRIBE a");
     }
-    let mut publishers = [server.client(), server.client()];
+    let mut publishers = [server.word_client(), server.word_client()];
     for publisher in &mut publishers {
         for _ in 0..100 {
             publisher.send_words("PUBLISH a text");

@@ -1,26 +1,26 @@
 //! Hashes of a whole server: their commands, their types beside strings, and clients that change
 //! one hash at once.
 
-mod test_server;
+mod support;
 
 use std::thread;
 
-use self::test_server::{Client, Numbers, TestServer};
+use self::support::{Random, Served, WordClient};
 
 const WRONG_TYPE: &str =
     "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// Runs a test against servers on one core and on two.
-fn on_servers(test: impl Fn(&TestServer)) {
+fn on_servers(test: impl Fn(&Served)) {
     for cores in [1, 2] {
-        let server = TestServer::start(cores);
+        let mut server = Served::roomy(cores);
         test(&server);
         server.stop();
     }
 }
 
 #[track_caller]
-fn expect(client: &mut Client, calls: &[(&str, &str)]) {
+fn expect(client: &mut WordClient, calls: &[(&str, &str)]) {
     for (words, reply) in calls {
         assert_eq!(client.call(words), *reply, "{words}");
     }
@@ -29,7 +29,7 @@ fn expect(client: &mut Client, calls: &[(&str, &str)]) {
 #[test]
 fn fields_are_set_read_and_removed() {
     on_servers(|server| {
-        let mut client = server.client();
+        let mut client = server.word_client();
         expect(
             &mut client,
             &[
@@ -78,9 +78,9 @@ fn fields_are_set_read_and_removed() {
 }
 
 #[test]
-fn numbers_in_fields_are_incremented() {
+fn random_in_fields_are_incremented() {
     on_servers(|server| {
-        let mut client = server.client();
+        let mut client = server.word_client();
         expect(
             &mut client,
             &[
@@ -124,7 +124,7 @@ fn numbers_in_fields_are_incremented() {
 #[test]
 fn strings_and_hashes_are_told_apart() {
     on_servers(|server| {
-        let mut client = server.client();
+        let mut client = server.word_client();
         expect(&mut client, &[("hset h a 1", "1"), ("set s 1", "OK")]);
         for words in [
             "get h",
@@ -186,7 +186,7 @@ fn strings_and_hashes_are_told_apart() {
 #[test]
 fn a_hash_keeps_its_expiry_and_is_renamed_and_copied() {
     on_servers(|server| {
-        let mut client = server.client();
+        let mut client = server.word_client();
         expect(
             &mut client,
             &[
@@ -218,7 +218,7 @@ fn a_hash_keeps_its_expiry_and_is_renamed_and_copied() {
 #[test]
 fn any_bytes_are_fields_and_values() {
     on_servers(|server| {
-        let mut client = server.client();
+        let mut client = server.word_client();
         let names: [&[u8]; 5] = [
             b"",
             b"\r\n\0\xff",
@@ -245,7 +245,7 @@ fn any_bytes_are_fields_and_values() {
 #[test]
 fn reads_are_pipelined_in_order_between_changes() {
     on_servers(|server| {
-        let mut client = server.client();
+        let mut client = server.word_client();
         let commands: Vec<_> = (0..200)
             .flat_map(|number| {
                 [
@@ -275,7 +275,7 @@ fn increments_of_several_clients_add_up() {
     on_servers(|server| {
         thread::scope(|scope| {
             for number in 0..CLIENTS {
-                let mut client = server.client();
+                let mut client = server.word_client();
                 scope.spawn(move || {
                     for round in 0..ROUNDS {
                         client.call("hincrby h sum 1");
@@ -286,7 +286,7 @@ fn increments_of_several_clients_add_up() {
                 });
             }
         });
-        let mut client = server.client();
+        let mut client = server.word_client();
         let sum = CLIENTS * ROUNDS;
         assert_eq!(client.call("hget h sum"), format!("\"{sum}\""));
         assert_eq!(client.call("hlen h"), (CLIENTS + 1).to_string());
@@ -297,7 +297,7 @@ fn increments_of_several_clients_add_up() {
 #[test]
 fn hashes_in_transactions_are_carried_out() {
     on_servers(|server| {
-        let mut client = server.client();
+        let mut client = server.word_client();
         expect(
             &mut client,
             &[
@@ -322,7 +322,7 @@ fn hashes_in_transactions_are_carried_out() {
 #[test]
 fn scans_and_draws_return_fields() {
     on_servers(|server| {
-        let mut client = server.client();
+        let mut client = server.word_client();
         expect(
             &mut client,
             &[
@@ -383,7 +383,7 @@ fn scans_and_draws_return_fields() {
 #[test]
 fn a_hash_that_is_too_large_is_refused_and_stays() {
     on_servers(|server| {
-        let mut client = server.client();
+        let mut client = server.word_client();
         let value = vec![b'v'; 20_000];
         let mut fields = 0;
         let refused = loop {
@@ -403,9 +403,9 @@ fn a_hash_that_is_too_large_is_refused_and_stays() {
 }
 
 #[test]
-fn wrong_numbers_of_arguments_are_refused() {
+fn wrong_random_of_arguments_are_refused() {
     on_servers(|server| {
-        let mut client = server.client();
+        let mut client = server.word_client();
         for (words, name) in [
             ("hset h a", "hset"),
             ("hset h a 1 b", "hset"),
@@ -423,7 +423,7 @@ fn wrong_numbers_of_arguments_are_refused() {
 #[test]
 fn encodings_are_named_as_redis_would_choose() {
     on_servers(|server| {
-        let mut client = server.client();
+        let mut client = server.word_client();
         let pairs: Vec<_> = (0..513).map(|field| format!("f{field} v")).collect();
         client.call(&format!("hset large {}", pairs.join(" ")));
         client.call(&format!("hset small {}", pairs[..512].join(" ")));
@@ -456,13 +456,13 @@ fn encodings_are_named_as_redis_would_choose() {
 #[test]
 fn a_hash_is_a_map() {
     on_servers(|server| {
-        let mut client = server.client();
-        let mut numbers = Numbers::new();
+        let mut client = server.word_client();
+        let mut random = Random::new();
         let mut model: Vec<(String, String)> = Vec::new();
         for _ in 0..1_500 {
-            let field = format!("f{}", numbers.below(30));
+            let field = format!("f{}", random.below(30));
             let place = model.iter().position(|(known, _)| *known == field);
-            match numbers.below(5) {
+            match random.below(5) {
                 0 => {
                     let removed = client.call(&format!("hdel h {field}"));
                     assert_eq!(removed, u64::from(place.is_some()).to_string());
@@ -476,7 +476,7 @@ fn a_hash_is_a_map() {
                     assert_eq!(client.call(&format!("hget h {field}")), held);
                 }
                 _ => {
-                    let bytes = usize::try_from(numbers.below(40)).unwrap_or(0);
+                    let bytes = random.below(40);
                     let value = "v".repeat(bytes + 1);
                     let added = client.call(&format!("hset h {field} {value}"));
                     assert_eq!(added, u64::from(place.is_none()).to_string());

@@ -2,19 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod test_server;
+mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use self::test_server::{Client, Numbers, TestServer};
+use self::support::{Random, Served, WordClient};
 
 const ABORTED: &str = "(error) EXECABORT Transaction discarded because of previous errors.";
 
 #[test]
 fn exec_runs_queued_commands_in_order_and_shows_their_errors() {
-    let server = TestServer::start(1);
-    let mut client = server.client();
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
     let replies = client.call_all(&["MULTI", "SET a 1", "INCR a", "LPUSH", "GET a"]);
     assert_eq!(replies[..3], ["OK", "QUEUED", "QUEUED"]);
     assert_eq!(client.call("DISCARD"), "OK");
@@ -42,8 +42,8 @@ fn exec_runs_queued_commands_in_order_and_shows_their_errors() {
 
 #[test]
 fn nothing_runs_before_exec_and_discard_forgets_it() {
-    let server = TestServer::start(2);
-    let (mut client, mut other) = (server.client(), server.client());
+    let server = Served::roomy(2);
+    let (mut client, mut other) = (server.word_client(), server.word_client());
     client.call_all(&["MULTI", "SET a 1"]);
     assert_eq!(other.call("GET a"), "nil");
     assert!(
@@ -60,8 +60,8 @@ fn nothing_runs_before_exec_and_discard_forgets_it() {
 
 #[test]
 fn a_command_that_is_refused_aborts_the_transaction() {
-    let server = TestServer::start(1);
-    let mut client = server.client();
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
     for wrong in ["GET", "NOSUCH a", "SHUTDOWN"] {
         client.call_all(&["MULTI", "SET a 1"]);
         let refused = client.call(wrong);
@@ -79,8 +79,8 @@ fn a_command_that_is_refused_aborts_the_transaction() {
 
 #[test]
 fn multi_and_watch_inside_multi_are_refused_but_abort_nothing() {
-    let server = TestServer::start(1);
-    let mut client = server.client();
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
     let replies = client.call_all(&["MULTI", "MULTI", "WATCH a", "SET a 1", "EXEC"]);
     let expected = [
         "OK",
@@ -110,8 +110,8 @@ const TOUCHES: [(&str, bool); 11] = [
 
 #[test]
 fn exec_does_nothing_if_a_watched_key_was_changed() {
-    let server = TestServer::start(2);
-    let (mut client, mut other) = (server.client(), server.client());
+    let server = Served::roomy(2);
+    let (mut client, mut other) = (server.word_client(), server.word_client());
     // The last commands are replayed one after the other.
     for queued in ["SET {w}out 1", "SET elsewhere 1", "DBSIZE", "KEYS *"] {
         for (touch, is_conflict) in TOUCHES {
@@ -132,8 +132,8 @@ fn exec_does_nothing_if_a_watched_key_was_changed() {
 
 #[test]
 fn a_change_while_commands_are_queued_counts() {
-    let server = TestServer::start(2);
-    let (mut client, mut other) = (server.client(), server.client());
+    let server = Served::roomy(2);
+    let (mut client, mut other) = (server.word_client(), server.word_client());
     for queued in ["INCR {w}key", "DBSIZE"] {
         client.call_all(&["WATCH {w}key", "MULTI", queued]);
         other.call("SET {w}key 7");
@@ -144,8 +144,8 @@ fn a_change_while_commands_are_queued_counts() {
 
 #[test]
 fn unwatch_discard_exec_and_reset_forget_watched_keys() {
-    let server = TestServer::start(2);
-    let (mut client, mut other) = (server.client(), server.client());
+    let server = Served::roomy(2);
+    let (mut client, mut other) = (server.word_client(), server.word_client());
     for forget in [
         &["UNWATCH"][..],
         &["MULTI", "DISCARD"],
@@ -166,16 +166,16 @@ fn unwatch_discard_exec_and_reset_forget_watched_keys() {
 
 #[test]
 fn the_first_version_of_a_key_that_is_watched_twice_counts() {
-    let server = TestServer::start(1);
-    let mut client = server.client();
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
     let replies = client.call_all(&["WATCH k", "SET k 1", "WATCH k j", "MULTI", "PING", "EXEC"]);
     assert_eq!(replies[5], "nil");
 }
 
 #[test]
 fn a_watched_key_that_expires_is_a_conflict_and_one_that_had_is_none() {
-    let server = TestServer::start(1);
-    let mut client = server.client();
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
     client.call_all(&["SET k 1 PX 1", "WATCH k"]);
     while client.call("EXISTS k") == "1" {
         thread::yield_now();
@@ -192,8 +192,8 @@ fn a_watched_key_that_expires_is_a_conflict_and_one_that_had_is_none() {
 
 #[test]
 fn commands_that_have_no_atomic_form_are_replayed() {
-    let server = TestServer::start(2);
-    let mut client = server.client();
+    let server = Served::roomy(2);
+    let mut client = server.word_client();
     let mut commands = vec!["MULTI".to_owned(), "FLUSHALL".to_owned()];
     // They lie in several shards.
     commands.extend((0..40).map(|number| format!("SET key{number} {number}")));
@@ -224,8 +224,8 @@ fn commands_that_have_no_atomic_form_are_replayed() {
 
 #[test]
 fn a_long_reply_of_replayed_commands_arrives_whole() {
-    let server = TestServer::start(2);
-    let mut client = server.client();
+    let server = Served::roomy(2);
+    let mut client = server.word_client();
     let value = vec![b'v'; 100_000];
     client.send(&[b"SET", b"k", &value]);
     assert_eq!(client.reply(), "OK");
@@ -248,8 +248,8 @@ fn a_long_reply_of_replayed_commands_arrives_whole() {
 
 #[test]
 fn long_values_are_stored_and_read_inside_a_transaction() {
-    let server = TestServer::start(2);
-    let (mut client, mut other) = (server.client(), server.client());
+    let server = Served::roomy(2);
+    let (mut client, mut other) = (server.word_client(), server.word_client());
     let value = vec![b'v'; 3 << 20];
     client.call("MULTI");
     client.send(&[b"SET", b"k", &value]);
@@ -282,8 +282,8 @@ fn long_values_are_stored_and_read_inside_a_transaction() {
 
 #[test]
 fn long_values_that_come_faster_than_they_are_stored_arrive_whole() {
-    let server = TestServer::start(2);
-    let mut client = server.client();
+    let server = Served::roomy(2);
+    let mut client = server.word_client();
     let value = vec![b'v'; 8 << 20];
     for _ in 0..8 {
         client.send(&[b"SET", b"k", &value]);
@@ -294,8 +294,8 @@ fn long_values_that_come_faster_than_they_are_stored_arrive_whole() {
 
 #[test]
 fn null_is_of_the_protocol() {
-    let server = TestServer::start(1);
-    let mut client = server.client();
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
     client.call("HELLO 3");
     for queued in ["GET k", "DBSIZE"] {
         client.call_all(&["WATCH k", "SET k 1", "MULTI", queued]);
@@ -307,8 +307,8 @@ fn null_is_of_the_protocol() {
 
 #[test]
 fn a_queue_that_is_too_long_aborts_the_transaction() {
-    let server = TestServer::start(1);
-    let mut client = server.client();
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
     let value = vec![b'x'; 15 << 20];
     client.call("MULTI");
     for _ in 0..4 {
@@ -325,21 +325,21 @@ fn a_queue_that_is_too_long_aborts_the_transaction() {
 
 #[test]
 fn a_client_that_leaves_has_its_queue_forgotten() {
-    let server = TestServer::start(1);
-    let mut client = server.client();
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
     client.call_all(&["MULTI", "SET k 1"]);
     drop(client);
-    let mut other = server.client();
+    let mut other = server.word_client();
     // The connection's number may be used again.
     assert_eq!(other.call("GET k"), "nil");
     assert_eq!(other.call("EXEC"), "(error) ERR EXEC without MULTI");
 }
 
 /// Runs something in threads with a client each.
-fn with_clients(server: &TestServer, count: usize, work: impl Fn(Client, usize) + Sync) {
+fn with_clients(server: &Served, count: usize, work: impl Fn(WordClient, usize) + Sync) {
     thread::scope(|scope| {
         for place in 0..count {
-            let (client, work) = (server.client(), &work);
+            let (client, work) = (server.word_client(), &work);
             scope.spawn(move || work(client, place));
         }
     });
@@ -354,7 +354,7 @@ const BETWEEN: usize = 1_500;
 #[test]
 fn counters_that_are_watched_add_up() {
     for cores in [1, 2] {
-        let server = TestServer::start(cores);
+        let server = Served::roomy(cores);
         with_clients(&server, CLIENTS, |mut client, _| {
             let mut done = 0;
             while done < ROUNDS {
@@ -367,18 +367,18 @@ fn counters_that_are_watched_add_up() {
             }
         });
         let expected = format!("\"{}\"", CLIENTS * ROUNDS);
-        assert_eq!(server.client().call("GET n"), expected);
+        assert_eq!(server.word_client().call("GET n"), expected);
     }
 }
 
 #[test]
 fn commands_of_one_shard_are_carried_out_at_once() {
     for cores in [1, 2] {
-        let server = TestServer::start(cores);
+        let server = Served::roomy(cores);
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..2 {
-                let (mut client, is_over) = (server.client(), &is_over);
+                let (mut client, is_over) = (server.word_client(), &is_over);
                 scope.spawn(move || {
                     while !is_over.load(Ordering::Relaxed) {
                         let replies = client.call_all(&["MULTI", "MGET {t}a {t}b", "EXEC"]);
@@ -398,7 +398,7 @@ fn commands_of_one_shard_are_carried_out_at_once() {
             }
             let writers: Vec<_> = (0..2)
                 .map(|_| {
-                    let mut client = server.client();
+                    let mut client = server.word_client();
                     // Replayed, they would take several turns of a core.
                     let mut commands = vec!["INCR {t}between"; BETWEEN + 4];
                     commands[..2].copy_from_slice(&["MULTI", "INCR {t}a"]);
@@ -418,17 +418,17 @@ fn commands_of_one_shard_are_carried_out_at_once() {
             assert!(ended.iter().all(Result::is_ok));
         });
         let expected = format!("\"{}\"", 2 * ROUNDS_OF_MANY);
-        let both = server.client().call("MGET {t}a {t}b");
+        let both = server.word_client().call("MGET {t}a {t}b");
         assert_eq!(both, format!("[{expected}, {expected}]"));
     }
 }
 
 /// A random command of one or a few of four keys.
-fn random_command(numbers: &mut Numbers) -> String {
-    let mut key = || format!("{{r}}k{}", numbers.below(4));
+fn random_command(random: &mut Random) -> String {
+    let mut key = || format!("{{r}}k{}", random.below(4));
     let (key, other) = (key(), key());
-    let number = numbers.below(40);
-    match numbers.below(30) {
+    let number = random.below(40);
+    match random.below(30) {
         0 => format!("SET {key} {number}"),
         1 => format!("SET {key} {number} NX"),
         2 => format!("SET {key} text XX GET"),
@@ -464,12 +464,12 @@ fn random_command(numbers: &mut Numbers) -> String {
 
 #[test]
 fn commands_reply_the_same_inside_a_transaction() {
-    let (plain, queued) = (TestServer::start(1), TestServer::start(2));
-    let (mut plain, mut queued) = (plain.client(), queued.client());
-    let mut numbers = Numbers::new();
+    let (plain, queued) = (Served::roomy(1), Served::roomy(2));
+    let (mut plain, mut queued) = (plain.word_client(), queued.word_client());
+    let mut random = Random::new();
     for _ in 0..400 {
-        let count = 1 + numbers.below(12);
-        let commands: Vec<_> = (0..count).map(|_| random_command(&mut numbers)).collect();
+        let count = 1 + random.below(12);
+        let commands: Vec<_> = (0..count).map(|_| random_command(&mut random)).collect();
         let commands: Vec<_> = commands.iter().map(|command| &command[..]).collect();
         let expected = format!("[{}]", plain.call_all(&commands).join(", "));
         let in_multi = [&["MULTI"], &commands[..], &["EXEC"]].concat();

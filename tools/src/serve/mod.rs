@@ -153,7 +153,7 @@ impl Arguments {
         );
         ensure!(
             self.max_clients > 0,
-            "--max-clients 0: nobody could connect; give at least 1"
+            "--max-clients 0: no client could connect; use at least 1"
         );
         Ok(Options {
             clients_max: self.max_clients,
@@ -225,7 +225,7 @@ fn wait(mut signals: Signals, server: &Server) -> Result<()> {
                 return Ok(());
             }
             Err(RecvTimeoutError::Timeout) if server.is_asked_to_stop() => {
-                info!("a client asked for the end: stopping");
+                info!("a client sent SHUTDOWN: stopping");
                 return Ok(());
             }
             Err(RecvTimeoutError::Timeout) if !server.is_serving() => {

@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 pub(crate) mod reply;
+pub(crate) mod words;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use farcore_server::{Options, Server};
 
 pub(crate) use self::client::Client;
 pub(crate) use self::reply::Reply;
+pub(crate) use self::words::WordClient;
 
 /// Time limit of everything that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,6 +33,11 @@ impl Served {
         Self::with(cores, |_| {})
     }
 
+    /// The same without a client being disconnected for another's sake.
+    pub(crate) fn roomy(cores: usize) -> Self {
+        Self::with(cores, |options| options.client_bytes = 256 << 20)
+    }
+
     /// The same with other options.
     pub(crate) fn with(cores: usize, change: impl FnOnce(&mut Options)) -> Self {
         let engine = Engine::open(Config {
@@ -42,6 +49,7 @@ impl Served {
             spin_ns: 0,
             prefault: false,
             huge_pages: false,
+            hash_tags: true,
             ..Config::default()
         });
         let engine = engine.expect("an engine");
@@ -69,6 +77,10 @@ impl Served {
 
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.address)
+    }
+
+    pub(crate) fn word_client(&self) -> WordClient {
+        WordClient(self.client())
     }
 
     /// Stops the server; the engine goes on.
