@@ -77,6 +77,16 @@ mod tests {
     }
 
     #[test]
+    fn a_comparison_that_comes_late_puts_it_ahead_of_nothing() {
+        // The thread waited 5 ms after it had read the monotonic clock for its turn.
+        let late = || (1_000_015 * NS_PER_MS, 15 * NS_PER_MS);
+        assert_eq!(UnixTime::default().at(10 * NS_PER_MS, late), 1_000_010);
+        // It waited between the two readings of the comparison.
+        let between = || (1_000_010 * NS_PER_MS, 15 * NS_PER_MS);
+        assert_eq!(UnixTime::default().at(10 * NS_PER_MS, between), 1_000_005);
+    }
+
+    #[test]
     fn it_does_not_run_ahead_of_the_system() {
         // The two clocks begin their milliseconds at different times.
         let mut time = UnixTime::default();

@@ -2,10 +2,10 @@
 //!
 //! A [`Server`] runs on the cores of an engine. An ordinary thread accepts connections (`accept`)
 //! and hands each to the core with the fewest (`port`). Each core runs one loop over its
-//! connections (`serving`, `sockets`, `connection`), which receives and parses requests (`receiving`,
-//! `resp`), runs commands (`commands`) as requests of the engine, and sends the replies in order
-//! (`sending`, `replies`, `parts`). A command of several steps is a future beside the loop (`tasks`);
-//! long values pass through one in pieces (`long_input`, `long_read`).
+//! connections (`serving`, `sockets`, `connection`), which receives and parses requests
+//! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
+//! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
+//! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
 
 mod accept;
 mod commands;

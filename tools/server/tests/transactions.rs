@@ -439,7 +439,7 @@ fn random_command(random: &mut Random) -> String {
         7 => format!("GETEX {key} EXAT 88888888888"),
         8 => format!("GETEX {key} PERSIST"),
         9 => format!("SETEX {key} 0 {number}"),
-        10 => format!("EXPIREAT {key} {} GT", 77_777_777_777_u64 + number),
+        10 => format!("EXPIREAT {key} {} GT", 77_777_777_777_usize + number),
         11 => format!("EXPIREAT {key} 5"),
         12 => format!("PERSIST {key}"),
         13 => format!("EXPIRETIME {key}"),
