@@ -88,6 +88,9 @@ pub(crate) fn error_text(error: &Error) -> String {
         Error::ValueTooLong { .. } | Error::LongValueTooLong { .. } => {
             "ERR string exceeds maximum allowed size (proto-max-bulk-len)".to_owned()
         }
+        Error::LongValue { bytes, .. } => format!(
+            "ERR the value has {bytes} bytes, too many for this command: read it with GET or GETRANGE, or replace it"
+        ),
         Error::Structured | Error::Plain => WRONG_TYPE.to_owned(),
         Error::Unavailable { .. } | Error::Fabric { .. } => format!("UNAVAILABLE {error}"),
         Error::Damaged { .. } => format!("DAMAGED {error}"),
