@@ -102,7 +102,7 @@ fn contest(scheme: &str, sizes: &str) {
 fn every_value_of_a_contest_is_right_by_cm() {
     contest(
         "rdma",
-        "--cores 0,1 --keys-per-core 112000 --local 10600KiB",
+        "--cores 0,1 --keys-per-core 112000 --local 11MiB",
     );
 }
 
@@ -111,6 +111,6 @@ fn every_value_of_a_contest_is_right_by_cm() {
 fn every_value_of_a_contest_is_right_by_exchange() {
     contest(
         "rdma+tcp",
-        "--cores 0 --keys-per-core 112000 --local 5700KiB",
+        "--cores 0 --keys-per-core 112000 --local 6MiB",
     );
 }
