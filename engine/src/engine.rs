@@ -185,7 +185,7 @@ impl Engine {
         opened_ns: u64,
     ) -> (Self, Vec<CoreLanes>) {
         let lifecycle = Arc::new(Lifecycle::default());
-        let core_shared = |_| Arc::new(CoreShared::new(Arc::clone(&lifecycle)));
+        let core_shared = |&core: &usize| Arc::new(CoreShared::new(Arc::clone(&lifecycle), core));
         let cores_shared: Vec<_> = config.cores.iter().map(core_shared).collect();
         let (lanes, handles) = wire(config, &plan.sizes, &cores_shared);
         let node_names = plan.far.names();

@@ -262,16 +262,22 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
         }
     }
 
-    /// Blocks until the answer has arrived: spins briefly, then parks the thread.
+    /// Blocks until the answer has arrived. A request to a shard with nothing else to do is served
+    /// on the calling thread. Else the call spins briefly, offers its processor to other threads,
+    /// and parks the thread.
     ///
     /// # Errors
     /// The errors of the operation.
     pub fn wait(mut self) -> Result<T> {
+        let mut spins = IDLE_LOOKS;
         for look in 0..SPINS {
             if let Poll::Ready(result) = self.step() {
                 return result;
             }
-            if look < IDLE_LOOKS {
+            if look == 0 && self.shares_processor() {
+                spins = 0;
+            }
+            if look < spins {
                 std::hint::spin_loop();
             } else if !serve_current_core() {
                 // The shard may need this core.
@@ -279,6 +285,16 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
             }
         }
         block_on(self)
+    }
+
+    /// True if the shard of the request is pinned to the processor that this thread runs on: it can
+    /// answer only once this thread has left.
+    #[cold]
+    fn shares_processor(&self) -> bool {
+        self.handle.as_ref().is_some_and(|handle| {
+            let shard = handle.shared.shard_of(self.operation.key());
+            rustix::thread::sched_getcpu() == handle.shared.cores_shared[shard].processor
+        })
     }
 
     fn step(&mut self) -> Poll<Result<T>> {

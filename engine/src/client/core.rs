@@ -3,7 +3,7 @@
 //! It never leaves its core. It has two client numbers, allocated at first use: one for submitted
 //! requests and one for awaited calls, so that neither receives the other's answers.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::message::hash::Hasher128;
 use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::observe::recorder::{Recorder, RequestTap};
-use crate::reactor::{CoreReactor, NO_CLIENT, yield_now};
+use crate::reactor::{NO_CLIENT, ReactorCell, yield_now};
 
 /// Submitted requests that one client may have in flight.
 const IN_FLIGHT_MAX: usize = 1024;
@@ -30,7 +30,7 @@ const IN_FLIGHT_MAX: usize = 1024;
 /// Dropping it does not wait: submitted requests are carried out, and their answers are discarded.
 #[derive(Debug)]
 pub struct Core {
-    reactor: Rc<RefCell<CoreReactor>>,
+    reactor: Rc<ReactorCell>,
     /// The client number of submitted requests; allocated at the first one.
     client: u16,
     in_flight: usize,
@@ -55,7 +55,7 @@ pub struct Core {
 
 impl Core {
     pub(crate) fn new(
-        reactor: Rc<RefCell<CoreReactor>>,
+        reactor: Rc<ReactorCell>,
         value_bytes_max: usize,
         ticket: Arc<JobTicket>,
     ) -> Self {

@@ -28,7 +28,7 @@ use crate::message::operation::{Operation, OperationKind, RequestParts, Version}
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::message::request::{Origin, RequestFlags};
 use crate::observe::recorder::{Recorder, RequestTap};
-use crate::reactor::{is_core, serve_current_core};
+use crate::reactor::{CoreShared, Served, is_core, serve_current_core};
 
 /// The client number of submitted requests.
 const SUBMITTED: u16 = 0;
@@ -36,6 +36,8 @@ const SUBMITTED: u16 = 0;
 pub(super) const CALLED: u16 = 1;
 /// Polls of the lanes before a blocking call parks its thread.
 pub(super) const SPINS: u32 = 500;
+/// Attempts to borrow a shard that other callers borrow, each of which takes less than a microsecond.
+const BORROWS: u32 = 200;
 /// Polls without an answer after which a loop offers its core to other threads.
 pub(super) const IDLE_LOOKS: u32 = 64;
 
@@ -84,6 +86,20 @@ fn refusal(parts: &RequestParts<'_>, value_bytes_max: usize) -> Error {
             max: KEY_BYTES_MAX,
         },
     }
+}
+
+/// Tries to serve a lane's published requests here, because the core has nothing to do. False if the
+/// core must be told of them.
+#[inline]
+fn serves_itself(core_shared: &CoreShared, lane: u8) -> bool {
+    for _ in 0..BORROWS {
+        match core_shared.serve_lent(lane) {
+            Served::All => return true,
+            Served::Part | Served::Kept => return false,
+            Served::Borrowed => std::hint::spin_loop(),
+        }
+    }
+    false
 }
 
 /// One thread's way into the engine. Send, but not shared; all calls take `&mut self`.
@@ -253,7 +269,7 @@ impl Handle {
         for (lane, core_shared) in lanes.lanes.iter_mut().zip(&shared.cores_shared) {
             // Read before the answers: those that a shard sent before it stopped are then there.
             let stopped = closing && core_shared.closed.load(Ordering::Acquire);
-            if lane.requests.publish() > 0 {
+            if lane.requests.publish() > 0 && !serves_itself(core_shared, lanes.number) {
                 core_shared.command_port.wakeup.ring(lanes.number);
             }
             lane.answers.refresh();
@@ -359,14 +375,10 @@ impl Handle {
             if stopped && seen < sent {
                 return Err(Error::Closed);
             }
-            idle_looks = if before == (sent, seen) {
-                idle_looks + 1
-            } else {
-                0
-            };
-            // In a job, this core may have to serve what the job waits for.
-            if idle_looks > IDLE_LOOKS && !serve_current_core() {
-                thread::yield_now();
+            let is_idle = before == (sent, seen);
+            idle_looks = if is_idle { idle_looks + 1 } else { 0 };
+            if is_idle {
+                self.make_way(idle_looks);
             }
         }
         failed.map_or(Ok(()), Err)
@@ -403,12 +415,27 @@ impl Handle {
                 return Err(Error::Closed);
             }
             idle_looks = if is_idle { idle_looks + 1 } else { 0 };
-            // In a job, this core may have to serve what the job waits for.
-            if idle_looks > IDLE_LOOKS && !serve_current_core() {
-                thread::yield_now();
+            if is_idle {
+                self.make_way(idle_looks);
             }
         }
         Ok(())
+    }
+
+    /// Lets others run after so many looks without an answer: in a job, the core's shard, which the
+    /// job may wait for; else other threads of this processor, at once if a shard is one of them.
+    fn make_way(&self, idle_looks: u32) {
+        if idle_looks <= IDLE_LOOKS {
+            let here = rustix::thread::sched_getcpu();
+            let mut cores = self.shared.cores_shared.iter();
+            if !cores.any(|core_shared| core_shared.processor == here) {
+                std::hint::spin_loop();
+                return;
+            }
+        }
+        if !serve_current_core() {
+            thread::yield_now();
+        }
     }
 
     /// Reads many keys; see [`Handle::many`].

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_queue::SegQueue;
 
+use super::CoreReactor;
 use super::command::CommandPort;
 use super::job::{Job, catch_panic};
 use crate::lifecycle::Lifecycle;
+use crate::transport::loan::Loan;
 
 /// What a core shares with other threads.
 #[derive(Debug)]
@@ -20,15 +22,21 @@ pub(crate) struct CoreShared {
     pub(crate) lifecycle: Arc<Lifecycle>,
     /// The shard has stopped and will touch no lane again.
     pub(crate) closed: AtomicBool,
+    /// Lends the reactor to callers while the core has no use for it.
+    pub(super) loan: Loan<CoreReactor>,
+    /// The processor that the core is pinned to.
+    pub(crate) processor: usize,
 }
 
 impl CoreShared {
-    pub(crate) fn new(lifecycle: Arc<Lifecycle>) -> Self {
+    pub(crate) fn new(lifecycle: Arc<Lifecycle>, processor: usize) -> Self {
         Self {
             command_port: Arc::default(),
             jobs: SegQueue::new(),
             lifecycle,
             closed: AtomicBool::new(false),
+            loan: Loan::default(),
+            processor,
         }
     }
 

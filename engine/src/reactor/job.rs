@@ -8,7 +8,6 @@
 //! - I2: the task is woken when the job ends in any way, also when it never ran.
 
 use std::any::Any;
-use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,13 +20,13 @@ use std::task::{Context, Poll};
 use atomic_waker::AtomicWaker;
 use crossbeam_queue::ArrayQueue;
 
-use super::CoreReactor;
+use super::reactor_cell::ReactorCell;
 use crate::error::{Error, Result};
 use crate::lifecycle::JobTicket;
 use crate::limits::what_was_said;
 
 /// A job on its way to its core: a closure that makes the future there.
-pub(crate) struct Job(pub(super) Box<dyn FnOnce(Rc<RefCell<CoreReactor>>) -> JobFuture + Send>);
+pub(crate) struct Job(pub(super) Box<dyn FnOnce(Rc<ReactorCell>) -> JobFuture + Send>);
 
 type JobFuture = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -42,7 +41,7 @@ impl Job {
     /// core.
     pub(crate) fn new<T, F, C>(
         ticket: JobTicket,
-        client: impl FnOnce(Rc<RefCell<CoreReactor>>, Arc<JobTicket>) -> C + Send + 'static,
+        client: impl FnOnce(Rc<ReactorCell>, Arc<JobTicket>) -> C + Send + 'static,
         job: impl FnOnce(C) -> F + Send + 'static,
     ) -> (Self, Task<T>)
     where

@@ -15,6 +15,7 @@ mod core_shared;
 mod current;
 mod job;
 mod park;
+mod reactor_cell;
 mod replies;
 mod service;
 mod unix_time;
@@ -45,6 +46,7 @@ pub(crate) use self::core_shared::CoreShared;
 pub(crate) use self::current::{is_core, is_core_of, serve_current_core};
 pub(crate) use self::job::Job;
 pub use self::job::Task;
+pub(crate) use self::reactor_cell::{ReactorCell, Served};
 pub(crate) use self::replies::NO_CLIENT;
 pub(crate) use self::service::{start, yield_now};
 pub(crate) use self::watchdog::Watchdog;
@@ -697,6 +699,24 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             self.replies.touch(lane);
         }
         served > 0
+    }
+
+    /// Serves the requests of one lane for the thread that borrows this reactor, as far as local
+    /// memory answers them. False if the core must go on: requests are left, or something is due.
+    pub(crate) fn serve_lent(&mut self, lane: u8) -> bool {
+        let mut unfinished = Unfinished(true);
+        let lane = usize::from(lane);
+        let now_ns = self.time.now_ns();
+        self.note_time(now_ns);
+        if let Some(Some(server)) = self.replies.servers.get_mut(lane) {
+            server.requests.refresh();
+        }
+        self.shard.lend(true);
+        while self.serve_lane(lane) {}
+        self.shard.lend(false);
+        self.replies.publish();
+        unfinished.0 = false;
+        self.marked == [0; 4] && self.shard.is_quiet() && !self.shard.has_background()
     }
 
     /// Processes far events, and starts and finishes commands.

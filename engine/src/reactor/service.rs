@@ -4,7 +4,6 @@
 //! everything is answered, and stops it. It also runs the keepers of the core's memory nodes. When
 //! to nap, spin or park is decided in `park`.
 
-use std::cell::RefCell;
 use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -19,6 +18,7 @@ use super::CoreReactor;
 use super::core_shared::CoreShared;
 use super::current::CurrentCoreGuard;
 use super::park::{After, Before, ParkPolicy, TurnRecord};
+use super::reactor_cell::ReactorCell;
 use super::replies::NO_CLIENT;
 use super::watchdog::Watchdog;
 use crate::error::Result;
@@ -73,7 +73,7 @@ where
             match or(build(), wake_timer.beat()).await {
                 Ok((reactor, keepers)) => {
                     opened(Ok(()));
-                    let reactor = Rc::new(RefCell::new(reactor));
+                    let reactor = Rc::new(ReactorCell::new(reactor, &core_shared));
                     let on_core = CurrentCoreGuard::new(&core_shared.lifecycle, &reactor);
                     let service = live(
                         Rc::clone(&reactor),
@@ -110,7 +110,7 @@ impl Keepers {
     /// turn.
     fn start(
         keepers: Vec<Keeper>,
-        reactor: &RefCell<CoreReactor>,
+        reactor: &ReactorCell,
         core_shared: &Arc<CoreShared>,
         queues: &Queues,
     ) -> Self {
@@ -138,7 +138,7 @@ impl Keepers {
 
 /// Serves until the engine is closed and everything is answered.
 async fn live(
-    reactor: Rc<RefCell<CoreReactor>>,
+    reactor: Rc<ReactorCell>,
     core_shared: &Arc<CoreShared>,
     spin_ns: u64,
     keepers: Vec<Keeper>,
@@ -158,7 +158,7 @@ async fn live(
 }
 
 async fn serve(
-    reactor: Rc<RefCell<CoreReactor>>,
+    reactor: Rc<ReactorCell>,
     core_shared: Arc<CoreShared>,
     spin_ns: u64,
     queues: Queues,
@@ -198,7 +198,12 @@ async fn serve(
         };
         match policy.after(seen) {
             After::Yield => {}
-            After::Offer => std::thread::yield_now(),
+            After::Offer => {
+                // Callers that share the processor serve themselves.
+                reactor.lend();
+                std::thread::yield_now();
+                reactor.reclaim();
+            }
             After::End => {
                 reactor.borrow_mut().publish();
                 return;
@@ -216,7 +221,7 @@ async fn serve(
 
 /// Starts the queued jobs; true if there were any.
 fn start_jobs(
-    reactor: &Rc<RefCell<CoreReactor>>,
+    reactor: &Rc<ReactorCell>,
     core_shared: &CoreShared,
     queues: &Queues,
 ) -> bool {
@@ -246,7 +251,7 @@ async fn nap(core_shared: &CoreShared) {
 }
 
 /// Sleeps until the core is woken or the timer ends.
-async fn sleep(core_shared: &CoreShared, reactor: &RefCell<CoreReactor>) {
+async fn sleep(core_shared: &CoreShared, reactor: &ReactorCell) {
     let wakeup = &core_shared.command_port.wakeup;
     let mut timer = pin!(executor::sleep(SLEEP_MAX));
     poll_fn(|context| {
@@ -262,6 +267,7 @@ async fn sleep(core_shared: &CoreShared, reactor: &RefCell<CoreReactor>) {
             wakeup.wake_up();
             return Poll::Ready(());
         }
+        reactor.lend();
         Poll::Pending
     })
     .await;

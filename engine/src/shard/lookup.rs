@@ -460,6 +460,9 @@ impl<E: Endpoint> Shard<E> {
         is_meant: impl Fn(&Self, &RecordView<'_>) -> bool,
         slot: Slot,
     ) -> Result<Confirmed<'a>, Step> {
+        if self.is_lent {
+            return Err(Step::Blocked);
+        }
         let (address, class) = (slot.address(), slot.class());
         let fetch = Step::Fetch { address, class };
         let Some(units) = class.units() else {

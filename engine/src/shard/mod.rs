@@ -173,6 +173,8 @@ pub(crate) struct Shard<E: Endpoint> {
     expiring: Expiring,
     evictor: Evictor,
     key_hasher: KeyHasher,
+    /// A thread other than the core's serves requests, from local memory alone.
+    is_lent: bool,
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -278,6 +280,7 @@ impl<E: Endpoint> Shard<E> {
             exhausted: false,
             stalled: false,
             rounds: 0,
+            is_lent: false,
         };
         shard.far.publish_bytes();
         Ok(shard)
@@ -317,6 +320,17 @@ impl<E: Endpoint> Shard<E> {
     /// Has the next round look for background work.
     pub(crate) fn request_background(&mut self) {
         self.background_due = true;
+    }
+
+    /// Notes whether requests are served on a thread that has borrowed this shard. Then those that
+    /// need the fabric, or more than one record, are left for the core.
+    pub(crate) fn lend(&mut self, is_lent: bool) {
+        self.is_lent = is_lent;
+    }
+
+    /// There may be background work, and the core must look for it.
+    pub(crate) fn has_background(&self) -> bool {
+        self.is_background_due()
     }
 
     /// There may be background work: the last look found some, or something has happened since.

@@ -128,7 +128,7 @@ impl<E: Endpoint> Shard<E> {
                 // SAFETY: it was written above, now or `LOOK_AHEAD` requests ago.
                 let hint = unsafe { hints[place % HINTS].assume_init_ref() };
                 if !self.serve_one(lane, request, hint, answers) {
-                    self.metrics.counters.back_pressure.add(1);
+                    self.note_back_pressure();
                     break;
                 }
                 served += 1;
@@ -142,6 +142,15 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         consumed
+    }
+
+    /// Counts a request that must be offered again. One that a borrower leaves for the core is none.
+    #[cold]
+    fn note_back_pressure(&self) {
+        self.metrics
+            .counters
+            .back_pressure
+            .add(u64::from(!self.is_lent));
     }
 
     /// Publishes the batch counters.
@@ -266,6 +275,10 @@ impl<E: Endpoint> Shard<E> {
         evidence: &Evidence<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
+        // Other kinds may read far records, or visit more than one.
+        if self.is_lent && request.kind() as u8 >= OperationKind::Transaction as u8 {
+            return Step::Blocked;
+        }
         match request.kind() {
             OperationKind::Inspect => self.inspect(lane, request, hint, evidence, answers),
             OperationKind::GetStructured => {

@@ -5,12 +5,12 @@
 #[cfg(farcore_loom)]
 pub(crate) use loom::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 #[cfg(not(farcore_loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 /// Reports a read or a write of the memory that a cell stands for to the model checker.

@@ -198,6 +198,9 @@ impl<E: Endpoint> Shard<E> {
         from: Source,
         answers: &mut impl AnswerSink,
     ) -> bool {
+        if self.is_lent {
+            return false;
+        }
         if !self.flights.has_room(lane) {
             return self.refuse(lane, Some(Shortage::Parking));
         }

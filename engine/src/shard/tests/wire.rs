@@ -1,5 +1,6 @@
 //! An endpoint for tests whose queue pairs can be cut. It passes everything on to an embedded
-//! endpoint, except that it does not renew a queue pair that is cut.
+//! endpoint, except that it does not renew a queue pair that is cut. While its shard is lent, any use
+//! of it is a fault.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,42 +18,56 @@ pub(super) struct Wire {
     pub(super) inner: EmbeddedEndpoint,
     /// A bit for each queue pair.
     pub(super) cut: Rc<Cell<u128>>,
+    /// The shard is lent to another thread, which must not touch its endpoint.
+    pub(super) lent: Rc<Cell<bool>>,
+}
+
+impl Wire {
+    fn inner(&self) -> &EmbeddedEndpoint {
+        assert!(!self.lent.get(), "a borrower touches the endpoint");
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut EmbeddedEndpoint {
+        assert!(!self.lent.get(), "a borrower touches the endpoint");
+        &mut self.inner
+    }
 }
 
 impl Endpoint for Wire {
     fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError> {
-        self.inner.register(region)
+        self.inner_mut().register(region)
     }
     fn queues(&self) -> usize {
-        self.inner.queues()
+        self.inner().queues()
     }
     fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError> {
-        self.inner.post(queue, request)
+        self.inner_mut().post(queue, request)
     }
     fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
-        self.inner.ring_doorbell(queue, now_ns);
+        self.inner_mut().ring_doorbell(queue, now_ns);
     }
     fn room(&self, queue: usize) -> usize {
-        self.inner.room(queue)
+        self.inner().room(queue)
     }
     fn state(&self, queue: usize) -> QueuePairState {
-        self.inner.state(queue)
+        self.inner().state(queue)
     }
     fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
-        self.inner.poll(now_ns, completions)
+        self.inner_mut().poll(now_ns, completions)
     }
     fn next_due_ns(&self) -> Option<u64> {
-        self.inner.next_due_ns()
+        self.inner().next_due_ns()
     }
     fn outstanding(&self) -> usize {
-        self.inner.outstanding()
+        self.inner().outstanding()
     }
     fn outstanding_on(&self, queue: usize) -> usize {
-        self.inner.outstanding_on(queue)
+        self.inner().outstanding_on(queue)
     }
     fn renew(&mut self, queue: usize) {
         if self.cut.get() & 1 << queue == 0 {
-            self.inner.renew(queue);
+            self.inner_mut().renew(queue);
         }
     }
 }
