@@ -13,6 +13,7 @@ use crate::cipher::{PageCipher, Salt, random_salt};
 use crate::client::core::Core;
 use crate::client::handle::Handle;
 use crate::client::lanes::{HandleLanes, Shared};
+use crate::client::pool::{Client, LanePool};
 use crate::config::{Config, Sizes, WhenFull};
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
@@ -56,6 +57,8 @@ const WAIT: Duration = Duration::from_micros(200);
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
+    /// The lanes of clients, once there are some.
+    pool: OnceLock<Arc<LanePool>>,
     metrics: Arc<EngineMetrics>,
     nodes: Vec<Arc<EmbeddedNode>>,
     /// By core.
@@ -223,6 +226,7 @@ impl Engine {
         }
         let engine = Self {
             shared,
+            pool: OnceLock::new(),
             metrics,
             nodes,
             cores: Vec::new(),
@@ -338,6 +342,27 @@ impl Engine {
             limit: self.shared.handles_max,
         })?;
         Ok(Handle::new(Arc::clone(&self.shared), lanes))
+    }
+
+    /// A client for any number of threads and tasks. All clients of an engine share the lanes of a
+    /// few handles: one a thread, but at most as many as the machine runs threads at once, and one
+    /// less than [`Config::handles_max`], so that one is left for [`Engine::handle`]. Threads beyond
+    /// that share, and wait for each other for as long as a call takes to send its request.
+    ///
+    /// # Errors
+    /// [`Error::Handles`] if all handles are taken; [`Error::Closed`].
+    pub fn client(&self) -> Result<Client> {
+        if self.shared.lifecycle.is_closing() {
+            return Err(Error::Closed);
+        }
+        if let Some(pool) = self.pool.get() {
+            return Ok(Client::new(Arc::clone(pool)));
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let stations = threads.min(self.shared.handles_max.saturating_sub(1));
+        let pool = Arc::new(LanePool::new(&self.shared, stations)?);
+        // Another thread may have been first: then its pool is used.
+        Ok(Client::new(Arc::clone(self.pool.get_or_init(|| pool))))
     }
 
     /// True while every core serves: from opening to closing, but for as long as one of them is

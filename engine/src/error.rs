@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::constants::{TRANSACTION_KEYS_MAX, VALUE_BYTES_MAX};
 
@@ -174,6 +175,12 @@ pub enum Error {
     /// its writer paused for more than a minute.
     #[error("the long value was replaced, removed or abandoned meanwhile: try again")]
     LongValueGone,
+    /// The answer has not come within the caller's limit. The operation may still be carried out.
+    #[error("no answer within {} ms: the operation may still be carried out", limit.as_millis())]
+    TimedOut {
+        /// The limit.
+        limit: Duration,
+    },
     /// A cursor of another engine.
     #[error(
         "the cursor is not of this engine, which has {shards} shards: begin the scan again with `Cursor::START`"

@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self};
+use std::task::Waker;
+use std::thread;
 
 use farcore_tuning::Sampler;
 
@@ -28,7 +29,7 @@ use crate::message::operation::{Operation, OperationKind, RequestParts, Version}
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::message::request::{Origin, RequestFlags};
 use crate::observe::recorder::{Recorder, RequestTap};
-use crate::reactor::{CoreShared, Served, is_core, serve_current_core};
+use crate::reactor::{CoreShared, Served, is_core};
 
 /// The client number of submitted requests.
 const SUBMITTED: u16 = 0;
@@ -378,7 +379,7 @@ impl Handle {
             let is_idle = before == (sent, seen);
             idle_looks = if is_idle { idle_looks + 1 } else { 0 };
             if is_idle {
-                self.make_way(idle_looks);
+                self.shared.make_way(idle_looks);
             }
         }
         failed.map_or(Ok(()), Err)
@@ -416,26 +417,10 @@ impl Handle {
             }
             idle_looks = if is_idle { idle_looks + 1 } else { 0 };
             if is_idle {
-                self.make_way(idle_looks);
+                self.shared.make_way(idle_looks);
             }
         }
         Ok(())
-    }
-
-    /// Lets others run after so many looks without an answer: in a job, the core's shard, which the
-    /// job may wait for; else other threads of this processor, at once if a shard is one of them.
-    fn make_way(&self, idle_looks: u32) {
-        if idle_looks <= IDLE_LOOKS {
-            let here = rustix::thread::sched_getcpu();
-            let mut cores = self.shared.cores_shared.iter();
-            if !cores.any(|core_shared| core_shared.processor == here) {
-                std::hint::spin_loop();
-                return;
-            }
-        }
-        if !serve_current_core() {
-            thread::yield_now();
-        }
     }
 
     /// Reads many keys; see [`Handle::many`].
@@ -504,6 +489,35 @@ impl Handle {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.submitted + self.kept.len()
+    }
+
+    /// Sends a request to a shard; its answer comes with `token` through [`Handle::poll`].
+    pub(super) fn submit_to(
+        &mut self,
+        shard: u16,
+        hash: IndexHash,
+        token: u64,
+        parts: &RequestParts<'_>,
+    ) -> std::result::Result<(), Refused> {
+        if self.shared.lifecycle.is_closing() {
+            return Err(Error::Closed.into());
+        }
+        self.send_to(shard, hash, (SUBMITTED, token), parts)?;
+        self.submitted += 1;
+        Ok(())
+    }
+
+    /// True once every shard has stopped.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.shared.is_stopped()
+    }
+
+    /// Has the next answers wake `waker`, once. Those that have arrived meanwhile do not.
+    pub(super) fn watch(&self, waker: &Waker) {
+        if let Some(lanes) = &self.lanes {
+            lanes.client_waker.waker.register(waker);
+            lanes.client_waker.wait();
+        }
     }
 
     pub(super) fn begin_call(&mut self) {

@@ -5,14 +5,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use farcore_tuning::{Clock, Histogram};
 
+use super::handle::IDLE_LOOKS;
 use crate::config::Sizes;
 use crate::lifecycle::Lifecycle;
 use crate::message::hash::Hasher128;
-use crate::reactor::CoreShared;
+use crate::reactor::{CoreShared, serve_current_core};
 use crate::transport::lane::{ClientWaker, LaneClient};
 
 /// The lanes of one handle, one to each shard, with the lane's number at the shards.
@@ -52,6 +54,22 @@ impl Shared {
         let mut cores_shared = self.cores_shared.iter();
         self.lifecycle.is_closing()
             && cores_shared.all(|core_shared| core_shared.closed.load(Ordering::Acquire))
+    }
+
+    /// Lets others run after so many looks without an answer: in a job, the core's shard, which the
+    /// job may wait for; else other threads of this processor, at once if a shard is one of them.
+    pub(super) fn make_way(&self, idle_looks: u32) {
+        if idle_looks <= IDLE_LOOKS {
+            let here = rustix::thread::sched_getcpu();
+            let mut cores = self.cores_shared.iter();
+            if !cores.any(|core_shared| core_shared.processor == here) {
+                std::hint::spin_loop();
+                return;
+            }
+        }
+        if !serve_current_core() {
+            thread::yield_now();
+        }
     }
 
     /// Free lanes for a new handle, drained ones included.

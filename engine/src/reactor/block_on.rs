@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::current::serve_current_core;
 
@@ -23,17 +23,42 @@ impl Wake for Unpark {
     }
 }
 
+thread_local! {
+    /// Made once a thread: a call that is answered at once would pay for it in vain.
+    static UNPARK: Waker = Waker::from(Arc::new(Unpark(thread::current())));
+}
+
 /// Runs a future to its end on this thread. A core serves its shard meanwhile.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
+    let waker = UNPARK.with(Waker::clone);
+    let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
         if !serve_current_core() {
             thread::park_timeout(PARK_MAX);
+        }
+    }
+}
+
+/// The same for at most so long; then `None`, and the future is dropped.
+pub(crate) fn block_on_for<F: Future>(future: F, limit: Duration) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let waker = UNPARK.with(Waker::clone);
+    let mut context = Context::from_waker(&waker);
+    if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        return Some(output);
+    }
+    let since = Instant::now();
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        let left = limit.checked_sub(since.elapsed())?;
+        if !serve_current_core() {
+            thread::park_timeout(left.min(PARK_MAX));
         }
     }
 }

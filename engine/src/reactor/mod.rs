@@ -40,7 +40,7 @@ use crate::shard::Shard;
 use crate::transport::lane::{AnswerConsumer, LaneClient, LaneServer};
 use crate::transport::queue::{RequestConsumer, RequestProducer, own_queue};
 
-pub(crate) use self::block_on::block_on;
+pub(crate) use self::block_on::{block_on, block_on_for};
 pub(crate) use self::command::{Command, CommandPort};
 pub(crate) use self::core_shared::CoreShared;
 pub(crate) use self::current::{is_core, is_core_of, serve_current_core};

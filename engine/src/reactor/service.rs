@@ -220,11 +220,7 @@ async fn serve(
 }
 
 /// Starts the queued jobs; true if there were any.
-fn start_jobs(
-    reactor: &Rc<ReactorCell>,
-    core_shared: &CoreShared,
-    queues: &Queues,
-) -> bool {
+fn start_jobs(reactor: &Rc<ReactorCell>, core_shared: &CoreShared, queues: &Queues) -> bool {
     let mut any = false;
     while let Some(job) = core_shared.jobs.pop() {
         any = true;

@@ -76,9 +76,9 @@ impl<T> Loan<T> {
     #[inline]
     pub(crate) unsafe fn borrow<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> Result<R, Refusal> {
         // ORDERING: Acquire pairs with the Release of `lend` and of the borrower before.
-        let taken =
-            self.state
-                .compare_exchange(0, BORROWED, Ordering::Acquire, Ordering::Relaxed);
+        let taken = self
+            .state
+            .compare_exchange(0, BORROWED, Ordering::Acquire, Ordering::Relaxed);
         match taken {
             Ok(_) => {}
             Err(state) if state & KEPT != 0 => return Err(Refusal::Kept),

@@ -10,6 +10,7 @@
 //! fabric.
 
 pub(crate) mod atomics;
+pub(crate) mod exclusive;
 pub(crate) mod fence;
 pub(crate) mod lane;
 pub(crate) mod loan;

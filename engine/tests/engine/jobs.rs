@@ -8,7 +8,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
-use farcore::{Answer, Config, Engine, Error, LinkModel, Operation, Refused, Reporter, Result};
+use farcore::{
+    Answer, Config, Core, Engine, Error, LinkModel, Operation, Refused, Reporter, Result,
+};
 use glommio::timer::sleep;
 
 use crate::support::{answer_to, cores, key, tiny, value};
@@ -673,7 +675,9 @@ fn a_handle_with_a_forgotten_call_may_be_dropped_in_a_job() {
         .unwrap(),
     );
     let within = Arc::clone(&engine);
-    let job = async move |_| {
+    let job = async move |mut core: Core| {
+        // An awake core is not lent: the calls wait for it.
+        core.poll(|_, _| {});
         let mut handle = within.handle().unwrap();
         for number in 0..10 {
             let name = key(number);

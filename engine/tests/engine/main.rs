@@ -4,6 +4,7 @@
 #![allow(unsafe_code)] // far memory is damaged on purpose
 
 mod changes;
+mod clients;
 mod closing;
 mod expiry;
 mod faults;

@@ -1,9 +1,11 @@
-//! Calls of handles and core clients that write and read long values.
+//! Calls of clients of all kinds that write and read long values.
 
-use super::{LongGet, LongPut, Routed, Sink};
+use super::{LongGet, LongPut, NoVisitor, Routed, Sink};
 use crate::client::call::PutOutcome;
 use crate::client::core::Core;
 use crate::client::handle::{Handle, check};
+use crate::client::pool::Client;
+use crate::client::shard_requests::{RunShardRequests, of_handle};
 use crate::constants::EXPIRY_BYTES;
 use crate::error::{Error, Result};
 use crate::message::change::{CHANGE_BYTES, PutOptions};
@@ -61,6 +63,49 @@ fn routed(key: &[u8], hasher: Hasher128, shards: u16) -> Result<Routed<'_>> {
     Ok(Routed::new(key, hasher, shards))
 }
 
+/// Stores a value in pieces.
+async fn put_pieces(
+    client: &mut impl RunShardRequests,
+    key: &[u8],
+    length: u64,
+    parts: impl Iterator<Item = impl AsRef<[u8]>>,
+    options: PutOptions<'_>,
+) -> Result<PutOutcome> {
+    let (hasher, shards) = client.hasher_and_shards();
+    let routed = routed(key, hasher, shards)?;
+    let mut put = LongPut::new(routed, hasher, length, parts, options);
+    client.run(&mut put).await?;
+    put.result()
+}
+
+/// Reads what is wanted of a value into a buffer.
+async fn get_into(
+    client: &mut impl RunShardRequests,
+    key: &[u8],
+    wanted: (u64, u64),
+    value: &mut Vec<u8>,
+) -> Result<Option<Version>> {
+    let (hasher, shards) = client.hasher_and_shards();
+    let routed = routed(key, hasher, shards)?;
+    value.clear();
+    let mut get = LongGet::new(routed, hasher, wanted, Sink::<NoVisitor>::Buffer(value));
+    let ended = client.run(&mut get).await;
+    get.result(ended)
+}
+
+/// Visits a value in order.
+async fn read(
+    client: &mut impl RunShardRequests,
+    key: &[u8],
+    visit: impl FnMut(u64, &[u8]),
+) -> Result<Option<Version>> {
+    let (hasher, shards) = client.hasher_and_shards();
+    let routed = routed(key, hasher, shards)?;
+    let mut get = LongGet::new(routed, hasher, (0, u64::MAX), Sink::Visitor(visit));
+    let ended = client.run(&mut get).await;
+    get.result(ended)
+}
+
 impl Handle {
     /// Stores a value of up to 64 MiB, in pieces if it is too long for [`Handle::put`]. Blocks
     /// until it is stored. Other clients find the value before until all of this one is stored, and
@@ -91,13 +136,9 @@ impl Handle {
             let value = whole(length, parts)?;
             return self.put_with(key, &value, options).wait();
         }
-        let (hasher, shards) = self.hasher_and_shards();
-        let routed = routed(key, hasher, shards)?;
         // A blocking caller has all of its bytes.
         let parts = parts.into_iter().filter(|part| !part.as_ref().is_empty());
-        let mut put = LongPut::new(routed, hasher, length, parts, options);
-        self.run_shard_requests(&mut put)?;
-        put.result()
+        of_handle(put_pieces(self, key, length, parts, options))
     }
 
     /// Reads a value of any length into `value`, which it replaces; returns its version, or `None`
@@ -122,12 +163,7 @@ impl Handle {
         bytes: u64,
         value: &mut Vec<u8>,
     ) -> Result<Option<Version>> {
-        let (hasher, shards) = self.hasher_and_shards();
-        let routed = routed(key, hasher, shards)?;
-        value.clear();
-        let mut get = LongGet::new(routed, hasher, (offset, bytes), Sink::Buffer(value));
-        let ended = self.run_shard_requests(&mut get);
-        get.result(ended)
+        of_handle(get_into(self, key, (offset, bytes), value))
     }
 
     /// Reads a value of any length and visits it in order, a piece at a time, each with the length
@@ -139,14 +175,9 @@ impl Handle {
     pub fn read_long(
         &mut self,
         key: &[u8],
-        mut visit: impl FnMut(u64, &[u8]),
+        visit: impl FnMut(u64, &[u8]),
     ) -> Result<Option<Version>> {
-        let (hasher, shards) = self.hasher_and_shards();
-        let routed = routed(key, hasher, shards)?;
-        let sink = Sink::Visitor(&mut visit);
-        let mut get = LongGet::new(routed, hasher, (0, u64::MAX), sink);
-        let ended = self.run_shard_requests(&mut get);
-        get.result(ended)
+        of_handle(read(self, key, visit))
     }
 }
 
@@ -178,11 +209,7 @@ impl Core {
             let value = whole(length, parts)?;
             return self.put_with(key, &value, options).await;
         }
-        let (hasher, shards) = self.hasher_and_shards();
-        let routed = routed(key, hasher, shards)?;
-        let mut put = LongPut::new(routed, hasher, length, parts.into_iter(), options);
-        self.run_shard_requests(&mut put).await?;
-        put.result()
+        put_pieces(self, key, length, parts.into_iter(), options).await
     }
 
     /// Reads a value of any length; see [`Handle::get_long`]. Dropping the call is safe.
@@ -204,12 +231,7 @@ impl Core {
         bytes: u64,
         value: &mut Vec<u8>,
     ) -> Result<Option<Version>> {
-        let (hasher, shards) = self.hasher_and_shards();
-        let routed = routed(key, hasher, shards)?;
-        value.clear();
-        let mut get = LongGet::new(routed, hasher, (offset, bytes), Sink::Buffer(value));
-        let ended = self.run_shard_requests(&mut get).await;
-        get.result(ended)
+        get_into(self, key, (offset, bytes), value).await
     }
 
     /// Reads a value in order, a piece at a time; see [`Handle::read_long`]. The visitor must keep
@@ -220,13 +242,76 @@ impl Core {
     pub async fn read_long(
         &mut self,
         key: &[u8],
-        mut visit: impl FnMut(u64, &[u8]),
+        visit: impl FnMut(u64, &[u8]),
     ) -> Result<Option<Version>> {
-        let (hasher, shards) = self.hasher_and_shards();
-        let routed = routed(key, hasher, shards)?;
-        let sink = Sink::Visitor(&mut visit);
-        let mut get = LongGet::new(routed, hasher, (0, u64::MAX), sink);
-        let ended = self.run_shard_requests(&mut get).await;
-        get.result(ended)
+        read(self, key, visit).await
+    }
+}
+
+impl Client {
+    /// Stores a value of up to 64 MiB; see [`Handle::put_long`]. If the call is dropped before its
+    /// last request was sent, nothing is stored, and its pieces are removed after a minute.
+    ///
+    /// # Errors
+    /// As [`Handle::put_long`].
+    pub async fn put_long(&self, key: &[u8], value: &[u8]) -> Result<Version> {
+        let length = value.len() as u64;
+        let options = PutOptions::default();
+        stored(self.put_long_with(key, length, [value], options).await?)
+    }
+
+    /// Stores a value that comes in parts; see [`Handle::put_long_with`].
+    ///
+    /// # Errors
+    /// As [`Handle::put_long_with`].
+    pub async fn put_long_with(
+        &self,
+        key: &[u8],
+        length: u64,
+        parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
+        options: PutOptions<'_>,
+    ) -> Result<PutOutcome> {
+        if is_in_record(length, self.value_bytes_max(), options.structured)? {
+            let value = whole(length, parts)?;
+            return self.put_with(key, &value, options).await;
+        }
+        // All of its bytes are there.
+        let parts = parts.into_iter().filter(|part| !part.as_ref().is_empty());
+        put_pieces(&mut self.runner(), key, length, parts, options).await
+    }
+
+    /// Reads a value of any length into `value`; see [`Handle::get_long`].
+    ///
+    /// # Errors
+    /// As [`Handle::get_long`].
+    pub async fn get_long(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Version>> {
+        self.get_long_range(key, 0, u64::MAX, value).await
+    }
+
+    /// Reads a part of a value; see [`Handle::get_long_range`].
+    ///
+    /// # Errors
+    /// As [`Handle::get_long`].
+    pub async fn get_long_range(
+        &self,
+        key: &[u8],
+        offset: u64,
+        bytes: u64,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<Version>> {
+        get_into(&mut self.runner(), key, (offset, bytes), value).await
+    }
+
+    /// Reads a value in order, a piece at a time; see [`Handle::read_long`]. The visitor runs within
+    /// the client's lanes: it must be brief and must not call the client.
+    ///
+    /// # Errors
+    /// As [`Handle::read_long`].
+    pub async fn read_long(
+        &self,
+        key: &[u8],
+        visit: impl FnMut(u64, &[u8]),
+    ) -> Result<Option<Version>> {
+        read(&mut self.runner(), key, visit).await
     }
 }

@@ -24,14 +24,17 @@ enum Stage {
 }
 
 /// Where the bytes of a value go.
-pub(crate) enum Sink<'a> {
+pub(crate) enum Sink<'a, F> {
     /// Into a buffer, in any order. It holds all that was read in the end, or nothing.
     Buffer(&'a mut Vec<u8>),
     /// To a visitor, in order, with the length of all that is read.
-    Visitor(&'a mut dyn FnMut(u64, &[u8])),
+    Visitor(F),
 }
 
-impl Sink<'_> {
+/// The visitor of a read into a buffer, which has none.
+pub(crate) type NoVisitor = fn(u64, &[u8]);
+
+impl<F: FnMut(u64, &[u8])> Sink<'_, F> {
     fn is_in_order(&self) -> bool {
         matches!(self, Self::Visitor(_))
     }
@@ -67,12 +70,12 @@ impl Sink<'_> {
 }
 
 /// One read of a value.
-pub(crate) struct LongGet<'a> {
+pub(crate) struct LongGet<'a, F> {
     routed: Routed<'a>,
     hasher: Hasher128,
     /// Offset and bytes that are wanted.
     wanted: (u64, u64),
-    sink: Sink<'a>,
+    sink: Sink<'a, F>,
     stage: Stage,
     sent: bool,
     tries: u32,
@@ -93,12 +96,12 @@ pub(crate) struct LongGet<'a> {
     error: Option<Error>,
 }
 
-impl<'a> LongGet<'a> {
+impl<'a, F: FnMut(u64, &[u8])> LongGet<'a, F> {
     pub(crate) fn new(
         routed: Routed<'a>,
         hasher: Hasher128,
         wanted: (u64, u64),
-        sink: Sink<'a>,
+        sink: Sink<'a, F>,
     ) -> Self {
         Self {
             routed,
@@ -231,7 +234,7 @@ const OPEN: u32 = 0;
 const PLAIN: u32 = 1;
 const PIECES: u32 = 2;
 
-impl ShardRequests for LongGet<'_> {
+impl<F: FnMut(u64, &[u8])> ShardRequests for LongGet<'_, F> {
     fn next<T>(
         &mut self,
         send: impl FnOnce(u16, IndexHash, u32, &RequestParts<'_>) -> (bool, T),
@@ -321,7 +324,7 @@ mod tests {
             routed,
             hasher,
             (100_000, u64::MAX),
-            Sink::Buffer(&mut value),
+            Sink::<NoVisitor>::Buffer(&mut value),
         );
         let opened = |length: u64, id: u64| -> Vec<u8> {
             [length, id, 50_000]

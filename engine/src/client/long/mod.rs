@@ -7,7 +7,7 @@ mod calls;
 mod get;
 mod put;
 
-pub(crate) use self::get::{LongGet, Sink};
+pub(crate) use self::get::{LongGet, NoVisitor, Sink};
 pub(crate) use self::put::LongPut;
 use crate::message::hash::{Hasher128, IndexHash};
 

@@ -1,10 +1,11 @@
-//! Scans, exports, counts and clears of handles and core clients.
+//! Scans, exports, counts and clears of clients of all kinds.
 
 use super::page::{Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage};
-use super::{Emit, LIST, ShardScan, Want};
+use super::{LIST, ShardScan, Want};
 use crate::client::core::Core;
 use crate::client::handle::Handle;
-use crate::client::shard_requests::ShardRequests;
+use crate::client::pool::Client;
+use crate::client::shard_requests::{RunShardRequests, ShardRequests, of_handle};
 use crate::error::{Error, Result};
 use crate::message::hash::{Hasher128, IndexHash};
 use crate::message::list::{parts_at, parts_of_shard};
@@ -25,16 +26,17 @@ fn engine_of(hasher: Hasher128) -> u32 {
 }
 
 /// Batches of several shards that are scanned at once.
-struct Scans<'a> {
+struct Scans<F> {
     /// By place, with their shards.
     scans: Vec<(u16, ShardScan)>,
     /// The one to send for first.
     turn: usize,
     encoded: Vec<u8>,
-    emit: &'a mut Emit<'a>,
+    /// Takes records; see [`Emit`](super::Emit).
+    emit: F,
 }
 
-impl ShardRequests for Scans<'_> {
+impl<F: FnMut(u32, &[u8])> ShardRequests for Scans<F> {
     fn next<T>(
         &mut self,
         send: impl FnOnce(u16, IndexHash, u32, &RequestParts<'_>) -> (bool, T),
@@ -73,7 +75,7 @@ impl ShardRequests for Scans<'_> {
     fn take(&mut self, place: u32, answer: Answer<'_>) {
         let scan = self.scans.get_mut((place >> PLACE_BITS) as usize);
         if let Some((_, scan)) = scan {
-            scan.take(place & LIST, answer, self.emit);
+            scan.take(place & LIST, answer, &mut self.emit);
         }
     }
 
@@ -195,7 +197,7 @@ impl Pages {
 }
 
 /// The batches of an export: one a shard, all at once.
-fn export_of<'a>(shards: u16, options: ExportOptions, emit: &'a mut Emit<'a>) -> Scans<'a> {
+fn export_of<F>(shards: u16, options: ExportOptions, emit: F) -> Scans<F> {
     let scan = || ShardScan::new(0, options.values, true, options.batch);
     Scans {
         scans: (0..shards).map(|shard| (shard, scan())).collect(),
@@ -206,7 +208,7 @@ fn export_of<'a>(shards: u16, options: ExportOptions, emit: &'a mut Emit<'a>) ->
 }
 
 /// Ends the batches of an export that are done; true if another round follows.
-fn end_export(scans: &mut Scans<'_>) -> Result<bool> {
+fn end_export<F>(scans: &mut Scans<F>) -> Result<bool> {
     for (_, scan) in &mut scans.scans {
         if let Some(error) = scan.take_error() {
             return Err(error);
@@ -222,6 +224,72 @@ fn end_export(scans: &mut Scans<'_>) -> Result<bool> {
     Ok(goes_on)
 }
 
+/// Reads a page of records.
+pub(crate) async fn scan(
+    client: &mut impl RunShardRequests,
+    cursor: Cursor,
+    options: ScanOptions,
+) -> Result<ScanPage> {
+    let (hasher, shards) = client.hasher_and_shards();
+    let mut pages = Pages::new(hasher, shards, cursor, options)?;
+    loop {
+        let parts = pages.page.parts();
+        let batch = (pages.shard, pages.batch());
+        let page = &mut pages.page;
+        let mut scans = Scans {
+            scans: vec![batch],
+            turn: 0,
+            encoded: Vec::new(),
+            emit: |sequence: u32, records: &[u8]| page.add(sequence, records),
+        };
+        client.run(&mut scans).await?;
+        let Some((_, batch)) = scans.scans.pop() else {
+            return Err(Error::Closed);
+        };
+        if pages.end_batch(batch, parts)? {
+            return Ok(pages.page);
+        }
+    }
+}
+
+/// Visits every record.
+pub(crate) async fn export(
+    client: &mut impl RunShardRequests,
+    options: ExportOptions,
+    mut visit: impl FnMut(Entry<'_>),
+) -> Result<ExportSummary> {
+    let mut summary = ExportSummary::default();
+    let emit = |_: u32, records: &[u8]| {
+        for entry in Entries::new(records, options.values) {
+            summary.entries += 1;
+            visit(entry);
+        }
+    };
+    let (_, shards) = client.hasher_and_shards();
+    let mut scans = export_of(shards, options, emit);
+    loop {
+        client.run(&mut scans).await?;
+        if !end_export(&mut scans)? {
+            break;
+        }
+    }
+    let unreadable = scans.scans.iter().map(|(_, scan)| scan.unreadable()).sum();
+    drop(scans);
+    summary.unreadable = unreadable;
+    Ok(summary)
+}
+
+/// The sum of one count of each shard.
+pub(crate) async fn sum_of_shards(
+    client: &mut impl RunShardRequests,
+    kind: OperationKind,
+) -> Result<u64> {
+    let (_, shards) = client.hasher_and_shards();
+    let mut requests = OnePerShard::new(kind, shards);
+    client.run(&mut requests).await?;
+    requests.result()
+}
+
 impl Handle {
     /// Reads a page of records, in the order of the index, from a cursor on. Blocks until all have
     /// been read; far records are read many at once.
@@ -234,26 +302,7 @@ impl Handle {
     /// [`Error::Cursor`] for a cursor of another engine; [`Error::Unavailable`] and
     /// [`Error::Fabric`] if far memory does not answer: the same cursor can be used again.
     pub fn scan(&mut self, cursor: Cursor, options: ScanOptions) -> Result<ScanPage> {
-        let (hasher, shards) = self.hasher_and_shards();
-        let mut pages = Pages::new(hasher, shards, cursor, options)?;
-        loop {
-            let parts = pages.page.parts();
-            let batch = (pages.shard, pages.batch());
-            let page = &mut pages.page;
-            let mut scans = Scans {
-                scans: vec![batch],
-                turn: 0,
-                encoded: Vec::new(),
-                emit: &mut |sequence, records| page.add(sequence, records),
-            };
-            self.run_shard_requests(&mut scans)?;
-            let Some((_, batch)) = scans.scans.pop() else {
-                return Err(Error::Closed);
-            };
-            if pages.end_batch(batch, parts)? {
-                return Ok(pages.page);
-            }
-        }
+        of_handle(scan(self, cursor, options))
     }
 
     /// Visits every record, all shards at once and the far ones in the order of the log, so that
@@ -264,26 +313,9 @@ impl Handle {
     pub fn export(
         &mut self,
         options: ExportOptions,
-        mut visit: impl FnMut(Entry<'_>),
+        visit: impl FnMut(Entry<'_>),
     ) -> Result<ExportSummary> {
-        let mut summary = ExportSummary::default();
-        let mut emit = |_: u32, records: &[u8]| {
-            for entry in Entries::new(records, options.values) {
-                summary.entries += 1;
-                visit(entry);
-            }
-        };
-        let (_, shards) = self.hasher_and_shards();
-        let mut scans = export_of(shards, options, &mut emit);
-        loop {
-            self.run_shard_requests(&mut scans)?;
-            if !end_export(&mut scans)? {
-                break;
-            }
-        }
-        let unreadable = scans.scans.iter().map(|(_, scan)| scan.unreadable()).sum();
-        summary.unreadable = unreadable;
-        Ok(summary)
+        of_handle(export(self, options, visit))
     }
 
     /// Counts the keys. Exact for each shard at the time that it answers, after this handle's
@@ -297,10 +329,7 @@ impl Handle {
         reason = "it is a request, which can fail"
     )]
     pub fn len(&mut self) -> Result<u64> {
-        let (_, shards) = self.hasher_and_shards();
-        let mut requests = OnePerShard::new(OperationKind::Count, shards);
-        self.run_shard_requests(&mut requests)?;
-        requests.result()
+        of_handle(sum_of_shards(self, OperationKind::Count))
     }
 
     /// Removes all keys, lost ones too; returns how many [`Handle::len`] would have counted. Each
@@ -310,10 +339,7 @@ impl Handle {
     /// # Errors
     /// [`Error::Closed`].
     pub fn clear(&mut self) -> Result<u64> {
-        let (_, shards) = self.hasher_and_shards();
-        let mut requests = OnePerShard::new(OperationKind::Clear, shards);
-        self.run_shard_requests(&mut requests)?;
-        requests.result()
+        of_handle(sum_of_shards(self, OperationKind::Clear))
     }
 }
 
@@ -331,26 +357,7 @@ impl Core {
     /// # Errors
     /// As [`Handle::scan`].
     pub async fn scan(&mut self, cursor: Cursor, options: ScanOptions) -> Result<ScanPage> {
-        let (hasher, shards) = self.hasher_and_shards();
-        let mut pages = Pages::new(hasher, shards, cursor, options)?;
-        loop {
-            let parts = pages.page.parts();
-            let batch = (pages.shard, pages.batch());
-            let page = &mut pages.page;
-            let mut scans = Scans {
-                scans: vec![batch],
-                turn: 0,
-                encoded: Vec::new(),
-                emit: &mut |sequence, records| page.add(sequence, records),
-            };
-            self.run_shard_requests(&mut scans).await?;
-            let Some((_, batch)) = scans.scans.pop() else {
-                return Err(Error::Closed);
-            };
-            if pages.end_batch(batch, parts)? {
-                return Ok(pages.page);
-            }
-        }
+        scan(self, cursor, options).await
     }
 
     /// Visits every record; see [`Handle::export`]. The visitor must keep the rules of
@@ -361,26 +368,9 @@ impl Core {
     pub async fn export(
         &mut self,
         options: ExportOptions,
-        mut visit: impl FnMut(Entry<'_>),
+        visit: impl FnMut(Entry<'_>),
     ) -> Result<ExportSummary> {
-        let (_, shards) = self.hasher_and_shards();
-        let mut summary = ExportSummary::default();
-        let mut emit = |_: u32, records: &[u8]| {
-            for entry in Entries::new(records, options.values) {
-                summary.entries += 1;
-                visit(entry);
-            }
-        };
-        let mut scans = export_of(shards, options, &mut emit);
-        loop {
-            self.run_shard_requests(&mut scans).await?;
-            if !end_export(&mut scans)? {
-                break;
-            }
-        }
-        let unreadable = scans.scans.iter().map(|(_, scan)| scan.unreadable()).sum();
-        summary.unreadable = unreadable;
-        Ok(summary)
+        export(self, options, visit).await
     }
 
     /// Counts the keys; see [`Handle::len`].
@@ -388,10 +378,7 @@ impl Core {
     /// # Errors
     /// As [`Handle::len`].
     pub async fn len(&mut self) -> Result<u64> {
-        let (_, shards) = self.hasher_and_shards();
-        let mut requests = OnePerShard::new(OperationKind::Count, shards);
-        self.run_shard_requests(&mut requests).await?;
-        requests.result()
+        sum_of_shards(self, OperationKind::Count).await
     }
 
     /// Removes all keys; see [`Handle::clear`].
@@ -399,9 +386,45 @@ impl Core {
     /// # Errors
     /// As [`Handle::clear`].
     pub async fn clear(&mut self) -> Result<u64> {
-        let (_, shards) = self.hasher_and_shards();
-        let mut requests = OnePerShard::new(OperationKind::Clear, shards);
-        self.run_shard_requests(&mut requests).await?;
-        requests.result()
+        sum_of_shards(self, OperationKind::Clear).await
+    }
+}
+
+impl Client {
+    /// Reads a page of records; see [`Handle::scan`]. Dropping the call is safe.
+    ///
+    /// # Errors
+    /// As [`Handle::scan`].
+    pub async fn scan(&self, cursor: Cursor, options: ScanOptions) -> Result<ScanPage> {
+        scan(&mut self.runner(), cursor, options).await
+    }
+
+    /// Visits every record; see [`Handle::export`]. The visitor runs within the client's lanes: it
+    /// must be brief and must not call the client.
+    ///
+    /// # Errors
+    /// As [`Handle::export`].
+    pub async fn export(
+        &self,
+        options: ExportOptions,
+        visit: impl FnMut(Entry<'_>),
+    ) -> Result<ExportSummary> {
+        export(&mut self.runner(), options, visit).await
+    }
+
+    /// Counts the keys; see [`Handle::len`].
+    ///
+    /// # Errors
+    /// As [`Handle::len`].
+    pub async fn len(&self) -> Result<u64> {
+        sum_of_shards(&mut self.runner(), OperationKind::Count).await
+    }
+
+    /// Removes all keys; see [`Handle::clear`].
+    ///
+    /// # Errors
+    /// As [`Handle::clear`].
+    pub async fn clear(&self) -> Result<u64> {
+        sum_of_shards(&mut self.runner(), OperationKind::Clear).await
     }
 }

@@ -1,0 +1,186 @@
+//! Many operations of one caller at once, and requests about shards that follow from each other.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::LanePool;
+use super::client_call::Place;
+use super::seats::Seats;
+use crate::client::handle::Refused;
+use crate::client::shard_requests::ShardRequests;
+use crate::error::{Error, Result};
+use crate::message::operation::Operation;
+use crate::message::outcome::{Answer, OwnedAnswer};
+use crate::reactor::block_on;
+
+/// The answers to many operations, by their place.
+#[derive(Debug)]
+pub struct Answers(Vec<OwnedAnswer>);
+
+impl Answers {
+    /// The answer to the operation at this place.
+    ///
+    /// # Panics
+    /// If there was no such operation.
+    #[must_use]
+    pub fn at(&self, place: usize) -> Answer<'_> {
+        self.0[place].answer()
+    }
+
+    /// All answers, in the order of their operations.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Answer<'_>> {
+        self.0.iter().map(OwnedAnswer::answer)
+    }
+
+    /// The number of operations.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True if there was no operation.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Many operations at once: await it on any runtime, or block with [`ManyCall::wait`]. Operations
+/// on one key are carried out in their order, others in any. Dropping it leaves those that were
+/// sent to be carried out.
+#[must_use = "it does nothing until it is waited for or awaited"]
+pub struct ManyCall<'c, 'k, I> {
+    place: Place<'c>,
+    operations: I,
+    /// The operation that found no room.
+    next: Option<Operation<'k>>,
+    sent: u32,
+    received: u32,
+    answers: Vec<Option<OwnedAnswer>>,
+    failed: Option<Error>,
+}
+
+impl<I> fmt::Debug for ManyCall<'_, '_, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManyCall")
+            .field("sent", &self.sent)
+            .field("received", &self.received)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'c, 'k, I: Iterator<Item = Operation<'k>> + Unpin> ManyCall<'c, 'k, I> {
+    pub(super) fn new(pool: &'c LanePool, mut operations: I) -> Self {
+        Self {
+            place: Place::new(pool),
+            next: operations.next(),
+            operations,
+            sent: 0,
+            received: 0,
+            answers: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// Blocks until all are answered.
+    ///
+    /// # Errors
+    /// A caller's mistake stops it at that operation; the operations before it are carried out.
+    pub fn wait(self) -> Result<Answers> {
+        block_on(self)
+    }
+}
+
+impl<'k, I: Iterator<Item = Operation<'k>> + Unpin> Future for ManyCall<'_, 'k, I> {
+    type Output = Result<Answers>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self {
+            place,
+            operations,
+            next,
+            sent,
+            received,
+            answers,
+            failed,
+        } = &mut *self;
+        place.poll(Some(context.waker()), |handle, seats, seat, visit| {
+            for (place, answer) in seats.answers(seat).drain(..) {
+                *received += 1;
+                answers[place as usize] = Some(answer);
+            }
+            while let Some(operation) = next {
+                match handle.submit(*operation, Seats::token(seat, *sent)) {
+                    Ok(()) => {
+                        seats.sent(seat);
+                        *sent += 1;
+                        answers.push(None);
+                        *next = operations.next();
+                    }
+                    Err(Refused::Error(error)) => {
+                        *failed = Some(error);
+                        *next = None;
+                    }
+                    Err(Refused::Full) => {
+                        seats.wait_for_room(visit);
+                        break;
+                    }
+                }
+            }
+            if next.is_some() || received < sent {
+                return Poll::Pending;
+            }
+            Poll::Ready(match failed.take() {
+                Some(error) => Err(error),
+                None => Ok(Answers(answers.drain(..).flatten().collect())),
+            })
+        })
+    }
+}
+
+/// Runs requests about shards to their end.
+pub(super) struct ShardCall<'c, 'r, R> {
+    place: Place<'c>,
+    requests: &'r mut R,
+}
+
+impl<'c, 'r, R: ShardRequests> ShardCall<'c, 'r, R> {
+    pub(super) fn new(pool: &'c LanePool, requests: &'r mut R) -> Self {
+        Self {
+            place: Place::new(pool),
+            requests,
+        }
+    }
+}
+
+impl<R: ShardRequests> Future for ShardCall<'_, '_, R> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { place, requests } = &mut *self;
+        place.poll(Some(context.waker()), |handle, seats, seat, visit| {
+            for (place, answer) in seats.answers(seat).drain(..) {
+                requests.take(place, answer.answer());
+            }
+            while let Some(sent) = requests.next(|shard, hash, place, parts| {
+                let sent = handle.submit_to(shard, hash, Seats::token(seat, place), parts);
+                (sent.is_ok(), sent)
+            }) {
+                match sent {
+                    Ok(()) => seats.sent(seat),
+                    Err(Refused::Error(error)) => return Poll::Ready(Err(error)),
+                    Err(Refused::Full) => {
+                        seats.wait_for_room(visit);
+                        break;
+                    }
+                }
+            }
+            if requests.is_done() {
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Pending
+        })
+    }
+}

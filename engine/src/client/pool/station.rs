@@ -1,0 +1,256 @@
+//! A station: the lanes of one handle, used by one thread at a time for all its callers.
+//!
+//! - I1: what a thread finds inside it uses only between entering and leaving.
+//! - I2: while a task waits, the lanes' waker is the station itself: the shard's thread that has
+//!   answers enters and hands them out, or leaves word for the thread that is inside.
+//! - I3: a thread leaves only after it has looked for answers once more since tasks wait.
+
+#![allow(unsafe_code)] // exclusive use is decided by a word
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Poll, Wake, Waker};
+
+use crossbeam_queue::SegQueue;
+
+use super::seats::Seats;
+use crate::client::handle::Handle;
+use crate::client::lanes::Shared;
+use crate::error::{Error, Result};
+use crate::transport::exclusive::Exclusive;
+
+/// Attempts to enter before the task waits to be woken: others are inside for less than a
+/// microsecond.
+const ATTEMPTS: u32 = 100;
+
+/// No thread has opened the station yet.
+const CLOSED: u8 = 0;
+/// It has lanes.
+const OPEN: u8 = 1;
+/// No lanes were left for it.
+const WITHOUT_LANES: u8 = 2;
+
+/// What is inside.
+#[derive(Debug, Default)]
+struct Inside {
+    /// `None` until the station is opened, and once it is closed.
+    handle: Option<Handle>,
+    seats: Seats,
+}
+
+impl Inside {
+    /// Publishes requests and takes answers to their seats.
+    fn pump(&mut self) -> Pumped {
+        let Self { handle, seats } = self;
+        let Some(handle) = handle else {
+            return Pumped {
+                is_stopped: true,
+                received: 0,
+            };
+        };
+        // Read before the answers: those that shards sent before they stopped are then there.
+        let is_stopped = handle.is_stopped();
+        let received = handle.poll(|token, answer| seats.receive(token, &answer));
+        if received > 0 {
+            seats.wake_for_room();
+        }
+        Pumped {
+            is_stopped,
+            received,
+        }
+    }
+}
+
+/// What a look for answers found.
+#[derive(Clone, Copy, Debug)]
+struct Pumped {
+    /// No more answers come: all shards had stopped before.
+    is_stopped: bool,
+    received: usize,
+}
+
+/// A visit of a call to its station.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Visit<'w> {
+    /// Before answers are received: a request that is sent now may be answered in this poll.
+    First,
+    /// After that: a call that is not done has its task woken.
+    Last {
+        /// `None` for a caller that looks again by itself.
+        waker: Option<&'w Waker>,
+        /// No more answers come.
+        is_stopped: bool,
+    },
+}
+
+/// The lanes of one handle, and the seats of those who use them.
+#[derive(Debug)]
+pub(super) struct Station {
+    shared: Arc<Shared>,
+    state: AtomicU8,
+    use_of: Exclusive,
+    inside: UnsafeCell<Inside>,
+    /// Seats of dropped calls.
+    left: SegQueue<u32>,
+    /// Tasks that found another thread inside.
+    outside: SegQueue<Waker>,
+}
+
+// SAFETY: `inside` is used only between `Exclusive`'s enter and leave, whose ordering passes it from
+// thread to thread; a handle may move between threads.
+unsafe impl Sync for Station {}
+
+impl Station {
+    pub(super) fn new(shared: &Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            state: AtomicU8::new(CLOSED),
+            use_of: Exclusive::default(),
+            inside: UnsafeCell::default(),
+            left: SegQueue::new(),
+            outside: SegQueue::new(),
+        })
+    }
+
+    /// True if the station has lanes; the first call takes some.
+    #[inline]
+    pub(super) fn open(self: &Arc<Self>) -> bool {
+        // ORDERING: Acquire pairs with the Release in `open_now`.
+        match self.state.load(Ordering::Acquire) {
+            CLOSED => self.open_now(),
+            state => state == OPEN,
+        }
+    }
+
+    #[cold]
+    fn open_now(self: &Arc<Self>) -> bool {
+        if !self.use_of.enter_or_leave_word() {
+            // Another thread opens it at this moment; this one uses the first station once.
+            return false;
+        }
+        // SAFETY: entered just now (I1).
+        let inside = unsafe { &mut *self.inside.get() };
+        if inside.handle.is_none()
+            && let Some(lanes) = self.shared.take_lanes()
+        {
+            inside.handle = Some(Handle::new(Arc::clone(&self.shared), lanes));
+        }
+        let is_open = inside.handle.is_some();
+        let state = if is_open { OPEN } else { WITHOUT_LANES };
+        // ORDERING: Release publishes that there is a handle.
+        self.state.store(state, Ordering::Release);
+        self.leave();
+        is_open
+    }
+
+    /// Enters, runs `step`, takes answers to their seats, and runs `step` again if it is not done.
+    /// If another thread is inside, the task is woken when that leaves.
+    pub(super) fn poll<R>(
+        self: &Arc<Self>,
+        waker: Option<&Waker>,
+        mut step: impl FnMut(&mut Handle, &mut Seats, Visit<'_>) -> Poll<Result<R>>,
+    ) -> Poll<Result<R>> {
+        if !self.enter(waker) {
+            return Poll::Pending;
+        }
+        // SAFETY: entered just now (I1).
+        let inside = unsafe { &mut *self.inside.get() };
+        let mut visit = |inside: &mut Inside, visit| match &mut inside.handle {
+            Some(handle) => step(handle, &mut inside.seats, visit),
+            None => Poll::Ready(Err(Error::Closed)),
+        };
+        let mut result = visit(inside, Visit::First);
+        if result.is_pending() {
+            let is_stopped = inside.pump().is_stopped;
+            result = visit(inside, Visit::Last { waker, is_stopped });
+        }
+        self.leave();
+        result
+    }
+
+    /// Enters. If others are inside for long, has the task be woken when they leave.
+    fn enter(&self, waker: Option<&Waker>) -> bool {
+        for _ in 0..ATTEMPTS {
+            if self.use_of.try_enter() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        let Some(waker) = waker else { return false };
+        self.outside.push(waker.clone());
+        self.use_of.enter_or_leave_word()
+    }
+
+    /// Leaves, after news of others was taken in.
+    fn leave(self: &Arc<Self>) {
+        loop {
+            // SAFETY: this thread has entered and not left (I1).
+            let inside = unsafe { &mut *self.inside.get() };
+            // Looking costs less than popping.
+            while !self.left.is_empty()
+                && let Some(seat) = self.left.pop()
+            {
+                inside.seats.leave(seat);
+            }
+            if inside.seats.is_anyone_waiting() {
+                self.watch(inside);
+            }
+            while !self.outside.is_empty()
+                && let Some(waker) = self.outside.pop()
+            {
+                waker.wake();
+            }
+            if self.use_of.leave() {
+                return;
+            }
+            inside.pump();
+        }
+    }
+
+    /// Has the station be woken by the next answers, and takes in those that came before (I3).
+    fn watch(self: &Arc<Self>, inside: &mut Inside) {
+        while inside.seats.is_anyone_waiting() {
+            let Some(handle) = &inside.handle else { return };
+            handle.watch(&Waker::from(Arc::clone(self)));
+            let pumped = inside.pump();
+            if pumped.is_stopped {
+                inside.seats.wake_all();
+            }
+            if pumped.received == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Returns its lanes. Calls under way end with [`Error::Closed`].
+    pub(super) fn close(self: &Arc<Self>) {
+        while !self.use_of.try_enter() {
+            std::thread::yield_now();
+        }
+        // SAFETY: entered just now (I1).
+        let inside = unsafe { &mut *self.inside.get() };
+        inside.handle = None;
+        inside.seats.wake_all();
+        self.leave();
+    }
+
+    /// Ends a call that was dropped.
+    pub(super) fn abandon(self: &Arc<Self>, seat: u32) {
+        self.left.push(seat);
+        if self.use_of.enter_or_leave_word() {
+            self.leave();
+        }
+    }
+}
+
+impl Wake for Station {
+    /// Answers have come while tasks wait: hands them out, on the thread of the shard.
+    fn wake(self: Arc<Self>) {
+        if self.use_of.enter_or_leave_word() {
+            // SAFETY: entered just now (I1).
+            unsafe { &mut *self.inside.get() }.pump();
+            self.leave();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Exclusive use without waiting: one thread at a time has it, and who finds it in use leaves word.
+//!
+//! ```text
+//! free --enter--> held --leave--> free
+//!                  |  ^
+//!     enter (fails)v  | leave (fails: look again)
+//!                 held, with word
+//! ```
+//!
+//! - I1: at most one thread is between a successful `enter` and its successful `leave`.
+//! - I2: whatever a thread published before it left word is seen by the holder before that leaves.
+
+use crate::transport::atomics::{AtomicU32, Ordering};
+
+/// A thread has it.
+const HELD: u32 = 1;
+/// Another thread has left word since the holder looked.
+const WORD: u32 = 2;
+
+/// The state of exclusive use. On a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Exclusive(AtomicU32);
+
+impl Exclusive {
+    /// Enters; false if another thread has it.
+    #[inline]
+    pub(crate) fn try_enter(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `leave`.
+        let entered = self
+            .0
+            .compare_exchange(0, HELD, Ordering::Acquire, Ordering::Relaxed);
+        entered.is_ok()
+    }
+
+    /// Enters. If another thread has it, leaves word and returns false: that thread looks once more
+    /// before it leaves.
+    pub(crate) fn enter_or_leave_word(&self) -> bool {
+        // ORDERING: Release publishes what the word is about, Acquire as in `try_enter`.
+        let before = self.0.fetch_or(HELD | WORD, Ordering::AcqRel);
+        if before & HELD == 0 {
+            // The word is for this thread, which looks anyway. Others' come after it.
+            self.0.fetch_and(!WORD, Ordering::Acquire);
+            return true;
+        }
+        false
+    }
+
+    /// Leaves. False if another thread has left word: then this thread still has it, and looks at
+    /// what was published before it leaves.
+    #[inline]
+    pub(crate) fn leave(&self) -> bool {
+        // ORDERING: Release as above; Acquire pairs with the Release of a thread that left word.
+        let left = self
+            .0
+            .compare_exchange(HELD, 0, Ordering::Release, Ordering::Relaxed);
+        if left.is_err() {
+            self.0.fetch_and(!WORD, Ordering::Acquire);
+        }
+        left.is_ok()
+    }
+}
+
+#[cfg(all(test, not(farcore_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_it_and_learns_of_the_word_that_others_leave() {
+        let exclusive = Exclusive::default();
+        assert!(exclusive.try_enter());
+        assert!(!exclusive.try_enter());
+        assert!(!exclusive.enter_or_leave_word());
+        assert!(!exclusive.leave(), "a word was left");
+        assert!(exclusive.leave());
+        assert!(exclusive.enter_or_leave_word());
+        assert!(exclusive.leave(), "the own word is none");
+    }
+}
+
+#[cfg(all(test, farcore_loom))]
+mod model {
+    use super::*;
+    use crate::transport::atomics::{Arc, AtomicUsize};
+
+    /// Two threads each publish one thing and enter or leave word. Each thing is taken.
+    #[test]
+    fn what_is_published_before_a_word_is_seen() {
+        loom::model(|| {
+            let shared = Arc::new((
+                Exclusive::default(),
+                AtomicUsize::new(0),
+                loom::cell::UnsafeCell::new(0_usize),
+            ));
+            let visit = |shared: &(Exclusive, AtomicUsize, loom::cell::UnsafeCell<usize>)| {
+                shared.1.fetch_add(1, Ordering::Relaxed);
+                if !shared.0.enter_or_leave_word() {
+                    return;
+                }
+                loop {
+                    let published = shared.1.load(Ordering::Relaxed);
+                    shared.2.with_mut(|seen| {
+                        // SAFETY: the checker reports a second user.
+                        unsafe { *seen = published };
+                    });
+                    if shared.0.leave() {
+                        return;
+                    }
+                }
+            };
+            let other = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || visit(&other));
+            visit(&shared);
+            thread.join().unwrap();
+            shared.2.with(|seen| {
+                // SAFETY: both threads have ended.
+                assert_eq!(unsafe { *seen }, 2, "what was published is seen");
+            });
+        });
+    }
+}
