@@ -345,9 +345,10 @@ impl Engine {
     }
 
     /// A client for any number of threads and tasks. All clients of an engine share the lanes of a
-    /// few handles: one a thread, but at most as many as the machine runs threads at once, and one
-    /// less than [`Config::handles_max`], so that one is left for [`Engine::handle`]. Threads beyond
-    /// that share, and wait for each other for as long as a call takes to send its request.
+    /// few handles: at most as many as the machine runs threads at once, and one less than
+    /// [`Config::handles_max`], so that one is left for [`Engine::handle`]. A thread takes one at
+    /// its first call. More threads share them, and wait for each other for as long as a call takes
+    /// to send its request.
     ///
     /// # Errors
     /// [`Error::Handles`] if all handles are taken; [`Error::Closed`].

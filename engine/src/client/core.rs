@@ -19,7 +19,7 @@ use crate::message::hash::Hasher128;
 use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::observe::recorder::{Recorder, RequestTap};
-use crate::reactor::{NO_CLIENT, ReactorCell, yield_now};
+use crate::reactor::{LentReactor, NO_CLIENT, yield_now};
 
 /// Submitted requests that one client may have in flight.
 const IN_FLIGHT_MAX: usize = 1024;
@@ -30,7 +30,7 @@ const IN_FLIGHT_MAX: usize = 1024;
 /// Dropping it does not wait: submitted requests are carried out, and their answers are discarded.
 #[derive(Debug)]
 pub struct Core {
-    reactor: Rc<ReactorCell>,
+    reactor: Rc<LentReactor>,
     /// The client number of submitted requests; allocated at the first one.
     client: u16,
     in_flight: usize,
@@ -55,7 +55,7 @@ pub struct Core {
 
 impl Core {
     pub(crate) fn new(
-        reactor: Rc<ReactorCell>,
+        reactor: Rc<LentReactor>,
         value_bytes_max: usize,
         ticket: Arc<JobTicket>,
     ) -> Self {

@@ -29,7 +29,7 @@ use crate::message::operation::{Operation, OperationKind, RequestParts, Version}
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::message::request::{Origin, RequestFlags};
 use crate::observe::recorder::{Recorder, RequestTap};
-use crate::reactor::{CoreShared, Served, is_core};
+use crate::reactor::{CoreShared, LoanOutcome, is_core};
 
 /// The client number of submitted requests.
 const SUBMITTED: u16 = 0;
@@ -37,7 +37,7 @@ const SUBMITTED: u16 = 0;
 pub(super) const CALLED: u16 = 1;
 /// Polls of the lanes before a blocking call parks its thread.
 pub(super) const SPINS: u32 = 500;
-/// Attempts to borrow a shard that other callers borrow, each of which takes less than a microsecond.
+/// Attempts to borrow a shard that other callers borrow, each for less than a microsecond.
 const BORROWS: u32 = 200;
 /// Polls without an answer after which a loop offers its core to other threads.
 pub(super) const IDLE_LOOKS: u32 = 64;
@@ -89,15 +89,15 @@ fn refusal(parts: &RequestParts<'_>, value_bytes_max: usize) -> Error {
     }
 }
 
-/// Tries to serve a lane's published requests here, because the core has nothing to do. False if the
-/// core must be told of them.
+/// Tries to serve a lane's published requests here, because the core has nothing to do. False if
+/// the core must be told of them.
 #[inline]
 fn serves_itself(core_shared: &CoreShared, lane: u8) -> bool {
     for _ in 0..BORROWS {
         match core_shared.serve_lent(lane) {
-            Served::All => return true,
-            Served::Part | Served::Kept => return false,
-            Served::Borrowed => std::hint::spin_loop(),
+            LoanOutcome::All => return true,
+            LoanOutcome::Part | LoanOutcome::Kept => return false,
+            LoanOutcome::Borrowed => std::hint::spin_loop(),
         }
     }
     false

@@ -7,13 +7,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::reactor_cell::ReactorCell;
+use super::lent_reactor::LentReactor;
 use crate::lifecycle::Lifecycle;
 
 /// The engine and the reactor of the calling thread.
 struct CurrentCore {
     lifecycle: Arc<Lifecycle>,
-    reactor: Rc<ReactorCell>,
+    reactor: Rc<LentReactor>,
 }
 
 thread_local! {
@@ -24,7 +24,7 @@ thread_local! {
 pub(super) struct CurrentCoreGuard;
 
 impl CurrentCoreGuard {
-    pub(super) fn new(lifecycle: &Arc<Lifecycle>, reactor: &Rc<ReactorCell>) -> Self {
+    pub(super) fn new(lifecycle: &Arc<Lifecycle>, reactor: &Rc<LentReactor>) -> Self {
         let current = CurrentCore {
             lifecycle: Arc::clone(lifecycle),
             reactor: Rc::clone(reactor),

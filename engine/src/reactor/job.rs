@@ -20,13 +20,13 @@ use std::task::{Context, Poll};
 use atomic_waker::AtomicWaker;
 use crossbeam_queue::ArrayQueue;
 
-use super::reactor_cell::ReactorCell;
+use super::lent_reactor::LentReactor;
 use crate::error::{Error, Result};
 use crate::lifecycle::JobTicket;
 use crate::limits::what_was_said;
 
 /// A job on its way to its core: a closure that makes the future there.
-pub(crate) struct Job(pub(super) Box<dyn FnOnce(Rc<ReactorCell>) -> JobFuture + Send>);
+pub(crate) struct Job(pub(super) Box<dyn FnOnce(Rc<LentReactor>) -> JobFuture + Send>);
 
 type JobFuture = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -41,7 +41,7 @@ impl Job {
     /// core.
     pub(crate) fn new<T, F, C>(
         ticket: JobTicket,
-        client: impl FnOnce(Rc<ReactorCell>, Arc<JobTicket>) -> C + Send + 'static,
+        client: impl FnOnce(Rc<LentReactor>, Arc<JobTicket>) -> C + Send + 'static,
         job: impl FnOnce(C) -> F + Send + 'static,
     ) -> (Self, Task<T>)
     where

@@ -17,8 +17,8 @@ use futures_lite::future::or;
 use super::CoreReactor;
 use super::core_shared::CoreShared;
 use super::current::CurrentCoreGuard;
+use super::lent_reactor::LentReactor;
 use super::park::{After, Before, ParkPolicy, TurnRecord};
-use super::reactor_cell::ReactorCell;
 use super::replies::NO_CLIENT;
 use super::watchdog::Watchdog;
 use crate::error::Result;
@@ -73,7 +73,7 @@ where
             match or(build(), wake_timer.beat()).await {
                 Ok((reactor, keepers)) => {
                     opened(Ok(()));
-                    let reactor = Rc::new(ReactorCell::new(reactor, &core_shared));
+                    let reactor = Rc::new(LentReactor::new(reactor, &core_shared));
                     let on_core = CurrentCoreGuard::new(&core_shared.lifecycle, &reactor);
                     let service = live(
                         Rc::clone(&reactor),
@@ -110,7 +110,7 @@ impl Keepers {
     /// turn.
     fn start(
         keepers: Vec<Keeper>,
-        reactor: &ReactorCell,
+        reactor: &LentReactor,
         core_shared: &Arc<CoreShared>,
         queues: &Queues,
     ) -> Self {
@@ -138,7 +138,7 @@ impl Keepers {
 
 /// Serves until the engine is closed and everything is answered.
 async fn live(
-    reactor: Rc<ReactorCell>,
+    reactor: Rc<LentReactor>,
     core_shared: &Arc<CoreShared>,
     spin_ns: u64,
     keepers: Vec<Keeper>,
@@ -158,7 +158,7 @@ async fn live(
 }
 
 async fn serve(
-    reactor: Rc<ReactorCell>,
+    reactor: Rc<LentReactor>,
     core_shared: Arc<CoreShared>,
     spin_ns: u64,
     queues: Queues,
@@ -220,7 +220,7 @@ async fn serve(
 }
 
 /// Starts the queued jobs; true if there were any.
-fn start_jobs(reactor: &Rc<ReactorCell>, core_shared: &CoreShared, queues: &Queues) -> bool {
+fn start_jobs(reactor: &Rc<LentReactor>, core_shared: &CoreShared, queues: &Queues) -> bool {
     let mut any = false;
     while let Some(job) = core_shared.jobs.pop() {
         any = true;
@@ -247,7 +247,7 @@ async fn nap(core_shared: &CoreShared) {
 }
 
 /// Sleeps until the core is woken or the timer ends.
-async fn sleep(core_shared: &CoreShared, reactor: &ReactorCell) {
+async fn sleep(core_shared: &CoreShared, reactor: &LentReactor) {
     let wakeup = &core_shared.command_port.wakeup;
     let mut timer = pin!(executor::sleep(SLEEP_MAX));
     poll_fn(|context| {

@@ -144,7 +144,8 @@ impl<E: Endpoint> Shard<E> {
         consumed
     }
 
-    /// Counts a request that must be offered again. One that a borrower leaves for the core is none.
+    /// Counts a request that must be offered again. One that a borrower leaves for the core is not
+    /// counted.
     #[cold]
     fn note_back_pressure(&self) {
         self.metrics

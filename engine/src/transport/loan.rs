@@ -11,8 +11,8 @@
 //!
 //! - I1: at most one thread uses the object: the owner while it is kept, a borrower while it is
 //!   borrowed.
-//! - I2: once the owner has begun to reclaim, nobody borrows anew, so its wait ends with the present
-//!   borrower's.
+//! - I2: once the owner has begun to reclaim, no thread borrows anew, so its wait ends with the
+//!   present borrower's use.
 
 #![allow(unsafe_code)] // hands out references to an object of another thread
 
@@ -74,15 +74,18 @@ impl<T> Loan<T> {
     /// # Safety
     /// `use_it` may run on any thread: it must not touch what is bound to the owner's thread.
     #[inline]
-    pub(crate) unsafe fn borrow<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> Result<R, Refusal> {
+    pub(crate) unsafe fn borrow<R>(
+        &self,
+        use_it: impl FnOnce(&mut T) -> R,
+    ) -> Result<R, LoanError> {
         // ORDERING: Acquire pairs with the Release of `lend` and of the borrower before.
         let taken = self
             .state
             .compare_exchange(0, BORROWED, Ordering::Acquire, Ordering::Relaxed);
         match taken {
             Ok(_) => {}
-            Err(state) if state & KEPT != 0 => return Err(Refusal::Kept),
-            Err(_) => return Err(Refusal::Borrowed),
+            Err(state) if state & KEPT != 0 => return Err(LoanError::Kept),
+            Err(_) => return Err(LoanError::Borrowed),
         }
         let returned = Return(&self.state);
         // SAFETY: by I1 this thread alone uses the object, and its owner keeps it valid until it
@@ -95,7 +98,7 @@ impl<T> Loan<T> {
 
 /// Why an object could not be borrowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum LoanError {
     /// Its owner uses it.
     Kept,
     /// Another thread borrows it, which is brief.
@@ -135,16 +138,16 @@ mod tests {
     fn only_what_is_lent_and_free_is_borrowed() {
         let (loan, mut object) = (Loan::default(), 1);
         // SAFETY: a number is bound to no thread.
-        let borrow = |loan: &Loan<i32>| unsafe { loan.borrow(|object| std::mem::take(object)) };
-        assert_eq!(borrow(&loan), Err(Refusal::Kept));
+        let borrow = |loan: &Loan<i32>| unsafe { loan.borrow(std::mem::take) };
+        assert_eq!(borrow(&loan), Err(LoanError::Kept));
         // SAFETY: `object` is not used before it is reclaimed.
         unsafe { loan.lend(&raw mut object) };
         // SAFETY: as above.
         let nested = unsafe { loan.borrow(|_| borrow(&loan)) };
-        assert_eq!(nested, Ok(Err(Refusal::Borrowed)));
+        assert_eq!(nested, Ok(Err(LoanError::Borrowed)));
         assert_eq!((borrow(&loan), borrow(&loan)), (Ok(1), Ok(0)));
         loan.reclaim();
-        assert_eq!(borrow(&loan), Err(Refusal::Kept));
+        assert_eq!(borrow(&loan), Err(LoanError::Kept));
     }
 
     #[test]
@@ -214,7 +217,7 @@ mod model {
                 .collect();
             shared.loan.reclaim();
             let seen = shared.object.use_it();
-            // SAFETY: as above; nobody may borrow what is kept.
+            // SAFETY: as above; what is kept is not borrowed.
             assert!(unsafe { shared.loan.borrow(|_| ()) }.is_err());
             let borrowed = threads.into_iter().filter_map(|thread| thread.join().ok());
             let served = borrowed.filter(|&served| served).count();

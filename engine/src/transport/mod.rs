@@ -2,8 +2,9 @@
 //!
 //! A request goes into a client's queue (`queue`), an answer into the shard's ring (`ring`). A
 //! `lane` is one of each, between one client and one shard. A `wakeup` says which lanes have
-//! requests and whether the shard sleeps; `fence` orders its last check. A `loan` lets a caller serve
-//! its own request while the shard's thread has no use for the shard.
+//! requests and whether the shard sleeps; `fence` orders its last check. A `loan` lets a caller
+//! serve its own request while the shard's thread has no use for the shard. `exclusive` gives one
+//! thread at a time the use of something.
 //!
 //! Every queue has one producer and one consumer. No operation here takes a lock or allocates,
 //! except for values that are too long for a lane. The module names no clock, no executor and no

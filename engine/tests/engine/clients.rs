@@ -1,4 +1,4 @@
-//! Clients that threads and tasks share: each call answers as a handle's, whoever else calls.
+//! Clients that threads and tasks share: each call answers as a handle's.
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -177,7 +177,7 @@ fn compare_with_a_map(client: &Client, caller: u64, steps: u64) {
         match below(4) {
             0 => {
                 let value = vec![step as u8; 20 + below(16_000) as usize];
-                client.put(&name, &value).wait().unwrap();
+                client.put(&name, &value).wait().expect("it is stored");
                 map.insert(number, value);
             }
             1 => {
@@ -185,7 +185,7 @@ fn compare_with_a_map(client: &Client, caller: u64, steps: u64) {
                 assert_eq!(client.delete(&name).wait(), Ok(was));
             }
             _ => {
-                let found = client.get(&name).wait().unwrap();
+                let found = client.get(&name).wait().expect("it is read");
                 let known = map.get(&number).map(Vec::as_slice);
                 assert_eq!(found.as_deref(), known);
             }
@@ -229,12 +229,12 @@ fn block_core(engine: &Engine) -> (mpsc::Sender<()>, farcore::Task<()>) {
     let (blocks, blocked) = mpsc::channel();
     let job = engine.run_on_core(0, async move |mut core: farcore::Core| {
         core.poll(|_, _| {});
-        blocks.send(()).unwrap();
+        blocks.send(()).expect("the test waits");
         // Until the sender is gone.
         let _ = released.recv();
     });
-    blocked.recv().unwrap();
-    (release, job.unwrap())
+    blocked.recv().expect("the job runs");
+    (release, job.expect("the engine is open"))
 }
 
 fn one_core() -> Config {

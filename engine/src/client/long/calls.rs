@@ -277,7 +277,7 @@ impl Client {
         }
         // All of its bytes are there.
         let parts = parts.into_iter().filter(|part| !part.as_ref().is_empty());
-        put_pieces(&mut self.runner(), key, length, parts, options).await
+        put_pieces(&mut self.shard_client(), key, length, parts, options).await
     }
 
     /// Reads a value of any length into `value`; see [`Handle::get_long`].
@@ -299,11 +299,11 @@ impl Client {
         bytes: u64,
         value: &mut Vec<u8>,
     ) -> Result<Option<Version>> {
-        get_into(&mut self.runner(), key, (offset, bytes), value).await
+        get_into(&mut self.shard_client(), key, (offset, bytes), value).await
     }
 
-    /// Reads a value in order, a piece at a time; see [`Handle::read_long`]. The visitor runs within
-    /// the client's lanes: it must be brief and must not call the client.
+    /// Reads a value in order, a piece at a time; see [`Handle::read_long`]. The visitor runs while
+    /// others of the client's callers wait: it must be brief and must not call the client.
     ///
     /// # Errors
     /// As [`Handle::read_long`].
@@ -312,6 +312,6 @@ impl Client {
         key: &[u8],
         visit: impl FnMut(u64, &[u8]),
     ) -> Result<Option<Version>> {
-        read(&mut self.runner(), key, visit).await
+        read(&mut self.shard_client(), key, visit).await
     }
 }

@@ -332,7 +332,7 @@ mod tests {
                 .flat_map(|word| word.to_le_bytes())
                 .collect()
         };
-        let sent = |get: &mut LongGet<'_>| {
+        let sent = |get: &mut LongGet<'_, NoVisitor>| {
             let mut numbers = Vec::new();
             while let Some(number) = get.next(|_, _, number, _| (true, number)) {
                 numbers.push(number);

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::LanePool;
+use super::batch_call::{BatchCall, ShardCall};
 use super::client_call::{ClientCall, OwnedValue};
-use super::many::{ManyCall, ShardCall};
 use crate::client::call::{CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, TimeToLive};
 use crate::client::shard_requests::{RunShardRequests, ShardRequests};
 use crate::client::transaction::TransactionOutcome;
@@ -52,9 +52,9 @@ impl fmt::Debug for Client {
 }
 
 /// Runs requests about shards for a client.
-pub(crate) struct Runner<'c>(&'c Client);
+pub(crate) struct ShardClient<'c>(&'c Client);
 
-impl RunShardRequests for Runner<'_> {
+impl RunShardRequests for ShardClient<'_> {
     fn hasher_and_shards(&self) -> (Hasher128, u16) {
         let shared = self.0.pool.shared();
         let shards = u16::try_from(shared.cores_shared.len()).unwrap_or(u16::MAX);
@@ -71,8 +71,8 @@ impl Client {
         Self { pool }
     }
 
-    pub(crate) fn runner(&self) -> Runner<'_> {
-        Runner(self)
+    pub(crate) fn shard_client(&self) -> ShardClient<'_> {
+        ShardClient(self)
     }
 
     pub(crate) fn value_bytes_max(&self) -> usize {
@@ -86,8 +86,8 @@ impl Client {
         ClientCall::new(&self.pool, operation)
     }
 
-    /// Reads a value. Cost: its copy; if the shard is busy, a round trip over a lane; a far key adds
-    /// one over the fabric.
+    /// Reads a value. Cost: its copy; if the shard is busy, a round trip over a lane; a far key
+    /// adds one over the fabric.
     ///
     /// # Errors
     /// Those of [`Handle::get`](crate::Handle::get).
@@ -365,19 +365,19 @@ impl Client {
     ///
     /// # Errors
     /// A caller's mistake stops it at that operation; the operations before it are carried out.
-    pub fn many<'c, 'k, I>(&'c self, operations: I) -> ManyCall<'c, 'k, I::IntoIter>
+    pub fn many<'c, 'k, I>(&'c self, operations: I) -> BatchCall<'c, 'k, I::IntoIter>
     where
         I: IntoIterator<Item = Operation<'k>>,
         I::IntoIter: Unpin,
     {
-        ManyCall::new(&self.pool, operations.into_iter())
+        BatchCall::new(&self.pool, operations.into_iter())
     }
 
     /// Reads many keys; see [`Client::many`].
     pub fn get_many<'c, 'k>(
         &'c self,
         keys: &'k [&'k [u8]],
-    ) -> ManyCall<'c, 'k, impl Iterator<Item = Operation<'k>> + Unpin> {
+    ) -> BatchCall<'c, 'k, impl Iterator<Item = Operation<'k>> + Unpin> {
         self.many(keys.iter().map(|key| Operation::Get { key }))
     }
 
@@ -385,7 +385,7 @@ impl Client {
     pub fn put_many<'c, 'k>(
         &'c self,
         pairs: &'k [(&'k [u8], &'k [u8])],
-    ) -> ManyCall<'c, 'k, impl Iterator<Item = Operation<'k>> + Unpin> {
+    ) -> BatchCall<'c, 'k, impl Iterator<Item = Operation<'k>> + Unpin> {
         self.many(
             pairs
                 .iter()
@@ -397,7 +397,7 @@ impl Client {
     pub fn delete_many<'c, 'k>(
         &'c self,
         keys: &'k [&'k [u8]],
-    ) -> ManyCall<'c, 'k, impl Iterator<Item = Operation<'k>> + Unpin> {
+    ) -> BatchCall<'c, 'k, impl Iterator<Item = Operation<'k>> + Unpin> {
         self.many(keys.iter().map(|key| Operation::Delete { key }))
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::LanePool;
 use super::seats::Seats;
-use super::station::{Station, Visit};
+use super::station::{Look, Station};
 use crate::client::call::FromAnswer;
 use crate::client::handle::{Handle, Refused, SPINS};
 use crate::error::{Error, Result};
@@ -79,27 +79,27 @@ impl<'c> Place<'c> {
     pub(super) fn poll<R>(
         &mut self,
         waker: Option<&Waker>,
-        mut step: impl FnMut(&mut Handle, &mut Seats, u32, Visit<'_>) -> Poll<Result<R>>,
+        mut step: impl FnMut(&mut Handle, &mut Seats, u32, Look<'_>) -> Poll<Result<R>>,
     ) -> Poll<Result<R>> {
         let station = self.at.map_or_else(|| self.pool.station(), |at| at.0);
         let at = &mut self.at;
-        station.poll(waker, |handle, seats, visit| {
+        station.poll(waker, |handle, seats, look| {
             let (_, seat) = *at.get_or_insert_with(|| (station, seats.take()));
-            let result = step(handle, seats, seat, visit);
-            match visit {
+            let result = step(handle, seats, seat, look);
+            match look {
                 _ if result.is_ready() => {
                     seats.leave(seat);
                     *at = None;
                 }
-                Visit::Last { is_stopped, .. } if is_stopped => {
+                Look::Last { is_stopped, .. } if is_stopped => {
                     seats.leave(seat);
                     *at = None;
                     return Poll::Ready(Err(Error::Closed));
                 }
-                Visit::Last {
+                Look::Last {
                     waker: Some(waker), ..
                 } => seats.wait(seat, waker),
-                Visit::First | Visit::Last { .. } => {}
+                Look::First | Look::Last { .. } => {}
             }
             result
         })
@@ -193,7 +193,7 @@ impl<T: for<'a> FromAnswer<'a>> ClientCall<'_, '_, T> {
             is_sent,
             ..
         } = self;
-        place.poll(waker, |handle, seats, seat, visit| {
+        place.poll(waker, |handle, seats, seat, look| {
             if !*is_sent {
                 match handle.submit(*operation, Seats::token(seat, 0)) {
                     Ok(()) => {
@@ -202,7 +202,7 @@ impl<T: for<'a> FromAnswer<'a>> ClientCall<'_, '_, T> {
                     }
                     Err(Refused::Error(error)) => return Poll::Ready(Err(error)),
                     Err(Refused::Full) => {
-                        seats.wait_for_room(visit);
+                        seats.wait_for_room(look);
                         return Poll::Pending;
                     }
                 }

@@ -1,22 +1,22 @@
 //! The lanes that clients of any number of threads and tasks share.
 //!
 //! A [`LanePool`] has a few *stations*, each with the lanes of one handle. A thread always uses the
-//! same station, and with as many stations as threads nobody else does. A call enters its station
+//! same station, and with as many stations as threads no other does. A call enters its station
 //! for as long as it takes to send its request and to receive what has arrived, for all callers of
 //! the station; it never waits inside.
 //!
 //! ```text
 //! call -> station (entered) -> lane -> shard
 //!              ^--- answers of all its callers, each to its seat, whose task is woken
-//! shard has answers and nobody is inside -> the shard's thread enters and hands them out
+//! shard has answers, no thread is inside -> the shard's thread enters and hands them out
 //! ```
 //!
 //! So requests of many tasks share lanes, batches and wake-ups, and no task depends on another one
 //! to be polled.
 
+mod batch_call;
 mod client;
 mod client_call;
-mod many;
 mod seats;
 mod station;
 
@@ -27,9 +27,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::lanes::Shared;
 use crate::error::{Error, Result};
 
+pub use self::batch_call::{Answers, BatchCall};
 pub use self::client::Client;
 pub use self::client_call::{ClientCall, OwnedValue};
-pub use self::many::{Answers, ManyCall};
 use self::station::Station;
 
 /// The stations of an engine.

@@ -1,11 +1,11 @@
 //! The seats of a station: for each call under way its answers, and the waker of its task.
 //!
 //! - I1: a seat is taken again only once all answers to its last call have arrived.
-//! - I2: a seat whose call was dropped wakes nobody.
+//! - I2: a seat whose call was dropped wakes no task.
 
 use std::task::Waker;
 
-use super::station::Visit;
+use super::station::Look;
 use crate::message::outcome::{Answer, OwnedAnswer};
 
 /// Bits of a token that name the seat; the others are the request's place in its call.
@@ -94,10 +94,10 @@ impl Seats {
     }
 
     /// Has a task that found no room be woken when some may have come free.
-    pub(super) fn wait_for_room(&mut self, visit: Visit<'_>) {
-        if let Visit::Last {
+    pub(super) fn wait_for_room(&mut self, look: Look<'_>) {
+        if let Look::Last {
             waker: Some(waker), ..
-        } = visit
+        } = look
         {
             self.for_room.push(waker.clone());
         }

@@ -70,9 +70,9 @@ struct Pumped {
     received: usize,
 }
 
-/// A visit of a call to its station.
+/// Which look of a call at its station this is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Visit<'w> {
+pub(super) enum Look<'w> {
     /// Before answers are received: a request that is sent now may be answered in this poll.
     First,
     /// After that: a call that is not done has its task woken.
@@ -97,8 +97,8 @@ pub(super) struct Station {
     outside: SegQueue<Waker>,
 }
 
-// SAFETY: `inside` is used only between `Exclusive`'s enter and leave, whose ordering passes it from
-// thread to thread; a handle may move between threads.
+// SAFETY: `inside` is used only between `Exclusive`'s enter and leave, whose ordering passes it
+// from thread to thread; a handle may move between threads.
 unsafe impl Sync for Station {}
 
 impl Station {
@@ -149,21 +149,21 @@ impl Station {
     pub(super) fn poll<R>(
         self: &Arc<Self>,
         waker: Option<&Waker>,
-        mut step: impl FnMut(&mut Handle, &mut Seats, Visit<'_>) -> Poll<Result<R>>,
+        mut step: impl FnMut(&mut Handle, &mut Seats, Look<'_>) -> Poll<Result<R>>,
     ) -> Poll<Result<R>> {
         if !self.enter(waker) {
             return Poll::Pending;
         }
         // SAFETY: entered just now (I1).
         let inside = unsafe { &mut *self.inside.get() };
-        let mut visit = |inside: &mut Inside, visit| match &mut inside.handle {
-            Some(handle) => step(handle, &mut inside.seats, visit),
+        let mut visit = |inside: &mut Inside, look| match &mut inside.handle {
+            Some(handle) => step(handle, &mut inside.seats, look),
             None => Poll::Ready(Err(Error::Closed)),
         };
-        let mut result = visit(inside, Visit::First);
+        let mut result = visit(inside, Look::First);
         if result.is_pending() {
             let is_stopped = inside.pump().is_stopped;
-            result = visit(inside, Visit::Last { waker, is_stopped });
+            result = visit(inside, Look::Last { waker, is_stopped });
         }
         self.leave();
         result

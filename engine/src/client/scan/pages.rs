@@ -396,11 +396,11 @@ impl Client {
     /// # Errors
     /// As [`Handle::scan`].
     pub async fn scan(&self, cursor: Cursor, options: ScanOptions) -> Result<ScanPage> {
-        scan(&mut self.runner(), cursor, options).await
+        scan(&mut self.shard_client(), cursor, options).await
     }
 
-    /// Visits every record; see [`Handle::export`]. The visitor runs within the client's lanes: it
-    /// must be brief and must not call the client.
+    /// Visits every record; see [`Handle::export`]. The visitor runs while others of the client's
+    /// callers wait: it must be brief and must not call the client.
     ///
     /// # Errors
     /// As [`Handle::export`].
@@ -409,7 +409,7 @@ impl Client {
         options: ExportOptions,
         visit: impl FnMut(Entry<'_>),
     ) -> Result<ExportSummary> {
-        export(&mut self.runner(), options, visit).await
+        export(&mut self.shard_client(), options, visit).await
     }
 
     /// Counts the keys; see [`Handle::len`].
@@ -417,7 +417,7 @@ impl Client {
     /// # Errors
     /// As [`Handle::len`].
     pub async fn len(&self) -> Result<u64> {
-        sum_of_shards(&mut self.runner(), OperationKind::Count).await
+        sum_of_shards(&mut self.shard_client(), OperationKind::Count).await
     }
 
     /// Removes all keys; see [`Handle::clear`].
@@ -425,6 +425,6 @@ impl Client {
     /// # Errors
     /// As [`Handle::clear`].
     pub async fn clear(&self) -> Result<u64> {
-        sum_of_shards(&mut self.runner(), OperationKind::Clear).await
+        sum_of_shards(&mut self.shard_client(), OperationKind::Clear).await
     }
 }

@@ -1,6 +1,6 @@
 //! An endpoint for tests whose queue pairs can be cut. It passes everything on to an embedded
-//! endpoint, except that it does not renew a queue pair that is cut. While its shard is lent, any use
-//! of it is a fault.
+//! endpoint, except that it does not renew a queue pair that is cut. While its shard is lent, any
+//! use of it is a fault.
 
 use std::cell::Cell;
 use std::rc::Rc;

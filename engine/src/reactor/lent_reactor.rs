@@ -16,18 +16,18 @@ use std::sync::Arc;
 
 use super::CoreReactor;
 use super::core_shared::CoreShared;
-use crate::transport::loan::Refusal;
+use crate::transport::loan::LoanError;
 
 /// A core's reactor.
 #[derive(Debug)]
-pub(crate) struct ReactorCell {
+pub(crate) struct LentReactor {
     reactor: RefCell<CoreReactor>,
     /// Other threads may borrow it.
     is_lent: Cell<bool>,
     core_shared: Arc<CoreShared>,
 }
 
-impl ReactorCell {
+impl LentReactor {
     pub(super) fn new(reactor: CoreReactor, core_shared: &Arc<CoreShared>) -> Self {
         Self {
             reactor: RefCell::new(reactor),
@@ -42,8 +42,8 @@ impl ReactorCell {
             return;
         }
         self.is_lent.set(true);
-        // SAFETY: the reactor lives in this cell, which takes it back before each access and when it
-        // is dropped.
+        // SAFETY: the reactor lives in this cell, which takes it back before each access and when
+        // it is dropped.
         unsafe { self.core_shared.loan.lend(self.reactor.as_ptr()) };
     }
 
@@ -79,7 +79,7 @@ impl ReactorCell {
     }
 }
 
-impl Drop for ReactorCell {
+impl Drop for LentReactor {
     fn drop(&mut self) {
         self.reclaim();
     }
@@ -87,7 +87,7 @@ impl Drop for ReactorCell {
 
 /// How a caller's attempt to serve its own requests ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Served {
+pub(crate) enum LoanOutcome {
     /// All of its lane's requests are answered.
     All,
     /// The core must go on: requests are left, or something is due.
@@ -102,13 +102,13 @@ impl CoreShared {
     /// Serves the published requests of a lane on the calling thread, if the core has lent its
     /// reactor. Cost: one compare-and-swap beside the requests; never waits.
     #[inline]
-    pub(crate) fn serve_lent(&self, lane: u8) -> Served {
+    pub(crate) fn serve_lent(&self, lane: u8) -> LoanOutcome {
         // SAFETY: by I1 a borrower touches nothing that is bound to the core's thread.
         match unsafe { self.loan.borrow(|reactor| reactor.serve_lent(lane)) } {
-            Ok(true) => Served::All,
-            Ok(false) => Served::Part,
-            Err(Refusal::Kept) => Served::Kept,
-            Err(Refusal::Borrowed) => Served::Borrowed,
+            Ok(true) => LoanOutcome::All,
+            Ok(false) => LoanOutcome::Part,
+            Err(LoanError::Kept) => LoanOutcome::Kept,
+            Err(LoanError::Borrowed) => LoanOutcome::Borrowed,
         }
     }
 }

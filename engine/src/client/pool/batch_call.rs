@@ -47,11 +47,11 @@ impl Answers {
     }
 }
 
-/// Many operations at once: await it on any runtime, or block with [`ManyCall::wait`]. Operations
+/// Many operations at once: await it on any runtime, or block with [`BatchCall::wait`]. Operations
 /// on one key are carried out in their order, others in any. Dropping it leaves those that were
 /// sent to be carried out.
 #[must_use = "it does nothing until it is waited for or awaited"]
-pub struct ManyCall<'c, 'k, I> {
+pub struct BatchCall<'c, 'k, I> {
     place: Place<'c>,
     operations: I,
     /// The operation that found no room.
@@ -62,16 +62,16 @@ pub struct ManyCall<'c, 'k, I> {
     failed: Option<Error>,
 }
 
-impl<I> fmt::Debug for ManyCall<'_, '_, I> {
+impl<I> fmt::Debug for BatchCall<'_, '_, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ManyCall")
+        f.debug_struct("BatchCall")
             .field("sent", &self.sent)
             .field("received", &self.received)
             .finish_non_exhaustive()
     }
 }
 
-impl<'c, 'k, I: Iterator<Item = Operation<'k>> + Unpin> ManyCall<'c, 'k, I> {
+impl<'c, 'k, I: Iterator<Item = Operation<'k>> + Unpin> BatchCall<'c, 'k, I> {
     pub(super) fn new(pool: &'c LanePool, mut operations: I) -> Self {
         Self {
             place: Place::new(pool),
@@ -93,7 +93,7 @@ impl<'c, 'k, I: Iterator<Item = Operation<'k>> + Unpin> ManyCall<'c, 'k, I> {
     }
 }
 
-impl<'k, I: Iterator<Item = Operation<'k>> + Unpin> Future for ManyCall<'_, 'k, I> {
+impl<'k, I: Iterator<Item = Operation<'k>> + Unpin> Future for BatchCall<'_, 'k, I> {
     type Output = Result<Answers>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -106,7 +106,7 @@ impl<'k, I: Iterator<Item = Operation<'k>> + Unpin> Future for ManyCall<'_, 'k, 
             answers,
             failed,
         } = &mut *self;
-        place.poll(Some(context.waker()), |handle, seats, seat, visit| {
+        place.poll(Some(context.waker()), |handle, seats, seat, look| {
             for (place, answer) in seats.answers(seat).drain(..) {
                 *received += 1;
                 answers[place as usize] = Some(answer);
@@ -124,7 +124,7 @@ impl<'k, I: Iterator<Item = Operation<'k>> + Unpin> Future for ManyCall<'_, 'k, 
                         *next = None;
                     }
                     Err(Refused::Full) => {
-                        seats.wait_for_room(visit);
+                        seats.wait_for_room(look);
                         break;
                     }
                 }
@@ -160,7 +160,7 @@ impl<R: ShardRequests> Future for ShardCall<'_, '_, R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { place, requests } = &mut *self;
-        place.poll(Some(context.waker()), |handle, seats, seat, visit| {
+        place.poll(Some(context.waker()), |handle, seats, seat, look| {
             for (place, answer) in seats.answers(seat).drain(..) {
                 requests.take(place, answer.answer());
             }
@@ -172,7 +172,7 @@ impl<R: ShardRequests> Future for ShardCall<'_, '_, R> {
                     Ok(()) => seats.sent(seat),
                     Err(Refused::Error(error)) => return Poll::Ready(Err(error)),
                     Err(Refused::Full) => {
-                        seats.wait_for_room(visit);
+                        seats.wait_for_room(look);
                         break;
                     }
                 }
