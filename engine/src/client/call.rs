@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::str::FromStr;
 use std::task::{Context, Poll};
 use std::thread;
+use std::time::Duration;
 
 use farcore_tuning::system_ms;
 
@@ -18,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::message::change::Metadata;
 use crate::message::operation::{Operation, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
-use crate::reactor::{block_on, serve_current_core};
+use crate::reactor::{block_on, block_on_for, serve_current_core};
 
 /// A value that was read, with its version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -287,6 +288,15 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
         block_on(self)
     }
 
+    /// Blocks until the answer has arrived, at most for so long.
+    ///
+    /// # Errors
+    /// The errors of the operation; [`Error::TimedOut`], and then the operation may still be
+    /// carried out.
+    pub fn wait_for(self, limit: Duration) -> Result<T> {
+        block_on_for(self, limit).unwrap_or(Err(Error::TimedOut { limit }))
+    }
+
     /// True if the shard of the request is pinned to the processor that this thread runs on: it can
     /// answer only once this thread has left.
     #[cold]
@@ -313,6 +323,9 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
         if let Some((_, answer)) = handle.answers.pop() {
             // The answer may borrow the handle as long as the call did.
             if let Some(handle) = self.handle.take() {
+                if handle.spare.capacity() == 0 {
+                    handle.spare = std::mem::take(&mut handle.scratch);
+                }
                 return Poll::Ready(T::from_answer(answer, &mut handle.scratch));
             }
         } else if stopped {

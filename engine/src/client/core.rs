@@ -287,6 +287,29 @@ impl Core {
         }
     }
 
+    /// Reads a value where it lies: `visit` receives it with its version, and what it returns is
+    /// returned. `None` if the key is absent. The visitor must keep the rules of [`Core::poll`].
+    /// Cost: as a get, without a copy of the value.
+    ///
+    /// # Errors
+    /// As [`Core::get`].
+    pub async fn get_with<R>(
+        &mut self,
+        key: &[u8],
+        visit: impl FnOnce(&[u8], Version) -> R,
+    ) -> Result<Option<R>> {
+        let (mut visit, mut result) = (Some(visit), Ok(None));
+        self.many([Operation::Get { key }], |_, answer| match answer {
+            Answer::Value { version, value } => {
+                result = Ok(visit.take().map(|visit| visit(value, version)));
+            }
+            Answer::Failed(error) => result = Err(error.clone()),
+            _ => {}
+        })
+        .await?;
+        result
+    }
+
     /// The token of an operation of the latest call, by its place in the call.
     fn token(&self, place: u32) -> u64 {
         u64::from(self.call) << 32 | u64::from(place)

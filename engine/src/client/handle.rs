@@ -121,6 +121,8 @@ pub struct Handle {
     /// Answers to submitted requests that came during a call.
     kept: VecDeque<(u64, OwnedAnswer)>,
     pub(super) scratch: Vec<u8>,
+    /// A buffer for the next value, so that a get allocates nothing.
+    pub(super) spare: Vec<u8>,
     /// The latest change, as it is sent.
     encoded: Vec<u8>,
     tap: Option<RequestTap>,
@@ -140,6 +142,7 @@ impl Handle {
             answers: Vec::new(),
             kept: VecDeque::new(),
             scratch: Vec::new(),
+            spare: Vec::new(),
             encoded: Vec::new(),
             tap: None,
             sampler,
@@ -240,6 +243,7 @@ impl Handle {
             lanes,
             shared,
             answers,
+            spare,
             call,
             outstanding,
             submitted,
@@ -264,7 +268,12 @@ impl Handle {
                 visit(token, answer);
             } else if token >> 32 == *call & u64::from(u32::MAX) {
                 let place = u32::try_from(token & u64::from(u32::MAX)).unwrap_or(u32::MAX);
-                answers.push((place, OwnedAnswer::of(&answer)));
+                let owned = if answer.value().is_empty() {
+                    OwnedAnswer::of(&answer)
+                } else {
+                    OwnedAnswer::in_buffer(&answer, std::mem::take(spare))
+                };
+                answers.push((place, owned));
             }
         };
         for (lane, core_shared) in lanes.lanes.iter_mut().zip(&shared.cores_shared) {
@@ -295,6 +304,26 @@ impl Handle {
     /// Those of [`Error`]: the key's length, the fabric, [`Error::Closed`].
     pub fn get<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, Option<Value<'a>>> {
         Call::new(self, Operation::Get { key })
+    }
+
+    /// Reads a value into a buffer, which it replaces; returns its version, or `None` if the key is
+    /// absent. Blocks until the answer has arrived. Cost: as [`Handle::get`]; the value is copied
+    /// once, and nothing is allocated where the buffer is long enough.
+    ///
+    /// # Errors
+    /// As [`Handle::get`].
+    pub fn get_into(&mut self, key: &[u8], buffer: &mut Vec<u8>) -> Result<Option<Version>> {
+        buffer.clear();
+        self.spare = std::mem::take(buffer);
+        let version = match self.get(key).wait() {
+            Ok(found) => Ok(found.map(|value| value.version())),
+            Err(error) => Err(error),
+        };
+        *buffer = match version {
+            Ok(Some(_)) => std::mem::take(&mut self.scratch),
+            _ => std::mem::take(&mut self.spare),
+        };
+        version
     }
 
     /// Stores a value and returns its version.

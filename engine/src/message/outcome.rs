@@ -305,6 +305,19 @@ impl OwnedAnswer {
         }
     }
 
+    /// The same, its value in a buffer that the caller has no more use for.
+    pub(crate) fn in_buffer(answer: &Answer<'_>, mut buffer: Vec<u8>) -> Self {
+        let (kind, version, value) = answer.parts();
+        buffer.clear();
+        buffer.extend_from_slice(value);
+        Self {
+            kind,
+            version: version.unwrap_or(0),
+            value: buffer,
+            error: answer.error().cloned(),
+        }
+    }
+
     /// A value that was read.
     pub(crate) fn value(version: Version, value: Vec<u8>) -> Self {
         Self {

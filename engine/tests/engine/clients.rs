@@ -429,3 +429,50 @@ fn clients_leave_a_handle_and_share_what_is_there() {
     drop(handle);
     assert!(engine.client().is_ok());
 }
+
+#[test]
+fn a_handle_reads_into_a_buffer_and_within_a_limit() {
+    let engine = Engine::open(one_core()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    handle.put(b"key", b"value").wait().unwrap();
+    let mut buffer = Vec::with_capacity(64);
+    let place = buffer.as_ptr();
+    for _ in 0..3 {
+        let version = handle.get_into(b"key", &mut buffer).unwrap();
+        assert_eq!((version.is_some(), &buffer[..]), (true, &b"value"[..]));
+        assert_eq!(handle.get_into(b"none", &mut buffer), Ok(None));
+        assert!(buffer.is_empty());
+    }
+    assert_eq!(buffer.as_ptr(), place, "the caller's buffer is used");
+    assert_eq!(
+        handle.get_into(b"", &mut buffer),
+        Err(Error::KeyEmpty { max: 1024 })
+    );
+    assert_eq!(buffer.as_ptr(), place);
+    let limit = Duration::from_secs(60);
+    let found = handle.get(b"key").wait_for(limit).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"value"[..]));
+    let (release, job) = block_core(&engine);
+    let limit = Duration::from_millis(20);
+    let late = handle.put(b"key", b"late").wait_for(limit);
+    assert_eq!(late, Err(Error::TimedOut { limit }));
+    drop(release);
+    answer_to(job).unwrap();
+    assert_eq!(&*handle.get(b"key").wait().unwrap().unwrap(), b"late");
+}
+
+#[test]
+fn a_job_reads_a_value_where_it_lies() {
+    let engine = Engine::open(tiny()).unwrap();
+    let job = engine.run_on_core(0, async move |mut core: farcore::Core| {
+        for number in 0..50 {
+            core.put(&key(number), &value(number, 0)).await.unwrap();
+            let length = core.get_with(&key(number), |value, _| value.len()).await;
+            assert_eq!(length, Ok(Some(value(number, 0).len())));
+        }
+        assert_eq!(core.get_with(b"none", |_, _| ()).await, Ok(None));
+        let wrong = core.get_with(b"", |_, _| ()).await;
+        assert_eq!(wrong, Err(Error::KeyEmpty { max: 1024 }));
+    });
+    answer_to(job.unwrap()).unwrap();
+}
