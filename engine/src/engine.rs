@@ -168,8 +168,13 @@ impl Engine {
         let locked = engine.start_cores(&config, &plan, lanes)?;
         let _ = engine.metrics.startup_ns.set(clock.now_ns() - opened_ns);
         let _ = engine.metrics.locked.set(locked);
+        let processors = limits::processors();
+        if let Some(advice) = processors.advice(&config.cores) {
+            tracing::info!(advice, "other cores would serve better");
+        }
         tracing::info!(
             cores = ?config.cores,
+            machine = %processors,
             local_bytes = config.local_bytes,
             far_bytes = config.far_bytes,
             page_bytes = sizes.page_bytes,

@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
-use farcore_tuning::{Root, available_memory};
+use farcore_tuning::{Processors, Root, available_memory};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -33,6 +33,11 @@ pub(crate) fn available_cores() -> Vec<usize> {
         .into_iter()
         .map(|core| core.id)
         .collect()
+}
+
+/// The same, with their physical cores and the control group's quota.
+pub(crate) fn processors() -> Processors {
+    Processors::read(&Root::new("/"), available_cores())
 }
 
 /// Refuses early, with a clear error, where the kernel or a limit would refuse later. `descriptors`

@@ -14,9 +14,9 @@ mod model;
 mod publish;
 
 pub use self::measure::{
-    AvailableMemory, Clock, Counter, Gauge, HardwareCounters, HardwareSnapshot, Histogram,
+    AvailableMemory, Clock, Counter, CpuList, Gauge, HardwareCounters, HardwareSnapshot, Histogram,
     HistogramSnapshot, HotKey, HotKeys, HotKeysReader, MemoryEnd, Metric, MetricKind, NodeCounters,
-    NodeSnapshot, Root, Sampler, ShardCounters, ShardSnapshot, available_memory,
+    NodeSnapshot, Processors, Root, Sampler, ShardCounters, ShardSnapshot, available_memory,
     available_resident_memory, cores_limit, kibibytes, memory_limit, resident_bytes,
     saturating_sum, system_ms, system_ns,
 };

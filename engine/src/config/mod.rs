@@ -13,7 +13,7 @@ use crate::constants::{
     READ_AHEAD_CHUNKS_MAX, SPIN_NS_MAX, VALUE_BYTES_MAX,
 };
 use crate::error::{Error, Result};
-use crate::limits::available_cores;
+use crate::limits::{available_cores, processors};
 use crate::log::PageShape;
 use crate::shard::{Evictor, NODES_MAX, QUEUES_PER_NODE, Shard, ShardTuning};
 use crate::transport::lane::{self, LANES_MAX};
@@ -43,8 +43,9 @@ const CORE_LANES_SHARE: u64 = 32;
 /// How to open an engine. Every field has a default that suits a small machine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The cores, one shard each. Default: every core that this process may use. They are pinned
-    /// and poll while they are busy: name fewer where other work needs cores.
+    /// The cores, one shard each. Default: one processor of each physical core that this process
+    /// may use, and no more than its control group's quota pays for. They are pinned and poll while
+    /// they are busy; a core without work leaves its processor to the program around it.
     pub cores: Vec<usize>,
     /// The cap on local memory in bytes: index, frames, lanes, landing buffers, counters, the
     /// threads' stacks. Default 1 GiB. Pages of the program's own files, some 2 MiB once all of its
@@ -129,7 +130,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            cores: available_cores(),
+            cores: processors().for_engine(),
             local_bytes: 1 << 30,
             far_bytes: 4 << 30,
             when_full: WhenFull::default(),

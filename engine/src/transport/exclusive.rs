@@ -79,6 +79,7 @@ mod tests {
 }
 
 #[cfg(all(test, farcore_loom))]
+#[allow(unsafe_code, reason = "cells whose uses the model checker watches")]
 mod model {
     use super::*;
     use crate::transport::atomics::{Arc, AtomicUsize};

@@ -25,6 +25,7 @@ const KEPT: u32 = 1;
 /// Another thread uses it.
 const BORROWED: u32 = 2;
 /// Looks of a waiting owner before each of which it spins; then it offers its core.
+#[cfg(not(farcore_loom))]
 const SPINS: u32 = 64;
 
 /// The state of one loan. On a cache line of its own: borrowers write it at each request.

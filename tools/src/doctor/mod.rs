@@ -5,7 +5,6 @@
 //! Nothing on the machine is changed. The command fails only if the engine cannot run.
 
 mod clock;
-mod cpu_list;
 mod devices;
 mod finding;
 mod kernel;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use bytesize::ByteSize;
 
-use super::cpu_list::CpuList;
 use super::finding::Finding;
 use super::processor::allowed;
+use farcore_tuning::CpuList;
 use farcore_tuning::Root;
 use farcore_tuning::kibibytes;
 

@@ -1,9 +1,8 @@
 //! Checks the processors: which may be used, what else runs on them, and their features. Only the
 //! processors that this process may run on are considered.
 
-use super::cpu_list::CpuList;
 use super::finding::Finding;
-use farcore_tuning::Root;
+use farcore_tuning::{CpuList, Processors, Root};
 
 const CPU: &str = "/sys/devices/system/cpu";
 /// Least cores for advising to isolate some of them.
@@ -15,6 +14,7 @@ pub(super) fn check(root: &Root) -> Vec<Finding> {
     let features = features(root);
     vec![
         cores(root),
+        engine_cores(root),
         quota(root),
         isolation(root),
         siblings(root),
@@ -50,6 +50,19 @@ fn cores(root: &Root) -> Finding {
         )),
         _ => Finding::fine(what, format!("{allowed} ({})", allowed.0.len())),
     }
+}
+
+/// The cores that an engine takes if its program names none.
+fn engine_cores(root: &Root) -> Finding {
+    let what = "an engine's cores";
+    let Some(allowed) = allowed(root) else {
+        return Finding::unknown(what, "/proc/self/status");
+    };
+    let processors = Processors::read(root, allowed.0.iter().map(|&cpu| cpu as usize));
+    let chosen = processors.for_engine();
+    let numbers = chosen.iter().filter_map(|&cpu| u32::try_from(cpu).ok());
+    let chosen = CpuList(numbers.collect());
+    Finding::fine(what, format!("{chosen} by default: {processors}"))
 }
 
 fn quota(root: &Root) -> Finding {

@@ -8,10 +8,12 @@
 mod cgroup;
 mod clock;
 mod counters;
+mod cpu_list;
 mod hardware;
 mod histogram;
 mod hot_keys;
 mod memory;
+mod processors;
 mod root;
 mod sampler;
 
@@ -24,9 +26,11 @@ pub use self::counters::{
     Counter, Gauge, Metric, MetricKind, NodeCounters, NodeSnapshot, ShardCounters, ShardSnapshot,
     saturating_sum,
 };
+pub use self::cpu_list::CpuList;
 pub use self::hardware::{HardwareCounters, HardwareSnapshot};
 pub use self::histogram::{Histogram, HistogramSnapshot};
 pub use self::hot_keys::{HotKey, HotKeys, HotKeysReader};
 pub use self::memory::resident_bytes;
+pub use self::processors::Processors;
 pub use self::root::Root;
 pub use self::sampler::Sampler;

@@ -9,7 +9,10 @@ const PROCESSOR_MAX: u32 = 65_535;
 
 /// A set of processors.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct CpuList(pub(super) BTreeSet<u32>);
+pub struct CpuList(
+    /// Their numbers.
+    pub BTreeSet<u32>,
+);
 
 impl FromStr for CpuList {
     type Err = ();
