@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use farcore_rdma::{EmbeddedNode, Heartbeats, Region, RegionOptions};
-use farcore_tuning::{Clock, Root, Sampler};
+use farcore_tuning::{Clock, Root, Sampler, numa_node};
 
 use crate::cipher::{PageCipher, Salt, random_salt};
 use crate::client::core::Core;
@@ -22,7 +22,7 @@ use crate::far_memory::FarPlan;
 use crate::lifecycle::Lifecycle;
 use crate::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
 use crate::message::hash::Hasher128;
-use crate::observe::metrics::{CoreMetrics, EngineMetrics, EngineReporter, Stats};
+use crate::observe::metrics::{CoreMetrics, EngineMetrics, EngineReporter, LocalMemory, Stats};
 use crate::reactor::{
     self, Command, CommandPort, CoreShared, Job, Reactor, ReactorOptions, Task, Watchdog,
     is_core_of, serve_current_core,
@@ -68,7 +68,11 @@ pub struct Engine {
 }
 
 fn map(options: &RegionOptions) -> Result<Arc<Region>> {
-    let region = Region::map(options);
+    map_on(options, None)
+}
+
+fn map_on(options: &RegionOptions, numa_node: Option<u32>) -> Result<Arc<Region>> {
+    let region = Region::map_on(options, numa_node);
     Ok(Arc::new(region.map_err(|error| Error::Memory {
         reason: error.to_string(),
     })?))
@@ -165,9 +169,9 @@ impl Engine {
         };
         // Made before the first thread is: dropped on an error, it closes the cores that did start.
         let (mut engine, lanes) = Self::prepare(&config, &plan, nodes, clock.clone(), opened_ns);
-        let locked = engine.start_cores(&config, &plan, lanes)?;
+        let memory = engine.start_cores(&config, &plan, lanes)?;
         let _ = engine.metrics.startup_ns.set(clock.now_ns() - opened_ns);
-        let _ = engine.metrics.locked.set(locked);
+        let _ = engine.metrics.local_memory.set(memory);
         let processors = limits::processors();
         if let Some(advice) = processors.advice(&config.cores) {
             tracing::info!(advice, "other cores would serve better");
@@ -178,7 +182,8 @@ impl Engine {
             local_bytes = config.local_bytes,
             far_bytes = config.far_bytes,
             page_bytes = sizes.page_bytes,
-            locked,
+            locked = memory.is_locked,
+            huge_bytes = memory.huge_bytes,
             "the engine is open"
         );
         Ok(engine)
@@ -204,7 +209,7 @@ impl Engine {
             startup_ns: OnceLock::new(),
             local_cap_bytes: config.local_bytes,
             page_bytes: plan.sizes.page_bytes,
-            locked: OnceLock::new(),
+            local_memory: OnceLock::new(),
             cores: config.cores.iter().map(core).collect(),
             embedded: nodes.iter().map(Arc::downgrade).collect(),
             node_names,
@@ -240,23 +245,21 @@ impl Engine {
         (engine, lanes)
     }
 
-    /// Starts every core and waits until all serve; true if their memory is locked.
+    /// Starts every core and waits until all serve.
     fn start_cores(
         &mut self,
         config: &Config,
         plan: &OpenPlan,
         lanes: Vec<CoreLanes>,
-    ) -> Result<bool> {
-        let mut locked = true;
+    ) -> Result<LocalMemory> {
+        let mut arenas = Vec::new();
         let (ready, outcome) = mpsc::channel();
         for (place, lanes) in lanes.into_iter().enumerate().rev() {
             let shard = u16::try_from(place).unwrap_or(u16::MAX);
-            let arena = map(&region_options(
-                config,
-                plan.sizes.arena_bytes,
-                config.lock,
-            )?)?;
-            locked &= arena.is_locked();
+            let options = region_options(config, plan.sizes.arena_bytes, config.lock)?;
+            let numa_node = numa_node(&Root::new("/"), config.cores[place]);
+            let arena = map_on(&options, numa_node)?;
+            arenas.push(Arc::clone(&arena));
             self.start_core(config, plan, shard, lanes, arena, ready.clone())?;
         }
         // The wait ends with the last core that could still report.
@@ -264,7 +267,10 @@ impl Engine {
         for _ in &self.cores {
             outcome.recv().unwrap_or(Err(Error::Closed))?;
         }
-        Ok(locked)
+        Ok(LocalMemory {
+            is_locked: arenas.iter().all(|arena| arena.is_locked()),
+            huge_bytes: arenas.iter().map(|arena| arena.huge_bytes()).sum(),
+        })
     }
 
     fn start_core(

@@ -5,12 +5,13 @@
 //! - I1: the mapping lives exactly as long as its `Region`.
 //! - I2: locking never brings pages in; only `prefault` and use do.
 //!
-//! Limits: base pages of 4 KiB. Source: mmap(2), madvise(2), mlock2(2), mincore(2).
+//! Limits: base pages of 4 KiB, huge pages of 2 MiB. Source: mmap(2), madvise(2), mlock2(2),
+//! mincore(2), mbind(2), proc_pid_smaps(5), the kernel's hugetlbpage.rst.
 
 #![allow(unsafe_code)] // maps, advises and unmaps memory
 
 use std::ptr::NonNull;
-use std::{io, ptr, thread};
+use std::{fs, io, ptr, thread};
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
@@ -36,6 +37,8 @@ pub enum PageKind {
     Base,
     /// 2 MiB, where the kernel has them.
     Huge,
+    /// 2 MiB, from those that the machine has reserved.
+    Reserved,
 }
 
 /// Settings of a region.
@@ -82,6 +85,8 @@ pub enum RegionError {
 pub struct Region {
     start: NonNull<u8>,
     bytes: usize,
+    /// The mapping's length: whole huge pages, if they are reserved ones.
+    mapped_bytes: usize,
     kind: PageKind,
     locked: bool,
 }
@@ -97,6 +102,76 @@ impl Region {
     /// # Errors
     /// [`RegionError`] names the limit, the value and the remedy.
     pub fn map(options: &RegionOptions) -> Result<Self, RegionError> {
+        Self::map_on(options, None)
+    }
+
+    /// The same on a NUMA node, as far as it has free memory.
+    ///
+    /// # Errors
+    /// As [`Region::map`].
+    pub fn map_on(options: &RegionOptions, node: Option<u32>) -> Result<Self, RegionError> {
+        let mut region = match Self::map_reserved(options) {
+            Some(region) => region,
+            None => Self::map_anonymous(options)?,
+        };
+        if let Some(node) = node {
+            region.prefer(node);
+        }
+        // SAFETY: advice on our own mapping.
+        unsafe {
+            let start = region.start.as_ptr().cast();
+            libc::madvise(start, region.bytes, libc::MADV_DONTDUMP);
+            if options.huge_pages
+                && region.kind == PageKind::Base
+                && libc::madvise(start, region.bytes, libc::MADV_HUGEPAGE) == 0
+            {
+                region.kind = PageKind::Huge;
+            }
+        }
+        if options.prefault {
+            region.touch();
+        }
+        region.lock(options.lock)?;
+        Ok(region)
+    }
+
+    /// Maps huge pages that the machine has reserved, if enough of them are free.
+    fn map_reserved(options: &RegionOptions) -> Option<Self> {
+        const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+        let bytes = options.bytes.max(1).checked_next_multiple_of(PAGE_BYTES)?;
+        let mapped_bytes = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES)?;
+        if !options.huge_pages || bytes < HUGE_PAGE_BYTES {
+            return None;
+        }
+        let free: usize = fs::read_to_string(FREE).ok()?.trim().parse().ok()?;
+        if free < mapped_bytes / HUGE_PAGE_BYTES {
+            return None;
+        }
+        // SAFETY: a new private mapping affects no existing memory. The pages are reserved by this
+        // call, or it fails.
+        let mapped = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                mapped_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return None;
+        }
+        Some(Self {
+            start: NonNull::new(mapped.cast())?,
+            bytes,
+            mapped_bytes,
+            kind: PageKind::Reserved,
+            locked: false,
+        })
+    }
+
+    fn map_anonymous(options: &RegionOptions) -> Result<Self, RegionError> {
         let too_long = || RegionError::Map {
             bytes: options.bytes,
             source: io::Error::from_raw_os_error(libc::ENOMEM),
@@ -138,26 +213,46 @@ impl Region {
         let Some(start) = NonNull::new(start) else {
             return Err(failed());
         };
-        let mut region = Self {
+        Ok(Self {
             start,
             bytes,
+            mapped_bytes: bytes,
             kind: PageKind::Base,
             locked: false,
+        })
+    }
+
+    /// Has its pages come from a NUMA node. Without effect where the kernel has no NUMA; then, and
+    /// where the node has no free memory, they come from any.
+    fn prefer(&mut self, node: u32) {
+        const WORD_BITS: u32 = usize::BITS;
+        const PREFERRED: libc::c_int = 1;
+        let mut nodes = [0_usize; 16];
+        let Some(word) = nodes.get_mut((node / WORD_BITS) as usize) else {
+            return;
         };
-        // SAFETY: advice on our own mapping.
+        *word = 1 << (node % WORD_BITS);
+        // SAFETY: a policy for our own mapping; the mask outlives the call and is that long.
         unsafe {
-            libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTDUMP);
-            if options.huge_pages
-                && libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) == 0
-            {
-                region.kind = PageKind::Huge;
-            }
+            libc::syscall(
+                libc::SYS_mbind,
+                self.start.as_ptr(),
+                self.mapped_bytes,
+                PREFERRED,
+                nodes.as_ptr(),
+                nodes.len() * WORD_BITS as usize,
+                0,
+            );
         }
-        if options.prefault {
-            region.touch();
-        }
-        region.lock(options.lock)?;
-        Ok(region)
+    }
+
+    /// Bytes of it that lie in huge pages now. Cost: reads the process's list of mappings, which
+    /// takes milliseconds.
+    #[must_use]
+    pub fn huge_bytes(&self) -> u64 {
+        let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        let start = self.start.as_ptr() as u64;
+        huge_bytes_within(&smaps, start, start + self.bytes as u64)
     }
 
     /// Makes every page present. A large region is prefaulted by one thread per core.
@@ -273,10 +368,34 @@ impl Region {
     }
 }
 
+/// Bytes in huge pages between two addresses, by the kernel's list of a process's mappings. The
+/// kernel says how many a mapping has, not where: those of one that reaches beyond count as far as
+/// they fit.
+fn huge_bytes_within(smaps: &str, start: u64, end: u64) -> u64 {
+    let (mut sum, mut overlap) = (0, 0);
+    for line in smaps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let first = words.next().unwrap_or_default();
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        let bounds = first.split_once('-');
+        if let Some((from, to)) = bounds.and_then(|(from, to)| number(from).zip(number(to))) {
+            overlap = to.min(end).saturating_sub(from.max(start));
+            continue;
+        }
+        if matches!(first, "AnonHugePages:" | "Private_Hugetlb:") {
+            let kibibytes = words.next().and_then(|text| text.parse::<u64>().ok());
+            let bytes = kibibytes.unwrap_or(0).saturating_mul(1 << 10).min(overlap);
+            sum += bytes;
+            overlap -= bytes;
+        }
+    }
+    sum
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: unmaps what `map` mapped; an owner of a raw pointer into it also kept the region.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped_bytes) };
     }
 }
 
@@ -291,6 +410,26 @@ mod tests {
             lock: Lock::Off,
             prefault,
         }
+    }
+
+    #[test]
+    fn huge_pages_are_counted_within_the_region() {
+        let smaps = "1000-5000 rw-p 00000000 00:00 0 \nSize: 16 kB\nAnonHugePages:         8 kB\n\
+            5000-9000 rw-p 00000000 00:00 0 \nAnonHugePages:     0 kB\nPrivate_Hugetlb:      12 kB\n\
+            9000-a000 rw-p 00000000 00:00 0  [anon: x]\nAnonHugePages:   4 kB\n";
+        assert_eq!(huge_bytes_within(smaps, 0x1000, 0x5000), 8 << 10);
+        assert_eq!(huge_bytes_within(smaps, 0x4000, 0x9000), (4 + 12) << 10);
+        assert_eq!(huge_bytes_within(smaps, 0x9000, 0xb000), 4 << 10);
+        assert_eq!(huge_bytes_within("garbage\n-\nAnonHugePages: x", 0, 9), 0);
+    }
+
+    #[test]
+    fn a_region_on_a_node_is_as_any_other() {
+        let region = Region::map_on(&options(3 << 20, true), Some(0)).unwrap();
+        assert_eq!(region.resident_bytes(), 3 << 20);
+        // A node that no machine has.
+        assert!(Region::map_on(&options(1 << 20, true), Some(5_000)).is_ok());
+        assert!(region.huge_bytes() <= 4 << 20);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use self::measure::{
     AvailableMemory, Clock, Counter, CpuList, Gauge, HardwareCounters, HardwareSnapshot, Histogram,
     HistogramSnapshot, HotKey, HotKeys, HotKeysReader, MemoryEnd, Metric, MetricKind, NodeCounters,
     NodeSnapshot, Processors, Root, Sampler, ShardCounters, ShardSnapshot, available_memory,
-    available_resident_memory, cores_limit, kibibytes, memory_limit, resident_bytes,
+    available_resident_memory, cores_limit, kibibytes, memory_limit, numa_node, resident_bytes,
     saturating_sum, system_ms, system_ns,
 };
 pub use self::model::{

@@ -94,6 +94,17 @@ pub struct Stats {
     pub page_bytes: u32,
     /// True if all local memory is locked.
     pub locked: bool,
+    /// Bytes of local memory that lay in huge pages when the engine had opened.
+    pub huge_bytes: u64,
+}
+
+/// What the system has made of the local memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LocalMemory {
+    /// All of it is locked.
+    pub(crate) is_locked: bool,
+    /// Bytes in huge pages.
+    pub(crate) huge_bytes: u64,
 }
 
 /// Everything that an engine's metrics are read from.
@@ -105,7 +116,7 @@ pub(crate) struct EngineMetrics {
     pub(crate) startup_ns: OnceLock<u64>,
     pub(crate) local_cap_bytes: u64,
     pub(crate) page_bytes: u32,
-    pub(crate) locked: OnceLock<bool>,
+    pub(crate) local_memory: OnceLock<LocalMemory>,
     pub(crate) node_names: Vec<Arc<str>>,
     /// Weak: a reader of metrics keeps no far memory alive.
     pub(crate) embedded: Vec<Weak<EmbeddedNode>>,
@@ -144,8 +155,8 @@ impl EngineMetrics {
         self.startup_ns.get().copied().unwrap_or(0)
     }
 
-    fn is_locked(&self) -> bool {
-        self.locked.get().copied().unwrap_or(false)
+    fn local_memory(&self) -> LocalMemory {
+        self.local_memory.get().copied().unwrap_or_default()
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -168,7 +179,8 @@ impl EngineMetrics {
             far_resident_bytes: self.far_resident_bytes(),
             startup_ns: self.startup_ns(),
             page_bytes: self.page_bytes,
-            locked: self.is_locked(),
+            locked: self.local_memory().is_locked,
+            huge_bytes: self.local_memory().huge_bytes,
         }
     }
 }
@@ -229,7 +241,8 @@ impl Reporter for EngineReporter {
             local_resident_bytes: resident_bytes()
                 .saturating_sub(metrics.far_resident_bytes_lately()),
             page_bytes: metrics.page_bytes,
-            locked: metrics.is_locked(),
+            locked: metrics.local_memory().is_locked,
+            huge_bytes: metrics.local_memory().huge_bytes,
             cores: metrics
                 .cores
                 .iter()

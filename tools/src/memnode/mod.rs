@@ -253,7 +253,7 @@ impl Progress {
                 done = one.done,
                 regions = one.regions,
                 bytes = one.bytes,
-                huge_pages = one.pages == PageKind::Huge,
+                huge_pages = one.pages != PageKind::Base,
                 locked = one.locked,
                 "region registered"
             ),

@@ -185,9 +185,10 @@ fn draw_header(frame: &mut Frame<'_>, app: &App, area: Rect) {
 fn memory_line(rates: &Rates) -> Line<'static> {
     // The resident size is of the whole process, which holds more than the engine.
     let local = format!(
-        " local cap {}{}, process {}",
+        " local cap {}{}{}, process {}",
         size(rates.local_cap_bytes),
         if rates.locked { " locked" } else { "" },
+        if rates.huge_bytes > 0 { " huge" } else { "" },
         size(rates.local_resident_bytes)
     );
     let records = rates.far_live_bytes.saturating_add(rates.far_dead_bytes);

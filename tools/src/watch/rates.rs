@@ -89,6 +89,8 @@ pub(crate) struct Rates {
     pub(crate) local_cap_bytes: u64,
     pub(crate) local_resident_bytes: u64,
     pub(crate) locked: bool,
+    /// Local memory in huge pages, in bytes.
+    pub(crate) huge_bytes: u64,
     pub(crate) far_used_bytes: u64,
     pub(crate) far_total_bytes: u64,
     pub(crate) far_live_bytes: u64,
@@ -300,6 +302,7 @@ impl Rates {
             local_cap_bytes: later.local_cap_bytes,
             local_resident_bytes: later.local_resident_bytes,
             locked: later.locked,
+            huge_bytes: later.huge_bytes,
             far_used_bytes: total.counters.far_used_bytes,
             far_total_bytes: total.counters.far_total_bytes,
             far_live_bytes: total.counters.far_live_bytes,

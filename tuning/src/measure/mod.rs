@@ -31,6 +31,6 @@ pub use self::hardware::{HardwareCounters, HardwareSnapshot};
 pub use self::histogram::{Histogram, HistogramSnapshot};
 pub use self::hot_keys::{HotKey, HotKeys, HotKeysReader};
 pub use self::memory::resident_bytes;
-pub use self::processors::Processors;
+pub use self::processors::{Processors, numa_node};
 pub use self::root::Root;
 pub use self::sampler::Sampler;

@@ -102,6 +102,18 @@ impl fmt::Display for Processors {
     }
 }
 
+/// The NUMA node of a processor; `None` if it is unknown, or the machine has only one.
+#[must_use]
+pub fn numa_node(root: &Root, processor: usize) -> Option<u32> {
+    let number = |name: &String| name.strip_prefix("node")?.parse().ok();
+    let nodes = root.names("/sys/devices/system/node");
+    if nodes.iter().filter_map(number).count() < 2 {
+        return None;
+    }
+    let names = root.names(&format!("{CPU}/cpu{processor}"));
+    names.iter().find_map(number)
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -181,6 +193,23 @@ mod tests {
             assert_eq!(known.for_engine().len(), taken);
             assert_eq!(known.advice(&[0, 1, 2, 3]).is_some(), taken < 4);
         }
+    }
+
+    #[test]
+    fn the_numa_node_of_a_processor_is_known_where_there_are_several() {
+        let machine = Machine::new("numa", 4, 1, None);
+        let root = Root::new(&machine.0);
+        let make = |path: &str| std::fs::create_dir_all(machine.0.join(path)).unwrap();
+        for cpu in 0..4 {
+            make(&format!("sys/devices/system/cpu/cpu{cpu}/node{}", cpu % 2));
+        }
+        make("sys/devices/system/node/node0");
+        assert_eq!(numa_node(&root, 1), None, "there is only one");
+        make("sys/devices/system/node/node1");
+        assert_eq!(
+            [0, 1, 2, 9].map(|cpu| numa_node(&root, cpu)),
+            [Some(0), Some(1), Some(0), None]
+        );
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub struct Report {
     pub page_bytes: u32,
     /// Whether all local memory is locked.
     pub locked: bool,
+    /// Bytes of local memory that lay in huge pages when the engine had opened.
+    pub huge_bytes: u64,
     /// One for each core, at most [`Report::PARTS_MAX`].
     #[serde(deserialize_with = "bounded")]
     pub cores: Vec<CoreReport>,

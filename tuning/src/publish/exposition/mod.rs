@@ -198,6 +198,12 @@ fn encode_gauges(report: &Report, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
             report.locked.into(),
             false,
         ),
+        (
+            "local_huge_bytes",
+            "Local memory that lay in huge pages when the engine had opened.",
+            report.huge_bytes,
+            false,
+        ),
     ] {
         let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         gauge(family, value, timed)?;
