@@ -31,7 +31,7 @@ const OUT_OF_TIME: u8 = 124;
 const CHECK_PERIOD: Duration = Duration::from_millis(10);
 /// Boots quietly and fast: no mitigations, no audit, no timer check.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off audit=0 apparmor=0 \
-     tsc=reliable no_timer_check random.trust_cpu=on cryptomgr.notests";
+     tsc=reliable no_timer_check random.trust_cpu=on cryptomgr.notests numa=fake=2";
 
 /// The work of a guest.
 #[derive(Debug)]

@@ -28,7 +28,7 @@ struct Suite {
 const IGNORED: &[&str] = &["--ignored", "--test-threads=1"];
 
 /// The suites, which run after the check of the guest itself.
-const SUITES: [Suite; 6] = [
+const SUITES: [Suite; 7] = [
     // The contract of the fabric, over queue pairs connected by an exchange of facts and by
     // RDMA-CM.
     Suite {
@@ -41,6 +41,13 @@ const SUITES: [Suite; 6] = [
         package: "rdma",
         target: "verbs_path",
         tests: &["--ignored", "--nocapture"],
+        environment: &[],
+    },
+    // The guest has two NUMA nodes.
+    Suite {
+        package: "rdma",
+        target: "numa",
+        tests: IGNORED,
         environment: &[],
     },
     // Clients that claim by the device's compare-and-swap and are killed.
