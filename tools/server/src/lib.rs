@@ -21,6 +21,7 @@ mod hash_value;
 mod information;
 mod long_input;
 mod long_read;
+mod memory_limit;
 mod monitors;
 mod options;
 mod parts;

@@ -10,6 +10,7 @@ use crate::counters::{CoreCounters, Figure};
 use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
 use crate::hash_limits::HashLimits;
+use crate::memory_limit::MemoryLimit;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
 use crate::serving::Serving;
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) monitors: AtomicUsize,
     pub(crate) slow: SlowSettings,
     pub(crate) hash_limits: HashLimits,
+    pub(crate) memory_limit: MemoryLimit,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
     pub(crate) baseline: Mutex<Baseline>,
@@ -87,6 +89,7 @@ impl Shared {
             monitors: AtomicUsize::new(0),
             slow: SlowSettings::default(),
             hash_limits: HashLimits::default(),
+            memory_limit: MemoryLimit::default(),
             rates: Rates::default(),
             baseline: Mutex::default(),
             next_client: AtomicU64::new(1),

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::figures::{CoreFigures, ServerFigures};
+use crate::information::MemoryFigures;
 use crate::port::Message;
 use crate::serving::Serving;
 use crate::shared::Shared;
@@ -51,6 +52,10 @@ impl Upkeep {
             shown.set(rate);
         }
         self.figures = now;
+        if shared.memory_limit.bytes().is_some() {
+            let used_bytes = MemoryFigures::of(shared).used_bytes;
+            shared.memory_limit.look(used_bytes);
+        }
         if shared.options.idle_timeout.is_none() {
             return;
         }

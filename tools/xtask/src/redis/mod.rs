@@ -36,7 +36,7 @@ use self::place::Place;
 pub(crate) enum Redis {
     /// Install the suites, clients and servers below target/redis; does nothing if all are there.
     Setup,
-    /// Run units of Redis's own suite; fails if a group passes fewer tests than its least.
+    /// Run units of Redis's own suite; fails if a test fails that tcl.skip does not name.
     Tcl(tcl::Tcl),
     /// Run the selected tests of redis-py in both versions of the protocol.
     Python(python::Python),
