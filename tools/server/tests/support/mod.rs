@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod client;
+pub(crate) mod history;
 pub(crate) mod reply;
 pub(crate) mod words;
 
@@ -126,6 +127,11 @@ impl Random {
             u64::from_le_bytes(bytes)
         });
         println!("FARCORE_SEED={seed}");
+        Self(seed)
+    }
+
+    /// From this seed.
+    pub(crate) fn of(seed: u64) -> Self {
         Self(seed)
     }
 

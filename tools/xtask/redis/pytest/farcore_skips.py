@@ -3,7 +3,10 @@ parameters, and says how many there were."""
 
 import os
 
+import pytest
 
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     names = set(os.environ.get("FARCORE_SKIPS", "").splitlines())
 
