@@ -5,12 +5,14 @@
 //! connections (`serving`, `sockets`, `connection`), which receives and parses requests
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
-//! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
+//! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`). Encrypted
+//! connections pass through a session each (`tls`).
 
 mod accept;
 mod commands;
 mod connection;
 mod counters;
+mod encrypted;
 mod failures;
 mod figures;
 mod gathered;
@@ -38,10 +40,12 @@ mod slow;
 mod sockets;
 mod subscriptions;
 mod tasks;
+#[cfg_attr(not(feature = "tls"), path = "tls_absent.rs")]
+mod tls;
 mod token;
 mod transaction;
 mod upkeep;
 
 pub use self::figures::{CallFigures, CoreFigures, ServerFigures, ServerReporter};
-pub use self::options::{CLIENT_BYTES, CLIENTS_MAX, Options};
+pub use self::options::{CLIENT_BYTES, CLIENTS_MAX, Options, TlsOptions};
 pub use self::server::{Server, StartError};

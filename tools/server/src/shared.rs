@@ -15,6 +15,7 @@ use crate::options::Options;
 use crate::port::{CorePort, Message};
 use crate::serving::Serving;
 use crate::slow::SlowSettings;
+use crate::tls::TlsConfig;
 
 /// What happened in the latest second.
 #[derive(Debug, Default)]
@@ -38,6 +39,8 @@ pub(crate) struct Baseline {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
+    /// Of encrypted connections.
+    pub(crate) tls: Option<TlsConfig>,
     pub(crate) cores: Vec<CorePort>,
     /// Figures of each core.
     pub(crate) counters: Vec<CoreCounters>,
@@ -68,7 +71,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(
-        options: Options,
+        (options, tls): (Options, Option<TlsConfig>),
         cores: Vec<CorePort>,
         reporter: EngineReporter,
         run_id: String,
@@ -76,6 +79,7 @@ impl Shared {
     ) -> Self {
         Self {
             options,
+            tls,
             counters: cores.iter().map(|_| CoreCounters::default()).collect(),
             cores,
             reporter,

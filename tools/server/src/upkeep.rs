@@ -56,7 +56,7 @@ impl Upkeep {
             let used_bytes = MemoryFigures::of(shared).used_bytes;
             shared.memory_limit.look(used_bytes);
         }
-        if shared.options.idle_timeout.is_none() {
+        if shared.options.idle_timeout.is_none() && shared.tls.is_none() {
             return;
         }
         for core in &shared.cores {
@@ -77,7 +77,9 @@ impl Serving {
                 continue;
             };
             let silent_ms = self.now_ms.saturating_sub(connection.heard_ms);
-            if timeout_ms.is_some_and(|limit| silent_ms > limit) && connection.is_idle() {
+            if connection.is_late_with_handshake() {
+                self.close(number);
+            } else if timeout_ms.is_some_and(|limit| silent_ms > limit) && connection.is_idle() {
                 self.shared.idle_closed.fetch_add(1, Ordering::Relaxed);
                 self.close(number);
             }

@@ -41,19 +41,7 @@ impl Served {
 
     /// The same with other options.
     pub(crate) fn with(cores: usize, change: impl FnOnce(&mut Options)) -> Self {
-        let engine = Engine::open(Config {
-            cores: available().into_iter().take(cores).collect(),
-            local_bytes: 32 << 20,
-            far_bytes: 64 << 20,
-            page_bytes: Some(128 << 10),
-            keys_expected: 20_000,
-            spin_ns: 0,
-            prefault: false,
-            huge_pages: false,
-            hash_tags: true,
-            ..Config::default()
-        });
-        let engine = engine.expect("an engine");
+        let engine = small_engine(cores);
         let mut options = Options::new(([127, 0, 0, 1], 0).into());
         change(&mut options);
         let server = Server::start(&engine, options).expect("a server");
@@ -97,6 +85,23 @@ impl Drop for Served {
         // Its jobs end before the engine closes.
         drop(self.server.take());
     }
+}
+
+/// An engine on so many cores.
+pub(crate) fn small_engine(cores: usize) -> Engine {
+    let engine = Engine::open(Config {
+        cores: available().into_iter().take(cores).collect(),
+        local_bytes: 32 << 20,
+        far_bytes: 64 << 20,
+        page_bytes: Some(128 << 10),
+        keys_expected: 20_000,
+        spin_ns: 0,
+        prefault: false,
+        huge_pages: false,
+        hash_tags: true,
+        ..Config::default()
+    });
+    engine.expect("an engine")
 }
 
 /// The cores that this process may use.
