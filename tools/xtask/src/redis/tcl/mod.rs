@@ -17,14 +17,12 @@ use self::report::UnitReport;
 use super::limited;
 use super::place::Place;
 use super::selection::{self, Skip};
-use super::server::Target;
+use super::server::{Server, Target};
 
 /// Tests that cannot pass anywhere but in the suite's own servers, and slow ones.
 const TAGS: &str = "-needs:debug -needs:repl -slow";
 /// Time without progress after which the suite names the test that hangs.
 const STALL_SECONDS: u64 = 30;
-/// Time limit of a unit.
-const UNIT_LIMIT: Duration = Duration::from_secs(300);
 /// Tests of a unit that may hang until the rest of it is given up.
 const HANGS_MAX: usize = 5;
 /// Failures of a unit that are printed; the log has all.
@@ -40,6 +38,21 @@ pub(crate) struct Tcl {
     /// Run also the tests that tcl.skip names.
     #[arg(long)]
     no_skips: bool,
+    /// Time limit of each unit, in seconds.
+    #[arg(long, default_value_t = 300)]
+    unit_seconds: u64,
+}
+
+impl Tcl {
+    /// All units against a server, each within a time limit.
+    pub(super) fn all(server: Server, unit_seconds: u64) -> Self {
+        Self {
+            target: Target { server },
+            unit: None,
+            no_skips: false,
+            unit_seconds,
+        }
+    }
 }
 
 /// The file `tcl.toml`.
@@ -200,7 +213,11 @@ fn run_without(place: &Place, tcl: &Tcl, unit: &str, left_out: &[String]) -> Res
         command.args(["--skiptest", test]);
     }
     let log = place.log(&format!("tcl-{unit}"))?;
-    Ok(UnitReport::of(&limited::run(command, UNIT_LIMIT, &log)?))
+    Ok(UnitReport::of(&limited::run(
+        command,
+        Duration::from_secs(tcl.unit_seconds),
+        &log,
+    )?))
 }
 
 #[cfg(test)]
