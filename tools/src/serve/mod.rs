@@ -9,6 +9,7 @@
 //!   answered.
 
 mod exposed;
+mod reported;
 mod secret;
 mod sizes;
 
@@ -35,6 +36,7 @@ use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
 use self::exposed::ExposedServer;
+use self::reported::ReportedServer;
 use self::sizes::Sizes;
 use crate::device::DeviceArguments;
 use crate::token;
@@ -221,7 +223,11 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let engine = Engine::open(config)?;
     let server = Server::start(&engine, options)?;
     let reporter = server.reporter();
-    let watched = watch.open_with(engine.reporter(), |engine| {
+    let reported = ReportedServer {
+        engine: engine.reporter(),
+        server: reporter.clone(),
+    };
+    let watched = watch.open_with(Arc::new(reported), |engine| {
         Arc::new(ExposedServer {
             engine,
             server: reporter,
