@@ -53,6 +53,7 @@ impl Serving {
         if let Some(Err(error)) = opened {
             tracing::debug!(peer = %connection.peer, %error, "an encrypted connection has failed");
             connection.is_closing = true;
+            self.counters().failed_handshakes.add(1);
         } else if connection.tls.as_ref().is_some_and(|tls| tls.is_ended()) {
             connection.is_gone = true;
         }

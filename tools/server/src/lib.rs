@@ -5,8 +5,8 @@
 //! connections (`serving`, `sockets`, `connection`), which receives and parses requests
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
-//! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`). Encrypted
-//! connections pass through a session each (`tls`).
+//! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
+//! Encrypted connections pass through a session each (`encrypted`, `tls`).
 
 mod accept;
 mod commands;

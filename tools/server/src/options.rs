@@ -12,8 +12,8 @@ pub const CLIENTS_MAX: usize = 10_000;
 /// Memory for the buffers of all clients, by default.
 pub const CLIENT_BYTES: usize = 16 << 20;
 
-/// Where encrypted connections are accepted, and by which certificate. Files are in PEM and are read
-/// when the server starts.
+/// Where encrypted connections are accepted, and by which certificate. Files are in PEM and are
+/// read when the server starts.
 #[derive(Clone, Debug)]
 pub struct TlsOptions {
     /// Where clients connect. Port 0 lets the system choose.

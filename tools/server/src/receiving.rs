@@ -242,6 +242,7 @@ impl Serving {
             }
             Err(error) => {
                 self.note_failure("ERR");
+                self.counters().protocol_errors.add(1);
                 connection.reply(|writer| writer.error_fmt(format_args!("ERR {error}")));
                 connection.is_closing = true;
                 return Parsed::Stop;

@@ -129,6 +129,10 @@ impl Serving {
     pub(crate) fn watch(&self, number: usize, connection: &mut Connection) {
         let wanted = (connection.waits_for_input(), connection.waiting_bytes() > 0);
         if connection.watches != wanted {
+            let is_paused = connection.watches.0 && !wanted.0;
+            if is_paused && !connection.is_closing {
+                self.counters().pauses.add(1);
+            }
             connection.watches = wanted;
             let (reads, writes) = wanted;
             self.sockets

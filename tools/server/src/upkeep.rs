@@ -78,6 +78,7 @@ impl Serving {
             };
             let silent_ms = self.now_ms.saturating_sub(connection.heard_ms);
             if connection.is_late_with_handshake() {
+                self.counters().failed_handshakes.add(1);
                 self.close(number);
             } else if timeout_ms.is_some_and(|limit| silent_ms > limit) && connection.is_idle() {
                 self.shared.idle_closed.fetch_add(1, Ordering::Relaxed);
