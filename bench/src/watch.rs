@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use farcore::EngineReporter;
-use farcore::statistics::{Exposition, HttpServer, StatisticsSocket, default_socket, is_loopback};
+use farcore::statistics::{
+    Exposition, HttpServer, Reporter, StatisticsSocket, default_socket, is_loopback,
+};
 use farcore_tuning::Exposed;
 use serde::{Deserialize, Serialize};
 use tracing::info;
@@ -79,7 +81,7 @@ impl Watch {
     /// # Errors
     /// The path or the address is not available.
     pub fn open(&self, reporter: EngineReporter) -> anyhow::Result<Watched> {
-        self.open_with(reporter, |engine| Arc::new(engine))
+        self.open_with(Arc::new(reporter), |engine| Arc::new(engine))
     }
 
     /// The same; HTTP serves what `exposed` makes of the engine's metrics.
@@ -88,10 +90,9 @@ impl Watch {
     /// The path or the address is not available.
     pub fn open_with(
         &self,
-        reporter: EngineReporter,
+        reporter: Arc<dyn Reporter>,
         exposed: impl FnOnce(Exposition) -> Arc<dyn Exposed>,
     ) -> anyhow::Result<Watched> {
-        let reporter = Arc::new(reporter);
         let socket = match &self.stats_socket {
             Some(path) => {
                 let path = if path == Path::new(DEFAULT) {

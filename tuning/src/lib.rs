@@ -25,8 +25,8 @@ pub use self::model::{
     UnitCosts, Workload, WorkloadError,
 };
 pub use self::publish::{
-    CoreReport, NodeReport, ReadError, Report, Reporter, StatisticsSocket, default_socket,
-    find_sockets, read_report, sockets_folder,
+    ClientsReport, CoreReport, NodeReport, ReadError, Report, Reporter, StatisticsSocket,
+    default_socket, find_sockets, read_report, sockets_folder,
 };
 #[cfg(feature = "http")]
 pub use self::publish::{Exposed, Exposition, HttpLimits, HttpServer, is_loopback, openmetrics};

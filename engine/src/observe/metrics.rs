@@ -217,6 +217,7 @@ impl Reporter for EngineReporter {
                 .get()
                 .map_or_else(Vec::new, |keys| keys.top(HOT_KEYS)),
             hardware: metrics.hardware(),
+            ..CoreReport::default()
         };
         let node = |(place, name): (usize, &Arc<str>)| {
             let cores = metrics.cores.iter();

@@ -27,8 +27,8 @@
 //! to a trusted network.
 
 pub use farcore_tuning::{
-    CoreReport, HardwareSnapshot, HotKey, NodeReport, NodeSnapshot, ReadError, StatisticsSocket,
-    default_socket, find_sockets, read_report, sockets_folder,
+    ClientsReport, CoreReport, HardwareSnapshot, HotKey, NodeReport, NodeSnapshot, ReadError,
+    Reporter, StatisticsSocket, default_socket, find_sockets, read_report, sockets_folder,
 };
 #[cfg(feature = "http")]
 pub use farcore_tuning::{Exposition, HttpLimits, HttpServer, is_loopback};

@@ -22,37 +22,65 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// What a client reads when there are too many; as Redis.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
+/// Where connections are accepted.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    /// Its connections are encrypted.
+    pub(crate) is_encrypted: bool,
+}
+
 /// Accepts until the server stops.
-pub(crate) fn run(listener: &TcpListener, shared: &Shared) {
+pub(crate) fn run(listeners: &[Listener], shared: &Shared) {
     let mut upkeep = Upkeep::new();
     while !shared.is_stopping() {
         upkeep.look(shared);
-        let mut sockets = [PollFd::new(listener, PollFlags::IN)];
+        let sockets = listeners.iter();
+        let mut sockets: Vec<_> = sockets
+            .map(|listener| PollFd::new(&listener.socket, PollFlags::IN))
+            .collect();
         let limit = Timespec::try_from(LOOK).ok();
         match poll(&mut sockets, limit.as_ref()) {
             Ok(0) | Err(_) => continue,
             Ok(_) => {}
         }
-        match listener.accept() {
-            Ok((stream, peer)) => {
-                shared.accepted.fetch_add(1, Ordering::Relaxed);
-                if let Err(error) = hand_over(stream, peer, shared) {
-                    tracing::debug!(%peer, %error, "a connection ended at once");
-                }
+        listeners
+            .iter()
+            .for_each(|listener| accept(listener, shared));
+    }
+}
+
+/// Accepts a connection, if one waits.
+fn accept(listener: &Listener, shared: &Shared) {
+    match listener.socket.accept() {
+        Ok((stream, peer)) => {
+            shared.accepted.fetch_add(1, Ordering::Relaxed);
+            if let Err(error) = hand_over(stream, peer, listener.is_encrypted, shared) {
+                tracing::debug!(%peer, %error, "a connection ended at once");
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => {
-                tracing::warn!(%error, "a connection cannot be accepted");
-                std::thread::sleep(PAUSE);
-            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        Err(error) => {
+            tracing::warn!(%error, "a connection cannot be accepted");
+            std::thread::sleep(PAUSE);
         }
     }
 }
 
-fn hand_over(mut stream: TcpStream, peer: std::net::SocketAddr, shared: &Shared) -> io::Result<()> {
+fn hand_over(
+    mut stream: TcpStream,
+    peer: std::net::SocketAddr,
+    is_encrypted: bool,
+    shared: &Shared,
+) -> io::Result<()> {
     if shared.connected.load(Ordering::Relaxed) >= shared.options.clients_max {
         shared.refused.fetch_add(1, Ordering::Relaxed);
-        return stream.write_all(TOO_MANY);
+        // Before its handshake a client could not read it.
+        return if is_encrypted {
+            Ok(())
+        } else {
+            stream.write_all(TOO_MANY)
+        };
     }
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
@@ -61,7 +89,7 @@ fn hand_over(mut stream: TcpStream, peer: std::net::SocketAddr, shared: &Shared)
     if let Some(core) = fewest {
         shared.connected.fetch_add(1, Ordering::Relaxed);
         core.connections.fetch_add(1, Ordering::Relaxed);
-        core.send(Message::Connection(stream, peer));
+        core.send(Message::Connection(stream, peer, is_encrypted));
     }
     Ok(())
 }
@@ -71,10 +99,10 @@ fn hand_over(mut stream: TcpStream, peer: std::net::SocketAddr, shared: &Shared)
 /// # Errors
 /// No thread can be started.
 pub(crate) fn start(
-    listener: TcpListener,
+    listeners: Vec<Listener>,
     shared: Arc<Shared>,
 ) -> io::Result<std::thread::JoinHandle<()>> {
     std::thread::Builder::new()
         .name("farcore-accept".to_owned())
-        .spawn(move || run(&listener, &shared))
+        .spawn(move || run(&listeners, &shared))
 }

@@ -16,6 +16,7 @@ use crate::parts::Parts;
 use crate::replies::ReplyKind;
 use crate::resp::{Arguments, Protocol, Writer};
 use crate::subscriptions::Subscribed;
+use crate::tls::TlsSession;
 use crate::transaction::ClientTransaction;
 
 /// Pending replies for which an idle connection keeps room.
@@ -58,6 +59,8 @@ pub(crate) struct ClientNames {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) socket: TcpStream,
+    /// Seals and opens its bytes, if it is encrypted.
+    pub(crate) tls: Option<Box<TlsSession>>,
     pub(crate) peer: SocketAddr,
     pub(crate) id: u64,
     pub(crate) protocol: Protocol,
@@ -132,6 +135,7 @@ impl Connection {
     ) -> Self {
         Self {
             socket,
+            tls: None,
             peer,
             id,
             protocol: Protocol::Resp2,
@@ -173,7 +177,8 @@ impl Connection {
 
     /// Output that is not sent yet, in bytes.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.output.len() - self.written
+        let sealed = self.tls.as_ref().map_or(0, |tls| tls.waiting_bytes());
+        self.output.len() - self.written + sealed
     }
 
     /// Output that is made and not sent, and that is to be expected, in bytes.
@@ -361,6 +366,7 @@ impl Connection {
             + self.pending.capacity() * size_of::<Pending>()
             + self.early_bytes
             + self.stream.as_ref().map_or(0, LongInput::waiting_bytes)
+            + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
     }
 
     /// Gives buffers back that nothing is in.
@@ -368,6 +374,9 @@ impl Connection {
         if self.parsed == self.input.len() {
             self.input = Vec::new();
             self.parsed = 0;
+        }
+        if let Some(tls) = &mut self.tls {
+            tls.release_buffers();
         }
         if self.pending.is_empty() && self.pending.capacity() > PENDING_KEPT {
             self.pending = VecDeque::new();
@@ -381,5 +390,6 @@ impl Connection {
         self.output = Vec::new();
         self.written = 0;
         self.partial = None;
+        self.tls = None;
     }
 }

@@ -62,6 +62,12 @@ pub(crate) struct CoreCounters {
     pub(crate) evicted_clients: Figure,
     /// Subscribers that were disconnected because they did not read.
     pub(crate) slow_subscribers: Figure,
+    /// Connections that were closed because their bytes were no requests, or beyond a limit.
+    pub(crate) protocol_errors: Figure,
+    /// Encrypted connections that failed, or whose handshake took too long.
+    pub(crate) failed_handshakes: Figure,
+    /// Times that a connection was not read from any more until its replies are made and read.
+    pub(crate) pauses: Figure,
     /// Bytes of connections and their buffers.
     pub(crate) connection_bytes: Figure,
     /// Calls by command, in the order of the table.
@@ -80,6 +86,9 @@ impl Default for CoreCounters {
             sleeps: Figure::default(),
             evicted_clients: Figure::default(),
             slow_subscribers: Figure::default(),
+            protocol_errors: Figure::default(),
+            failed_handshakes: Figure::default(),
+            pauses: Figure::default(),
             connection_bytes: Figure::default(),
             calls: (0..COMMANDS_MAX).map(|_| CallCounters::default()).collect(),
         }

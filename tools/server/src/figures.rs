@@ -32,6 +32,12 @@ pub struct CoreFigures {
     pub evicted_clients: u64,
     /// Subscribers that were disconnected because they did not read.
     pub slow_subscribers: u64,
+    /// Connections that were closed because their bytes were no requests, or beyond a limit.
+    pub protocol_errors: u64,
+    /// Encrypted connections that failed, or whose handshake took too long.
+    pub failed_handshakes: u64,
+    /// Times that a connection was not read from any more until its replies are made and read.
+    pub pauses: u64,
 }
 
 impl CoreFigures {
@@ -48,6 +54,9 @@ impl CoreFigures {
             sleeps: counters.sleeps.get(),
             evicted_clients: counters.evicted_clients.get(),
             slow_subscribers: counters.slow_subscribers.get(),
+            protocol_errors: counters.protocol_errors.get(),
+            failed_handshakes: counters.failed_handshakes.get(),
+            pauses: counters.pauses.get(),
         }
     }
 
@@ -63,6 +72,9 @@ impl CoreFigures {
         self.sleeps += other.sleeps;
         self.evicted_clients += other.evicted_clients;
         self.slow_subscribers += other.slow_subscribers;
+        self.protocol_errors += other.protocol_errors;
+        self.failed_handshakes += other.failed_handshakes;
+        self.pauses += other.pauses;
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let options = &shared.options;
     let timeout = options.idle_timeout.map_or(0, |timeout| timeout.as_secs());
     let cap = shared.reporter.stats().local_cap_bytes;
+    let cap = shared.memory_limit.bytes().unwrap_or(cap);
     let slow = &shared.slow;
     let mut settings = vec![
         ("appendonly", "no".to_owned()),
@@ -117,7 +118,7 @@ impl MemoryFigures {
         let clients = shared.counters.iter();
         Self {
             used_bytes: frames * u64::from(stats.page_bytes),
-            cap_bytes: stats.local_cap_bytes,
+            cap_bytes: shared.memory_limit.bytes().unwrap_or(stats.local_cap_bytes),
             index_bytes: total.index_bytes,
             far_bytes: stats.far_used_bytes,
             resident_bytes: resident_bytes(),

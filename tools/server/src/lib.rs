@@ -6,11 +6,13 @@
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
 //! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
+//! Encrypted connections pass through a session each (`encrypted`, `tls`).
 
 mod accept;
 mod commands;
 mod connection;
 mod counters;
+mod encrypted;
 mod failures;
 mod figures;
 mod gathered;
@@ -21,6 +23,7 @@ mod hash_value;
 mod information;
 mod long_input;
 mod long_read;
+mod memory_limit;
 mod monitors;
 mod options;
 mod parts;
@@ -37,10 +40,12 @@ mod slow;
 mod sockets;
 mod subscriptions;
 mod tasks;
+#[cfg_attr(not(feature = "tls"), path = "tls_absent.rs")]
+mod tls;
 mod token;
 mod transaction;
 mod upkeep;
 
 pub use self::figures::{CallFigures, CoreFigures, ServerFigures, ServerReporter};
-pub use self::options::{CLIENT_BYTES, CLIENTS_MAX, Options};
+pub use self::options::{CLIENT_BYTES, CLIENTS_MAX, Options, TlsOptions};
 pub use self::server::{Server, StartError};

@@ -1,6 +1,7 @@
 //! What a server is started with.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
@@ -10,6 +11,20 @@ pub const CLIENTS_MAX: usize = 10_000;
 
 /// Memory for the buffers of all clients, by default.
 pub const CLIENT_BYTES: usize = 16 << 20;
+
+/// Where encrypted connections are accepted, and by which certificate. Files are in PEM and are
+/// read when the server starts.
+#[derive(Clone, Debug)]
+pub struct TlsOptions {
+    /// Where clients connect. Port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// The server's certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// The private key of the first.
+    pub key: PathBuf,
+    /// Authorities whose certificates clients must show; `None` requires none.
+    pub client_authority: Option<PathBuf>,
+}
 
 /// What a server is started with.
 #[derive(Clone)]
@@ -29,6 +44,8 @@ pub struct Options {
     pub evicts: bool,
     /// Clients may see the commands of all others, with `MONITOR`.
     pub monitors: bool,
+    /// Encrypted connections, beside others.
+    pub tls: Option<TlsOptions>,
 }
 
 impl Options {
@@ -43,6 +60,7 @@ impl Options {
             client_bytes: CLIENT_BYTES,
             evicts: false,
             monitors: false,
+            tls: None,
         }
     }
 
@@ -62,6 +80,7 @@ impl std::fmt::Debug for Options {
             .field("client_bytes", &self.client_bytes)
             .field("evicts", &self.evicts)
             .field("monitors", &self.monitors)
+            .field("tls", &self.tls)
             .finish()
     }
 }

@@ -18,8 +18,8 @@ use crate::serving::Serving;
 
 /// What another thread sends to a core.
 pub(crate) enum Message {
-    /// A connection to serve.
-    Connection(TcpStream, SocketAddr),
+    /// A connection to serve, and whether it is encrypted.
+    Connection(TcpStream, SocketAddr, bool),
     /// Something to do in the core's loop.
     Run(Box<dyn FnOnce(&mut Serving) + Send>),
 }
@@ -122,7 +122,7 @@ impl CorePort {
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Connection(_, peer) => f.debug_tuple("Connection").field(peer).finish(),
+            Self::Connection(_, peer, _) => f.debug_tuple("Connection").field(peer).finish(),
             Self::Run(_) => f.write_str("Run"),
         }
     }

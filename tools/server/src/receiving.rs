@@ -109,12 +109,10 @@ impl Serving {
                 counters.receives.add(1);
                 counters.received_bytes.add(count as u64);
                 connection.heard_ms = self.now_ms;
-                if connection.input.is_empty() {
-                    let parsed = self.parse_all(core, number, connection, &received[..count]);
-                    connection.input.extend_from_slice(&received[parsed..count]);
+                if connection.tls.is_some() {
+                    self.take_sealed(core, number, connection, &received[..count]);
                 } else {
-                    connection.input.extend_from_slice(&received[..count]);
-                    self.parse_rest(core, number, connection);
+                    self.take_plain(core, number, connection, &received[..count]);
                 }
                 self.account(connection);
                 self.watch(number, connection);
@@ -123,6 +121,23 @@ impl Serving {
             Err(_) => connection.is_gone = true,
         }
         self.received = received;
+    }
+
+    /// Takes bytes of requests.
+    pub(crate) fn take_plain(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+        bytes: &[u8],
+    ) {
+        if connection.input.is_empty() {
+            let parsed = self.parse_all(core, number, connection, bytes);
+            connection.input.extend_from_slice(&bytes[parsed..]);
+        } else {
+            connection.input.extend_from_slice(bytes);
+            self.parse_rest(core, number, connection);
+        }
     }
 
     /// Parses what is left of a connection's input.
@@ -227,6 +242,7 @@ impl Serving {
             }
             Err(error) => {
                 self.note_failure("ERR");
+                self.counters().protocol_errors.add(1);
                 connection.reply(|writer| writer.error_fmt(format_args!("ERR {error}")));
                 connection.is_closing = true;
                 return Parsed::Stop;

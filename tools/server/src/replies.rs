@@ -2,8 +2,9 @@
 
 use farcore::{Answer, Error, Metadata};
 
-use crate::commands::parsed;
+use crate::commands::{bit_count, parsed};
 use crate::hash_reply::HashReply;
+use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
 
 /// How an answer becomes a reply.
@@ -49,6 +50,14 @@ pub(crate) enum ReplyKind {
     Unknown(&'static str),
     /// A part of the value, from one byte to another; negative ones count from its end.
     Range { start: i64, end: i64 },
+    /// Whether a bit of the value's part, which is one byte, is set.
+    Bit { mask: u8 },
+    /// Bits of the value that are set, from one byte or bit to another.
+    BitCount {
+        start: i64,
+        end: i64,
+        is_of_bits: bool,
+    },
 }
 
 // Each pending reply holds one.
@@ -75,7 +84,7 @@ fn type_of(answer: &Answer<'_>) -> &'static str {
 pub(crate) fn error_text(error: &Error) -> String {
     match error {
         Error::FarFull { .. } | Error::IndexFull { .. } | Error::LongValues { .. } => {
-            "OOM command not allowed when used memory > 'maxmemory'.".to_owned()
+            OUT_OF_MEMORY.to_owned()
         }
         Error::NotANumber { reason } if reason.contains("integer") => {
             "ERR value is not an integer or out of range".to_owned()
@@ -161,10 +170,30 @@ const INDEX_BYTES: u64 = 10;
 const EXPIRY_BYTES: u64 = 8;
 
 /// Bytes that a key with its value takes in the engine, about.
-fn usage(key_bytes: usize, metadata: &Metadata) -> u64 {
-    let expiry = metadata.expiry_ms.map_or(0, |_| EXPIRY_BYTES);
-    let bytes = key_bytes as u64 + metadata.length + expiry;
-    UNIT_BYTES + bytes.next_multiple_of(UNIT_BYTES) + INDEX_BYTES
+fn usage(key_bytes: usize, metadata: Option<Metadata>) -> i64 {
+    let bytes = metadata.map_or(0, |metadata| {
+        let expiry = metadata.expiry_ms.map_or(0, |_| EXPIRY_BYTES);
+        let bytes = key_bytes as u64 + metadata.length + expiry;
+        UNIT_BYTES + bytes.next_multiple_of(UNIT_BYTES) + INDEX_BYTES
+    });
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// The reply to a question about bits of a value; 0 if it is absent.
+fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
+    let &Answer::Value { value, .. } = answer else {
+        return 0;
+    };
+    let count = match kind {
+        ReplyKind::Bit { mask } => value.first().map_or(0, |byte| u64::from(byte & mask != 0)),
+        ReplyKind::BitCount {
+            start,
+            end,
+            is_of_bits,
+        } => bit_count(value, start, end, is_of_bits),
+        _ => 0,
+    };
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// Writes what an answer says.
@@ -179,13 +208,14 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             writer.bulk(&value[range(start, end, value.len())]);
         }
         (ReplyKind::Part { .. } | ReplyKind::Range { .. }, _) => writer.bulk(b""),
-        (ReplyKind::Stored | ReplyKind::StoredOrNull, Answer::Stored { .. }) => {
-            writer.simple("OK");
+        (ReplyKind::Bit { .. } | ReplyKind::BitCount { .. }, answer) => {
+            writer.integer(bits_reply(kind, answer));
         }
         // An expiry in the past deletes the key.
-        (ReplyKind::Stored | ReplyKind::StoredOrNull, Answer::Deleted | Answer::Absent) => {
-            writer.simple("OK");
-        }
+        (
+            ReplyKind::Stored | ReplyKind::StoredOrNull,
+            Answer::Stored { .. } | Answer::Deleted | Answer::Absent,
+        ) => writer.simple("OK"),
         (ReplyKind::Integer, Answer::Value { value, .. }) => {
             writer.integer_text(value);
         }
@@ -227,9 +257,7 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
         (ReplyKind::ReferenceCount, Answer::Value { .. }) => writer.integer(1),
         (ReplyKind::Unknown(error), Answer::Value { .. }) => writer.error(error),
         (ReplyKind::Usage { key_bytes }, &Answer::Value { version, value }) => {
-            let metadata = Metadata::decode(version, value);
-            let bytes = metadata.map_or(0, |metadata| usage(key_bytes, &metadata));
-            writer.integer(i64::try_from(bytes).unwrap_or(i64::MAX));
+            writer.integer(usage(key_bytes, Metadata::decode(version, value)));
         }
         (
             ReplyKind::Value

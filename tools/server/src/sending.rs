@@ -9,6 +9,8 @@ use rustix::net::{SendFlags, send};
 use crate::connection::Connection;
 use crate::serving::Serving;
 
+/// How bytes are sent.
+pub(crate) const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 /// Output from which it is sent though more is to come.
 const OUTPUT_BYTES_EAGER: usize = 16 << 10;
 /// Turns for which output waits for replies that are under way.
@@ -17,6 +19,19 @@ const HELD_TURNS_MAX: u8 = 3;
 const SPARE_BUFFERS: usize = 64;
 /// Bytes of the longest buffer that is kept.
 const SPARE_BYTES_MAX: usize = 64 << 10;
+
+impl Connection {
+    /// Sends output by one call; returns how many bytes.
+    fn transmit(&mut self) -> Result<usize, Errno> {
+        if self.tls.is_some() {
+            return self.transmit_sealed();
+        }
+        let output = &self.output[self.written..];
+        let sent = send(&self.socket, output, SEND_FLAGS)?;
+        self.written += sent;
+        Ok(sent)
+    }
+}
 
 impl Serving {
     /// Sends what is due. True if anything was sent.
@@ -60,14 +75,11 @@ impl Serving {
         connection.held_turns = 0;
         let mut has_sent = false;
         if connection.waiting_bytes() > 0 {
-            let output = &connection.output[connection.written..];
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match send(&connection.socket, output, flags) {
+            match connection.transmit() {
                 Ok(count) => {
                     let counters = &self.shared.counters[self.place];
                     counters.sends.add(1);
                     counters.sent_bytes.add(count as u64);
-                    connection.written += count;
                     has_sent = true;
                 }
                 Err(Errno::AGAIN | Errno::INTR) => {}
@@ -117,6 +129,10 @@ impl Serving {
     pub(crate) fn watch(&self, number: usize, connection: &mut Connection) {
         let wanted = (connection.waits_for_input(), connection.waiting_bytes() > 0);
         if connection.watches != wanted {
+            let is_paused = connection.watches.0 && !wanted.0;
+            if is_paused && !connection.is_closing {
+                self.counters().pauses.add(1);
+            }
             connection.watches = wanted;
             let (reads, writes) = wanted;
             self.sockets

@@ -8,18 +8,19 @@ use std::thread::JoinHandle;
 
 use farcore::{Engine, Task};
 
-use crate::accept;
+use crate::accept::{self, Listener};
 use crate::figures::ServerReporter;
 use crate::options::Options;
 use crate::port::CorePort;
 use crate::serving::Serving;
 use crate::shared::Shared;
+use crate::tls;
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address cannot be listened at.
-    #[error("cannot listen at {address}: {error}; choose another with --resp")]
+    #[error("cannot listen at {address}: {error}; choose another with --resp or --tls")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -29,6 +30,9 @@ pub enum StartError {
     /// The system has no descriptor or thread left.
     #[error("the server cannot start: {0}")]
     System(#[from] io::Error),
+    /// A certificate or key of encrypted connections cannot be used.
+    #[error("encrypted connections cannot be served: {0}")]
+    Tls(String),
     /// The engine is closed.
     #[error(transparent)]
     Engine(#[from] farcore::Error),
@@ -39,6 +43,7 @@ pub enum StartError {
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
+    tls_address: Option<SocketAddr>,
     acceptor: Option<JoinHandle<()>>,
     cores: Vec<Task<io::Result<()>>>,
 }
@@ -49,18 +54,18 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub fn start(engine: &Engine, options: Options) -> Result<Self, StartError> {
-        let address = options.listen;
-        let listen = || {
-            let listener = TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            let address = listener.local_addr()?;
-            Ok((listener, address))
-        };
-        let (listener, address) =
-            listen().map_err(|error| StartError::Listen { address, error })?;
+        let (plain, address) = listen(options.listen, false)?;
+        let mut listeners = vec![plain];
+        let (mut tls, mut tls_address) = (None, None);
+        if let Some(options) = &options.tls {
+            tls = Some(tls::load(options).map_err(StartError::Tls)?);
+            let (encrypted, address) = listen(options.listen, true)?;
+            listeners.push(encrypted);
+            tls_address = Some(address);
+        }
         let ports: io::Result<Vec<_>> = (0..engine.shards()).map(|_| CorePort::new()).collect();
         let shared = Shared::new(
-            options,
+            (options, tls),
             ports?,
             engine.reporter(),
             run_id()?,
@@ -69,6 +74,7 @@ impl Server {
         let mut server = Self {
             shared: Arc::new(shared),
             address,
+            tls_address,
             acceptor: None,
             cores: Vec::new(),
         };
@@ -84,8 +90,11 @@ impl Server {
             })?;
             server.cores.push(job);
         }
-        server.acceptor = Some(accept::start(listener, Arc::clone(&server.shared))?);
+        server.acceptor = Some(accept::start(listeners, Arc::clone(&server.shared))?);
         tracing::info!(%address, "the server accepts Redis clients");
+        if let Some(address) = tls_address {
+            tracing::info!(%address, "the server accepts encrypted connections of Redis clients");
+        }
         Ok(server)
     }
 
@@ -93,6 +102,12 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where clients connect whose connections are encrypted.
+    #[must_use]
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_address
     }
 
     /// Reads its figures.
@@ -134,6 +149,21 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Listens at an address; returns also which one it is.
+fn listen(address: SocketAddr, is_encrypted: bool) -> Result<(Listener, SocketAddr), StartError> {
+    let listen = || {
+        let socket = TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        let listener = Listener {
+            socket,
+            is_encrypted,
+        };
+        Ok((listener, address))
+    };
+    listen().map_err(|error| StartError::Listen { address, error })
 }
 
 /// Notes the end of a core's loop, also if it panics.

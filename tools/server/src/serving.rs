@@ -61,6 +61,8 @@ pub(crate) struct Serving {
     pub(crate) subscriptions: Subscriptions,
     /// Where bytes are received.
     pub(crate) received: Vec<u8>,
+    /// Where encrypted bytes are opened.
+    pub(crate) opened: Vec<u8>,
     pub(crate) arguments: Arguments,
     pub(crate) limits: Limits,
     /// Those of commands that store nothing.
@@ -114,6 +116,7 @@ impl Serving {
             dirty: Vec::new(),
             subscriptions: Subscriptions::default(),
             received: vec![0; RECEIVE_BYTES],
+            opened: Vec::new(),
             arguments: Arguments::default(),
             tasks: Tasks::default(),
             slow: SlowLog::default(),
@@ -179,14 +182,19 @@ impl Serving {
         while let Some(message) = self.shared.cores[self.place].receive() {
             is_busy = true;
             match message {
-                Message::Connection(stream, peer) => self.accept(stream, peer),
+                Message::Connection(stream, peer, is_encrypted) => {
+                    self.accept(stream, peer, is_encrypted);
+                }
                 Message::Run(work) => work(self),
             }
         }
         is_busy
     }
 
-    fn accept(&mut self, stream: TcpStream, peer: SocketAddr) {
+    fn accept(&mut self, stream: TcpStream, peer: SocketAddr, is_encrypted: bool) {
+        let Ok(tls) = self.session(is_encrypted) else {
+            return self.shared.gone(self.place);
+        };
         let number = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
@@ -199,6 +207,7 @@ impl Serving {
         let id = self.shared.next_client();
         let is_authenticated = !self.shared.options.needs_password();
         let mut connection = Connection::new(stream, peer, id, is_authenticated);
+        connection.tls = tls;
         connection.heard_ms = self.now_ms;
         self.account(&mut connection);
         self.connections[number] = Some(Box::new(connection));
@@ -432,6 +441,7 @@ impl Serving {
         connection.is_gone = true;
         if !connection.is_removed {
             connection.is_removed = true;
+            connection.end_session();
             self.sockets.remove(&connection.socket);
             let _ = connection.socket.shutdown(std::net::Shutdown::Both);
             self.shared.gone(self.place);

@@ -10,10 +10,12 @@ use crate::counters::{CoreCounters, Figure};
 use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
 use crate::hash_limits::HashLimits;
+use crate::memory_limit::MemoryLimit;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
 use crate::serving::Serving;
 use crate::slow::SlowSettings;
+use crate::tls::TlsConfig;
 
 /// What happened in the latest second.
 #[derive(Debug, Default)]
@@ -37,6 +39,8 @@ pub(crate) struct Baseline {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
+    /// Of encrypted connections.
+    pub(crate) tls: Option<TlsConfig>,
     pub(crate) cores: Vec<CorePort>,
     /// Figures of each core.
     pub(crate) counters: Vec<CoreCounters>,
@@ -55,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) monitors: AtomicUsize,
     pub(crate) slow: SlowSettings,
     pub(crate) hash_limits: HashLimits,
+    pub(crate) memory_limit: MemoryLimit,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
     pub(crate) baseline: Mutex<Baseline>,
@@ -66,7 +71,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(
-        options: Options,
+        (options, tls): (Options, Option<TlsConfig>),
         cores: Vec<CorePort>,
         reporter: EngineReporter,
         run_id: String,
@@ -74,6 +79,7 @@ impl Shared {
     ) -> Self {
         Self {
             options,
+            tls,
             counters: cores.iter().map(|_| CoreCounters::default()).collect(),
             cores,
             reporter,
@@ -87,6 +93,7 @@ impl Shared {
             monitors: AtomicUsize::new(0),
             slow: SlowSettings::default(),
             hash_limits: HashLimits::default(),
+            memory_limit: MemoryLimit::default(),
             rates: Rates::default(),
             baseline: Mutex::default(),
             next_client: AtomicU64::new(1),

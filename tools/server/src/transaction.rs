@@ -55,6 +55,8 @@ pub(crate) struct Queue {
     pub(crate) commands: usize,
     /// A command was refused, so none will be run.
     pub(crate) is_aborted: bool,
+    /// A command may make data grow.
+    pub(crate) needs_memory: bool,
 }
 
 impl Queue {

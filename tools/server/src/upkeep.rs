@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::figures::{CoreFigures, ServerFigures};
+use crate::information::MemoryFigures;
 use crate::port::Message;
 use crate::serving::Serving;
 use crate::shared::Shared;
@@ -51,7 +52,11 @@ impl Upkeep {
             shown.set(rate);
         }
         self.figures = now;
-        if shared.options.idle_timeout.is_none() {
+        if shared.memory_limit.bytes().is_some() {
+            let used_bytes = MemoryFigures::of(shared).used_bytes;
+            shared.memory_limit.look(used_bytes);
+        }
+        if shared.options.idle_timeout.is_none() && shared.tls.is_none() {
             return;
         }
         for core in &shared.cores {
@@ -72,7 +77,10 @@ impl Serving {
                 continue;
             };
             let silent_ms = self.now_ms.saturating_sub(connection.heard_ms);
-            if timeout_ms.is_some_and(|limit| silent_ms > limit) && connection.is_idle() {
+            if connection.is_late_with_handshake() {
+                self.counters().failed_handshakes.add(1);
+                self.close(number);
+            } else if timeout_ms.is_some_and(|limit| silent_ms > limit) && connection.is_idle() {
                 self.shared.idle_closed.fetch_add(1, Ordering::Relaxed);
                 self.close(number);
             }

@@ -97,6 +97,21 @@ const COUNTERS: &[CoreFamily] = &[
         "Subscribers disconnected because they did not read",
         |core| core.slow_subscribers,
     ),
+    (
+        "server_protocol_errors",
+        "Connections closed because their bytes were no requests, or beyond a limit",
+        |core| core.protocol_errors,
+    ),
+    (
+        "server_failed_handshakes",
+        "Encrypted connections that failed, or whose handshake took too long",
+        |core| core.failed_handshakes,
+    ),
+    (
+        "server_pauses",
+        "Times that a connection was not read from until its replies were made and read",
+        |core| core.pauses,
+    ),
 ];
 
 fn encode_gauges(encoder: &mut DescriptorEncoder<'_>, now: &ServerFigures) -> fmt::Result {

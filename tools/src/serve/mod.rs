@@ -4,11 +4,12 @@
 //! for a signal or a client's `SHUTDOWN`. `sizes` chooses the memory where no flag does.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
-//! - I2: beyond loopback the server needs a password or `--insecure`.
+//! - I2: beyond loopback the server needs a password, certificates of clients, or `--open-to-all`.
 //! - I3: SIGTERM, SIGINT and `SHUTDOWN` end it with exit code 0 after what was accepted is
 //!   answered.
 
 mod exposed;
+mod reported;
 mod secret;
 mod sizes;
 
@@ -28,13 +29,14 @@ use farcore::{Config, Engine, FabricAddress, LinkModel, WhenFull};
 use farcore_bench::cli::{CoreList, parse_size};
 use farcore_bench::stop;
 use farcore_bench::watch::WatchArgs;
-use farcore_server::{CLIENTS_MAX, Options, Server};
+use farcore_server::{CLIENTS_MAX, Options, Server, TlsOptions};
 use farcore_tuning::is_loopback;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
 use self::exposed::ExposedServer;
+use self::reported::ReportedServer;
 use self::sizes::Sizes;
 use crate::device::DeviceArguments;
 use crate::token;
@@ -50,6 +52,25 @@ pub(crate) struct Arguments {
     /// Address for Redis clients; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:6379", value_name = "ADDRESS")]
     resp: SocketAddr,
+    /// Address for Redis clients whose connections are encrypted, beside --resp
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires = "tls_cert",
+        requires = "tls_key"
+    )]
+    tls: Option<SocketAddr>,
+    /// File with the certificate of encrypted connections, and those between it and its authority;
+    /// PEM
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    tls_cert: Option<PathBuf>,
+    /// File with the private key of the certificate; PEM
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    tls_key: Option<PathBuf>,
+    /// File with the authorities of the certificates that clients must show; PEM [default: clients
+    /// need none]
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    tls_ca: Option<PathBuf>,
     /// Cores, e.g. 0-3,8 [default: all that this process may use]
     #[arg(long, value_name = "LIST")]
     cores: Option<CoreList>,
@@ -151,6 +172,12 @@ impl Arguments {
             "--resp {}: other hosts could read and write all data; give --password-file, or --open-to-all on a trusted network",
             self.resp
         );
+        if let Some(tls) = self.tls {
+            ensure!(
+                password.is_some() || is_loopback(tls) || self.tls_ca.is_some() || self.open_to_all,
+                "--tls {tls}: other hosts could read and write all data; give --password-file, --tls-ca for certificates of clients, or --open-to-all on a trusted network"
+            );
+        }
         ensure!(
             self.max_clients > 0,
             "--max-clients 0: no client could connect; use at least 1"
@@ -162,7 +189,19 @@ impl Arguments {
             client_bytes: usize::try_from(self.client_memory).unwrap_or(usize::MAX),
             evicts: self.evict,
             monitors: self.monitor,
+            tls: self.tls_options(),
             ..Options::new(self.resp)
+        })
+    }
+}
+
+impl Arguments {
+    fn tls_options(&self) -> Option<TlsOptions> {
+        Some(TlsOptions {
+            listen: self.tls?,
+            certificate: self.tls_cert.clone()?,
+            key: self.tls_key.clone()?,
+            client_authority: self.tls_ca.clone(),
         })
     }
 }
@@ -184,7 +223,11 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let engine = Engine::open(config)?;
     let server = Server::start(&engine, options)?;
     let reporter = server.reporter();
-    let watched = watch.open_with(engine.reporter(), |engine| {
+    let reported = ReportedServer {
+        engine: engine.reporter(),
+        server: reporter.clone(),
+    };
+    let watched = watch.open_with(Arc::new(reported), |engine| {
         Arc::new(ExposedServer {
             engine,
             server: reporter,
@@ -197,8 +240,12 @@ fn serve(arguments: &Arguments) -> Result<()> {
         );
     }
     let mut out = io::stdout();
+    let mut ready = format!("ready: redis://{}", server.address());
+    if let Some(address) = server.tls_address() {
+        ready.push_str(&format!(" rediss://{address}"));
+    }
     // A closed stdout is no reason to stop.
-    let _ = writeln!(out, "ready: redis://{}", server.address()).and_then(|()| out.flush());
+    let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
     wait(signals, &server)?;
     drop(watched);
     server.stop()?;

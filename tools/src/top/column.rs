@@ -15,16 +15,18 @@ enum Group {
     Far,
     Time,
     Queue,
+    Clients,
 }
 
 /// Groups that Tab cycles through.
-pub(super) const GROUPS: usize = 5;
+pub(super) const GROUPS: usize = 6;
 const ORDER: [Group; GROUPS] = [
     Group::Hits,
     Group::Latency,
     Group::Far,
     Group::Time,
     Group::Queue,
+    Group::Clients,
 ];
 
 /// A column.
@@ -250,6 +252,34 @@ pub(super) const COLUMNS: &[Column] = &[
             .instructions_per_operation
             .map_or_else(|| "-".to_owned(), number),
         |core| rank(core.instructions_per_operation)
+    ),
+    column!(
+        "conns",
+        5,
+        Clients,
+        |core| number(core.connections as f64),
+        |core| core.connections as f64
+    ),
+    column!(
+        "conn B",
+        6,
+        Clients,
+        |core| number(core.connection_bytes as f64),
+        |core| core.connection_bytes as f64
+    ),
+    column!(
+        "cmd/s",
+        6,
+        Clients,
+        |core| number(core.commands_per_second),
+        |core| core.commands_per_second
+    ),
+    column!(
+        "err/s",
+        6,
+        Clients,
+        |core| number(core.failed_commands_per_second),
+        |core| core.failed_commands_per_second
     ),
 ];
 

@@ -3,7 +3,7 @@
 //! All sums saturate, because a report may come from any process. The types are also the JSON of
 //! `farcore top --json`: names of fields are stable, and an absent share is null.
 
-use farcore::statistics::{CoreReport, HotKey, NodeReport};
+use farcore::statistics::{ClientsReport, CoreReport, HotKey, NodeReport};
 use farcore::{HistogramSnapshot, Report, ShardSnapshot};
 use farcore_tuning::saturating_sum;
 use serde::Serialize;
@@ -52,6 +52,11 @@ pub(crate) struct CoreRates {
     pub(crate) back_pressure_per_second: f64,
     pub(crate) instructions_per_operation: Option<f64>,
     pub(crate) keys: u64,
+    /// Of a server on this core: open connections, their memory, and commands.
+    pub(crate) connections: u64,
+    pub(crate) connection_bytes: u64,
+    pub(crate) commands_per_second: f64,
+    pub(crate) failed_commands_per_second: f64,
 }
 
 /// One memory node.
@@ -147,6 +152,7 @@ struct Between {
     local: HistogramSnapshot,
     cross: HistogramSnapshot,
     far: HistogramSnapshot,
+    clients: ClientsReport,
     /// Absent if no core counts them.
     instructions: Option<u64>,
 }
@@ -159,6 +165,7 @@ impl Between {
             local: later.local.since(&earlier.local),
             cross: later.cross.since(&earlier.cross),
             far: later.far.since(&earlier.far),
+            clients: later.clients.since(&earlier.clients),
             instructions: now
                 .instructions
                 .zip(then.instructions)
@@ -171,6 +178,7 @@ impl Between {
         self.local.merge(&other.local);
         self.cross.merge(&other.cross);
         self.far.merge(&other.far);
+        self.clients = self.clients + other.clients;
         self.instructions = match (self.instructions, other.instructions) {
             (Some(one), Some(other)) => Some(one.saturating_add(other)),
             (one, other) => one.or(other),
@@ -211,6 +219,10 @@ impl Between {
             spinning_share: share(counted.spinning_ns, time),
             parked_share: share(counted.parked_ns, time),
             pending: counted.pending,
+            connections: self.clients.connections,
+            connection_bytes: self.clients.connection_bytes,
+            commands_per_second: rate(self.clients.commands),
+            failed_commands_per_second: rate(self.clients.failed_commands),
             back_pressure_per_second: rate(counted.back_pressure),
             instructions_per_operation: self
                 .instructions

@@ -24,5 +24,5 @@ pub use self::exposition::Exposition;
 pub use self::http::{Exposed, HttpLimits, HttpServer, is_loopback, openmetrics};
 #[cfg(feature = "log")]
 pub use self::log::{LogFormat, LogGuard, log_format, log_lines_dropped, log_to_stderr};
-pub use self::report::{CoreReport, NodeReport, Report, Reporter};
+pub use self::report::{ClientsReport, CoreReport, NodeReport, Report, Reporter};
 pub use self::socket::StatisticsSocket;

@@ -91,6 +91,7 @@ impl Report {
             core.batches = core.batches.since(&before.batches);
             core.far = core.far.since(&before.far);
             core.hardware = core.hardware.since(&before.hardware);
+            core.clients = core.clients.since(&before.clients);
         }
         report.handles = report.handles.since(&earlier.handles);
         for (node, before) in report.nodes.iter_mut().zip(&earlier.nodes) {
@@ -147,6 +148,48 @@ pub struct CoreReport {
     pub hardware: HardwareSnapshot,
     /// The most requested keys, hottest first.
     pub hot_keys: Vec<HotKey>,
+    /// Clients of a server on this core; zeros if there is none.
+    pub clients: ClientsReport,
+}
+
+/// The clients that a server serves on one core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClientsReport {
+    /// Open connections; a gauge.
+    pub connections: u64,
+    /// Memory of connections and their buffers, in bytes; a gauge.
+    pub connection_bytes: u64,
+    /// Commands, those that failed among them.
+    pub commands: u64,
+    /// Commands that were answered by an error.
+    pub failed_commands: u64,
+}
+
+impl ClientsReport {
+    /// The figures since an earlier report. Gauges keep their value.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            commands: self.commands.saturating_sub(earlier.commands),
+            failed_commands: self.failed_commands.saturating_sub(earlier.failed_commands),
+            ..*self
+        }
+    }
+}
+
+impl std::ops::Add for ClientsReport {
+    type Output = Self;
+
+    /// The sum of two cores' figures; it saturates, because they may come from any process.
+    fn add(self, other: Self) -> Self {
+        Self {
+            connections: self.connections.saturating_add(other.connections),
+            connection_bytes: self.connection_bytes.saturating_add(other.connection_bytes),
+            commands: self.commands.saturating_add(other.commands),
+            failed_commands: self.failed_commands.saturating_add(other.failed_commands),
+        }
+    }
 }
 
 /// The figures of one memory node, summed over all cores.
@@ -165,16 +208,22 @@ mod tests {
 
     #[test]
     fn a_difference_holds_the_figures_in_between() {
-        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9}}],"nodes":[{"counters":{"reads":4}}]}"#;
+        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9},"clients":{"commands":2}}],"nodes":[{"counters":{"reads":4}}]}"#;
         let earlier: Report = serde_json::from_str(text).unwrap();
         let mut later = earlier.clone();
         later.cores[0].counters.gets = 10;
         later.cores[0].hardware.cycles = Some(12);
         later.nodes[0].counters.reads = 5;
+        (
+            later.cores[0].clients.commands,
+            later.cores[0].clients.connections,
+        ) = (6, 3);
         let between = later.since(&earlier);
         assert_eq!((between.total().gets, between.total().keys), (3, 5));
         assert_eq!(between.cores[0].hardware.cycles, Some(3));
         assert_eq!(between.nodes[0].counters.reads, 1);
+        let clients = between.cores[0].clients;
+        assert_eq!((clients.commands, clients.connections), (4, 3));
     }
 
     #[test]

@@ -7,7 +7,9 @@
 mod absent;
 mod access;
 mod arguments;
+mod bits;
 mod channels;
+mod config;
 mod connection;
 mod documentation;
 mod expiry;
@@ -15,6 +17,7 @@ mod hash_draw;
 mod hashes;
 mod introspection;
 mod keys;
+mod lcs;
 mod monitor;
 mod object;
 mod server;
@@ -31,6 +34,7 @@ use std::future::Future;
 use farcore::{Core, Operation, Refused};
 
 use crate::connection::{Connection, Pending};
+use crate::memory_limit::OUT_OF_MEMORY;
 use crate::parts::{Parts, PartsKind};
 use crate::plan::Plan;
 use crate::replies::{ReplyKind, error_text};
@@ -41,6 +45,7 @@ use crate::tasks::TaskOutput;
 use crate::token::Token;
 
 pub(crate) use self::arguments::parsed;
+pub(crate) use self::bits::count as bit_count;
 pub(crate) use self::connection::REDIS_VERSION;
 pub(crate) use self::table::{COMMANDS, Command, find};
 
@@ -328,6 +333,14 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
     if !call.connection.is_authenticated && !command.is_for_strangers {
         rejected(call);
         return Err("NOAUTH Authentication required.".into());
+    }
+    // A queued command was admitted with its transaction.
+    if call.serving.shared.memory_limit.is_exceeded()
+        && command.needs_memory
+        && !call.connection.is_executing()
+    {
+        rejected(call);
+        return Err(OUT_OF_MEMORY.into());
     }
     call.connection.last_command = command.name;
     Ok(command)

@@ -15,7 +15,7 @@ use crate::resp::Writer;
 type Result = std::result::Result<Flow, Refusal>;
 
 /// A value that is too long for an offset; as Redis.
-const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 impl<'a> Call<'a> {
     /// The first key, as it is stored.

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use super::subcommand::{self, Subcommand, takes};
 use super::{
-    Call, Flow, Refusal, absent, access, channels, connection, expiry, hash_draw, hashes,
-    introspection, keys, monitor, object, server, slowlog, strings, transactions,
+    Call, Flow, Refusal, absent, access, bits, channels, config, connection, expiry, hash_draw,
+    hashes, introspection, keys, lcs, monitor, object, server, slowlog, strings, transactions,
 };
 
 /// A command.
@@ -23,6 +23,8 @@ pub(crate) struct Command {
     pub(crate) flags: &'static str,
     /// A client may run it before it has authenticated.
     pub(crate) is_for_strangers: bool,
+    /// It may make data grow, so it is refused while memory is short.
+    pub(crate) needs_memory: bool,
     /// What it does by its second word.
     pub(crate) subcommands: &'static [Subcommand],
     pub(crate) run: Run,
@@ -69,9 +71,26 @@ const fn command(
         keys,
         flags,
         is_for_strangers: false,
+        needs_memory: begins_with(flags, SLOW_WRITE),
         subcommands: &[],
         run,
     }
+}
+
+/// True if a text begins so.
+const fn begins_with(text: &str, beginning: &str) -> bool {
+    let (text, beginning) = (text.as_bytes(), beginning.as_bytes());
+    if text.len() < beginning.len() {
+        return false;
+    }
+    let mut place = 0;
+    while place < beginning.len() {
+        if text[place] != beginning[place] {
+            return false;
+        }
+        place += 1;
+    }
+    true
 }
 
 /// A command that clients may run before they authenticate.
@@ -125,13 +144,16 @@ pub(crate) static COMMANDS: &[Command] = &[
         "noscript loading stale fast no_auth",
         connection::auth,
     ),
+    command("bgrewriteaof", 1, NONE, "admin", absent::save),
+    command("bgsave", -1, NONE, "admin", absent::save),
+    command("bitcount", -2, ONE, SLOW_READ, bits::bitcount),
     container("client", INFO, connection::CLIENT),
     command("cluster", -2, NONE, ADMIN, absent::cluster),
     Command {
         subcommands: introspection::COMMAND,
         ..command("command", -1, NONE, INFO, introspection::command)
     },
-    container("config", ADMIN, server::CONFIG),
+    container("config", ADMIN, config::CONFIG),
     command("copy", -3, TWO, SLOW_WRITE, keys::copy),
     command("dbsize", 1, NONE, READ, keys::dbsize),
     command("debug", -2, NONE, ADMIN, absent::debug),
@@ -156,6 +178,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("flushdb", -1, NONE, "write", keys::flush),
     container("function", "noscript", absent::FUNCTION),
     command("get", 2, ONE, READ, strings::get),
+    command("getbit", 3, ONE, READ, bits::getbit),
     command("getdel", 2, ONE, CHANGE, strings::getdel),
     command("getex", -2, ONE, CHANGE, strings::getex),
     command("getrange", 4, ONE, SLOW_READ, strings::getrange),
@@ -187,7 +210,9 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("incrbyfloat", 3, ONE, WRITE, strings::incrbyfloat),
     command("info", -1, NONE, INFO, server::info),
     command("keys", 2, NONE, SLOW_READ, keys::keys),
+    command("lastsave", 1, NONE, INFO, absent::last_save),
     container("latency", ADMIN, slowlog::LATENCY),
+    command("lcs", -3, TWO, SLOW_READ, lcs::lcs),
     command("lolwut", -1, NONE, "readonly fast", absent::lolwut),
     container("memory", "readonly", object::MEMORY),
     command("mget", -2, ALL, READ, strings::mget),
@@ -221,9 +246,11 @@ pub(crate) static COMMANDS: &[Command] = &[
         connection::reset,
     ),
     command("role", 1, NONE, INFO, server::role),
+    command("save", 1, NONE, "admin noscript", absent::save),
     command("scan", -2, NONE, SLOW_READ, keys::scan),
     command("select", 2, NONE, INFO, connection::select),
     command("set", -3, ONE, SLOW_WRITE, strings::set),
+    command("setbit", 4, ONE, SLOW_WRITE, bits::setbit),
     command("setex", 4, ONE, SLOW_WRITE, strings::setex),
     command("setnx", 3, ONE, WRITE, strings::setnx),
     command("setrange", 4, ONE, SLOW_WRITE, strings::setrange),

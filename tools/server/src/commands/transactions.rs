@@ -6,6 +6,7 @@ use std::rc::Rc;
 use farcore::{Answer, Core, Error, Operation, Transaction, TransactionOutcome};
 
 use super::{Call, Command, Flow, Refusal, find};
+use crate::memory_limit::OUT_OF_MEMORY;
 use crate::plan::Plan;
 use crate::replies::error_text;
 use crate::resp::{Arguments, Writer};
@@ -16,7 +17,7 @@ type Result = std::result::Result<Flow, Refusal>;
 /// Commands that are not queued.
 const IMMEDIATE: &[&str] = &["discard", "exec", "multi", "quit", "reset", "watch"];
 /// Commands that are refused between `MULTI` and `EXEC`.
-const NOT_QUEUED: &[&str] = &["shutdown"];
+const NOT_QUEUED: &[&str] = &["save", "shutdown"];
 /// Commands without keys that can be planned: they touch nothing.
 const HARMLESS: &[&str] = &["echo", "ping", "unwatch"];
 
@@ -109,6 +110,7 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
     let arguments = call.arguments.iter(call.input);
     let is_queued = call.connection.queue_mut().is_none_or(|queue| {
         // None will be run, so they need not be kept.
+        queue.needs_memory |= command.needs_memory;
         queue.is_aborted || queue.add(arguments)
     });
     if !is_queued {
@@ -163,6 +165,10 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
     }
     if !call.connection.pending.is_empty() {
         return Ok(Flow::Later);
+    }
+    if queue.needs_memory && call.serving.shared.memory_limit.is_exceeded() {
+        call.connection.transaction = None;
+        return Err(aborted(OUT_OF_MEMORY));
     }
     let Some(ClientTransaction {
         watched,

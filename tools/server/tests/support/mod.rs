@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod client;
+pub(crate) mod history;
 pub(crate) mod reply;
 pub(crate) mod words;
 
@@ -40,19 +41,7 @@ impl Served {
 
     /// The same with other options.
     pub(crate) fn with(cores: usize, change: impl FnOnce(&mut Options)) -> Self {
-        let engine = Engine::open(Config {
-            cores: available().into_iter().take(cores).collect(),
-            local_bytes: 32 << 20,
-            far_bytes: 64 << 20,
-            page_bytes: Some(128 << 10),
-            keys_expected: 20_000,
-            spin_ns: 0,
-            prefault: false,
-            huge_pages: false,
-            hash_tags: true,
-            ..Config::default()
-        });
-        let engine = engine.expect("an engine");
+        let engine = small_engine(cores);
         let mut options = Options::new(([127, 0, 0, 1], 0).into());
         change(&mut options);
         let server = Server::start(&engine, options).expect("a server");
@@ -98,6 +87,23 @@ impl Drop for Served {
     }
 }
 
+/// An engine on so many cores.
+pub(crate) fn small_engine(cores: usize) -> Engine {
+    let engine = Engine::open(Config {
+        cores: available().into_iter().take(cores).collect(),
+        local_bytes: 32 << 20,
+        far_bytes: 64 << 20,
+        page_bytes: Some(128 << 10),
+        keys_expected: 20_000,
+        spin_ns: 0,
+        prefault: false,
+        huge_pages: false,
+        hash_tags: true,
+        ..Config::default()
+    });
+    engine.expect("an engine")
+}
+
 /// The cores that this process may use.
 fn available() -> Vec<usize> {
     Config::default().cores
@@ -126,6 +132,11 @@ impl Random {
             u64::from_le_bytes(bytes)
         });
         println!("FARCORE_SEED={seed}");
+        Self(seed)
+    }
+
+    /// From this seed.
+    pub(crate) fn of(seed: u64) -> Self {
         Self(seed)
     }
 

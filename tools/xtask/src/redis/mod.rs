@@ -9,6 +9,8 @@
 //! selection  tools/xtask/redis/*.skip: tests that are left out, each with its reason
 //! tcl        the units of Redis's own suite
 //! python     the tests of redis-py
+//! process    a server in a process of its own
+//! ci         the suite of Redis against a server that is started for it
 //! proxy      a proxy that records and cuts connections
 //! clients    clients in five languages, and recordings of what they send first
 //! speed      paired runs of redis-benchmark against several servers
@@ -16,9 +18,11 @@
 //!
 //! Drivers in other languages, and what is selected, stand in `tools/xtask/redis`.
 
+mod ci;
 mod clients;
 mod limited;
 mod place;
+mod process;
 mod proxy;
 mod python;
 mod selection;
@@ -36,7 +40,10 @@ use self::place::Place;
 pub(crate) enum Redis {
     /// Install the suites, clients and servers below target/redis; does nothing if all are there.
     Setup,
-    /// Run units of Redis's own suite; fails if a group passes fewer tests than its least.
+    /// Start `farcore serve`, and run all units of Redis's own suite against it; installs what the
+    /// suite needs.
+    Ci,
+    /// Run units of Redis's own suite; fails if a test fails that tcl.skip does not name.
     Tcl(tcl::Tcl),
     /// Run the selected tests of redis-py in both versions of the protocol.
     Python(python::Python),
@@ -52,6 +59,7 @@ pub(crate) fn perform(redis: Redis) -> Result<()> {
     let place = Place::open()?;
     match redis {
         Redis::Setup => setup::perform(&place),
+        Redis::Ci => ci::perform(&place),
         Redis::Tcl(tcl) => tcl::perform(&place, &tcl),
         Redis::Python(python) => python::perform(&place, &python),
         Redis::Clients(clients) => clients::perform(&place, &clients),

@@ -45,12 +45,21 @@ const PYTHON_NEW: &[&str] = &[
 const PYTHON_OLD: &[&str] = &["redis==5.2.1"];
 const NODE: &[&str] = &["redis@6.3.1", "ioredis@6.0.0"];
 
-pub(super) fn perform(place: &Place) -> Result<()> {
-    install_packages()?;
+/// What the suite of Redis needs.
+const PACKAGES_OF_SUITE: [&str; 2] = ["tcl", "dpkg-dev"];
+
+/// Installs what the suite of Redis needs, and nothing else.
+pub(super) fn perform_suite(place: &Place) -> Result<()> {
+    install_packages(&PACKAGES_OF_SUITE)?;
     let sources = apt_sources()?;
     step(place, "source", &sources, |folder| {
         fetch_source(folder, &sources)
-    })?;
+    })
+}
+
+pub(super) fn perform(place: &Place) -> Result<()> {
+    install_packages(&PACKAGES)?;
+    perform_suite(place)?;
     step(place, "py-new", &PYTHON_NEW.join("\n"), |folder| {
         create_environment(folder, PYTHON_NEW)
     })?;
@@ -90,8 +99,8 @@ fn step(
     Ok(())
 }
 
-fn install_packages() -> Result<()> {
-    let missing = missing_of(&PACKAGES)?;
+fn install_packages(packages: &[&'static str]) -> Result<()> {
+    let missing = missing_of(packages)?;
     if missing.is_empty() {
         return Ok(());
     }

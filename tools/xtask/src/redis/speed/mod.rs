@@ -6,7 +6,6 @@
 //! is measured beside the rate.
 
 mod figures;
-mod process;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,10 +14,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use self::figures::{Figures, Sample};
-use self::process::{CLIENT_CORE, Process};
 use super::place::Place;
+use super::process::Process;
 use crate::lab::output_of;
 
+/// The server's core.
+const SERVER_CORE: &str = "0";
+/// The core of `redis-benchmark`.
+const CLIENT_CORE: &str = "1";
 /// Keys that requests are spread over, in Redis's notation.
 const KEYS: &str = "1000000";
 
@@ -145,7 +148,7 @@ fn measure(
     figures: &mut Figures,
 ) -> Result<()> {
     let log = place.log(&format!("speed-{}", contender.name))?;
-    let process = Process::start(&contender.command, &log)
+    let process = Process::start(&contender.command, Some(SERVER_CORE), &log)
         .with_context(|| format!("cannot measure {}", contender.name))?;
     for &pipeline in &speed.pipelines {
         // Sets come first, so that gets find their keys.

@@ -9,8 +9,10 @@ use super::super::limited::Run;
 pub(super) struct UnitReport {
     pub(super) passed: usize,
     pub(super) failures: Vec<Failure>,
-    /// Left out by tag, by name, or because the server is not the suite's own.
-    pub(super) skipped: usize,
+    /// Left out by name.
+    pub(super) skipped: Vec<String>,
+    /// Left out by tag, or because the server is not the suite's own.
+    pub(super) ignored: usize,
     pub(super) took: Duration,
 }
 
@@ -54,7 +56,8 @@ impl UnitReport {
             };
             match status {
                 "ok" => report.passed += 1,
-                "skip" | "ignore" => report.skipped += 1,
+                "skip" => report.skipped.push(rest.to_owned()),
+                "ignore" => report.ignored += 1,
                 // The summary at the end repeats failures behind "!!!" or "***", not at a line's
                 // start.
                 "err" => {
@@ -87,11 +90,17 @@ impl UnitReport {
         Some(self.failures.remove(at))
     }
 
+    /// Tests that were meant to run.
+    pub(super) fn all(&self) -> usize {
+        self.passed + self.failures.len() + self.skipped.len()
+    }
+
     /// Adds a unit to its group.
     pub(super) fn add(&mut self, unit: Self) {
         self.passed += unit.passed;
         self.failures.extend(unit.failures);
-        self.skipped += unit.skipped;
+        self.skipped.extend(unit.skipped);
+        self.ignored += unit.ignored;
         self.took += unit.took;
     }
 }
@@ -158,7 +167,8 @@ mod tests {
             !!! WARNING The following tests failed:\n\
             *** [err]: GETEX EX option in tests/unit/type/string.tcl\n";
         let report = UnitReport::parse(output);
-        assert_eq!((report.passed, report.skipped), (2, 2));
+        assert_eq!((report.passed, report.ignored, report.all()), (2, 1, 5));
+        assert_eq!(report.skipped, ["MGET"]);
         let failures = [
             ("GETEX EX option", "Expected '1' to equal or match '2'"),
             ("LCS basic", "ERR unknown command 'lcs'"),

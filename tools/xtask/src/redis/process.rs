@@ -1,4 +1,4 @@
-//! A server in a process of its own, on one core.
+//! A server in a process of its own.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -10,12 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::super::server::Server;
+use super::server::Server;
 
-/// The server's core.
-const SERVER_CORE: &str = "0";
-/// The core of `redis-benchmark`.
-pub(super) const CLIENT_CORE: &str = "1";
 /// Time limit of a server's start, and of its end.
 const START_LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -31,8 +27,8 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a command in the shell's notation, in which `{port}` stands for a free port, and
-    /// waits until it answers.
-    pub(super) fn start(command: &str, log: &Path) -> Result<Self> {
+    /// waits until it answers. It may use one core only if `core` names it.
+    pub(super) fn start(command: &str, core: Option<&str>, log: &Path) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let server = Server {
             host: "127.0.0.1".to_owned(),
@@ -45,13 +41,21 @@ impl Process {
             File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         // Both programs become the server, so that the child's number is the server's.
         let line = format!("exec {}", command.replace("{port}", &port.to_string()));
-        let child = Command::new("taskset")
-            .args(["-c", SERVER_CORE, "sh", "-c", &line])
+        let mut command = match core {
+            None => Command::new("sh"),
+            Some(core) => {
+                let mut command = Command::new("taskset");
+                command.args(["-c", core, "sh"]);
+                command
+            }
+        };
+        let child = command
+            .args(["-c", &line])
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn()
-            .context("cannot start taskset")?;
+            .context("cannot start a shell")?;
         let mut process = Self { child, server };
         let start = Instant::now();
         while process.server.expect_alive().is_err() {
@@ -70,6 +74,11 @@ impl Process {
             thread::sleep(PAUSE);
         }
         Ok(process)
+    }
+
+    /// Where it answers.
+    pub(super) fn server(&self) -> &Server {
+        &self.server
     }
 
     pub(super) fn port(&self) -> u16 {

@@ -1,0 +1,179 @@
+//! `CONFIG`: the settings of a running server.
+//!
+//! - I1: `CONFIG SET` sets all of its settings, or none.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use super::arguments::parsed;
+use super::subcommand::Subcommand;
+use super::{Call, Flow, Refusal, SYNTAX};
+use crate::glob;
+use crate::information::{self, MemoryFigures};
+use crate::memory_limit::memory_size;
+use crate::resp::Writer;
+use crate::shared::Shared;
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// Slow commands that a core notes, at most.
+const SLOW_COMMANDS_MAX: usize = 100_000;
+/// A value that is no integer; as Redis.
+const NOT_INTEGER: &str = "argument couldn't be parsed into an integer";
+
+/// What `CONFIG` does.
+pub(super) const CONFIG: &[Subcommand] = &[
+    Subcommand::new("get", -3, get_config),
+    Subcommand::new("resetstat", 2, reset_figures),
+    Subcommand::new("rewrite", 2, rewrite_config),
+    Subcommand::new("set", -4, set_config),
+];
+
+fn get_config(call: &mut Call<'_>) -> Result {
+    let settings = information::settings(&call.serving.shared);
+    let is_wanted = |name: &str| {
+        (2..call.count()).any(|place| {
+            let pattern = call.argument(place).to_ascii_lowercase();
+            glob::matches(&pattern, name.as_bytes())
+        })
+    };
+    let wanted: Vec<_> = settings
+        .into_iter()
+        .filter(|(name, _)| is_wanted(name))
+        .collect();
+    Ok(call.reply(|writer| {
+        writer.map(wanted.len());
+        for (name, value) in &wanted {
+            writer.bulk(name.as_bytes());
+            writer.bulk(value.as_bytes());
+        }
+    }))
+}
+
+/// What a setting becomes.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// It is what it was.
+    Nothing,
+    SlowerThan(i64),
+    SlowCommands(usize),
+    HashLimit(usize),
+    /// `None`: the engine's limit alone.
+    Memory(Option<u64>),
+}
+
+impl Change {
+    /// The change that a value means, or why it is refused.
+    fn of(
+        shared: &Shared,
+        (name, current): (&str, &str),
+        value: &[u8],
+    ) -> std::result::Result<Self, String> {
+        let number = || parsed(value).ok_or(NOT_INTEGER);
+        let count = || usize::try_from(number()?).map_err(|_| NOT_INTEGER);
+        Ok(match name {
+            "slowlog-log-slower-than" => {
+                let limit = number()?;
+                if limit < -1 {
+                    return Err(NOT_INTEGER.to_owned());
+                }
+                Self::SlowerThan(limit)
+            }
+            "slowlog-max-len" => {
+                let commands = count()?;
+                if commands > SLOW_COMMANDS_MAX {
+                    return Err(NOT_INTEGER.to_owned());
+                }
+                Self::SlowCommands(commands)
+            }
+            "maxmemory" => Self::memory(shared, value)?,
+            name if shared.hash_limits.of_setting(name).is_some() => Self::HashLimit(count()?),
+            _ if current.as_bytes() == value => Self::Nothing,
+            _ => return Err("can't set immutable config".to_owned()),
+        })
+    }
+
+    fn memory(shared: &Shared, value: &[u8]) -> std::result::Result<Self, String> {
+        let bytes = memory_size(value).ok_or("argument must be a memory value")?;
+        let cap = shared.reporter.stats().local_cap_bytes;
+        if bytes > cap {
+            return Err(format!(
+                "argument must be at most {cap}, which --local allows"
+            ));
+        }
+        let limit = (bytes > 0 && bytes < cap).then_some(bytes);
+        if limit.is_some() && shared.options.evicts {
+            return Err("a server that evicts keeps to --local alone".to_owned());
+        }
+        Ok(Self::Memory(limit))
+    }
+
+    fn make(self, shared: &Shared, name: &str) {
+        match self {
+            Self::Nothing => {}
+            Self::SlowerThan(limit) => shared.slow.limit_us.store(limit, Ordering::Relaxed),
+            Self::SlowCommands(count) => shared.slow.commands_max.store(count, Ordering::Relaxed),
+            Self::HashLimit(limit) => {
+                if let Some(setting) = shared.hash_limits.of_setting(name) {
+                    setting.store(limit, Ordering::Relaxed);
+                }
+            }
+            Self::Memory(limit) => {
+                let used_bytes = MemoryFigures::of(shared).used_bytes;
+                shared.memory_limit.set(limit, used_bytes);
+            }
+        }
+    }
+}
+
+/// Sets what may change; other settings can only be set to what they are.
+fn set_config(call: &mut Call<'_>) -> Result {
+    if !call.count().is_multiple_of(2) {
+        return Err(SYNTAX.into());
+    }
+    let shared = Arc::clone(&call.serving.shared);
+    let settings = information::settings(&shared);
+    let mut changes = Vec::new();
+    for place in (2..call.count()).step_by(2) {
+        let name = String::from_utf8_lossy(call.argument(place)).to_lowercase();
+        let Some((known, current)) = settings.iter().find(|(known, _)| *known == name) else {
+            let shown = String::from_utf8_lossy(call.argument(place));
+            return Err(Refusal(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"
+            )));
+        };
+        let change = Change::of(&shared, (known, current), call.argument(place + 1));
+        let change = change.map_err(|reason| {
+            Refusal(format!(
+                "ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
+            ))
+        })?;
+        changes.push((*known, change));
+    }
+    for (name, change) in changes {
+        change.make(&shared, name);
+    }
+    Ok(call.ok())
+}
+
+/// Has the figures that clients see count anew.
+fn reset_figures(call: &mut Call<'_>) -> Result {
+    let shared = Arc::clone(&call.serving.shared);
+    Ok(call.task(move |core, output, protocol| async move {
+        shared
+            .ask_all(|serving| serving.failures.clear())
+            .wait(&core)
+            .await;
+        let now = shared.figures();
+        *shared
+            .baseline
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = now;
+        output.write(|bytes| Writer::new(bytes, protocol).simple("OK"));
+        core
+    }))
+}
+
+fn rewrite_config(_: &mut Call<'_>) -> Result {
+    Err("ERR The server is running without a config file".into())
+}

@@ -1,0 +1,269 @@
+//! `LCS`: the longest common subsequence of two strings.
+//!
+//! A table of lengths of all pairs of beginnings is filled row by row, then walked back from its
+//! end. Cost: the product of the lengths in time, and four bytes of it each in memory, which is
+//! bounded and given back at the end.
+
+use farcore::Core;
+
+use super::arguments::{integer, is_option, stored_key};
+use super::{Call, Flow, Refusal, SYNTAX};
+use crate::replies::error_text;
+use crate::resp::Writer;
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// Entries of the table, at most: 16 MiB of it.
+const ENTRIES_MAX: usize = 4 << 20;
+/// Entries after which the core's other work goes on.
+const ENTRIES_A_TURN: usize = 256 << 10;
+
+/// What is replied.
+#[derive(Clone, Copy, Default, Debug)]
+struct LcsOptions {
+    is_length: bool,
+    is_matches: bool,
+    has_lengths: bool,
+    /// Shorter matches are left out.
+    length_min: usize,
+}
+
+impl LcsOptions {
+    fn of(call: &Call<'_>) -> std::result::Result<Self, Refusal> {
+        let mut options = Self::default();
+        let mut place = 3;
+        while place < call.count() {
+            let option = call.argument(place);
+            if is_option(option, "idx") {
+                options.is_matches = true;
+            } else if is_option(option, "len") {
+                options.is_length = true;
+            } else if is_option(option, "withmatchlen") {
+                options.has_lengths = true;
+            } else if is_option(option, "minmatchlen") && place + 1 < call.count() {
+                place += 1;
+                let length = integer(call.argument(place))?;
+                options.length_min = usize::try_from(length).unwrap_or(0);
+            } else {
+                return Err(SYNTAX.into());
+            }
+            place += 1;
+        }
+        if options.is_matches && options.is_length {
+            return Err("ERR If you want both the length and indexes, please just use IDX.".into());
+        }
+        Ok(options)
+    }
+}
+
+pub(super) fn lcs(call: &mut Call<'_>) -> Result {
+    let options = LcsOptions::of(call)?;
+    let keys = [1, 2].map(|place| stored_key(call.argument(place)).to_vec());
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let reply = common_of(&mut core, &keys).await;
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            match reply {
+                Ok(common) => common.write(options, &mut writer),
+                Err(Refusal(text)) => writer.error(&text),
+            }
+        });
+        core
+    }))
+}
+
+async fn common_of(core: &mut Core, keys: &[Vec<u8>; 2]) -> std::result::Result<Common, Refusal> {
+    let mut values = [Vec::new(), Vec::new()];
+    for (key, value) in keys.iter().zip(&mut values) {
+        match core.get(key).await {
+            Ok(read) => *value = read.map_or_else(Vec::new, |read| read.to_vec()),
+            Err(farcore::Error::Structured) => {
+                return Err("ERR The specified keys must contain string values".into());
+            }
+            Err(error) => return Err(Refusal(error_text(&error))),
+        }
+    }
+    let [first, second] = values;
+    let Some(mut table) = Table::new(&first, &second) else {
+        return Err("ERR Insufficient memory, transient memory for LCS exceeds its limit".into());
+    };
+    while !table.fill(&first, &second) {
+        core.yield_now().await;
+    }
+    Ok(table.walk(&first, &second))
+}
+
+/// Lengths of the longest common subsequences of beginnings.
+#[derive(Debug)]
+struct Table {
+    lengths: Vec<u32>,
+    width: usize,
+    /// The next row to fill.
+    row: usize,
+}
+
+impl Table {
+    /// A table with its first row; `None` if it would be too large.
+    fn new(first: &[u8], second: &[u8]) -> Option<Self> {
+        let width = second.len() + 1;
+        let entries = width.checked_mul(first.len() + 1)?;
+        (entries <= ENTRIES_MAX).then(|| Self {
+            lengths: vec![0; entries],
+            width,
+            row: 1,
+        })
+    }
+
+    fn at(&self, row: usize, column: usize) -> u32 {
+        self.lengths[row * self.width + column]
+    }
+
+    /// Fills some rows; true if all are filled.
+    fn fill(&mut self, first: &[u8], second: &[u8]) -> bool {
+        let rows = (ENTRIES_A_TURN / self.width).max(1);
+        let end = (self.row + rows).min(first.len() + 1);
+        for row in self.row..end {
+            for column in 1..self.width {
+                let length = if first[row - 1] == second[column - 1] {
+                    self.at(row - 1, column - 1) + 1
+                } else {
+                    self.at(row - 1, column).max(self.at(row, column - 1))
+                };
+                self.lengths[row * self.width + column] = length;
+            }
+        }
+        self.row = end;
+        end == first.len() + 1
+    }
+
+    /// Finds the subsequence, from its end.
+    fn walk(&self, first: &[u8], second: &[u8]) -> Common {
+        let (mut row, mut column) = (first.len(), second.len());
+        let mut common = Common::default();
+        while row > 0 && column > 0 {
+            if first[row - 1] == second[column - 1] {
+                row -= 1;
+                column -= 1;
+                common.add(first[row], row, column);
+            } else if self.at(row - 1, column) > self.at(row, column - 1) {
+                row -= 1;
+            } else {
+                column -= 1;
+            }
+        }
+        common.bytes.reverse();
+        common
+    }
+}
+
+/// A run of equal bytes: where it begins in both strings, and how long it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Match {
+    starts: [usize; 2],
+    length: usize,
+}
+
+/// The subsequence, and its runs from the last to the first.
+#[derive(Debug, Default)]
+struct Common {
+    bytes: Vec<u8>,
+    matches: Vec<Match>,
+}
+
+impl Common {
+    /// Adds the byte before all others.
+    fn add(&mut self, byte: u8, row: usize, column: usize) {
+        self.bytes.push(byte);
+        match self.matches.last_mut() {
+            Some(run) if run.starts == [row + 1, column + 1] => {
+                run.starts = [row, column];
+                run.length += 1;
+            }
+            _ => self.matches.push(Match {
+                starts: [row, column],
+                length: 1,
+            }),
+        }
+    }
+
+    fn write(&self, options: LcsOptions, writer: &mut Writer<'_>) {
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let length = number(self.bytes.len());
+        if options.is_length {
+            return writer.integer(length);
+        }
+        if !options.is_matches {
+            return writer.bulk(&self.bytes);
+        }
+        let is_wanted = |run: &&Match| run.length >= options.length_min;
+        writer.map(2);
+        writer.bulk(b"matches");
+        writer.array(self.matches.iter().filter(is_wanted).count());
+        for run in self.matches.iter().filter(is_wanted) {
+            writer.array(2 + usize::from(options.has_lengths));
+            for start in run.starts {
+                writer.array(2);
+                writer.integer(number(start));
+                writer.integer(number(start + run.length - 1));
+            }
+            if options.has_lengths {
+                writer.integer(number(run.length));
+            }
+        }
+        writer.bulk(b"len");
+        writer.integer(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn common(first: &[u8], second: &[u8]) -> Common {
+        let mut table = Table::new(first, second).unwrap();
+        while !table.fill(first, second) {}
+        table.walk(first, second)
+    }
+
+    #[test]
+    fn the_subsequence_is_one_of_both_and_none_is_longer() {
+        let is_subsequence = |part: &[u8], whole: &[u8]| {
+            let mut rest = whole.iter();
+            part.iter().all(|byte| rest.any(|one| one == byte))
+        };
+        let texts: Vec<Vec<u8>> = (0..3_usize.pow(6))
+            .step_by(7)
+            .map(|seed| {
+                let digit =
+                    |place: u32| b'a' + u8::try_from(seed / 3_usize.pow(place) % 3).unwrap();
+                (0..6).map(digit).collect()
+            })
+            .collect();
+        for pair in texts.windows(2) {
+            let found = common(&pair[0], &pair[1]);
+            let longest = (0..1_u32 << 6)
+                .map(|mask| {
+                    let kept = (0..6).filter(|place| mask & (1 << place) != 0);
+                    kept.map(|place| pair[0][place]).collect::<Vec<_>>()
+                })
+                .filter(|part| is_subsequence(part, &pair[1]))
+                .map(|part| part.len())
+                .max();
+            assert_eq!(Some(found.bytes.len()), longest, "{pair:?}");
+            assert!(pair.iter().all(|text| is_subsequence(&found.bytes, text)));
+            let lengths: usize = found.matches.iter().map(|run| run.length).sum();
+            assert_eq!(lengths, found.bytes.len());
+        }
+    }
+
+    #[test]
+    fn matches_are_those_of_the_manual_of_redis() {
+        let found = common(b"ohmytext", b"mynewtext");
+        assert_eq!(found.bytes, b"mytext");
+        let runs = [([4, 5], 4), ([2, 0], 2)];
+        let runs = runs.map(|(starts, length)| Match { starts, length });
+        assert_eq!(found.matches, runs);
+        assert!(common(b"", b"x").bytes.is_empty());
+        assert!(Table::new(&[0; 4 << 10], &[0; 4 << 10]).is_none());
+    }
+}

@@ -1,0 +1,288 @@
+//! Encrypted connections: TLS 1.2 and 1.3 by rustls, driven by the core's loop.
+//!
+//! A session turns received bytes into plain ones and plain output into bytes to send. It has no
+//! task and no socket of its own: the loop hands it what it received and sends what it made.
+//!
+//! - I1: plain output is sealed only when what was sealed before is sent, so at most
+//!   [`SEALED_BYTES_MAX`] and their framing wait in a session.
+//! - I2: rustls holds nothing but an incomplete record between two calls, so [`RecordMeter`] knows
+//!   how much memory its buffer takes.
+//! - I3: a session that has failed takes no more bytes.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+
+use crate::options::TlsOptions;
+
+/// Plain bytes that are sealed at once.
+const SEALED_BYTES_MAX: usize = 64 << 10;
+/// Bytes before a record's content: type, version, length.
+const HEADER_BYTES: usize = 5;
+/// Bytes by which rustls's buffer grows.
+const BUFFER_STEP_BYTES: usize = 4 << 10;
+/// What rustls keeps for a session beside its buffers, about: keys and states.
+const SESSION_BYTES: usize = 3 << 10;
+/// What a handshake keeps in addition, about.
+const HANDSHAKE_BYTES: usize = 16 << 10;
+
+/// What the sessions of a server have in common.
+pub(crate) type TlsConfig = Arc<ServerConfig>;
+
+/// Reads certificates and key.
+///
+/// # Errors
+/// A file that cannot be read or used, by its name.
+pub(crate) fn load(options: &TlsOptions) -> Result<TlsConfig, String> {
+    let certificate = options.certificate.display();
+    let chain = certificates(&options.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&options.key)
+        .map_err(|error| format!("{}: {error}", options.key.display()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = match &options.client_authority {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let mut roots = RootCertStore::empty();
+            for authority in certificates(file)? {
+                let added = roots.add(authority);
+                added.map_err(|error| format!("{}: {error}", file.display()))?;
+            }
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            let verifier = verifier.map_err(|error| format!("{}: {error}", file.display()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let config = builder.with_single_cert(chain, key);
+    Ok(Arc::new(
+        config.map_err(|error| format!("{certificate}: {error}"))?,
+    ))
+}
+
+fn certificates(file: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let name = file.display();
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let all = read.map_err(|error| format!("{name}: {error}"))?;
+    if all.is_empty() {
+        return Err(format!("{name}: no certificate is in it"));
+    }
+    Ok(all)
+}
+
+/// Follows the records in received bytes, for the size of the buffer in which rustls keeps them.
+#[derive(Clone, Copy, Debug, Default)]
+struct RecordMeter {
+    header: [u8; HEADER_BYTES],
+    header_bytes: usize,
+    /// Bytes of the record's content that are still to come.
+    left: usize,
+    /// Bytes of the last record.
+    record_bytes: usize,
+}
+
+impl RecordMeter {
+    /// Notes received bytes.
+    fn note(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let content = self.left.min(bytes.len());
+            self.left -= content;
+            bytes = &bytes[content..];
+            if self.left > 0 {
+                return;
+            }
+            let header = (HEADER_BYTES - self.header_bytes).min(bytes.len());
+            let end = self.header_bytes + header;
+            self.header[self.header_bytes..end].copy_from_slice(&bytes[..header]);
+            bytes = &bytes[header..];
+            self.header_bytes = end % HEADER_BYTES;
+            if end == HEADER_BYTES {
+                let [.., high, low] = self.header;
+                self.left = usize::from(u16::from_be_bytes([high, low]));
+                self.record_bytes = HEADER_BYTES + self.left;
+            }
+        }
+    }
+
+    /// Bytes that the buffer takes, at most, once it was read into.
+    fn buffer_bytes(&self) -> usize {
+        self.record_bytes + BUFFER_STEP_BYTES
+    }
+}
+
+/// One connection's session.
+pub(crate) struct TlsSession {
+    connection: ServerConnection,
+    meter: RecordMeter,
+    /// Bytes to send.
+    outgoing: Vec<u8>,
+    /// Bytes of `outgoing` that are sent.
+    sent: usize,
+    is_ended: bool,
+}
+
+impl TlsSession {
+    /// A session that waits for its client's first message.
+    ///
+    /// # Errors
+    /// No random number is left.
+    pub(crate) fn new(config: &TlsConfig) -> io::Result<Self> {
+        let connection = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+        Ok(Self {
+            connection,
+            meter: RecordMeter::default(),
+            outgoing: Vec::new(),
+            sent: 0,
+            is_ended: false,
+        })
+    }
+
+    /// True once the handshake is over.
+    pub(crate) fn is_established(&self) -> bool {
+        !self.connection.is_handshaking()
+    }
+
+    /// True once the client has said that it sends no more.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended
+    }
+
+    /// Takes received bytes, and adds the plain ones in them to `plain`. Messages of the handshake
+    /// are answered, by alerts if it fails.
+    ///
+    /// # Errors
+    /// The bytes are no TLS, or the client cannot be trusted. The session has ended.
+    pub(crate) fn open(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
+        let mut opened = Ok(());
+        while !bytes.is_empty() && !self.is_ended && opened.is_ok() {
+            opened = self.open_some(&mut bytes, plain);
+        }
+        self.is_ended |= opened.is_err();
+        self.collect()?;
+        opened
+    }
+
+    /// Takes as many bytes as rustls takes at once.
+    fn open_some(&mut self, bytes: &mut &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
+        let before = *bytes;
+        let taken = self.connection.read_tls(bytes)?;
+        self.meter.note(&before[..taken]);
+        let state = self.connection.process_new_packets();
+        let state = state.map_err(io::Error::other)?;
+        let start = plain.len();
+        plain.resize(start + state.plaintext_bytes_to_read(), 0);
+        self.connection.reader().read_exact(&mut plain[start..])?;
+        self.is_ended = state.peer_has_closed();
+        Ok(())
+    }
+
+    /// Moves what rustls has to send to the bytes to send.
+    fn collect(&mut self) -> io::Result<()> {
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut self.outgoing)?;
+        }
+        Ok(())
+    }
+
+    /// Seals plain output, if all that was sealed before is sent; returns how many bytes it took.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub(crate) fn seal(&mut self, plain: &[u8]) -> io::Result<usize> {
+        if self.waiting_bytes() > 0 || plain.is_empty() || !self.is_established() {
+            return Ok(0);
+        }
+        let plain = &plain[..plain.len().min(SEALED_BYTES_MAX)];
+        let sealed = self.connection.writer().write(plain)?;
+        self.collect()?;
+        Ok(sealed)
+    }
+
+    /// Tells the client that nothing more is sent.
+    pub(crate) fn end(&mut self) {
+        self.connection.send_close_notify();
+        // A vector takes all bytes.
+        let _ = self.collect();
+    }
+
+    /// Bytes to send.
+    pub(crate) fn outgoing(&self) -> &[u8] {
+        &self.outgoing[self.sent..]
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.outgoing.len() - self.sent
+    }
+
+    /// Notes that so many were sent.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+        if self.sent == self.outgoing.len() {
+            self.outgoing.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// Memory that it takes, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let handshake = if self.is_established() {
+            0
+        } else {
+            HANDSHAKE_BYTES
+        };
+        SESSION_BYTES
+            + size_of::<Self>()
+            + handshake
+            + self.meter.buffer_bytes()
+            + self.outgoing.capacity()
+    }
+
+    /// Gives the buffer back that nothing is in.
+    pub(crate) fn release_buffers(&mut self) {
+        if self.outgoing.is_empty() {
+            self.outgoing = Vec::new();
+        }
+    }
+}
+
+impl std::fmt::Debug for TlsSession {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsSession")
+            .field("is_ended", &self.is_ended)
+            .field("meter", &self.meter)
+            .field("waiting", &self.waiting_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_measured_however_they_are_cut() {
+        let lengths = [0_u16, 1, 300, 16_384];
+        let mut bytes = Vec::new();
+        for length in lengths {
+            bytes.extend([23, 3, 3]);
+            bytes.extend(length.to_be_bytes());
+            bytes.resize(bytes.len() + usize::from(length), 7);
+        }
+        for step in [1, 2, 4, 5, 6, 299, 20_000] {
+            let mut meter = RecordMeter::default();
+            for piece in bytes.chunks(step) {
+                meter.note(piece);
+            }
+            assert_eq!((meter.left, meter.header_bytes), (0, 0), "step {step}");
+            assert_eq!(meter.record_bytes, HEADER_BYTES + 16_384);
+        }
+    }
+}

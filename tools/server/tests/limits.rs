@@ -1,0 +1,148 @@
+//! The limits that clients meet, and the figures that tell of them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use farcore_server::CoreFigures;
+
+use self::support::{Client, Served, wait_until};
+
+const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+
+fn figures(served: &Served) -> CoreFigures {
+    served.server().reporter().figures().total()
+}
+
+/// Commands that must be refused while memory is short, and such that must not.
+fn expect_writes(client: &mut Client, are_refused: bool) {
+    for (command, reply) in [
+        ("SET k v", "+OK"),
+        ("APPEND other v", ":1"),
+        ("HSET hash field value", ":1"),
+        ("SETBIT bits 1 1", ":0"),
+    ] {
+        let reply = if are_refused { OOM } else { reply };
+        assert_eq!(client.say(command), reply, "{command}");
+    }
+    client.say("DEL other hash bits");
+    assert!(!client.say("GET k").starts_with('-'));
+}
+
+#[test]
+fn a_lower_memory_limit_refuses_what_needs_memory_and_nothing_else() {
+    let served = Served::start(2);
+    let (mut client, mut other) = (served.client(), served.client());
+    let cap = client.ask(&["CONFIG", "GET", "maxmemory"]).elements()[1].text();
+    expect_writes(&mut client, false);
+    assert_eq!(other.say("CONFIG SET maxmemory 1"), "+OK");
+    expect_writes(&mut client, true);
+    let set = client.ask(&["CONFIG", "GET", "maxmemory"]).elements()[1].text();
+    assert_eq!(set, "1");
+    // A transaction is refused as a whole, if it was begun before too.
+    assert_eq!(other.say("CONFIG SET maxmemory 0"), "+OK");
+    client.say("MULTI");
+    assert_eq!(client.say("SET k w"), "+QUEUED");
+    assert_eq!(other.say("CONFIG SET maxmemory 1kb"), "+OK");
+    let refused = client.say("EXEC");
+    assert!(
+        refused.starts_with("-EXECABORT Transaction discarded because of: OOM"),
+        "{refused}"
+    );
+    client.say("MULTI");
+    assert_eq!(client.say("SET k w"), OOM);
+    assert!(client.say("EXEC").starts_with("-EXECABORT"));
+    client.say("MULTI");
+    client.say("GET k");
+    assert_eq!(client.say("EXEC"), "[\"v\"]");
+    assert_eq!(other.say("CONFIG SET maxmemory 0"), "+OK");
+    expect_writes(&mut client, false);
+    let again = client.ask(&["CONFIG", "GET", "maxmemory"]).elements()[1].text();
+    assert_eq!(again, cap);
+}
+
+#[test]
+fn a_memory_limit_that_cannot_hold_is_refused() {
+    let served = Served::start(1);
+    let mut client = served.client();
+    for value in ["bla", "-1", "1.5gb", "100gb"] {
+        let refused = client.say(&format!("CONFIG SET maxmemory {value}"));
+        assert!(refused.starts_with("-ERR CONFIG SET failed"), "{refused}");
+    }
+    // One of several settings is wrong: none is set.
+    let refused = client.say("CONFIG SET slowlog-max-len 7 maxmemory bla");
+    assert!(refused.starts_with("-ERR CONFIG SET failed"), "{refused}");
+    let length = client.ask(&["CONFIG", "GET", "slowlog-max-len"]).elements()[1].text();
+    assert_eq!(length, "128");
+    let cache = Served::with(1, |options| options.evicts = true);
+    let refused = cache.client().say("CONFIG SET maxmemory 1mb");
+    assert!(refused.starts_with("-ERR CONFIG SET failed"), "{refused}");
+}
+
+#[test]
+fn requests_beyond_a_limit_are_counted() {
+    let served = Served::start(1);
+    for bytes in [
+        &b"*1048577\r\n"[..],
+        b"*1\r\n$99999999999\r\n",
+        b"*1\r\n:1\r\n",
+    ] {
+        let mut client = served.client();
+        client.write(bytes);
+        assert!(client.read().unwrap().is_error());
+        assert_eq!(client.read(), None);
+    }
+    assert_eq!(figures(&served).protocol_errors, 3);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_from() {
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let value = "x".repeat(100_000);
+    client.ask(&["SET", "k", &value]);
+    let gets = support::client::request(&["GET", "k"]).repeat(20_000);
+    let sender = client.stream.get_ref().try_clone().unwrap();
+    let writer = std::thread::spawn(move || {
+        // It ends when the client does.
+        let _ = std::io::Write::write_all(&mut &sender, &gets);
+    });
+    wait_until("it is paused", || figures(&served).pauses > 0);
+    assert_eq!(served.client().say("PING"), "+PONG");
+    client
+        .stream
+        .get_ref()
+        .shutdown(std::net::Shutdown::Both)
+        .unwrap();
+    writer.join().unwrap();
+}
+
+#[test]
+fn bits_are_changed_by_many_clients_in_one_step_each() {
+    const CLIENTS: usize = 8;
+    const BITS: usize = 64;
+    let served = Served::start(2);
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let mut client = served.client();
+            scope.spawn(move || {
+                for at in 0..BITS {
+                    let place = at * CLIENTS + number;
+                    assert_eq!(client.say(&format!("SETBIT bits {place} 1")), ":0");
+                }
+            });
+        }
+    });
+    let mut client = served.client();
+    assert_eq!(client.say("BITCOUNT bits"), format!(":{}", CLIENTS * BITS));
+    assert_eq!(client.say("STRLEN bits"), ":64");
+    client.say("SETBIT bits 0 0");
+    assert_eq!(client.say("BITCOUNT bits 0 0"), ":7");
+    assert_eq!(client.say("GETBIT bits 0"), ":0");
+    // A length that this server cannot store is refused before it is made.
+    assert!(
+        client
+            .say("SETBIT bits 4294967295 1")
+            .starts_with("-ERR string exceeds")
+    );
+}

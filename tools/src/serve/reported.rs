@@ -1,0 +1,36 @@
+//! The statistics of an engine and of the clients that its server serves, for `farcore top`.
+
+use farcore::statistics::{ClientsReport, Reporter};
+use farcore::{EngineReporter, Report};
+use farcore_server::{CoreFigures, ServerReporter};
+
+/// Reports the figures of an engine and of its server, by core.
+#[derive(Debug)]
+pub(super) struct ReportedServer {
+    pub(super) engine: EngineReporter,
+    pub(super) server: ServerReporter,
+}
+
+fn clients_of(core: &CoreFigures) -> ClientsReport {
+    ClientsReport {
+        connections: core.connections,
+        connection_bytes: core.connection_bytes,
+        commands: core.commands,
+        failed_commands: core.failed_commands,
+    }
+}
+
+impl Reporter for ReportedServer {
+    fn report(&self) -> Report {
+        let mut report = self.engine.report();
+        let served = self.server.figures();
+        for (core, figures) in report.cores.iter_mut().zip(&served.cores) {
+            core.clients = clients_of(figures);
+        }
+        report
+    }
+
+    fn is_serving(&self) -> bool {
+        self.engine.is_serving()
+    }
+}
