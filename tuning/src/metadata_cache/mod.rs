@@ -5,10 +5,18 @@
 //! the state no longer fits, every message waits for some of it. The modules, from the bottom up:
 //!
 //! - [`handle`], [`token`]: names of objects, and what a card knows of them.
+//! - [`directory`]: where each token lies. [`card_table`]: the card's own memory. [`miss_queue`]:
+//!   what waits for a batch. These three are for any number of threads and are model-checked
+//!   under loom.
 //! - [`policy`]: which entry leaves a full tier. [`replay`] counts exactly what one is worth.
 //! - [`workload`], [`trace`]: which tokens messages use, drawn or recorded.
 
+mod atomics;
+pub mod card_table;
+pub mod directory;
 pub mod handle;
+pub mod miss_queue;
+pub mod place;
 pub mod policy;
 pub mod random;
 pub mod replay;
