@@ -8,17 +8,20 @@
 //! - [`directory`]: where each token lies. [`card_table`]: the card's own memory. [`miss_queue`]:
 //!   what waits for a batch. These three are for any number of threads and are model-checked
 //!   under loom.
+//! - [`cxl`]: pages of packed tokens.
 //! - [`policy`]: which entry leaves a full tier. [`replay`] counts exactly what one is worth.
 //! - [`workload`], [`trace`]: which tokens messages use, drawn or recorded.
 
 mod atomics;
 pub mod card_table;
+pub mod cxl;
 pub mod directory;
 pub mod handle;
 pub mod miss_queue;
 pub mod place;
 pub mod policy;
 pub mod random;
+pub mod record;
 pub mod replay;
 pub mod settings;
 pub mod token;
