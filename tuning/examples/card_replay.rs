@@ -4,11 +4,14 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
 use farcore_tuning::metadata_cache::policy::{HybridWeights, PolicyName};
 use farcore_tuning::metadata_cache::replay::replay;
+use farcore_tuning::metadata_cache::settings::SettingError;
+use farcore_tuning::metadata_cache::simulator::{CardSettings, Simulation, SimulationSettings};
 use farcore_tuning::metadata_cache::trace::Recording;
 
 #[path = "../oracle/traces.rs"]
@@ -42,13 +45,37 @@ fn measure() {
     }
 }
 
+/// Accesses to tokens that the simulator serves in a second, with everything counted.
+fn measure_simulator() -> Result<(), SettingError> {
+    for (name, card) in [
+        ("tiers", CardSettings::default()),
+        ("plain", CardSettings::plain()),
+    ] {
+        let card = CardSettings {
+            policy: PolicyName::Hybrid,
+            ..card
+        };
+        let settings = SimulationSettings {
+            card,
+            messages: MEASURED as u64 / 3,
+            ..SimulationSettings::default()
+        };
+        let start = Instant::now();
+        let outcome = Simulation::new(settings)?.run(|_| ControlFlow::Continue(()));
+        let accesses = outcome.statistics.served.total() as f64;
+        let rate = accesses / start.elapsed().as_secs_f64() / 1e6;
+        println!("{name},{rate:.1},{:.4}", outcome.hit_ratio);
+    }
+    Ok(())
+}
+
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &arguments[..] {
         [word, folder] if word == "traces" => write_traces(Path::new(folder)),
         [word] if word == "speed" => {
             measure();
-            Ok(())
+            measure_simulator().map_err(io::Error::other)
         }
         _ => Err(io::Error::other("write `traces FOLDER` or `speed`")),
     }

@@ -51,8 +51,8 @@ impl State {
     #[inline]
     pub fn place(self) -> Option<Place> {
         let tier = tier(self.0 >> IN_SHIFT)?;
-        #[expect(clippy::cast_possible_truncation, reason = "masked")]
-        let number = (self.0 & PLACE_MASK) as u32;
+        let [.., a, b, c, d] = self.0.to_be_bytes();
+        let number = u32::from_be_bytes([a, b, c, d]);
         Some(Place { tier, number })
     }
 
@@ -255,6 +255,15 @@ impl Directory {
         self.change(key, seen, State::at(place, seen.next_version(), flags))
     }
 
+    /// Notes that the token lies at another place of the same tier.
+    ///
+    /// # Errors
+    /// The state is not the one that was seen.
+    pub fn relocate(&self, key: u32, seen: State, place: Place) -> Result<State, Refusal> {
+        debug_assert_eq!(seen.place().map(|seen| seen.tier), Some(place.tier));
+        self.with(key, seen, u64::from(place.number), PLACE_MASK)
+    }
+
     /// Gives a migration up: the token stays where it is.
     ///
     /// # Errors
@@ -309,7 +318,7 @@ mod tests {
     fn directory() -> (Directory, State) {
         let directory = Directory::new(4);
         directory.insert(2, HANDLE, Place::host(77));
-        let state = directory.look_up(2, HANDLE).unwrap();
+        let state = directory.look_up(2, HANDLE).expect("just inserted");
         (directory, state)
     }
 

@@ -11,6 +11,7 @@
 //! - [`cxl`]: pages of packed tokens.
 //! - [`policy`]: which entry leaves a full tier. [`replay`] counts exactly what one is worth.
 //! - [`workload`], [`trace`]: which tokens messages use, drawn or recorded.
+//! - [`simulator`]: all of it in virtual time.
 
 mod atomics;
 pub mod card_table;
@@ -18,12 +19,14 @@ pub mod cxl;
 pub mod directory;
 pub mod handle;
 pub mod miss_queue;
+pub mod permission;
 pub mod place;
 pub mod policy;
 pub mod random;
 pub mod record;
 pub mod replay;
 pub mod settings;
+pub mod simulator;
 pub mod token;
 pub mod trace;
 pub mod workload;

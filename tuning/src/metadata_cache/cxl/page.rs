@@ -457,10 +457,8 @@ mod tests {
                             model.insert(index, (slot, record));
                         }
                     }
-                    (0..=2, Some((slot, _))) => {
-                        if page.update(slot, &record) {
-                            model.insert(index, (slot, record));
-                        }
+                    (0..=2, Some((slot, _))) if page.update(slot, &record) => {
+                        model.insert(index, (slot, record));
                     }
                     (3, Some((slot, held))) => {
                         prop_assert_eq!(page.remove(slot), Some(held));
