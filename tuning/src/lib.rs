@@ -24,7 +24,7 @@ pub use self::measure::{
     saturating_sum, system_ms, system_ns,
 };
 pub use self::model::{
-    Bounds, Load, Network, PAIRS_MAX, Profile, ProfileError, RatioEstimate, Solution, Station,
+    Bounds, Load, MeanEstimate, Network, PAIRS_MAX, Profile, ProfileError, RatioEstimate, Solution, Station,
     UnitCosts, Workload, WorkloadError,
 };
 pub use self::publish::{
