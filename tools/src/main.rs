@@ -1,11 +1,12 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
-//! One module a command: `doctor`, `fabric`, `memnode`, `serve`, `top`, `tune`; `manual` has
+//! One module a command: `card`, `doctor`, `fabric`, `memnode`, `serve`, `top`, `tune`; `manual` has
 //! completions and manual pages. Each checks its flags and returns the exit code, or an error,
 //! which is one line on stderr and exit code 1. `watch` reads reports of running engines; `device`,
 //! `given`, `text` and `token` hold the flags and formats that commands share. Streams and files
 //! are those of [`farcore_bench::outputs`].
 
+mod card;
 mod device;
 mod doctor;
 mod fabric;
@@ -42,6 +43,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Simulate the metadata of a network card: tiers, policies, how many queue pairs fit.
+    #[command(subcommand)]
+    Card(card::Command),
     /// Check what this machine lacks to run Farcore well, and print the remedies.
     Doctor(doctor::Arguments),
     /// Measure the latency and bandwidth of far memory, and list RDMA devices.
@@ -68,6 +72,7 @@ impl Command {
     /// The words that name the command, for errors.
     fn name(&self) -> &'static str {
         match self {
+            Self::Card(command) => command.name(),
             Self::Doctor(_) => "doctor",
             Self::Fabric(command) => command.name(),
             Self::Memnode(_) => "memnode",
@@ -91,6 +96,7 @@ impl Command {
 
     fn run(&self, given: &Given) -> Result<ExitCode> {
         match self {
+            Self::Card(command) => card::run(command, given),
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Fabric(command) => fabric::run(command),
             Self::Memnode(arguments) => memnode::run(arguments),

@@ -25,7 +25,7 @@ enum Task {
     /// Run everything that must hold before a change lands: format, lints, model checks, tests,
     /// instruction counts, lab.
     Ci,
-    /// Run the model checks of queues, rings and wakeups under loom.
+    /// Run the model checks of queues, rings, wakeups and a card's tables under loom.
     Loom,
     /// Run the contest at its default size; further arguments are passed on.
     Bench {
@@ -82,6 +82,27 @@ fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Runs the model checks. Their names hold `model::`, those of the card's structures `::model::`,
+/// since a module of that crate has the first name.
+fn loom() -> Result<()> {
+    for (package, filters) in [
+        ("farcore", &["model::", "--skip", "shard::"][..]),
+        ("farcore-tuning", &["::model::"]),
+    ] {
+        let mut command = cargo(&[
+            "test",
+            "--target-dir",
+            "target/loom",
+            "--lib",
+            "-p",
+            package,
+        ]);
+        command.arg("--").args(filters);
+        run(command.env("RUSTFLAGS", "--cfg farcore_loom"))?;
+    }
+    Ok(())
+}
+
 fn perform(task: Task) -> Result<ExitCode> {
     let done = match task {
         Task::Overhead(overhead) => overhead::perform(overhead),
@@ -91,11 +112,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Redis(redis) => redis::perform(redis),
         Task::Lab(lab) => return Ok(lab::perform(lab)),
         Task::Ci => run(Command::new("bash").arg(".ci/run")),
-        Task::Loom => run(cargo(&["test", "--target-dir", "target/loom"])
-            .args([
-                "-p", "farcore", "--lib", "--", "model::", "--skip", "shard::",
-            ])
-            .env("RUSTFLAGS", "--cfg farcore_loom")),
+        Task::Loom => loom(),
         Task::Bench { arguments } => {
             run(
                 cargo(&["run", "--release", "-p", "farcore-bench", "--", "contest"])

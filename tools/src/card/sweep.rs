@@ -1,0 +1,410 @@
+//! `farcore card sweep`: simulations with every combination of some settings, several times each
+//! with other seeds, on all cores.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, Parser};
+use comfy_table::{CellAlignment, Table, presets};
+use farcore_bench::outputs::print;
+use farcore_bench::stop;
+use farcore_tuning::MeanEstimate;
+use farcore_tuning::metadata_cache::simulator::{Outcome, SimulationSettings};
+use farcore_tuning::metadata_cache::trace::Recording;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::columns::{OUTCOME, Sheet};
+use super::file::FileFlags;
+use super::flags::{SettingFlags, TraceFlags, simulation};
+use super::plot;
+use crate::given::Given;
+
+/// Most simulations of a sweep.
+const RUNS_MAX: usize = 100_000;
+
+/// Flags of `card sweep`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A setting and its values: the name of a flag below, e.g. queue-pairs=100,1000,10000. Can be
+    /// repeated: every combination is simulated
+    #[arg(long, value_name = "NAME=VALUES", required = true)]
+    vary: Vec<String>,
+    /// Simulations of each combination, with seeds that count up
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    repeats: u64,
+    /// Simulations at one time [default: the number of cores]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
+    #[command(flatten)]
+    settings: SettingFlags,
+    #[command(flatten)]
+    trace: TraceFlags,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    files: FileFlags,
+}
+
+/// A setting and its values.
+#[derive(Clone, PartialEq, Debug)]
+struct Axis {
+    name: String,
+    values: Vec<String>,
+}
+
+/// A combination of values, and the figures of its simulations.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) values: Vec<String>,
+    pub(super) figures: BTreeMap<&'static str, MeanEstimate>,
+}
+
+/// Parses the flags of one combination.
+#[derive(Debug, Parser)]
+#[command(name = "card sweep", no_binary_name = true)]
+struct Combination {
+    #[command(flatten)]
+    flags: SettingFlags,
+}
+
+fn axis(text: &str) -> Result<Axis> {
+    let parts = text.split_once('=');
+    let (name, values) =
+        parts.ok_or_else(|| anyhow!("--vary {text}: write e.g. queue-pairs=100,1000"))?;
+    let name = name.trim().trim_start_matches("--");
+    let values: Vec<String> = values.split(',').map(|one| one.trim().to_owned()).collect();
+    if name.is_empty() || values.iter().any(String::is_empty) {
+        bail!("--vary {text}: write e.g. queue-pairs=100,1000");
+    }
+    if ["settings", "seed"].contains(&name) {
+        bail!("--vary {text}: {name} cannot vary; --repeats takes other seeds");
+    }
+    Ok(Axis {
+        name: name.replace('_', "-"),
+        values,
+    })
+}
+
+/// Every combination of values, the last axis fastest.
+fn combinations(axes: &[Axis]) -> Vec<Vec<String>> {
+    let mut all = vec![Vec::new()];
+    for axis in axes {
+        let extend = |one: Vec<String>| {
+            let values = axis.values.iter();
+            values.map(move |value| {
+                let mut more = one.clone();
+                more.push(value.clone());
+                more
+            })
+        };
+        all = all.into_iter().flat_map(extend).collect();
+    }
+    all
+}
+
+/// The settings of a combination.
+fn settings(
+    base: &SimulationSettings,
+    axes: &[Axis],
+    values: &[String],
+) -> Result<SimulationSettings> {
+    let words = axes
+        .iter()
+        .zip(values)
+        .flat_map(|(axis, value)| [format!("--{}", axis.name), value.clone()]);
+    let parsed = Combination::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        anyhow!("--vary: {}", line.trim_start_matches("error: "))
+    })?;
+    let mut settings = match parsed.flags.preset {
+        // A preset replaces the card, not what flags said of the rest.
+        Some(_) => SimulationSettings {
+            card: parsed.flags.settings()?.card,
+            ..base.clone()
+        },
+        None => base.clone(),
+    };
+    parsed.flags.apply(&mut settings).context("--vary")?;
+    Ok(settings)
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A flag is wrong, the trace cannot be read, or an output cannot be written.
+pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
+    let axes: Vec<Axis> = arguments
+        .vary
+        .iter()
+        .map(|text| axis(text))
+        .collect::<Result<_>>()?;
+    let mut base = arguments.settings.settings()?;
+    // A series would only take memory.
+    base.points = 1;
+    let files = arguments.files.open()?;
+    let recording = arguments.trace.read(&mut base, given)?;
+    if recording.is_some() && given.refuse(&["repeats"], "").is_err() && arguments.repeats > 1 {
+        bail!(
+            "--repeats has no effect with --trace, whose messages are the same each time: omit it"
+        );
+    }
+    let repeats = if recording.is_some() {
+        1
+    } else {
+        arguments.repeats
+    };
+    let mut plans = Vec::new();
+    let combinations = combinations(&axes);
+    if combinations.len().saturating_mul(usize::try_from(repeats)?) > RUNS_MAX {
+        bail!(
+            "{} combinations, {repeats} times each, are more than {RUNS_MAX} simulations: vary less",
+            combinations.len()
+        );
+    }
+    for values in &combinations {
+        let settings = settings(&base, &axes, values)?;
+        for repeat in 0..repeats {
+            let mut settings = settings.clone();
+            settings.workload.seed = settings.workload.seed.wrapping_add(repeat);
+            plans.push(settings);
+        }
+    }
+    stop::forward_signals().context("signals cannot be caught")?;
+    let outcomes = simulate(plans, recording.as_ref(), arguments.jobs)?;
+    if let Some(status) = stop::status() {
+        return Ok(ExitCode::from(status));
+    }
+    let rows = rows(combinations, &outcomes, usize::try_from(repeats)?);
+    let names: Vec<String> = axes.into_iter().map(|axis| axis.name).collect();
+    files.write(&sheet(&names, &rows), || plot::sweep(&names, &rows))?;
+    if arguments.json {
+        let answer = serde_json::json!({ "names": names, "settings": base, "rows": rows });
+        print(serde_json::to_string_pretty(&answer)?)?;
+    } else {
+        print(table(&names, &rows))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs simulations on several threads; their outcomes have the order of the plans. After a signal
+/// some are missing.
+fn simulate(
+    plans: Vec<SimulationSettings>,
+    recording: Option<&Arc<Recording>>,
+    jobs: Option<NonZero<usize>>,
+) -> Result<Vec<Outcome>> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let jobs = jobs.map_or(cores, NonZero::get).min(plans.len());
+    let bar = io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::new(plans.len() as u64);
+        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {eta}") {
+            bar.set_style(style);
+        }
+        bar
+    });
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, Result<Outcome>)>> = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while !stop::is_requested() {
+                    // ORDERING: a number for each; the scope's end orders the rest.
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(plan) = plans.get(at) else {
+                        break;
+                    };
+                    let outcome = simulation(plan.clone(), recording).map(|simulation| {
+                        simulation.run(|_| match stop::is_requested() {
+                            true => ControlFlow::Break(()),
+                            false => ControlFlow::Continue(()),
+                        })
+                    });
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    results.push((at, outcome));
+                    if let Some(bar) = &bar {
+                        bar.inc(1);
+                    }
+                }
+            });
+        }
+    });
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn rows(combinations: Vec<Vec<String>>, outcomes: &[Outcome], repeats: usize) -> Vec<Row> {
+    let groups = outcomes.chunks(repeats);
+    let row = |(values, group): (Vec<String>, &[Outcome])| {
+        let figures = OUTCOME.iter().filter_map(|&(name, figure)| {
+            let figures: Vec<f64> = group.iter().map(figure).collect();
+            MeanEstimate::of(&figures).map(|estimate| (name, estimate))
+        });
+        Row {
+            values,
+            figures: figures.collect(),
+        }
+    };
+    combinations.into_iter().zip(groups).map(row).collect()
+}
+
+fn sheet(names: &[String], rows: &[Row]) -> Sheet {
+    let texts = names.iter().enumerate().map(|(at, name)| {
+        let values = rows.iter().map(|row| row.values[at].clone());
+        (name.clone(), values.collect())
+    });
+    let mut figures = Vec::new();
+    for (name, _) in OUTCOME {
+        for (suffix, of) in [
+            ("", (|one| one.mean) as fn(&MeanEstimate) -> f64),
+            ("_low", |one| one.low),
+            ("_high", |one| one.high),
+        ] {
+            let values = rows
+                .iter()
+                .map(|row| row.figures.get(name).map_or(f64::NAN, of));
+            figures.push((format!("{name}{suffix}"), values.collect()));
+        }
+    }
+    Sheet {
+        texts: texts.collect(),
+        figures,
+    }
+}
+
+/// A mean and half of its interval, in units.
+fn shown(estimate: &MeanEstimate, unit: f64, decimals: usize) -> String {
+    let (mean, half) = (estimate.mean / unit, (estimate.high - estimate.mean) / unit);
+    if estimate.runs == 1 {
+        format!("{mean:.decimals$}")
+    } else {
+        format!("{mean:.decimals$} \u{b1} {half:.decimals$}")
+    }
+}
+
+fn table(names: &[String], rows: &[Row]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let figures = [
+        ("messages_s", "M messages/s", 1e6, 2),
+        ("hit_ratio", "hits %", 0.01, 2),
+        ("p50_ns", "p50 ns", 1.0, 0),
+        ("p99_ns", "p99 ns", 1.0, 0),
+        ("p999_ns", "p99.9 ns", 1.0, 0),
+        ("cxl_load", "CXL %", 0.01, 1),
+        ("host_load", "host %", 0.01, 1),
+        ("migrations", "moves", 1.0, 0),
+    ];
+    let header = names.iter().map(String::as_str);
+    table.set_header(header.chain(figures.map(|figure| figure.1)));
+    for row in rows {
+        let values = row.values.iter().cloned();
+        let cells = figures.iter().map(|&(name, _, unit, decimals)| {
+            let estimate = row.figures.get(name);
+            estimate.map_or_else(String::new, |one| shown(one, unit, decimals))
+        });
+        table.add_row(values.chain(cells));
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axes(texts: &[&str]) -> Result<Vec<Axis>> {
+        texts.iter().map(|text| axis(text)).collect()
+    }
+
+    #[test]
+    fn every_combination_is_made_once() {
+        let axes = axes(&["queue-pairs=1,2", "policy=lru, fifo,hybrid"]).unwrap();
+        let all = combinations(&axes);
+        assert_eq!(all.len(), 6);
+        assert_eq!(
+            (all[0].join(" "), all[5].join(" ")),
+            ("1 lru".into(), "2 hybrid".into())
+        );
+        let base = SimulationSettings::default();
+        let made = settings(&base, &axes, &all[5]).unwrap();
+        assert_eq!(made.workload.population.queue_pairs, 2);
+        assert_eq!(made.card, base.card);
+    }
+
+    #[test]
+    fn a_preset_can_vary() {
+        let base = SimulationSettings {
+            messages: 5,
+            ..SimulationSettings::default()
+        };
+        let axes = axes(&["preset=plain"]).unwrap();
+        let made = settings(&base, &axes, &["plain".to_owned()]).unwrap();
+        assert_eq!((made.card.cxl_pages, made.messages), (0, 5));
+    }
+
+    #[test]
+    fn wrong_axes_are_refused() {
+        for (text, message) in [
+            ("queue-pairs", "write e.g. queue-pairs=100,1000"),
+            ("queue-pairs=1,,2", "write e.g."),
+            ("seed=1,2", "--repeats"),
+        ] {
+            let error = axis(text).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+        let base = SimulationSettings::default();
+        for (text, message) in [
+            ("nothing=1", "--nothing"),
+            ("policy=arc", "arc"),
+            ("card-entries=1", "--card-entries is 1: write 16 to 65536"),
+        ] {
+            let axes = axes(&[text]).unwrap();
+            let values = &combinations(&axes)[0];
+            let error = format!("{:#}", settings(&base, &axes, values).unwrap_err());
+            assert!(error.contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn outcomes_keep_the_order_of_their_plans() {
+        let plan = |seed| {
+            let mut plan = SimulationSettings {
+                messages: 1_000,
+                warmup: 0,
+                ..SimulationSettings::default()
+            };
+            plan.workload.seed = seed;
+            plan
+        };
+        let plans: Vec<_> = (0..8).map(plan).collect();
+        let outcomes = simulate(plans, None, NonZero::new(2)).unwrap();
+        let seeds = outcomes
+            .iter()
+            .map(|outcome| outcome.settings.workload.seed);
+        assert!(seeds.eq(0..8));
+        let rows = rows(vec![vec!["a".into()], vec!["b".into()]], &outcomes, 4);
+        assert_eq!((rows.len(), rows[1].figures["messages_s"].runs), (2, 4));
+        let text = table(&["x".to_owned()], &rows);
+        assert!(
+            text.contains("M messages/s") && text.contains('\u{b1}'),
+            "{text}"
+        );
+        assert_eq!(sheet(&["x".to_owned()], &rows).rows(), 2);
+    }
+}

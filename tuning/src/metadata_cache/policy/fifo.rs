@@ -1,0 +1,33 @@
+//! First in, first out.
+
+use super::list::List;
+use super::{Replacement, Use};
+
+/// Evicts the place that was filled longest ago.
+#[derive(Clone, Debug)]
+pub struct Fifo(List);
+
+impl Fifo {
+    /// For places below this number.
+    #[must_use]
+    pub fn new(places: u32) -> Self {
+        Self(List::new(places))
+    }
+}
+
+impl Replacement for Fifo {
+    fn insert(&mut self, place: u32, _: Use) {
+        self.0.push(place);
+    }
+
+    #[inline]
+    fn hit(&mut self, _: u32, _: Use) {}
+
+    fn victim(&mut self) -> Option<u32> {
+        self.0.pop()
+    }
+
+    fn remove(&mut self, place: u32) {
+        self.0.remove(place);
+    }
+}

@@ -1,0 +1,129 @@
+//! The worker that keeps the tiers in order: it samples slots and pages, and moves what was idle too
+//! long, or what must make room.
+
+use super::card::{Card, Pending};
+use super::time::{NS, Ps};
+use crate::metadata_cache::policy::Replacement;
+
+/// Most tokens that leave the card for room at one time.
+const PRESSURE_MAX: usize = 64;
+/// The share of pages in use above which the least recent leave.
+const FULL: f64 = 0.95;
+
+/// What the worker remembers between two turns.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    at: Ps,
+    cxl_busy: Ps,
+    host_busy: Ps,
+    served: super::statistics::Served,
+}
+
+impl Card {
+    /// One turn of the worker.
+    pub(super) fn maintain(&mut self, before: &mut Before, at: Ps) {
+        self.adapt(before, at);
+        self.demote_idle(at);
+        self.make_room(at);
+        self.demote_pages(at);
+    }
+
+    fn adapt(&mut self, before: &mut Before, at: Ps) {
+        let passed = at.saturating_sub(before.at).max(1) as f64;
+        let busy = |now: Ps, then: Ps| (now - then) as f64 / passed;
+        let cxl = busy(self.cxl_link.busy(), before.cxl_busy);
+        let host = busy(self.host_link.busy(), before.host_busy);
+        let served = self.statistics.served.since(&before.served);
+        self.thresholds.adapt(at, cxl.max(host), served.hit_ratio());
+        *before = Before {
+            at,
+            cxl_busy: self.cxl_link.busy(),
+            host_busy: self.host_link.busy(),
+            served: self.statistics.served,
+        };
+    }
+
+    /// Moves sampled tokens that were not used for long from the card, with their neighbours.
+    fn demote_idle(&mut self, at: Ps) {
+        let slots = self.table.slots();
+        for _ in 0..self.settings.maintenance.samples {
+            let number = self.random.below(slots);
+            if self.is_idle(number, at) {
+                self.policy.remove(number);
+                self.demote(number, at);
+            }
+        }
+    }
+
+    fn is_idle(&self, number: u32, at: Ps) -> bool {
+        let key = self.slot_keys[number as usize];
+        let state = self.state(key);
+        let place = state.place();
+        let is_there = place
+            .and_then(crate::metadata_cache::card_table::Slot::of)
+            .is_some_and(|slot| slot.number == number);
+        let (last_ns, _) = self.table.uses(number);
+        let is_old = at.saturating_sub(last_ns * NS) > self.durations.card_idle;
+        is_there && is_old && !state.is_migrating() && !state.is_pinned()
+    }
+
+    /// Keeps a share of the card's slots free.
+    fn make_room(&mut self, at: Ps) {
+        let share = self.settings.maintenance.free_share;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of 2^16 slots"
+        )]
+        let least = (f64::from(self.table.slots()) * share) as usize;
+        // Those on their way out have their slots still.
+        let leaving = self.migrations.len();
+        let missing = least.saturating_sub(self.free_slots.len() + leaving);
+        for _ in 0..missing.min(PRESSURE_MAX) {
+            let Some(number) = self.policy.victim() else {
+                return;
+            };
+            self.demote(number, at);
+        }
+    }
+
+    /// Moves pages home that were not used for long, or the least recent of a sample if the tier is
+    /// full.
+    fn demote_pages(&mut self, at: Ps) {
+        let pages = self.cxl.pages();
+        let mut oldest: Option<(Ps, u32)> = None;
+        for _ in 0..self.settings.maintenance.samples {
+            let number = self.random.below(pages);
+            let Some(last) = (pages > 0).then(|| self.cxl.last_use(number)).flatten() else {
+                continue;
+            };
+            if at.saturating_sub(last) > self.durations.cxl_idle {
+                self.demote_page(number, at);
+            } else if oldest.is_none_or(|(time, _)| last < time) {
+                oldest = Some((last, number));
+            }
+        }
+        if self.cxl.fullness() > FULL
+            && let Some((_, number)) = oldest
+        {
+            self.demote_page(number, at);
+        }
+    }
+
+    fn demote_page(&mut self, number: u32, at: Ps) {
+        let keys: Vec<u32> = self.cxl.keys(number).map(|(key, _)| key).collect();
+        for key in keys {
+            // One that is on its way, or wanted, stays.
+            if self.pending[key as usize] == Pending::Nothing && !self.waiters.has(key) {
+                self.bring_home(key, at);
+            }
+        }
+    }
+}
+
+impl Before {
+    /// The counts begin anew.
+    pub(super) fn forget_served(&mut self) {
+        self.served = super::statistics::Served::default();
+    }
+}

@@ -1,0 +1,303 @@
+use super::*;
+use crate::metadata_cache::card_table::Slot;
+use crate::metadata_cache::cxl::CxlPlace;
+use crate::metadata_cache::place::Tier;
+use crate::metadata_cache::policy::PolicyName;
+use crate::metadata_cache::record::Record;
+use crate::metadata_cache::workload::{Pattern, WorkloadSettings};
+
+fn settings(pattern: Pattern) -> SimulationSettings {
+    SimulationSettings {
+        card: CardSettings {
+            card_entries: 200,
+            staging_entries: 64,
+            cxl_pages: 6,
+            thresholds: ThresholdSettings {
+                to_cxl: 4,
+                to_card: 16,
+                window_ns: 100_000,
+                card_idle_ns: 100_000,
+                cxl_idle_ns: 500_000,
+                adaptive: false,
+            },
+            ..CardSettings::default()
+        },
+        workload: WorkloadSettings {
+            pattern,
+            population: Population {
+                queue_pairs: 600,
+                regions: 500,
+                completion_queues: 20,
+                domains: 4,
+            },
+            strict_share: 0.02,
+            foreign_share: 0.02,
+            ..WorkloadSettings::default()
+        },
+        arrival: Arrival::Closed { window: 128 },
+        messages: 60_000,
+        warmup: 5_000,
+        points: 20,
+    }
+}
+
+fn outcome(settings: &SimulationSettings) -> Outcome {
+    let simulation = Simulation::new(settings.clone()).unwrap();
+    simulation.run(|_| ControlFlow::Continue(()))
+}
+
+/// The newest record of a key (I1 of the card).
+fn newest(card: &Card, key: u32) -> Record {
+    let home = card.home[key as usize];
+    let place = card.state(key).place().unwrap();
+    let record = match place.tier {
+        Tier::Card => {
+            let (token, fields) = card.table.read(Slot::of(place).unwrap()).unwrap();
+            Record { token, fields }
+        }
+        Tier::Cxl => card.cxl.record(CxlPlace::of(place).unwrap()).unwrap(),
+        Tier::Host => home,
+    };
+    match card.staging.peek(key) {
+        Some(staged) if staged.is_dirty => staged.record,
+        _ => record,
+    }
+}
+
+/// Runs a simulation and checks every token afterwards: nothing waits, no slot is lost, no update
+/// is lost, and strict fields are the same everywhere.
+fn run_and_check(settings: &SimulationSettings) -> Statistics {
+    let mut simulation = Simulation::new(settings.clone()).unwrap();
+    let every = simulation.card.durations.maintenance;
+    simulation.card.events.add(every, Event::Maintenance);
+    while simulation.started < simulation.total() {
+        assert!(simulation.start_next());
+    }
+    simulation.drain();
+    let card = &simulation.card;
+    assert_eq!(card.waiters.count(), 0);
+    assert!(card.migrations.is_empty() && card.misses.is_empty());
+    let mut on_card = 0;
+    for key in 0..u32::try_from(card.handles.len()).unwrap() {
+        let state = card.state(key);
+        assert!(
+            !state.is_migrating() && state.place().is_some(),
+            "{key}: {state:?}"
+        );
+        on_card += u64::from(card.tier(key) == Tier::Card);
+        let newest = newest(card, key);
+        let applied = card.applied[key as usize];
+        assert_eq!(newest.fields.bits(), applied, "updates of {key}, {state:?}");
+        let home = card.home[key as usize];
+        assert_eq!(
+            newest.token, home.token,
+            "strict fields of {key}, {state:?}"
+        );
+        if !state.is_dirty() && card.staging.peek(key).is_none_or(|staged| !staged.is_dirty) {
+            assert_eq!(
+                home.fields.bits(),
+                applied,
+                "clean fields of {key}, {state:?}"
+            );
+        }
+    }
+    let free = card.free_slots.len() as u64;
+    assert_eq!(on_card + free, u64::from(card.table.slots()));
+    card.statistics.clone()
+}
+
+#[test]
+fn nothing_is_lost_whatever_happens() {
+    for pattern in Pattern::EXAMPLES {
+        for treatment in [Treatment::Wait, Treatment::Optimistic] {
+            for policy in PolicyName::ALL {
+                if policy == PolicyName::Belady {
+                    continue;
+                }
+                let mut settings = settings(pattern);
+                settings.card.treatment = treatment;
+                settings.card.policy = policy;
+                settings.messages = 20_000;
+                let counted = run_and_check(&settings);
+                // Those in flight when the warm-up ended are counted, too.
+                assert!((20_000..=20_128).contains(&counted.messages));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_path_is_taken() {
+    let mut settings = settings(Pattern::Shifting {
+        exponent: 0.8,
+        period: 5_000,
+    });
+    settings.card.thresholds.adaptive = true;
+    let mut sums = Statistics::default();
+    for treatment in [Treatment::Wait, Treatment::Optimistic] {
+        settings.card.treatment = treatment;
+        let counted = run_and_check(&settings);
+        sums.hot.strict += counted.hot.strict;
+        sums.hot.conflicts += counted.hot.conflicts;
+        sums.migration.waited += counted.migration.waited;
+        sums.migration.passed += counted.migration.passed;
+        sums.migration.reconciled += counted.migration.reconciled;
+        for (count, name) in [
+            (counted.hot.reads, "reads"),
+            (counted.hot.updates, "updates"),
+            (counted.hot.denied + counted.expand.denied, "denied"),
+            (counted.staging.installed, "installed"),
+            (counted.staging.written_back, "written back"),
+            (counted.batch.batches, "batches"),
+            (counted.batch.fetched, "fetched"),
+            (counted.batch.joined, "joined"),
+            (counted.expand.urgent, "urgent"),
+            (counted.expand.background, "background"),
+            (counted.migration.to_card, "to the card"),
+            (counted.migration.card_to_cxl, "card to CXL"),
+            (counted.migration.host_to_cxl, "host to CXL"),
+            (counted.migration.cxl_to_host, "CXL to host"),
+        ] {
+            assert!(count > 0, "{name}: {counted:#?}");
+        }
+    }
+    for (count, name) in [
+        (sums.hot.strict, "strict"),
+        (sums.migration.waited, "waited"),
+        (sums.migration.passed, "passed"),
+        (sums.migration.reconciled, "reconciled"),
+    ] {
+        assert!(count > 0, "{name}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_outcome() {
+    for pattern in Pattern::EXAMPLES {
+        let text =
+            |settings: &SimulationSettings| serde_json::to_string(&outcome(settings)).unwrap();
+        let one = settings(pattern);
+        let mut other = one.clone();
+        other.workload.seed += 1;
+        assert_eq!(text(&one), text(&one));
+        assert_ne!(text(&one), text(&other));
+    }
+}
+
+#[test]
+fn a_small_host_runs_at_the_rate_of_the_card() {
+    let mut settings = settings(Pattern::Uniform);
+    settings.card = CardSettings::plain();
+    settings.workload.foreign_share = 0.0;
+    settings.workload.strict_share = 0.0;
+    settings.workload.population.queue_pairs = 50;
+    settings.workload.population.regions = 50;
+    let fits = outcome(&settings);
+    assert!(
+        (fits.messages_s / 100e6 - 1.0).abs() < 0.01,
+        "{}",
+        fits.messages_s
+    );
+    assert!(fits.hit_ratio > 0.999);
+    settings.workload.population.queue_pairs = 50_000;
+    let does_not = outcome(&settings);
+    assert!(does_not.messages_s < 50e6, "{}", does_not.messages_s);
+    assert!(does_not.p50_ns > fits.p50_ns);
+}
+
+#[test]
+fn refused_requests_move_no_byte() {
+    let mut settings = settings(Pattern::Uniform);
+    settings.workload.population.queue_pairs = 0;
+    settings.workload.population.completion_queues = 0;
+    settings.workload.relaxed_share = 0.0;
+    settings.workload.strict_share = 0.0;
+    settings.workload.foreign_share = 1.0;
+    settings.warmup = 0;
+    let refused = outcome(&settings);
+    let counted = &refused.statistics;
+    assert!(counted.expand.denied > 59_000, "{counted:?}");
+    // One message in 2^32 may be drawn as permitted.
+    assert!(
+        counted.host_bytes + counted.cxl_bytes < 10_000,
+        "{counted:?}"
+    );
+}
+
+#[test]
+fn pinned_tokens_never_move() {
+    let mut simulation = Simulation::new(settings(Pattern::Uniform)).unwrap();
+    let key = 700;
+    let state = simulation.card.state(key);
+    let handle = simulation.card.handles[key as usize];
+    simulation.card.directory.pin(key, state, true).unwrap();
+    simulation.card.events.add(1, Event::Maintenance);
+    while simulation.started < simulation.total() {
+        assert!(simulation.start_next());
+    }
+    simulation.drain();
+    let state = simulation.card.directory.look_up(key, handle).unwrap();
+    assert!(state.is_pinned() && state.place().unwrap().tier == Tier::Host);
+}
+
+#[test]
+fn an_observer_sees_progress_and_may_end_it() {
+    let settings = settings(Pattern::default());
+    let mut points = 0;
+    let whole = Simulation::new(settings.clone()).unwrap().run(|progress| {
+        points += usize::from(progress.point.is_some());
+        ControlFlow::Continue(())
+    });
+    assert!(!whole.is_interrupted);
+    assert!(
+        (18..=20).contains(&whole.series.len()),
+        "{}",
+        whole.series.len()
+    );
+    assert!(points >= 18);
+    let part = Simulation::new(settings).unwrap().run(|progress| {
+        if progress.started > 20_000 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    assert!(part.is_interrupted);
+    assert!(part.statistics.messages < whole.statistics.messages);
+}
+
+#[test]
+fn a_recording_gives_the_outcome_of_its_messages() {
+    let mut settings = settings(Pattern::default());
+    settings.workload.foreign_share = 0.0;
+    let drawn = outcome(&settings);
+    let mut workload = Workload::drawn(&settings.workload).unwrap();
+    let count = settings.messages + settings.warmup;
+    let messages = (0..count).filter_map(|_| workload.next_message());
+    let tokens = settings.workload.population.tokens();
+    let recording = Arc::new(Recording::of(&tokens, messages));
+    let replayed = Simulation::of_recording(settings.clone(), Arc::clone(&recording)).unwrap();
+    let replayed = replayed.run(|_| ControlFlow::Continue(()));
+    assert_eq!(replayed.statistics.messages, drawn.statistics.messages);
+    // The keys have another order, so that pages differ, but not by much.
+    let ratio = replayed.messages_s / drawn.messages_s;
+    assert!((0.9..1.1).contains(&ratio), "{ratio}");
+    settings.warmup = 1_000_000;
+    let error = Simulation::of_recording(settings, recording).unwrap_err();
+    assert!(error.to_string().contains("65000 messages"), "{error}");
+}
+
+#[test]
+fn wrong_settings_are_refused() {
+    let mut wrong = settings(Pattern::Uniform);
+    wrong.card.policy = PolicyName::Belady;
+    let error = Simulation::new(wrong).unwrap_err().to_string();
+    assert!(error.contains("--one-tier"), "{error}");
+    let mut wrong = settings(Pattern::Uniform);
+    wrong.card.card_entries = 70_000;
+    let error = Simulation::new(wrong).unwrap_err().to_string();
+    assert_eq!(error, "card-entries is 70000: write 16 to 65536");
+    let mut wrong = settings(Pattern::Uniform);
+    wrong.arrival = Arrival::Recorded;
+    assert!(Simulation::new(wrong).is_err());
+}
