@@ -39,8 +39,8 @@ pub use devices::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices, rdma_
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use executor::run_local;
 pub use fabric::{
-    ConnectionSlot, Endpoint, FabricEndpoint, FabricError, FabricOptions, PostError,
-    QueuePairState, RegisterError, VerbsOptions, VerbsOptionsError,
+    ConnectionSlot, Endpoint, FabricEndpoint, FabricError, FabricOptions, PeerArrival, PeerEndpoint,
+    PeerError, PeerListener, PeerMemory, PeerOptions, PostError, QueuePairState, RegisterError, VerbsOptions, VerbsOptionsError,
 };
 pub use heartbeats::{Heartbeats, Siblings};
 pub use initiator::{
