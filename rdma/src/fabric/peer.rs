@@ -17,7 +17,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -175,15 +175,15 @@ impl PeerListener {
     }
 }
 
-impl AsRawFd for PeerListener {
+impl AsFd for PeerListener {
     /// Readable when a connection waits.
-    fn as_raw_fd(&self) -> RawFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.listener {
-            Listener::Socket(listener) => listener.as_raw_fd(),
+            Listener::Socket(listener) => listener.as_fd(),
             #[cfg(feature = "verbs")]
-            Listener::Exchange(listener, _) => listener.as_raw_fd(),
+            Listener::Exchange(listener, _) => listener.as_fd(),
             #[cfg(feature = "verbs")]
-            Listener::Manager(peers) => peers.as_raw_fd(),
+            Listener::Manager(peers) => peers.as_fd(),
         }
     }
 }

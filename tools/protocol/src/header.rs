@@ -231,7 +231,7 @@ pub struct Header {
     pub memory_key: u32,
     /// An offset: in remote memory, or, in a get, in the value.
     pub offset: u64,
-    /// The addend, the expiry, the whole value's length: see the kind.
+    /// The addend, the expiry, the landing buffer, the whole value's length: see the kind.
     pub argument: u64,
 }
 
@@ -266,6 +266,25 @@ impl Header {
             status,
             ..Self::new(self.kind, self.id)
         }
+    }
+
+    /// The argument of a get that names a landing buffer: its offset in the client's memory, and its
+    /// length in bytes.
+    #[must_use]
+    pub fn landing(offset: u32, bytes: u32) -> u64 {
+        u64::from(bytes) << 32 | u64::from(offset)
+    }
+
+    /// Where the landing buffer begins.
+    #[must_use]
+    pub fn landing_offset(&self) -> u64 {
+        self.argument & u64::from(u32::MAX)
+    }
+
+    /// Bytes of the landing buffer, for header and value.
+    #[must_use]
+    pub fn landing_bytes(&self) -> usize {
+        usize::try_from(self.argument >> 32).unwrap_or(0)
     }
 
     /// Options of a put, a delete or a compare-and-swap.

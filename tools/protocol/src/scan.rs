@@ -19,7 +19,7 @@ pub const PAGE_BYTES: usize = CURSOR_BYTES + 8;
 /// Bytes of an entry beside its key and value.
 pub const ENTRY_BYTES: usize = 32;
 /// Entries that a page can be requested to have.
-pub const ENTRIES_MAX: u32 = 4096;
+pub const ENTRIES_MAX: u32 = 512;
 
 /// Where a scan goes on.
 pub type Cursor = [u8; CURSOR_BYTES];

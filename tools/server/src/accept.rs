@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
+use crate::native::NativeListeners;
 use crate::port::Message;
 use crate::shared::Shared;
 use crate::upkeep::Upkeep;
@@ -23,16 +24,19 @@ const PAUSE: Duration = Duration::from_millis(10);
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// Accepts until the server stops.
-pub(crate) fn run(listener: &TcpListener, shared: &Shared) {
+pub(crate) fn run(listener: &TcpListener, native: &NativeListeners, shared: &Shared) {
     let mut upkeep = Upkeep::new();
     while !shared.is_stopping() {
         upkeep.look(shared);
-        let mut sockets = [PollFd::new(listener, PollFlags::IN)];
+        let mut sockets = vec![PollFd::new(listener, PollFlags::IN)];
+        let of_native = native.descriptors();
+        sockets.extend(of_native.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
         let limit = Timespec::try_from(LOOK).ok();
         match poll(&mut sockets, limit.as_ref()) {
             Ok(0) | Err(_) => continue,
             Ok(_) => {}
         }
+        native.accept(shared);
         match listener.accept() {
             Ok((stream, peer)) => {
                 shared.accepted.fetch_add(1, Ordering::Relaxed);
@@ -57,8 +61,7 @@ fn hand_over(mut stream: TcpStream, peer: std::net::SocketAddr, shared: &Shared)
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
     rustix::net::sockopt::set_socket_keepalive(stream.as_fd(), true)?;
-    let fewest = (shared.cores.iter()).min_by_key(|core| core.connections.load(Ordering::Relaxed));
-    if let Some(core) = fewest {
+    if let Some(core) = shared.cores.iter().min_by_key(|core| core.load()) {
         shared.connected.fetch_add(1, Ordering::Relaxed);
         core.connections.fetch_add(1, Ordering::Relaxed);
         core.send(Message::Connection(stream, peer));
@@ -72,9 +75,10 @@ fn hand_over(mut stream: TcpStream, peer: std::net::SocketAddr, shared: &Shared)
 /// No thread can be started.
 pub(crate) fn start(
     listener: TcpListener,
+    native: NativeListeners,
     shared: Arc<Shared>,
 ) -> io::Result<std::thread::JoinHandle<()>> {
     std::thread::Builder::new()
         .name("farcore-accept".to_owned())
-        .spawn(move || run(&listener, &shared))
+        .spawn(move || run(&listener, &native, &shared))
 }

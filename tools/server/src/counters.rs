@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::native::NativeCounters;
+
 /// Commands that are counted one by one, at most.
 pub(crate) const COMMANDS_MAX: usize = 256;
 
@@ -64,6 +66,8 @@ pub(crate) struct CoreCounters {
     pub(crate) slow_subscribers: Figure,
     /// Bytes of connections and their buffers.
     pub(crate) connection_bytes: Figure,
+    /// Those of native connections.
+    pub(crate) native: NativeCounters,
     /// Calls by command, in the order of the table.
     pub(crate) calls: Box<[CallCounters]>,
 }
@@ -81,6 +85,7 @@ impl Default for CoreCounters {
             evicted_clients: Figure::default(),
             slow_subscribers: Figure::default(),
             connection_bytes: Figure::default(),
+            native: NativeCounters::default(),
             calls: (0..COMMANDS_MAX).map(|_| CallCounters::default()).collect(),
         }
     }

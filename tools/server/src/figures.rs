@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::commands::COMMANDS;
 use crate::counters::CoreCounters;
+use crate::native::NativeFigures;
 use crate::shared::Shared;
 
 /// Figures of one core's connections.
@@ -32,6 +33,8 @@ pub struct CoreFigures {
     pub evicted_clients: u64,
     /// Subscribers that were disconnected because they did not read.
     pub slow_subscribers: u64,
+    /// Those of native connections.
+    pub native: NativeFigures,
 }
 
 impl CoreFigures {
@@ -48,6 +51,7 @@ impl CoreFigures {
             sleeps: counters.sleeps.get(),
             evicted_clients: counters.evicted_clients.get(),
             slow_subscribers: counters.slow_subscribers.get(),
+            native: NativeFigures::of(&counters.native),
         }
     }
 
@@ -63,6 +67,7 @@ impl CoreFigures {
         self.sleeps += other.sleeps;
         self.evicted_clients += other.evicted_clients;
         self.slow_subscribers += other.slow_subscribers;
+        self.native.add(&other.native);
     }
 }
 

@@ -1,11 +1,13 @@
-//! Farcore's server: the engine for clients that speak the Redis protocol.
+//! Farcore's server: the engine for clients that speak the Redis protocol or, over the
+//! fabric, its own.
 //!
 //! A [`Server`] runs on the cores of an engine. An ordinary thread accepts connections (`accept`)
 //! and hands each to the core with the fewest (`port`). Each core runs one loop over its
 //! connections (`serving`, `sockets`, `connection`), which receives and parses requests
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
-//! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
+//! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`). Clients
+//! of the native protocol come over the fabric, into the same loop (`native`).
 
 mod accept;
 mod commands;
@@ -22,6 +24,7 @@ mod information;
 mod long_input;
 mod long_read;
 mod monitors;
+mod native;
 mod options;
 mod parts;
 mod plan;
@@ -42,5 +45,6 @@ mod transaction;
 mod upkeep;
 
 pub use self::figures::{CallFigures, CoreFigures, ServerFigures, ServerReporter};
+pub use self::native::{NativeFigures, NativeOptions, NativeOptionsError};
 pub use self::options::{CLIENT_BYTES, CLIENTS_MAX, Options};
 pub use self::server::{Server, StartError};

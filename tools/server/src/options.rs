@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
+use crate::native::NativeOptions;
+
 /// Clients at once, by default; as Redis.
 pub const CLIENTS_MAX: usize = 10_000;
 
@@ -29,6 +31,8 @@ pub struct Options {
     pub evicts: bool,
     /// Clients may see the commands of all others, with `MONITOR`.
     pub monitors: bool,
+    /// The native protocol, over the fabric. Default: not served.
+    pub native: NativeOptions,
 }
 
 impl Options {
@@ -43,6 +47,7 @@ impl Options {
             client_bytes: CLIENT_BYTES,
             evicts: false,
             monitors: false,
+            native: NativeOptions::default(),
         }
     }
 
@@ -62,6 +67,7 @@ impl std::fmt::Debug for Options {
             .field("client_bytes", &self.client_bytes)
             .field("evicts", &self.evicts)
             .field("monitors", &self.monitors)
+            .field("native", &self.native)
             .finish()
     }
 }

@@ -10,6 +10,7 @@ use farcore::{Engine, Task};
 
 use crate::accept;
 use crate::figures::ServerReporter;
+use crate::native::{NativeListeners, NativeOptionsError};
 use crate::options::Options;
 use crate::port::CorePort;
 use crate::serving::Serving;
@@ -26,6 +27,17 @@ pub enum StartError {
         /// What the system said.
         error: io::Error,
     },
+    /// A native address cannot be listened at.
+    #[error("cannot listen at {address}: {error}; choose another with --native")]
+    ListenNative {
+        /// The address.
+        address: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A setting of the native protocol is out of range.
+    #[error(transparent)]
+    Native(#[from] NativeOptionsError),
     /// The system has no descriptor or thread left.
     #[error("the server cannot start: {0}")]
     System(#[from] io::Error),
@@ -39,6 +51,7 @@ pub enum StartError {
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
+    native: Vec<String>,
     acceptor: Option<JoinHandle<()>>,
     cores: Vec<Task<io::Result<()>>>,
 }
@@ -58,6 +71,9 @@ impl Server {
         };
         let (listener, address) =
             listen().map_err(|error| StartError::Listen { address, error })?;
+        options.native.validate()?;
+        let native = NativeListeners::bind(&options.native)
+            .map_err(|(address, error)| StartError::ListenNative { address, error })?;
         let ports: io::Result<Vec<_>> = (0..engine.shards()).map(|_| CorePort::new()).collect();
         let shared = Shared::new(
             options,
@@ -69,6 +85,7 @@ impl Server {
         let mut server = Self {
             shared: Arc::new(shared),
             address,
+            native: native.addresses(),
             acceptor: None,
             cores: Vec::new(),
         };
@@ -84,8 +101,11 @@ impl Server {
             })?;
             server.cores.push(job);
         }
-        server.acceptor = Some(accept::start(listener, Arc::clone(&server.shared))?);
+        server.acceptor = Some(accept::start(listener, native, Arc::clone(&server.shared))?);
         tracing::info!(%address, "the server accepts Redis clients");
+        for address in &server.native {
+            tracing::info!(address, "the server accepts native clients");
+        }
         Ok(server)
     }
 
@@ -93,6 +113,12 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where native clients connect, as addresses of the fabric.
+    #[must_use]
+    pub fn native_addresses(&self) -> &[String] {
+        &self.native
     }
 
     /// Reads its figures.

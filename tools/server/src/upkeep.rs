@@ -51,6 +51,11 @@ impl Upkeep {
             shown.set(rate);
         }
         self.figures = now;
+        for core in &shared.cores {
+            if core.native_connections.load(Ordering::Relaxed) > 0 {
+                core.send(Message::Run(Box::new(Serving::look_after_native)));
+            }
+        }
         if shared.options.idle_timeout.is_none() {
             return;
         }
@@ -63,6 +68,13 @@ impl Upkeep {
 }
 
 impl Serving {
+    /// Ends native connections that are overdue.
+    fn look_after_native(&mut self) {
+        if let Some(native) = &mut self.native {
+            native.look_after();
+        }
+    }
+
     /// Closes silent connections.
     fn look_after(&mut self) {
         let timeout = self.shared.options.idle_timeout;
