@@ -337,15 +337,36 @@ mod tests {
         assert!(proofs.is_of(PeerSide::Client, &proof));
         assert!(!proofs.is_of(PeerSide::Server, &proof));
         for wrong in [
-            PeerProof { token: Some(&other), ..proofs },
-            PeerProof { token: None, ..proofs },
-            PeerProof { client: [2; 16], server: [1; 16], ..proofs },
-            PeerProof { context: b"hellO", ..proofs },
+            PeerProof {
+                token: Some(&other),
+                ..proofs
+            },
+            PeerProof {
+                token: None,
+                ..proofs
+            },
+            PeerProof {
+                client: [2; 16],
+                server: [1; 16],
+                ..proofs
+            },
+            PeerProof {
+                context: b"hellO",
+                ..proofs
+            },
         ] {
             assert!(!wrong.is_of(PeerSide::Client, &proof));
         }
-        let nonces = Nonces { client: [1; 16], node: [2; 16] };
-        assert!(!is_client_proof(b"0123456789abcdef", &nonces, b"hello", &proof));
+        let nonces = Nonces {
+            client: [1; 16],
+            node: [2; 16],
+        };
+        assert!(!is_client_proof(
+            b"0123456789abcdef",
+            &nonces,
+            b"hello",
+            &proof
+        ));
     }
 
     #[test]

@@ -153,12 +153,10 @@ impl PeerListener {
     /// The system's error; later connections may still be accepted.
     pub fn accept(&self) -> io::Result<Option<PeerArrival>> {
         match &self.listener {
-            Listener::Socket(listener) => {
-                Ok(take(listener)?.map(|(accepted, peer)| PeerArrival {
-                    arrival: Arrival::Socket(accepted),
-                    peer,
-                }))
-            }
+            Listener::Socket(listener) => Ok(take(listener)?.map(|(accepted, peer)| PeerArrival {
+                arrival: Arrival::Socket(accepted),
+                peer,
+            })),
             #[cfg(feature = "verbs")]
             Listener::Exchange(listener, context) => {
                 Ok(take(listener)?.map(|(accepted, peer)| PeerArrival {
@@ -282,9 +280,12 @@ impl PeerEndpoint {
             #[cfg(feature = "verbs")]
             Scheme::RdmaTcp => {
                 let context = verbs::Context::open(&options.verbs).map_err(FabricError::from)?;
-                let mut endpoint = device(&context, options).map_err(|source| refused(place, source))?;
+                let mut endpoint =
+                    device(&context, options).map_err(|source| refused(place, source))?;
                 let slot = endpoint.connection_slot(0);
-                slot.offer(verbs::connect_by_exchange(slot.adapter(), place, &request, limit).await?);
+                slot.offer(
+                    verbs::connect_by_exchange(slot.adapter(), place, &request, limit).await?,
+                );
                 endpoint.renew(0);
                 FabricEndpoint::Verbs(endpoint)
             }
@@ -295,7 +296,8 @@ impl PeerEndpoint {
                     wanted.device = Some(verbs::device_for(place, limit).await?);
                 }
                 let context = verbs::Context::open(&wanted).map_err(FabricError::from)?;
-                let mut endpoint = device(&context, options).map_err(|source| refused(place, source))?;
+                let mut endpoint =
+                    device(&context, options).map_err(|source| refused(place, source))?;
                 let slot = endpoint.connection_slot(0);
                 slot.offer(verbs::connect_by_cm(slot.adapter(), place, &request, limit).await?);
                 endpoint.renew(0);
@@ -337,9 +339,7 @@ impl PeerEndpoint {
     pub fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError> {
         match &mut self.endpoint {
             #[cfg(feature = "verbs")]
-            FabricEndpoint::Verbs(endpoint) => {
-                endpoint.register_for(region, verbs::Access::Local)
-            }
+            FabricEndpoint::Verbs(endpoint) => endpoint.register_for(region, verbs::Access::Local),
             endpoint => endpoint.register(region),
         }
     }

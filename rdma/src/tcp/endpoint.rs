@@ -154,7 +154,8 @@ impl Queue {
         }
         if self.unsent > 0
             && !self.is_corked
-            && now_ns.saturating_sub(self.unsent_since_ns) >= BATCH_WAIT_NS {
+            && now_ns.saturating_sub(self.unsent_since_ns) >= BATCH_WAIT_NS
+        {
             self.send();
         }
         let mut answered = false;
@@ -277,7 +278,10 @@ impl TcpEndpoint {
     /// The socket of a queue pair, while it is connected.
     #[must_use]
     pub fn descriptor(&self, queue: usize) -> Option<RawFd> {
-        self.queues[queue].socket.as_ref().map(|socket| socket.raw())
+        self.queues[queue]
+            .socket
+            .as_ref()
+            .map(|socket| socket.raw())
     }
 
     /// Registers a region that the peers of this endpoint may access from now on, under a random

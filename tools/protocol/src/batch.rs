@@ -62,7 +62,10 @@ impl<'a> Operations<'a> {
         let short = WireError::Short(self.rest.len());
         let (head, rest) = self.rest.split_at_checked(OPERATION_BYTES).ok_or(short)?;
         let kind = Kind::of(head[0]).ok_or(WireError::Kind(head[0]))?;
-        if !matches!(kind, Kind::Get | Kind::Put | Kind::Delete | Kind::CompareAndSwap) {
+        if !matches!(
+            kind,
+            Kind::Get | Kind::Put | Kind::Delete | Kind::CompareAndSwap
+        ) {
             return Err(WireError::Kind(head[0]));
         }
         if self.place == OPERATIONS_MAX {
@@ -145,7 +148,9 @@ impl<'a> Answers<'a> {
     fn read(&mut self) -> Result<BatchAnswer<'a>, WireError> {
         let short = WireError::Short(self.0.len());
         let (head, rest) = self.0.split_at_checked(ANSWER_BYTES).ok_or(short)?;
-        let (value, rest) = rest.split_at_checked(u32_at(head, 4) as usize).ok_or(short)?;
+        let (value, rest) = rest
+            .split_at_checked(u32_at(head, 4) as usize)
+            .ok_or(short)?;
         let code = i8::from_le_bytes([head[2]]);
         if head[3] & !ABSENT != 0 {
             return Err(WireError::Flags(head[3]));
@@ -196,17 +201,39 @@ mod tests {
         let read = read.expect("what was written");
         assert_eq!(read.len(), 2);
         assert_eq!((read[0].1, read[0].2), (&b"key"[..], &b"value"[..]));
-        assert_eq!((read[0].0.version, read[0].0.argument, read[0].0.options), (3, 4, 1));
+        assert_eq!(
+            (read[0].0.version, read[0].0.argument, read[0].0.options),
+            (3, 4, 1)
+        );
         let mut body = Vec::new();
         let answers = [
-            BatchAnswer { place: 1, status: Status::Ok, version: 7, value: Some(b"value") },
-            BatchAnswer { place: 0, status: Status::NotFound, version: 0, value: Some(b"") },
-            BatchAnswer { place: 2, status: Status::Ok, version: 8, value: None },
+            BatchAnswer {
+                place: 1,
+                status: Status::Ok,
+                version: 7,
+                value: Some(b"value"),
+            },
+            BatchAnswer {
+                place: 0,
+                status: Status::NotFound,
+                version: 0,
+                value: Some(b""),
+            },
+            BatchAnswer {
+                place: 2,
+                status: Status::Ok,
+                version: 8,
+                value: None,
+            },
         ];
         for answer in &answers {
             push_answer(&mut body, answer);
         }
-        assert!(Answers::of(&body).map(|one| one.expect("what was written")).eq(answers));
+        assert!(
+            Answers::of(&body)
+                .map(|one| one.expect("what was written"))
+                .eq(answers)
+        );
     }
 
     proptest! {
@@ -232,7 +259,10 @@ mod tests {
         for _ in 0..=OPERATIONS_MAX {
             push_operation(&mut body, &Header::new(Kind::Get, 0), b"k", b"");
         }
-        assert_eq!(Operations::of(&body).filter(Result::is_ok).count(), OPERATIONS_MAX);
+        assert_eq!(
+            Operations::of(&body).filter(Result::is_ok).count(),
+            OPERATIONS_MAX
+        );
         assert!(Operations::of(&body).any(|one| one.is_err()));
     }
 }

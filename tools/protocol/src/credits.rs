@@ -18,7 +18,9 @@ pub enum CreditError {
     #[error("the peer sent a message without a credit")]
     Spent,
     /// It granted more than it can have receives.
-    #[error("the peer granted {granted} credits and has {receives} receives, {before} of them granted")]
+    #[error(
+        "the peer granted {granted} credits and has {receives} receives, {before} of them granted"
+    )]
     Granted {
         /// What it granted.
         granted: u16,
@@ -262,7 +264,9 @@ mod tests {
                     let (Message::Request(granted)
                     | Message::Answer(granted)
                     | Message::Noop(granted)) = message;
-                    self.credits[to].received(granted).expect("a peer that keeps the rules");
+                    self.credits[to]
+                        .received(granted)
+                        .expect("a peer that keeps the rules");
                     match message {
                         Message::Request(_) => self.waiting += 1,
                         Message::Answer(_) => {
@@ -285,7 +289,9 @@ mod tests {
                     }
                     self.begun -= 1;
                     self.post(SERVER);
-                    let granted = self.credits[SERVER].spend_reserved().expect("it is reserved");
+                    let granted = self.credits[SERVER]
+                        .spend_reserved()
+                        .expect("it is reserved");
                     self.wires[CLIENT].push_back(Message::Answer(granted));
                 }
                 Step::Noop(side) => {
@@ -305,7 +311,8 @@ mod tests {
         }
 
         fn is_done(&self) -> bool {
-            self.to_send + self.waiting + self.begun == 0 && self.wires.iter().all(VecDeque::is_empty)
+            self.to_send + self.waiting + self.begun == 0
+                && self.wires.iter().all(VecDeque::is_empty)
         }
 
         fn key(&self) -> String {

@@ -109,7 +109,11 @@ impl Hello {
         let (header, body) = opened(bytes, Kind::Hello, 16)?;
         let version = u16::try_from(header.version).unwrap_or(u16::MAX);
         let name = &body[16..];
-        field("name bytes", name.len() as u64, name.len() <= NAME_BYTES_MAX)?;
+        field(
+            "name bytes",
+            name.len() as u64,
+            name.len() <= NAME_BYTES_MAX,
+        )?;
         let credits = header.credits;
         let of_this_version = version == PROTOCOL_VERSION;
         let fits = (CREDITS_MIN..=CREDITS_MAX).contains(&credits);
@@ -358,24 +362,55 @@ mod tests {
         assert_eq!(decode_proof(&encode_proof(&[3; 32])), Ok([3; 32]));
         assert_eq!(Welcome::decode(&WELCOME.encode()), Ok(WELCOME));
         let long = encode_refusal(Status::Busy, &"é".repeat(1000));
-        assert!(decode_refusal(&long).is_ok_and(|(status, text)| status == Status::Busy && text.starts_with("éé")));
+        assert!(
+            decode_refusal(&long)
+                .is_ok_and(|(status, text)| status == Status::Busy && text.starts_with("éé"))
+        );
         let longest = hello(&"é".repeat(500));
-        for bytes in [encoded, challenge.encode(), WELCOME.encode(), long, longest.encode()] {
+        for bytes in [
+            encoded,
+            challenge.encode(),
+            WELCOME.encode(),
+            long,
+            longest.encode(),
+        ] {
             assert!(bytes.len() <= HANDSHAKE_BYTES);
         }
     }
 
     #[test]
     fn limits_out_of_range_are_refused_by_name() {
-        let said = Hello { credits: 3, ..hello("") };
+        let said = Hello {
+            credits: 3,
+            ..hello("")
+        };
         let error = Hello::decode(&said.encode()).unwrap_err();
-        assert_eq!(error, WireError::Field { field: "credits", value: 3 });
-        let said = Hello { message_bytes: 100, ..hello("") };
+        assert_eq!(
+            error,
+            WireError::Field {
+                field: "credits",
+                value: 3
+            }
+        );
+        let said = Hello {
+            message_bytes: 100,
+            ..hello("")
+        };
         assert!(Hello::decode(&said.encode()).is_err());
         // Another version may have other limits; it is refused for its version.
-        let said = Hello { version: 9, credits: 3, ..hello("") };
-        assert_eq!(Hello::decode(&said.encode()).map(|hello| hello.version), Ok(9));
-        let welcome = Welcome { small_bytes: 1 << 30, ..WELCOME };
+        let said = Hello {
+            version: 9,
+            credits: 3,
+            ..hello("")
+        };
+        assert_eq!(
+            Hello::decode(&said.encode()).map(|hello| hello.version),
+            Ok(9)
+        );
+        let welcome = Welcome {
+            small_bytes: 1 << 30,
+            ..WELCOME
+        };
         assert!(Welcome::decode(&welcome.encode()).is_err());
     }
 

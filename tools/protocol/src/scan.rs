@@ -53,7 +53,11 @@ pub fn begin_page(body: &mut Vec<u8>, next: Option<Cursor>, unreadable: u64) {
 /// Appends an entry.
 pub fn push_entry(body: &mut Vec<u8>, entry: &ScanEntry<'_>) {
     let value = entry.value.unwrap_or_default();
-    body.extend_from_slice(&u16::try_from(entry.key.len()).unwrap_or(u16::MAX).to_le_bytes());
+    body.extend_from_slice(
+        &u16::try_from(entry.key.len())
+            .unwrap_or(u16::MAX)
+            .to_le_bytes(),
+    );
     let has_value = if entry.value.is_some() { VALUE } else { 0 };
     let structured = if entry.structured { STRUCTURED } else { 0 };
     body.extend_from_slice(&(has_value | structured).to_le_bytes());
@@ -97,7 +101,9 @@ impl<'a> Page<'a> {
         let (head, rest) = self.rest.split_at_checked(ENTRY_BYTES).ok_or(short)?;
         let flags = u16_at(head, 2);
         let (key, rest) = rest.split_at_checked(u16_at(head, 0).into()).ok_or(short)?;
-        let (value, rest) = rest.split_at_checked(u32_at(head, 4) as usize).ok_or(short)?;
+        let (value, rest) = rest
+            .split_at_checked(u32_at(head, 4) as usize)
+            .ok_or(short)?;
         self.rest = rest;
         let expiry_ms = u64_at(head, 24);
         Ok(ScanEntry {
@@ -135,8 +141,22 @@ mod tests {
     #[test]
     fn a_page_survives_encoding() {
         let entries = [
-            ScanEntry { key: b"one", value: Some(b""), version: 1, length: 0, expiry_ms: Some(5), structured: false },
-            ScanEntry { key: b"two", value: None, version: 2, length: 9, expiry_ms: None, structured: true },
+            ScanEntry {
+                key: b"one",
+                value: Some(b""),
+                version: 1,
+                length: 0,
+                expiry_ms: Some(5),
+                structured: false,
+            },
+            ScanEntry {
+                key: b"two",
+                value: None,
+                version: 2,
+                length: 9,
+                expiry_ms: None,
+                structured: true,
+            },
         ];
         let mut body = Vec::new();
         begin_page(&mut body, Some([3; 16]), 7);

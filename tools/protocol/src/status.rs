@@ -82,7 +82,10 @@ mod tests {
         let codes: Vec<i8> = Status::ALL.iter().map(|status| status.code()).collect();
         assert_eq!(codes, (0..12).map(|code: i8| -code).collect::<Vec<_>>());
         for code in i8::MIN..=i8::MAX {
-            assert_eq!(Status::of(code).map(Status::code), (-11..=0).contains(&code).then_some(code));
+            assert_eq!(
+                Status::of(code).map(Status::code),
+                (-11..=0).contains(&code).then_some(code)
+            );
         }
     }
 }

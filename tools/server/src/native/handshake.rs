@@ -1,8 +1,8 @@
 //! The server's side of a handshake.
 
 use farcore_protocol::handshake::{Challenge, Hello, Welcome, decode_proof, encode_refusal};
-use farcore_protocol::{PROTOCOL_VERSION, Status, TRANSFER_SLOT_BYTES, TRANSFER_SLOT_BYTES_MAX};
 use farcore_protocol::{HEADER_BYTES, VALUE_BYTES_MAX, message_bytes};
+use farcore_protocol::{PROTOCOL_VERSION, Status, TRANSFER_SLOT_BYTES, TRANSFER_SLOT_BYTES_MAX};
 use farcore_rdma::control::{PeerProof, PeerSide};
 
 use super::connection::{NativeConnection, State};

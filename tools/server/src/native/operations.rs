@@ -1,8 +1,6 @@
 //! Requests as operations of the engine, and its errors as statuses.
 
-use farcore::{
-    Change, Condition, Error, Expiry, ExpiryCondition, Operation, PutOptions,
-};
+use farcore::{Change, Condition, Error, Expiry, ExpiryCondition, Operation, PutOptions};
 use farcore_protocol::{
     ConditionKind, ExpiryConditionKind, ExpiryKind, Header, Kind, Status, WireError,
 };
@@ -155,25 +153,50 @@ mod tests {
         let plain = header(Kind::Put, ConditionKind::Always, ExpiryKind::Never);
         assert!(matches!(of(&plain), Operation::Put { .. }));
         let versioned = header(Kind::Put, ConditionKind::Version, ExpiryKind::Never);
-        assert!(matches!(of(&versioned), Operation::CompareAndSwap { expected: 5, .. }));
+        assert!(matches!(
+            of(&versioned),
+            Operation::CompareAndSwap { expected: 5, .. }
+        ));
         let swap = header(Kind::CompareAndSwap, ConditionKind::Always, ExpiryKind::In);
-        let Operation::Change { change: Change::Put { expiry, condition, .. }, .. } = of(&swap) else {
+        let Operation::Change {
+            change: Change::Put {
+                expiry, condition, ..
+            },
+            ..
+        } = of(&swap)
+        else {
             panic!("a change");
         };
         assert_eq!((expiry, condition), (Expiry::In(9), Condition::Version(5)));
-        assert!(matches!(of(&Header::new(Kind::Delete, 1)), Operation::Delete { .. }));
+        assert!(matches!(
+            of(&Header::new(Kind::Delete, 1)),
+            Operation::Delete { .. }
+        ));
         assert_eq!(operation(&Header::new(Kind::Ping, 1), b"", b""), Ok(None));
-        let wrong = Header { options: 0x0F, ..Header::new(Kind::Put, 1) };
+        let wrong = Header {
+            options: 0x0F,
+            ..Header::new(Kind::Put, 1)
+        };
         assert_eq!(operation(&wrong, b"k", b"v"), Err(WireError::Options(0x0F)));
     }
 
     #[test]
     fn an_unmet_condition_says_which() {
-        let of = |kind, condition, current| unmet(&header(kind, condition, ExpiryKind::Never), current);
+        let of =
+            |kind, condition, current| unmet(&header(kind, condition, ExpiryKind::Never), current);
         assert_eq!(of(Kind::Put, ConditionKind::Absent, 3), Status::Exists);
         assert_eq!(of(Kind::Put, ConditionKind::Present, 0), Status::NotFound);
-        assert_eq!(of(Kind::Put, ConditionKind::Version, 3), Status::VersionMismatch);
-        assert_eq!(of(Kind::CompareAndSwap, ConditionKind::Always, 0), Status::VersionMismatch);
-        assert_eq!(of(Kind::Delete, ConditionKind::Version, 0), Status::NotFound);
+        assert_eq!(
+            of(Kind::Put, ConditionKind::Version, 3),
+            Status::VersionMismatch
+        );
+        assert_eq!(
+            of(Kind::CompareAndSwap, ConditionKind::Always, 0),
+            Status::VersionMismatch
+        );
+        assert_eq!(
+            of(Kind::Delete, ConditionKind::Version, 0),
+            Status::NotFound
+        );
     }
 }

@@ -317,7 +317,12 @@ impl NativeConnection {
             .add(&mut self.endpoint, turn.budget, header.slot, bytes);
         match added {
             Some(facts) => {
-                self.finish(turn.counters, receive, header.answer(Status::Ok), &facts.encode());
+                self.finish(
+                    turn.counters,
+                    receive,
+                    header.answer(Status::Ok),
+                    &facts.encode(),
+                );
             }
             None => {
                 turn.counters.slots_refused.add(1);
@@ -341,8 +346,12 @@ impl NativeConnection {
         };
         let values = header.flags.has(Flags::VALUES);
         let place = Place::Request(receive);
-        turn.tasks
-            .scan(turn.core, (turn.number, place), (*header, cursor), (entries, values));
+        turn.tasks.scan(
+            turn.core,
+            (turn.number, place),
+            (*header, cursor),
+            (entries, values),
+        );
         self.outstanding += 1;
     }
 
@@ -407,7 +416,10 @@ mod tests {
             for receive in [0, 1, u16::MAX] {
                 for part in [0, 63] {
                     let read = of_token(token(connection, receive, part));
-                    assert_eq!(read, (connection, receive, u16::try_from(part).expect("short")));
+                    assert_eq!(
+                        read,
+                        (connection, receive, u16::try_from(part).expect("short"))
+                    );
                 }
             }
         }

@@ -194,7 +194,11 @@ impl Tasks {
 /// A page with all keys, and with those values that fit a transfer slot.
 fn encode_page(page: &ScanPage) -> Vec<u8> {
     let mut body = Vec::new();
-    begin_page(&mut body, page.next().map(Cursor::to_bytes), page.unreadable());
+    begin_page(
+        &mut body,
+        page.next().map(Cursor::to_bytes),
+        page.unreadable(),
+    );
     let keys = |entry: farcore::Entry<'_>| ENTRY_BYTES + entry.key.len();
     let heads = page.entries().map(keys).sum::<usize>() + PAGE_BYTES;
     let mut room = (TRANSFER_SLOT_BYTES_MAX - HEADER_BYTES).saturating_sub(heads);

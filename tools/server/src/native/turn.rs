@@ -215,7 +215,8 @@ impl Native {
         };
         let descriptors = connection.endpoint.descriptors();
         for (descriptor, base) in descriptors.into_iter().zip([SOCKETS, LINES + SOCKETS]) {
-            let added = descriptor.map(|one: BorrowedFd<'_>| sockets.add(one, base + number as u64));
+            let added =
+                descriptor.map(|one: BorrowedFd<'_>| sockets.add(one, base + number as u64));
             if added.is_some_and(|added| added.is_err()) {
                 self.free.push(number);
                 return None;
@@ -569,7 +570,10 @@ fn answered<'a>(
         return None;
     }
     let connection = entry.open();
-    debug_assert!(connection.is_some(), "its number is kept while answers are under way");
+    debug_assert!(
+        connection.is_some(),
+        "its number is kept while answers are under way"
+    );
     let connection = connection?;
     connection.outstanding -= 1;
     Some(connection)
