@@ -106,7 +106,7 @@ fn send<T: Send + 'static>(
     let done = move |reply: Result<Reply>, more: &mut Vec<Command>| match reply {
         Ok(reply) => {
             let mut missing = places.clone();
-            for answer in Answers::of(&reply.value).map_while(|answer| answer.ok()) {
+            for answer in Answers::of(&reply.value).flatten() {
                 if let Some(&place) = places.get(usize::from(answer.place)) {
                     missing.retain(|other| *other != place);
                     take(place, (answer.status, answer.version, answer.value), more);

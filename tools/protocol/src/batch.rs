@@ -245,10 +245,8 @@ mod tests {
                 total += OPERATION_BYTES + key.len() + value.len();
             }
             prop_assert!(total <= bytes.len());
-            for read in Answers::of(&bytes) {
-                if let Ok(answer) = read {
-                    prop_assert!(answer.value.is_none_or(|value| value.len() <= bytes.len()));
-                }
+            for answer in Answers::of(&bytes).flatten() {
+                prop_assert!(answer.value.is_none_or(|value| value.len() <= bytes.len()));
             }
         }
     }

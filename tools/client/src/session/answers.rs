@@ -129,13 +129,15 @@ impl Session {
                 if value.is_empty() {
                     return Err(SessionError::Violation("a part of a value without bytes"));
                 }
-                return Ok(self.again(id));
+                self.again(id);
+                return Ok(());
             }
         } else if command.header.version != 0 {
             // It was replaced or removed while its parts came: from the begin.
             command.found.clear();
             command.header.version = 0;
-            return Ok(self.again(id));
+            self.again(id);
+            return Ok(());
         }
         let reply = Reply {
             header: *header,
