@@ -165,6 +165,7 @@ impl Client {
             found,
             total: 0,
             deadline: self.deadline(),
+            not_before: None,
             is_repeatable: is_repeatable(header.kind),
             done: Box::new(move |reply, _| completer.complete(reply.and_then(outcome))),
         });

@@ -29,6 +29,8 @@ pub(crate) struct Command {
     /// Bytes of the whole value that is read.
     pub(crate) total: u64,
     pub(crate) deadline: Instant,
+    /// It is not sent before: the server was busy.
+    pub(crate) not_before: Option<Instant>,
     /// Doing it twice is the same as once: it changes nothing.
     pub(crate) is_repeatable: bool,
     pub(crate) done: Done,

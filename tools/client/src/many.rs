@@ -134,6 +134,7 @@ fn send<T: Send + 'static>(
         found: Vec::new(),
         total: 0,
         deadline: client.deadline(),
+        not_before: None,
         is_repeatable,
         done: Box::new(done),
     });
@@ -202,6 +203,7 @@ fn alone(
         found: Vec::new(),
         total: 0,
         deadline,
+        not_before: None,
         is_repeatable: true,
         done: Box::new(move |reply, _| set(&gathered, place, reply.map(found))),
     }
@@ -228,6 +230,7 @@ pub(crate) fn put(client: &Client, pairs: &[(&[u8], &[u8])]) -> Pending<Vec<Resu
                     found: Vec::new(),
                     total: 0,
                     deadline: client.deadline(),
+                    not_before: None,
                     is_repeatable: false,
                     done: Box::new(done),
                 });

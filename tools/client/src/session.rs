@@ -31,6 +31,9 @@ use crate::flights::{Flight, Flights};
 /// Completions that are polled at once.
 const COMPLETIONS: usize = 64;
 
+/// The pause before a request that found the server busy is sent again.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
+
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionError {
@@ -88,42 +91,65 @@ pub(crate) struct Backlog {
     pub(crate) small: VecDeque<Command>,
     /// Those that need an upload slot.
     pub(crate) large: VecDeque<Command>,
+    /// Those that found the server busy.
+    paused: Vec<Command>,
 }
 
 impl Backlog {
     pub(crate) fn is_empty(&self) -> bool {
-        self.small.is_empty() && self.large.is_empty()
+        self.small.is_empty() && self.large.is_empty() && self.paused.is_empty()
     }
 
     pub(crate) fn push(&mut self, command: Command) {
-        self.small.push_back(command);
+        if command.not_before.is_some() {
+            self.paused.push(command);
+        } else {
+            self.small.push_back(command);
+        }
+    }
+
+    /// Sends those again that have paused.
+    fn resume(&mut self) {
+        if self.paused.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let over = |command: &mut Command| command.not_before.is_none_or(|at| at <= now);
+        for mut command in self.paused.extract_if(.., over) {
+            command.not_before = None;
+            self.small.push_back(command);
+        }
     }
 
     /// Ends all: the client is closed.
     pub(crate) fn end_all(&mut self) {
-        for command in self.small.drain(..).chain(self.large.drain(..)) {
+        let waiting = self.small.drain(..).chain(self.large.drain(..));
+        for command in waiting.chain(self.paused.drain(..)) {
             command.end(Err(Error::Closed), &mut Vec::new());
         }
     }
 
     /// Ends those that have waited too long.
     pub(crate) fn expire(&mut self, now: Instant, limit: Duration) {
+        let mut late = Vec::new();
+        let is_late = |command: &mut Command| command.deadline <= now;
         for queue in [&mut self.small, &mut self.large] {
-            if queue.iter().all(|command| command.deadline > now) {
-                continue;
+            if queue.iter().any(|command| command.deadline <= now) {
+                let (ended, open): (Vec<Command>, Vec<Command>) = std::mem::take(queue)
+                    .into_iter()
+                    .partition(|command| command.deadline <= now);
+                late.extend(ended);
+                *queue = open.into();
             }
-            for command in std::mem::take(queue) {
-                if command.deadline > now {
-                    queue.push_back(command);
-                } else {
-                    let error = Error::TimedOut {
-                        operation: command.name(),
-                        limit,
-                        may_be_done: false,
-                    };
-                    command.end(Err(error), &mut Vec::new());
-                }
-            }
+        }
+        late.extend(self.paused.extract_if(.., is_late));
+        for command in late {
+            let error = Error::TimedOut {
+                operation: command.name(),
+                limit,
+                may_be_done: false,
+            };
+            command.end(Err(error), &mut Vec::new());
         }
     }
 }
@@ -331,6 +357,12 @@ impl Session {
         let Some(mut command) = flight.command else {
             return;
         };
+        if reply.header.status == Status::Busy {
+            // Nothing was done: it is tried again until its time is up.
+            command.found.clear();
+            command.not_before = Some(Instant::now() + BUSY_PAUSE);
+            return self.more.push(command);
+        }
         if reply.header.status.code() < Status::VersionMismatch.code() {
             let error = Error::Server {
                 operation: name(flight.kind),

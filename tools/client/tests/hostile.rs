@@ -8,8 +8,8 @@ use farcore_protocol::handshake::{Challenge, Hello, Welcome, encode_proof};
 use farcore_protocol::{Flags, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, Status};
 use farcore_rdma::control::{PeerProof, PeerSide};
 use farcore_rdma::{
-    Completion, LocalKey, LocalSlice, PeerEndpoint, PeerMemory, PeerOptions, RemoteKey, RemoteSlice,
-    Status as WorkStatus, VerbsOptions, Work, WorkId, WorkRequest,
+    Completion, LocalKey, LocalSlice, PeerEndpoint, PeerMemory, PeerOptions, RemoteKey,
+    RemoteSlice, Status as WorkStatus, VerbsOptions, Work, WorkId, WorkRequest,
 };
 
 use crate::support::{PATIENCE, Random, Served, pattern, wait_until};
@@ -231,7 +231,11 @@ fn requests_before_the_proof_are_refused() {
         peer.receive().await.expect("a challenge");
         peer.send(&request(Kind::Get, b"k", b""));
         peer.is_closed().await;
-        assert_eq!(served.figures().slot_bytes, 0, "nothing is registered for strangers");
+        assert_eq!(
+            served.figures().slot_bytes,
+            0,
+            "nothing is registered for strangers"
+        );
     });
 }
 
@@ -284,7 +288,10 @@ fn false_slots_and_words_end_the_connection() {
                 5 => peer.write(&put, (welcome.uploads.memory_key, slot), Some(3)),
                 // A lend slot that was not lent.
                 6 => {
-                    let header = Header { done: 1, ..Header::new(Kind::Ping, 1) };
+                    let header = Header {
+                        done: 1,
+                        ..Header::new(Kind::Ping, 1)
+                    };
                     peer.send(&header.encode());
                 }
                 _ => {
@@ -303,7 +310,10 @@ fn credits_that_nobody_has_end_the_connection() {
     run(async |served| {
         let mut peer = Peer::connect(served).await;
         peer.greet().await;
-        let header = Header { credits: 500, ..Header::new(Kind::Ping, 1) };
+        let header = Header {
+            credits: 500,
+            ..Header::new(Kind::Ping, 1)
+        };
         peer.send(&header.encode());
         peer.is_closed().await;
     });
@@ -337,7 +347,10 @@ fn a_peer_that_takes_no_answers_holds_only_its_own_memory() {
 fn clients_that_die_in_large_transfers_leave_nothing() {
     run(async |served| {
         let client = served.client();
-        client.put(b"large", &pattern(200_000, 3)).wait().expect("stored");
+        client
+            .put(b"large", &pattern(200_000, 3))
+            .wait()
+            .expect("stored");
         drop(client);
         let mut random = Random::new();
         for round in 0..60 {
@@ -407,7 +420,8 @@ fn another_token_is_refused_on_both_sides() {
         peer.receive().await.expect("a challenge");
         peer.send(&encode_proof(&[0; 32]));
         let refusal = peer.receive().await.expect("a reason");
-        let (status, reason) = farcore_protocol::handshake::decode_refusal(&refusal).expect("a reason");
+        let (status, reason) =
+            farcore_protocol::handshake::decode_refusal(&refusal).expect("a reason");
         assert_eq!(status, Status::Protocol);
         assert!(reason.contains("token"), "{reason}");
         peer.is_closed().await;
@@ -438,7 +452,10 @@ fn too_many_connections_and_another_version_are_refused() {
         peer.send(&hello.encode());
         let refusal = peer.receive().await.expect("a reason");
         let (_, reason) = farcore_protocol::handshake::decode_refusal(&refusal).expect("a reason");
-        assert!(reason.contains("version 1") && reason.contains("version 2"), "{reason}");
+        assert!(
+            reason.contains("version 1") && reason.contains("version 2"),
+            "{reason}"
+        );
         peer.is_closed().await;
     })
     .expect("an executor");

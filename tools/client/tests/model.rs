@@ -12,8 +12,8 @@ use crate::support::{Random, Served, pattern};
 
 /// Lengths around every threshold of the protocol and of the engine.
 const LENGTHS: [usize; 16] = [
-    0, 1, 16, 100, 1000, 4047, 4095, 4096, 5000, 65_400, 65_536, 130_900, 131_072, 262_000, 400_000,
-    1_048_576,
+    0, 1, 16, 100, 1000, 4047, 4095, 4096, 5000, 65_400, 65_536, 130_900, 131_072, 262_000,
+    400_000, 1_048_576,
 ];
 const KEYS: usize = 24;
 const STEPS: usize = 600;
@@ -38,9 +38,17 @@ fn send(client: &Client, random: &mut Random, model: &Model, place: usize) -> Se
     let key = key(place);
     let length = LENGTHS[random.below(LENGTHS.len())];
     // Long ones are rare: they take most of the time.
-    let length = if length > 200_000 && random.below(4) > 0 { 77 } else { length };
+    let length = if length > 200_000 && random.below(4) > 0 {
+        77
+    } else {
+        length
+    };
     let known = model.get(&place).map_or(0, |one| one.1);
-    let version = if random.below(3) == 0 { known + 1 } else { known };
+    let version = if random.below(3) == 0 {
+        known + 1
+    } else {
+        known
+    };
     match random.below(10) {
         0..=3 => Sent::Get(client.get(&key)),
         4 | 5 => {
@@ -62,7 +70,11 @@ fn send(client: &Client, random: &mut Random, model: &Model, place: usize) -> Se
         }
         7 => {
             let value = pattern(length, random.next());
-            Sent::Swap(client.compare_and_swap(&key, &value, version), value, version)
+            Sent::Swap(
+                client.compare_and_swap(&key, &value, version),
+                value,
+                version,
+            )
         }
         8 => Sent::Delete(client.delete(&key)),
         _ => Sent::Exists(client.exists(&key)),
@@ -82,7 +94,12 @@ fn check(model: &mut Model, place: usize, sent: Sent) {
                 (None, None) => true,
                 _ => false,
             };
-            assert!(is_same, "key {place}: {:?} beside {:?}", found.map(|one| (one.version, one.bytes.len())), expected.map(|one| (one.1, one.0.len())));
+            assert!(
+                is_same,
+                "key {place}: {:?} beside {:?}",
+                found.map(|one| (one.version, one.bytes.len())),
+                expected.map(|one| (one.1, one.0.len()))
+            );
         }
         Sent::Put(pending, value) => {
             let version = pending.wait().expect("stored");
@@ -152,7 +169,12 @@ fn run(transfer: Transfer, small_bytes: usize, slot_bytes: usize) {
     drop(client);
     support::wait_until("every slot is back", || {
         let figures = served.figures();
-        (figures.connections, figures.slots_in_use, figures.slot_bytes, figures.credits) == (0, 0, 0, 0)
+        (
+            figures.connections,
+            figures.slots_in_use,
+            figures.slot_bytes,
+            figures.credits,
+        ) == (0, 0, 0, 0)
     });
     assert_eq!(served.figures().violations, 0);
 }
@@ -169,6 +191,6 @@ fn operations_agree_with_a_map_when_values_land() {
 
 #[test]
 fn operations_agree_with_a_map_with_a_low_threshold_and_little_memory() {
-    run(Transfer::Read, 512, 1 << 20);
-    run(Transfer::Landing, 512, 1 << 20);
+    run(Transfer::Read, 512, 3 << 20);
+    run(Transfer::Landing, 512, 3 << 20);
 }

@@ -30,6 +30,7 @@ impl Session {
         counters: &Counters,
     ) -> Result<bool, SessionError> {
         let mut is_busy = self.go_on_with_parts(counters)?;
+        backlog.resume();
         while let Some(command) = backlog.large.pop_front() {
             match self.issue_large(command, counters)? {
                 Issued::Sent => is_busy = true,

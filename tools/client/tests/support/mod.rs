@@ -9,7 +9,7 @@ use farcore_client::{Client, ClientOptions, FabricAddress, Transfer};
 use farcore_server::{NativeFigures, NativeOptions, Options, Server};
 
 /// Time limit of everything that must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server that ends before its engine.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! and go on to the task that stores them.
 //!
 //! The first part has the key, the options, and in `offset` the whole length. All but the last have
-//! the flag MORE. A part is answered when its bytes are taken; the last when the value is stored.
+//! the flag MORE. A value that a record holds is gathered first. A part is answered when its bytes are taken; the last when the value is stored.
 //!
 //! - I1: parts of one value are taken in the order in which they came.
 
@@ -15,9 +15,12 @@ use crate::long_input::LongInput;
 use super::connection::NativeConnection;
 use super::counters::NativeCounters;
 use super::requests::value_bytes;
+use super::slots::{Budget, Share};
 
 /// Long values that a connection writes at once, at most.
 const LONG_PUTS_MAX: usize = 4;
+/// Bytes of a value that wait for its task, at most.
+const WAITING_BYTES: usize = 192 << 10;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 64 << 10;
 
@@ -41,6 +44,10 @@ struct LongPut {
     has_last: bool,
     /// How it ended.
     ended: Option<(Header, Vec<u8>)>,
+    /// When the latest part came, in milliseconds since 1970.
+    heard_ms: u64,
+    /// The memory that it takes; none if it was refused.
+    share: Option<Share>,
 }
 
 /// The long values that a connection writes.
@@ -65,11 +72,21 @@ impl LongPuts {
         stores && header.key_bytes == 0 && self.0.iter().any(is_open)
     }
 
-    /// Begins a value; `None` if there are too many.
-    pub(super) fn begin(&mut self, receive: u16, header: &Header) -> Option<LongInput> {
-        if self.0.len() == LONG_PUTS_MAX || self.0.iter().any(|put| put.id == header.id) {
+    /// Begins a value, which is gathered if it is to lie in a record; `None` if there are too many.
+    pub(super) fn begin(
+        &mut self,
+        (receive, header): (u16, &Header),
+        is_record: bool,
+        budget: &Budget,
+        now_ms: u64,
+    ) -> Option<LongInput> {
+        let is_written = |put: &&LongPut| put.share.is_some();
+        let written = self.0.iter().filter(is_written).count();
+        if written == LONG_PUTS_MAX || self.0.iter().any(|put| put.id == header.id) {
             return None;
         }
+        let gathered = if is_record { long_bytes(header) } else { 0 };
+        let share = budget.take(gathered + WAITING_BYTES)?;
         let input = LongInput::new(long_bytes(header));
         let part = part(receive, header);
         self.0.push(LongPut {
@@ -78,16 +95,35 @@ impl LongPuts {
             parts: VecDeque::from([part]),
             has_last: part.is_last,
             ended: None,
+            heard_ms: now_ms,
+            share: Some(share),
         });
         Some(input)
     }
 
+    /// Refuses a value: its parts are taken and dropped, and the last is answered with the reason.
+    pub(super) fn refuse(&mut self, receive: u16, header: &Header, ended: (Header, Vec<u8>)) {
+        let input = LongInput::new(long_bytes(header));
+        input.end();
+        let part = part(receive, header);
+        self.0.push(LongPut {
+            id: header.id,
+            input,
+            parts: VecDeque::from([part]),
+            has_last: part.is_last,
+            ended: Some(ended),
+            heard_ms: u64::MAX,
+            share: None,
+        });
+    }
+
     /// Adds a part.
-    pub(super) fn go_on(&mut self, receive: u16, header: &Header) {
+    pub(super) fn go_on(&mut self, receive: u16, header: &Header, now_ms: u64) {
         let open = |put: &&mut LongPut| put.id == header.id && !put.has_last;
         if let Some(put) = self.0.iter_mut().find(open) {
             let part = part(receive, header);
             put.has_last = part.is_last;
+            put.heard_ms = now_ms;
             put.parts.push_back(part);
         }
     }
@@ -104,6 +140,15 @@ impl LongPuts {
     pub(super) fn cut(&self) {
         for put in &self.0 {
             put.input.cut();
+        }
+    }
+
+    /// Ends values of which no part has come for too long: their tasks would wait for ever.
+    pub(super) fn cut_silent(&self, now_ms: u64, limit_ms: u64) {
+        for put in &self.0 {
+            if put.parts.is_empty() && now_ms.saturating_sub(put.heard_ms) > limit_ms {
+                put.input.cut();
+            }
         }
     }
 

@@ -19,7 +19,7 @@ pub struct NativeOptions {
     pub small_bytes: usize,
     /// Time limit on handshakes, and on a peer that acknowledges nothing. Default 5 s.
     pub timeout: Duration,
-    /// Connections at once; others are refused. Default 256.
+    /// Connections at once; others are refused. Default 128.
     pub connections_max: usize,
     /// Messages that a client may send before it has answers. Default 32.
     pub credits: u16,
@@ -36,7 +36,7 @@ impl Default for NativeOptions {
             token: None,
             small_bytes: SMALL_BYTES,
             timeout: Duration::from_secs(5),
-            connections_max: 256,
+            connections_max: 128,
             credits: 32,
             slot_bytes: 64 << 20,
             verbs: VerbsOptions {

@@ -11,10 +11,11 @@ use farcore_protocol::{
 use super::answers::Part;
 use super::connection::{NativeConnection, Request, Stage};
 use super::counters::NativeCounters;
+use super::long_put::long_bytes;
 use super::operations::{operation, put_options, status_of};
 use super::options::NativeOptions;
 use super::slots::{Budget, SlotState};
-use super::tasks::{Place, Tasks};
+use super::tasks::{LongPutTask, Place, Tasks};
 
 /// The longest upload slot that a client can request, at least as long as the first ones.
 const SLOT_BYTES: std::ops::RangeInclusive<usize> = TRANSFER_SLOT_BYTES..=TRANSFER_SLOT_BYTES_MAX;
@@ -43,7 +44,9 @@ pub(super) struct Turn<'a> {
     pub(super) budget: &'a Budget,
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) tasks: &'a mut Tasks,
-    pub(super) value_bytes_max: usize,
+    /// Bytes of a value that any put stores in a record.
+    pub(super) record_bytes: usize,
+    pub(super) now_ms: u64,
     /// The figures that a client reads.
     pub(super) statistics: &'a dyn Fn() -> String,
 }
@@ -184,7 +187,7 @@ impl NativeConnection {
         self.requests[usize::from(receive)].stage = Stage::Running;
         let key_bytes = usize::from(header.key_bytes);
         let bytes = key_bytes + value_bytes(&header);
-        if self.long_puts.takes(&header) || is_long(&header, turn.value_bytes_max) {
+        if self.long_puts.takes(&header) || is_long(&header, turn.record_bytes) {
             self.begin_long(turn, receive, &header);
             return Flow::Begun;
         }
@@ -358,26 +361,58 @@ impl NativeConnection {
     /// Begins a long put, or goes on with it.
     fn begin_long(&mut self, turn: &mut Turn<'_>, receive: u16, header: &Header) {
         if self.long_puts.takes(header) {
-            self.long_puts.go_on(receive, header);
+            self.long_puts.go_on(receive, header, turn.now_ms);
             return;
         }
         let options = match put_options(header) {
             Ok(options) => options,
             Err(error) => {
-                let reason = error.to_string();
-                return self.fail(turn.counters, receive, Status::Protocol, &reason);
+                return self.refuse_long(turn, receive, (Status::Protocol, &error.to_string()));
             }
         };
         let mut key = vec![0; header.key_bytes.into()];
         let request = self.requests[usize::from(receive)].clone();
         self.read(&request, receive, HEADER_BYTES, &mut key);
-        let Some(input) = self.long_puts.begin(receive, header) else {
-            let reason = "too many long values are being written: wait for one";
-            return self.fail(turn.counters, receive, Status::Busy, reason);
+        let is_record = long_bytes(header) <= turn.record_bytes;
+        let begun = self
+            .long_puts
+            .begin((receive, header), is_record, turn.budget, turn.now_ms);
+        let Some(input) = begun else {
+            turn.counters.slots_refused.add(1);
+            let reason = if self.long_puts.is_empty() {
+                let reason =
+                    "no memory is left for a value in parts: raise the server's slot memory";
+                (Status::NoMemory, reason)
+            } else {
+                let reason = "too many long values are being written: wait for one";
+                (Status::Busy, reason)
+            };
+            return self.refuse_long(turn, receive, reason);
         };
-        turn.tasks
-            .put(turn.core, turn.number, (*header, key), (input, options));
+        let put = LongPutTask {
+            header: *header,
+            key,
+            input,
+            options,
+            is_record,
+        };
+        turn.tasks.put(turn.core, turn.number, put);
         self.outstanding += 1;
+    }
+}
+
+impl NativeConnection {
+    /// Refuses a long put, of which parts may be under way.
+    fn refuse_long(&mut self, turn: &mut Turn<'_>, receive: u16, reason: (Status, &str)) {
+        let Some(header) = self.requests[usize::from(receive)].header else {
+            return;
+        };
+        if !header.flags.has(Flags::MORE) {
+            return self.fail(turn.counters, receive, reason.0, reason.1);
+        }
+        turn.counters.failed.add(1);
+        let answer = (header.answer(reason.0), reason.1.as_bytes().to_vec());
+        self.long_puts.refuse(receive, &header, answer);
     }
 }
 
@@ -400,10 +435,10 @@ pub(super) fn value_bytes(header: &Header) -> usize {
     header.value_bytes as usize
 }
 
-/// Whether a put has more than a record holds.
-fn is_long(header: &Header, value_bytes_max: usize) -> bool {
+/// Whether a put comes in parts, or has more than a record holds beside options.
+fn is_long(header: &Header, record_bytes: usize) -> bool {
     let stores = matches!(header.kind, Kind::Put | Kind::CompareAndSwap);
-    stores && (header.flags.has(Flags::MORE) || value_bytes(header) > value_bytes_max)
+    stores && (header.flags.has(Flags::MORE) || value_bytes(header) > record_bytes)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use farcore_protocol::{TRANSFER_SLOT_BYTES, TRANSFER_SLOT_BYTES_MAX};
 use farcore_rdma::{LocalKey, PeerEndpoint, PeerMemory};
 
 /// Upload slots that a connection begins with.
-pub(super) const UPLOADS: u16 = 4;
+pub(super) const UPLOADS: u16 = 2;
 /// Slots of either kind that a connection may have.
 pub(super) const SLOTS_MAX: usize = 64;
 

@@ -23,6 +23,16 @@ pub(super) enum Place {
     LongPut(u32),
 }
 
+/// A put of a value that comes in parts.
+pub(super) struct LongPutTask {
+    pub(super) header: Header,
+    pub(super) key: Vec<u8>,
+    pub(super) input: LongInput,
+    pub(super) options: PutOptions<'static>,
+    /// A record holds it.
+    pub(super) is_record: bool,
+}
+
 /// How a task ended: the answer's header, and its value.
 pub(super) type Ended = (Header, Vec<u8>);
 
@@ -112,20 +122,28 @@ impl Tasks {
     }
 
     /// Stores a value that comes in parts.
-    pub(super) fn put(
-        &mut self,
-        core: &Core,
-        connection: usize,
-        (header, key): (Header, Vec<u8>),
-        (input, options): (LongInput, PutOptions<'static>),
-    ) {
+    pub(super) fn put(&mut self, core: &Core, connection: usize, put: LongPutTask) {
         let mut core = self.client(core);
-        let place = Place::LongPut(header.id);
+        let place = Place::LongPut(put.header.id);
         self.start((connection, place), async move {
+            let header = put.header;
             let length = long_bytes(&header) as u64;
-            let put = core
-                .put_long_with(&key, length, input.parts(), options)
-                .await;
+            let put = if put.is_record {
+                let value = gather(&core, &put.input).await;
+                let given = value.len() as u64;
+                if given == length {
+                    core.put_with(&put.key, &value, put.options).await
+                } else {
+                    Err(Error::LongValueLength {
+                        said: length,
+                        given,
+                    })
+                }
+            } else {
+                let parts = put.input.parts();
+                core.put_long_with(&put.key, length, parts, put.options)
+                    .await
+            };
             let ended = match put {
                 Ok(PutOutcome::Stored(version)) => {
                     let stored = Header {
@@ -189,6 +207,19 @@ impl Tasks {
         }
         is_busy
     }
+}
+
+/// All bytes of a value, or those that come.
+async fn gather(core: &Core, input: &LongInput) -> Vec<u8> {
+    let mut value = Vec::new();
+    for part in input.parts() {
+        if part.is_empty() {
+            core.yield_now().await;
+        } else {
+            value.extend_from_slice(&part);
+        }
+    }
+    value
 }
 
 /// A page with all keys, and with those values that fit a transfer slot.

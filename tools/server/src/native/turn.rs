@@ -30,6 +30,8 @@ const SOCKETS: u64 = 1 << 40;
 const LINES: u64 = 1 << 41;
 /// Completions that are polled at once.
 const COMPLETIONS: usize = 64;
+/// Bytes that a value in a record may have beside it: the options of its put, and an expiry.
+const BESIDE_BYTES: usize = 32;
 /// How long what was accepted may take to be answered when a connection ends, in milliseconds.
 const REFUSAL_MS: u64 = 1000;
 
@@ -71,7 +73,7 @@ pub(crate) struct Native {
     budget: Budget,
     scratch: Vec<u8>,
     tasks: Tasks,
-    value_bytes_max: usize,
+    record_bytes: usize,
     clock: Clock,
     now_ms: u64,
     /// The number of open and closing connections.
@@ -101,7 +103,7 @@ impl Native {
             budget,
             scratch: Vec::new(),
             tasks: Tasks::default(),
-            value_bytes_max,
+            record_bytes: value_bytes_max.saturating_sub(BESIDE_BYTES),
             clock: Clock::new(),
             now_ms: 0,
             count: 0,
@@ -311,7 +313,8 @@ impl Native {
             budget: &self.budget,
             scratch: &mut self.scratch,
             tasks: &mut self.tasks,
-            value_bytes_max: self.value_bytes_max,
+            record_bytes: self.record_bytes,
+            now_ms: self.now_ms,
             statistics: &statistics,
         })
     }
@@ -505,9 +508,11 @@ impl Native {
         }
     }
 
-    /// Ends connections whose handshake takes too long, and those whose peer acknowledges nothing.
-    /// About once a second.
+    /// Ends connections whose handshake takes too long, those whose peer acknowledges nothing, and
+    /// long values of which nothing more comes. About once a second.
     pub(crate) fn look_after(&mut self) {
+        let limit = self.shared.options.native.timeout;
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         for number in 0..self.connections.len() {
             let Some(connection) = self.connections.get_mut(number).and_then(Entry::open) else {
                 continue;
@@ -515,6 +520,7 @@ impl Native {
             if connection.state != State::Open && self.now_ms > connection.deadline_ms {
                 connection.is_gone = true;
             }
+            connection.long_puts.cut_silent(self.now_ms, limit_ms);
             list(&mut self.listed, number, connection);
             self.note(number);
         }
