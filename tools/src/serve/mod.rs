@@ -112,7 +112,8 @@ impl Arguments {
         let sizes = Sizes::choose(self.local, self.far, !self.fabric.is_empty());
         let default = Config::default();
         if self.fabric.is_empty() && !self.native.uses_device() {
-            self.device.refuse("without --fabric or --native over RDMA")?;
+            self.device
+                .refuse("without --fabric or --native over RDMA")?;
         }
         let token = self.token_file.as_deref().map(token::read).transpose()?;
         let latency_ns = self.far_latency.map_or(0, |latency| {
