@@ -68,6 +68,14 @@ pub fn run_local<T>(work: impl Future<Output = T>) -> io::Result<T> {
     Ok(executor.run(or(work, wake_timer.beat())))
 }
 
+/// Waits, on the calling executor.
+///
+/// # Panics
+/// Outside an executor.
+pub async fn pause(duration: std::time::Duration) {
+    Timer::new(duration).await;
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

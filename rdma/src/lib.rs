@@ -37,10 +37,11 @@ pub use address::{AddressError, FabricAddress, Scheme};
 pub use control::Token;
 pub use devices::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices, rdma_devices_under};
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
-pub use executor::run_local;
+pub use executor::{pause, run_local};
 pub use fabric::{
-    ConnectionSlot, Endpoint, FabricEndpoint, FabricError, FabricOptions, PostError,
-    QueuePairState, RegisterError, VerbsOptions, VerbsOptionsError,
+    ConnectionSlot, Endpoint, FabricEndpoint, FabricError, FabricOptions, PeerArrival,
+    PeerEndpoint, PeerError, PeerListener, PeerMemory, PeerOptions, PostError, QueuePairState,
+    RegisterError, VerbsOptions, VerbsOptionsError,
 };
 pub use heartbeats::{Heartbeats, Siblings};
 pub use initiator::{

@@ -141,6 +141,8 @@ enum Label {
     Node,
     Session,
     Memory,
+    PeerClient,
+    PeerServer,
 }
 
 fn mac(key: &[u8], label: Label) -> Hmac<Sha256> {
@@ -153,6 +155,8 @@ fn mac(key: &[u8], label: Label) -> Hmac<Sha256> {
         Label::Node => b"node   ",
         Label::Session => b"session",
         Label::Memory => b"memory ",
+        Label::PeerClient => b"pclient",
+        Label::PeerServer => b"pserver",
     });
     mac
 }
@@ -187,6 +191,63 @@ pub(crate) fn node_proof(key: &[u8], nonces: &Nonces, welcome: &[u8]) -> Proof {
 pub(crate) fn is_node_proof(key: &[u8], nonces: &Nonces, welcome: &[u8], proof: &Proof) -> bool {
     let mac = over(key, Label::Node, nonces, welcome);
     mac.verify_slice(proof).is_ok()
+}
+
+/// A side of a connection between equal peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerSide {
+    /// The side that connected.
+    Client,
+    /// The side that accepted.
+    Server,
+}
+
+/// Proves to an equal peer that this side holds the token; `context` is what both sides said in the
+/// handshake. Without a token the proof proves nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerProof<'a> {
+    /// The token.
+    pub token: Option<&'a Token>,
+    /// The nonce of the side that connected.
+    pub client: Nonce,
+    /// The nonce of the side that accepted.
+    pub server: Nonce,
+    /// What else the proof covers.
+    pub context: &'a [u8],
+}
+
+impl PeerProof<'_> {
+    fn mac(&self, side: PeerSide) -> Hmac<Sha256> {
+        let label = match side {
+            PeerSide::Client => Label::PeerClient,
+            PeerSide::Server => Label::PeerServer,
+        };
+        let nonces = Nonces {
+            client: self.client,
+            node: self.server,
+        };
+        over(key_of(self.token), label, &nonces, self.context)
+    }
+
+    /// A side's proof.
+    #[must_use]
+    pub fn of(&self, side: PeerSide) -> Proof {
+        finish(self.mac(side))
+    }
+
+    /// Whether a proof is that side's. Takes the same time for every wrong proof.
+    #[must_use]
+    pub fn is_of(&self, side: PeerSide, proof: &Proof) -> bool {
+        self.mac(side).verify_slice(proof).is_ok()
+    }
+
+    /// A fresh nonce.
+    ///
+    /// # Errors
+    /// The kernel provides no random numbers.
+    pub fn nonce() -> io::Result<Nonce> {
+        nonce()
+    }
 }
 
 /// What a memory connection claims about itself.
@@ -260,6 +321,52 @@ mod tests {
         // An endless file must not be read to its end.
         let error = Token::read(Path::new("/dev/zero")).unwrap_err();
         assert!(matches!(error, TokenError::Length { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_peers_proof_is_of_its_side_token_and_context() {
+        let token = Token::new(b"0123456789abcdef").unwrap();
+        let other = Token::new(b"0123456789abcdeF").unwrap();
+        let proofs = PeerProof {
+            token: Some(&token),
+            client: [1; 16],
+            server: [2; 16],
+            context: b"hello",
+        };
+        let proof = proofs.of(PeerSide::Client);
+        assert!(proofs.is_of(PeerSide::Client, &proof));
+        assert!(!proofs.is_of(PeerSide::Server, &proof));
+        for wrong in [
+            PeerProof {
+                token: Some(&other),
+                ..proofs
+            },
+            PeerProof {
+                token: None,
+                ..proofs
+            },
+            PeerProof {
+                client: [2; 16],
+                server: [1; 16],
+                ..proofs
+            },
+            PeerProof {
+                context: b"hellO",
+                ..proofs
+            },
+        ] {
+            assert!(!wrong.is_of(PeerSide::Client, &proof));
+        }
+        let nonces = Nonces {
+            client: [1; 16],
+            node: [2; 16],
+        };
+        assert!(!is_client_proof(
+            b"0123456789abcdef",
+            &nonces,
+            b"hello",
+            &proof
+        ));
     }
 
     #[test]

@@ -6,10 +6,14 @@
 
 mod endpoint;
 mod options;
+mod peer;
+mod peer_memory;
 mod slot;
 
 pub use self::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 pub use self::options::{VerbsOptions, VerbsOptionsError};
+pub use self::peer::{PeerArrival, PeerEndpoint, PeerError, PeerListener, PeerOptions};
+pub use self::peer_memory::PeerMemory;
 pub use self::slot::ConnectionSlot;
 
 use std::sync::Arc;

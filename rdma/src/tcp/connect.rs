@@ -29,6 +29,18 @@ impl Connected {
         self.0.is_dead()
     }
 
+    /// True if the peer has neither closed it nor sent anything that was not read.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn is_silent(&self) -> bool {
+        self.0.is_silent()
+    }
+
+    /// The socket.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn raw(&self) -> std::os::fd::RawFd {
+        self.0.raw()
+    }
+
     /// For bytes exchanged before both sides are a queue pair, or instead of it.
     #[cfg(feature = "verbs")]
     pub(crate) async fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {

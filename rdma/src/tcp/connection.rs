@@ -190,6 +190,11 @@ impl Connection {
         }
     }
 
+    /// Lets the peer access these regions from now on; they include those of before.
+    pub(super) fn expose(&mut self, exposed: Exposed) {
+        self.exposed = exposed;
+    }
+
     /// Memory that a connection takes, in bytes: input, headers of output, and queues. Payload is
     /// sent from its place, except short pieces, of which few are in flight.
     pub(super) const fn bytes_for(depth: usize) -> usize {

@@ -9,8 +9,11 @@
 //! - I1: a socket is closed as soon as its queue pair is in error: the peer performs none of its
 //!   requests later.
 //! - I2: a peer that owes an answer and does not send it within the time limit counts as lost.
+//! - I3: a corked endpoint sends at [`TcpEndpoint::flush`] only, and refusals: what one turn of its
+//!   owner makes leaves with one system call.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::RawFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -21,7 +24,7 @@ use super::socket::{Received, Socket};
 use crate::fabric::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::memory;
 use crate::region::Region;
-use crate::work::{Completion, LocalKey, Status, WorkRequest};
+use crate::work::{Completion, LocalKey, RemoteKey, Status, WorkRequest};
 
 /// Consecutive polls without a byte after which the thread yields its core: the peer's thread may
 /// need it.
@@ -97,6 +100,7 @@ struct Queue {
     /// Requests that wait to be sent together, and since when.
     unsent: usize,
     unsent_since_ns: u64,
+    is_corked: bool,
 }
 
 impl Queue {
@@ -125,6 +129,9 @@ impl Queue {
             self.unsent_since_ns = now_ns;
         }
         self.unsent += rung;
+        if self.is_corked {
+            return;
+        }
         if alone || self.unsent >= BATCH_MIN {
             self.send();
         }
@@ -145,7 +152,10 @@ impl Queue {
         if self.connection_slot.broken.take() && self.socket.is_some() {
             self.fail(Status::RetryExceeded);
         }
-        if self.unsent > 0 && now_ns.saturating_sub(self.unsent_since_ns) >= BATCH_WAIT_NS {
+        if self.unsent > 0
+            && !self.is_corked
+            && now_ns.saturating_sub(self.unsent_since_ns) >= BATCH_WAIT_NS
+        {
             self.send();
         }
         let mut answered = false;
@@ -157,7 +167,9 @@ impl Queue {
             let understood = self.connection.process();
             // Requests that wait to be sent together keep waiting; answers to an equal peer's
             // requests wait with them, as briefly.
-            let sent = if self.unsent > 0 || self.connection.is_over() {
+            let waits = self.unsent > 0 || self.is_corked;
+            let is_refused = self.connection.is_refused();
+            let sent = if (waits && !is_refused) || self.connection.is_over() {
                 Ok(false)
             } else {
                 self.connection.output.send(socket.raw())
@@ -212,6 +224,7 @@ pub struct TcpEndpoint {
     /// The queue pair that the next poll begins with.
     first: usize,
     empty_polls: u32,
+    is_corked: bool,
 }
 
 impl TcpEndpoint {
@@ -227,6 +240,7 @@ impl TcpEndpoint {
             silent_since_ns: None,
             unsent: 0,
             unsent_since_ns: 0,
+            is_corked: false,
         };
         Self {
             queues: (0..queues).map(queue).collect(),
@@ -236,7 +250,58 @@ impl TcpEndpoint {
             exposed,
             first: 0,
             empty_polls: 0,
+            is_corked: false,
         }
+    }
+
+    /// Sends nothing from now on but at [`TcpEndpoint::flush`]. The owner polls only when a socket
+    /// is ready.
+    pub fn cork(&mut self) {
+        self.is_corked = true;
+        for queue in &mut self.queues {
+            queue.is_corked = true;
+        }
+    }
+
+    /// Sends what waits, as far as the socket accepts it. Cost: a system call if anything waits.
+    pub fn flush(&mut self, queue: usize) {
+        self.queues[queue].send();
+    }
+
+    /// Whether output waits for [`TcpEndpoint::flush`], or for room in the socket.
+    #[must_use]
+    pub fn has_output(&self, queue: usize) -> bool {
+        let queue = &self.queues[queue];
+        queue.socket.is_some() && !queue.connection.output.is_empty()
+    }
+
+    /// The socket of a queue pair, while it is connected.
+    #[must_use]
+    pub fn descriptor(&self, queue: usize) -> Option<RawFd> {
+        self.queues[queue]
+            .socket
+            .as_ref()
+            .map(|socket| socket.raw())
+    }
+
+    /// Registers a region that the peers of this endpoint may access from now on, under a random
+    /// key.
+    ///
+    /// # Errors
+    /// [`RegisterError`] if the kernel provides no random numbers.
+    pub fn expose(&mut self, region: Arc<Region>) -> Result<(LocalKey, RemoteKey), RegisterError> {
+        let (key, exposed) = loop {
+            let key = getrandom::u32().map_err(|error| RegisterError(error.to_string()))?;
+            let key = RemoteKey(key);
+            if let Some(exposed) = self.exposed.with(key, Arc::clone(&region)) {
+                break (key, exposed);
+            }
+        };
+        for queue in &mut self.queues {
+            queue.connection.expose(exposed.clone());
+        }
+        self.exposed = exposed;
+        Ok((self.register(region)?, key))
     }
 
     /// Memory that an endpoint takes besides its regions, in bytes.
@@ -328,7 +393,7 @@ impl Endpoint for TcpEndpoint {
         } else {
             self.empty_polls + 1
         };
-        if self.empty_polls >= EMPTY_POLLS_MAX {
+        if self.empty_polls >= EMPTY_POLLS_MAX && !self.is_corked {
             self.empty_polls = 0;
             std::thread::yield_now();
         }

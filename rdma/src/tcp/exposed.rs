@@ -89,6 +89,19 @@ impl Exposed {
         self.regions.is_empty()
     }
 
+    /// The same regions and one more; `None` if the key is taken.
+    pub(super) fn with(&self, key: RemoteKey, region: Arc<Region>) -> Option<Self> {
+        if self.regions.iter().any(|(other, _)| *other == key) {
+            return None;
+        }
+        let mut regions = self.regions.to_vec();
+        regions.push((key, region));
+        Some(Self {
+            permissions: self.permissions.clone(),
+            ..Self::new(regions)
+        })
+    }
+
     /// A range of a region, or why there is none.
     fn place(&self, range: RemoteRange) -> Result<*mut u8, Status> {
         let place = self

@@ -89,6 +89,21 @@ impl Socket {
 
     /// True if the peer has closed or broken the connection, as far as is known without waiting.
     pub(super) fn is_dead(&self) -> bool {
+        match self.peek() {
+            Ok(bytes) => bytes == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+
+    /// True if nothing waits to be read, not even the end.
+    #[cfg(feature = "verbs")]
+    pub(super) fn is_silent(&self) -> bool {
+        self.peek()
+            .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// How many bytes wait, of the first; 0 at the end.
+    fn peek(&self) -> io::Result<usize> {
         let mut byte = 0u8;
         // SAFETY: peeks one byte into a local variable.
         let peeked = unsafe {
@@ -99,11 +114,7 @@ impl Socket {
                 libc::MSG_DONTWAIT | libc::MSG_PEEK,
             )
         };
-        match peeked {
-            0 => true,
-            1.. => false,
-            _ => io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock,
-        }
+        usize::try_from(peeked).map_err(|_| io::Error::last_os_error())
     }
 
     /// Waits for bytes; an end of the stream is an error.

@@ -528,7 +528,9 @@ impl Drop for MemoryRegion {
 #[derive(Debug)]
 pub struct CompletionQueue {
     raw: NonNull<ffi::ibv_cq>,
-    _context: Arc<Context>,
+    /// Reports completions to a thread that waits; destroyed after the queue.
+    channel: Option<NonNull<ffi::ibv_comp_channel>>,
+    context: Arc<Context>,
 }
 
 // SAFETY: as for `Context`.
@@ -546,6 +548,54 @@ impl CompletionQueue {
     /// # Errors
     /// [`VerbsError::Limit`], [`VerbsError::Refused`].
     pub fn new(context: &Arc<Context>, entries: u32) -> Result<Arc<Self>, VerbsError> {
+        Self::create(context, entries, None)
+    }
+
+    /// The same with a completion channel, whose descriptor is readable after a completion that was
+    /// armed for.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::new`].
+    pub fn with_events(context: &Arc<Context>, entries: u32) -> Result<Arc<Self>, VerbsError> {
+        let failed =
+            |error: io::Error| context.refused("cannot create a completion channel", error);
+        // SAFETY: the context is open.
+        let raw = NonNull::new(unsafe { ffi::ibv_create_comp_channel(context.raw()) });
+        let raw = raw.ok_or_else(|| failed(io::Error::last_os_error()))?;
+        // SAFETY: the channel is open; this changes a flag of its descriptor.
+        let changed = unsafe {
+            let descriptor = raw.as_ref().fd;
+            let flags = libc::fcntl(descriptor, libc::F_GETFL);
+            flags < 0 || libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) < 0
+        };
+        if changed {
+            let error = failed(io::Error::last_os_error());
+            // SAFETY: created above, and no queue uses it.
+            unsafe { ffi::ibv_destroy_comp_channel(raw.as_ptr()) };
+            return Err(error);
+        }
+        Self::create(context, entries, Some(raw))
+    }
+
+    /// Creates the queue, and destroys the channel if that fails.
+    fn create(
+        context: &Arc<Context>,
+        entries: u32,
+        channel: Option<NonNull<ffi::ibv_comp_channel>>,
+    ) -> Result<Arc<Self>, VerbsError> {
+        let created = Self::create_raw(context, entries, channel);
+        if let (Err(_), Some(channel)) = (&created, channel) {
+            // SAFETY: no queue uses it.
+            unsafe { ffi::ibv_destroy_comp_channel(channel.as_ptr()) };
+        }
+        created
+    }
+
+    fn create_raw(
+        context: &Arc<Context>,
+        entries: u32,
+        channel: Option<NonNull<ffi::ibv_comp_channel>>,
+    ) -> Result<Arc<Self>, VerbsError> {
         let limit = context.limits.completions;
         let Some(entries) = i32::try_from(entries).ok().filter(|_| entries <= limit) else {
             return Err(VerbsError::Limit {
@@ -555,13 +605,13 @@ impl CompletionQueue {
                 device: context.name.clone(),
             });
         };
-        // SAFETY: the context is open; the queue has no event channel.
+        // SAFETY: the context is open, and so is the channel, if there is one.
         let raw = unsafe {
             ffi::ibv_create_cq(
                 context.raw(),
                 entries.max(1),
                 ptr::null_mut(),
-                ptr::null_mut(),
+                channel.map_or(ptr::null_mut(), NonNull::as_ptr),
                 0,
             )
         };
@@ -573,8 +623,43 @@ impl CompletionQueue {
         })?;
         Ok(Arc::new(Self {
             raw,
-            _context: Arc::clone(context),
+            channel,
+            context: Arc::clone(context),
         }))
+    }
+
+    /// The descriptor of the completion channel.
+    pub(super) fn descriptor(&self) -> Option<RawFd> {
+        // SAFETY: the channel is open.
+        self.channel.map(|channel| unsafe { channel.as_ref().fd })
+    }
+
+    /// Has the channel report the next completion. Poll after this: an earlier one is not reported.
+    pub(super) fn arm(&self) {
+        // SAFETY: the queue is alive.
+        let code = unsafe { ffi::ibv_req_notify_cq(self.raw(), 0) };
+        if code != 0 {
+            tracing::warn!(
+                device = self.context.name(),
+                error = %refusal(code),
+                "the device does not report completions"
+            );
+        }
+    }
+
+    /// Takes what the channel has reported. Cost: a system call for each report, and one more.
+    pub(super) fn take_events(&self) {
+        let Some(channel) = self.channel else {
+            return;
+        };
+        let (mut queue, mut place) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the channel is open and does not block; it reports this queue alone.
+        while unsafe { ffi::ibv_get_cq_event(channel.as_ptr(), &raw mut queue, &raw mut place) }
+            == 0
+        {
+            // SAFETY: one event of this queue was taken.
+            unsafe { ffi::ibv_ack_cq_events(queue, 1) };
+        }
     }
 
     pub(super) fn raw(&self) -> *mut ffi::ibv_cq {
@@ -599,5 +684,9 @@ impl Drop for CompletionQueue {
     fn drop(&mut self) {
         // SAFETY: created by this, and the queue pairs that used it are gone (I1).
         unsafe { ffi::ibv_destroy_cq(self.raw()) };
+        if let Some(channel) = self.channel {
+            // SAFETY: created by this, and its only queue is gone.
+            unsafe { ffi::ibv_destroy_comp_channel(channel.as_ptr()) };
+        }
     }
 }

@@ -7,6 +7,7 @@
 //!   library acts once per chain, at the doorbell: a store on a card, a system call on Soft-RoCE.
 
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -87,6 +88,27 @@ impl VerbsEndpoint {
         options: &FabricOptions,
         access: Access,
     ) -> Result<Self, VerbsError> {
+        Self::create(context, options, access, CompletionQueue::new)
+    }
+
+    /// The same with a completion channel: see [`VerbsEndpoint::arm`].
+    ///
+    /// # Errors
+    /// As [`VerbsEndpoint::open`].
+    pub fn with_events(
+        context: &Arc<Context>,
+        options: &FabricOptions,
+        access: Access,
+    ) -> Result<Self, VerbsError> {
+        Self::create(context, options, access, CompletionQueue::with_events)
+    }
+
+    fn create(
+        context: &Arc<Context>,
+        options: &FabricOptions,
+        access: Access,
+        completion_queue: impl FnOnce(&Arc<Context>, u32) -> Result<Arc<CompletionQueue>, VerbsError>,
+    ) -> Result<Self, VerbsError> {
         let over = |what, asked: usize, limit: usize| VerbsError::Limit {
             what,
             asked: asked as u64,
@@ -111,7 +133,7 @@ impl VerbsEndpoint {
         // Requests and receives of every queue pair.
         let entries = options.queues.saturating_mul(2 * options.depth);
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
-        let completion_queue = CompletionQueue::new(context, entries)?;
+        let completion_queue = completion_queue(context, entries)?;
         let mut objects = Objects::default();
         let domain_token = DomainToken {
             handle: first(&mut objects.domains, Arc::clone(&domain)),
@@ -198,6 +220,56 @@ impl VerbsEndpoint {
         self.connect_loopback(one, other)
     }
 
+    /// Registers memory for this side's requests alone, or for its peers' too.
+    ///
+    /// # Errors
+    /// [`RegisterError`].
+    pub fn register_for(
+        &mut self,
+        region: Arc<Region>,
+        access: Access,
+    ) -> Result<LocalKey, RegisterError> {
+        let refused = |error: VerbsError| RegisterError(error.to_string());
+        let region =
+            MemoryRegion::register(&self.adapter.domain, region, access).map_err(refused)?;
+        let registered = Registered {
+            token: RegionToken {
+                handle: Handle::default(),
+                lkey: region.lkey(),
+                bytes: region.region().len() as u64,
+            },
+            start: region.region().as_ptr().as_ptr() as u64,
+            region,
+        };
+        let regions = &mut self.objects.regions;
+        let handle = regions
+            .insert(registered)
+            .map_err(|_| RegisterError("too many regions: register fewer, longer ones".into()))?;
+        if let Some(registered) = regions.get_mut(handle) {
+            registered.token.handle = handle;
+        }
+        Ok(LocalKey(handle.bits()))
+    }
+
+    /// Has the completion channel report the next completion. Poll after this.
+    pub fn arm(&mut self) {
+        self.adapter.completion_queue.arm();
+    }
+
+    /// Takes what the completion channel has reported.
+    pub fn acknowledge(&mut self) {
+        self.adapter.completion_queue.take_events();
+    }
+
+    /// The descriptor of the completion channel, and that of the line of the first queue pair, which
+    /// is readable when its peer has gone.
+    #[must_use]
+    pub fn descriptors(&self) -> [Option<RawFd>; 2] {
+        let line = self.queues.first();
+        let line = line.and_then(|queue| queue.connection_slot.line_descriptor());
+        [self.adapter.completion_queue.descriptor(), line]
+    }
+
     /// The key of a registered region in peers' requests.
     #[must_use]
     pub fn remote_key(&self, key: LocalKey) -> Option<RemoteKey> {
@@ -267,26 +339,7 @@ fn atomic(
 
 impl Endpoint for VerbsEndpoint {
     fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError> {
-        let refused = |error: VerbsError| RegisterError(error.to_string());
-        let region = MemoryRegion::register(&self.adapter.domain, region, self.adapter.access)
-            .map_err(refused)?;
-        let registered = Registered {
-            token: RegionToken {
-                handle: Handle::default(),
-                lkey: region.lkey(),
-                bytes: region.region().len() as u64,
-            },
-            start: region.region().as_ptr().as_ptr() as u64,
-            region,
-        };
-        let regions = &mut self.objects.regions;
-        let handle = regions
-            .insert(registered)
-            .map_err(|_| RegisterError("too many regions: register fewer, longer ones".into()))?;
-        if let Some(registered) = regions.get_mut(handle) {
-            registered.token.handle = handle;
-        }
-        Ok(LocalKey(handle.bits()))
+        self.register_for(region, self.adapter.access)
     }
 
     fn queues(&self) -> usize {

@@ -37,6 +37,7 @@ pub use handle::{
 };
 pub use queue_pair::{QueuePair, QueuePairFacts};
 pub use rdma_cm::{
-    CmArrival, CmConnection, CmEvent, CmListener, CmName, connect as connect_by_cm, device_for,
+    CmArrival, CmConnection, CmEvent, CmListener, CmName, CmPeerArrival, CmPeers,
+    connect as connect_by_cm, device_for,
 };
 pub use slot::{Adapter, Connected, ConnectionSlot};

@@ -5,6 +5,7 @@
 //! thread.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::RawFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -93,7 +94,7 @@ pub(super) enum Line {
     /// RDMA-CM reports when the peer disconnects.
     Cm(CmLine),
     /// The listener that accepted it receives its events; the connection lasts as long as this.
-    Accepted(#[allow(dead_code, reason = "it is held")] AcceptedLine),
+    Accepted(AcceptedLine),
     /// Both ends are in this process.
     Loopback,
 }
@@ -101,9 +102,21 @@ pub(super) enum Line {
 impl Line {
     fn is_dead(&self) -> bool {
         match self {
-            Self::Socket(socket) => socket.is_dead(),
+            // Neither side sends anything more over it.
+            Self::Socket(socket) => !socket.is_silent(),
             Self::Cm(line) => line.is_dead(),
-            Self::Accepted(_) | Self::Loopback => false,
+            Self::Accepted(line) => line.is_dead(),
+            Self::Loopback => false,
+        }
+    }
+
+    /// Readable when the peer has gone.
+    fn descriptor(&self) -> Option<RawFd> {
+        match self {
+            Self::Socket(socket) => Some(socket.raw()),
+            Self::Cm(line) => Some(line.descriptor()),
+            Self::Accepted(line) => line.descriptor(),
+            Self::Loopback => None,
         }
     }
 }
@@ -188,6 +201,11 @@ impl ConnectionSlot {
         if dead || fatal || self.adapter.dead.get() {
             self.fail();
         }
+    }
+
+    /// The descriptor that is readable when the peer has gone.
+    pub(super) fn line_descriptor(&self) -> Option<RawFd> {
+        self.line.borrow().upgrade()?.descriptor()
     }
 
     /// Makes the queue pair fail at its next poll.

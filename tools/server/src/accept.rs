@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
+use crate::native::NativeListeners;
 use crate::port::Message;
 use crate::shared::Shared;
 use crate::upkeep::Upkeep;
@@ -31,7 +32,7 @@ pub(crate) struct Listener {
 }
 
 /// Accepts until the server stops.
-pub(crate) fn run(listeners: &[Listener], shared: &Shared) {
+pub(crate) fn run(listeners: &[Listener], native: &NativeListeners, shared: &Shared) {
     let mut upkeep = Upkeep::new();
     while !shared.is_stopping() {
         upkeep.look(shared);
@@ -39,11 +40,14 @@ pub(crate) fn run(listeners: &[Listener], shared: &Shared) {
         let mut sockets: Vec<_> = sockets
             .map(|listener| PollFd::new(&listener.socket, PollFlags::IN))
             .collect();
+        let of_native = native.descriptors();
+        sockets.extend(of_native.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
         let limit = Timespec::try_from(LOOK).ok();
         match poll(&mut sockets, limit.as_ref()) {
             Ok(0) | Err(_) => continue,
             Ok(_) => {}
         }
+        native.accept(shared);
         listeners
             .iter()
             .for_each(|listener| accept(listener, shared));
@@ -85,8 +89,7 @@ fn hand_over(
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
     rustix::net::sockopt::set_socket_keepalive(stream.as_fd(), true)?;
-    let fewest = (shared.cores.iter()).min_by_key(|core| core.connections.load(Ordering::Relaxed));
-    if let Some(core) = fewest {
+    if let Some(core) = shared.cores.iter().min_by_key(|core| core.load()) {
         shared.connected.fetch_add(1, Ordering::Relaxed);
         core.connections.fetch_add(1, Ordering::Relaxed);
         core.send(Message::Connection(stream, peer, is_encrypted));
@@ -100,9 +103,10 @@ fn hand_over(
 /// No thread can be started.
 pub(crate) fn start(
     listeners: Vec<Listener>,
+    native: NativeListeners,
     shared: Arc<Shared>,
 ) -> io::Result<std::thread::JoinHandle<()>> {
     std::thread::Builder::new()
         .name("farcore-accept".to_owned())
-        .spawn(move || run(&listeners, &shared))
+        .spawn(move || run(&listeners, &native, &shared))
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::native::NativeCounters;
+
 /// Commands that are counted one by one, at most.
 pub(crate) const COMMANDS_MAX: usize = 256;
 
@@ -70,6 +72,8 @@ pub(crate) struct CoreCounters {
     pub(crate) pauses: Figure,
     /// Bytes of connections and their buffers.
     pub(crate) connection_bytes: Figure,
+    /// Those of native connections.
+    pub(crate) native: NativeCounters,
     /// Calls by command, in the order of the table.
     pub(crate) calls: Box<[CallCounters]>,
 }
@@ -90,6 +94,7 @@ impl Default for CoreCounters {
             failed_handshakes: Figure::default(),
             pauses: Figure::default(),
             connection_bytes: Figure::default(),
+            native: NativeCounters::default(),
             calls: (0..COMMANDS_MAX).map(|_| CallCounters::default()).collect(),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::commands::COMMANDS;
 use crate::counters::CoreCounters;
+use crate::native::NativeFigures;
 use crate::shared::Shared;
 
 /// Figures of one core's connections.
@@ -38,6 +39,8 @@ pub struct CoreFigures {
     pub failed_handshakes: u64,
     /// Times that a connection was not read from any more until its replies are made and read.
     pub pauses: u64,
+    /// Those of native connections.
+    pub native: NativeFigures,
 }
 
 impl CoreFigures {
@@ -57,6 +60,7 @@ impl CoreFigures {
             protocol_errors: counters.protocol_errors.get(),
             failed_handshakes: counters.failed_handshakes.get(),
             pauses: counters.pauses.get(),
+            native: NativeFigures::of(&counters.native),
         }
     }
 
@@ -75,6 +79,7 @@ impl CoreFigures {
         self.protocol_errors += other.protocol_errors;
         self.failed_handshakes += other.failed_handshakes;
         self.pauses += other.pauses;
+        self.native.add(&other.native);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Farcore's server: the engine for clients that speak the Redis protocol.
+//! Farcore's server: the engine for clients that speak the Redis protocol or, over the
+//! fabric, its own.
 //!
 //! A [`Server`] runs on the cores of an engine. An ordinary thread accepts connections (`accept`)
 //! and hands each to the core with the fewest (`port`). Each core runs one loop over its
@@ -6,7 +7,8 @@
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
 //! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
-//! Encrypted connections pass through a session each (`encrypted`, `tls`).
+//! Encrypted connections pass through a session each (`encrypted`, `tls`). Clients of the native
+//! protocol come over the fabric, into the same loop (`native`).
 
 mod accept;
 mod commands;
@@ -25,6 +27,7 @@ mod long_input;
 mod long_read;
 mod memory_limit;
 mod monitors;
+mod native;
 mod options;
 mod parts;
 mod plan;
@@ -47,5 +50,6 @@ mod transaction;
 mod upkeep;
 
 pub use self::figures::{CallFigures, CoreFigures, ServerFigures, ServerReporter};
+pub use self::native::{NativeFigures, NativeOptions, NativeOptionsError};
 pub use self::options::{CLIENT_BYTES, CLIENTS_MAX, Options, TlsOptions};
 pub use self::server::{Server, StartError};

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
+use crate::native::NativeOptions;
+
 /// Clients at once, by default; as Redis.
 pub const CLIENTS_MAX: usize = 10_000;
 
@@ -46,6 +48,8 @@ pub struct Options {
     pub monitors: bool,
     /// Encrypted connections, beside others.
     pub tls: Option<TlsOptions>,
+    /// The native protocol, over the fabric. Default: not served.
+    pub native: NativeOptions,
 }
 
 impl Options {
@@ -61,6 +65,7 @@ impl Options {
             evicts: false,
             monitors: false,
             tls: None,
+            native: NativeOptions::default(),
         }
     }
 
@@ -81,6 +86,7 @@ impl std::fmt::Debug for Options {
             .field("evicts", &self.evicts)
             .field("monitors", &self.monitors)
             .field("tls", &self.tls)
+            .field("native", &self.native)
             .finish()
     }
 }

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crossbeam_queue::SegQueue;
+use farcore_rdma::PeerArrival;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::serving::Serving;
@@ -20,6 +21,8 @@ use crate::serving::Serving;
 pub(crate) enum Message {
     /// A connection to serve, and whether it is encrypted.
     Connection(TcpStream, SocketAddr, bool),
+    /// A connection of a native client, not yet accepted.
+    Peer(PeerArrival),
     /// Something to do in the core's loop.
     Run(Box<dyn FnOnce(&mut Serving) + Send>),
 }
@@ -34,6 +37,8 @@ pub(crate) struct CorePort {
     wake_event: OwnedFd,
     /// Connections that the core serves, and those on their way to it.
     pub(crate) connections: AtomicUsize,
+    /// The same of native clients.
+    pub(crate) native_connections: AtomicUsize,
     /// Subscriptions of its connections to channels. Only the core changes it.
     pub(crate) subscriptions: AtomicUsize,
     /// Those that see the commands of all clients.
@@ -52,6 +57,7 @@ impl CorePort {
             has_ended: AtomicBool::new(false),
             wake_event: eventfd(0, EventfdFlags::CLOEXEC)?,
             connections: AtomicUsize::new(0),
+            native_connections: AtomicUsize::new(0),
             subscriptions: AtomicUsize::new(0),
             monitors: AtomicUsize::new(0),
         })
@@ -98,6 +104,12 @@ impl CorePort {
         self.messages.pop()
     }
 
+    /// Connections of all clients.
+    pub(crate) fn load(&self) -> usize {
+        let native = self.native_connections.load(Ordering::Relaxed);
+        self.connections.load(Ordering::Relaxed) + native
+    }
+
     /// Sets the sleep flag; false if there are messages, which must be served first.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.is_asleep.store(true, Ordering::SeqCst);
@@ -122,6 +134,7 @@ impl CorePort {
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Peer(arrival) => f.debug_tuple("Peer").field(&arrival.peer()).finish(),
             Self::Connection(_, peer, _) => f.debug_tuple("Connection").field(peer).finish(),
             Self::Run(_) => f.write_str("Run"),
         }

@@ -10,6 +10,7 @@ use farcore::{Engine, Task};
 
 use crate::accept::{self, Listener};
 use crate::figures::ServerReporter;
+use crate::native::{NativeListeners, NativeOptionsError};
 use crate::options::Options;
 use crate::port::CorePort;
 use crate::serving::Serving;
@@ -27,6 +28,17 @@ pub enum StartError {
         /// What the system said.
         error: io::Error,
     },
+    /// A native address cannot be listened at.
+    #[error("cannot listen at {address}: {error}; choose another with --native")]
+    ListenNative {
+        /// The address.
+        address: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A setting of the native protocol is out of range.
+    #[error(transparent)]
+    Native(#[from] NativeOptionsError),
     /// The system has no descriptor or thread left.
     #[error("the server cannot start: {0}")]
     System(#[from] io::Error),
@@ -44,6 +56,7 @@ pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
+    native: Vec<String>,
     acceptor: Option<JoinHandle<()>>,
     cores: Vec<Task<io::Result<()>>>,
 }
@@ -63,6 +76,9 @@ impl Server {
             listeners.push(encrypted);
             tls_address = Some(address);
         }
+        options.native.validate()?;
+        let native = NativeListeners::bind(&options.native)
+            .map_err(|(address, error)| StartError::ListenNative { address, error })?;
         let ports: io::Result<Vec<_>> = (0..engine.shards()).map(|_| CorePort::new()).collect();
         let shared = Shared::new(
             (options, tls),
@@ -75,6 +91,7 @@ impl Server {
             shared: Arc::new(shared),
             address,
             tls_address,
+            native: native.addresses(),
             acceptor: None,
             cores: Vec::new(),
         };
@@ -90,10 +107,17 @@ impl Server {
             })?;
             server.cores.push(job);
         }
-        server.acceptor = Some(accept::start(listeners, Arc::clone(&server.shared))?);
+        server.acceptor = Some(accept::start(
+            listeners,
+            native,
+            Arc::clone(&server.shared),
+        )?);
         tracing::info!(%address, "the server accepts Redis clients");
         if let Some(address) = tls_address {
             tracing::info!(%address, "the server accepts encrypted connections of Redis clients");
+        }
+        for address in &server.native {
+            tracing::info!(address, "the server accepts native clients");
         }
         Ok(server)
     }
@@ -108,6 +132,12 @@ impl Server {
     #[must_use]
     pub fn tls_address(&self) -> Option<SocketAddr> {
         self.tls_address
+    }
+
+    /// Where native clients connect, as addresses of the fabric.
+    #[must_use]
+    pub fn native_addresses(&self) -> &[String] {
+        &self.native
     }
 
     /// Reads its figures.

@@ -26,6 +26,7 @@ use crate::counters::CoreCounters;
 use crate::failures::Failures;
 use crate::long_read::LongRead;
 use crate::monitors::Monitors;
+use crate::native::Native;
 use crate::port::Message;
 use crate::receiving::RECEIVE_BYTES;
 use crate::replies::{error_text, write_answer};
@@ -77,6 +78,9 @@ pub(crate) struct Serving {
     pub(crate) slow: SlowLog,
     pub(crate) failures: Failures,
     pub(crate) monitors: Monitors,
+    /// Native connections, if they are served.
+    pub(crate) native: Option<Native>,
+    value_bytes_max: usize,
     /// Milliseconds since 1970, when the turn began.
     pub(crate) now_ms: u64,
 }
@@ -122,12 +126,23 @@ impl Serving {
             slow: SlowLog::default(),
             failures: Failures::default(),
             monitors: Monitors::default(),
+            native: None,
+            value_bytes_max,
             now_ms: 0,
         })
     }
 
     /// Serves until the server stops and every accepted request is answered.
     pub(crate) async fn run(mut self, mut core: Core) {
+        if !self.shared.options.native.listen.is_empty() {
+            let (shared, place) = (Arc::clone(&self.shared), self.place);
+            self.native = Some(Native::new(
+                shared,
+                place,
+                core.another(),
+                self.value_bytes_max,
+            ));
+        }
         let (mut idle, mut turns, mut stop_ms) = (0, 0_u32, None);
         loop {
             let is_stopping = self.shared.is_stopping();
@@ -140,6 +155,7 @@ impl Serving {
             let mut is_busy = self.receive_messages();
             is_busy |= self.serve_listed(&mut core);
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
+            is_busy |= self.native_turn();
             is_busy |= self.take_answers(&mut core) > 0;
             self.start_long_reads(&core);
             is_busy |= self.tasks_turn();
@@ -157,13 +173,16 @@ impl Serving {
             let is_quiet = core.in_flight() == 0
                 && self.tasks.is_empty()
                 && self.listed.is_empty()
-                && self.dirty.is_empty();
+                && self.dirty.is_empty()
+                && self.native.as_ref().is_none_or(Native::is_quiet);
             if is_quiet && is_stopping {
                 break;
             }
             if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
-                self.counters().sleeps.add(1);
-                self.sockets.sleep().await;
+                if self.native.as_mut().is_none_or(Native::arm) {
+                    self.counters().sleeps.add(1);
+                    self.sockets.sleep().await;
+                }
                 self.shared.cores[self.place].wake_up();
                 idle = 0;
             } else {
@@ -172,6 +191,9 @@ impl Serving {
         }
         for number in 0..self.connections.len() {
             self.close(number);
+        }
+        if let Some(native) = &mut self.native {
+            native.end();
         }
         self.sockets.close().await;
     }
@@ -184,6 +206,11 @@ impl Serving {
             match message {
                 Message::Connection(stream, peer, is_encrypted) => {
                     self.accept(stream, peer, is_encrypted);
+                }
+                Message::Peer(arrival) => {
+                    if let Some(native) = &mut self.native {
+                        native.accept(arrival);
+                    }
                 }
                 Message::Run(work) => work(self),
             }
@@ -211,6 +238,13 @@ impl Serving {
         connection.heard_ms = self.now_ms;
         self.account(&mut connection);
         self.connections[number] = Some(Box::new(connection));
+    }
+
+    fn native_turn(&mut self) -> bool {
+        match &mut self.native {
+            Some(native) => native.turn(&self.sockets, self.now_ms),
+            None => false,
+        }
     }
 
     /// Goes on with the input of listed connections.
@@ -245,6 +279,10 @@ impl Serving {
         let mut is_busy = false;
         for place in 0..self.sockets.look() {
             let (number, flags) = self.sockets.ready(place);
+            if let Some(native) = self.native.as_mut().filter(|_| Native::owns(number)) {
+                native.note_ready(number);
+                continue;
+            }
             let Some(mut connection) = self.take(number) else {
                 continue;
             };

@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) connected: AtomicUsize,
     pub(crate) refused: AtomicU64,
     pub(crate) accepted: AtomicU64,
+    /// Native connections that are served or on their way to a core.
+    pub(crate) native_connected: AtomicUsize,
     /// Connections that were closed because they were silent.
     pub(crate) idle_closed: AtomicU64,
     /// Connections that see the commands of all clients.
@@ -89,6 +91,7 @@ impl Shared {
             connected: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
+            native_connected: AtomicUsize::new(0),
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
             slow: SlowSettings::default(),
@@ -123,6 +126,13 @@ impl Shared {
     pub(crate) fn gone(&self, core: usize) {
         self.connected.fetch_sub(1, Ordering::Relaxed);
         self.cores[core].connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a core's native connection has ended.
+    pub(crate) fn native_gone(&self, core: usize) {
+        self.native_connected.fetch_sub(1, Ordering::Relaxed);
+        let connections = &self.cores[core].native_connections;
+        connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// True once nothing new is to be served.

@@ -52,6 +52,11 @@ impl Upkeep {
             shown.set(rate);
         }
         self.figures = now;
+        for core in &shared.cores {
+            if core.native_connections.load(Ordering::Relaxed) > 0 {
+                core.send(Message::Run(Box::new(Serving::look_after_native)));
+            }
+        }
         if shared.memory_limit.bytes().is_some() {
             let used_bytes = MemoryFigures::of(shared).used_bytes;
             shared.memory_limit.look(used_bytes);
@@ -68,6 +73,13 @@ impl Upkeep {
 }
 
 impl Serving {
+    /// Ends native connections that are overdue.
+    fn look_after_native(&mut self) {
+        if let Some(native) = &mut self.native {
+            native.look_after();
+        }
+    }
+
     /// Closes silent connections.
     fn look_after(&mut self) {
         let timeout = self.shared.options.idle_timeout;

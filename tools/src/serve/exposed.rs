@@ -51,6 +51,7 @@ impl Exposed for ExposedServer {
             let family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
             metric.encode(family)?;
         }
+        encode_native(encoder, &now)?;
         encode_calls(encoder, &now)
     }
 }
@@ -135,6 +136,35 @@ fn encode_cores(encoder: &mut DescriptorEncoder<'_>, now: &ServerFigures) -> fmt
             let labels = [("shard", place.to_string())];
             let metric = ConstCounter::new(figure(core));
             metric.encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Figures of native connections, by shard.
+fn encode_native(encoder: &mut DescriptorEncoder<'_>, now: &ServerFigures) -> fmt::Result {
+    let by_core: Vec<_> = now.cores.iter().map(|core| core.native.all()).collect();
+    let Some(first) = by_core.first() else {
+        return Ok(());
+    };
+    for (place, (name, is_counter, _)) in first.iter().enumerate() {
+        let kind = if *is_counter {
+            ConstCounter::new(0u64).metric_type()
+        } else {
+            ConstGauge::new(0i64).metric_type()
+        };
+        let help = format!("Native clients: {}", name.replace('_', " "));
+        let name = format!("server_native_{name}");
+        let mut family = encoder.encode_descriptor(&name, &help, None, kind)?;
+        for (shard, figures) in by_core.iter().enumerate() {
+            let labels = [("shard", shard.to_string())];
+            let value = figures[place].2;
+            let encoder = family.encode_family(&labels)?;
+            if *is_counter {
+                ConstCounter::new(value).encode(encoder)?;
+            } else {
+                ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(encoder)?;
+            }
         }
     }
     Ok(())

@@ -1,7 +1,8 @@
 //! `farcore serve`: an engine with a server of the Redis protocol on its cores.
 //!
-//! Checks the flags, opens the engine, starts the server, prints `ready: redis://ADDRESS`, and waits
-//! for a signal or a client's `SHUTDOWN`. `sizes` chooses the memory where no flag does.
+//! Checks the flags, opens the engine, starts the server, prints `native: ADDRESS` for each native
+//! address and `ready: redis://ADDRESS`, and waits for a signal or a client's `SHUTDOWN`. `sizes`
+//! chooses the memory where no flag does.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
 //! - I2: beyond loopback the server needs a password, certificates of clients, or `--open-to-all`.
@@ -9,6 +10,7 @@
 //!   answered.
 
 mod exposed;
+mod native;
 mod reported;
 mod secret;
 mod sizes;
@@ -36,6 +38,7 @@ use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
 use self::exposed::ExposedServer;
+use self::native::NativeArguments;
 use self::reported::ReportedServer;
 use self::sizes::Sizes;
 use crate::device::DeviceArguments;
@@ -111,6 +114,8 @@ pub(crate) struct Arguments {
     /// Memory for the buffers of all clients; above it, the client that takes most is disconnected
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     client_memory: u64,
+    #[command(flatten)]
+    native: NativeArguments,
     /// Allow MONITOR, which shows the commands of all clients
     #[arg(long)]
     monitor: bool,
@@ -128,8 +133,9 @@ impl Arguments {
     fn config(&self) -> Result<Config> {
         let sizes = Sizes::choose(self.local, self.far, !self.fabric.is_empty());
         let default = Config::default();
-        if self.fabric.is_empty() {
-            self.device.refuse("without --fabric")?;
+        if self.fabric.is_empty() && !self.native.uses_device() {
+            self.device
+                .refuse("without --fabric or --native over RDMA")?;
         }
         let token = self.token_file.as_deref().map(token::read).transpose()?;
         let latency_ns = self.far_latency.map_or(0, |latency| {
@@ -190,6 +196,7 @@ impl Arguments {
             evicts: self.evict,
             monitors: self.monitor,
             tls: self.tls_options(),
+            native: self.native.options(&self.device, self.open_to_all)?,
             ..Options::new(self.resp)
         })
     }
@@ -245,6 +252,9 @@ fn serve(arguments: &Arguments) -> Result<()> {
         ready.push_str(&format!(" rediss://{address}"));
     }
     // A closed stdout is no reason to stop.
+    for address in server.native_addresses() {
+        let _ = writeln!(out, "native: {address}");
+    }
     let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
     wait(signals, &server)?;
     drop(watched);

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -32,6 +33,11 @@ pub(in crate::verbs) struct CmLine {
 }
 
 impl CmLine {
+    /// Readable when an event waits.
+    pub(in crate::verbs) fn descriptor(&self) -> RawFd {
+        self.channel.as_raw_fd()
+    }
+
     pub(in crate::verbs) fn is_dead(&self) -> bool {
         while let Ok(Some(event)) = self.channel.take() {
             if matches!(

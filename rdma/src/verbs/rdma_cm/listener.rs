@@ -7,7 +7,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use crate::executor::Timer;
 use super::address::RawAddress;
 use super::events::Channel;
 use super::identifier::{Identifier, check, parameters};
+use super::peers::Ended;
 use super::{POLL_INTERVAL, PRIVATE_BYTES};
 use crate::fabric::VerbsOptions;
 use crate::tcp::{ConnectRequest, Refusal, wire};
@@ -146,6 +147,13 @@ impl AsRawFd for CmListener {
     }
 }
 
+impl AsFd for CmListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel stays open as long as the listener.
+        unsafe { BorrowedFd::borrow_raw(self.channel.as_raw_fd()) }
+    }
+}
+
 /// A connect request.
 #[derive(Debug)]
 pub struct CmArrival {
@@ -161,6 +169,11 @@ impl CmArrival {
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The name of the connection in its listener's events.
+    pub(super) fn name(&self) -> CmName {
+        CmName(self.id.raw() as usize)
     }
 
     /// The decoded request.
@@ -222,6 +235,15 @@ impl CmArrival {
     /// # Errors
     /// As [`CmArrival::accept`].
     pub fn accept_peer(self, adapter: &Rc<Adapter>) -> io::Result<Connected> {
+        self.accept_with(adapter, None)
+    }
+
+    /// The same for a peer whose end `ended` reports.
+    pub(super) fn accept_with(
+        self,
+        adapter: &Rc<Adapter>,
+        ended: Option<Arc<Ended>>,
+    ) -> io::Result<Connected> {
         let queue_pair = adapter.queue_pair().map_err(io::Error::other)?;
         let accepted = self.accept(
             queue_pair,
@@ -234,6 +256,7 @@ impl CmArrival {
             line: Rc::new(Line::Accepted(AcceptedLine {
                 id: accepted.id,
                 _channel: accepted._channel,
+                ended,
             })),
         })
     }
@@ -245,6 +268,18 @@ pub(in crate::verbs) struct AcceptedLine {
     // Drop order: I2.
     id: Identifier,
     _channel: Arc<Channel>,
+    /// Set by the thread that has the listener, if it reports the peer's end.
+    ended: Option<Arc<Ended>>,
+}
+
+impl AcceptedLine {
+    pub(in crate::verbs) fn is_dead(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| ended.is_set())
+    }
+
+    pub(in crate::verbs) fn descriptor(&self) -> Option<RawFd> {
+        self.ended.as_ref().map(AsRawFd::as_raw_fd)
+    }
 }
 
 impl Drop for AcceptedLine {

@@ -26,11 +26,13 @@ mod connect;
 mod events;
 mod identifier;
 mod listener;
+mod peers;
 
 use std::time::Duration;
 
 pub use self::connect::{connect, device_for};
 pub use self::listener::{CmArrival, CmConnection, CmEvent, CmListener, CmName};
+pub use self::peers::{CmPeerArrival, CmPeers};
 
 pub(super) use self::connect::CmLine;
 pub(super) use self::listener::AcceptedLine;

@@ -1,0 +1,229 @@
+//! Values that are longer than a record: they come in parts, each in an upload slot or a message,
+//! and go on to the task that stores them.
+//!
+//! The first part has the key, the options, and in `offset` the whole length. All but the last have
+//! the flag MORE. A value that a record holds is gathered first. A part is answered when its bytes are taken; the last when the value is stored.
+//!
+//! - I1: parts of one value are taken in the order in which they came.
+
+use std::collections::VecDeque;
+
+use farcore_protocol::{Flags, HEADER_BYTES, Header, Kind, Status};
+
+use crate::long_input::LongInput;
+
+use super::connection::NativeConnection;
+use super::counters::NativeCounters;
+use super::requests::value_bytes;
+use super::slots::{Budget, Share};
+
+/// Long values that a connection writes at once, at most.
+const LONG_PUTS_MAX: usize = 4;
+/// Bytes of a value that wait for its task, at most.
+const WAITING_BYTES: usize = 192 << 10;
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 64 << 10;
+
+/// A part of which some bytes may be taken.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    receive: u16,
+    /// Where its bytes begin in its message, and how many are taken.
+    start: usize,
+    bytes: usize,
+    taken: usize,
+    is_last: bool,
+}
+
+#[derive(Debug)]
+struct LongPut {
+    id: u32,
+    input: LongInput,
+    parts: VecDeque<Part>,
+    /// The last part has come: nothing more is taken for this value.
+    has_last: bool,
+    /// How it ended.
+    ended: Option<(Header, Vec<u8>)>,
+    /// When the latest part came, in milliseconds since 1970.
+    heard_ms: u64,
+    /// The memory that it takes; none if it was refused.
+    share: Option<Share>,
+}
+
+/// The long values that a connection writes.
+#[derive(Debug, Default)]
+pub(super) struct LongPuts(Vec<LongPut>);
+
+fn part(receive: u16, header: &Header) -> Part {
+    Part {
+        receive,
+        start: HEADER_BYTES + usize::from(header.key_bytes),
+        bytes: value_bytes(header),
+        taken: 0,
+        is_last: !header.flags.has(Flags::MORE),
+    }
+}
+
+impl LongPuts {
+    /// Whether a request is a further part of a value.
+    pub(super) fn takes(&self, header: &Header) -> bool {
+        let stores = matches!(header.kind, Kind::Put | Kind::CompareAndSwap);
+        let is_open = |put: &LongPut| put.id == header.id && !put.has_last;
+        stores && header.key_bytes == 0 && self.0.iter().any(is_open)
+    }
+
+    /// Begins a value, which is gathered if it is to lie in a record; `None` if there are too many.
+    pub(super) fn begin(
+        &mut self,
+        (receive, header): (u16, &Header),
+        is_record: bool,
+        budget: &Budget,
+        now_ms: u64,
+    ) -> Option<LongInput> {
+        let is_written = |put: &&LongPut| put.share.is_some();
+        let written = self.0.iter().filter(is_written).count();
+        if written == LONG_PUTS_MAX || self.0.iter().any(|put| put.id == header.id) {
+            return None;
+        }
+        let gathered = if is_record { long_bytes(header) } else { 0 };
+        let share = budget.take(gathered + WAITING_BYTES)?;
+        let input = LongInput::new(long_bytes(header));
+        let part = part(receive, header);
+        self.0.push(LongPut {
+            id: header.id,
+            input: input.clone(),
+            parts: VecDeque::from([part]),
+            has_last: part.is_last,
+            ended: None,
+            heard_ms: now_ms,
+            share: Some(share),
+        });
+        Some(input)
+    }
+
+    /// Refuses a value: its parts are taken and dropped, and the last is answered with the reason.
+    pub(super) fn refuse(&mut self, receive: u16, header: &Header, ended: (Header, Vec<u8>)) {
+        let input = LongInput::new(long_bytes(header));
+        input.end();
+        let part = part(receive, header);
+        self.0.push(LongPut {
+            id: header.id,
+            input,
+            parts: VecDeque::from([part]),
+            has_last: part.is_last,
+            ended: Some(ended),
+            heard_ms: u64::MAX,
+            share: None,
+        });
+    }
+
+    /// Adds a part.
+    pub(super) fn go_on(&mut self, receive: u16, header: &Header, now_ms: u64) {
+        let open = |put: &&mut LongPut| put.id == header.id && !put.has_last;
+        if let Some(put) = self.0.iter_mut().find(open) {
+            let part = part(receive, header);
+            put.has_last = part.is_last;
+            put.heard_ms = now_ms;
+            put.parts.push_back(part);
+        }
+    }
+
+    /// Notes how a value ended.
+    pub(super) fn end(&mut self, id: u32, header: Header, text: Vec<u8>) {
+        if let Some(put) = self.0.iter_mut().find(|put| put.id == id) {
+            put.input.end();
+            put.ended = Some((header, text));
+        }
+    }
+
+    /// Notes that nothing more comes.
+    pub(super) fn cut(&self) {
+        for put in &self.0 {
+            put.input.cut();
+        }
+    }
+
+    /// Ends values of which no part has come for too long: their tasks would wait for ever.
+    pub(super) fn cut_silent(&self, now_ms: u64, limit_ms: u64) {
+        for put in &self.0 {
+            if put.parts.is_empty() && now_ms.saturating_sub(put.heard_ms) > limit_ms {
+                put.input.cut();
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Bytes of the whole value.
+pub(super) fn long_bytes(header: &Header) -> usize {
+    if header.flags.has(Flags::MORE) {
+        usize::try_from(header.offset).unwrap_or(usize::MAX)
+    } else {
+        value_bytes(header)
+    }
+}
+
+impl NativeConnection {
+    /// Passes bytes of parts on, and answers those of which all are taken. True if any were.
+    pub(super) fn pass_on(&mut self, scratch: &mut Vec<u8>, counters: &NativeCounters) -> bool {
+        if self.long_puts.is_empty() {
+            return false;
+        }
+        let mut is_busy = false;
+        let mut puts = std::mem::take(&mut self.long_puts.0);
+        puts.retain_mut(|put| {
+            let mut is_open = true;
+            while let Some(part) = put.parts.front_mut() {
+                is_busy |= self.pass_part(&put.input, part, scratch);
+                if part.taken < part.bytes {
+                    break;
+                }
+                let part = *part;
+                let Some(asked) = self.requests[usize::from(part.receive)].header else {
+                    put.parts.pop_front();
+                    continue;
+                };
+                if !part.is_last {
+                    let header = Header {
+                        flags: Flags::MORE,
+                        ..asked.answer(Status::Ok)
+                    };
+                    self.finish(counters, part.receive, header, &[]);
+                } else if let Some((header, text)) = put.ended.take() {
+                    self.finish(counters, part.receive, header, &text);
+                    is_open = false;
+                } else {
+                    // More bytes than it said are cut off; fewer end it.
+                    put.input.cut();
+                    break;
+                }
+                is_busy = true;
+                put.parts.pop_front();
+            }
+            is_open
+        });
+        puts.append(&mut self.long_puts.0);
+        self.long_puts.0 = puts;
+        is_busy
+    }
+
+    /// Passes bytes of a part on. True if there were any.
+    fn pass_part(&self, input: &LongInput, part: &mut Part, scratch: &mut Vec<u8>) -> bool {
+        if scratch.len() < COPY_BYTES {
+            scratch.resize(COPY_BYTES, 0);
+        }
+        let request = self.requests[usize::from(part.receive)].clone();
+        let before = part.taken;
+        while part.taken < part.bytes && !input.is_full() {
+            let bytes = (part.bytes - part.taken).min(COPY_BYTES);
+            let piece = &mut scratch[..bytes];
+            self.read(&request, part.receive, part.start + part.taken, piece);
+            input.push(piece);
+            part.taken += bytes;
+        }
+        part.taken > before
+    }
+}

@@ -1,0 +1,277 @@
+//! The transfer slots of a connection, and the budget of all slots of a core.
+//!
+//! An upload slot is lent to the client, which writes requests into it. A lend slot has a value
+//! that the client reads, or that is written into a landing buffer of the client's.
+//!
+//! ```text
+//! upload: free (the client's) -> used (a request) -> free, with the answer
+//! lend:   free -> lent -> free, by DONE
+//!              -> staged -> free, by the completion of the write
+//! ```
+//!
+//! - I1: the bytes of all connections never exceed the budget, and are given back when they end.
+//! - I2: a client that says DONE for a slot that it has not, or uploads to a slot that is used,
+//!   violates the protocol.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use farcore_protocol::handshake::SlotFacts;
+use farcore_protocol::{TRANSFER_SLOT_BYTES, TRANSFER_SLOT_BYTES_MAX};
+use farcore_rdma::{LocalKey, PeerEndpoint, PeerMemory};
+
+/// Upload slots that a connection begins with.
+pub(super) const UPLOADS: u16 = 2;
+/// Slots of either kind that a connection may have.
+pub(super) const SLOTS_MAX: usize = 64;
+
+/// The memory of a core's connections. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    used: Rc<Cell<usize>>,
+    limit: usize,
+}
+
+impl Budget {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            used: Rc::default(),
+            limit,
+        }
+    }
+
+    pub(super) fn used(&self) -> usize {
+        self.used.get()
+    }
+
+    /// Takes bytes; `None` if they are not there.
+    pub(super) fn take(&self, bytes: usize) -> Option<Share> {
+        let used = self.used.get().checked_add(bytes)?;
+        if used > self.limit {
+            return None;
+        }
+        self.used.set(used);
+        Some(Share {
+            used: Rc::clone(&self.used),
+            bytes,
+        })
+    }
+}
+
+/// A part of a budget, given back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    used: Rc<Cell<usize>>,
+    bytes: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.used.set(self.used.get() - self.bytes);
+    }
+}
+
+/// Memory of several slots, registered with one connection.
+#[derive(Debug)]
+struct Area {
+    memory: PeerMemory,
+    local: LocalKey,
+    remote: u32,
+    _share: Share,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SlotState {
+    /// With the client, or unused.
+    Free,
+    /// An upload has a request; a lend slot's value is being written to the client.
+    Used,
+    /// A value that the client reads.
+    Lent,
+}
+
+/// The place of a slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    area: usize,
+    pub(super) offset: u64,
+    pub(super) bytes: usize,
+    pub(super) state: SlotState,
+}
+
+/// The slots of one kind of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    areas: Vec<Area>,
+    slots: Vec<Slot>,
+    /// Those that are not free.
+    in_use: usize,
+    /// A slot has become free since the owner looked.
+    has_freed: bool,
+}
+
+impl Slots {
+    /// Those that are not free.
+    pub(super) fn in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// Whether a slot has become free since the last call.
+    pub(super) fn take_freed(&mut self) -> bool {
+        std::mem::take(&mut self.has_freed)
+    }
+
+    /// A slot by the number that a peer gave.
+    pub(super) fn get(&self, number: u16) -> Option<Slot> {
+        self.slots.get(usize::from(number)).copied()
+    }
+
+    pub(super) fn set(&mut self, number: u16, state: SlotState) {
+        if let Some(slot) = self.slots.get_mut(usize::from(number)) {
+            self.in_use -= usize::from(slot.state != SlotState::Free);
+            slot.state = state;
+            self.has_freed |= state == SlotState::Free;
+            self.in_use += usize::from(state != SlotState::Free);
+        }
+    }
+
+    /// Adds slots; `None` if the budget, the limit or the system has no more.
+    pub(super) fn add(
+        &mut self,
+        endpoint: &mut PeerEndpoint,
+        budget: &Budget,
+        slots: u16,
+        slot_bytes: usize,
+    ) -> Option<SlotFacts> {
+        if self.slots.len() + usize::from(slots) > SLOTS_MAX {
+            return None;
+        }
+        let bytes = usize::from(slots) * slot_bytes;
+        let share = budget.take(bytes)?;
+        let memory = PeerMemory::map(bytes);
+        let memory = memory.map_err(|error| tracing::warn!(%error, "no transfer slots"));
+        let memory = memory.ok()?;
+        let exposed = endpoint.expose(memory.region());
+        let exposed = exposed.map_err(|error| tracing::warn!(%error, "no transfer slots"));
+        let (local, remote) = exposed.ok()?;
+        let facts = SlotFacts {
+            memory_key: remote.0,
+            first: u16::try_from(self.slots.len()).ok()?,
+            slots,
+            slot_bytes: u32::try_from(slot_bytes).ok()?,
+        };
+        let area = self.areas.len();
+        self.areas.push(Area {
+            memory,
+            local,
+            remote: remote.0,
+            _share: share,
+        });
+        for place in 0..usize::from(slots) {
+            self.slots.push(Slot {
+                area,
+                offset: (place * slot_bytes) as u64,
+                bytes: slot_bytes,
+                state: SlotState::Free,
+            });
+        }
+        Some(facts)
+    }
+
+    /// The shortest free slot of so many bytes.
+    fn free(&self, bytes: usize) -> Option<u16> {
+        let fits = self.slots.iter().enumerate();
+        let fits = fits.filter(|(_, slot)| slot.state == SlotState::Free && slot.bytes >= bytes);
+        let (place, _) = fits.min_by_key(|(_, slot)| slot.bytes)?;
+        u16::try_from(place).ok()
+    }
+
+    /// Bytes of the longest slot, used or not.
+    fn longest(&self) -> usize {
+        self.slots.iter().map(|slot| slot.bytes).max().unwrap_or(0)
+    }
+
+    /// A free lend slot of so many bytes, added if there is none.
+    pub(super) fn lend(
+        &mut self,
+        endpoint: &mut PeerEndpoint,
+        budget: &Budget,
+        bytes: usize,
+    ) -> Lend {
+        let wanted = bytes.min(TRANSFER_SLOT_BYTES_MAX);
+        if let Some(number) = self.free(wanted) {
+            return Lend::Slot(number);
+        }
+        let (slots, slot_bytes) = if wanted <= TRANSFER_SLOT_BYTES {
+            (4, TRANSFER_SLOT_BYTES)
+        } else if wanted <= TRANSFER_SLOT_BYTES_MAX / 4 {
+            (2, TRANSFER_SLOT_BYTES_MAX / 4)
+        } else {
+            (2, TRANSFER_SLOT_BYTES_MAX)
+        };
+        let before = self.slots.len();
+        for slots in [slots, 1] {
+            if self.add(endpoint, budget, slots, slot_bytes).is_some() {
+                return Lend::Slot(u16::try_from(before).unwrap_or(u16::MAX));
+            }
+        }
+        if self.longest() >= wanted {
+            return Lend::Later;
+        }
+        // The longest that there are serve a part of the value.
+        match self.free(self.longest().max(1)) {
+            Some(number) => Lend::Slot(number),
+            None if self.slots.is_empty() => Lend::None,
+            None => Lend::Later,
+        }
+    }
+
+    /// Copies bytes into a slot.
+    pub(super) fn write(&mut self, slot: Slot, offset: usize, bytes: &[u8]) {
+        let area = &mut self.areas[slot.area];
+        area.memory.write(slot.offset + offset as u64, bytes);
+    }
+
+    /// Copies bytes out of a slot.
+    pub(super) fn read(&self, slot: Slot, offset: usize, bytes: &mut [u8]) {
+        self.areas[slot.area]
+            .memory
+            .read(slot.offset + offset as u64, bytes);
+    }
+
+    /// The keys of a slot's memory: this side's and the peer's.
+    pub(super) fn keys(&self, slot: Slot) -> (LocalKey, u32) {
+        let area = &self.areas[slot.area];
+        (area.local, area.remote)
+    }
+}
+
+/// Where a value can be lent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lend {
+    /// In this slot, perhaps only a part of it.
+    Slot(u16),
+    /// When a slot is free again.
+    Later,
+    /// Never: there is no memory for a slot.
+    None,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_kept_and_given_back() {
+        let budget = Budget::new(100);
+        let first = budget.take(60).expect("room");
+        assert!(budget.take(41).is_none());
+        let second = budget.take(40).expect("room");
+        assert_eq!(budget.used(), 100);
+        drop(first);
+        assert_eq!(budget.used(), 40);
+        assert!(budget.take(usize::MAX).is_none());
+        drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+}
