@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
@@ -58,7 +58,7 @@ const WAIT: Duration = Duration::from_micros(200);
 pub struct Engine {
     shared: Arc<Shared>,
     /// The lanes of clients, once there are some.
-    pool: OnceLock<Arc<LanePool>>,
+    pool: Mutex<Option<Arc<LanePool>>>,
     metrics: Arc<EngineMetrics>,
     nodes: Vec<Arc<EmbeddedNode>>,
     /// By core.
@@ -236,7 +236,7 @@ impl Engine {
         }
         let engine = Self {
             shared,
-            pool: OnceLock::new(),
+            pool: Mutex::default(),
             metrics,
             nodes,
             cores: Vec::new(),
@@ -356,10 +356,10 @@ impl Engine {
     }
 
     /// A client for any number of threads and tasks. All clients of an engine share the lanes of a
-    /// few handles: at most as many as the machine runs threads at once, and one less than
-    /// [`Config::handles_max`], so that one is left for [`Engine::handle`]. A thread takes one at
-    /// its first call. More threads share them, and wait for each other for as long as a call takes
-    /// to send its request.
+    /// few handles: at least one, and at most one less than [`Config::handles_max`], so that one of
+    /// several is left for [`Engine::handle`]. A thread takes one at its first call, if one is
+    /// free. More threads share them, and wait for each other for as long as a call takes to send
+    /// its request.
     ///
     /// # Errors
     /// [`Error::Handles`] if all handles are taken; [`Error::Closed`].
@@ -367,14 +367,14 @@ impl Engine {
         if self.shared.lifecycle.is_closing() {
             return Err(Error::Closed);
         }
-        if let Some(pool) = self.pool.get() {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = &*pool {
             return Ok(Client::new(Arc::clone(pool)));
         }
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let stations = threads.min(self.shared.handles_max.saturating_sub(1));
-        let pool = Arc::new(LanePool::new(&self.shared, stations)?);
-        // Another thread may have been first: then its pool is used.
-        Ok(Client::new(Arc::clone(self.pool.get_or_init(|| pool))))
+        let stations = self.shared.handles_max.saturating_sub(1);
+        let new = Arc::new(LanePool::new(&self.shared, stations)?);
+        *pool = Some(Arc::clone(&new));
+        Ok(Client::new(new))
     }
 
     /// True while every core serves: from opening to closing, but for as long as one of them is

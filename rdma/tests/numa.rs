@@ -9,7 +9,7 @@ const PAGE_BYTES: usize = 4096;
 /// The node that a page lies on.
 fn node_of(page: *const u8) -> i32 {
     let (mut page, mut node) = (page.cast::<libc::c_void>().cast_mut(), -1);
-    // SAFETY: asks for the status of one page and moves none; both places outlive the call.
+    // SAFETY: reads the status of one page and moves none; both places outlive the call.
     let done = unsafe {
         libc::syscall(
             libc::SYS_move_pages,

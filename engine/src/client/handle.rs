@@ -93,11 +93,16 @@ fn refusal(parts: &RequestParts<'_>, value_bytes_max: usize) -> Error {
 /// the core must be told of them.
 #[inline]
 fn serves_itself(core_shared: &CoreShared, lane: u8) -> bool {
-    for _ in 0..BORROWS {
+    let mut left = BORROWS;
+    while left > 0 {
         match core_shared.serve_lent(lane) {
             LoanOutcome::All => return true,
+            LoanOutcome::More => {}
             LoanOutcome::Part | LoanOutcome::Kept => return false,
-            LoanOutcome::Borrowed => std::hint::spin_loop(),
+            LoanOutcome::Borrowed => {
+                left -= 1;
+                std::hint::spin_loop();
+            }
         }
     }
     false
@@ -237,8 +242,9 @@ impl Handle {
         self.tap = Some(recorder.tap());
     }
 
-    /// Publishes requests and receives answers; `visit` receives those to submitted requests.
-    fn pump(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
+    /// Publishes requests and receives answers; `visit` receives those to submitted requests. With
+    /// `serves`, requests to shards that have nothing to do are served here.
+    fn pump(&mut self, serves: bool, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
         let Self {
             lanes,
             shared,
@@ -279,7 +285,8 @@ impl Handle {
         for (lane, core_shared) in lanes.lanes.iter_mut().zip(&shared.cores_shared) {
             // Read before the answers: those that a shard sent before it stopped are then there.
             let stopped = closing && core_shared.closed.load(Ordering::Acquire);
-            if lane.requests.publish() > 0 && !serves_itself(core_shared, lanes.number) {
+            if lane.requests.publish() > 0 && !(serves && serves_itself(core_shared, lanes.number))
+            {
                 core_shared.command_port.wakeup.ring(lanes.number);
             }
             lane.answers.refresh();
@@ -294,7 +301,9 @@ impl Handle {
 
     pub(super) fn pump_keeping(&mut self) {
         let mut kept = std::mem::take(&mut self.kept);
-        self.pump(|token, answer| kept.push_back((token, OwnedAnswer::of(&answer))));
+        self.pump(true, |token, answer| {
+            kept.push_back((token, OwnedAnswer::of(&answer)));
+        });
         self.kept = kept;
     }
 
@@ -323,6 +332,9 @@ impl Handle {
             Ok(Some(_)) => std::mem::take(&mut self.scratch),
             _ => std::mem::take(&mut self.spare),
         };
+        if !matches!(version, Ok(Some(_))) {
+            buffer.clear();
+        }
         version
     }
 
@@ -511,7 +523,13 @@ impl Handle {
             visit(token, kept.answer());
             count += 1;
         }
-        count + self.pump(visit)
+        count + self.pump(true, visit)
+    }
+
+    /// As [`Handle::poll`], on the thread of a shard that is in the middle of its turn: it serves
+    /// no requests.
+    pub(super) fn poll_in_turn(&mut self, visit: impl FnMut(u64, Answer<'_>)) -> usize {
+        self.pump(false, visit)
     }
 
     /// Submitted requests whose answers have not been visited.
@@ -566,7 +584,7 @@ impl Drop for Handle {
         let mut looks = 0;
         while self.outstanding > 0 && !is_core() {
             let stopped = self.shared.is_stopped();
-            self.pump(|_, _| {});
+            self.pump(true, |_, _| {});
             if stopped {
                 break;
             }

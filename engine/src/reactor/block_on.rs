@@ -25,13 +25,22 @@ impl Wake for Unpark {
 
 thread_local! {
     /// Made once a thread: a call that is answered at once would pay for it in vain.
-    static UNPARK: Waker = Waker::from(Arc::new(Unpark(thread::current())));
+    static UNPARK: Waker = unpark();
+}
+
+fn unpark() -> Waker {
+    Waker::from(Arc::new(Unpark(thread::current())))
+}
+
+/// The waker of this thread; a new one while the thread ends.
+fn thread_waker() -> Waker {
+    UNPARK.try_with(Waker::clone).unwrap_or_else(|_| unpark())
 }
 
 /// Runs a future to its end on this thread. A core serves its shard meanwhile.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let waker = UNPARK.with(Waker::clone);
+    let waker = thread_waker();
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
@@ -46,7 +55,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 /// The same for at most so long; then `None`, and the future is dropped.
 pub(crate) fn block_on_for<F: Future>(future: F, limit: Duration) -> Option<F::Output> {
     let mut future = pin!(future);
-    let waker = UNPARK.with(Waker::clone);
+    let waker = thread_waker();
     let mut context = Context::from_waker(&waker);
     if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
         return Some(output);

@@ -1,8 +1,8 @@
 //! The reactor: all that one core owns and runs.
 //!
 //! It owns the core's shard, the lanes that end there, the lanes to other shards and the replies to
-//! clients on the core. Only the core's thread touches it; other threads reach it through
-//! `CoreShared`, the lanes and the command port.
+//! clients on the core. Only the core's thread touches it, or a caller that has borrowed it
+//! (`lent_reactor`); other threads reach it through `CoreShared`, the lanes and the command port.
 //!
 //! Work is done in *turns*. A turn sends the requests of clients here, receives answers from other
 //! shards, serves the lanes with requests, serves the core's own requests and advances the shard.
@@ -192,6 +192,8 @@ pub(crate) struct Reactor<E: Endpoint, T> {
     turns_counted: u64,
     /// A turn since then did some work.
     was_busy: bool,
+    /// Time since then that callers served themselves, in nanoseconds.
+    lent_ns: u64,
     /// The core sleeps, or is about to.
     is_parked: bool,
     /// The core has slept: it may have been woken for a command or a far event.
@@ -264,6 +266,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             metrics,
             turns_counted: 0,
             was_busy: false,
+            lent_ns: 0,
             is_parked: false,
             has_woken: false,
         };
@@ -302,6 +305,11 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             let _ = event.reply.send(count);
         }
         any
+    }
+
+    /// Counts a wait for a borrower.
+    pub(super) fn note_loan_awaited(&self) {
+        self.metrics.counters.loans_awaited.add(1);
     }
 
     /// Turns so far.
@@ -545,6 +553,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         let now_ns = self.time.now_ns();
         if COUNTED {
             let passed_ns = now_ns.saturating_sub(self.served_ns);
+            let passed_ns = passed_ns.saturating_sub(std::mem::take(&mut self.lent_ns));
             let counters = &self.metrics.counters;
             let spent = if self.was_busy {
                 &counters.busy_ns
@@ -595,6 +604,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         }
         let now_ns = self.time.now_ns();
         let slept_ns = now_ns.saturating_sub(self.served_ns);
+        let slept_ns = slept_ns.saturating_sub(std::mem::take(&mut self.lent_ns));
         self.metrics.counters.parked_ns.add(slept_ns);
         self.has_woken = true;
         self.metrics.counters.wakes.add(1);
@@ -701,9 +711,9 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         served > 0
     }
 
-    /// Serves the requests of one lane for the thread that borrows this reactor, as far as local
-    /// memory answers them. False if the core must go on: requests are left, or something is due.
-    pub(crate) fn serve_lent(&mut self, lane: u8) -> bool {
+    /// Serves one batch of a lane for the thread that borrows this reactor, as far as local memory
+    /// answers it.
+    pub(crate) fn serve_lent(&mut self, lane: u8) -> LoanOutcome {
         let mut unfinished = Unfinished(true);
         let lane = usize::from(lane);
         let now_ns = self.time.now_ns();
@@ -711,12 +721,31 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         if let Some(Some(server)) = self.replies.servers.get_mut(lane) {
             server.requests.refresh();
         }
+        let before = self.metrics.counters.requests_received.get();
         self.shard.lend(true);
-        while self.serve_lane(lane) {}
+        let has_served = self.serve_lane(lane);
         self.shard.lend(false);
         self.replies.publish();
+        let counters = &self.metrics.counters;
+        let served = counters.requests_received.get() - before;
+        counters.requests_lent.add(served);
+        let took_ns = self.time.now_ns().saturating_sub(now_ns);
+        counters.lent_ns.add(took_ns);
+        self.lent_ns += took_ns;
         unfinished.0 = false;
-        self.marked == [0; 4] && self.shard.is_quiet() && !self.shard.has_background()
+        let (word, bit) = (lane / 64, 1 << (lane % 64));
+        let is_left = self.marked[word] & bit != 0;
+        let needs_core = !self.shard.is_quiet() || self.shard.has_background();
+        if needs_core || is_left && !has_served {
+            return LoanOutcome::Part;
+        }
+        // The mark is only for the core, which the caller rings if it does not come back.
+        self.marked[word] &= !bit;
+        if is_left {
+            LoanOutcome::More
+        } else {
+            LoanOutcome::All
+        }
     }
 
     /// Processes far events, and starts and finishes commands.

@@ -25,10 +25,12 @@ const KEPT: u32 = 1;
 /// Another thread uses it.
 const BORROWED: u32 = 2;
 /// Looks of a waiting owner before each of which it spins; then it offers its core.
-#[cfg(not(farcore_loom))]
 const SPINS: u32 = 64;
 
 /// The state of one loan. On a cache line of its own: borrowers write it at each request.
+///
+/// It may be shared whatever the object is: only [`Loan::borrow`] gives access, and its caller
+/// promises to touch nothing that is bound to the owner's thread.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Loan<T> {
@@ -57,8 +59,9 @@ impl<T> Loan<T> {
         self.state.store(0, Ordering::Release);
     }
 
-    /// Takes the object back; waits for a thread that borrows it. Only its owner calls this.
-    pub(crate) fn reclaim(&self) {
+    /// Takes the object back; waits for a thread that borrows it. Only its owner calls this. True
+    /// if it had to offer its processor meanwhile: the borrower was probably suspended.
+    pub(crate) fn reclaim(&self) -> bool {
         // ORDERING: Acquire here and below pairs with the Release of a borrower that returns it.
         let mut state = self.state.fetch_or(KEPT, Ordering::Acquire);
         let mut looks = 0;
@@ -67,6 +70,7 @@ impl<T> Loan<T> {
             wait(looks);
             state = self.state.load(Ordering::Acquire);
         }
+        looks >= SPINS
     }
 
     /// Runs `use_it` on the object, unless its owner keeps it or another thread borrows it: then
@@ -147,7 +151,7 @@ mod tests {
         let nested = unsafe { loan.borrow(|_| borrow(&loan)) };
         assert_eq!(nested, Ok(Err(LoanError::Borrowed)));
         assert_eq!((borrow(&loan), borrow(&loan)), (Ok(1), Ok(0)));
-        loan.reclaim();
+        assert!(!loan.reclaim());
         assert_eq!(borrow(&loan), Err(LoanError::Kept));
     }
 
@@ -161,7 +165,7 @@ mod tests {
             let _ = unsafe { loan.borrow(|_| panic!("as planned")) };
         }));
         assert!(panicked.is_err());
-        loan.reclaim();
+        assert!(!loan.reclaim());
         assert_eq!(object, 1);
     }
 }
@@ -216,7 +220,7 @@ mod model {
                     })
                 })
                 .collect();
-            shared.loan.reclaim();
+            let _ = shared.loan.reclaim();
             let seen = shared.object.use_it();
             // SAFETY: as above; what is kept is not borrowed.
             assert!(unsafe { shared.loan.borrow(|_| ()) }.is_err());

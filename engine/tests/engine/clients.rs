@@ -476,3 +476,159 @@ fn a_job_reads_a_value_where_it_lies() {
     });
     answer_to(job.unwrap()).unwrap();
 }
+
+/// Runs what should end, and fails instead of hanging.
+fn within_a_minute<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = mpsc::channel();
+    thread::spawn(move || done.send(run()));
+    let limit = Duration::from_secs(60);
+    result.recv_timeout(limit).expect("it ends within a minute")
+}
+
+#[test]
+fn a_panic_of_a_callers_code_harms_no_other_caller() {
+    let engine = Engine::open(far()).unwrap();
+    let client = engine.client().unwrap();
+    let names: Vec<_> = (0..600).map(key).collect();
+    let panicking = names.iter().enumerate().map(|(number, key)| {
+        assert!(number < 400, "as planned");
+        Operation::Put { key, value: b"1" }
+    });
+    let call = std::panic::AssertUnwindSafe(|| client.many(panicking).wait());
+    assert!(std::panic::catch_unwind(call).is_err());
+    let visit = |_: farcore::Entry<'_>| panic!("as planned");
+    let options = ExportOptions::default();
+    let call = std::panic::AssertUnwindSafe(|| block_on(client.export(options, visit)));
+    assert!(std::panic::catch_unwind(call).is_err());
+    within_a_minute(move || {
+        thread::scope(|scope| {
+            for caller in 20..24 {
+                let client = &client;
+                scope.spawn(move || compare_with_a_map(client, caller, 300));
+            }
+        });
+        drop((client, engine));
+    });
+}
+
+#[test]
+fn a_call_within_a_batchs_iterator_works_and_one_within_a_visitor_is_refused() {
+    let engine = Engine::open(one_core()).unwrap();
+    let client = engine.client().unwrap();
+    let names: Vec<_> = (0..700).map(key).collect();
+    let inner = client.clone();
+    let puts = names.iter().filter_map(move |key| {
+        let is_new = !inner.exists(key).wait().expect("it is answered");
+        is_new.then_some(Operation::Put { key, value: b"1" })
+    });
+    assert_eq!(client.many(puts).wait().unwrap().len(), 700);
+    let visit = |entry: farcore::Entry<'_>| {
+        let _ = client.get(entry.key).wait();
+    };
+    let call =
+        std::panic::AssertUnwindSafe(|| block_on(client.export(ExportOptions::default(), visit)));
+    let refused = std::panic::catch_unwind(call).unwrap_err();
+    let text = refused.downcast_ref::<&str>().copied().unwrap_or_default();
+    assert!(text.contains("visitor"), "{text}");
+    assert_eq!(block_on(client.len()), Ok(700));
+}
+
+#[test]
+fn a_station_is_found_when_a_handle_comes_back_and_lanes_are_shared_until_then() {
+    let engine = Engine::open(Config {
+        handles_max: 3,
+        ..one_core()
+    })
+    .unwrap();
+    let handles = [engine.handle().unwrap(), engine.handle().unwrap()];
+    let client = engine.client().unwrap();
+    let call = |client: &Client| client.increment(b"calls", 1).wait().unwrap();
+    thread::scope(|scope| {
+        (0..3).for_each(|_| drop(scope.spawn(|| call(&client))));
+    });
+    assert_eq!(engine.handle().err(), Some(Error::Handles { limit: 3 }));
+    drop(handles);
+    // A thread that calls first now takes lanes of its own; one handle is left.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            call(&client);
+            thread::scope(|scope| drop(scope.spawn(|| call(&client))));
+        });
+    });
+    assert!(engine.handle().is_ok());
+    assert_eq!(client.increment(b"calls", 0).wait(), Ok(5));
+}
+
+#[test]
+fn polls_that_find_no_room_leave_nothing_behind() {
+    let engine = Engine::open(one_core()).unwrap();
+    let client = engine.client().unwrap();
+    let (release, job) = block_core(&engine);
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    let names: Vec<_> = (0..3_000).map(key).collect();
+    let mut puts: Vec<_> = names
+        .iter()
+        .map(|name| Box::pin(client.put(name, b"1")))
+        .collect();
+    for put in &mut puts {
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(put.as_mut().poll(&mut context).is_pending());
+    }
+    let mut late = Box::pin(client.put(b"late", b"1"));
+    for _ in 0..1_000 {
+        let mut context = Context::from_waker(&waker);
+        assert!(late.as_mut().poll(&mut context).is_pending());
+    }
+    assert!(
+        Arc::strong_count(&count) <= 3,
+        "one clone of its waker is kept"
+    );
+    drop(late);
+    drop(release);
+    answer_to(job).unwrap();
+    for put in puts {
+        block_on(put).unwrap();
+    }
+    assert_eq!(
+        count.0.load(Ordering::SeqCst),
+        0,
+        "a dropped call is not woken"
+    );
+    assert_eq!(client.get(b"late").wait(), Ok(None));
+}
+
+#[test]
+fn a_buffer_holds_no_other_keys_value() {
+    let engine = Engine::open(one_core()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    handle.put(b"other", b"of another key").wait().unwrap();
+    handle.get(b"other").wait().unwrap();
+    let mut buffer = Vec::new();
+    assert_eq!(handle.get_into(b"missing", &mut buffer), Ok(None));
+    assert!(buffer.is_empty());
+}
+
+#[test]
+fn a_call_in_a_thread_locals_destructor_is_answered() {
+    struct Late(Client);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            self.0.put(b"late", b"1").wait().expect("it is answered");
+        }
+    }
+    thread_local! {
+        static LATE: std::cell::RefCell<Option<Late>> = const { std::cell::RefCell::new(None) };
+    }
+    let engine = Engine::open(one_core()).unwrap();
+    let client = engine.client().unwrap();
+    let late = Late(client.clone());
+    thread::spawn(move || {
+        LATE.set(Some(late));
+        LATE.with_borrow(|late| late.as_ref().expect("set").0.get(b"x").wait())
+            .unwrap();
+    })
+    .join()
+    .unwrap();
+    assert!(client.exists(b"late").wait().unwrap());
+}

@@ -2,12 +2,11 @@
 //! facts that a request needs.
 //!
 //! ```text
-//! handle   31    28 27          16 15           0
-//!          [ kind ] [  version   ] [   index    ]      the all-zero word names nothing
-//! tokens   domain           handle:32                                4 bytes
-//!          completion queue handle:32 | entries:32                   8 bytes
-//!          region           handle:32 | lkey:32 | bytes:64          16 bytes
-//!          queue pair       handle:32 | number:32 | depth:16 | inline:16 | completion queue:32   16 bytes
+//! handle   31    28 27          16 15           0 [ kind ] [  version   ] [   index    ]      the
+//! all-zero word names nothing tokens   domain           handle:32                                4
+//! bytes completion queue handle:32 | entries:32                   8 bytes region
+//! handle:32 | lkey:32 | bytes:64          16 bytes queue pair       handle:32 | number:32 |
+//! depth:16 | inline:16 | completion queue:32   16 bytes
 //! ```
 //!
 //! - I1: a handle names one object for ever: the version of a place counts up when its object is

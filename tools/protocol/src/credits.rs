@@ -1,14 +1,16 @@
 //! Credits: how many messages each side may send, so that each finds a posted receive.
 //!
 //! ```text
-//! this side's receives = with the peer (its credits) + held (consumed) + owed (posted, not granted)
+//! this side's receives = with the peer (its credits) + held (consumed) + owed (posted, not
+//! granted)
 //! ```
 //!
 //! A message with immediate consumes a receive and counts as a message. Every message grants what
 //! is owed. A side keeps its last credit for a message that does nothing but grant (NOOP), so the
 //! two sides cannot wait for each other.
 //!
-//! - I1: a side sends only with a credit of the peer, which posted the receive before it granted it.
+//! - I1: a side sends only with a credit of the peer, which posted the receive before it granted
+//!   it.
 //! - I2: the last credit is spent only on a message that grants at least one.
 
 /// Why a peer's message contradicts its credits.

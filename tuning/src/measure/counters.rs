@@ -258,6 +258,10 @@ counters! {
     requests_sent: Counter,
     /// Requests received over lanes.
     requests_received: Counter,
+    /// Of these, requests that their callers served themselves, having borrowed the shard.
+    requests_lent: Counter,
+    /// Times that the core had to wait for a caller to return its shard.
+    loans_awaited: Counter,
     /// Requests found waiting in lanes, summed over all polls of a lane with requests.
     lane_requests_waiting: Counter,
     /// Polls of a lane that found requests.
@@ -304,6 +308,8 @@ counters! {
     spinning_ns: Counter,
     /// Nanoseconds asleep.
     parked_ns: Counter,
+    /// Nanoseconds that callers served themselves, while the core slept or had nothing to do.
+    lent_ns: Counter,
     /// Keys stored, lost keys included.
     keys: Gauge,
     /// Values that are stored in pieces.

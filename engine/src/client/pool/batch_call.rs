@@ -1,9 +1,10 @@
 //! Many operations of one caller at once, and requests about shards that follow from each other.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use super::LanePool;
 use super::client_call::Place;
@@ -14,6 +15,9 @@ use crate::error::{Error, Result};
 use crate::message::operation::Operation;
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::reactor::block_on;
+
+/// Operations of a batch that are drawn at once.
+const DRAWN: usize = 256;
 
 /// The answers to many operations, by their place.
 #[derive(Debug)]
@@ -54,8 +58,11 @@ impl Answers {
 pub struct BatchCall<'c, 'k, I> {
     place: Place<'c>,
     operations: I,
-    /// The operation that found no room.
-    next: Option<Operation<'k>>,
+    /// Operations to be sent, drawn before the call enters its station: the iterator is the
+    /// caller's code.
+    drawn: VecDeque<Operation<'k>>,
+    /// The iterator may have more.
+    has_more: bool,
     sent: u32,
     received: u32,
     answers: Vec<Option<OwnedAnswer>>,
@@ -72,11 +79,12 @@ impl<I> fmt::Debug for BatchCall<'_, '_, I> {
 }
 
 impl<'c, 'k, I: Iterator<Item = Operation<'k>> + Unpin> BatchCall<'c, 'k, I> {
-    pub(super) fn new(pool: &'c LanePool, mut operations: I) -> Self {
+    pub(super) fn new(pool: &'c LanePool, operations: I) -> Self {
         Self {
             place: Place::new(pool),
-            next: operations.next(),
             operations,
+            drawn: VecDeque::new(),
+            has_more: true,
             sent: 0,
             received: 0,
             answers: Vec::new(),
@@ -93,49 +101,79 @@ impl<'c, 'k, I: Iterator<Item = Operation<'k>> + Unpin> BatchCall<'c, 'k, I> {
     }
 }
 
-impl<'k, I: Iterator<Item = Operation<'k>> + Unpin> Future for BatchCall<'_, 'k, I> {
-    type Output = Result<Answers>;
+impl<'k, I: Iterator<Item = Operation<'k>> + Unpin> BatchCall<'_, 'k, I> {
+    /// Draws the next operations, if those before are sent.
+    fn draw(&mut self) {
+        while self.has_more && self.drawn.len() < DRAWN {
+            match self.operations.next() {
+                Some(operation) => self.drawn.push_back(operation),
+                None => self.has_more = false,
+            }
+        }
+    }
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    /// Sends what is drawn and takes what has come.
+    fn look(&mut self, waker: &Waker) -> Poll<Result<()>> {
         let Self {
             place,
-            operations,
-            next,
+            drawn,
+            has_more,
             sent,
             received,
             answers,
             failed,
-        } = &mut *self;
-        place.poll(Some(context.waker()), |handle, seats, seat, look| {
+            ..
+        } = self;
+        place.poll(Some(waker), |handle, seats, seat| {
             for (place, answer) in seats.answers(seat).drain(..) {
                 *received += 1;
                 answers[place as usize] = Some(answer);
             }
-            while let Some(operation) = next {
+            while let Some(operation) = drawn.front() {
                 match handle.submit(*operation, Seats::token(seat, *sent)) {
                     Ok(()) => {
                         seats.sent(seat);
                         *sent += 1;
                         answers.push(None);
-                        *next = operations.next();
+                        drawn.pop_front();
                     }
                     Err(Refused::Error(error)) => {
                         *failed = Some(error);
-                        *next = None;
+                        *has_more = false;
+                        drawn.clear();
                     }
                     Err(Refused::Full) => {
-                        seats.wait_for_room(look);
+                        seats.want_room(seat);
                         break;
                     }
                 }
             }
-            if next.is_some() || received < sent {
+            if *has_more || !drawn.is_empty() || received < sent {
                 return Poll::Pending;
             }
-            Poll::Ready(match failed.take() {
-                Some(error) => Err(error),
-                None => Ok(Answers(answers.drain(..).flatten().collect())),
-            })
+            Poll::Ready(Ok(()))
+        })
+    }
+}
+
+impl<'k, I: Iterator<Item = Operation<'k>> + Unpin> Future for BatchCall<'_, 'k, I> {
+    type Output = Result<Answers>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let call = &mut *self;
+        loop {
+            call.draw();
+            match call.look(context.waker()) {
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) => break,
+                // There was room for all that was drawn.
+                Poll::Pending if call.has_more && call.drawn.is_empty() => {}
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(match call.failed.take() {
+            Some(error) => Err(error),
+            None => Ok(Answers(call.answers.drain(..).flatten().collect())),
         })
     }
 }
@@ -160,19 +198,23 @@ impl<R: ShardRequests> Future for ShardCall<'_, '_, R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { place, requests } = &mut *self;
-        place.poll(Some(context.waker()), |handle, seats, seat, look| {
-            for (place, answer) in seats.answers(seat).drain(..) {
+        place.poll(Some(context.waker()), |handle, seats, seat| {
+            while let Some((place, answer)) = seats.answers(seat).pop() {
                 requests.take(place, answer.answer());
             }
             while let Some(sent) = requests.next(|shard, hash, place, parts| {
                 let sent = handle.submit_to(shard, hash, Seats::token(seat, place), parts);
+                // At once: what follows may be the caller's code.
+                if sent.is_ok() {
+                    seats.sent(seat);
+                }
                 (sent.is_ok(), sent)
             }) {
                 match sent {
-                    Ok(()) => seats.sent(seat),
+                    Ok(()) => {}
                     Err(Refused::Error(error)) => return Poll::Ready(Err(error)),
                     Err(Refused::Full) => {
-                        seats.wait_for_room(look);
+                        seats.want_room(seat);
                         break;
                     }
                 }

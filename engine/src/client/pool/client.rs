@@ -23,6 +23,11 @@ use crate::message::transaction::Transaction;
 /// ready at its first poll. Values are owned. A call that is dropped is forgotten; a runtime's own
 /// time limits work. Where lanes are full, calls wait for room.
 ///
+/// A call that has completed comes before those that begin later. One that was given up after its
+/// first poll may be carried out later than a call that began after it on another thread. Answers
+/// to tasks that wait are handed out by the thread that has them, which may be a core: wakers must
+/// not poll their task themselves, as those of no usual runtime do.
+///
 /// ```
 /// # use farcore::{Config, Engine};
 /// # let config = Config { local_bytes: 64 << 20, far_bytes: 64 << 20, keys_expected: 10_000, ..Config::default() };
@@ -361,7 +366,8 @@ impl Client {
     }
 
     /// Runs many operations at once and returns their answers, by place. Operations on one key keep
-    /// their order. Cost: one batch a shard.
+    /// their order. Dropping the call leaves those that were sent to be carried out. Cost: one
+    /// batch a shard; all answers are in memory together.
     ///
     /// # Errors
     /// A caller's mistake stops it at that operation; the operations before it are carried out.

@@ -79,13 +79,13 @@ impl<'c> Place<'c> {
     pub(super) fn poll<R>(
         &mut self,
         waker: Option<&Waker>,
-        mut step: impl FnMut(&mut Handle, &mut Seats, u32, Look<'_>) -> Poll<Result<R>>,
+        mut step: impl FnMut(&mut Handle, &mut Seats, u32) -> Poll<Result<R>>,
     ) -> Poll<Result<R>> {
         let station = self.at.map_or_else(|| self.pool.station(), |at| at.0);
         let at = &mut self.at;
         station.poll(waker, |handle, seats, look| {
             let (_, seat) = *at.get_or_insert_with(|| (station, seats.take()));
-            let result = step(handle, seats, seat, look);
+            let result = step(handle, seats, seat);
             match look {
                 _ if result.is_ready() => {
                     seats.leave(seat);
@@ -117,6 +117,9 @@ impl Drop for Place<'_> {
 /// One call of a [`Client`](super::Client): await it on any runtime, or block with
 /// [`ClientCall::wait`]. Nothing is sent before the first poll. Dropping it before then sends
 /// nothing; dropping it later leaves the operation to be carried out, and its answer is discarded.
+///
+/// Operations on one key keep the order in which their calls complete and begin. A call that was
+/// given up may be carried out after calls that began later, on another thread.
 #[must_use = "a call does nothing until it is waited for or awaited"]
 #[derive(Debug)]
 pub struct ClientCall<'c, 'k, T> {
@@ -193,7 +196,7 @@ impl<T: for<'a> FromAnswer<'a>> ClientCall<'_, '_, T> {
             is_sent,
             ..
         } = self;
-        place.poll(waker, |handle, seats, seat, look| {
+        place.poll(waker, |handle, seats, seat| {
             if !*is_sent {
                 match handle.submit(*operation, Seats::token(seat, 0)) {
                     Ok(()) => {
@@ -202,7 +205,7 @@ impl<T: for<'a> FromAnswer<'a>> ClientCall<'_, '_, T> {
                     }
                     Err(Refused::Error(error)) => return Poll::Ready(Err(error)),
                     Err(Refused::Full) => {
-                        seats.wait_for_room(look);
+                        seats.want_room(seat);
                         return Poll::Pending;
                     }
                 }

@@ -1,9 +1,9 @@
 //! The lanes that clients of any number of threads and tasks share.
 //!
-//! A [`LanePool`] has a few *stations*, each with the lanes of one handle. A thread always uses the
-//! same station, and with as many stations as threads no other does. A call enters its station
-//! for as long as it takes to send its request and to receive what has arrived, for all callers of
-//! the station; it never waits inside.
+//! A [`LanePool`] has a few *stations*, each with the lanes of one handle. A thread keeps the
+//! station that had the fewest threads at its first call. A call enters its station for as long as
+//! it takes to send its request and to receive what has arrived, for all callers of the station; it
+//! never waits inside.
 //!
 //! ```text
 //! call -> station (entered) -> lane -> shard
@@ -20,9 +20,9 @@ mod client_call;
 mod seats;
 mod station;
 
-use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use super::lanes::Shared;
 use crate::error::{Error, Result};
@@ -39,21 +39,26 @@ pub(crate) struct LanePool {
     stations: Box<[Arc<Station>]>,
 }
 
-/// Numbers threads as they call first.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static THREAD: Cell<Option<usize>> = const { Cell::new(None) };
+/// The station of a thread at a pool.
+struct Home {
+    /// The pool's first station, which tells pools apart.
+    pool: Weak<Station>,
+    place: usize,
+    station: Weak<Station>,
 }
 
-/// The number of the calling thread.
-fn thread_number() -> usize {
-    THREAD.get().unwrap_or_else(|| {
-        // ORDERING: relaxed; only the numbers matter.
-        let number = THREADS.fetch_add(1, Ordering::Relaxed);
-        THREAD.set(Some(number));
-        number
-    })
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Some(station) = self.station.upgrade() {
+            // ORDERING: relaxed; it only guides the choice.
+            station.threads.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+thread_local! {
+    /// One for each pool that the thread has called.
+    static HOMES: RefCell<Vec<Home>> = const { RefCell::new(Vec::new()) };
 }
 
 impl LanePool {
@@ -79,15 +84,41 @@ impl LanePool {
         &self.shared
     }
 
-    /// The station of the calling thread. One that finds no lanes left is not used: its threads use
-    /// the first.
+    /// The station of the calling thread; the first one for a thread that ends.
+    #[inline]
     fn station(&self) -> &Arc<Station> {
-        let station = &self.stations[thread_number() % self.stations.len()];
-        if station.open() {
-            station
-        } else {
-            &self.stations[0]
-        }
+        let place = HOMES.try_with(|homes| {
+            let mut homes = homes.borrow_mut();
+            let first = Arc::as_ptr(&self.stations[0]);
+            let home = homes.iter().find(|home| home.pool.as_ptr() == first);
+            match home.map(|home| home.place) {
+                Some(place) => place,
+                None => self.settle(&mut homes),
+            }
+        });
+        &self.stations[place.unwrap_or(0)]
+    }
+
+    /// Chooses a station for the calling thread: the one with the fewest threads of those that have
+    /// lanes or find some.
+    #[cold]
+    fn settle(&self, homes: &mut Vec<Home>) -> usize {
+        homes.retain(|home| home.pool.strong_count() > 0);
+        let mut places: Vec<usize> = (0..self.stations.len()).collect();
+        // ORDERING: relaxed; it only guides the choice.
+        places.sort_by_key(|&place| self.stations[place].threads.load(Ordering::Relaxed));
+        let open = places
+            .into_iter()
+            .find(|&place| self.stations[place].open());
+        let place = open.unwrap_or(0);
+        let station = &self.stations[place];
+        station.threads.fetch_add(1, Ordering::Relaxed);
+        homes.push(Home {
+            pool: Arc::downgrade(&self.stations[0]),
+            place,
+            station: Arc::downgrade(station),
+        });
+        place
     }
 }
 

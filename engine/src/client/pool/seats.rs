@@ -5,7 +5,6 @@
 
 use std::task::Waker;
 
-use super::station::Look;
 use crate::message::outcome::{Answer, OwnedAnswer};
 
 /// Bits of a token that name the seat; the others are the request's place in its call.
@@ -21,6 +20,8 @@ struct Seat {
     waker: Option<Waker>,
     /// The call was dropped.
     is_abandoned: bool,
+    /// Its task is also woken when room may have come free.
+    wants_room: bool,
 }
 
 /// The seats of a station.
@@ -30,8 +31,8 @@ pub(super) struct Seats {
     free: Vec<u32>,
     /// Seats whose tasks wait for an answer.
     waiting: usize,
-    /// Tasks that wait for room in a lane.
-    for_room: Vec<Waker>,
+    /// Seats that want room in a lane, each once; some of them may have left.
+    for_room: Vec<u32>,
 }
 
 impl Seats {
@@ -93,19 +94,26 @@ impl Seats {
         }
     }
 
-    /// Has a task that found no room be woken when some may have come free.
-    pub(super) fn wait_for_room(&mut self, look: Look<'_>) {
-        if let Look::Last {
-            waker: Some(waker), ..
-        } = look
-        {
-            self.for_room.push(waker.clone());
+    /// Notes that a call found no room in a lane: its task is woken when some may have come free.
+    pub(super) fn want_room(&mut self, seat: u32) {
+        let entry = &mut self.seats[seat as usize];
+        if !entry.wants_room {
+            entry.wants_room = true;
+            self.for_room.push(seat);
         }
     }
 
-    /// Wakes the tasks that wait for room.
+    /// Wakes the tasks that want room.
     pub(super) fn wake_for_room(&mut self) {
-        self.for_room.drain(..).for_each(Waker::wake);
+        for seat in std::mem::take(&mut self.for_room) {
+            let entry = &mut self.seats[seat as usize];
+            if std::mem::take(&mut entry.wants_room)
+                && let Some(waker) = entry.waker.take()
+            {
+                self.waiting -= 1;
+                waker.wake();
+            }
+        }
     }
 
     /// Wakes all tasks: no more answers come.
@@ -116,19 +124,19 @@ impl Seats {
                 waker.wake();
             }
         }
-        self.wake_for_room();
     }
 
-    /// True if a task waits for an answer or for room.
+    /// True if a task waits.
     #[inline]
     pub(super) fn is_anyone_waiting(&self) -> bool {
-        self.waiting > 0 || !self.for_room.is_empty()
+        self.waiting > 0
     }
 
     /// Ends a call. Late answers are discarded.
     pub(super) fn leave(&mut self, seat: u32) {
         let entry = &mut self.seats[seat as usize];
         entry.answers.clear();
+        entry.wants_room = false;
         if entry.waker.take().is_some() {
             self.waiting -= 1;
         }

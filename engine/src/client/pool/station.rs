@@ -4,12 +4,14 @@
 //! - I2: while a task waits, the lanes' waker is the station itself: the shard's thread that has
 //!   answers enters and hands them out, or leaves word for the thread that is inside.
 //! - I3: a thread leaves only after it has looked for answers once more since tasks wait.
+//! - I4: a thread that panics inside leaves as well: what is inside is whole at each call of a
+//!   caller's code.
 
 #![allow(unsafe_code)] // exclusive use is decided by a word
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Poll, Wake, Waker};
 
 use crossbeam_queue::SegQueue;
@@ -18,18 +20,12 @@ use super::seats::Seats;
 use crate::client::handle::Handle;
 use crate::client::lanes::Shared;
 use crate::error::{Error, Result};
+use crate::message::outcome::Answer;
 use crate::transport::exclusive::Exclusive;
 
 /// Attempts to enter before the task waits to be woken: others are inside for less than a
 /// microsecond.
 const ATTEMPTS: u32 = 100;
-
-/// No thread has opened the station yet.
-const CLOSED: u8 = 0;
-/// It has lanes.
-const OPEN: u8 = 1;
-/// No lanes were left for it.
-const WITHOUT_LANES: u8 = 2;
 
 /// What is inside.
 #[derive(Debug, Default)]
@@ -40,8 +36,9 @@ struct Inside {
 }
 
 impl Inside {
-    /// Publishes requests and takes answers to their seats.
-    fn pump(&mut self) -> Pumped {
+    /// Publishes requests and takes answers to their seats. With `serves`, requests to shards that
+    /// have nothing to do are served here; the thread of a shard that is in its turn must not.
+    fn pump(&mut self, serves: bool) -> Pumped {
         let Self { handle, seats } = self;
         let Some(handle) = handle else {
             return Pumped {
@@ -51,7 +48,12 @@ impl Inside {
         };
         // Read before the answers: those that shards sent before they stopped are then there.
         let is_stopped = handle.is_stopped();
-        let received = handle.poll(|token, answer| seats.receive(token, &answer));
+        let receive = |token, answer: Answer<'_>| seats.receive(token, &answer);
+        let received = if serves {
+            handle.poll(receive)
+        } else {
+            handle.poll_in_turn(receive)
+        };
         if received > 0 {
             seats.wake_for_room();
         }
@@ -88,7 +90,10 @@ pub(super) enum Look<'w> {
 #[derive(Debug)]
 pub(super) struct Station {
     shared: Arc<Shared>,
-    state: AtomicU8,
+    /// It has lanes.
+    is_open: AtomicBool,
+    /// Threads whose station it is.
+    pub(super) threads: AtomicUsize,
     use_of: Exclusive,
     inside: UnsafeCell<Inside>,
     /// Seats of dropped calls.
@@ -105,7 +110,8 @@ impl Station {
     pub(super) fn new(shared: &Arc<Shared>) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
-            state: AtomicU8::new(CLOSED),
+            is_open: AtomicBool::new(false),
+            threads: AtomicUsize::new(0),
             use_of: Exclusive::default(),
             inside: UnsafeCell::default(),
             left: SegQueue::new(),
@@ -113,22 +119,20 @@ impl Station {
         })
     }
 
-    /// True if the station has lanes; the first call takes some.
+    /// True if the station has lanes. Takes some if it has none and some are free.
     #[inline]
     pub(super) fn open(self: &Arc<Self>) -> bool {
         // ORDERING: Acquire pairs with the Release in `open_now`.
-        match self.state.load(Ordering::Acquire) {
-            CLOSED => self.open_now(),
-            state => state == OPEN,
-        }
+        self.is_open.load(Ordering::Acquire) || self.open_now()
     }
 
     #[cold]
     fn open_now(self: &Arc<Self>) -> bool {
         if !self.use_of.enter_or_leave_word() {
-            // Another thread opens it at this moment; this one uses the first station once.
+            // Another thread opens it at this moment.
             return false;
         }
+        let leaves = Leaves(self);
         // SAFETY: entered just now (I1).
         let inside = unsafe { &mut *self.inside.get() };
         if inside.handle.is_none()
@@ -137,10 +141,9 @@ impl Station {
             inside.handle = Some(Handle::new(Arc::clone(&self.shared), lanes));
         }
         let is_open = inside.handle.is_some();
-        let state = if is_open { OPEN } else { WITHOUT_LANES };
         // ORDERING: Release publishes that there is a handle.
-        self.state.store(state, Ordering::Release);
-        self.leave();
+        self.is_open.store(is_open, Ordering::Release);
+        drop(leaves);
         is_open
     }
 
@@ -154,18 +157,19 @@ impl Station {
         if !self.enter(waker) {
             return Poll::Pending;
         }
+        let _leaves = Leaves(self);
         // SAFETY: entered just now (I1).
         let inside = unsafe { &mut *self.inside.get() };
+        let _runs = RunsCaller::new(self);
         let mut visit = |inside: &mut Inside, look| match &mut inside.handle {
             Some(handle) => step(handle, &mut inside.seats, look),
             None => Poll::Ready(Err(Error::Closed)),
         };
         let mut result = visit(inside, Look::First);
         if result.is_pending() {
-            let is_stopped = inside.pump().is_stopped;
+            let is_stopped = inside.pump(true).is_stopped;
             result = visit(inside, Look::Last { waker, is_stopped });
         }
-        self.leave();
         result
     }
 
@@ -177,6 +181,10 @@ impl Station {
             }
             std::hint::spin_loop();
         }
+        assert!(
+            INSIDE.get() != self.address(),
+            "a client was called by a visitor or an iterator of its own call"
+        );
         let Some(waker) = waker else { return false };
         self.outside.push(waker.clone());
         self.use_of.enter_or_leave_word()
@@ -204,7 +212,7 @@ impl Station {
             if self.use_of.leave() {
                 return;
             }
-            inside.pump();
+            inside.pump(false);
         }
     }
 
@@ -213,7 +221,7 @@ impl Station {
         while inside.seats.is_anyone_waiting() {
             let Some(handle) = &inside.handle else { return };
             handle.watch(&Waker::from(Arc::clone(self)));
-            let pumped = inside.pump();
+            let pumped = inside.pump(false);
             if pumped.is_stopped {
                 inside.seats.wake_all();
             }
@@ -232,15 +240,48 @@ impl Station {
         let inside = unsafe { &mut *self.inside.get() };
         inside.handle = None;
         inside.seats.wake_all();
-        self.leave();
+        drop(Leaves(self));
     }
 
     /// Ends a call that was dropped.
     pub(super) fn abandon(self: &Arc<Self>, seat: u32) {
         self.left.push(seat);
         if self.use_of.enter_or_leave_word() {
-            self.leave();
+            drop(Leaves(self));
         }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+/// Leaves a station when dropped, also when a caller's code panics inside.
+struct Leaves<'a>(&'a Arc<Station>);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+thread_local! {
+    /// The station whose caller's code this thread runs; 0 if none.
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Notes that this thread runs a caller's code inside a station, until dropped.
+struct RunsCaller(usize);
+
+impl RunsCaller {
+    fn new(station: &Station) -> Self {
+        Self(INSIDE.replace(station.address()))
+    }
+}
+
+impl Drop for RunsCaller {
+    fn drop(&mut self) {
+        INSIDE.set(self.0);
     }
 }
 
@@ -248,9 +289,9 @@ impl Wake for Station {
     /// Answers have come while tasks wait: hands them out, on the thread of the shard.
     fn wake(self: Arc<Self>) {
         if self.use_of.enter_or_leave_word() {
+            let _leaves = Leaves(&self);
             // SAFETY: entered just now (I1).
-            unsafe { &mut *self.inside.get() }.pump();
-            self.leave();
+            unsafe { &mut *self.inside.get() }.pump(false);
         }
     }
 }

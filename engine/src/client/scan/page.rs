@@ -126,7 +126,7 @@ impl Default for ScanOptions {
 /// What an export visits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExportOptions {
-    /// Look values too. Default: yes.
+    /// Visit values too. Default: yes.
     pub values: bool,
     /// Far records of one shard that are gathered before they are read in the order of the log, at
     /// 40 bytes each: 1 to 8,388,606. With as many as the shard has, its pages are read once and in

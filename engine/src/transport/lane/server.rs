@@ -1,8 +1,8 @@
 //! The shard's end of a lane: the consumer of requests and the producer of answers.
 //!
-//! It belongs to the shard's thread. Room for an answer can be reserved before the request is
-//! carried out: in the ring, or beside it for a long value. A closing shard has room for every
-//! answer.
+//! It belongs to the thread that serves the shard. Room for an answer can be reserved before the
+//! request is carried out: in the ring, or beside it for a long value. A closing shard has room for
+//! every answer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -2,7 +2,8 @@
 //! and go on to the task that stores them.
 //!
 //! The first part has the key, the options, and in `offset` the whole length. All but the last have
-//! the flag MORE. A value that a record holds is gathered first. A part is answered when its bytes are taken; the last when the value is stored.
+//! the flag MORE. A value that a record holds is gathered first. A part is answered when its bytes
+//! are taken; the last when the value is stored.
 //!
 //! - I1: parts of one value are taken in the order in which they came.
 

@@ -95,12 +95,13 @@ impl Workload {
         if requests < REQUESTS_MIN {
             return Err(WorkloadError::Requests { requests });
         }
-        if total.busy_ns == 0 {
+        let served_ns = total.busy_ns.saturating_add(total.lent_ns);
+        if served_ns == 0 {
             return Err(WorkloadError::Idle);
         }
         let each = |count: u64| count as f64 / requests as f64;
         // Other processes may have used the processors: only time on a processor counts.
-        let busy_s = each(total.busy_ns) * 1e-9 * share_on_processors(report);
+        let busy_s = each(served_ns) * 1e-9 * share_on_processors(report);
         let crossings = each(total.requests_received).min(1.0);
         let on_cores = each(total.requests_own.saturating_add(total.requests_sent)).min(1.0);
         let reads = each(total.far_reads);

@@ -123,6 +123,7 @@ pub(super) const CORE_GROUPS: &[Group] = &[
             ("busy_ns", &[("state", "busy")]),
             ("spinning_ns", &[("state", "spinning")]),
             ("parked_ns", &[("state", "parked")]),
+            ("lent_ns", &[("state", "lent")]),
         ],
     },
     Group {
