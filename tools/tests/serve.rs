@@ -60,6 +60,8 @@ fn values_that_cannot_be_read_are_named() {
         (["--resp", "here"], "--resp"),
         (["--idle-timeout", "soon"], "--idle-timeout"),
         (["--token-file", "x"], "--fabric"),
+        (["--tls", "127.0.0.1:0"], "--tls-cert"),
+        (["--tls-ca", "x"], "--tls"),
     ] {
         let text = ended(&arguments, 2);
         assert!(text.contains(part), "{arguments:?}: {text}");
@@ -73,6 +75,10 @@ fn errors_are_one_line_with_the_remedy() {
         (
             &["--resp", "0.0.0.0:0"][..],
             &["other hosts", "--password-file", "--open-to-all"][..],
+        ),
+        (
+            &["--tls", "0.0.0.0:0", "--tls-cert", "x", "--tls-key", "x"],
+            &["other hosts", "--password-file", "--tls-ca"],
         ),
         (&["--max-clients", "0"], &["--max-clients 0", "at least 1"]),
         (
@@ -102,6 +108,15 @@ fn a_busy_port_is_named_with_the_remedy() {
     let sizes = ["--local", "32MiB", "--far", "32MiB", "--no-huge-pages"];
     let text = refused(&[&["--resp", &address][..], &sizes].concat());
     assert!(text.contains(&address) && text.contains("--resp"), "{text}");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_is_named() {
+    let sizes = ["--local", "32MiB", "--far", "32MiB", "--no-huge-pages"];
+    let files = ["--tls-cert", "/nowhere.pem", "--tls-key", "/nowhere.key"];
+    let addresses = ["--resp", "127.0.0.1:0", "--tls", "127.0.0.1:0"];
+    let text = refused(&[&addresses[..], &files, &sizes].concat());
+    assert!(text.contains("/nowhere.pem"), "{text}");
 }
 
 #[test]

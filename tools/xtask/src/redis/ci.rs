@@ -2,7 +2,10 @@
 //! for it on loopback and ends with this program's step. A run takes well below three minutes: a
 //! unit that hangs is ended.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
+use clap::Args;
 
 use super::place::Place;
 use super::process::Process;
@@ -16,19 +19,28 @@ const UNIT_SECONDS: u64 = 40;
 const FLAGS: &str =
     "--resp 127.0.0.1:{port} --local 128MiB --far 256MiB --client-memory 64MiB --no-huge-pages";
 
-pub(super) fn perform(place: &Place) -> Result<()> {
+#[derive(Debug, Args)]
+pub(crate) struct Ci {
+    /// The program `farcore` [default: it is built]
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+pub(super) fn perform(place: &Place, ci: &Ci) -> Result<()> {
     setup::perform_suite(place)?;
-    crate::run(&mut crate::cargo(&[
-        "build",
-        "--quiet",
-        "--locked",
-        "--package",
-        "farcore-tools",
-        "--bin",
-        "farcore",
-    ]))?;
-    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    let command = format!("{target}/debug/farcore serve {FLAGS}");
+    let binary = match &ci.binary {
+        Some(binary) => binary.clone(),
+        None => build()?,
+    };
+    let command = format!("{} serve {FLAGS}", binary.display());
     let process = Process::start(&command, None, &place.log("ci-server")?)?;
     tcl::perform(place, &Tcl::all(process.server().clone(), UNIT_SECONDS))
+}
+
+/// Builds `farcore`.
+fn build() -> Result<PathBuf> {
+    let package = ["--package", "farcore-tools", "--bin", "farcore"];
+    crate::run(crate::cargo(&["build", "--quiet", "--locked"]).args(package))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    Ok(PathBuf::from(target).join("debug/farcore"))
 }

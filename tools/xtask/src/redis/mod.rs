@@ -42,7 +42,7 @@ pub(crate) enum Redis {
     Setup,
     /// Start `farcore serve`, and run all units of Redis's own suite against it; installs what the
     /// suite needs.
-    Ci,
+    Ci(ci::Ci),
     /// Run units of Redis's own suite; fails if a test fails that tcl.skip does not name.
     Tcl(tcl::Tcl),
     /// Run the selected tests of redis-py in both versions of the protocol.
@@ -59,7 +59,7 @@ pub(crate) fn perform(redis: Redis) -> Result<()> {
     let place = Place::open()?;
     match redis {
         Redis::Setup => setup::perform(&place),
-        Redis::Ci => ci::perform(&place),
+        Redis::Ci(ci) => ci::perform(&place, &ci),
         Redis::Tcl(tcl) => tcl::perform(&place, &tcl),
         Redis::Python(python) => python::perform(&place, &python),
         Redis::Clients(clients) => clients::perform(&place, &clients),
