@@ -26,6 +26,15 @@ impl Served {
 
     /// The same with other options.
     pub(crate) fn with(cores: usize, change: impl FnOnce(&mut NativeOptions)) -> Self {
+        Self::at("tcp://127.0.0.1:0", cores, change)
+    }
+
+    /// The same at an address of any fabric.
+    pub(crate) fn at(
+        address: &str,
+        cores: usize,
+        change: impl FnOnce(&mut NativeOptions),
+    ) -> Self {
         let engine = Engine::open(Config {
             cores: Config::default().cores.into_iter().take(cores).collect(),
             local_bytes: 64 << 20,
@@ -39,7 +48,7 @@ impl Served {
         });
         let engine = engine.expect("an engine");
         let mut options = Options::new(([127, 0, 0, 1], 0).into());
-        options.native.listen = vec!["tcp://127.0.0.1:0".parse().expect("an address")];
+        options.native.listen = vec![address.parse().expect("an address")];
         options.native.timeout = PATIENCE;
         change(&mut options.native);
         let server = Server::start(&engine, options).expect("a server");

@@ -28,7 +28,7 @@ struct Suite {
 const IGNORED: &[&str] = &["--ignored", "--test-threads=1"];
 
 /// The suites, which run after the check of the guest itself.
-const SUITES: [Suite; 6] = [
+const SUITES: [Suite; 7] = [
     // The contract of the fabric, over queue pairs connected by an exchange of facts and by
     // RDMA-CM.
     Suite {
@@ -59,6 +59,13 @@ const SUITES: [Suite; 6] = [
     },
     Suite {
         package: "engine",
+        target: "verbs",
+        tests: IGNORED,
+        environment: &[],
+    },
+    // The native protocol of the server.
+    Suite {
+        package: "tools/client",
         target: "verbs",
         tests: IGNORED,
         environment: &[],
