@@ -15,14 +15,16 @@ use farcore_rdma::rdma_devices;
 use crate::support::{Served, pattern, wait_until};
 
 /// Puts of every length.
-const PUTS: u64 = 50;
+const PUTS: u64 = 20;
 /// Small requests that are pipelined while messages without a receive are counted.
-const PIPELINED: usize = 20_000;
+const PIPELINED: usize = 3_000;
 
 /// The device, and an address of it.
 fn device() -> (String, String) {
     let devices = rdma_devices();
-    let device = devices.first().expect("an RDMA device: run this in the lab");
+    let device = devices
+        .first()
+        .expect("an RDMA device: run this in the lab");
     let gids = device.ports.iter().flat_map(|port| &port.gids);
     let mut addresses = gids.filter_map(|gid| gid.address().to_ipv4_mapped());
     let address = addresses.next().expect("an interface with an IPv4 address");
@@ -54,16 +56,32 @@ fn every_length(scheme: &str) {
         for bytes in [0, 64, 4095, 4096, 60_000, 65_536, 300_000, 1 << 20, 3 << 20] {
             let value = pattern(bytes, bytes as u64);
             client.put(b"key", &value).wait().expect("stored");
-            let found = client.get(b"key").wait().expect("read").expect("it is there");
+            let found = client
+                .get(b"key")
+                .wait()
+                .expect("read")
+                .expect("it is there");
             assert!(found.bytes == value, "{bytes} bytes differ by {transfer:?}");
         }
         let figures = client.figures();
-        assert_eq!(figures.landings > 0, transfer == Transfer::Landing, "{figures:?}");
-        assert_eq!(receivers_not_ready(&device), before, "a receive was missing");
+        assert_eq!(
+            figures.landings > 0,
+            transfer == Transfer::Landing,
+            "{figures:?}"
+        );
+        assert_eq!(
+            receivers_not_ready(&device),
+            before,
+            "a receive was missing"
+        );
     }
     wait_until("every slot is back", || {
         let figures = served.figures();
-        (figures.connections, figures.slots_in_use, figures.slot_bytes) == (0, 0, 0)
+        (
+            figures.connections,
+            figures.slots_in_use,
+            figures.slot_bytes,
+        ) == (0, 0, 0)
     });
 }
 
@@ -87,7 +105,10 @@ fn a_put_is_one_work_request_and_one_send() {
     for bytes in [64, 4095, 4096, 16_000, 64_000] {
         let value = pattern(bytes, 1);
         client.put(b"key", &value).wait().expect("stored");
-        let (requests, sends) = (client.figures().work_requests, served.figures().sent_messages);
+        let (requests, sends) = (
+            client.figures().work_requests,
+            served.figures().sent_messages,
+        );
         let (noops, dones) = (client.figures().noops, client.figures().dones);
         for _ in 0..PUTS {
             client.put(b"key", &value).wait().expect("stored");
@@ -95,7 +116,11 @@ fn a_put_is_one_work_request_and_one_send() {
         let figures = client.figures();
         assert_eq!((figures.noops, figures.dones), (noops, dones));
         assert_eq!(figures.work_requests - requests, PUTS, "{bytes} bytes");
-        assert_eq!(served.figures().sent_messages - sends, PUTS, "{bytes} bytes");
+        assert_eq!(
+            served.figures().sent_messages - sends,
+            PUTS,
+            "{bytes} bytes"
+        );
     }
 }
 
@@ -135,6 +160,8 @@ fn a_sleeping_core_is_woken_and_the_end_of_a_client_noticed() {
             assert!(client.exists(b"key").wait().expect("an answer"));
         }
         drop(client);
-        wait_until("the client's end is noticed", || served.figures().connections == 0);
+        wait_until("the client's end is noticed", || {
+            served.figures().connections == 0
+        });
     }
 }
