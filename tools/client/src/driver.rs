@@ -105,7 +105,7 @@ impl Driver {
                 Ok(busy) => is_busy |= busy,
                 Err(error) => break error.to_string(),
             }
-            let has_work = session.has_flights() || !self.backlog.is_empty();
+            let has_work = session.has_callers() || !self.backlog.is_empty();
             if self.port.is_closed() && !has_work && !is_busy {
                 return End::Closed;
             }

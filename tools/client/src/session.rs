@@ -295,8 +295,9 @@ impl Session {
         self.endpoint.acknowledge();
     }
 
-    pub(crate) fn has_flights(&self) -> bool {
-        self.flights.len() > 0
+    /// Whether a caller waits for an answer.
+    pub(crate) fn has_callers(&self) -> bool {
+        self.flights.len() > 0 && self.flights.iter().any(|flight| flight.command.is_some())
     }
 
     /// Ends requests that were not answered in time. What they use stays with the server until it

@@ -8,7 +8,8 @@
 //! is owed. A side keeps its last credit for a message that does nothing but grant (NOOP), so the
 //! two sides cannot wait for each other.
 //!
-//! - I1: a side sends only with a credit of the peer, which posted the receive before it granted it.
+//! - I1: a side sends only with a credit of the peer, which posted the receive before it granted
+//!   it.
 //! - I2: the last credit is spent only on a message that grants at least one.
 
 /// Why a peer's message contradicts its credits.

@@ -268,8 +268,8 @@ impl Header {
         }
     }
 
-    /// The argument of a get that names a landing buffer: its offset in the client's memory, and its
-    /// length in bytes.
+    /// The argument of a get that names a landing buffer: its offset in the client's memory, and
+    /// its length in bytes.
     #[must_use]
     pub fn landing(offset: u32, bytes: u32) -> u64 {
         u64::from(bytes) << 32 | u64::from(offset)

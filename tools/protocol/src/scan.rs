@@ -6,8 +6,8 @@
 //!        32 key, value
 //! ```
 //!
-//! The request has the cursor as its value: none begins. `expiry` is in milliseconds since 1970; all
-//! ones say that there is none, or that it is not known: only a scan with values knows.
+//! The request has the cursor as its value: none begins. `expiry` is in milliseconds since 1970;
+//! all ones say that there is none, or that it is not known: only a scan with values knows.
 
 use crate::fields::{part, u16_at, u32_at, u64_at};
 use crate::header::WireError;
