@@ -1,7 +1,7 @@
 //! Latency and rate of gets and puts of 64 B to 1 MiB, by each way in which values travel.
 //!
 //! ```text
-//! cargo run --release -p farcore-client --example curve -- tcp://127.0.0.1:7401 [SECONDS] [TOKEN FILE]
+//! cargo run --release -p farcore-client --example curve -- ADDRESS [SECONDS] [TOKEN FILE]
 //! ```
 //!
 //! For each length and way it measures one operation at a time (median and 99th percentile), then
