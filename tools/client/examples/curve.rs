@@ -5,7 +5,8 @@
 //! ```
 //!
 //! For each length and way it measures one operation at a time (median and 99th percentile), then
-//! 16 at a time (operations and bytes a second). Below the server's threshold all ways are messages.
+//! 16 at a time (operations and bytes a second). Below the server's threshold all ways are
+//! messages.
 
 use std::collections::VecDeque;
 use std::error::Error;

@@ -184,6 +184,32 @@ fn a_peer_that_takes_no_answers_holds_only_its_own_memory() {
     });
 }
 
+#[test]
+fn a_peer_that_acknowledges_nothing_is_given_up() {
+    let served = Served::with(1, |options| options.timeout = Duration::from_secs(1));
+    farcore_rdma::run_local(async {
+        let mut peer = Peer::connect(&served.address).await;
+        peer.greet().await;
+        peer.send(&Header::new(Kind::Ping, 1).encode());
+        // It polls no more, so the answer is not acknowledged.
+        wait_until("it is given up", || served.figures().connections == 0);
+    })
+    .expect("an executor");
+    serves_on(&served);
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_given_up() {
+    let served = Served::with(1, |options| options.timeout = Duration::from_secs(1));
+    farcore_rdma::run_local(async {
+        let _peer = Peer::connect(&served.address).await;
+        wait_until("it is served", || served.figures().connections == 1);
+        wait_until("it is given up", || served.figures().connections == 0);
+    })
+    .expect("an executor");
+    serves_on(&served);
+}
+
 /// A part of a value that is said to be longer.
 fn first_part(id: u32, total: u64, bytes: usize) -> Vec<u8> {
     let header = Header {
