@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - I1: a peer accesses memory only after [`PeerEndpoint::expose`], and no other.
-//! - I2: nothing that this side posts leaves before [`PeerEndpoint::flush`], on sockets; on a
+//! - I2: on sockets, nothing that this side posts leaves before [`PeerEndpoint::flush`]; on a
 //!   device it leaves at [`PeerEndpoint::ring`].
 
 #![allow(unsafe_code)] // lends descriptors that the endpoint keeps open

@@ -59,8 +59,8 @@ impl PeerMemory {
     /// If they are not all inside.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) {
         let source = self.place(offset, bytes.len());
-        // SAFETY: inside the mapping, which this keeps; the target is a slice of the caller's,
-        // which is not part of the mapping (I1). A device may write meanwhile: any bytes are valid.
+        // SAFETY: inside the mapping, which this keeps; the target is a slice of the caller's and
+        // not part of the mapping (I1). A device may write meanwhile: any bytes are valid.
         unsafe { ptr::copy_nonoverlapping(source, bytes.as_mut_ptr(), bytes.len()) };
     }
 

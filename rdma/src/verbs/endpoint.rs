@@ -261,8 +261,8 @@ impl VerbsEndpoint {
         self.adapter.completion_queue.take_events();
     }
 
-    /// The descriptor of the completion channel, and that of the line of the first queue pair,
-    /// which is readable when its peer has gone.
+    /// The descriptor of the completion channel, and that of the line of the first queue pair. The
+    /// latter is readable when the peer has gone.
     #[must_use]
     pub fn descriptors(&self) -> [Option<RawFd>; 2] {
         let line = self.queues.first();

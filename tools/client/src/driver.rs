@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The longest sleep while something is under way, and without.
 const SLEEP: Duration = Duration::from_millis(20);
 const IDLE_SLEEP: Duration = Duration::from_secs(1);
+/// The longest sleep while acknowledgements wait to be sent.
+const ACKNOWLEDGE_SLEEP: Duration = Duration::from_millis(1);
 /// How often time limits are looked at.
 const EXPIRE: Duration = Duration::from_millis(10);
 /// Commands that are taken at once.
@@ -105,7 +107,7 @@ impl Driver {
                 Ok(busy) => is_busy |= busy,
                 Err(error) => break error.to_string(),
             }
-            let has_work = session.has_flights() || !self.backlog.is_empty();
+            let has_work = session.has_callers() || !self.backlog.is_empty();
             if self.port.is_closed() && !has_work && !is_busy {
                 return End::Closed;
             }
@@ -165,7 +167,11 @@ impl Driver {
 
 /// Waits for a command, or for the fabric.
 fn sleep(port: &Port, session: &mut Session, has_work: bool) {
-    let limit = if has_work { SLEEP } else { IDLE_SLEEP };
+    let limit = match (session.owes_acknowledgement(), has_work) {
+        (true, _) => ACKNOWLEDGE_SLEEP,
+        (false, true) => SLEEP,
+        (false, false) => IDLE_SLEEP,
+    };
     let signalled = {
         let (descriptors, writes) = session.descriptors();
         let event = port.event();

@@ -104,6 +104,13 @@ impl Flights {
     }
 
     /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Flight> {
+        self.flights
+            .iter()
+            .filter_map(|(_, flight)| flight.as_ref())
+    }
+
+    /// All of them, mutably.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flight> {
         self.flights
             .iter_mut()

@@ -91,8 +91,8 @@ fn groups(bytes: impl Iterator<Item = (usize, usize)>) -> Vec<Vec<usize>> {
     groups
 }
 
-/// How a batch's answers become outcomes: by place, status, version and value; true if the
-/// operation must be sent alone.
+/// How a batch's answer becomes an outcome: its place, status, version and value. Values that did
+/// not fit give commands that read them.
 type Take = dyn FnMut(usize, (Status, u64, Option<&[u8]>), &mut Vec<Command>) + Send;
 
 /// Sends a batch of the operations at some places.

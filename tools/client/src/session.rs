@@ -31,6 +31,8 @@ use crate::flights::{Flight, Flights};
 /// Completions that are polled at once.
 const COMPLETIONS: usize = 64;
 
+/// How long acknowledgements wait for a message that takes them along, in nanoseconds.
+const ACKNOWLEDGE_NS: u64 = 500_000;
 /// The pause before a request that found the server busy is sent again.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
@@ -179,7 +181,10 @@ pub(crate) struct Session {
     /// A received message, and a value that was read.
     message: Vec<u8>,
     value: Vec<u8>,
+    /// Something was posted that is not a receive.
     is_touched: bool,
+    /// When acknowledgements must leave that wait for a message.
+    acknowledge_ns: Option<u64>,
     /// Further commands that outcomes gave.
     more: Vec<Command>,
     limit: Duration,
@@ -192,9 +197,9 @@ impl Session {
         work: Work,
         counters: &Counters,
     ) -> Result<(), SessionError> {
-        self.is_touched = true;
         if !matches!(purpose, Purpose::Receive(_)) {
             counters.work_requests.add(1);
+            self.is_touched = true;
         }
         let request = WorkRequest {
             id: purpose.id(),
@@ -226,11 +231,29 @@ impl Session {
         is_busy |= self.issue_all(backlog, counters)?;
         self.return_slots(counters)?;
         self.return_credits(counters)?;
+        self.flush(now_ns);
+        Ok(is_busy)
+    }
+
+    /// Sends what was posted. Acknowledgements alone wait a little for a message that takes them
+    /// along.
+    fn flush(&mut self, now_ns: u64) {
         if std::mem::take(&mut self.is_touched) {
             self.endpoint.ring(now_ns);
             self.endpoint.flush();
+            self.acknowledge_ns = None;
+        } else if self.endpoint.has_output() {
+            let due = *self.acknowledge_ns.get_or_insert(now_ns + ACKNOWLEDGE_NS);
+            if now_ns >= due {
+                self.endpoint.flush();
+                self.acknowledge_ns = None;
+            }
         }
-        Ok(is_busy)
+    }
+
+    /// Whether acknowledgements wait to be sent.
+    pub(crate) fn owes_acknowledgement(&self) -> bool {
+        self.acknowledge_ns.is_some()
     }
 
     fn poll(&mut self, now_ns: u64, counters: &Counters) -> Result<bool, SessionError> {
@@ -242,7 +265,6 @@ impl Session {
                 self.complete(completion, counters)?;
             }
             is_busy |= count > 0;
-            self.is_touched |= count > 0;
             if count < COMPLETIONS {
                 break;
             }
@@ -278,7 +300,9 @@ impl Session {
 
     /// What to wait for beside the commands: readable descriptors, the first also writable.
     pub(crate) fn descriptors(&self) -> ([Option<BorrowedFd<'_>>; 2], bool) {
-        (self.endpoint.descriptors(), self.endpoint.has_output())
+        // Acknowledgements that wait do not wait for the socket.
+        let writes = self.endpoint.has_output() && !self.owes_acknowledgement();
+        (self.endpoint.descriptors(), writes)
     }
 
     /// Has a device signal the next completion. False if something came meanwhile.
@@ -295,8 +319,9 @@ impl Session {
         self.endpoint.acknowledge();
     }
 
-    pub(crate) fn has_flights(&self) -> bool {
-        self.flights.len() > 0
+    /// Whether a caller waits for an answer.
+    pub(crate) fn has_callers(&self) -> bool {
+        self.flights.len() > 0 && self.flights.iter().any(|flight| flight.command.is_some())
     }
 
     /// Ends requests that were not answered in time. What they use stays with the server until it

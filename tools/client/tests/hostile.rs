@@ -4,170 +4,11 @@ mod support;
 
 use std::time::Duration;
 
-use farcore_protocol::handshake::{Challenge, Hello, Welcome, encode_proof};
+use farcore_protocol::handshake::{Hello, encode_proof};
 use farcore_protocol::{Flags, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, Status};
-use farcore_rdma::control::{PeerProof, PeerSide};
-use farcore_rdma::{
-    Completion, LocalKey, LocalSlice, PeerEndpoint, PeerMemory, PeerOptions, RemoteKey,
-    RemoteSlice, Status as WorkStatus, VerbsOptions, Work, WorkId, WorkRequest,
-};
 
-use crate::support::{PATIENCE, Random, Served, pattern, wait_until};
-
-const BUFFER: usize = 8192;
-const RECEIVES: u16 = 16;
-const RECEIVE: u64 = 1 << 32;
-
-/// A peer that says what a test wants.
-struct Peer {
-    endpoint: PeerEndpoint,
-    memory: PeerMemory,
-    key: LocalKey,
-    received: Vec<Vec<u8>>,
-    statuses: Vec<WorkStatus>,
-}
-
-impl Peer {
-    async fn connect(served: &Served) -> Self {
-        let options = PeerOptions {
-            depth: 256,
-            limit_ns: u64::MAX,
-            verbs: VerbsOptions::default(),
-        };
-        let endpoint = PeerEndpoint::connect(&served.address, &options, PATIENCE).await;
-        let mut endpoint = endpoint.expect("a connection");
-        let memory = PeerMemory::map((usize::from(RECEIVES) + 64) * BUFFER).expect("memory");
-        let key = endpoint.register(memory.region()).expect("registered");
-        let mut peer = Self {
-            endpoint,
-            memory,
-            key,
-            received: Vec::new(),
-            statuses: Vec::new(),
-        };
-        for number in 0..RECEIVES {
-            peer.post_receive(u64::from(number));
-        }
-        peer
-    }
-
-    fn slice(&self, place: u64, bytes: usize) -> LocalSlice {
-        LocalSlice {
-            key: self.key,
-            offset: place * BUFFER as u64,
-            bytes: u32::try_from(bytes).expect("short"),
-        }
-    }
-
-    fn post(&mut self, id: u64, work: Work) {
-        let request = WorkRequest {
-            id: WorkId(id),
-            work,
-            signalled: true,
-        };
-        // A server that has closed the connection takes nothing more.
-        let _ = self.endpoint.post(request);
-    }
-
-    fn post_receive(&mut self, number: u64) {
-        let local = self.slice(number, BUFFER);
-        self.post(RECEIVE | number, Work::Receive { local });
-    }
-
-    fn flush(&mut self) {
-        self.endpoint.ring(0);
-        self.endpoint.flush();
-    }
-
-    fn send(&mut self, message: &[u8]) {
-        let place = u64::from(RECEIVES);
-        self.memory.write(place * BUFFER as u64, message);
-        let local = self.slice(place, message.len());
-        self.post(0, Work::Send { local });
-        self.flush();
-    }
-
-    /// Writes into the server's memory, with a word or without.
-    fn write(&mut self, bytes: &[u8], (key, offset): (u32, u64), word: Option<u32>) {
-        let place = u64::from(RECEIVES) + 1;
-        self.memory.write(place * BUFFER as u64, bytes);
-        let local = self.slice(place, bytes.len());
-        let remote = RemoteSlice {
-            key: RemoteKey(key),
-            offset,
-        };
-        let work = match word {
-            Some(immediate) => Work::WriteImmediate {
-                local,
-                remote,
-                immediate,
-            },
-            None => Work::Write { local, remote },
-        };
-        self.post(1, work);
-        self.flush();
-    }
-
-    fn poll(&mut self) {
-        let mut completions = [Completion::NONE; 64];
-        let count = self.endpoint.poll(0, &mut completions);
-        for completion in &completions[..count] {
-            if completion.id.0 & RECEIVE == 0 || completion.status != WorkStatus::Success {
-                self.statuses.push(completion.status);
-                continue;
-            }
-            let number = completion.id.0 & !RECEIVE;
-            let mut message = vec![0; completion.bytes as usize];
-            self.memory.read(number * BUFFER as u64, &mut message);
-            self.received.push(message);
-            self.post_receive(number);
-        }
-        self.flush();
-    }
-
-    /// The next message; `None` if the server has closed the connection.
-    async fn receive(&mut self) -> Option<Vec<u8>> {
-        let start = std::time::Instant::now();
-        while self.received.is_empty() {
-            self.poll();
-            if self.received.is_empty() && !self.endpoint.is_up() {
-                return None;
-            }
-            assert!(start.elapsed() < PATIENCE, "the server says nothing");
-            farcore_rdma::pause(Duration::from_micros(200)).await;
-        }
-        Some(self.received.remove(0))
-    }
-
-    /// Waits until the server has closed the connection.
-    async fn is_closed(&mut self) {
-        while self.receive().await.is_some() {}
-    }
-
-    /// Shakes hands as a client does.
-    async fn greet(&mut self) -> Welcome {
-        let hello = Hello {
-            version: PROTOCOL_VERSION,
-            credits: RECEIVES,
-            message_bytes: u32::try_from(BUFFER).expect("short"),
-            nonce: [7; 16],
-            name: "hostile".to_owned(),
-        };
-        let hello = hello.encode();
-        self.send(&hello);
-        let challenge = self.receive().await.expect("a challenge");
-        let challenge = Challenge::decode(&challenge).expect("a challenge");
-        let proofs = PeerProof {
-            token: None,
-            client: [7; 16],
-            server: challenge.nonce,
-            context: &hello[HEADER_BYTES..],
-        };
-        self.send(&encode_proof(&proofs.of(PeerSide::Client)));
-        let welcome = self.receive().await.expect("a welcome");
-        Welcome::decode(&welcome).expect("a welcome")
-    }
-}
+use crate::support::peer::{Peer, RECEIVES};
+use crate::support::{Random, Served, pattern, wait_until};
 
 fn request(kind: Kind, key: &[u8], value: &[u8]) -> Vec<u8> {
     let header = Header {
@@ -200,7 +41,7 @@ fn garbage_instead_of_a_handshake_is_refused() {
     run(async |served| {
         let mut random = Random::new();
         for round in 0..40 {
-            let mut peer = Peer::connect(served).await;
+            let mut peer = Peer::connect(&served.address).await;
             let bytes = random.below(500);
             let mut message = pattern(bytes, random.next());
             if round % 2 == 0 && bytes >= HEADER_BYTES {
@@ -216,10 +57,10 @@ fn garbage_instead_of_a_handshake_is_refused() {
 #[test]
 fn requests_before_the_proof_are_refused() {
     run(async |served| {
-        let mut peer = Peer::connect(served).await;
+        let mut peer = Peer::connect(&served.address).await;
         peer.send(&request(Kind::Put, b"k", b"v"));
         peer.is_closed().await;
-        let mut peer = Peer::connect(served).await;
+        let mut peer = Peer::connect(&served.address).await;
         let hello = Hello {
             version: PROTOCOL_VERSION,
             credits: RECEIVES,
@@ -244,7 +85,7 @@ fn garbage_headers_end_the_connection_only() {
     run(async |served| {
         let mut random = Random::new();
         for round in 0..60 {
-            let mut peer = Peer::connect(served).await;
+            let mut peer = Peer::connect(&served.address).await;
             peer.greet().await;
             let mut message = request(Kind::Put, b"key", b"value");
             match round % 6 {
@@ -266,7 +107,7 @@ fn garbage_headers_end_the_connection_only() {
 fn false_slots_and_words_end_the_connection() {
     run(async |served| {
         for round in 0..8 {
-            let mut peer = Peer::connect(served).await;
+            let mut peer = Peer::connect(&served.address).await;
             let welcome = peer.greet().await;
             let slot = u64::from(welcome.uploads.slot_bytes);
             let place = (welcome.uploads.memory_key, 0);
@@ -308,7 +149,7 @@ fn false_slots_and_words_end_the_connection() {
 #[test]
 fn credits_that_nobody_has_end_the_connection() {
     run(async |served| {
-        let mut peer = Peer::connect(served).await;
+        let mut peer = Peer::connect(&served.address).await;
         peer.greet().await;
         let header = Header {
             credits: 500,
@@ -322,7 +163,7 @@ fn credits_that_nobody_has_end_the_connection() {
 #[test]
 fn a_peer_that_takes_no_answers_holds_only_its_own_memory() {
     run(async |served| {
-        let mut peer = Peer::connect(served).await;
+        let mut peer = Peer::connect(&served.address).await;
         peer.greet().await;
         // It sends as many as it may and grants nothing: the last of its credits stays unused.
         let mut answered = 0;
@@ -344,6 +185,111 @@ fn a_peer_that_takes_no_answers_holds_only_its_own_memory() {
 }
 
 #[test]
+fn a_peer_that_acknowledges_nothing_is_given_up() {
+    let served = Served::with(1, |options| options.timeout = Duration::from_secs(1));
+    farcore_rdma::run_local(async {
+        let mut peer = Peer::connect(&served.address).await;
+        peer.greet().await;
+        peer.send(&Header::new(Kind::Ping, 1).encode());
+        // It polls no more, so the answer is not acknowledged.
+        wait_until("it is given up", || served.figures().connections == 0);
+    })
+    .expect("an executor");
+    serves_on(&served);
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_given_up() {
+    let served = Served::with(1, |options| options.timeout = Duration::from_secs(1));
+    farcore_rdma::run_local(async {
+        let _peer = Peer::connect(&served.address).await;
+        wait_until("it is served", || served.figures().connections == 1);
+        wait_until("it is given up", || served.figures().connections == 0);
+    })
+    .expect("an executor");
+    serves_on(&served);
+}
+
+/// A part of a value that is said to be longer.
+fn first_part(id: u32, total: u64, bytes: usize) -> Vec<u8> {
+    let header = Header {
+        flags: Flags::MORE,
+        key_bytes: 3,
+        value_bytes: u32::try_from(bytes).expect("short"),
+        offset: total,
+        ..Header::new(Kind::Put, id)
+    };
+    [&header.encode()[..], b"key", &pattern(bytes, 1)].concat()
+}
+
+#[test]
+fn values_in_parts_that_do_not_add_up_are_refused() {
+    run(async |served| {
+        // Fewer bytes than were said, also where a record would hold them; more; and none at all.
+        for (total, rest, is_stored) in [
+            (100, 20, false),
+            (5010, 10, true),
+            (5010, 11, false),
+            (3 << 20, 10, false),
+            (5000, 5000, false),
+            (u64::MAX, 10, false),
+            (0, 0, false),
+        ] {
+            let mut peer = Peer::connect(&served.address).await;
+            let welcome = peer.greet().await;
+            let place = (welcome.uploads.memory_key, 0);
+            peer.write(&first_part(9, total, 5000), place, Some(0));
+            let answer = peer.receive().await.expect("the part is taken");
+            let header = Header::decode(&answer).expect("a header");
+            assert!(header.flags.has(Flags::MORE) && header.status == Status::Ok);
+            let last = Header {
+                value_bytes: rest,
+                ..Header::new(Kind::Put, 9)
+            };
+            let last = [&last.encode()[..], &pattern(rest as usize, 1)].concat();
+            peer.write(&last, place, Some(0));
+            let answer = peer.receive().await.expect("an answer");
+            let header = Header::decode(&answer).expect("a header");
+            assert_eq!(
+                header.status == Status::Ok,
+                is_stored,
+                "{total}: {header:?}"
+            );
+            let client = served.client();
+            assert_eq!(client.delete(b"key").wait(), Ok(is_stored));
+        }
+    });
+}
+
+#[test]
+fn a_value_of_which_no_more_parts_come_does_not_hold_the_core() {
+    let served = Served::with(1, |options| options.timeout = Duration::from_secs(1));
+    farcore_rdma::run_local(async {
+        for total in [6000, 3 << 20] {
+            let mut peer = Peer::connect(&served.address).await;
+            let welcome = peer.greet().await;
+            let place = (welcome.uploads.memory_key, 0);
+            peer.write(&first_part(9, total, 5000), place, Some(0));
+            peer.receive().await.expect("the part is taken");
+            let client = served.client();
+            client.ping().wait().expect("others are served");
+            // It has no answer before its last part; then it learns that it was too late.
+            farcore_rdma::pause(Duration::from_millis(2500)).await;
+            let last = Header {
+                value_bytes: 10,
+                ..Header::new(Kind::Put, 9)
+            };
+            peer.write(&[&last.encode()[..], &[0; 10]].concat(), place, Some(0));
+            let answer = peer.receive().await.expect("an answer");
+            let header = Header::decode(&answer).expect("a header");
+            assert_ne!(header.status, Status::Ok, "{header:?}");
+        }
+    })
+    .expect("an executor");
+    serves_on(&served);
+}
+
+#[test]
 fn clients_that_die_in_large_transfers_leave_nothing() {
     run(async |served| {
         let client = served.client();
@@ -354,7 +300,7 @@ fn clients_that_die_in_large_transfers_leave_nothing() {
         drop(client);
         let mut random = Random::new();
         for round in 0..60 {
-            let mut peer = Peer::connect(served).await;
+            let mut peer = Peer::connect(&served.address).await;
             let welcome = peer.greet().await;
             let place = welcome.uploads.memory_key;
             match round % 3 {
@@ -408,7 +354,7 @@ fn another_token_is_refused_on_both_sides() {
     client.ping().wait().expect("an answer");
     // A client that does not check the server is refused by the server.
     farcore_rdma::run_local(async {
-        let mut peer = Peer::connect(&served).await;
+        let mut peer = Peer::connect(&served.address).await;
         let hello = Hello {
             version: PROTOCOL_VERSION,
             credits: RECEIVES,
@@ -441,7 +387,7 @@ fn too_many_connections_and_another_version_are_refused() {
     assert!(Client::connect(&served.address, options).is_err());
     let served = Served::start(1);
     farcore_rdma::run_local(async {
-        let mut peer = Peer::connect(&served).await;
+        let mut peer = Peer::connect(&served.address).await;
         let hello = Hello {
             version: PROTOCOL_VERSION + 1,
             credits: RECEIVES,

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A proof is HMAC-SHA-256 with the token over both nonces and the body of HELLO, with a label of
-//! its side. Bodies are values of messages. HELLO: `argument` is the longest message that the
-//! client receives, `version` the version of the protocol. WELCOME: credits in its header.
+//! its side. Bodies are values of messages. In HELLO, `version` is that of the protocol and
+//! `argument` the longest message that the client receives. WELCOME has credits in its header.
 
 use crate::fields::{part, u16_at, u32_at, u64_at};
 use crate::header::{Header, Kind, WireError};

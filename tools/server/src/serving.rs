@@ -155,7 +155,7 @@ impl Serving {
             let mut is_busy = self.receive_messages();
             is_busy |= self.serve_listed(&mut core);
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
-            is_busy |= self.native_turn();
+            is_busy |= self.native_turn(is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
             self.start_long_reads(&core);
             is_busy |= self.tasks_turn();
@@ -240,9 +240,9 @@ impl Serving {
         self.connections[number] = Some(Box::new(connection));
     }
 
-    fn native_turn(&mut self) -> bool {
+    fn native_turn(&mut self, is_stopping: bool) -> bool {
         match &mut self.native {
-            Some(native) => native.turn(&self.sockets, self.now_ms),
+            Some(native) => native.turn(&self.sockets, self.now_ms, is_stopping),
             None => false,
         }
     }

@@ -99,6 +99,7 @@ impl Session {
             message: Vec::new(),
             value: Vec::new(),
             is_touched: true,
+            acknowledge_ns: None,
             more: Vec::new(),
             limit: options.timeout,
         };

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod peer;
+
 use std::time::{Duration, Instant};
 
 use farcore::{Config, Engine};
@@ -26,6 +28,11 @@ impl Served {
 
     /// The same with other options.
     pub(crate) fn with(cores: usize, change: impl FnOnce(&mut NativeOptions)) -> Self {
+        Self::at("tcp://127.0.0.1:0", cores, change)
+    }
+
+    /// The same at an address of any fabric.
+    pub(crate) fn at(address: &str, cores: usize, change: impl FnOnce(&mut NativeOptions)) -> Self {
         let engine = Engine::open(Config {
             cores: Config::default().cores.into_iter().take(cores).collect(),
             local_bytes: 64 << 20,
@@ -39,7 +46,7 @@ impl Served {
         });
         let engine = engine.expect("an engine");
         let mut options = Options::new(([127, 0, 0, 1], 0).into());
-        options.native.listen = vec!["tcp://127.0.0.1:0".parse().expect("an address")];
+        options.native.listen = vec![address.parse().expect("an address")];
         options.native.timeout = PATIENCE;
         change(&mut options.native);
         let server = Server::start(&engine, options).expect("a server");
@@ -69,6 +76,15 @@ impl Served {
     pub(crate) fn figures(&self) -> NativeFigures {
         let server = self.server.as_ref().expect("it runs");
         server.reporter().figures().total().native
+    }
+
+    /// Stops the server and starts another at its address; the engine goes on.
+    pub(crate) fn restart(&mut self) {
+        self.stop();
+        let mut options = Options::new(([127, 0, 0, 1], 0).into());
+        options.native.listen = vec![self.address.clone()];
+        let server = Server::start(&self.engine, options).expect("a server");
+        self.server = Some(server);
     }
 
     pub(crate) fn stop(&mut self) {

@@ -450,7 +450,8 @@ impl NativeConnection {
     /// Polls completions.
     pub(super) fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
         let count = self.endpoint.poll(now_ns, completions);
-        self.is_touched |= count > 0;
+        // Also answers to the client's READs, which complete nothing here.
+        self.is_touched |= count > 0 || self.endpoint.has_output();
         count
     }
 }

@@ -36,11 +36,17 @@ struct Part {
     is_last: bool,
 }
 
+/// A value whose parts come.
 #[derive(Debug)]
 struct LongPut {
     id: u32,
     input: LongInput,
     parts: VecDeque<Part>,
+    /// Bytes that the value was said to have, and those of the parts that have come.
+    said: usize,
+    given: usize,
+    /// The parts do not add up: nothing is stored, and their bytes are dropped.
+    is_broken: bool,
     /// The last part has come: nothing more is taken for this value.
     has_last: bool,
     /// How it ended.
@@ -49,6 +55,42 @@ struct LongPut {
     heard_ms: u64,
     /// The memory that it takes; none if it was refused.
     share: Option<Share>,
+}
+
+impl LongPut {
+    /// A value of which no part has come.
+    fn new(header: &Header, share: Option<Share>, now_ms: u64) -> Self {
+        let said = long_bytes(header);
+        Self {
+            id: header.id,
+            input: LongInput::new(said),
+            parts: VecDeque::new(),
+            said,
+            given: 0,
+            is_broken: false,
+            has_last: false,
+            ended: None,
+            heard_ms: now_ms,
+            share,
+        }
+    }
+
+    /// Adds a part. Only the last may complete the value: one that adds up earlier, or never, is
+    /// not stored.
+    fn add(&mut self, part: Part) {
+        self.given = self.given.saturating_add(part.bytes);
+        self.has_last = part.is_last;
+        let adds_up = if part.is_last {
+            self.given == self.said
+        } else {
+            self.given < self.said
+        };
+        if !adds_up {
+            self.is_broken = true;
+            self.input.cut();
+        }
+        self.parts.push_back(part);
+    }
 }
 
 /// The long values that a connection writes.
@@ -88,44 +130,28 @@ impl LongPuts {
         }
         let gathered = if is_record { long_bytes(header) } else { 0 };
         let share = budget.take(gathered + WAITING_BYTES)?;
-        let input = LongInput::new(long_bytes(header));
-        let part = part(receive, header);
-        self.0.push(LongPut {
-            id: header.id,
-            input: input.clone(),
-            parts: VecDeque::from([part]),
-            has_last: part.is_last,
-            ended: None,
-            heard_ms: now_ms,
-            share: Some(share),
-        });
+        let mut put = LongPut::new(header, Some(share), now_ms);
+        let input = put.input.clone();
+        put.add(part(receive, header));
+        self.0.push(put);
         Some(input)
     }
 
     /// Refuses a value: its parts are taken and dropped, and the last is answered with the reason.
     pub(super) fn refuse(&mut self, receive: u16, header: &Header, ended: (Header, Vec<u8>)) {
-        let input = LongInput::new(long_bytes(header));
-        input.end();
-        let part = part(receive, header);
-        self.0.push(LongPut {
-            id: header.id,
-            input,
-            parts: VecDeque::from([part]),
-            has_last: part.is_last,
-            ended: Some(ended),
-            heard_ms: u64::MAX,
-            share: None,
-        });
+        let mut put = LongPut::new(header, None, u64::MAX);
+        put.input.end();
+        put.ended = Some(ended);
+        put.add(part(receive, header));
+        self.0.push(put);
     }
 
     /// Adds a part.
     pub(super) fn go_on(&mut self, receive: u16, header: &Header, now_ms: u64) {
         let open = |put: &&mut LongPut| put.id == header.id && !put.has_last;
         if let Some(put) = self.0.iter_mut().find(open) {
-            let part = part(receive, header);
-            put.has_last = part.is_last;
             put.heard_ms = now_ms;
-            put.parts.push_back(part);
+            put.add(part(receive, header));
         }
     }
 
@@ -178,6 +204,9 @@ impl NativeConnection {
         puts.retain_mut(|put| {
             let mut is_open = true;
             while let Some(part) = put.parts.front_mut() {
+                if put.is_broken {
+                    part.taken = part.bytes;
+                }
                 is_busy |= self.pass_part(&put.input, part, scratch);
                 if part.taken < part.bytes {
                     break;
@@ -197,8 +226,6 @@ impl NativeConnection {
                     self.finish(counters, part.receive, header, &text);
                     is_open = false;
                 } else {
-                    // More bytes than it said are cut off; fewer end it.
-                    put.input.cut();
                     break;
                 }
                 is_busy = true;

@@ -370,6 +370,10 @@ impl NativeConnection {
                 return self.refuse_long(turn, receive, (Status::Protocol, &error.to_string()));
             }
         };
+        if long_bytes(header) == 0 {
+            let reason = "a value without bytes has no parts";
+            return self.refuse_long(turn, receive, (Status::Protocol, reason));
+        }
         let mut key = vec![0; header.key_bytes.into()];
         let request = self.requests[usize::from(receive)].clone();
         self.read(&request, receive, HEADER_BYTES, &mut key);

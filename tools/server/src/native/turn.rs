@@ -76,6 +76,7 @@ pub(crate) struct Native {
     record_bytes: usize,
     clock: Clock,
     now_ms: u64,
+    is_stopping: bool,
     /// The number of open and closing connections.
     count: usize,
 }
@@ -106,6 +107,7 @@ impl Native {
             record_bytes: value_bytes_max.saturating_sub(BESIDE_BYTES),
             clock: Clock::new(),
             now_ms: 0,
+            is_stopping: false,
             count: 0,
         }
     }
@@ -158,9 +160,9 @@ impl Native {
             && !self.accepting.has_any()
     }
 
-    /// One turn. True if anything happened.
-    pub(crate) fn turn(&mut self, sockets: &Sockets, now_ms: u64) -> bool {
-        self.now_ms = now_ms;
+    /// One turn, which begins no request if the server stops. True if anything happened.
+    pub(crate) fn turn(&mut self, sockets: &Sockets, now_ms: u64, is_stopping: bool) -> bool {
+        (self.now_ms, self.is_stopping) = (now_ms, is_stopping);
         let mut is_busy = self.take_accepted(sockets);
         if self.count == 0 {
             self.ready.clear();
@@ -255,7 +257,7 @@ impl Native {
             }
         }
         connection.is_gone |= !connection.endpoint.is_up();
-        if !connection.is_gone {
+        if !connection.is_gone && !self.is_stopping {
             is_busy |= self.with(number, |turn| connection.serve_waiting(turn));
         }
         list(&mut self.listed, number, &mut connection);
@@ -423,7 +425,9 @@ impl Native {
             };
             is_busy |= connection.retry_slots(delivery);
             is_busy |= connection.pass_on(&mut self.scratch, counters);
-            is_busy |= self.with(number, |turn| connection.serve_waiting(turn));
+            if !self.is_stopping {
+                is_busy |= self.with(number, |turn| connection.serve_waiting(turn));
+            }
             self.flush(number, &mut connection, now_ns, sockets);
         }
         let goes_on = is_busy || connection.is_blocked || !connection.long_puts.is_empty();

@@ -70,6 +70,13 @@ const SUITES: [Suite; 7] = [
         tests: IGNORED,
         environment: &[],
     },
+    // The native protocol of the server.
+    Suite {
+        package: "tools/client",
+        target: "verbs",
+        tests: IGNORED,
+        environment: &[],
+    },
     Suite {
         package: "bench",
         target: "verbs",
