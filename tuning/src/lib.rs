@@ -24,8 +24,8 @@ pub use self::measure::{
     saturating_sum, system_ms, system_ns,
 };
 pub use self::model::{
-    Bounds, Load, MeanEstimate, Network, PAIRS_MAX, Profile, ProfileError, RatioEstimate, Solution, Station,
-    UnitCosts, Workload, WorkloadError,
+    Bounds, Load, MeanEstimate, Network, PAIRS_MAX, Profile, ProfileError, RatioEstimate, Solution,
+    Station, UnitCosts, Workload, WorkloadError,
 };
 pub use self::publish::{
     CoreReport, NodeReport, ReadError, Report, Reporter, StatisticsSocket, default_socket,
