@@ -9,16 +9,20 @@ use farcore_tuning::metadata_cache::replay::replay;
 use farcore_tuning::metadata_cache::settings::SettingError;
 use farcore_tuning::metadata_cache::simulator::{
     Arrival, CardSettings, Outcome, Simulation, SimulationSettings, ThresholdSettings, Treatment,
+    largest,
 };
 use farcore_tuning::metadata_cache::workload::{Pattern, Population, Workload, WorkloadSettings};
 
-const SEEDS: u64 = 5;
+const SEEDS: u64 = 3;
 /// Messages that a card works on at one time. More would share fetches that a card makes twice.
 const AT_ONE_TIME: Arrival = Arrival::Closed { window: 32 };
 
 type Done = Result<(), SettingError>;
 
-const EXPERIMENTS: [(&str, fn() -> Done); 6] = [
+/// A name and what it runs.
+type Experiment = (&'static str, fn() -> Done);
+
+const EXPERIMENTS: [Experiment; 6] = [
     ("thresholds", thresholds),
     ("treatments", treatments),
     ("sizes", sizes),
@@ -126,7 +130,7 @@ fn busy(pattern: Pattern) -> SimulationSettings {
             population: population(16_384, 16_384),
             ..WorkloadSettings::default()
         },
-        messages: 1_500_000,
+        messages: 1_000_000,
         warmup: 500_000,
         points: 1,
         ..SimulationSettings::default()
@@ -186,7 +190,8 @@ fn treatments() -> Done {
             settings.card.thresholds.card_idle_ns = 100_000;
             settings.card.maintenance.free_share = 0.05;
             // Less than the card can do, so that the latency is that of tokens.
-            settings.arrival = Arrival::Open { messages_s: 20e6 };
+            settings.arrival = Arrival::Open { messages_s: 5e6 };
+            settings.workload.population = population(4_096, 4_096);
             let outcomes = outcomes(&settings)?;
             row(&[
                 name.to_owned(),
@@ -229,7 +234,8 @@ fn sizes() -> Done {
                     ..base.0.clone()
                 };
                 settings.workload.population = population(queue_pairs, 64);
-                settings.messages = 500_000;
+                settings.messages = 300_000;
+                settings.warmup = 300_000;
                 let outcomes = outcomes(&settings)?;
                 cells.push(estimate(&outcomes, 1e6, |one| one.messages_s));
             }
@@ -298,7 +304,6 @@ fn rate(card: CardSettings, queue_pairs: u32) -> Result<f64, SettingError> {
         messages: 400_000,
         warmup: 200_000,
         points: 1,
-        ..SimulationSettings::default()
     };
     let outcome = Simulation::new(settings)?.run(|_| ControlFlow::Continue(()));
     Ok(outcome.messages_s)
@@ -340,28 +345,21 @@ fn limits() -> Done {
         for pattern in [Pattern::Uniform, Pattern::Zipf { exponent: 1.0 }] {
             let mut cells = vec![card_entries.to_string(), pattern.name().to_owned()];
             for is_region in [false, true] {
-                let (mut fits, mut slow) = (16, 65_536);
-                while slow - fits > fits / 50 + 1 {
-                    let count = u32::midpoint(fits, slow);
-                    let mut settings = busy(pattern);
-                    settings.card = CardSettings {
-                        card_entries,
-                        ..CardSettings::plain()
-                    };
-                    settings.workload.population = if is_region {
-                        population(64, count)
+                let mut settings = busy(pattern);
+                settings.card = CardSettings {
+                    card_entries,
+                    ..CardSettings::plain()
+                };
+                settings.workload.population = population(64, 64);
+                settings.arrival = AT_ONE_TIME;
+                (settings.messages, settings.warmup) = (300_000, 300_000);
+                let fits = largest(&settings, 0.95, |population, count| {
+                    if is_region {
+                        population.regions = count;
                     } else {
-                        population(count, 64)
-                    };
-                    settings.arrival = AT_ONE_TIME;
-                    settings.messages = 300_000;
-                    let outcome = Simulation::new(settings)?.run(|_| ControlFlow::Continue(()));
-                    if outcome.messages_s < 0.95 * outcome.settings.card.messages_s {
-                        slow = count;
-                    } else {
-                        fits = count;
+                        population.queue_pairs = count;
                     }
-                }
+                })?;
                 cells.push(fits.to_string());
             }
             row(&cells);
