@@ -184,14 +184,21 @@ fn treatments() -> Done {
         ] {
             let mut settings = busy(pattern);
             settings.card.treatment = treatment;
-            // A card that is small for the traffic, so that tokens move while they are used.
-            settings.card.card_entries = 1_024;
-            settings.card.thresholds.to_card = 32;
-            settings.card.thresholds.card_idle_ns = 100_000;
-            settings.card.maintenance.free_share = 0.05;
+            // A small card that moves tokens soon and slowly, so that messages meet them.
+            settings.card.card_entries = 256;
+            settings.card.staging_entries = 64;
+            settings.card.cxl.latency_ns = 1_000.0;
+            settings.card.thresholds = ThresholdSettings {
+                to_cxl: 2,
+                to_card: 8,
+                card_idle_ns: 10_000,
+                ..ThresholdSettings::default()
+            };
+            settings.card.maintenance.every_ns = 5_000;
+            settings.card.maintenance.free_share = 0.2;
+            settings.workload.population = population(512, 512);
             // Less than the card can do, so that the latency is that of tokens.
             settings.arrival = Arrival::Open { messages_s: 5e6 };
-            settings.workload.population = population(4_096, 4_096);
             let outcomes = outcomes(&settings)?;
             row(&[
                 name.to_owned(),
@@ -216,10 +223,15 @@ fn treatments() -> Done {
 /// The size of the card against the number of queue pairs.
 fn sizes() -> Done {
     let counts = [256, 1_024, 4_096, 16_384, 65_536];
+    let mut adaptive = CardSettings::default();
+    adaptive.thresholds.adaptive = true;
     for (label, base) in [
         ("plain, uniform", (CardSettings::plain(), Pattern::Uniform)),
         ("plain, zipf", (CardSettings::plain(), Pattern::default())),
-        ("tiers, zipf", (CardSettings::default(), Pattern::default())),
+        (
+            "tiers with adaptive thresholds, zipf",
+            (adaptive, Pattern::default()),
+        ),
     ] {
         println!("\nM messages/s, {label}:\n");
         let mut columns = vec!["tokens on the card".to_owned()];

@@ -1,9 +1,11 @@
-//! Promotion thresholds, fixed or adapted to the load of the links and the hit ratio.
+//! Promotion thresholds, fixed or adapted to the load of the links, the hit ratio and free places.
 //!
 //! Adapted: with a link busy more than 80 % of the time and more moves than misses, tokens must be
 //! twice as hot as before to move, because moves are the load that can be spared; else, if a tenth
 //! of the accesses leaves the card, half as hot. Both thresholds stay within a 64th and 16 times of
 //! their settings, and at least 1. One step is taken each time, at most every window.
+//! While more than a 16th of the card's places are free, every use is enough: a place that nothing
+//! else needs costs nothing.
 
 use super::settings::ThresholdSettings;
 use super::time::{NS, Ps};
@@ -12,6 +14,8 @@ const BUSY: f64 = 0.8;
 const HIT_RATIO: f64 = 0.9;
 const STEPS_DOWN: i32 = -6;
 const STEPS_UP: i32 = 4;
+/// Of the card's places, one in this many is a reserve.
+const FREE_PART: u32 = 16;
 
 #[derive(Debug)]
 pub(super) struct Thresholds {
@@ -46,6 +50,13 @@ impl Thresholds {
     #[inline]
     pub(super) fn to_card(&self) -> u32 {
         self.scaled(self.settings.to_card)
+    }
+
+    /// Whether a token with these uses is worth a place of the card, of which some are free.
+    #[inline]
+    pub(super) fn is_worth_a_place(&self, uses: u32, free: usize, places: u32) -> bool {
+        let has_room = self.settings.adaptive && free > (places / FREE_PART) as usize;
+        uses >= self.to_card() || has_room
     }
 
     /// Takes a step if it is time. `moves` is the number of moves for each miss.
@@ -90,6 +101,19 @@ mod tests {
         assert_eq!(adapt(&mut adaptive, 0.9, 0.95, 0.5), (1, 2));
         assert_eq!(adapt(&mut adaptive, 0.9, 0.5, 2.0), (256, 2_048));
         assert_eq!(adapt(&mut thresholds(false), 0.9, 0.5, 2.0), (16, 128));
+    }
+
+    #[test]
+    fn free_places_are_used() {
+        for (adaptive, uses, free, is_worth) in [
+            (true, 1, 65, true),
+            (true, 1, 64, false),
+            (true, 128, 0, true),
+            (false, 127, 1_000, false),
+        ] {
+            let thresholds = thresholds(adaptive);
+            assert_eq!(thresholds.is_worth_a_place(uses, free, 1_024), is_worth);
+        }
     }
 
     #[test]
