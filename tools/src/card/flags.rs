@@ -150,7 +150,7 @@ struct CardFlags {
     /// Which token leaves the full card: lru, fifo, lfu, clock, sieve, s3-fifo, hybrid
     #[arg(long, value_name = "NAME")]
     policy: Option<PolicyName>,
-    /// Weight of recency in the policy hybrid, in uses [default: 4]
+    /// Weight of recency in the policy hybrid, in uses [default: 2]
     #[arg(long, value_name = "N")]
     alpha: Option<u32>,
     /// Tokens in the staging area [default: 512]
@@ -165,7 +165,7 @@ struct CardFlags {
     /// Latency of the link to the host in nanoseconds [default: 850]
     #[arg(long, value_name = "NS")]
     host_latency: Option<f64>,
-    /// Transfers in flight on the link to the host [default: 32]
+    /// Transfers in flight on the link to the host [default: 8]
     #[arg(long, value_name = "N")]
     host_transfers: Option<u32>,
     /// Bytes that the host sends for a token [default: 375]

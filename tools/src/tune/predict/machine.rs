@@ -10,6 +10,8 @@ use serde::Serialize;
 
 /// Most cores and most memory nodes.
 pub(crate) const COUNT_MAX: u32 = 4096;
+/// Most queue pairs and most regions of a host.
+const OBJECTS_MAX: u32 = 1 << 16;
 /// The slowest and the fastest link, in bits a second.
 const LINK_BITS_RANGE: (f64, f64) = (1e6, 1e14);
 const RATE_RANGE: (f64, f64) = (1e3, 1e12);
@@ -38,6 +40,10 @@ pub(crate) struct Machine {
     pub(crate) memory_bytes_s: f64,
     /// Requests in flight on each core; `None` for those of the calibrating run.
     pub(crate) window: Option<u32>,
+    /// Queue pairs of the host; `None` for so few that the adapter holds them all.
+    pub(crate) queue_pairs: Option<u32>,
+    /// Regions of the host; `None` as for queue pairs.
+    pub(crate) regions: Option<u32>,
 }
 
 impl Default for Machine {
@@ -54,6 +60,8 @@ impl Default for Machine {
             far_latency_s: 2e-6,
             memory_bytes_s: 150e9,
             window: None,
+            queue_pairs: None,
+            regions: None,
         }
     }
 }
@@ -101,12 +109,16 @@ fn within(
         })
 }
 
-fn count((name, value): (&str, &str)) -> Result<u32, String> {
+fn count(pair: (&str, &str)) -> Result<u32, String> {
+    up_to(COUNT_MAX, pair)
+}
+
+fn up_to(max: u32, (name, value): (&str, &str)) -> Result<u32, String> {
     value
         .parse()
         .ok()
-        .filter(|count| (1..=COUNT_MAX).contains(count))
-        .ok_or_else(|| format!("{name}={value}: it must be a number from 1 to {COUNT_MAX}"))
+        .filter(|count| (1..=max).contains(count))
+        .ok_or_else(|| format!("{name}={value}: it must be a number from 1 to {max}"))
 }
 
 impl FromStr for Machine {
@@ -124,6 +136,8 @@ impl FromStr for Machine {
                 "cores" => machine.cores = count(pair)?,
                 "nodes" => machine.nodes = count(pair)?,
                 "window" => machine.window = Some(count(pair)?),
+                "queue-pairs" => machine.queue_pairs = Some(up_to(OBJECTS_MAX, pair)?),
+                "regions" => machine.regions = Some(up_to(OBJECTS_MAX, pair)?),
                 "link" => machine.link_bits_s = within(pair, &BITS, LINK_BITS_RANGE, "200Gb")?,
                 "node-link" => node_link = Some(within(pair, &BITS, LINK_BITS_RANGE, "100Gb")?),
                 "messages" => machine.messages_s = within(pair, &RATES, RATE_RANGE, "150M")?,
@@ -135,7 +149,7 @@ impl FromStr for Machine {
                 other => {
                     return Err(format!(
                         "`{other}` is unknown: write cores, nodes, link, node-link, messages, node-messages, \
-                         latency, memory or window"
+                         latency, memory, window, queue-pairs or regions"
                     ));
                 }
             }
@@ -194,6 +208,8 @@ mod tests {
         for (text, message) in [
             ("cores", "write e.g. cores=64"),
             ("cores=0", "from 1 to 4096"),
+            ("queue-pairs=0", "from 1 to 65536"),
+            ("regions=70000", "from 1 to 65536"),
             ("cores=99999999999", "from 1 to 4096"),
             ("link=200", "link=200Gb"),
             ("link=NaNGb", "link=200Gb"),

@@ -1,9 +1,10 @@
 //! `farcore tune --predict`: predicts the throughput of another machine by a queueing model that
 //! real runs calibrate.
 //!
-//! [`machine`] describes the other machine, [`calibrate`] makes runs and measures the model's
+//! [`machine`] describes the other machine, [`adapter`] slows its adapter down by what does not fit, [`calibrate`] makes runs and measures the model's
 //! error, [`forecast`] is the model, [`show`] and [`plot`] show the prediction.
 
+mod adapter;
 mod calibrate;
 mod forecast;
 mod machine;
@@ -17,6 +18,7 @@ use clap::Args;
 use farcore_bench::cli::{ContestSize, SetupArgs};
 use farcore_bench::outputs::{OutputFile, print};
 
+use self::adapter::Adapter;
 pub(super) use self::machine::Machine;
 use self::show::Answer;
 
@@ -44,6 +46,7 @@ pub(super) fn run(
     repeats: u32,
 ) -> Result<()> {
     let plot = OutputFile::open_if("--plot", options.plot.as_deref())?;
+    let full = machine.messages_s;
     let (calibration, checks) = if let Some(path) = &options.from {
         (calibrate::from_report(&calibrate::read(path)?)?, Vec::new())
     } else {
@@ -58,7 +61,15 @@ pub(super) fn run(
             calibrate::checks(&runs, &plan)?,
         )
     };
+    let adapter = Adapter::of(machine)?;
+    // The model's adapter is the one with all that it must hold.
+    let machine = &Machine {
+        messages_s: adapter.map_or(machine.messages_s, |adapter| adapter.messages_s),
+        ..*machine
+    };
     let answer = Answer {
+        adapter,
+        adapter_messages_s: full,
         machine: *machine,
         calibration,
         checks,

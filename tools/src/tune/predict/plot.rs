@@ -170,6 +170,8 @@ mod tests {
     fn answer(machine: Machine) -> Answer {
         let calibration = example();
         Answer {
+            adapter: None,
+            adapter_messages_s: machine.messages_s,
             machine,
             calibration,
             checks: Vec::new(),

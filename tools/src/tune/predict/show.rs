@@ -5,6 +5,7 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
+use super::adapter::Adapter;
 use super::calibrate::Check;
 use super::forecast::{Calibration, Limit, Step};
 use super::machine::Machine;
@@ -15,6 +16,10 @@ pub(super) const SHOWN_MIN: f64 = 0.05;
 /// A prediction.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
+    /// The host's adapter, if its queue pairs or regions are named.
+    pub(super) adapter: Option<Adapter>,
+    /// Work requests a second of the host's adapter with few of them.
+    pub(super) adapter_messages_s: f64,
     pub(super) machine: Machine,
     pub(super) calibration: Calibration,
     /// The model's errors; empty if a report was given.
@@ -52,13 +57,11 @@ impl Answer {
         if !self.checks.is_empty() {
             let _ = write!(text, "\n\n{}", self.errors());
         }
-        let _ = write!(
-            text,
-            "\n\n{}\n{}\n{}",
-            self.machine,
-            self.growth(),
-            self.verdict()
-        );
+        let _ = write!(text, "\n\n{}", self.machine);
+        if let Some(adapter) = &self.adapter {
+            let _ = write!(text, "\n{}", adapter.text(self.adapter_messages_s));
+        }
+        let _ = write!(text, "\n{}\n{}", self.growth(), self.verdict());
         text
     }
 
@@ -175,6 +178,8 @@ mod tests {
             p50_error: -0.5,
         };
         let answer = Answer {
+            adapter: None,
+            adapter_messages_s: machine.messages_s,
             machine,
             calibration,
             checks: vec![check],

@@ -157,7 +157,8 @@ impl Card {
             let place = state.place().and_then(CxlPlace::of);
             // If it has left the tier meanwhile, its messages look again.
             if let Some(record) = place.and_then(|place| self.cxl.record(place)) {
-                let is_hot = self.heat.of(key, at) >= self.thresholds.to_card();
+                let uses = self.heat.of(key, at);
+                let is_hot = self.is_hot(uses);
                 let may_move = !state.is_migrating() && !state.is_pinned();
                 let is_filled = is_hot && may_move && self.fill(key, record, state.is_dirty(), at);
                 if !is_filled {

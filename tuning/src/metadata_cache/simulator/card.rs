@@ -290,6 +290,13 @@ impl Card {
         }
     }
 
+    /// Whether a token with these uses is worth a slot of the table.
+    pub(super) fn is_hot(&self, uses: u32) -> bool {
+        let free = self.free_slots.len();
+        self.thresholds
+            .is_worth_a_place(uses, free, self.table.slots())
+    }
+
     /// Wakes the messages that wait for a key, whose latency counts as that of a path.
     pub(super) fn wake(&mut self, key: u32, at: Ps, path: Option<Pending>) {
         // Only those that wait now: one that waits again is added behind them.

@@ -54,7 +54,7 @@ impl Card {
             let record = self.home[key as usize];
             let uses = self.heat.of(key, at);
             let may_move = !state.is_migrating() && !state.is_pinned();
-            let is_hot = uses >= self.thresholds.to_card();
+            let is_hot = self.is_hot(uses);
             if !(is_hot && may_move && self.fill(key, record, false, at)) {
                 self.stage(
                     Staged {

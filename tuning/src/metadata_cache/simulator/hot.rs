@@ -145,7 +145,7 @@ impl Card {
             }
         };
         let uses = self.heat.of(key, at);
-        if uses >= self.thresholds.to_card() {
+        if self.is_hot(uses) {
             self.promote_staged(key, end);
         } else if uses >= self.thresholds.to_cxl() {
             self.ask_for_cxl(key, at);

@@ -47,9 +47,9 @@ impl Link {
         }
         let wire = from_ns(bytes as f64 / self.bytes_s * 1e9);
         self.free_at = start + wire;
-        self.busy += wire;
-        self.bytes += bytes;
         let end = start + wire + self.latency;
+        self.busy += wire.max((end - start) / self.transfers_max as u64);
+        self.bytes += bytes;
         self.ends.push_back(end);
         end
     }
@@ -66,7 +66,8 @@ impl Link {
         wire.max(self.ends[over].saturating_sub(at))
     }
 
-    /// Time on the wire, so far.
+    /// How much of the link was used, so far, as time of the whole link: of its wire or of its
+    /// transfers in flight, whichever is scarcer.
     pub(super) fn busy(&self) -> Ps {
         self.busy
     }
@@ -95,7 +96,8 @@ mod tests {
         // The wire is busy for 10 ns; latencies overlap.
         assert_eq!(link.backlog(4_000), 6_000);
         assert_eq!(link.transfer(4_000, 20), 130_000);
-        assert_eq!((link.busy(), link.bytes()), (30_000, 30));
+        // The wire for the second; an eighth of 110 ns for the first.
+        assert_eq!((link.busy(), link.bytes()), (33_750, 30));
         assert_eq!(link.backlog(200_000), 0);
     }
 

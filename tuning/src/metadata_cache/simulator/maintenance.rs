@@ -17,6 +17,7 @@ pub(super) struct Before {
     cxl_busy: Ps,
     host_busy: Ps,
     served: super::statistics::Served,
+    moved: u64,
 }
 
 impl Card {
@@ -34,12 +35,17 @@ impl Card {
         let cxl = busy(self.cxl_link.busy(), before.cxl_busy);
         let host = busy(self.host_link.busy(), before.host_busy);
         let served = self.statistics.served.since(&before.served);
-        self.thresholds.adapt(at, cxl.max(host), served.hit_ratio());
+        let moved = self.statistics.migration.total();
+        let misses = (served.cxl + served.host).max(1);
+        let moves = moved.saturating_sub(before.moved) as f64 / misses as f64;
+        self.thresholds
+            .adapt(at, cxl.max(host), served.hit_ratio(), moves);
         *before = Before {
             at,
             cxl_busy: self.cxl_link.busy(),
             host_busy: self.host_link.busy(),
             served: self.statistics.served,
+            moved,
         };
     }
 
@@ -125,5 +131,6 @@ impl Before {
     /// The counts begin anew.
     pub(super) fn forget_served(&mut self) {
         self.served = super::statistics::Served::default();
+        self.moved = 0;
     }
 }

@@ -21,6 +21,7 @@ mod expand;
 mod heat;
 mod hot;
 mod jobs;
+mod limit;
 mod link;
 mod maintenance;
 mod migration;
@@ -40,6 +41,7 @@ pub use self::arrival::Arrival;
 use self::card::Card;
 use self::events::Event;
 use self::jobs::Job;
+pub use self::limit::largest;
 use self::maintenance::Before;
 pub use self::outcome::{Outcome, POINTS_MAX, SimulationSettings};
 pub use self::settings::{

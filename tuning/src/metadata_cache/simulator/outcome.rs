@@ -77,9 +77,9 @@ pub struct Outcome {
     pub p99_ns: u64,
     /// The 99.9th percentile.
     pub p999_ns: u64,
-    /// The share of time that the CXL link was busy.
+    /// How much of the CXL link was used, 0 to 1.
     pub cxl_load: f64,
-    /// The share of time that the link to the host was busy.
+    /// How much of the link to the host was used, 0 to 1.
     pub host_load: f64,
     /// All counts.
     pub statistics: Statistics,

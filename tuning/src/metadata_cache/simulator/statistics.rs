@@ -213,9 +213,9 @@ pub struct Point {
     pub p999_ns: u64,
     /// Moves between tiers.
     pub migrations: u64,
-    /// The share of time that the CXL link was busy.
+    /// How much of the CXL link was used, 0 to 1.
     pub cxl_load: f64,
-    /// The share of time that the link to the host was busy.
+    /// How much of the link to the host was used, 0 to 1.
     pub host_load: f64,
     /// Tokens in the card's table at the end.
     pub card_tokens: u64,
