@@ -175,15 +175,33 @@ impl Single for Client {
 #[derive(Debug)]
 pub(super) struct Map<D>(pub(super) Arc<D>);
 
+impl<D: Direct> Map<D> {
+    /// Reads a value and checks it.
+    #[inline]
+    pub(super) fn read(
+        &self,
+        key: &[u8],
+        check: impl FnOnce(Option<&[u8]>) -> bool,
+    ) -> Result<bool> {
+        self.0.get(key, check).map_err(|error| failed(&error))
+    }
+
+    /// Stores a value.
+    #[inline]
+    pub(super) fn write(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.0.put(key, value).map_err(|error| failed(&error))
+    }
+}
+
 impl<D: Direct> Single for Map<D> {
     #[inline]
     fn get(&mut self, key: &[u8], check: impl FnOnce(Option<&[u8]>) -> bool) -> Result<bool> {
-        self.0.get(key, check).map_err(|error| failed(&error))
+        self.read(key, check)
     }
 
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.0.put(key, value).map_err(|error| failed(&error))
+        self.write(key, value)
     }
 }
 
@@ -283,7 +301,7 @@ impl<D: Direct> Many for Map<D> {
         mut visit: impl FnMut(usize, Result<()>),
     ) -> Result<()> {
         for (place, (key, value)) in pairs.iter().enumerate() {
-            visit(place, Single::put(self, key, value));
+            visit(place, self.write(key, value));
         }
         Ok(())
     }

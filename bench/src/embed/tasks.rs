@@ -17,7 +17,7 @@ use farcore_tuning::{Clock, Histogram, HistogramSnapshot};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 
-use super::calls::{Bench, Map, Single, pin};
+use super::calls::{Bench, Map, pin};
 use super::counts::{Counts, Timer};
 use super::report::CrowdFigures;
 use super::sequence::{Sequence, Step};
@@ -71,11 +71,11 @@ impl<D: Direct> Awaited for Map<D> {
         key: &[u8],
         check: impl FnOnce(Option<&[u8]>) -> bool + Send,
     ) -> Result<bool> {
-        Single::get(&mut self.clone(), key, check)
+        self.read(key, check)
     }
 
     async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        Single::put(&mut self.clone(), key, value)
+        self.write(key, value)
     }
 }
 
