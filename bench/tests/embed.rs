@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
 use farcore_bench::embed::report::{EmbedReport, Row};
 use farcore_bench::embed::settings::{Caller, Part, Subject};
+use rustix::process::{Pid, Signal, kill_process};
 
 fn bench(line: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_farcore-bench"))
@@ -137,6 +139,42 @@ fn far_data_is_compared_with_local_data() {
     assert_eq!((report.wrong_values, report.errors.len()), (0, 0));
 }
 
+/// The signal comes in the second round, so the first one has figures.
+#[test]
+fn a_signal_leaves_the_figures_so_far() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("figures.json");
+    let mut child = Command::new("env")
+        .arg("--default-signal=INT")
+        .arg(env!("CARGO_BIN_EXE_farcore-bench"))
+        .args(["embed", "--parts", "callers", "--engines", "dashmap"])
+        .args(["--callers", "client", "--threads", "1", "--keys", "100"])
+        .args(["--seconds", "0.01", "--repeats", "1000", "--json"])
+        .arg(&json)
+        .env_remove("RUST_LOG")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let is_loaded = |line: &String| line.contains("loaded");
+    for _ in 0..2 {
+        log.by_ref()
+            .map(Result::unwrap)
+            .find(is_loaded)
+            .expect("a round starts");
+    }
+    let number = i32::try_from(child.id()).unwrap();
+    kill_process(Pid::from_raw(number).unwrap(), Signal::INT).unwrap();
+    let rest: Vec<String> = log.map(Result::unwrap).collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{rest:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("partial: a signal ended"), "{text}");
+    let report: EmbedReport = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert!(report.origin.partial && !report.rows.is_empty());
+}
+
 #[test]
 fn bad_flags_end_with_a_message_and_a_failure() {
     for (line, message) in [
@@ -153,8 +191,8 @@ fn bad_flags_end_with_a_message_and_a_failure() {
             "--local-percent is 1: local memory would be",
         ),
         (
-            "--local-percent 20 --keys 10000 --threads 1",
-            "--local-percent leaves too little memory",
+            "--local-percent 1 --keys 1000 --threads 16",
+            "of local memory is too little for 1000 keys",
         ),
         ("--json /nonexistent/x", "--json /nonexistent/x cannot"),
     ] {

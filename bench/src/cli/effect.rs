@@ -214,12 +214,15 @@ impl EmbedArgs {
             let limit = "this process may use one core only: leave it out";
             return Err(RangeError::new("--engines", "farcore-dedicated", limit).into());
         }
+        let is_far = is_far && self.parts.contains(&EmbedPart::Callers);
         let flags = [
             ("--local-percent", !is_far && self.local_percent.is_some()),
             ("--far-latency", !is_far && self.far_latency.is_some()),
         ];
         let why = match self.engines {
-            Some(_) => "without farcore-far: add it to --engines, or leave the flag out",
+            Some(_) => {
+                "without callers of farcore-far: add it to --engines and callers to --parts, or leave the flag out"
+            }
             None => "without --local-percent: it is for farcore-far; leave the flag out",
         };
         refuse(&flags, why)?;
@@ -240,13 +243,13 @@ impl EmbedArgs {
             ];
             let why = "without the part callers: add it to --parts, or leave the flag out";
             refuse(&flags, why)?;
-            if !engines.iter().any(|engine| engine.is_ours()) {
+            if !engines.iter().any(|engine| engine.can_rest()) {
                 let part = if has(EmbedPart::Idle) {
                     "idle"
                 } else {
                     "beside"
                 };
-                let limit = "it is for farcore: add that to --engines";
+                let limit = "it is for farcore and farcore-dedicated: add one to --engines";
                 return Err(RangeError::new("--parts", part, limit).into());
             }
         }

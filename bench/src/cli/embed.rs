@@ -152,7 +152,7 @@ impl EmbedArgs {
             }
             let at_rest = engines
                 .iter()
-                .filter(|subject| part == Part::Callers || subject.is_ours());
+                .filter(|&&subject| part == Part::Callers || subject.can_rest());
             for &subject in at_rest {
                 let plan = self.plan(subject, part, machine);
                 check_far(&plan)?;
@@ -219,18 +219,18 @@ impl EmbedArgs {
             record: None,
             scenario: Scenario::Embed(Box::new(settings)),
         };
-        let lanes = lane_bytes(&plan);
         let data = plan.data_bytes();
-        plan.local_bytes = match self.local_percent {
+        let records = match self.local_percent {
             Some(percent) if is_far => {
                 plan.far_bytes = data.saturating_mul(FAR_FACTOR).max(FAR_BYTES_MIN);
-                data.saturating_mul(percent) / 100 + lanes
+                data.saturating_mul(percent) / 100
             }
             _ => {
                 let least = CORE_BYTES.saturating_mul(plan.threads());
-                plan.all_local_bytes().max(least) + lanes
+                plan.all_local_bytes().max(least)
             }
         };
+        plan.local_bytes = with_lanes(&plan, records);
         plan
     }
 }
@@ -252,10 +252,26 @@ fn check_far(plan: &Plan) -> Result<(), RangeError> {
     }
 }
 
-/// Bytes of the lanes between all handles and cores: a way there and a way back each.
-fn lane_bytes(plan: &Plan) -> u64 {
-    let lanes = (plan.handles() as u64).saturating_mul(plan.threads());
-    lanes.saturating_mul(2 * Config::default().handle_lane_bytes as u64)
+/// So much local memory and that of the lanes between all handles and cores: each has a way there
+/// and a way back, with room for the longest value beside it. That is half a page, and pages grow
+/// with local memory.
+fn with_lanes(plan: &Plan, bytes: u64) -> u64 {
+    let ways = (plan.handles() as u64).saturating_mul(plan.threads() * 2);
+    let mut local_bytes = bytes;
+    // Pages have at most a few sizes, so this ends.
+    loop {
+        let config = Config {
+            cores: plan.cores.clone(),
+            local_bytes,
+            ..Config::default()
+        };
+        let way = config.handle_lane_bytes as u64 + u64::from(config.page_bytes_used() / 2);
+        let sum = bytes.saturating_add(ways.saturating_mul(way));
+        if sum == local_bytes {
+            return sum;
+        }
+        local_bytes = sum;
+    }
 }
 
 #[cfg(test)]
@@ -328,6 +344,21 @@ mod tests {
     }
 
     #[test]
+    fn every_number_of_keys_and_threads_fits() {
+        for flags in [
+            "--keys 1",
+            "--keys 1000 --threads 1",
+            "--keys 100000",
+            "--threads 128",
+        ] {
+            for plan in plans(2, flags).unwrap() {
+                let checked = crate::engines::Farcore::check(&plan);
+                assert!(checked.is_ok(), "{flags}: {checked:?}");
+            }
+        }
+    }
+
+    #[test]
     fn little_local_memory_is_for_farcore_far_alone() {
         let flags = "--local-percent 20 --far-latency 2us --threads 4 --parts callers";
         let plans = plans(2, flags).unwrap();
@@ -340,6 +371,7 @@ mod tests {
         assert_eq!((plans[0].far_latency_ns, far.far_latency_ns), (0, 2000));
         let fifth = far.data_bytes() / 5;
         assert!((fifth..2 * fifth).contains(&far.local_bytes), "{far:?}");
+        assert!(crate::engines::Farcore::check(far).is_ok());
         assert!(plans[0].local_bytes > plans[0].data_bytes());
     }
 

@@ -125,7 +125,12 @@ fn drive(
         calls.call(&mut tools);
     }
     tools.counts.restart();
+    tools.timer.restart();
     tools.latency = Histogram::default();
+    while stage.goes_on() && !tools.timer.has_samples() {
+        calls.call(&mut tools);
+    }
+    stage.saw_sample();
     while stage.goes_on() {
         calls.call(&mut tools);
     }

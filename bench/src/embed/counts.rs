@@ -59,6 +59,8 @@ impl Counts {
 pub(super) struct Timer {
     clock: Clock,
     countdown: u32,
+    /// Calls that were timed since the measurement began.
+    samples: u64,
 }
 
 impl Timer {
@@ -68,7 +70,19 @@ impl Timer {
         Self {
             clock,
             countdown: u32::try_from(first).unwrap_or(0) + 1,
+            samples: 0,
         }
+    }
+
+    /// The measurement begins.
+    pub(super) fn restart(&mut self) {
+        self.samples = 0;
+    }
+
+    /// Whether a call was timed since then.
+    #[inline]
+    pub(super) fn has_samples(&self) -> bool {
+        self.samples > 0
     }
 
     /// The start of a single call, if it is timed.
@@ -89,8 +103,9 @@ impl Timer {
 
     /// The end of a call.
     #[inline]
-    pub(super) fn end(&self, start: Option<u64>, latency: &Histogram) {
+    pub(super) fn end(&mut self, start: Option<u64>, latency: &Histogram) {
         if let Some(start) = start {
+            self.samples += 1;
             latency.record(self.clock.delta_ns(start, self.clock.raw()));
         }
     }
@@ -108,6 +123,13 @@ mod tests {
             .filter(|_| timer.start().is_some())
             .collect();
         assert_eq!(timed, [3, 3 + period, 3 + 2 * period]);
+        let latency = Histogram::default();
+        timer.end(None, &latency);
+        assert!(!timer.has_samples());
+        timer.end(timer.start_now(), &latency);
+        assert!(timer.has_samples() && latency.snapshot().count() == 1);
+        timer.restart();
+        assert!(!timer.has_samples());
     }
 
     #[test]

@@ -37,7 +37,7 @@ mod tasks;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::bail;
 use tracing::error;
 
 use self::report::{EmbedReport, Run};
@@ -52,6 +52,7 @@ use crate::origin::Origin;
 use crate::outputs::{OutputFile, check_folder, print};
 use crate::plan::{Plan, Scenario};
 use crate::stop;
+use crate::words::size;
 
 /// The files of a command, tried before anything runs.
 #[derive(Debug)]
@@ -68,14 +69,15 @@ pub struct Files<'a> {
 pub fn check<'a>(plans: &[Plan], args: &'a EmbedArgs) -> anyhow::Result<Files<'a>> {
     for plan in plans.iter().filter(|plan| plan.engine.is_ours()) {
         let checked = Farcore::check(plan);
-        let is_far = settings_of(plan).is_some_and(|settings| settings.local_percent.is_some());
-        match checked {
-            Err(error) if is_far => {
-                return Err(error)
-                    .context("--local-percent leaves too little memory; raise it, or --keys");
-            }
-            other => other?,
+        let percent = settings_of(plan).and_then(|settings| settings.local_percent);
+        // The engine's own words are about flags that this command does not have.
+        if let (Err(_), Some(percent)) = (&checked, percent) {
+            let (keys, local) = (plan.keys_max(), size(plan.local_bytes));
+            bail!(
+                "--local-percent is {percent}: {local} of local memory is too little for {keys} keys; raise it, or --keys"
+            );
         }
+        checked?;
     }
     if let Some(folder) = &args.plot {
         check_folder("--plot", folder)?;

@@ -110,6 +110,13 @@ impl Subject {
     pub const fn is_ours(self) -> bool {
         self.engine().is_ours()
     }
+
+    /// Whether it is measured at rest: farcore, where it has cores. Where its data lies makes no
+    /// difference.
+    #[must_use]
+    pub const fn can_rest(self) -> bool {
+        matches!(self, Self::Farcore | Self::FarcoreDedicated)
+    }
 }
 
 /// What is measured in one run.

@@ -2,8 +2,9 @@
 //!
 //! I1: callers are counted as started before the warm-up begins, so all of them are measured.
 //! I2: a caller looks at the phase before each call, so it makes one more call at most.
+//! I3: a measurement lasts until a call was timed, however slow the machine is.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::stop;
 
-/// How often the leader looks for a signal, and whether all callers have started.
+/// How often the leader looks for a signal, and for what it waits for.
 const TICK: Duration = Duration::from_millis(20);
 const START_TICK: Duration = Duration::from_micros(200);
 /// The warm-up, as a share of the measurement.
@@ -27,6 +28,7 @@ const ENDED: u8 = 2;
 pub(super) struct Stage {
     phase: AtomicU8,
     started: AtomicUsize,
+    has_samples: AtomicBool,
 }
 
 /// How long a crowd was measured.
@@ -77,6 +79,14 @@ impl Stage {
         self.phase.load(Ordering::Relaxed) == MEASURED
     }
 
+    /// A call of the measurement was timed.
+    pub(super) fn saw_sample(&self) {
+        // One write: the callers read this cache line before each call.
+        if !self.has_samples.load(Ordering::Relaxed) {
+            self.has_samples.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Callers end.
     pub(super) fn end(&self) {
         self.phase.store(ENDED, Ordering::Relaxed);
@@ -93,6 +103,9 @@ impl Stage {
         self.phase.store(MEASURED, Ordering::Relaxed);
         let (start_ns, start_cpu) = (clock.now_ns(), cpu_seconds());
         pause(seconds);
+        while !self.has_samples.load(Ordering::Relaxed) && !stop::is_requested() {
+            sleep(START_TICK);
+        }
         self.end();
         let (end_ns, end_cpu) = (clock.now_ns(), cpu_seconds());
         Led {

@@ -158,6 +158,7 @@ async fn run<A: Awaited>(
             if !is_measured && shared.stage.is_measured() {
                 is_measured = true;
                 counts.restart();
+                timer.restart();
             }
             let Step { word, key, is_put } = sequence.step();
             let (start, outcome);
@@ -182,6 +183,9 @@ async fn run<A: Awaited>(
                 return counts;
             }
             counts.note(word, outcome);
+        }
+        if is_measured && timer.has_samples() {
+            shared.stage.saw_sample();
         }
         yield_now().await;
     }
