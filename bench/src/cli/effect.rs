@@ -219,11 +219,10 @@ impl EmbedArgs {
             ("--local-percent", !is_far && self.local_percent.is_some()),
             ("--far-latency", !is_far && self.far_latency.is_some()),
         ];
-        let why = match self.engines {
-            Some(_) => {
-                "without callers of farcore-far: add it to --engines and callers to --parts, or leave the flag out"
-            }
-            None => "without --local-percent: it is for farcore-far; leave the flag out",
+        let why = match (self.parts.contains(&EmbedPart::Callers), &self.engines) {
+            (false, _) => "without the part callers: add it to --parts, or leave the flag out",
+            (true, Some(_)) => "without farcore-far: add it to --engines, or leave the flag out",
+            (true, None) => "without --local-percent: give that too, or leave the flag out",
         };
         refuse(&flags, why)?;
         let is_ours = engines.iter().any(|engine| engine.is_ours());

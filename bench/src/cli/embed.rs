@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use farcore::Config;
+use farcore::constants::KEY_BYTES_MAX;
 use farcore_tuning::Profile;
 
 use super::parse_nanoseconds;
@@ -35,8 +36,8 @@ const BESIDE_KEYS_MAX: u64 = 100_000;
 /// Far memory, as a multiple of the data, and at least.
 const FAR_FACTOR: u64 = 3;
 const FAR_BYTES_MIN: u64 = 64 << 20;
-/// Beside data of --local-percent, local memory of a core at least; the size of its buffers.
-const CORE_BYTES: u64 = 16 * LOCAL_BYTES_MIN;
+/// Local memory of a core at least where all data is local: the buffers of the largest pages.
+const CORE_BYTES: u64 = 64 * LOCAL_BYTES_MIN;
 
 /// Flags of `embed`.
 #[derive(Clone, Debug, Args)]
@@ -253,8 +254,8 @@ fn check_far(plan: &Plan) -> Result<(), RangeError> {
 }
 
 /// So much local memory and that of the lanes between all handles and cores: each has a way there
-/// and a way back, with room for the longest value beside it. That is half a page, and pages grow
-/// with local memory.
+/// and a way back, with room for the longest value and its keys beside it. Such a value is half a
+/// page, and pages grow with local memory.
 fn with_lanes(plan: &Plan, bytes: u64) -> u64 {
     let ways = (plan.handles() as u64).saturating_mul(plan.threads() * 2);
     let mut local_bytes = bytes;
@@ -265,7 +266,8 @@ fn with_lanes(plan: &Plan, bytes: u64) -> u64 {
             local_bytes,
             ..Config::default()
         };
-        let way = config.handle_lane_bytes as u64 + u64::from(config.page_bytes_used() / 2);
+        let value = u64::from(config.page_bytes_used() / 2);
+        let way = (config.handle_lane_bytes + 2 * KEY_BYTES_MAX) as u64 + value;
         let sum = bytes.saturating_add(ways.saturating_mul(way));
         if sum == local_bytes {
             return sum;
@@ -409,6 +411,10 @@ mod tests {
                 "--idle-seconds has no effect",
             ),
             ("--parts idle --engines dashmap", "--parts is idle"),
+            (
+                "--parts idle --local-percent 20",
+                "--local-percent has no effect without the part callers",
+            ),
         ] {
             let error = plans(2, flags).expect_err(flags).to_string();
             assert!(error.contains(message), "{flags}: {error}");

@@ -403,12 +403,12 @@ pub(super) mod tests {
     #[test]
     fn ratios_are_those_of_one_round() {
         let report = report(&[
-            (Subject::Farcore, Caller::Tasks, &[10, 100, 10]),
-            (Subject::FarcoreFar, Caller::Tasks, &[7, 80, 9]),
+            (Subject::Farcore, Caller::Tasks, &[4, 8, 4]),
+            (Subject::FarcoreFar, Caller::Tasks, &[2, 6, 4]),
         ]);
         let row = report.row(Subject::FarcoreFar, Caller::Tasks, 4).unwrap();
         let ratio = row.ratio_to_local.unwrap();
-        assert_eq!((ratio.median, ratio.least, ratio.most), (0.8, 0.7, 0.9));
+        assert_eq!((ratio.median, ratio.least, ratio.most), (0.75, 0.5, 1.0));
     }
 
     #[test]
