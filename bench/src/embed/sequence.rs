@@ -8,7 +8,7 @@ use crate::record::{Generator, KEY_BYTES, Shape, VALUE_BYTES_MAX, below, mix};
 
 use super::settings::Settings;
 
-/// Any value of any put.
+/// Set in the nonce of each put, and clear in those of the values that are loaded.
 const NONCE_BIT: u64 = 1 << 63;
 
 /// Checks values.
