@@ -20,7 +20,7 @@ use crate::plan::{Plan, Scenario};
 use crate::run::{Outcome, run};
 use crate::stop::{self, Forwarding};
 use crate::words;
-use crate::{expiry, operations};
+use crate::{embed, expiry, operations};
 
 /// The hidden command of a child.
 const COMMAND: &str = "run-one";
@@ -75,6 +75,14 @@ pub fn expiry_in_child(plan: &Plan) -> anyhow::Result<Option<expiry::report::Run
 /// # Errors
 /// As [`run_in_child`].
 pub fn operations_in_child(plan: &Plan) -> anyhow::Result<Option<operations::report::Run>> {
+    run_with(plan, Stdio::inherit())
+}
+
+/// Runs a plan of `embed` in a child process, which shows its progress and its log.
+///
+/// # Errors
+/// As [`run_in_child`].
+pub fn embed_in_child(plan: &Plan) -> anyhow::Result<Option<embed::report::Run>> {
     run_with(plan, Stdio::inherit())
 }
 
@@ -150,6 +158,7 @@ pub fn serve() -> anyhow::Result<()> {
         }
         Scenario::Expiry(_) => return answer(expiry::lead::run(&plan)),
         Scenario::Operations(_) => return answer(operations::lead::run(&plan)),
+        Scenario::Embed(_) => return answer(embed::lead::run(&plan)),
         Scenario::Fairness(_) => {}
     }
     let outcome = lead::run(&plan);

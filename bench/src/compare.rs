@@ -182,6 +182,7 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
         Scenario::Fairness(settings) => settings.to_string(),
         Scenario::Expiry(settings) => settings.to_string(),
         Scenario::Operations(settings) => settings.to_string(),
+        Scenario::Embed(settings) => settings.to_string(),
         Scenario::Trace(choice) => {
             let trace = &choice.summary;
             format!(

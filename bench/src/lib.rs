@@ -12,7 +12,8 @@
 //!   statuses; [`resident`] measured memory; [`machine`]; [`watch`] metrics of the running engine;
 //!   [`events`] of the processor; [`line_trip`] between two cores
 //! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only;
-//!   [`expiry`]: many keys expire at once; [`operations`]: kinds of operations beside each other
+//!   [`expiry`]: many keys expire at once; [`operations`]: kinds of operations beside each other;
+//!   [`embed`]: callers of a program that embeds the engine, beside those of maps
 
 pub mod block_on;
 pub mod cache;
@@ -21,6 +22,7 @@ pub mod cli;
 pub mod compare;
 pub mod contrast;
 pub mod doubts;
+pub mod embed;
 pub mod ending;
 pub mod engines;
 pub mod events;

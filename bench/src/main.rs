@@ -4,13 +4,13 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use farcore_bench::cli::{Cli, Command, CommonArgs, plain};
+use farcore_bench::cli::{Cli, Command, CommonArgs, EmbedArgs, plain};
 use farcore_bench::ending::Ending;
 use farcore_bench::machine::Machine;
 use farcore_bench::outputs::complain;
 use farcore_bench::plan::Plan;
 use farcore_bench::trace::Input;
-use farcore_bench::{cache, child, compare, expiry, fairness, operations, stop};
+use farcore_bench::{cache, child, compare, embed, expiry, fairness, operations, stop};
 use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
@@ -83,9 +83,24 @@ fn run(command: Command) -> anyhow::Result<Ending> {
                 Err(error) => Ok(Ending::usage(&error)),
             }
         }
+        Command::Embed(args) => embedded(&args),
         Command::Completions(args) => args.print().map(|()| Ending::sound()),
         Command::Man(args) => args.write().map(|()| Ending::sound()),
         Command::RunOne => child::serve().map(|()| Ending::sound()),
+    }
+}
+
+/// Measures callers of embedded engines, unless the command cannot be run as written.
+fn embedded(args: &EmbedArgs) -> anyhow::Result<Ending> {
+    let machine = Machine::here();
+    let plans = args.plans(&machine).map_err(Into::into);
+    let checked = plans.and_then(|plans| Ok((embed::check(&plans, args)?, plans)));
+    match checked {
+        Ok((files, plans)) => {
+            stop::forward_signals()?;
+            embed::command(machine, plans, args.repeats, files)
+        }
+        Err(error) => Ok(Ending::usage(&error)),
     }
 }
 

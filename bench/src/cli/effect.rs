@@ -1,10 +1,15 @@
 //! Refuses flags that would change nothing: a flag beside another that replaces it, or for engines
 //! that do not take part. Clap cannot know, because it depends on the values of other flags.
 
-use super::{CommonArgs, ContestArgs, ExpiryArgs, FairnessArgs, OperationsArgs, SetupArgs};
+use super::{
+    CommonArgs, ContestArgs, EmbedArgs, ExpiryArgs, FairnessArgs, OperationsArgs, SetupArgs,
+};
+use crate::embed::settings::{Caller, Part as EmbedPart, Subject};
 use crate::expiry::settings::Place;
+use crate::machine::Machine;
 use crate::operations::settings::Part;
 use crate::plan::{EngineName, Plan, PlanError};
+use crate::range::RangeError;
 
 /// Flags of RDMA devices need a memory node behind one of these.
 const RDMA_SCHEMES: [&str; 2] = ["rdma://", "rdma+tcp://"];
@@ -188,6 +193,95 @@ impl OperationsArgs {
         let latency = self.setup.far_latency.is_some() && !self.parts.contains(&Part::Export);
         let why = "without the part export: add it to --parts, or leave the flag out";
         refuse(&[("--far-latency", latency)], why)
+    }
+}
+
+impl EmbedArgs {
+    /// Checks that every flag given has an effect, and that every engine named can run.
+    pub(super) fn check_effects(
+        &self,
+        machine: &Machine,
+        engines: &[Subject],
+    ) -> Result<(), PlanError> {
+        self.check_parts(engines)?;
+        self.check_callers()?;
+        let is_far = engines.contains(&Subject::FarcoreFar);
+        if is_far && self.local_percent.is_none() {
+            let limit = "give it local memory with --local-percent";
+            return Err(RangeError::new("--engines", "farcore-far", limit).into());
+        }
+        if engines.contains(&Subject::FarcoreDedicated) && machine.cores.len() < 2 {
+            let limit = "this process may use one core only: leave it out";
+            return Err(RangeError::new("--engines", "farcore-dedicated", limit).into());
+        }
+        let is_far = is_far && self.parts.contains(&EmbedPart::Callers);
+        let flags = [
+            ("--local-percent", !is_far && self.local_percent.is_some()),
+            ("--far-latency", !is_far && self.far_latency.is_some()),
+        ];
+        let why = match (self.parts.contains(&EmbedPart::Callers), &self.engines) {
+            (false, _) => "without the part callers: add it to --parts, or leave the flag out",
+            (true, Some(_)) => "without farcore-far: add it to --engines, or leave the flag out",
+            (true, None) => "without --local-percent: give that too, or leave the flag out",
+        };
+        refuse(&flags, why)?;
+        let is_ours = engines.iter().any(|engine| engine.is_ours());
+        let why = "without farcore: add it to --engines, or leave the flag out";
+        refuse(&[("--no-prefault", self.no_prefault && !is_ours)], why)
+    }
+
+    /// Flags of parts that are left out, and parts that no engine has.
+    fn check_parts(&self, engines: &[Subject]) -> Result<(), PlanError> {
+        let has = |part| self.parts.contains(&part);
+        if !has(EmbedPart::Callers) {
+            let flags = [
+                ("--callers", self.callers.is_some()),
+                ("--threads", self.threads.is_some()),
+                ("--tasks", self.tasks.is_some()),
+                ("--workers", self.workers.is_some()),
+            ];
+            let why = "without the part callers: add it to --parts, or leave the flag out";
+            refuse(&flags, why)?;
+            if !engines.iter().any(|engine| engine.can_rest()) {
+                let part = if has(EmbedPart::Idle) {
+                    "idle"
+                } else {
+                    "beside"
+                };
+                let limit = "it is for farcore and farcore-dedicated: add one to --engines";
+                return Err(RangeError::new("--parts", part, limit).into());
+            }
+        }
+        refuse(
+            &[(
+                "--idle-seconds",
+                self.idle_seconds.is_some() && !has(EmbedPart::Idle),
+            )],
+            "without the part idle: add it to --parts, or leave the flag out",
+        )?;
+        refuse(
+            &[("--pairs", self.pairs.is_some() && !has(EmbedPart::Beside))],
+            "without the part beside: add it to --parts, or leave the flag out",
+        )
+    }
+
+    /// Flags of callers that are left out.
+    fn check_callers(&self) -> Result<(), PlanError> {
+        let callers = self.callers();
+        if !callers.contains(&Caller::Tasks) {
+            let flags = [
+                ("--tasks", self.tasks.is_some()),
+                ("--workers", self.workers.is_some()),
+            ];
+            let why = "without the caller tasks: add it to --callers, or leave the flag out";
+            refuse(&flags, why)?;
+        }
+        let is_any_thread = callers.iter().any(|&caller| caller != Caller::Tasks);
+        let why = "without a caller with threads: add one to --callers, or leave the flag out";
+        refuse(
+            &[("--threads", self.threads.is_some() && !is_any_thread)],
+            why,
+        )
     }
 }
 

@@ -1,7 +1,8 @@
 //! The command line: flags, their defaults for this machine, and the plans that they give.
 //!
 //! - This file: `contest` and `ycsb`, and the flags that all commands share
-//! - `trace.rs`, `fairness.rs`, `expiry.rs`, `operations.rs`: the flags of these commands
+//! - `trace.rs`, `fairness.rs`, `expiry.rs`, `operations.rs`, `embed.rs`: the flags of these
+//!   commands
 //! - `size.rs`: the sizes of `contest` and `ycsb`
 //! - `manual.rs`: completions of shells and manual pages
 //! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect
@@ -12,6 +13,7 @@
 
 mod core_list;
 mod effect;
+mod embed;
 mod expiry;
 mod fairness;
 mod manual;
@@ -28,6 +30,7 @@ use clap::{Args, Parser, Subcommand};
 use farcore_tuning::{LogFormat, Profile};
 
 pub use self::core_list::CoreList;
+pub use self::embed::EmbedArgs;
 pub use self::expiry::ExpiryArgs;
 pub use self::fairness::FairnessArgs;
 pub use self::manual::{CompletionsArgs, ManArgs};
@@ -107,6 +110,14 @@ pub enum Command {
     /// ranges, deletes, scans, exports and long values.
     #[command(after_help = STATUSES)]
     Operations(OperationsArgs),
+    /// Measure blocking calls, batches and tasks of a program that embeds the engine, beside the
+    /// same callers of concurrent maps and caches, every value verified.
+    ///
+    /// Each round runs all engines in turn, each in a process of its own, with the same requests in
+    /// the same order. Also measured: an idle engine's processor time, and how much it slows a
+    /// program that computes on all cores.
+    #[command(after_help = STATUSES)]
+    Embed(EmbedArgs),
     /// Print the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder.

@@ -76,8 +76,9 @@ impl<D: Direct> Store for DirectStore<D> {
     }
 }
 
+/// The error of a map as one of farcore's.
 #[cold]
-fn failed(error: &anyhow::Error) -> farcore::Error {
+pub(crate) fn failed(error: &anyhow::Error) -> farcore::Error {
     farcore::Error::Memory {
         reason: format!("{error:#}"),
     }

@@ -13,6 +13,7 @@ mod pinned;
 mod sharded;
 
 pub use self::dashmap::Dashmap;
+pub(crate) use self::direct::failed;
 pub use self::direct::{Direct, DirectStore};
 pub use self::farcore::Farcore;
 pub use locked_lru::LockedLru;

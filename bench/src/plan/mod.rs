@@ -7,7 +7,7 @@
 //! The plan owns the settings of all scenarios. It derives counts and sizes from them (keys, steps
 //! of a phase, bytes) and passes numbers or small structs down to [`skew`](crate::skew),
 //! [`trace`](crate::trace), [`watch`](crate::watch) and the settings of
-//! [`fairness`](crate::fairness), none of which knows plans.
+//! [`fairness`](crate::fairness) and its like, none of which knows plans.
 
 mod engine;
 mod error;
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::engine::{Encryption, EngineName};
 pub use self::error::PlanError;
+use crate::embed::settings as embed;
 use crate::expiry::settings as expiry;
 use crate::fairness::keys::Keys;
 use crate::fairness::settings::Settings;
@@ -114,6 +115,8 @@ pub enum Scenario {
     Expiry(Box<expiry::Settings>),
     /// Operations beside each other, as [`operations`](crate::operations) runs it.
     Operations(Box<operations::Settings>),
+    /// Callers of an embedded engine, as [`embed`](crate::embed) runs them.
+    Embed(Box<embed::Settings>),
 }
 
 /// One run of one engine.
@@ -218,7 +221,7 @@ impl Plan {
             Scenario::Contest { .. } => "--keys-per-core",
             Scenario::Ycsb { .. } => "--records",
             Scenario::Trace(_) => "--limit",
-            Scenario::Fairness(_) | Scenario::Expiry(_) => "--keys",
+            Scenario::Fairness(_) | Scenario::Expiry(_) | Scenario::Embed(_) => "--keys",
             Scenario::Operations(ref settings) => match settings.part {
                 Part::Scan => "--scan-keys",
                 Part::Export => "--export-keys",
@@ -254,6 +257,7 @@ impl Plan {
             Scenario::Trace(choice) => choice.summary.keys,
             Scenario::Fairness(settings) => Keys::new(settings, self.keys(), self.seed).count(),
             Scenario::Expiry(settings) => self.keys().saturating_add(settings.expiring),
+            Scenario::Embed(settings) => settings.keys,
             Scenario::Operations(settings) if settings.part == Part::Requests => {
                 self.keys().saturating_mul(SETS)
             }
@@ -261,11 +265,12 @@ impl Plan {
         }
     }
 
-    /// Handles in use at once. Only `fairness` uses handles; the others run as jobs on cores.
+    /// Handles in use at once. `fairness` and `embed` use handles; the others run as jobs on cores.
     #[must_use]
     pub fn handles(&self) -> usize {
         match &self.scenario {
             Scenario::Fairness(settings) => settings.clients(),
+            Scenario::Embed(settings) => settings.handles(),
             _ => 1,
         }
     }
@@ -279,7 +284,7 @@ impl Plan {
             Scenario::Trace(_) => &TRACE,
             Scenario::Operations(_) => &OPERATIONS,
             // Its phases are measured in seconds, not in requests.
-            Scenario::Fairness(_) | Scenario::Expiry(_) => &[],
+            Scenario::Fairness(_) | Scenario::Expiry(_) | Scenario::Embed(_) => &[],
         }
     }
 
@@ -303,7 +308,8 @@ impl Plan {
             Scenario::Contest { .. }
             | Scenario::Fairness(_)
             | Scenario::Expiry(_)
-            | Scenario::Operations(_) => Vec::new(),
+            | Scenario::Operations(_)
+            | Scenario::Embed(_) => Vec::new(),
         }
     }
 
@@ -324,7 +330,10 @@ impl Plan {
             Scenario::Ycsb { operations, .. } => *operations,
             Scenario::Trace(choice) => choice.summary.requests(),
             // These have no mixed phase.
-            Scenario::Fairness(_) | Scenario::Expiry(_) | Scenario::Operations(_) => 0,
+            Scenario::Fairness(_)
+            | Scenario::Expiry(_)
+            | Scenario::Operations(_)
+            | Scenario::Embed(_) => 0,
         }
     }
 
@@ -355,7 +364,8 @@ impl Plan {
             Scenario::Trace(_)
             | Scenario::Fairness(_)
             | Scenario::Expiry(_)
-            | Scenario::Operations(_) => return None,
+            | Scenario::Operations(_)
+            | Scenario::Embed(_) => return None,
         };
         Some(KeyDraws {
             keys: if is_latest {
@@ -384,6 +394,7 @@ impl Plan {
             Scenario::Fairness(settings) => return settings.data_bytes(self.keys()),
             Scenario::Expiry(settings) => settings.value_bytes as u64 + EXPIRY_BYTES,
             Scenario::Operations(settings) => settings.value_bytes as u64,
+            Scenario::Embed(settings) => settings.value_bytes as u64,
         };
         self.keys_max()
             .saturating_mul(value_bytes + KEY_BYTES as u64 + RECORD_HEADER_BYTES)

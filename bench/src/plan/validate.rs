@@ -80,7 +80,10 @@ impl Plan {
             Scenario::Contest { .. } => Some("--hot-ops"),
             Scenario::Ycsb { .. } => Some("--operations"),
             Scenario::Trace(_) => Some("the number of requests in the trace"),
-            Scenario::Fairness(_) | Scenario::Expiry(_) | Scenario::Operations(_) => None,
+            Scenario::Fairness(_)
+            | Scenario::Expiry(_)
+            | Scenario::Operations(_)
+            | Scenario::Embed(_) => None,
         };
         match counted {
             Some(flag) if self.mixed_ops() == 0 => {
@@ -103,6 +106,7 @@ impl Plan {
         match &self.scenario {
             Scenario::Expiry(settings) => settings.validate()?,
             Scenario::Operations(settings) => settings.validate()?,
+            Scenario::Embed(settings) => settings.validate()?,
             _ => {}
         }
         if let Scenario::Ycsb { value_bytes, .. } = self.scenario

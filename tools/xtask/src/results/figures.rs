@@ -208,20 +208,20 @@ fn phase(value: &Value) -> Result<Phase> {
     })
 }
 
-fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
+pub(super) fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
     value[name].as_array().with_context(|| format!("no {name}"))
 }
 
-fn text(value: &Value, name: &str) -> Result<String> {
+pub(super) fn text(value: &Value, name: &str) -> Result<String> {
     let text = value[name].as_str().map(str::to_owned);
     text.with_context(|| format!("no {name}"))
 }
 
-fn number(value: &Value, name: &str) -> Result<f64> {
+pub(super) fn number(value: &Value, name: &str) -> Result<f64> {
     value[name].as_f64().with_context(|| format!("no {name}"))
 }
 
-fn count(value: &Value, name: &str) -> Result<u64> {
+pub(super) fn count(value: &Value, name: &str) -> Result<u64> {
     value[name].as_u64().with_context(|| format!("no {name}"))
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! plan     the measurements, and which columns of which table they fill
 //! figures  the benchmark's JSON
+//! embed    callers of embedded engines: a command and a section of their own
 //! facts    machine, date and versions
 //! trip     repeats runs in which the cores were too far apart
 //! table    rows, the best of each, ratios, losses
@@ -12,6 +13,7 @@
 //! All figures of a page are of one commit: the benchmark is built once, and that program does all
 //! runs.
 
+mod embed;
 mod facts;
 mod figures;
 mod page;
@@ -27,6 +29,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use self::embed::Embedding;
 use self::facts::Facts;
 use self::figures::{Report, Rounds};
 use self::page::Refused;
@@ -182,10 +185,13 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
     }
     let build = build_arguments(&built);
     let facts = Facts::here(&built, format!("cargo {}", build.join(" ")), results.runs)?;
+    let cores = facts::cores();
+    let (keys, runs) = (results.keys_per_core, results.runs);
+    let embedding = Embedding::new(&engines, cores.len(), keys, runs);
     let plan = plan::plan(&Request {
-        cores: facts::cores(),
-        keys_per_core: results.keys_per_core,
-        runs: results.runs,
+        cores,
+        keys_per_core: keys,
+        runs,
         engines,
         far_baseline: results.far_baseline,
         file_stores: results.file_stores,
@@ -199,6 +205,9 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
         for measurement in &plan.measurements {
             println!("{}", measurement.command());
         }
+        for command in embedding.commands() {
+            println!("{command}");
+        }
         return Ok(());
     }
     // Fail before the runs rather than after them.
@@ -209,9 +218,10 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
     super::run(super::cargo(&build).env_remove("RUSTFLAGS"))?;
     let limit = results.line_trip_ns_max.map(TripLimit::new);
     let (reports, refused) = measure_all(&plan, limit)?;
+    let embedded = embedding.measure()?;
     let out = &results.out;
     let apart = measured_apart(&fs::read_to_string(out).unwrap_or_default());
-    let page = page::render(&facts, &plan, &reports, refused)? + &apart;
+    let page = page::render(&facts, &plan, &reports, &embedded, refused)? + &apart;
     fs::write(out, page).with_context(|| format!("{} cannot be written", out.display()))?;
     println!("\nwrote {}", out.display());
     Ok(())

@@ -1,5 +1,5 @@
-//! Renders the Markdown page: facts, how to read it, one table a section, where farcore loses. A
-//! pure function of its arguments: it reads no file and no clock.
+//! Renders the Markdown page: facts, how to read it, one table a section, the section about
+//! embedding, where farcore loses. A pure function of its arguments: it reads no file and no clock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -29,7 +29,7 @@ const HOW_TO_READ: [&str; 2] = [
 const COLUMNS: usize = 100;
 
 /// Breaks a paragraph into lines of at most [`COLUMNS`] characters, each with its line end.
-fn wrapped(paragraph: &str) -> String {
+pub(super) fn wrapped(paragraph: &str) -> String {
     let (mut text, mut width) = (String::new(), 0);
     for word in paragraph.split_whitespace() {
         let length = word.chars().count();
@@ -70,7 +70,7 @@ impl Refused {
     }
 }
 
-/// Renders the page.
+/// Renders the page; `embedded` is its section about embedding.
 ///
 /// # Errors
 /// An engine returned a wrong value, or a measurement of the plan has no report.
@@ -78,6 +78,7 @@ pub(super) fn render(
     facts: &Facts,
     plan: &Plan,
     measured: &BTreeMap<&'static str, Rounds>,
+    embedded: &str,
     refused: Option<Refused>,
 ) -> Result<String> {
     check(measured)?;
@@ -99,6 +100,7 @@ pub(super) fn render(
         page += &format!("\n{}", table.text);
         losses.push((section.title, table.losses));
     }
+    page += embedded;
     page += AS_A_CACHE;
     page += &where_we_lose(&losses);
     Ok(page)

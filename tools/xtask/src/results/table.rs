@@ -106,7 +106,7 @@ fn seconds(seconds: f64) -> String {
     }
 }
 
-fn latency(ns: f64) -> String {
+pub(super) fn latency(ns: f64) -> String {
     match ns {
         ..1e3 => format!("{ns:.0} ns"),
         ..1e6 => format!("{:.1} us", ns / 1e3),
@@ -122,7 +122,7 @@ fn whole(count: f64) -> String {
     format!("{count:.0}")
 }
 
-fn rounded_down(ratio: f64) -> String {
+pub(super) fn rounded_down(ratio: f64) -> String {
     if ratio < 0.1 {
         format!("{:.4}", (ratio * 1e4).floor() / 1e4)
     } else {

@@ -56,7 +56,8 @@ fn page(ours: f64, wrong_values: u64) -> Result<String> {
         .measurements
         .iter()
         .map(|run| (run.name, rounds.clone()));
-    render(&facts(), &plan, &measured.collect(), None)
+    let embedded = "\n## Embedded in a program\n";
+    render(&facts(), &plan, &measured.collect(), embedded, None)
 }
 
 #[test]
@@ -73,6 +74,7 @@ fn the_page_states_machine_date_and_commands() {
         "```sh\ncargo build\n```",
         " --json target/results/two-cores.json\n```",
         "## From one core to two\n\nNo separate runs",
+        "\n## Embedded in a program\n",
     ] {
         assert!(page.contains(fact), "{fact} in:\n{page}");
     }
@@ -176,7 +178,7 @@ fn a_missing_measurement_is_named() {
     .unwrap();
     let rounds = Rounds::new(vec![Report::default()]).unwrap();
     let measured = BTreeMap::from([("one-core", rounds)]);
-    let error = render(&facts(), &plan, &measured, None)
+    let error = render(&facts(), &plan, &measured, "", None)
         .unwrap_err()
         .to_string();
     assert_eq!(error, "far was not measured");
