@@ -28,7 +28,7 @@ struct Suite {
 const IGNORED: &[&str] = &["--ignored", "--test-threads=1"];
 
 /// The suites, which run after the check of the guest itself.
-const SUITES: [Suite; 7] = [
+const SUITES: [Suite; 8] = [
     // The contract of the fabric, over queue pairs connected by an exchange of facts and by
     // RDMA-CM.
     Suite {
