@@ -12,10 +12,10 @@ const INLINE_BYTES: u32 = 220;
 pub enum Transfer {
     /// The server lends a slot with the value, and the client READs it: two round trips, and the
     /// server's slot is in use for one of them.
-    #[default]
     Read,
     /// The client names a landing buffer, and the server WRITEs the value there: one round trip. A
-    /// value that is longer than the buffer is lent.
+    /// value that is longer than the buffer, or finds none free, is lent.
+    #[default]
     Landing,
 }
 
@@ -35,7 +35,8 @@ pub struct ClientOptions {
     pub queue: usize,
     /// Messages that the server may send before the client has taken them: 4 to 1024, default 64.
     pub credits: u16,
-    /// Bytes of a landing buffer, and how many there are. Default 4 of 256 KiB.
+    /// Bytes of a landing buffer, for header and value, and how many there are. Default 16 of
+    /// 64 KiB.
     pub landing_bytes: usize,
     /// See `landing_bytes`.
     pub landings: u16,
@@ -55,8 +56,8 @@ impl Default for ClientOptions {
             transfer: Transfer::default(),
             queue: 4096,
             credits: 64,
-            landing_bytes: 256 << 10,
-            landings: 4,
+            landing_bytes: 64 << 10,
+            landings: 16,
             spin: Duration::ZERO,
             verbs: VerbsOptions {
                 inline_bytes: INLINE_BYTES,

@@ -176,6 +176,8 @@ pub(crate) struct Session {
     /// A request for longer slots is under way; they were refused.
     is_growing: bool,
     may_not_grow: bool,
+    /// More slots were requested once.
+    has_added: bool,
     /// Values that are sent in parts, by the ids of their requests.
     in_parts: Vec<u32>,
     /// A received message, and a value that was read.

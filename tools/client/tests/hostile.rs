@@ -147,6 +147,67 @@ fn false_slots_and_words_end_the_connection() {
 }
 
 #[test]
+fn a_key_reaches_nothing_of_another_connection() {
+    run(async |served| {
+        let mut one = Peer::connect(&served.address).await;
+        let own = one.greet().await.uploads.memory_key;
+        let value = pattern(5000, 1);
+        let put = request(Kind::Put, b"mine", &value);
+        for length in [1, 48, 5000] {
+            // The other writes where the first is about to.
+            let mut other = Peer::connect(&served.address).await;
+            other.greet().await;
+            other.write(&pattern(length, 2), (own, 0), None);
+            other.is_closed().await;
+        }
+        one.write(&put, (own, 0), Some(0));
+        let answer = one.receive().await.expect("an answer");
+        assert_eq!(
+            Header::decode(&answer).expect("a header").status,
+            Status::Ok
+        );
+        let client = served.client();
+        let found = client
+            .get(b"mine")
+            .wait()
+            .expect("read")
+            .expect("it is there");
+        assert!(found.bytes == value);
+    });
+}
+
+#[test]
+fn random_bytes_in_slots_and_messages_end_the_connection_only() {
+    run(async |served| {
+        let mut random = Random::new();
+        for _ in 0..150 {
+            let mut peer = Peer::connect(&served.address).await;
+            let welcome = peer.greet().await;
+            let place = (welcome.uploads.memory_key, 0);
+            // Headers that are nearly right come farther than those that are not.
+            let mut bytes = request(Kind::Put, b"key", &pattern(random.below(2000), 1));
+            for _ in 0..=random.below(4) {
+                let at = random.below(bytes.len().min(HEADER_BYTES + 4));
+                bytes[at] = random.next().to_le_bytes()[0];
+            }
+            match random.below(3) {
+                0 => peer.send(&bytes),
+                1 => peer.write(&bytes, place, Some(0)),
+                _ => peer.write(
+                    &bytes,
+                    place,
+                    Some(u32::try_from(random.below(4)).expect("short")),
+                ),
+            }
+            for _ in 0..20 {
+                peer.poll();
+                farcore_rdma::pause(Duration::from_micros(100)).await;
+            }
+        }
+    });
+}
+
+#[test]
 fn credits_that_nobody_has_end_the_connection() {
     run(async |served| {
         let mut peer = Peer::connect(&served.address).await;
@@ -299,7 +360,7 @@ fn clients_that_die_in_large_transfers_leave_nothing() {
             .expect("stored");
         drop(client);
         let mut random = Random::new();
-        for round in 0..60 {
+        for round in 0..200 {
             let mut peer = Peer::connect(&served.address).await;
             let welcome = peer.greet().await;
             let place = welcome.uploads.memory_key;

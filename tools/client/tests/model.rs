@@ -191,6 +191,6 @@ fn operations_agree_with_a_map_when_values_land() {
 
 #[test]
 fn operations_agree_with_a_map_with_a_low_threshold_and_little_memory() {
-    run(Transfer::Read, 512, 3 << 20);
-    run(Transfer::Landing, 512, 3 << 20);
+    run(Transfer::Read, 512, 6 << 20);
+    run(Transfer::Landing, 512, 6 << 20);
 }

@@ -95,6 +95,7 @@ impl Session {
             done: Vec::new(),
             is_growing: false,
             may_not_grow: false,
+            has_added: false,
             in_parts: Vec::new(),
             message: Vec::new(),
             value: Vec::new(),

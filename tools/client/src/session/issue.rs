@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use farcore_protocol::{Flags, HEADER_BYTES, Header, Kind, TRANSFER_SLOT_BYTES_MAX};
+use farcore_protocol::{
+    Flags, HEADER_BYTES, Header, Kind, TRANSFER_SLOT_BYTES, TRANSFER_SLOT_BYTES_MAX,
+};
 use farcore_rdma::Work;
 
 use super::{Backlog, Purpose, Session, SessionError};
@@ -14,6 +16,8 @@ use crate::flights::Flight;
 const PARTS: usize = 2;
 /// Slots that are requested when a value needs longer ones.
 const GROW_SLOTS: u16 = 2;
+/// Slots of the first length that are requested when all are in use.
+const MORE_SLOTS: u16 = 6;
 
 /// Whether a command could be sent.
 enum Issued {
@@ -156,6 +160,7 @@ impl Session {
             self.uploads.longest()
         };
         let Some((upload, buffer)) = self.uploads.take(wanted) else {
+            self.add_slots(counters)?;
             return Ok(Issued::Later(command));
         };
         let mut header = command.header;
@@ -303,18 +308,35 @@ impl Session {
         if self.credits.available() == 0 || !self.messages.has_send() {
             return Ok(true);
         }
-        let flight = Flight::new(Kind::Grow, None);
-        let Some(id) = self.flights.insert(flight) else {
-            return Ok(false);
+        self.request_slots((GROW_SLOTS, most), counters)?;
+        Ok(true)
+    }
+
+    /// Requests more upload slots: all are in use, and requests wait.
+    fn add_slots(&mut self, counters: &Counters) -> Result<(), SessionError> {
+        let may = !self.is_growing && !self.may_not_grow && !self.has_added;
+        if may && self.credits.available() > 0 && self.messages.has_send() {
+            self.has_added = true;
+            self.request_slots((MORE_SLOTS, TRANSFER_SLOT_BYTES), counters)?;
+        }
+        Ok(())
+    }
+
+    fn request_slots(
+        &mut self,
+        (slots, bytes): (u16, usize),
+        counters: &Counters,
+    ) -> Result<(), SessionError> {
+        let Some(id) = self.flights.insert(Flight::new(Kind::Grow, None)) else {
+            return Ok(());
         };
         self.is_growing = true;
         let header = Header {
-            slot: GROW_SLOTS,
-            argument: most as u64,
+            slot: slots,
+            argument: bytes as u64,
             ..Header::new(Kind::Grow, id)
         };
-        self.send(header, [&[], &[]], counters)?;
-        Ok(true)
+        self.send(header, [&[], &[]], counters)
     }
 
     /// Returns lend slots for which no request takes them along.

@@ -51,7 +51,10 @@ pub(super) fn operation<'a>(
                 field: "offset",
                 value: header.offset,
             })?,
-            bytes: header.value_bytes,
+            bytes: match header.value_bytes {
+                0 => u32::MAX,
+                bytes => bytes,
+            },
         }),
         Kind::Put | Kind::CompareAndSwap => {
             let options = put_options(header)?;
@@ -172,6 +175,12 @@ mod tests {
             of(&Header::new(Kind::Delete, 1)),
             Operation::Delete { .. }
         ));
+        let rest = Header {
+            offset: 7,
+            ..Header::new(Kind::Get, 1)
+        };
+        let all = u32::MAX;
+        assert!(matches!(of(&rest), Operation::GetRange { offset: 7, bytes, .. } if bytes == all));
         assert_eq!(operation(&Header::new(Kind::Ping, 1), b"", b""), Ok(None));
         let wrong = Header {
             options: 0x0F,

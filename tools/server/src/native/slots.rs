@@ -46,8 +46,18 @@ impl Budget {
 
     /// Takes bytes; `None` if they are not there.
     pub(super) fn take(&self, bytes: usize) -> Option<Share> {
+        self.take_within(bytes, self.limit)
+    }
+
+    /// The same for slots that make a connection faster: a quarter is left for new connections and
+    /// for values in parts.
+    fn take_extra(&self, bytes: usize) -> Option<Share> {
+        self.take_within(bytes, self.limit - self.limit / 4)
+    }
+
+    fn take_within(&self, bytes: usize, limit: usize) -> Option<Share> {
         let used = self.used.get().checked_add(bytes)?;
-        if used > self.limit {
+        if used > limit {
             return None;
         }
         self.used.set(used);
@@ -147,7 +157,11 @@ impl Slots {
             return None;
         }
         let bytes = usize::from(slots) * slot_bytes;
-        let share = budget.take(bytes)?;
+        // The first upload slots are part of every connection.
+        let share = match (self.slots.is_empty(), slots) {
+            (true, UPLOADS) => budget.take(bytes)?,
+            _ => budget.take_extra(bytes)?,
+        };
         let memory = PeerMemory::map(bytes);
         let memory = memory.map_err(|error| tracing::warn!(%error, "no transfer slots"));
         let memory = memory.ok()?;
@@ -271,6 +285,8 @@ mod tests {
         drop(first);
         assert_eq!(budget.used(), 40);
         assert!(budget.take(usize::MAX).is_none());
+        assert!(budget.take_extra(36).is_none(), "a quarter is left");
+        drop(budget.take_extra(35).expect("room"));
         drop(second);
         assert_eq!(budget.used(), 0);
     }
