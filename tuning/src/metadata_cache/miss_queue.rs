@@ -1,8 +1,8 @@
 //! The queue of misses: keys that wait for a batch. Bounded, for any number of producers and
 //! consumers, without locks.
 //!
-//! Each cell has a sequence that says whose turn it is (Vyukov, "Bounded MPMC queue", 2010): `at` for
-//! the producer of the position `at`, `at + 1` for its consumer, and `at + capacity` for the
+//! Each cell has a sequence that says whose turn it is (Vyukov, "Bounded MPMC queue", 2010): `at`
+//! for the producer of the position `at`, `at + 1` for its consumer, and `at + capacity` for the
 //! producer one round later.
 //!
 //! - I1: every key that was pushed is popped once, and keys of one producer come in its order.

@@ -1,8 +1,8 @@
 //! The host's adapter with many queue pairs and regions: how much of its rate of messages is left
 //! when their state does not fit into the card ([`farcore_tuning::metadata_cache`]).
 //!
-//! The card is simulated as they are sold, and all queue pairs and regions are used alike, as shards
-//! use theirs. Figures and how far they are off: `docs/card.md`.
+//! The card is simulated as they are sold, and all queue pairs and regions are used alike, as
+//! shards use theirs. Figures and how far they are off: `docs/card.md`.
 
 use std::ops::ControlFlow;
 

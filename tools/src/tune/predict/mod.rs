@@ -1,8 +1,9 @@
 //! `farcore tune --predict`: predicts the throughput of another machine by a queueing model that
 //! real runs calibrate.
 //!
-//! [`machine`] describes the other machine, [`adapter`] slows its adapter down by what does not fit, [`calibrate`] makes runs and measures the model's
-//! error, [`forecast`] is the model, [`show`] and [`plot`] show the prediction.
+//! [`machine`] describes the other machine, [`adapter`] slows its adapter down by what does not
+//! fit, [`calibrate`] makes runs and measures the model's error, [`forecast`] is the model,
+//! [`show`] and [`plot`] show the prediction.
 
 mod adapter;
 mod calibrate;

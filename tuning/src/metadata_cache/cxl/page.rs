@@ -9,10 +9,11 @@
 //! ```
 //!
 //! A record is packed as the differences (exclusive-or) from the page's base token, the first that
-//! was put into it. There are six parts: header, rest of word 0, upper half of word 1, its lower two
-//! half-words combined (a queue pair's two completion queues are mostly one), the lowest half-word,
-//! and the relaxed fields. A byte says which parts are not zero; these follow, seven bits a byte. A
-//! record that would be longer than 15 bytes has the length 0 and takes all 24 bytes.
+//! was put into it. There are six parts: header, rest of word 0, upper half of word 1, its lower
+//! two half-words combined (a queue pair's two completion queues are mostly one), the lowest
+//! half-word, and the relaxed fields. A byte says which parts are not zero; these follow, seven
+//! bits a byte. A record that would be longer than 15 bytes has the length 0 and takes all 24
+//! bytes.
 //!
 //! The directory maps a token's handle to its slot. A deletion moves later cells back, so that no
 //! tombstones are needed.

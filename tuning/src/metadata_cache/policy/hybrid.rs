@@ -1,10 +1,10 @@
 //! The hybrid of frequency and recency: `score = frequency + alpha * recency`, lowest leaves.
 //!
-//! Frequency counts uses since the insertion and is halved every half-life (Robinson and Devarakonda, "Data
-//! Cache Management Using Frequency-Based Replacement", 1990). Recency falls from 1 at a use to 0 a
-//! window later. A victim is the lowest of a few random places, as a maintenance engine on a card
-//! or Redis samples: an exact minimum would need an order that every use changes. Time is counted
-//! in accesses.
+//! Frequency counts uses since the insertion and is halved every half-life (Robinson and
+//! Devarakonda, "Data Cache Management Using Frequency-Based Replacement", 1990). Recency falls
+//! from 1 at a use to 0 a window later. A victim is the lowest of a few random places, as a
+//! maintenance engine on a card or Redis samples: an exact minimum would need an order that every
+//! use changes. Time is counted in accesses.
 
 use serde::{Deserialize, Serialize};
 

@@ -14,7 +14,7 @@ struct Counts {
 pub(super) struct Heat {
     counts: Vec<Counts>,
     window: Ps,
-    /// The window that a lookup asked for last, and its end: most uses are of the same one.
+    /// The window of the last lookup, and its end: most uses are of the same one.
     current: (u32, Ps),
 }
 

@@ -1,5 +1,5 @@
-//! The worker that keeps the tiers in order: it samples slots and pages, and moves what was idle too
-//! long, or what must make room.
+//! The worker that keeps the tiers in order: it samples slots and pages, and moves what was idle
+//! too long, or what must make room.
 
 use super::card::{Card, Pending};
 use super::time::{NS, Ps};

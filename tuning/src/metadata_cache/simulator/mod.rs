@@ -1,9 +1,10 @@
 //! The simulator: drives a card's tiers with a workload in virtual time.
 //!
-//! The tiers, the directory and the queue of misses are the real ones; what is modelled is time: the
-//! card starts a message at its rate, memories and links have latencies and bandwidths, and a
-//! message goes on when the token that it needs is there. [`card`] has the state; [`hot`], [`batch`]
-//! and [`expand`] are the three ways to a token; [`migration`] and [`maintenance`] move tokens.
+//! The tiers, the directory and the queue of misses are the real ones; what is modelled is time:
+//! the card starts a message at its rate, memories and links have latencies and bandwidths, and a
+//! message goes on when the token that it needs is there. [`card`] has the state; [`hot`],
+//! [`batch`] and [`expand`] are the three ways to a token; [`migration`] and [`maintenance`] move
+//! tokens.
 //!
 //! - I1: the same settings give the same outcome, byte for byte. One thread runs a simulation, and
 //!   events of one moment happen in the order in which they were added.
