@@ -11,6 +11,8 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
+#[cfg(feature = "card-trace")]
+use super::card_trace::{CardTrace, Known};
 use super::chain::Piece;
 use super::context::{Access, CompletionQueue, Context, Domain, MemoryRegion};
 use super::error::VerbsError;
@@ -66,6 +68,8 @@ pub struct VerbsEndpoint {
     limit_ns: u64,
     /// The queue pair whose remaining requests are completed first.
     first: usize,
+    #[cfg(feature = "card-trace")]
+    card_trace: Option<Box<CardTrace>>,
 }
 
 impl VerbsEndpoint {
@@ -165,7 +169,32 @@ impl VerbsEndpoint {
             completions: Box::new([const { MaybeUninit::uninit() }; BATCH]),
             limit_ns: options.limit_ns,
             first: 0,
+            #[cfg(feature = "card-trace")]
+            card_trace: None,
         })
+    }
+
+    /// Records which objects work requests use, up to this many requests. A second call begins
+    /// anew.
+    #[cfg(feature = "card-trace")]
+    pub fn record_card_trace(&mut self, messages_max: usize) {
+        self.card_trace = Some(Box::new(CardTrace::new(messages_max)));
+    }
+
+    /// Ends the recording; returns it with the number of requests that were left out, or `None` if
+    /// nothing is recorded. Requests whose doorbell was not rung are not in it.
+    #[cfg(feature = "card-trace")]
+    pub fn take_card_trace(
+        &mut self,
+    ) -> Option<(farcore_tuning::metadata_cache::trace::Recording, u64)> {
+        let trace = self.card_trace.take()?;
+        Some(trace.finish(Known {
+            domain: self.domain,
+            completion_queue: self.completion_queue,
+            regions: self.objects.regions.iter().map(|one| one.token).collect(),
+            queue_pairs: self.queues.iter().filter_map(Queue::token).collect(),
+            access: self.adapter.access,
+        }))
     }
 
     /// Memory that an endpoint takes besides its regions and the device library's own, in bytes.
@@ -351,6 +380,8 @@ impl Endpoint for VerbsEndpoint {
         reason = "one match over the operations, on the hot path"
     )]
     fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError> {
+        #[cfg(feature = "card-trace")]
+        let number = queue;
         let queue = &mut self.queues[queue];
         if !queue.is_up() {
             return Err(PostError::Down(request));
@@ -396,6 +427,10 @@ impl Endpoint for VerbsEndpoint {
         if queue.room() == 0 {
             return Err(PostError::Full(request));
         }
+        #[cfg(feature = "card-trace")]
+        if let (Some(trace), Some(pair)) = (&mut self.card_trace, queue.token()) {
+            trace.post(number, &pair, registered.token.handle);
+        }
         queue.push(request.id, request.signalled, piece, |raw| {
             match request.work {
                 Work::Read { remote, .. } => one_sided(raw, opcode::IBV_WR_RDMA_READ, remote),
@@ -430,6 +465,10 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
+        #[cfg(feature = "card-trace")]
+        if let Some(trace) = &mut self.card_trace {
+            trace.ring(queue, now_ns);
+        }
         self.queues[queue].ring(&mut self.objects.queue_pairs, now_ns);
     }
 

@@ -1,97 +1,20 @@
 //! Compact names of verbs objects: a table issues a 32-bit handle, and a token packs it with the
-//! facts that a request needs.
+//! facts that a request needs. Handles are those of the simulator of cards, where their layout is
+//! drawn: [`farcore_tuning::metadata_cache::Handle`].
 //!
 //! ```text
-//! handle   31    28 27          16 15           0 [ kind ] [  version   ] [   index    ]      the
-//! all-zero word names nothing tokens   domain           handle:32                                4
-//! bytes completion queue handle:32 | entries:32                   8 bytes region
-//! handle:32 | lkey:32 | bytes:64          16 bytes queue pair       handle:32 | number:32 |
-//! depth:16 | inline:16 | completion queue:32   16 bytes
+//! tokens   domain           handle:32                                4 bytes
+//!          completion queue handle:32 | entries:32                   8 bytes
+//!          region           handle:32 | lkey:32 | bytes:64          16 bytes
+//!          queue pair       handle:32 | number:32 | depth:16 | inline:16 | completion queue:32   16 bytes
 //! ```
 //!
 //! - I1: a handle names one object for ever: the version of a place counts up when its object is
 //!   removed, and a place whose versions are exhausted is not reused.
 
-use std::fmt;
 use std::marker::PhantomData;
 
-/// The kind of an object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// A protection domain.
-    Domain = 1,
-    /// A memory region.
-    Region = 2,
-    /// A completion queue.
-    CompletionQueue = 3,
-    /// A queue pair.
-    QueuePair = 4,
-}
-
-const INDEX_BITS: u32 = 16;
-const VERSION_BITS: u32 = 12;
-const KIND_SHIFT: u32 = INDEX_BITS + VERSION_BITS;
-const VERSION_MAX: u16 = (1 << VERSION_BITS) - 1;
-/// Limit on the objects of one kind.
-pub const OBJECTS_MAX: usize = 1 << INDEX_BITS;
-const _: () = assert!(KIND_SHIFT + 4 == u32::BITS);
-
-/// The name of an object in its table.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Handle(u32);
-
-impl Handle {
-    fn new(kind: Kind, version: u16, index: usize) -> Self {
-        debug_assert!(version <= VERSION_MAX && index < OBJECTS_MAX);
-        #[allow(clippy::cast_possible_truncation)] // bounded by the table
-        let index = index as u32;
-        Self((kind as u32) << KIND_SHIFT | u32::from(version) << INDEX_BITS | index)
-    }
-
-    /// The handle with these bits.
-    #[must_use]
-    pub fn from_bits(bits: u32) -> Self {
-        Self(bits)
-    }
-
-    /// The handle's bits.
-    #[must_use]
-    pub fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// The object's kind; `None` if the bits are not a handle.
-    #[must_use]
-    pub fn kind(self) -> Option<Kind> {
-        match self.0 >> KIND_SHIFT {
-            1 => Some(Kind::Domain),
-            2 => Some(Kind::Region),
-            3 => Some(Kind::CompletionQueue),
-            4 => Some(Kind::QueuePair),
-            _ => None,
-        }
-    }
-
-    fn version(self) -> u16 {
-        #[allow(clippy::cast_possible_truncation)] // masked
-        let version = (self.0 >> INDEX_BITS) as u16 & VERSION_MAX;
-        version
-    }
-
-    fn index(self) -> usize {
-        (self.0 & ((1 << INDEX_BITS) - 1)) as usize
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind() {
-            Some(kind) => write!(f, "{kind:?}#{}v{}", self.index(), self.version()),
-            None => write!(f, "Handle({:#x})", self.0),
-        }
-    }
-}
+pub use farcore_tuning::metadata_cache::{Handle, Kind, OBJECTS_MAX};
 
 /// The kind of handle that a table issues for a type.
 pub trait Named {
@@ -101,7 +24,7 @@ pub trait Named {
 
 #[derive(Debug)]
 struct Place<T> {
-    version: u16,
+    version: u8,
     object: Option<T>,
 }
 
@@ -142,6 +65,8 @@ impl<T: Named> Table<T> {
         };
         let place = &mut self.places[index];
         place.object = Some(object);
+        #[expect(clippy::cast_possible_truncation, reason = "below OBJECTS_MAX")]
+        let index = index as u16;
         Ok(Handle::new(T::KIND, place.version, index))
     }
 
@@ -149,7 +74,7 @@ impl<T: Named> Table<T> {
     #[must_use]
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
-        let place = self.places.get(handle.index())?;
+        let place = self.places.get(usize::from(handle.index()))?;
         if place.version != handle.version() || handle.kind() != Some(T::KIND) {
             return None;
         }
@@ -160,20 +85,25 @@ impl<T: Named> Table<T> {
     #[must_use]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         self.get(handle)?;
-        self.places[handle.index()].object.as_mut()
+        self.places[usize::from(handle.index())].object.as_mut()
     }
 
     /// Removes an object; its handle names nothing from then on.
     pub fn remove(&mut self, handle: Handle) -> Option<T> {
         self.get(handle)?;
-        let index = handle.index();
+        let index = usize::from(handle.index());
         let place = &mut self.places[index];
         let object = place.object.take();
-        if place.version < VERSION_MAX {
+        if place.version < Handle::VERSION_MAX {
             place.version += 1;
             self.free.push(index);
         }
         object
+    }
+
+    /// The objects, by place.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|place| place.object.as_ref())
     }
 
     /// The number of objects.
@@ -232,7 +162,6 @@ pub struct QueuePairToken {
     pub completion_queue: Handle,
 }
 
-const _: () = assert!(size_of::<Handle>() == 4);
 const _: () = assert!(size_of::<DomainToken>() == 4);
 const _: () = assert!(size_of::<CompletionQueueToken>() == 8);
 const _: () = assert!(size_of::<RegionToken>() == 16);
@@ -289,7 +218,7 @@ mod tests {
     fn an_exhausted_place_is_not_reused() {
         let mut table = Table::default();
         let mut seen = std::collections::HashSet::new();
-        for turn in 0..=u32::from(VERSION_MAX) + 1 {
+        for turn in 0..=u32::from(Handle::VERSION_MAX) + 1 {
             let handle = table.insert(Thing(turn)).expect("room");
             assert!(seen.insert(handle.bits()));
             table.remove(handle);

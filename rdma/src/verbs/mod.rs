@@ -9,6 +9,8 @@
 //! A thread posts with objects of its own; the device, domain and regions may be shared. `ffi` is
 //! the only module of this crate that names `rdma_sys`.
 
+#[cfg(feature = "card-trace")]
+mod card_trace;
 mod chain;
 mod context;
 mod endpoint;

@@ -153,6 +153,9 @@ struct CardFlags {
     /// Weight of recency in the policy hybrid, in uses [default: 2]
     #[arg(long, value_name = "N")]
     alpha: Option<u32>,
+    /// Queue pairs, from the first, whose tokens stay on the card [default: 0]
+    #[arg(long, value_name = "N")]
+    pinned: Option<u32>,
     /// Tokens in the staging area [default: 512]
     #[arg(long, value_name = "N")]
     staging_entries: Option<u32>,
@@ -319,6 +322,7 @@ impl CardFlags {
         set(&mut card.card_entries, self.card_entries);
         set(&mut card.policy, self.policy);
         set(&mut card.weights.alpha, self.alpha);
+        set(&mut card.pinned, self.pinned);
         set(&mut card.staging_entries, self.staging_entries);
         set(&mut card.cxl_pages, self.cxl_pages);
         set(&mut card.cxl.latency_ns, self.cxl_latency);

@@ -23,8 +23,9 @@ use crate::text::grouped;
 /// Most accesses: 4 bytes each, and 8 more for belady.
 const ACCESSES_MAX: u64 = 1 << 30;
 /// Flags of a card in time.
-const TIMED: [&str; 22] = [
+const TIMED: [&str; 23] = [
     "policy",
+    "pinned",
     "window",
     "rate",
     "warmup",
@@ -210,4 +211,36 @@ fn table(rows: &[Row], places: u32, keys: u32) -> String {
         grouped(u64::from(places)),
         table.trim_fmt()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use farcore_tuning::metadata_cache::policy::HybridWeights;
+
+    use super::*;
+
+    #[test]
+    fn rows_are_sorted_and_compared_with_the_bound() {
+        let accesses: Vec<u32> = (0..6_000).map(|at| at * at % 97).collect();
+        let counted = [PolicyName::Fifo, PolicyName::Belady].map(|policy| {
+            let counts = replay(policy, 20, 97, &accesses, HybridWeights::default());
+            (policy, counts)
+        });
+        let rows = rows(counts_of(&counted));
+        assert_eq!(rows[0].policy, PolicyName::Belady);
+        assert!(rows[1].above_bound.unwrap() > 0.0);
+        let text = table(&rows, 20, 97);
+        assert!(
+            text.starts_with("6,000 accesses to 97 tokens, 20 places"),
+            "{text}"
+        );
+        assert_eq!(sheet(&rows).rows(), 2);
+        let alone = super::rows(counts_of(&counted[..1]));
+        assert_eq!(alone[0].above_bound, None);
+        assert!(table(&alone, 20, 97).contains(" - "));
+    }
+
+    fn counts_of(counted: &[(PolicyName, ReplayCounts)]) -> Vec<(PolicyName, ReplayCounts)> {
+        counted.to_vec()
+    }
 }

@@ -224,3 +224,39 @@ fn paths(counted: &Statistics) -> Lines {
         |(name, part, more): (&str, u64, String)| [name.to_owned(), percent(part, accesses), more];
     rows.map(line).to_vec()
 }
+
+#[cfg(test)]
+mod tests {
+    use farcore_tuning::metadata_cache::simulator::SimulationSettings;
+
+    use super::*;
+
+    #[test]
+    fn the_table_names_every_path() {
+        let settings = SimulationSettings {
+            messages: 5_000,
+            warmup: 100,
+            ..SimulationSettings::default()
+        };
+        let outcome = watched(Simulation::new(settings).unwrap());
+        let text = table(&outcome);
+        for words in [
+            "of 100,000,000 that the card can start",
+            "tokens found on the card",
+            "behind CXL",
+            "urgent",
+            "moves between tiers",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert_eq!(
+            Sheet::of_series(&outcome.series).rows(),
+            outcome.series.len()
+        );
+        assert!(
+            plot::course(&outcome)
+                .unwrap()
+                .contains("Load of the links")
+        );
+    }
+}

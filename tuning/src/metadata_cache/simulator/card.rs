@@ -24,13 +24,13 @@ use super::statistics::Statistics;
 use super::thresholds::Thresholds;
 use super::time::{NS, Ps, from_ns};
 use crate::measure::Histogram;
-use crate::metadata_cache::card_table::CardTable;
+use crate::metadata_cache::card_table::{CardTable, Slot};
 use crate::metadata_cache::cxl::CxlPages;
 use crate::metadata_cache::directory::{Directory, State};
 use crate::metadata_cache::handle::{Handle, Kind};
 use crate::metadata_cache::miss_queue::MissQueue;
 use crate::metadata_cache::place::{Place, Tier};
-use crate::metadata_cache::policy::{NEVER, Policy, Use};
+use crate::metadata_cache::policy::{NEVER, Policy, Replacement, Use};
 use crate::metadata_cache::random::Random;
 use crate::metadata_cache::record::Record;
 use crate::metadata_cache::token::Token;
@@ -141,7 +141,7 @@ impl Card {
             token,
             ..Record::default()
         };
-        Self {
+        let mut card = Self {
             durations: Durations {
                 card: from_ns(settings.card_ns),
                 check: from_ns(settings.check_ns),
@@ -187,6 +187,26 @@ impl Card {
             applied: vec![0; tokens.len()],
             settings,
             handles,
+        };
+        card.pin_first();
+        card
+    }
+
+    /// Puts the first queue pairs on the card and pins them there.
+    fn pin_first(&mut self) {
+        let is_pair = |(_, handle): &(u32, &Handle)| handle.kind() == Some(Kind::QueuePair);
+        let pairs = (0..).zip(&self.handles).filter(is_pair);
+        let first = pairs.take(self.settings.pinned as usize);
+        let keys: Vec<u32> = first.map(|(key, _)| key).collect();
+        for key in keys {
+            let filled = self.fill(key, self.home[key as usize], false, 0);
+            debug_assert!(filled, "an empty card has room");
+            let state = self.state(key);
+            if let Some(slot) = state.place().and_then(Slot::of) {
+                self.policy.remove(slot.number);
+            }
+            let pinned = self.directory.pin(key, state, true);
+            debug_assert!(pinned.is_ok(), "{pinned:?}");
         }
     }
 

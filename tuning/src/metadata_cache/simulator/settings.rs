@@ -156,6 +156,9 @@ pub struct CardSettings {
     pub policy: PolicyName,
     /// The weights of the policy `hybrid`.
     pub weights: HybridWeights,
+    /// Queue pairs, from the first, whose tokens stay on the card from the beginning; at most half
+    /// of its tokens.
+    pub pinned: u32,
     /// Tokens that were fetched and are not worth a slot.
     pub staging_entries: u32,
     /// Pages of 4 KiB behind CXL; 0 for a card without that tier.
@@ -190,6 +193,7 @@ impl Default for CardSettings {
             card_ns: 5.0,
             policy: PolicyName::Hybrid,
             weights: HybridWeights::default(),
+            pinned: 0,
             staging_entries: 512,
             cxl_pages: 1_024,
             cxl: LinkSettings::CXL,
@@ -242,6 +246,7 @@ impl CardSettings {
             f64::from(SLOTS_MAX),
         )?;
         Setting::new("card-ns", self.card_ns).within(0.0, 1e4)?;
+        count("pinned", self.pinned, 0.0, f64::from(self.card_entries / 2))?;
         count("staging-entries", self.staging_entries, 16.0, 65_536.0)?;
         count("cxl-pages", self.cxl_pages, 0.0, 1_048_576.0)?;
         let names = ["cxl-latency-ns", "cxl-bytes-s", "cxl-transfers"];

@@ -1,6 +1,7 @@
 use super::*;
 use crate::metadata_cache::card_table::Slot;
 use crate::metadata_cache::cxl::CxlPlace;
+use crate::metadata_cache::handle::Kind;
 use crate::metadata_cache::place::Tier;
 use crate::metadata_cache::policy::PolicyName;
 use crate::metadata_cache::record::Record;
@@ -226,8 +227,12 @@ fn refused_requests_move_no_byte() {
 
 #[test]
 fn pinned_tokens_never_move() {
-    let mut simulation = Simulation::new(settings(Pattern::Uniform)).unwrap();
-    let key = 700;
+    let mut settings = settings(Pattern::Uniform);
+    settings.card.pinned = 50;
+    let population = settings.workload.population;
+    let mut simulation = Simulation::new(settings).unwrap();
+    // A region that is pinned at the host.
+    let key = population.key(Kind::Region, 3);
     let state = simulation.card.state(key);
     let handle = simulation.card.handles[key as usize];
     simulation.card.directory.pin(key, state, true).unwrap();
@@ -238,6 +243,16 @@ fn pinned_tokens_never_move() {
     simulation.drain();
     let state = simulation.card.directory.look_up(key, handle).unwrap();
     assert!(state.is_pinned() && state.place().unwrap().tier == Tier::Host);
+    for index in 0..60 {
+        let key = population.key(Kind::QueuePair, index);
+        let state = simulation.card.state(key);
+        assert_eq!(state.is_pinned(), index < 50);
+        assert!(index >= 50 || state.place().unwrap().tier == Tier::Card);
+        assert_eq!(
+            newest(&simulation.card, key).fields.bits(),
+            simulation.card.applied[key as usize]
+        );
+    }
 }
 
 #[test]

@@ -88,16 +88,17 @@ impl Recording {
     /// A message has a key without a token.
     #[must_use]
     pub fn of(tokens: &[Token], messages: impl Iterator<Item = Message>) -> Self {
-        let mut builder = Builder::default();
+        let mut builder = RecordingBuilder::default();
         for token in tokens {
             builder.add_token(*token);
         }
         for message in messages {
-            let handles = message
-                .keys()
-                .iter()
-                .map(|&key| tokens[key as usize].handle());
-            builder.add_message(handles, &message);
+            let mut handles = [Handle::default(); MESSAGE_KEYS_MAX];
+            for (handle, &key) in handles.iter_mut().zip(message.keys()) {
+                *handle = tokens[key as usize].handle();
+            }
+            let used = &handles[..message.keys().len()];
+            builder.add(message.time_ns, message.operation, used);
         }
         builder.finish()
     }
@@ -125,16 +126,16 @@ impl Recording {
 
 /// Collects a recording while its handles are not all known yet.
 #[derive(Debug, Default)]
-struct Builder {
+pub struct RecordingBuilder {
     keys: HashMap<Handle, u32>,
     handles: Vec<Handle>,
     tokens: Vec<Option<Token>>,
     messages: Vec<Message>,
 }
 
-impl Builder {
+impl RecordingBuilder {
     fn key(&mut self, handle: Handle) -> u32 {
-        // The reader limits the handles.
+        // There are fewer than 2^32 handles.
         let next = u32::try_from(self.handles.len()).unwrap_or(u32::MAX);
         *self.keys.entry(handle).or_insert_with(|| {
             self.handles.push(handle);
@@ -143,24 +144,43 @@ impl Builder {
         })
     }
 
-    fn add_token(&mut self, token: Token) {
+    /// The number of messages, so far.
+    #[must_use]
+    pub fn messages(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// The number of handles, so far.
+    #[must_use]
+    pub fn handles(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// Adds what is known of an object.
+    pub fn add_token(&mut self, token: Token) {
         let key = self.key(token.handle());
         self.tokens[key as usize] = Some(token);
     }
 
-    fn add_message(&mut self, handles: impl Iterator<Item = Handle>, like: &Message) {
+    /// Adds a message; false if it has not 1 to 4 handles. A time before the last one's becomes
+    /// that.
+    pub fn add(&mut self, time_ns: u64, operation: Operation, handles: &[Handle]) -> bool {
         let mut keys = [0; MESSAGE_KEYS_MAX];
-        let mut count = 0;
-        for handle in handles {
-            keys[count] = self.key(handle);
-            count += 1;
+        if handles.len() > keys.len() {
+            return false;
         }
-        self.messages
-            .extend(Message::new(&keys[..count], like.operation, like.time_ns));
+        for (key, &handle) in keys.iter_mut().zip(handles) {
+            *key = self.key(handle);
+        }
+        let last_ns = self.messages.last().map_or(0, |last| last.time_ns);
+        let message = Message::new(&keys[..handles.len()], operation, time_ns.max(last_ns));
+        self.messages.extend(message);
+        message.is_some()
     }
 
     /// Numbers the handles by kind, index and version, as neighbours in memory.
-    fn finish(self) -> Recording {
+    #[must_use]
+    pub fn finish(self) -> Recording {
         let count = u32::try_from(self.handles.len()).unwrap_or(u32::MAX);
         let mut order: Vec<u32> = (0..count).collect();
         order.sort_unstable_by_key(|&key| {

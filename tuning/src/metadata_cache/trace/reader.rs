@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read};
 
-use super::{Builder, HEADING, Message, Recording, TraceError, operation};
+use super::{HEADING, Recording, RecordingBuilder, TraceError, operation};
 use crate::metadata_cache::handle::Handle;
 use crate::metadata_cache::token::Token;
 use crate::metadata_cache::workload::MESSAGE_KEYS_MAX;
@@ -39,13 +39,13 @@ impl Recording {
             line: 0,
             text: Vec::new(),
         };
-        let mut builder = Builder::default();
+        let mut builder = RecordingBuilder::default();
         let heading = reader.next()?.map(str::to_owned);
         if heading.as_deref() != Some(HEADING) {
             return Err(reader.wrong(format!("the first line of a trace is `{HEADING}`")));
         }
         let mut time_ns = 0;
-        while builder.messages.len() < limits.messages {
+        while builder.messages() < limits.messages {
             let Some(text) = reader.next()? else {
                 break;
             };
@@ -54,7 +54,7 @@ impl Recording {
             }
             let added = add(&mut builder, text, time_ns);
             time_ns = added.map_err(|why| reader.wrong(why))?;
-            if builder.handles.len() > limits.handles {
+            if builder.handles() > limits.handles {
                 let limit = limits.handles;
                 return Err(reader.wrong(format!("more than {limit} handles")));
             }
@@ -64,7 +64,7 @@ impl Recording {
 }
 
 /// Adds a line; returns its time.
-fn add(builder: &mut Builder, text: &str, before_ns: u64) -> Result<u64, String> {
+fn add(builder: &mut RecordingBuilder, text: &str, before_ns: u64) -> Result<u64, String> {
     let mut words = text.split_ascii_whitespace();
     let first = words.next().unwrap_or_default();
     if first == "token" {
@@ -101,12 +101,12 @@ fn add(builder: &mut Builder, text: &str, before_ns: u64) -> Result<u64, String>
             format!("`{digits}` is no handle: write 8 hexadecimal digits, the first two 01 to 04")
         })?);
     }
-    let places = vec![0; handles.len()];
-    let like = Message::new(&places, operation, time_ns).ok_or_else(|| {
+    if !builder.add(time_ns, operation, &handles) {
         let count = handles.len();
-        format!("a message has 1 to {MESSAGE_KEYS_MAX} handles, and this has {count}")
-    })?;
-    builder.add_message(handles.into_iter(), &like);
+        return Err(format!(
+            "a message has 1 to {MESSAGE_KEYS_MAX} handles, and this has {count}"
+        ));
+    }
     Ok(time_ns)
 }
 
