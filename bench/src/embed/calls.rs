@@ -124,7 +124,7 @@ fn drive(
     while stage.goes_on() && !stage.is_measured() {
         calls.call(&mut tools);
     }
-    tools.counts.restart();
+    tools.counts.begin();
     tools.timer.restart();
     tools.latency = Histogram::default();
     while stage.goes_on() && !tools.timer.has_samples() {
@@ -134,10 +134,8 @@ fn drive(
     while stage.goes_on() {
         calls.call(&mut tools);
     }
-    let operations = tools.counts.operations;
+    tools.counts.end();
     calls.finish(&mut tools);
-    // What arrives after the end is checked, but does not count.
-    tools.counts.operations = operations;
     (tools.counts, tools.latency.snapshot())
 }
 

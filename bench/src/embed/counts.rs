@@ -1,5 +1,8 @@
 //! What one caller counts and times.
 //!
+//! I1: operations count only between the begin and the end of the measurement, as the caller sees
+//!     them; one that did not run meanwhile counts none. Faults always count.
+//!
 //! One single call in [`SAMPLE_PERIOD`] is timed, and each batch: two readings of the clock take
 //! some 20 ns, a tenth of the shortest call.
 
@@ -15,7 +18,8 @@ pub(super) const SAMPLE_PERIOD: u32 = 17;
 /// The counts of one caller.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Operations since the measurement began.
+    is_counting: bool,
+    /// Operations during the measurement.
     pub(super) operations: u64,
     /// Wrong and missing values.
     pub(super) wrong: u64,
@@ -30,7 +34,7 @@ impl Counts {
     #[inline]
     pub(super) fn note(&mut self, word: u64, outcome: Result<bool>) {
         match outcome {
-            Ok(true) => self.operations += 1,
+            Ok(true) => self.operations += u64::from(self.is_counting),
             Ok(false) => self.wrong(word),
             Err(error) => self.failed(word, &error),
         }
@@ -48,9 +52,14 @@ impl Counts {
         self.failures.count(error, || format!("key {word:016x}"));
     }
 
-    /// The measurement begins: operations count from here, faults from the start.
-    pub(super) fn restart(&mut self) {
-        self.operations = 0;
+    /// The measurement begins.
+    pub(super) fn begin(&mut self) {
+        self.is_counting = true;
+    }
+
+    /// The measurement ends. What arrives later is checked still.
+    pub(super) fn end(&mut self) {
+        self.is_counting = false;
     }
 }
 
@@ -133,13 +142,15 @@ mod tests {
     }
 
     #[test]
-    fn faults_stay_and_operations_do_not() {
+    fn faults_count_always_and_operations_while_measured() {
         let mut counts = Counts::default();
         counts.note(1, Ok(true));
         counts.note(2, Ok(false));
         counts.note(3, Err(Error::Closed));
-        counts.restart();
+        counts.begin();
         counts.note(4, Ok(true));
+        counts.end();
+        counts.note(5, Ok(true));
         let faults = (counts.wrong, counts.failures.total());
         assert_eq!((counts.operations, faults), (1, (1, 1)));
         assert!(counts.complaint.unwrap().contains("0000000000000002"));

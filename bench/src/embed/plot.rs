@@ -16,6 +16,8 @@ const PANEL_WIDTH: u32 = 620;
 const PANEL_HEIGHT: u32 = 340;
 const FONT: &str = "sans-serif";
 const FILE: &str = "embed.svg";
+/// Width of the legend, as a share of that of the lines.
+const LEGEND_SHARE: f64 = 0.45;
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -121,7 +123,10 @@ fn panel(area: &Area<'_>, report: &EmbedReport, caller: Caller, figure: &Figure)
         _ => "threads",
     };
     let title = format!("{}, {}", caller.name(), figure.name);
-    let (across, up) = (range(|point| point.0), range(|point| point.1));
+    let (counts, up) = (range(|point| point.0), range(|point| point.1));
+    // The legend stands beside the lines.
+    let room = (counts.end / counts.start).powf(LEGEND_SHARE);
+    let across = counts.start..counts.end * room;
     let mut chart = ChartBuilder::on(area)
         .caption(&title, (FONT, 20))
         .margin(10)

@@ -10,7 +10,6 @@ use super::settings::{Caller, Crowd, Part, Subject};
 use super::stage::Led;
 use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
-use crate::operations::report::median;
 use crate::origin::Origin;
 use crate::plan::Plan;
 
@@ -168,10 +167,13 @@ impl Spread {
         if figures.is_empty() {
             return Self::default();
         }
+        let mut sorted = figures.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len() - 1;
         Self {
-            median: median(figures.to_vec()),
-            least: figures.iter().copied().fold(f64::MAX, f64::min),
-            most: figures.iter().copied().fold(f64::MIN, f64::max),
+            median: f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]),
+            least: sorted[0],
+            most: sorted[last],
         }
     }
 }
@@ -398,6 +400,7 @@ pub(super) mod tests {
         assert_eq!(row.cpu_ns_per_op.median, 500.0);
         assert_eq!(row.ratio_to_local, None);
         assert!(report.row(Subject::Farcore, Caller::Handle, 5).is_none());
+        assert_eq!(Spread::of(&[4.0, 1.0]).median, 2.5);
     }
 
     #[test]

@@ -157,7 +157,7 @@ async fn run<A: Awaited>(
         for _ in 0..TURN {
             if !is_measured && shared.stage.is_measured() {
                 is_measured = true;
-                counts.restart();
+                counts.begin();
                 timer.restart();
             }
             let Step { word, key, is_put } = sequence.step();
@@ -175,14 +175,14 @@ async fn run<A: Awaited>(
                 start,
                 &shared.latencies[WORKER.get()][usize::from(is_measured)],
             );
-            if !shared.stage.goes_on() {
-                // What arrives after the end is checked, but does not count.
-                let operations = counts.operations;
-                counts.note(word, outcome);
-                counts.operations = operations;
-                return counts;
+            let is_over = !shared.stage.goes_on();
+            if is_over {
+                counts.end();
             }
             counts.note(word, outcome);
+            if is_over {
+                return counts;
+            }
         }
         if is_measured && timer.has_samples() {
             shared.stage.saw_sample();
