@@ -2,8 +2,8 @@
 //! messages or messages in pieces.
 //!
 //! ```text
-//! counter block, big endian:  | nonce:96 | counter:32 |     counter 1 masks the tag, 2 and up
-//! encrypt tag = E(counter block 1) ^ GHASH(associated data, ciphertext, both lengths in bits:64)
+//! counter block, big endian:  | nonce:96 | counter:32 |     counter 1 masks the tag, 2 and up encrypt
+//! tag = E(counter block 1) ^ GHASH(associated data, ciphertext, both lengths in bits:64)
 //! ```
 //!
 //! - I1: a nonce serves one message under one key. The caller guarantees it; sealing the same bytes

@@ -1,9 +1,8 @@
 //! The cipher for far memory: AES-GCM over records and directories, or AES-CTR over pages.
 //!
 //! ```text
-//! authenticated   nonce:                      | page sequence:48 | unit:32 | 0:16 |          (see
-//! `gcm`) secrecy only    counter block: | epoch:32 | shard:16 | page sequence:48 | unit:32 |
-//! both big endian
+//! authenticated   nonce:                      | page sequence:48 | unit:32 | 0:16 |          (see `gcm`)
+//! secrecy only    counter block: | epoch:32 | shard:16 | page sequence:48 | unit:32 |        both big endian
 //! ```
 //!
 //! - I1: the key is derived for one shard of one opening of an engine, and a sequence number is

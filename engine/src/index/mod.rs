@@ -14,8 +14,8 @@
 //! root = hash bits 63..32 x roots >> 32      cell = tag x cells >> 14
 //! directory[root x cells + cell] = segment
 //!
-//! cells: 2 while no group has grown, which keeps the directory in the first cache; then 12 <<
-//! depth, for 12 is divisible by 2, 3 and 4
+//! cells: 2 while no group has grown, which keeps the directory in the first cache; then 12 << depth, for 12 is divisible by
+//! 2, 3 and 4
 //! ```
 //!
 //! - I1: a slot lies at most 63 buckets past its home, and no bucket from its home to the one

@@ -7,9 +7,10 @@
 //! after the header: | key | value | expiry:64, if its flag is set | padding |
 //! stored bytes: those of the value and of the expiry, which is in milliseconds since 1970
 //!
-//! flags: 0 hot (a cached copy that was hit) · 1 expiry · 2 tombstone (kept for later) · 3 keyed
-//! tag 4 structured value 5..14 loss mark: the generation of the lost slot that the record took
-//! over; 0 is none 15 head of a long value
+//! flags: 0 hot (a cached copy that was hit) · 1 expiry · 2 tombstone (kept for later) · 3 keyed tag
+//!        4 structured value
+//!        5..14 loss mark: the generation of the lost slot that the record took over; 0 is none
+//!        15 head of a long value
 //! ```
 //!
 //! `check` is filled in at flush and covers everything but itself and the hot flag. In the

@@ -7,8 +7,9 @@
 //! | kind:8 | condition:8 | previous:8 | expiry kind:8 | compared bytes:32 | word:64 | expiry:64 |
 //! | compared | bytes |
 //!
-//! previous: 1 if the value before, or that of a changed expiry, is answered; 2 more if the new
-//! value is structured word:     the version of a condition, the addend, or the offset
+//! previous: 1 if the value before, or that of a changed expiry, is answered; 2 more if the new value
+//!           is structured
+//! word:     the version of a condition, the addend, or the offset
 //! ```
 //!
 //! [`Change::decide`] is the rule of each change, without shard or memory.

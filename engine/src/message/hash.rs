@@ -1,8 +1,8 @@
 //! Routing: one hash of the key, two independent halves.
 //!
 //! ```text
-//! xxh3_128(key, seed) = | high 64: picks the shard | low 64: serves the index | low half, bit 0
-//! least significant:  | root group 63..32 | free 31..22 | tag 21..8 | bucket 7..0 |
+//! xxh3_128(key, seed) = | high 64: picks the shard | low 64: serves the index |
+//! low half, bit 0 least significant:  | root group 63..32 | free 31..22 | tag 21..8 | bucket 7..0 |
 //! ```
 //!
 //! The shard is picked by the half that the index never sees. With one half for both, a shard would

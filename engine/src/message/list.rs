@@ -6,9 +6,11 @@
 //!           the request's hash finds the first slot
 //! answer:   version: how many records, from the first on, follow in the value
 //!
-//! list's:   version: where to go on; `END` if nothing is left value | unreadable:64 | 0:64 | entry
-//! | entry | .. entry:    a record, or its header, key and padding | 0:128 | hash:64 | address:64 |
-//! order:64 | 0:64 |    a record that must be read at its address
+//! list's:   version: where to go on; `END` if nothing is left
+//!           value | unreadable:64 | 0:64 | entry | entry | ..
+//! entry:    a record, or its header, key and padding
+//!           | 0:128 | hash:64 | address:64 | order:64 | 0:64 |    a record that must be read at its
+//!                                                                 address
 //! ```
 //!
 //! `from`, `until` and `order` are places in the order of the index. All entries of one place are

@@ -3,10 +3,11 @@
 //! ```text
 //! begin:   key        | length:64 |                 -> value, version: id      | piece bytes:64 |
 //! write:   id place   | bytes of the piece |        -> stored; absent if there is no such value
-//! commit:  key        | id:64 | a put, encoded |    -> as the put abort:   id place
-//! -> deleted, or absent open:    key                                      -> value  | length:64 |
-//! id:64 | piece bytes:64 | mismatch if the key holds a value in a record read:    id place   |
-//! offset:32 | bytes:32 |      -> a part of the piece; absent if it is gone
+//! commit:  key        | id:64 | a put, encoded |    -> as the put
+//! abort:   id place                                 -> deleted, or absent
+//! open:    key                                      -> value  | length:64 | id:64 | piece bytes:64 |
+//!                                                      mismatch if the key holds a value in a record
+//! read:    id place   | offset:32 | bytes:32 |      -> a part of the piece; absent if it is gone
 //! ```
 //!
 //! `id place` is the piece's key in the log: 64 and 32 bits. All but the keys of callers are sent

@@ -8,8 +8,8 @@
 //! bit 31    24 23     16 15              0
 //! |    0:8    | kind:8  |    origin:16   |
 //!
-//! kind: 0 value · 1 absent · 2 stored · 3 deleted · 4 mismatch · 5 conflict · 6 failed · +16 its
-//! value travels beside the ring, as does the error of a failed one
+//! kind: 0 value · 1 absent · 2 stored · 3 deleted · 4 mismatch · 5 conflict · 6 failed · +16 its value
+//! travels beside the ring, as does the error of a failed one
 //!
 //! version of a conflict, bit 0 least significant: | place:16 | version:48 |
 //! ```

@@ -5,8 +5,7 @@
 //! written, if anything. It is sent as a request of its first key, with the steps as its value:
 //!
 //! ```text
-//! step:  | write:8 | expiry kind:8 | key bytes:16 | value bytes:32 | expected:64 | expiry:64 | key
-//! | value |
+//! step:  | write:8 | expiry kind:8 | key bytes:16 | value bytes:32 | expected:64 | expiry:64 | key | value |
 //!
 //! the first step's key is the request's, and is not repeated; expected: all ones expects nothing
 //! ```

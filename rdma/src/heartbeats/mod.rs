@@ -5,8 +5,9 @@
 //! session through a [`KeptSession`]: it reads the session's status and sends commands.
 //!
 //! ```text
-//! core:   KeptSession --- commands, end ---------> | task: NodeSession, heartbeats, resume, reopen
-//! | --> memory node <-- SessionStatus (lock) --- | thread: one task for each core and node
+//! core:   KeptSession --- commands, end ---------> | task: NodeSession, heartbeats, resume, reopen | --> memory node
+//!                     <-- SessionStatus (lock) --- |
+//! thread: one task for each core and node
 //! ```
 //!
 //! - I1: one task owns a control connection, so its requests run one at a time.

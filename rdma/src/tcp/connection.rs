@@ -4,8 +4,8 @@
 //! Owns the queues and the buffers; the owner of the socket moves the bytes.
 //!
 //! ```text
-//! post -> posted -> ring -> in flight + output      answers  -> completions peer's requests ->
-//! exposed regions, receives -> output (answers), completions
+//! post -> posted -> ring -> in flight + output      answers  -> completions
+//!                                    peer's requests -> exposed regions, receives -> output (answers), completions
 //! ```
 //!
 //! - I1: every posted request completes once: by its answer, or when the connection fails.

@@ -3,8 +3,7 @@
 //! Owns the sockets of its queue pairs. They are handed over through a [`ConnectionSlot`].
 //!
 //! ```text
-//! init -> offer (a connection) -> ready to send -> error (socket closed) -> drained -> renew,
-//! offer -> ready to send
+//! init -> offer (a connection) -> ready to send -> error (socket closed) -> drained -> renew, offer -> ready to send
 //! ```
 //!
 //! - I1: a socket is closed as soon as its queue pair is in error: the peer performs none of its

@@ -1,12 +1,12 @@
 //! The wire format of the `tcp` backend: connect request and reply, and the frames of a queue pair.
 //!
 //! ```text
-//! connect request (56 bytes, which RDMA-CM carries too) 0 magic:8 | 8 version:u16 | 10 purpose:u8
-//! | 11 zero:5 | 16 session:u64 | 24 slot:u32 | 28 zero:4 | 32 counter:u64 | 40 proof:16 connect
-//! reply (24 bytes) 0 magic:8 | 8 version:u16 | 10 refusal:u16 (0 is accepted) | 12 zero:12 frame
-//! header (40 bytes), then `bytes` of payload after WRITE, WRITE_IMM, SEND and the answer of a READ
-//! 0 opcode:u8 | 1 status:u8 | 2 zero:u16 | 4 sequence:u32 | 8 key:u32 | 12 bytes:u32 | 16
-//! offset:u64 | 24 first:u64 | 32 second:u64
+//! connect request (56 bytes, which RDMA-CM carries too)
+//!   0 magic:8 | 8 version:u16 | 10 purpose:u8 | 11 zero:5 | 16 session:u64 | 24 slot:u32 | 28 zero:4 | 32 counter:u64 | 40 proof:16
+//! connect reply (24 bytes)
+//!   0 magic:8 | 8 version:u16 | 10 refusal:u16 (0 is accepted) | 12 zero:12
+//! frame header (40 bytes), then `bytes` of payload after WRITE, WRITE_IMM, SEND and the answer of a READ
+//!   0 opcode:u8 | 1 status:u8 | 2 zero:u16 | 4 sequence:u32 | 8 key:u32 | 12 bytes:u32 | 16 offset:u64 | 24 first:u64 | 32 second:u64
 //! ```
 //!
 //! Little-endian throughout. Requests of one direction are numbered from 0, wrapping. An answer

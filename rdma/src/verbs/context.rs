@@ -1,8 +1,8 @@
 //! An opened device and its objects: protection domains, memory regions, completion queues.
 //!
 //! ```text
-//! Context <- Domain <- MemoryRegion (-> Region), QueuePair <- CompletionQueue <- QueuePair
-//! (arrows: "is kept alive by"; dropped from the right)
+//! Context <- Domain <- MemoryRegion (-> Region), QueuePair
+//!         <- CompletionQueue <- QueuePair            (arrows: "is kept alive by"; dropped from the right)
 //! ```
 //!
 //! - I1: no object is released while another that names it lives: each holds the objects it was

@@ -1,9 +1,10 @@
 //! The `verbs` fabric: RDMA devices through libibverbs and librdmacm.
 //!
 //! ```text
-//! options -> Context (device, port) -> Domain, CompletionQueue -> QueuePair ^   connected by an
-//! exchange over TCP (`exchange`) |   or by RDMA-CM (`rdma_cm`) VerbsEndpoint (one thread):
-//! regions, queues -> chains -> doorbell; completion queue -> completions
+//! options -> Context (device, port) -> Domain, CompletionQueue -> QueuePair
+//!                                                                  ^   connected by an exchange over TCP (`exchange`)
+//!                                                                  |   or by RDMA-CM (`rdma_cm`)
+//! VerbsEndpoint (one thread): regions, queues -> chains -> doorbell; completion queue -> completions
 //! ```
 //!
 //! A thread posts with objects of its own; the device, domain and regions may be shared. `ffi` is

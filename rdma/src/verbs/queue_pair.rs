@@ -23,8 +23,8 @@ use crate::fabric::VerbsOptions;
 /// The facts that both sides exchange to connect their queue pairs.
 ///
 /// ```text
-/// 0        4        8       12   14    15     16        32       40 | magic  | number | psn   |lid
-/// | mtu | res. |  gid    | 0      |   little-endian words, the GID as it is
+///  0        4        8       12   14    15     16        32       40
+///  | magic  | number | psn   |lid | mtu | res. |  gid    | 0      |   little-endian words, the GID as it is
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueuePairFacts {

@@ -1,9 +1,10 @@
 //! Several operations in one message, and their answers.
 //!
 //! ```text
-//! operation: 0 kind:8 | 1 options:8 | 2 key bytes:16 | 4 value bytes:32 | 8 version:64 | 16
-//! argument:64 24 key, value answer:    0 place:16 | 2 status:8 | 3 flags:8 | 4 value bytes:32 | 8
-//! version:64 16 value, unless the flag ABSENT says that it did not fit: get it alone
+//! operation: 0 kind:8 | 1 options:8 | 2 key bytes:16 | 4 value bytes:32 | 8 version:64 | 16 argument:64
+//!            24 key, value
+//! answer:    0 place:16 | 2 status:8 | 3 flags:8 | 4 value bytes:32 | 8 version:64
+//!            16 value, unless the flag ABSENT says that it did not fit: get it alone
 //! ```
 //!
 //! Kinds are those of single requests: GET, PUT, DELETE, CAS. Answers come in any order; `place`

@@ -1,8 +1,7 @@
 //! Credits: how many messages each side may send, so that each finds a posted receive.
 //!
 //! ```text
-//! this side's receives = with the peer (its credits) + held (consumed) + owed (posted, not
-//! granted)
+//! this side's receives = with the peer (its credits) + held (consumed) + owed (posted, not granted)
 //! ```
 //!
 //! A message with immediate consumes a receive and counts as a message. Every message grants what

@@ -1,9 +1,12 @@
 //! What both sides say before the first request.
 //!
 //! ```text
-//! client                                            server HELLO: version, credits, nonce, name
-//! -> <-      CHALLENGE: nonce, the server's proof PROVE: the client's proof               -> <-
-//! WELCOME: limits, credits, upload slots <-      REFUSED: status, text (instead of any of these)
+//! client                                            server
+//!   HELLO: version, credits, nonce, name    ->
+//!                                           <-      CHALLENGE: nonce, the server's proof
+//!   PROVE: the client's proof               ->
+//!                                           <-      WELCOME: limits, credits, upload slots
+//!                                           <-      REFUSED: status, text (instead of any of these)
 //! ```
 //!
 //! A proof is HMAC-SHA-256 with the token over both nonces and the body of HELLO, with a label of
@@ -231,8 +234,8 @@ impl SlotFacts {
 /// The server's limits.
 ///
 /// ```text
-/// 0 message bytes:32 | 4 small bytes:32 | 8 longest value:64 | 16 slot bytes at most:32 | 20
-/// zero:32 24 upload slots: facts
+/// 0 message bytes:32 | 4 small bytes:32 | 8 longest value:64 | 16 slot bytes at most:32 | 20 zero:32
+/// 24 upload slots: facts
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Welcome {

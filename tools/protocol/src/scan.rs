@@ -1,9 +1,9 @@
 //! The page of a scan.
 //!
 //! ```text
-//! page:  0 cursor:128 (all zero: the end) | 16 unreadable records:64 | 24 entries entry: 0 key
-//! bytes:16 | 2 flags:16 | 4 value bytes here:32 | 8 version:64 | 16 length:64 | 24 expiry:64 32
-//! key, value
+//! page:  0 cursor:128 (all zero: the end) | 16 unreadable records:64 | 24 entries
+//! entry: 0 key bytes:16 | 2 flags:16 | 4 value bytes here:32 | 8 version:64 | 16 length:64 | 24 expiry:64
+//!        32 key, value
 //! ```
 //!
 //! The request has the cursor as its value: none begins. `expiry` is in milliseconds since 1970;

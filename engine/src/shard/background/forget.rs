@@ -17,9 +17,8 @@
 //!   mean nothing, and the slots are removed in slices between requests.
 //!
 //! ```text
-//! address of a lost slot:  | lost page of the generation | fingerprint, low bits |      class:
-//! fingerprint, high 6 bits fingerprint:             hash bits from 22 on, as many as fit (18 with
-//! pages of 64 KiB, 23 with 2 MiB); 0 excepts no key
+//! address of a lost slot:  | lost page of the generation | fingerprint, low bits |      class: fingerprint, high 6 bits
+//! fingerprint:             hash bits from 22 on, as many as fit (18 with pages of 64 KiB, 23 with 2 MiB); 0 excepts no key
 //! ```
 //!
 //! - L1: lost slots of this generation lead to its lost page, those of the previous one to the

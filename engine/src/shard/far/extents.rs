@@ -4,9 +4,9 @@
 //! runs.
 //!
 //! ```text
-//! Extent:  | node:6 | place:26 |            bit 31 .. 0 place:   | key:16 | offset:48 |
-//! bit 63 .. 0; `key` counts the remote keys of the node, all ones is lost links:   the free
-//! extents of a node as a list, oldest first, so that late work requests have time to end
+//! Extent:  | node:6 | place:26 |            bit 31 .. 0
+//! place:   | key:16 | offset:48 |           bit 63 .. 0; `key` counts the remote keys of the node, all ones is lost
+//! links:   the free extents of a node as a list, oldest first, so that late work requests have time to end
 //! ```
 //! - I1: an extent is in the free list of its node, or held by one page, or vacant because its
 //!   place was lost.

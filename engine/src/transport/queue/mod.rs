@@ -1,8 +1,8 @@
 //! A queue of requests from one thread to one shard. Requests lie in place until they are served.
 //!
 //! ```text
-//! entries: | request:32 | request:32 | ...    in a ring, two to a cache line room:    | parts |
-//! parts | ... | apron      a ring of bytes that they refer to: keys, values, expected versions
+//! entries: | request:32 | request:32 | ...    in a ring, two to a cache line
+//! room:    | parts | parts | ... | apron      a ring of bytes that they refer to: keys, values, expected versions
 //! ```
 //!
 //! The parts of a request are contiguous. Those that begin near the end of the room continue past

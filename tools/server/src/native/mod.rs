@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! NativeListeners (thread that accepts) -> accepting (a task of the core) -> Native (the core)
-//! Native: ready sockets -> NativeConnection: messages -> requests -> engine -> answers -> messages
-//! uploads  -> long_put -> tasks  /
+//!   Native: ready sockets -> NativeConnection: messages -> requests -> engine -> answers -> messages
+//!                                              uploads  -> long_put -> tasks  /
 //! ```
 //!
 //! One connection has one endpoint: its own domain, regions and keys. It owns its message buffers
