@@ -3,6 +3,7 @@
 //! - I1: a seat is taken again only once all answers to its last call have arrived.
 //! - I2: a seat whose call was dropped wakes no task.
 
+use std::collections::VecDeque;
 use std::task::Waker;
 
 use crate::message::outcome::{Answer, OwnedAnswer};
@@ -32,7 +33,7 @@ pub(super) struct Seats {
     /// Seats whose tasks wait for an answer.
     waiting: usize,
     /// Seats that want room in a lane, each once; some of them may have left.
-    for_room: Vec<u32>,
+    for_room: VecDeque<u32>,
 }
 
 impl Seats {
@@ -99,21 +100,29 @@ impl Seats {
         let entry = &mut self.seats[seat as usize];
         if !entry.wants_room {
             entry.wants_room = true;
-            self.for_room.push(seat);
+            self.for_room.push_back(seat);
         }
     }
 
-    /// Wakes the tasks that want room.
-    pub(super) fn wake_for_room(&mut self) {
-        for seat in std::mem::take(&mut self.for_room) {
+    /// Wakes so many tasks that want room, those first that have waited longest.
+    pub(super) fn wake_for_room(&mut self, mut count: usize) {
+        while count > 0
+            && let Some(seat) = self.for_room.pop_front()
+        {
             let entry = &mut self.seats[seat as usize];
             if std::mem::take(&mut entry.wants_room)
                 && let Some(waker) = entry.waker.take()
             {
                 self.waiting -= 1;
+                count -= 1;
                 waker.wake();
             }
         }
+    }
+
+    /// True if a call wants room.
+    pub(super) fn is_room_wanted(&self) -> bool {
+        !self.for_room.is_empty()
     }
 
     /// Wakes all tasks: no more answers come.

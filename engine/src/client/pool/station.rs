@@ -54,8 +54,11 @@ impl Inside {
         } else {
             handle.poll_in_turn(receive)
         };
-        if received > 0 {
-            seats.wake_for_room();
+        // Each answer has made room for a request. If none is under way any more, no later answer
+        // would wake those who are left.
+        if seats.is_room_wanted() {
+            let is_idle = handle.in_flight() == 0;
+            seats.wake_for_room(if is_idle { usize::MAX } else { received });
         }
         Pumped {
             is_stopped,
