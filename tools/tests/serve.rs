@@ -2,12 +2,12 @@
 
 mod support;
 
-use std::io::{BufRead, Write as _};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use self::support::Serve;
+use self::support::{Process, Serve};
 
 /// A file that is removed with its owner.
 #[derive(Debug)]
@@ -93,6 +93,14 @@ fn errors_are_one_line_with_the_remedy() {
             &["--http", "0.0.0.0:0"],
             &["--http is 0.0.0.0:0", "--insecure"],
         ),
+        (
+            &["--native", "tcp://0.0.0.0:0"],
+            &["--native", "other hosts", "--native-token-file"],
+        ),
+        (
+            &["--native", "tcp://127.0.0.1:0", "--device", "mlx5_0"],
+            &["--device", "omit it"],
+        ),
     ] {
         let text = refused(arguments);
         for part in parts {
@@ -117,6 +125,32 @@ fn a_certificate_that_cannot_be_read_is_named() {
     let addresses = ["--resp", "127.0.0.1:0", "--tls", "127.0.0.1:0"];
     let text = refused(&[&addresses[..], &files, &sizes].concat());
     assert!(text.contains("/nowhere.pem"), "{text}");
+}
+
+#[test]
+fn native_addresses_are_printed_and_their_limits_checked() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+    let child = command
+        .args(["serve", "--resp", "127.0.0.1:0", "--no-huge-pages"])
+        .args(["--local", "32MiB", "--far", "32MiB"])
+        .args(["--native", "tcp://127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut process = Process(child.expect("a server"));
+    let out = BufReader::new(process.0.stdout.take().expect("a pipe"));
+    let lines: Vec<String> = out
+        .lines()
+        .take(2)
+        .map(|line| line.expect("a line"))
+        .collect();
+    let address = lines[0].strip_prefix("native: tcp://").expect("an address");
+    TcpStream::connect(address).expect("it listens");
+    assert!(lines[1].starts_with("ready: redis://"), "{lines:?}");
+    let sizes = ["--local", "32MiB", "--far", "32MiB", "--no-huge-pages"];
+    let native = ["--native", "tcp://127.0.0.1:0", "--small-bytes", "100"];
+    let text = refused(&[&["--resp", "127.0.0.1:0"][..], &native, &sizes].concat());
+    assert!(text.contains("small_bytes is 100: must be 512"), "{text}");
 }
 
 #[test]
