@@ -263,6 +263,7 @@ where
     chart
         .configure_mesh()
         .x_desc(panel.x)
+        .x_labels(8)
         .x_label_formatter(&name)
         .y_label_formatter(&|y| format!("{}", (y * 100.0).round() / 100.0))
         .label_style((FONT, 12))
