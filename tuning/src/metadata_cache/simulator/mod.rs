@@ -144,8 +144,8 @@ pub struct Simulation {
     series: Vec<Point>,
 }
 
-/// The load of a link. A transfer counts when it is scheduled, so that the first ones of an interval
-/// may count before it, and its last ones go beyond it.
+/// The load of a link. A transfer counts when it is scheduled, so that the last ones of an interval
+/// may end after it.
 fn load(busy: Ps, passed: f64) -> f64 {
     (busy as f64 / passed).min(1.0)
 }
