@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn rows_are_sorted_and_compared_with_the_bound() {
-        let accesses: Vec<u32> = (0..6_000).map(|at| at * at % 97).collect();
+        let accesses: Vec<u32> = (0..6_000).map(|at| at * 7_919 % 1_009 % 97).collect();
         let counted = [PolicyName::Fifo, PolicyName::Belady].map(|policy| {
             let counts = replay(policy, 20, 97, &accesses, HybridWeights::default());
             (policy, counts)

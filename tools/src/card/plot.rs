@@ -11,6 +11,8 @@ use super::sweep::Row;
 
 const WIDTH: u32 = 1000;
 const PANEL_HEIGHT: u32 = 300;
+/// Of these, the title and the names of the lines.
+const HEAD_HEIGHT: u32 = 30;
 const FONT: &str = "sans-serif";
 /// Values of an axis from which on it is logarithmic.
 const DECADES: f64 = 20.0;
@@ -226,10 +228,20 @@ where
     X: AsRangedCoord<Value = f64>,
     X::CoordDescType: ValueFormatter<f64>,
 {
-    let ys = panel.lines.iter().flat_map(|line| &line.points);
-    let most = ys.fold(0.0_f64, |most, point| most.max(point.1));
-    let mut chart = ChartBuilder::on(area)
-        .caption(&panel.title, (FONT, 18))
+    let ys = panel
+        .lines
+        .iter()
+        .flat_map(|line| &line.points)
+        .map(|point| point.1);
+    let highs = panel
+        .lines
+        .iter()
+        .flat_map(|line| &line.intervals)
+        .map(|ends| ends.2);
+    let most = ys.chain(highs).fold(0.0, f64::max);
+    let (head, body) = area.split_vertically(HEAD_HEIGHT);
+    legend(&head, panel)?;
+    let mut chart = ChartBuilder::on(&body)
         .margin(10)
         .x_label_area_size(36)
         .y_label_area_size(64)
@@ -251,34 +263,38 @@ where
     chart
         .configure_mesh()
         .x_desc(panel.x)
+        .x_labels(8)
         .x_label_formatter(&name)
+        .y_label_formatter(&|y| format!("{}", (y * 100.0).round() / 100.0))
         .label_style((FONT, 12))
         .light_line_style(WHITE)
         .bold_line_style(RGBColor(225, 225, 225))
         .draw()?;
-    let is_named = panel.lines.len() > 1;
     for (at, line) in panel.lines.iter().enumerate() {
         let colour = COLOURS[at % COLOURS.len()];
         let drawn = LineSeries::new(line.points.iter().copied(), colour.stroke_width(2));
-        let series = chart.draw_series(drawn)?;
-        if is_named {
-            series
-                .label(&line.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
-        }
+        chart.draw_series(drawn)?;
         let bars = line.intervals.iter().zip(&line.points);
         chart.draw_series(bars.map(|(&(x, low, high), &(_, mean))| {
             ErrorBar::new_vertical(x, low.max(0.0), mean, high, colour.filled(), 6)
         }))?;
     }
-    if is_named {
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.8))
-            .border_style(RGBColor(225, 225, 225))
-            .label_font((FONT, 12))
-            .draw()?;
+    Ok(())
+}
+
+/// The title and, in their colours, the names of the lines.
+fn legend(area: &Area<'_>, panel: &Panel<'_>) -> Drawn {
+    let title = TextStyle::from((FONT, 17).into_font()).color(&BLACK);
+    area.draw_text(&panel.title, &title, (12, 8))?;
+    let mut x = 12 + i32::try_from(panel.title.len())? * 9 + 20;
+    if panel.lines.len() < 2 {
+        return Ok(());
+    }
+    for (at, line) in panel.lines.iter().enumerate() {
+        let colour = COLOURS[at % COLOURS.len()];
+        let style = TextStyle::from((FONT, 14).into_font()).color(&colour);
+        area.draw_text(&format!("\u{25cf} {}", line.name), &style, (x, 10))?;
+        x += i32::try_from(line.name.len())? * 8 + 34;
     }
     Ok(())
 }

@@ -111,8 +111,10 @@ fn combinations(axes: &[Axis]) -> Vec<Vec<String>> {
     all
 }
 
-/// The settings of a combination.
+/// The settings of a combination: those of the flags, changed by its values. A preset among the
+/// values comes before the flags, as it does on a command line.
 fn settings(
+    flags: &SettingFlags,
     base: &SimulationSettings,
     axes: &[Axis],
     values: &[String],
@@ -126,14 +128,15 @@ fn settings(
         let line = text.lines().next().unwrap_or_default();
         anyhow!("--vary: {}", line.trim_start_matches("error: "))
     })?;
-    let mut settings = match parsed.flags.preset {
-        // A preset replaces the card, not what flags said of the rest.
-        Some(_) => SimulationSettings {
-            card: parsed.flags.settings()?.card,
-            ..base.clone()
-        },
-        None => base.clone(),
-    };
+    let mut settings = base.clone();
+    if let Some(preset) = parsed.flags.preset {
+        if flags.settings.is_some() {
+            bail!("--vary preset has no effect with --settings, which name the card: omit one");
+        }
+        let mut flags = flags.clone();
+        flags.preset = Some(preset);
+        settings.card = flags.settings()?.card;
+    }
     parsed.flags.apply(&mut settings).context("--vary")?;
     Ok(settings)
 }
@@ -172,7 +175,7 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
         );
     }
     for values in &combinations {
-        let settings = settings(&base, &axes, values)?;
+        let settings = settings(&arguments.settings, &base, &axes, values)?;
         for repeat in 0..repeats {
             let mut settings = settings.clone();
             settings.workload.seed = settings.workload.seed.wrapping_add(repeat);
@@ -342,7 +345,7 @@ mod tests {
             ("1 lru".into(), "2 hybrid".into())
         );
         let base = SimulationSettings::default();
-        let made = settings(&base, &axes, &all[5]).unwrap();
+        let made = settings(&SettingFlags::default(), &base, &axes, &all[5]).unwrap();
         assert_eq!(made.workload.population.queue_pairs, 2);
         assert_eq!(made.card, base.card);
     }
@@ -354,8 +357,13 @@ mod tests {
             ..SimulationSettings::default()
         };
         let axes = axes(&["preset=plain"]).unwrap();
-        let made = settings(&base, &axes, &["plain".to_owned()]).unwrap();
+        let line = ["--adaptive", "--card-entries", "99"];
+        let flags = Combination::try_parse_from(line).unwrap().flags;
+        let made = settings(&flags, &base, &axes, &["plain".to_owned()]).unwrap();
         assert_eq!((made.card.cxl_pages, made.messages), (0, 5));
+        // Flags of the card hold for every preset.
+        assert_eq!(made.card.card_entries, 99);
+        assert!(made.card.thresholds.adaptive);
     }
 
     #[test]
@@ -376,7 +384,8 @@ mod tests {
         ] {
             let axes = axes(&[text]).unwrap();
             let values = &combinations(&axes)[0];
-            let error = format!("{:#}", settings(&base, &axes, values).unwrap_err());
+            let made = settings(&SettingFlags::default(), &base, &axes, values);
+            let error = format!("{:#}", made.unwrap_err());
             assert!(error.contains(message), "{error}");
         }
     }

@@ -23,6 +23,8 @@ const WINDOW: u32 = 32;
 const MESSAGES: u64 = 100_000;
 /// The share of its rate below which a card counts as slowed down.
 const KEPT: f64 = 0.95;
+/// Rates are whole multiples of this.
+const ROUNDED: f64 = 1e5;
 
 /// An adapter with queue pairs and regions.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -72,7 +74,8 @@ impl Adapter {
         Ok(Some(Self {
             queue_pairs,
             regions,
-            messages_s: outcome.messages_s.min(machine.messages_s),
+            // No more digits than the model has.
+            messages_s: (outcome.messages_s / ROUNDED).round() * ROUNDED,
             queue_pairs_max,
         }))
     }

@@ -144,6 +144,12 @@ pub struct Simulation {
     series: Vec<Point>,
 }
 
+/// The load of a link. A transfer counts when it is scheduled, so that the last ones of an interval
+/// may end after it.
+fn load(busy: Ps, passed: f64) -> f64 {
+    (busy as f64 / passed).min(1.0)
+}
+
 /// Figures at the beginning of an interval.
 #[derive(Clone, Debug, Default)]
 struct Mark {
@@ -374,8 +380,8 @@ impl Simulation {
             p99_ns: latency.quantile(0.99),
             p999_ns: latency.quantile(0.999),
             migrations: mark.migrations - before.migrations,
-            cxl_load: (mark.cxl_busy - before.cxl_busy) as f64 / passed,
-            host_load: (mark.host_busy - before.host_busy) as f64 / passed,
+            cxl_load: load(mark.cxl_busy - before.cxl_busy, passed),
+            host_load: load(mark.host_busy - before.host_busy, passed),
             card_tokens: u64::from(self.card.table.slots()) - self.card.free_slots.len() as u64,
             staging_tokens: self.card.staging.len(),
             cxl_tokens: self.card.cxl.tokens(),
@@ -407,8 +413,8 @@ impl Simulation {
             p50_ns: latency.quantile(0.5),
             p99_ns: latency.quantile(0.99),
             p999_ns: latency.quantile(0.999),
-            cxl_load: (mark.cxl_busy - before.cxl_busy) as f64 / passed,
-            host_load: (mark.host_busy - before.host_busy) as f64 / passed,
+            cxl_load: load(mark.cxl_busy - before.cxl_busy, passed),
+            host_load: load(mark.host_busy - before.host_busy, passed),
             statistics,
             series: self.series,
             settings: self.settings,
