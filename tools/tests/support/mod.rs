@@ -179,6 +179,8 @@ impl Node {
 pub(crate) struct Serve {
     pub(crate) process: Process,
     pub(crate) address: SocketAddr,
+    /// The address of native clients, if it serves them.
+    pub(crate) native: Option<String>,
     pub(crate) log: Lines,
 }
 
@@ -199,11 +201,17 @@ impl Serve {
         let mut process = Process(child.expect("a server"));
         let out = process.0.stdout.take().expect("a pipe");
         let log = Lines::of(process.0.stderr.take().expect("a pipe"));
-        let line = Lines::of(out).wait("ready: redis://");
+        let mut out = Lines::of(out);
+        let line = out.wait("ready: redis://");
+        let native = out
+            .seen
+            .iter()
+            .find_map(|line| line.strip_prefix("native: "));
         let address = line.trim_start_matches("ready: redis://").parse();
         Self {
             process,
             address: address.expect("an address"),
+            native: native.map(str::to_owned),
             log,
         }
     }
