@@ -1,10 +1,10 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
 //! One module a command: `card`, `cli`, `doctor`, `fabric`, `memnode`, `serve`, `top`, `tune`;
-//! `manual` has completions and manual pages. Each checks its flags and returns the exit code, or an
-//! error, which is one line on stderr and exit code 1. `watch` reads reports of running engines;
-//! `device`, `given`, `text` and `token` hold the flags and formats that commands share. Streams and
-//! files are those of [`farcore_bench::outputs`].
+//! `manual` has completions and manual pages. Each checks its flags and returns the exit code, or
+//! an error, which is one line on stderr and exit code 1. `watch` reads reports of running engines;
+//! `device`, `given`, `text` and `token` hold the flags and formats that commands share. Streams
+//! and files are those of [`farcore_bench::outputs`].
 
 mod card;
 mod cli;

@@ -1,5 +1,5 @@
-//! Sizes in flags and messages, numbers and tables for people, and errors as one line. Shared by all
-//! commands.
+//! Sizes in flags and messages, numbers and tables for people, and errors as one line. Shared by
+//! all commands.
 
 use anyhow::{Result, anyhow};
 use bytesize::ByteSize;

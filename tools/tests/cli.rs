@@ -1,16 +1,21 @@
-//! `farcore cli` against `farcore serve --native`: each command, JSON, scripts, exit codes, errors.
+//! `farcore cli` against `farcore serve --native`: each command, JSON, scripts, the prompt, exit
+//! codes, errors.
 
 mod support;
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::Receiver;
 
 use serde_json::{Value, json};
 
-use self::support::{Serve, TokenFile};
+use self::support::{PATIENCE, Process, Serve, TokenFile};
 
 /// A server, and how the command is run against it.
 struct Cli {
@@ -27,7 +32,7 @@ impl Cli {
         }
     }
 
-    fn command(&self, words: &[impl AsRef<OsStr>]) -> Command {
+    fn command<W: AsRef<OsStr>>(&self, words: &[W]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
         let address = self.server.native.as_deref().expect("a native address");
         command
@@ -378,6 +383,93 @@ fn the_token_of_a_file_is_proved() {
     let token = format!("--token-file {}", token.path());
     assert!(cli.prints(&format!("{token} put k v")).contains("version"));
     assert_eq!(cli.prints(&format!("{token} get k")), "v");
+}
+
+/// The prompt on a terminal.
+struct Prompt {
+    process: Process,
+    keys: File,
+    output: Receiver<String>,
+    seen: String,
+}
+
+impl Prompt {
+    fn start(cli: &Cli, state: &Path) -> Self {
+        let (keys, line) = support::terminal();
+        let end = || Stdio::from(OwnedFd::from(line.try_clone().expect("a terminal")));
+        let child = cli
+            .command::<&str>(&[])
+            .env("XDG_STATE_HOME", state)
+            .env("TERM", "xterm")
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn();
+        Self {
+            process: Process(child.expect("the command runs")),
+            output: support::text_of(keys.try_clone().expect("a terminal")),
+            keys,
+            seen: String::new(),
+        }
+    }
+
+    /// Waits for a text, and forgets it and what came before.
+    fn wait(&mut self, wanted: &str) {
+        loop {
+            if let Some(at) = self.seen.find(wanted) {
+                self.seen.drain(..at + wanted.len());
+                return;
+            }
+            match self.output.recv_timeout(PATIENCE) {
+                Ok(text) => self.seen.push_str(&text),
+                Err(error) => panic!("no {wanted:?}: {error}\n{:?}", self.seen),
+            }
+        }
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("a terminal");
+    }
+
+    /// Types a line at the prompt and waits for what it prints.
+    fn line(&mut self, line: &str, wanted: &str) {
+        self.wait("> ");
+        self.types(&format!("{line}\r"));
+        self.wait(wanted);
+    }
+}
+
+#[test]
+fn the_prompt_remembers_commands_but_no_values() {
+    let cli = Cli::start(&[], &[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut prompt = Prompt::start(&cli, folder.path());
+    prompt.line("put k 'a secret'", "stored, version");
+    prompt.line("get k", "a secret\r\n");
+    prompt.line("putt k 'a secret'", "error: unrecognized subcommand 'putt'");
+    prompt.line("put k 'a secret", "error: a quotation mark");
+    prompt.line("incr k", "error: ");
+    prompt.line("get gone", "`gone` is absent");
+    prompt.line("help", "Commands:");
+    // Control-C gives a new line.
+    prompt.line("get k\u{3}", "> ");
+    prompt.types("quit\r");
+    assert_eq!(prompt.process.end().code(), Some(0));
+    let file = folder.path().join("farcore/history");
+    let kept = fs::read_to_string(&file).expect("a history");
+    assert_eq!(kept, "put k\nget k\nincr k\nget gone\nhelp\n");
+    let mode = fs::metadata(&file).expect("a history").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // The next one has it: two lines back is `get gone`.
+    let mut prompt = Prompt::start(&cli, folder.path());
+    prompt.line("\u{1b}[A\u{1b}[A", "`gone` is absent");
+    prompt.wait("> ");
+    prompt.types("sta\t\r");
+    prompt.wait("uptime_ms");
+    prompt.wait("> ");
+    // The end of the input ends it, too.
+    prompt.types("\u{4}");
+    assert_eq!(prompt.process.end().code(), Some(0));
 }
 
 #[test]

@@ -68,6 +68,7 @@ pub(super) struct Source {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "put [OPTIONS] <KEY> <VALUE|--file <FILE>|--stdin>")]
 pub(super) struct Put {
     /// The key
     pub(super) key: OsString,
