@@ -1,12 +1,13 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
-//! One module a command: `card`, `doctor`, `fabric`, `memnode`, `serve`, `top`, `tune`; `manual`
-//! has completions and manual pages. Each checks its flags and returns the exit code, or an error,
-//! which is one line on stderr and exit code 1. `watch` reads reports of running engines; `device`,
-//! `given`, `text` and `token` hold the flags and formats that commands share. Streams and files
-//! are those of [`farcore_bench::outputs`].
+//! One module a command: `card`, `cli`, `doctor`, `fabric`, `memnode`, `serve`, `top`, `tune`;
+//! `manual` has completions and manual pages. Each checks its flags and returns the exit code, or
+//! an error, which is one line on stderr and exit code 1. `watch` reads reports of running engines;
+//! `device`, `given`, `text` and `token` hold the flags and formats that commands share. Streams
+//! and files are those of [`farcore_bench::outputs`].
 
 mod card;
+mod cli;
 mod device;
 mod doctor;
 mod fabric;
@@ -46,6 +47,8 @@ enum Command {
     /// Simulate the metadata of a network card: tiers, policies, how many queue pairs fit.
     #[command(subcommand)]
     Card(card::Command),
+    /// Read and change a server's keys over the native protocol: one command, a script, a prompt.
+    Cli(Box<cli::Arguments>),
     /// Check what this machine lacks to run Farcore well, and print the remedies.
     Doctor(doctor::Arguments),
     /// Measure the latency and bandwidth of far memory, and list RDMA devices.
@@ -73,6 +76,7 @@ impl Command {
     fn name(&self) -> &'static str {
         match self {
             Self::Card(command) => command.name(),
+            Self::Cli(arguments) => arguments.name(),
             Self::Doctor(_) => "doctor",
             Self::Fabric(command) => command.name(),
             Self::Memnode(_) => "memnode",
@@ -97,6 +101,7 @@ impl Command {
     fn run(&self, given: &Given) -> Result<ExitCode> {
         match self {
             Self::Card(command) => card::run(command, given),
+            Self::Cli(arguments) => cli::run(arguments),
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Fabric(command) => fabric::run(command),
             Self::Memnode(arguments) => memnode::run(arguments),
@@ -110,9 +115,24 @@ impl Command {
     }
 }
 
+/// Prints what is wrong with the arguments, or the help that was wanted. For `cli`, whose exit code
+/// 2 is an absent key, the exit code is 1 if they are wrong.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let matches = Arguments::command().ignore_errors(true).try_get_matches();
+    let is_cli = matches.is_ok_and(|found| found.subcommand_name() == Some(cli::NAME));
+    if !is_cli || !error.use_stderr() {
+        error.exit();
+    }
+    // There is no place for an error of its own.
+    let _ = error.print();
+    ExitCode::FAILURE
+}
+
 fn main() -> ExitCode {
-    let matches = Arguments::command().try_get_matches();
-    let matches = matches.unwrap_or_else(|error| plain(error).exit());
+    let matches = match Arguments::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return refuse(&plain(error)),
+    };
     let given = Given::of(&matches);
     // The matches are of this command, so that they always fit.
     let Arguments {

@@ -1,7 +1,9 @@
-//! Sizes in flags and messages, numbers for people, and errors as one line. Shared by all commands.
+//! Sizes in flags and messages, numbers and tables for people, and errors as one line. Shared by
+//! all commands.
 
 use anyhow::{Result, anyhow};
 use bytesize::ByteSize;
+use comfy_table::{CellAlignment, Table, presets};
 
 /// Parses the size in a flag; `like` is an example for the error.
 pub(crate) fn size(flag: &str, text: &str, like: &str) -> Result<u64> {
@@ -26,6 +28,18 @@ pub(crate) fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A table with aligned columns, the first `left` of them to the left.
+pub(crate) fn table(columns: &[&str], left: usize, rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(columns.iter().copied());
+    table.add_rows(rows);
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
 }
 
 /// The error with its causes, without those that its text already contains.

@@ -4,19 +4,18 @@
 
 mod support;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Instant;
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{LocalModes, tcgetattr};
 
-use self::support::{PATIENCE, Process};
+use self::support::{PATIENCE, Process, terminal, text_of};
 
 /// Where no engine is, so that the view waits.
 const NOWHERE: &str = "/nonexistent/engine.sock";
@@ -35,39 +34,9 @@ struct Terminal {
     seen: String,
 }
 
-fn text_of(mut source: File) -> Receiver<String> {
-    let (sender, output) = mpsc::channel();
-    thread::spawn(move || {
-        let mut piece = [0; 4096];
-        // A terminal without a process reads as an error.
-        while let Ok(bytes @ 1..) = source.read(&mut piece) {
-            let text = String::from_utf8_lossy(&piece[..bytes]).into_owned();
-            if sender.send(text).is_err() {
-                return;
-            }
-        }
-    });
-    output
-}
-
 /// Starts `farcore top` on a new terminal: its master, its line, the process.
 fn top_on(kind: &str) -> (File, File, Process) {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap();
-    let line = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(name.to_str().unwrap());
-    let line = line.unwrap();
-    let size = Winsize {
-        ws_row: 24,
-        ws_col: 80,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    tcsetwinsize(&line, size).unwrap();
+    let (master, line) = terminal();
     let end = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
     // As from a shell, whatever the signals that this process ignores.
     let top = Command::new("env")
@@ -78,7 +47,7 @@ fn top_on(kind: &str) -> (File, File, Process) {
         .stdout(end())
         .stderr(end())
         .spawn();
-    (File::from(master), line, Process(top.unwrap()))
+    (master, line, Process(top.unwrap()))
 }
 
 impl Terminal {

@@ -4,20 +4,9 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal};
 
-use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A table with aligned columns, the first `left` of them to the left.
-pub(super) fn table(columns: &[&str], left: usize, rows: Vec<Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(columns.iter().copied());
-    table.add_rows(rows);
-    for column in table.column_iter_mut().skip(left) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.trim_fmt()
-}
+pub(super) use crate::text::table;
 
 /// `1 queue pair`, `2 queue pairs`.
 pub(super) fn count(number: usize, what: &str) -> String {

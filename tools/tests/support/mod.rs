@@ -1,8 +1,9 @@
-//! A memory node or a server in a separate process, for the tests of this folder. Its output is
-//! read line by line, and it ends with its owner.
+//! A memory node or a server in a separate process, and terminals, for the tests of this folder.
+//! The output of a process is read line by line, and it ends with its owner.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -10,6 +11,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 /// Time limit of everything that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -179,6 +183,8 @@ impl Node {
 pub(crate) struct Serve {
     pub(crate) process: Process,
     pub(crate) address: SocketAddr,
+    /// The address of native clients, if it serves them.
+    pub(crate) native: Option<String>,
     pub(crate) log: Lines,
 }
 
@@ -199,11 +205,17 @@ impl Serve {
         let mut process = Process(child.expect("a server"));
         let out = process.0.stdout.take().expect("a pipe");
         let log = Lines::of(process.0.stderr.take().expect("a pipe"));
-        let line = Lines::of(out).wait("ready: redis://");
+        let mut out = Lines::of(out);
+        let line = out.wait("ready: redis://");
+        let native = out
+            .seen
+            .iter()
+            .find_map(|line| line.strip_prefix("native: "));
         let address = line.trim_start_matches("ready: redis://").parse();
         Self {
             process,
             address: address.expect("an address"),
+            native: native.map(str::to_owned),
             log,
         }
     }
@@ -225,4 +237,43 @@ impl Serve {
         stream.read_line(&mut line).expect("a reply");
         line.trim_end().to_owned()
     }
+}
+
+/// A new terminal of 80 columns: its master and its line.
+pub(crate) fn terminal() -> (File, File) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags).expect("a terminal");
+    grantpt(&master)
+        .and_then(|()| unlockpt(&master))
+        .expect("a terminal");
+    let name = ptsname(&master, Vec::new()).expect("a terminal");
+    let line = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(name.to_str().expect("a path of plain characters"))
+        .expect("a terminal");
+    let size = Winsize {
+        ws_row: 24,
+        ws_col: 80,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&line, size).expect("a terminal");
+    (File::from(master), line)
+}
+
+/// What a terminal shows, as it comes.
+pub(crate) fn text_of(mut source: File) -> Receiver<String> {
+    let (sender, output) = mpsc::channel();
+    thread::spawn(move || {
+        let mut piece = [0; 4096];
+        // A terminal without a process reads as an error.
+        while let Ok(bytes @ 1..) = source.read(&mut piece) {
+            let text = String::from_utf8_lossy(&piece[..bytes]).into_owned();
+            if sender.send(text).is_err() {
+                return;
+            }
+        }
+    });
+    output
 }

@@ -1,0 +1,146 @@
+//! `farcore cli`: a client of the native protocol.
+//!
+//! One command from the arguments, one a line from standard input, or a prompt. `words` has the
+//! commands and their flags, `operations` carries them out, `bench` measures, `answer` shows
+//! outcomes as text or JSON, `output` writes them. `lines` reads scripts, `prompt` a terminal,
+//! `history` what the prompt remembers. `escaped` makes bytes printable.
+//!
+//! - I1: exit code 0: done; 1: an error, which is one line on stderr; 2: a key is absent; 3: a
+//!   condition does not hold.
+//! - I2: bytes from the server reach a terminal escaped.
+//! - I3: the token comes from a file, and no file keeps a value that was typed.
+
+mod answer;
+mod bench;
+mod escaped;
+mod history;
+mod lines;
+mod operations;
+mod output;
+mod prompt;
+mod words;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, ensure};
+use clap::Args;
+use farcore_client::{Client, ClientOptions, Error, FabricAddress, VerbsOptions};
+use farcore_rdma::Scheme;
+
+use self::operations::Session;
+use self::output::Output;
+use self::words::Command;
+use crate::device::DeviceArguments;
+use crate::token;
+
+/// The command's name.
+pub(crate) const NAME: &str = "cli";
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 error, 2 a key is absent, 3 a condition does not hold."
+)]
+pub(crate) struct Arguments {
+    /// Server of native clients, as `farcore serve --native` prints it
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "FARCORE_SERVER",
+        default_value = "tcp://127.0.0.1:7401"
+    )]
+    server: FabricAddress,
+    /// File with the token that client and server prove to each other, as --native-token-file of
+    /// the server
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Time limit on each operation, and on connecting
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    timeout: humantime::Duration,
+    #[command(flatten)]
+    device: DeviceArguments,
+    /// Print each result as a JSON object on a line of its own
+    #[arg(long, global = true)]
+    json: bool,
+    /// Go on after a command that fails, when standard input has the commands
+    #[arg(long)]
+    keep_going: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+impl Arguments {
+    /// The words that name the command, for errors.
+    pub(crate) fn name(&self) -> &'static str {
+        self.command.as_ref().map_or(NAME, Command::full_name)
+    }
+
+    fn options(&self) -> Result<ClientOptions> {
+        let default = ClientOptions::default();
+        if self.server.scheme() == Scheme::Tcp {
+            self.device.refuse("with a --server of tcp://")?;
+        }
+        ensure!(
+            !self.timeout.is_zero(),
+            "--timeout 0: no operation could end; use 1ms or more"
+        );
+        let token = self.token_file.as_deref().map(token::read).transpose()?;
+        if let Some(file) = &self.token_file {
+            token::warn_if_exposed(file);
+        }
+        Ok(ClientOptions {
+            token,
+            timeout: self.timeout.into(),
+            name: "farcore cli".to_owned(),
+            verbs: VerbsOptions {
+                inline_bytes: default.verbs.inline_bytes,
+                ..self.device.options()?
+            },
+            ..default
+        })
+    }
+
+    fn connect(&self) -> Result<Client> {
+        let options = self.options()?;
+        Client::connect(&self.server, options).map_err(|error| {
+            let remedy = match &error {
+                Error::Unreachable { .. } => {
+                    "; start it with `farcore serve --native ADDRESS`, or name another with --server"
+                }
+                Error::Refused { .. } | Error::Token { .. } => {
+                    "; --token-file names the token of this client"
+                }
+                _ => "",
+            };
+            anyhow!("{}{remedy}", operations::explained(error))
+        })
+    }
+}
+
+/// Runs the command, the commands of standard input, or a prompt.
+///
+/// # Errors
+/// A flag is wrong, the server cannot be reached, or the operation failed.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let is_terminal = io::stdin().is_terminal();
+    let reads_script = arguments.command.is_none() && !is_terminal;
+    ensure!(
+        !arguments.keep_going || reads_script,
+        "--keep-going has no effect unless standard input has the commands: omit it"
+    );
+    let client = arguments.connect()?;
+    let Some(command) = &arguments.command else {
+        let mut session = Session::new(client, Output::of_lines(arguments.json));
+        return if reads_script {
+            lines::run(&mut session, io::stdin().lock(), arguments.keep_going)
+        } else {
+            prompt::run(&mut session, &arguments.server)
+        };
+    };
+    let name = arguments.name();
+    let mut session = Session::new(client, Output::single(name, arguments.json));
+    let ending = session.carry_out(command)?;
+    session.output.flush()?;
+    Ok(ending.code())
+}
