@@ -17,18 +17,16 @@ use serde_json::{Value, json};
 
 use self::support::{PATIENCE, Process, Serve, TokenFile};
 
-/// A server, and how the command is run against it.
+/// A server, and the command against it.
 struct Cli {
     server: Serve,
-    before: Vec<String>,
 }
 
 impl Cli {
-    fn start(serve: &[&str], before: &[&str]) -> Self {
+    fn start(serve: &[&str]) -> Self {
         let native = ["--native", "tcp://127.0.0.1:0", "--cores", "0"];
         Self {
             server: Serve::start(&[&native, serve].concat()),
-            before: before.iter().map(ToString::to_string).collect(),
         }
     }
 
@@ -37,7 +35,6 @@ impl Cli {
         let address = self.server.native.as_deref().expect("a native address");
         command
             .arg("cli")
-            .args(&self.before)
             .args(words)
             .env("FARCORE_SERVER", address)
             .env("RUST_LOG", "error");
@@ -111,7 +108,7 @@ fn version(text: &str) -> u64 {
 
 #[test]
 fn each_command_does_what_it_says() {
-    let cli = Cli::start(&[], &[]);
+    let cli = Cli::start(&[]);
     let first = version(&cli.prints("put k one"));
     assert_eq!(cli.prints("get k"), "one");
     let second = version(&cli.prints(&format!("cas k {first} two")));
@@ -163,7 +160,7 @@ fn each_command_does_what_it_says() {
 
 #[test]
 fn values_of_any_bytes_and_lengths_come_back() {
-    let cli = Cli::start(&[], &[]);
+    let cli = Cli::start(&[]);
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("value");
     let name = file.to_str().expect("text");
@@ -200,7 +197,7 @@ fn values_of_any_bytes_and_lengths_come_back() {
 
 #[test]
 fn json_is_one_object_a_result() {
-    let cli = Cli::start(&[], &[]);
+    let cli = Cli::start(&[]);
     let stored = cli.json("put k one", 0);
     let version = stored[0]["version"].as_u64().expect("a version");
     let key = |rest: Value| {
@@ -240,7 +237,7 @@ fn json_is_one_object_a_result() {
 
 #[test]
 fn a_scan_lists_every_key_and_its_value() {
-    let cli = Cli::start(&[], &[]);
+    let cli = Cli::start(&[]);
     let mut script = String::new();
     for n in 0..1500 {
         script.push_str(&format!("put a{n} {n}\n"));
@@ -269,8 +266,21 @@ fn a_scan_lists_every_key_and_its_value() {
 }
 
 #[test]
+fn a_hash_is_listed_and_its_value_is_not() {
+    let cli = Cli::start(&[]);
+    assert_eq!(cli.server.line("HSET h field value"), ":1");
+    let error = cli.fails("get h");
+    assert!(error.contains("Redis clients read hashes"), "{error}");
+    let line = cli.prints("scan --values");
+    assert_eq!(line, "h\t(a hash: Redis clients read it)\n");
+    let listed = &cli.json("scan --values", 0)[0];
+    assert_eq!(listed["structured"], true);
+    assert!(listed.get("value").is_none(), "{listed}");
+}
+
+#[test]
 fn a_measurement_leaves_no_keys() {
-    let cli = Cli::start(&[], &[]);
+    let cli = Cli::start(&[]);
     let line = "bench --operations 2000 --in-flight 8 --keys 50 --value-bytes 5KiB";
     let measured = &cli.json(line, 0)[0];
     let count = |of: &str| measured[of]["count"].as_u64().expect(of);
@@ -294,7 +304,7 @@ fn a_measurement_leaves_no_keys() {
 
 #[test]
 fn a_script_stops_at_the_first_error() {
-    let cli = Cli::start(&[], &[]);
+    let cli = Cli::start(&[]);
     let script = b"# a comment\n\nput a '1 2'\nget gone\ncas a 999999 x\nincr a\nput b 2\n";
     let output = cli.run::<&str>(&[], script);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -328,7 +338,7 @@ fn a_script_stops_at_the_first_error() {
 
 #[test]
 fn errors_name_what_is_wrong_and_the_remedy() {
-    let cli = Cli::start(&[], &[]);
+    let cli = Cli::start(&[]);
     let long = "k".repeat(1025);
     for (line, parts) in [
         (format!("get {long}"), &["1025", "1024"][..]),
@@ -350,6 +360,10 @@ fn errors_name_what_is_wrong_and_the_remedy() {
         (
             "bench --value-bytes 65MiB".to_owned(),
             &["--value-bytes", "67108864"],
+        ),
+        (
+            "bench --value-bytes 64MiB --in-flight 17".to_owned(),
+            &["--in-flight 17", "1.0 GiB"],
         ),
         (
             "--server tcp://127.0.0.1:1 get k".to_owned(),
@@ -377,7 +391,7 @@ fn errors_name_what_is_wrong_and_the_remedy() {
 #[test]
 fn the_token_of_a_file_is_proved() {
     let token = TokenFile::new("cli");
-    let cli = Cli::start(&["--native-token-file", token.path()], &[]);
+    let cli = Cli::start(&["--native-token-file", token.path()]);
     let said = cli.fails("get k");
     assert!(said.contains("--token-file"), "{said}");
     let token = format!("--token-file {}", token.path());
@@ -441,7 +455,7 @@ impl Prompt {
 
 #[test]
 fn the_prompt_remembers_commands_but_no_values() {
-    let cli = Cli::start(&[], &[]);
+    let cli = Cli::start(&[]);
     let folder = tempfile::tempdir().expect("a folder");
     let mut prompt = Prompt::start(&cli, folder.path());
     prompt.line("put k 'a secret'", "stored, version");
@@ -474,7 +488,7 @@ fn the_prompt_remembers_commands_but_no_values() {
 
 #[test]
 fn a_reader_that_leaves_is_no_error() {
-    let cli = Cli::start(&[], &[]);
+    let cli = Cli::start(&[]);
     cli.prints("put k v");
     for line in ["get k", "scan", "stats", "get k --json"] {
         let mut command = cli.command(&line.split(' ').collect::<Vec<_>>());

@@ -224,7 +224,7 @@ fn completions_and_manual_pages_cover_every_command() {
         let output = farcore(&format!("completions {shell}")).output().unwrap();
         assert!(output.status.success(), "{shell}");
         let text = String::from_utf8(output.stdout).unwrap();
-        for part in ["memnode", "token-file", "log-format", "bandwidth"] {
+        for part in ["memnode", "token-file", "log-format", "bandwidth", "mget"] {
             assert!(text.contains(part), "{shell}: {part}");
         }
         assert!(!text.contains("run-one"), "{shell} offers a hidden command");
@@ -240,6 +240,7 @@ fn completions_and_manual_pages_cover_every_command() {
         .collect();
     for name in [
         "farcore.1",
+        "farcore-cli-get.1",
         "farcore-doctor.1",
         "farcore-fabric-ping.1",
         "farcore-memnode.1",

@@ -23,10 +23,12 @@ use serde_json::{Value, json};
 
 use super::operations::explained;
 use super::words::Bench;
-use crate::text::{grouped, table};
+use crate::text::{grouped, shown, table};
 
 /// After this a key expires that was not removed.
 const EXPIRY: Duration = Duration::from_secs(3600);
+/// Values under way take at most so much memory.
+const UNDER_WAY_BYTES_MAX: u64 = 1 << 30;
 /// Keys and the mix are the same in each run.
 const SEED: u64 = 0x6661_7263_6f72_6521;
 /// The byte of values.
@@ -221,6 +223,14 @@ pub(super) fn measure(client: &Client, arguments: &Bench) -> Result<Measured> {
     ensure!(
         value_bytes <= VALUE_BYTES_MAX,
         "--value-bytes {value_bytes}: a value has at most {VALUE_BYTES_MAX} bytes; use 64MiB or less"
+    );
+    let under_way = u64::from(arguments.in_flight) * value_bytes;
+    ensure!(
+        under_way <= UNDER_WAY_BYTES_MAX,
+        "--in-flight {} of --value-bytes {value_bytes}: values under way take {}, the limit is {}; use less of either",
+        arguments.in_flight,
+        shown(under_way),
+        shown(UNDER_WAY_BYTES_MAX),
     );
     let length = usize::try_from(value_bytes).unwrap_or(usize::MAX);
     let run: u64 = rand::random();
