@@ -356,10 +356,10 @@ impl Engine {
     }
 
     /// A client for any number of threads and tasks. All clients of an engine share the lanes of a
-    /// few handles: at least one, and at most one less than [`Config::handles_max`], so that one of
-    /// several is left for [`Engine::handle`]. A thread takes one at its first call, if one is
-    /// free. More threads share them, and wait for each other for as long as a call takes to send
-    /// its request.
+    /// few handles: at least one, at most as many as the process has processors, and at most one
+    /// less than [`Config::handles_max`], so that one of several is left for [`Engine::handle`]. A
+    /// thread takes one at its first call, if one is free. More threads share them, and wait for
+    /// each other for as long as a call takes to send its request.
     ///
     /// # Errors
     /// [`Error::Handles`] if all handles are taken; [`Error::Closed`].
@@ -371,7 +371,9 @@ impl Engine {
         if let Some(pool) = &*pool {
             return Ok(Client::new(Arc::clone(pool)));
         }
-        let stations = self.shared.handles_max.saturating_sub(1);
+        // More threads than run at once share stations at no loss.
+        let threads = limits::processors_of_process().max(self.cores.len());
+        let stations = threads.min(self.shared.handles_max.saturating_sub(1));
         let new = Arc::new(LanePool::new(&self.shared, stations)?);
         *pool = Some(Arc::clone(&new));
         Ok(Client::new(new))

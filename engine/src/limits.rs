@@ -35,7 +35,14 @@ pub(crate) fn available_cores() -> Vec<usize> {
         .collect()
 }
 
-/// The same, with their physical cores and the control group's quota.
+/// The number of processors that the process's first thread may use. Other threads may be pinned.
+pub(crate) fn processors_of_process() -> usize {
+    let process = rustix::process::getpid();
+    let set = rustix::thread::sched_getaffinity(Some(process));
+    set.map_or(1, |set| set.count() as usize)
+}
+
+/// The cores that this process may use, with their physical cores and the control group's quota.
 pub(crate) fn processors() -> Processors {
     Processors::read(&Root::new("/"), available_cores())
 }
