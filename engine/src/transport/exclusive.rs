@@ -74,7 +74,7 @@ mod tests {
         assert!(!exclusive.leave(), "a word was left");
         assert!(exclusive.leave());
         assert!(exclusive.enter_or_leave_word());
-        assert!(exclusive.leave(), "the own word is none");
+        assert!(exclusive.leave(), "the word was its own");
     }
 }
 
