@@ -270,15 +270,11 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
     /// # Errors
     /// The errors of the operation.
     pub fn wait(mut self) -> Result<T> {
-        let mut spins = IDLE_LOOKS;
         for look in 0..SPINS {
             if let Poll::Ready(result) = self.step() {
                 return result;
             }
-            if look == 0 && self.shares_processor() {
-                spins = 0;
-            }
-            if look < spins {
+            if look < IDLE_LOOKS && !self.is_in_the_way() {
                 std::hint::spin_loop();
             } else if !serve_current_core() {
                 // The shard may need this core.
@@ -297,13 +293,14 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
         block_on_for(self, limit).unwrap_or(Err(Error::TimedOut { limit }))
     }
 
-    /// True if the shard of the request is pinned to the processor that this thread runs on: it can
-    /// answer only once this thread has left.
+    /// True if the core of the request's shard is the processor that this thread runs on, and does
+    /// not lend its reactor: it can answer only once this thread has left.
     #[cold]
-    fn shares_processor(&self) -> bool {
+    fn is_in_the_way(&self) -> bool {
         self.handle.as_ref().is_some_and(|handle| {
             let shard = handle.shared.shard_of(self.operation.key());
-            rustix::thread::sched_getcpu() == handle.shared.cores_shared[shard].processor
+            let core_shared = &handle.shared.cores_shared[shard];
+            core_shared.processor == rustix::thread::sched_getcpu() && core_shared.is_kept()
         })
     }
 

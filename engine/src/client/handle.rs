@@ -97,6 +97,10 @@ fn serves_itself(core_shared: &CoreShared, lane: u8) -> bool {
     while left > 0 {
         match core_shared.serve_lent(lane) {
             LoanOutcome::All => return true,
+            LoanOutcome::Waiting => {
+                core_shared.command_port.wakeup.rouse();
+                return true;
+            }
             LoanOutcome::More => {}
             LoanOutcome::Part | LoanOutcome::Kept => return false,
             LoanOutcome::Borrowed => {
@@ -106,6 +110,17 @@ fn serves_itself(core_shared: &CoreShared, lane: u8) -> bool {
         }
     }
     false
+}
+
+/// Goes on with what waits for the fabric, where the core may have to wait for this thread's
+/// processor.
+#[inline]
+fn advance(core_shared: &CoreShared, lane: u8) {
+    match core_shared.serve_lent(lane) {
+        LoanOutcome::Waiting => core_shared.command_port.wakeup.rouse(),
+        LoanOutcome::Part | LoanOutcome::More => core_shared.command_port.wakeup.ring(lane),
+        LoanOutcome::All | LoanOutcome::Kept | LoanOutcome::Borrowed => {}
+    }
 }
 
 /// One thread's way into the engine. Send, but not shared; all calls take `&mut self`.
@@ -260,6 +275,7 @@ impl Handle {
         let latency = &lanes.latency;
         let mut count = 0;
         let closing = shared.lifecycle.is_closing();
+        let here = (serves && *outstanding > 0).then(rustix::thread::sched_getcpu);
         let mut receive = |origin: Origin, token: u64, answer: Answer<'_>| {
             if origin.mark().is_timed()
                 && let Some(took_ns) = sampler.answered()
@@ -285,9 +301,12 @@ impl Handle {
         for (lane, core_shared) in lanes.lanes.iter_mut().zip(&shared.cores_shared) {
             // Read before the answers: those that a shard sent before it stopped are then there.
             let stopped = closing && core_shared.closed.load(Ordering::Acquire);
-            if lane.requests.publish() > 0 && !(serves && serves_itself(core_shared, lanes.number))
-            {
-                core_shared.command_port.wakeup.ring(lanes.number);
+            if lane.requests.publish() > 0 {
+                if !(serves && serves_itself(core_shared, lanes.number)) {
+                    core_shared.command_port.wakeup.ring(lanes.number);
+                }
+            } else if here == Some(core_shared.processor) {
+                advance(core_shared, lanes.number);
             }
             lane.answers.refresh();
             lane.answers.receive(&mut receive);
@@ -559,11 +578,24 @@ impl Handle {
         self.shared.is_stopped()
     }
 
-    /// Has the next answers wake `waker`, once. Those that have arrived meanwhile do not.
+    /// Has answers wake `waker`, once, from [`Handle::arm`] on.
     pub(super) fn watch(&self, waker: &Waker) {
         if let Some(lanes) = &self.lanes {
             lanes.client_waker.waker.register(waker);
+        }
+    }
+
+    /// Has the next answers wake the waker. Those that have arrived before may not.
+    pub(super) fn arm(&self) {
+        if let Some(lanes) = &self.lanes {
             lanes.client_waker.wait();
+        }
+    }
+
+    /// Answers need not wake the waker; they may, meanwhile.
+    pub(super) fn disarm(&self) {
+        if let Some(lanes) = &self.lanes {
+            lanes.client_waker.go_on();
         }
     }
 

@@ -57,12 +57,13 @@ impl Shared {
     }
 
     /// Lets others run after so many looks without an answer: in a job, the core's shard, which the
-    /// job may wait for; else other threads of this processor, at once if a shard is one of them.
+    /// job may wait for; else other threads of this processor, at once if a shard is one of them
+    /// that keeps its reactor.
     pub(super) fn make_way(&self, idle_looks: u32) {
         if idle_looks <= IDLE_LOOKS {
             let here = rustix::thread::sched_getcpu();
             let mut cores = self.cores_shared.iter();
-            if !cores.any(|core_shared| core_shared.processor == here) {
+            if !cores.any(|core_shared| core_shared.processor == here && core_shared.is_kept()) {
                 std::hint::spin_loop();
                 return;
             }

@@ -5,10 +5,11 @@
 //! finds it free serves its own request there and then, instead of waking the core and waiting for
 //! an answer. Each access from the core takes it back first.
 //!
-//! - I1: a borrower does only what [`CoreReactor::serve_lent`] does: it serves one lane from local
-//!   memory. It touches no endpoint, timer, job or client of the core.
-//! - I2: only a reactor with nothing in progress is lent, and a borrower returns it after each
-//!   batch, so it delays others as a batch of another lane does.
+//! - I1: a borrower does only what [`CoreReactor::serve_lent`] does: it serves one lane. It touches
+//!   no timer, job or client of the core, and no endpoint that is bound to the core's thread.
+//! - I2: a reactor is lent only while nothing is in progress but what waits for an endpoint that
+//!   any thread may use. A borrower returns it after each batch, so it delays others as a batch of
+//!   another lane does.
 //! - I3: a borrower that the system suspends holds the core up until it runs again. A core that has
 //!   met one does not lend for a while.
 
@@ -16,6 +17,7 @@
 
 use std::cell::{BorrowMutError, Cell, Ref, RefCell, RefMut};
 use std::sync::Arc;
+use std::thread;
 
 use super::CoreReactor;
 use super::core_shared::CoreShared;
@@ -23,6 +25,9 @@ use crate::transport::loan::LoanError;
 
 /// How long a core does not lend after it has waited for a borrower, in nanoseconds.
 const REST_NS: u64 = 20_000_000;
+
+/// Times that a core offers its processor before it insists on its reactor.
+const OFFERS: u32 = 4;
 
 /// A core's reactor.
 #[derive(Debug)]
@@ -45,13 +50,14 @@ impl LentReactor {
         }
     }
 
-    /// Lends the reactor until the core's next access, if it is quiet.
+    /// Lends the reactor until the core's next access, if others may go on with what is in
+    /// progress.
     pub(super) fn lend(&self) {
         if self.is_lent.get() {
             return;
         }
         let mut reactor = self.reactor.borrow_mut();
-        if !reactor.is_quiet() || reactor.read_ns() < self.lends_from_ns.get() {
+        if !reactor.may_be_lent() || reactor.read_ns() < self.lends_from_ns.get() {
             return;
         }
         drop(reactor);
@@ -59,6 +65,23 @@ impl LentReactor {
         // SAFETY: the reactor lives in this cell, which takes it back before each access and when
         // it is dropped.
         unsafe { self.core_shared.loan.lend(self.reactor.as_ptr()) };
+    }
+
+    /// Lets other threads of this processor run, and lends them the reactor meanwhile. A borrower
+    /// that this thread has interrupted may go on and borrow again, a few times.
+    pub(super) fn offer(&self) {
+        self.lend();
+        for _ in 0..OFFERS {
+            thread::yield_now();
+            if !self.is_lent.get() {
+                return;
+            }
+            if self.core_shared.loan.try_reclaim() {
+                self.is_lent.set(false);
+                return;
+            }
+        }
+        self.reclaim();
     }
 
     /// Takes the reactor back, if it is lent.
@@ -108,6 +131,8 @@ impl Drop for LentReactor {
 pub(crate) enum LoanOutcome {
     /// All of its lane's requests are answered.
     All,
+    /// All are served, and something waits for the fabric: the core must not sleep.
+    Waiting,
     /// A batch is answered, and more requests wait.
     More,
     /// The core must go on: requests are left, or something is due.
@@ -119,6 +144,11 @@ pub(crate) enum LoanOutcome {
 }
 
 impl CoreShared {
+    /// The core has its reactor; it may need its processor.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.loan.is_kept()
+    }
+
     /// Serves a batch of a lane's published requests on the calling thread, if the core has lent
     /// its reactor. Cost: one compare-and-swap and two clock readings beside the requests; never
     /// waits.

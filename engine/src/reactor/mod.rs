@@ -175,6 +175,8 @@ pub(crate) struct Reactor<E: Endpoint, T> {
     batch: usize,
     /// Words of the wakeup's bitmap in which lanes exist.
     words: usize,
+    /// Borrowers may use the fabric.
+    is_movable: bool,
     /// Lanes with requests that were not served yet, a bit each.
     marked: [u64; 4],
     /// The lane at which the next turn begins.
@@ -201,6 +203,7 @@ pub(crate) struct Reactor<E: Endpoint, T> {
 }
 
 impl<E: Endpoint, T: Time> Reactor<E, T> {
+    #[expect(clippy::too_many_lines, reason = "one literal names all fields")]
     pub(crate) fn new(options: ReactorOptions<E, T>) -> Self {
         let ReactorOptions {
             shard,
@@ -215,7 +218,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             sampler,
         } = options;
         let words = servers.len().div_ceil(64);
-        let batch = shard.batch();
+        let (batch, is_movable) = (shard.batch(), shard.is_movable());
         let (own_producer, own_requests) = own_queue();
         let mut own_producer = Some(own_producer);
         let (mut producers, mut neighbours) = (Vec::new(), Vec::new());
@@ -254,6 +257,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             neighbours,
             batch,
             words,
+            is_movable,
             marked: [0; 4],
             first_lane: 0,
             without_room: vec![0; LANE_NUMBERS].into(),
@@ -337,11 +341,23 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
 
     /// True if there is nothing to do until another thread sends something.
     pub(crate) fn is_quiet(&mut self) -> bool {
+        self.shard.is_quiet() && self.is_unasked()
+    }
+
+    /// True if other threads may go on with what is in progress: nothing, or what waits for a
+    /// fabric that any thread may use, for clients other than those on this core.
+    pub(crate) fn may_be_lent(&mut self) -> bool {
+        let own = ReplyTo::new(OWN_LANE);
+        let is_shared = self.is_movable && !self.shard.has_parked(own);
+        (is_shared || self.shard.is_quiet()) && self.is_unasked()
+    }
+
+    /// True if no request, command or event waits to be looked at by the core.
+    fn is_unasked(&mut self) -> bool {
         !self.has_far_event()
             && self.producers.iter().all(RequestProducer::is_published)
             && !self.own_requests.has_waiting()
             && self.marked == [0; 4]
-            && self.shard.is_quiet()
             && self.compacting == self.command_port.compact.asked()
             && self.command_port.compact.is_done(self.compacting)
             && self.flushing == self.command_port.flush.asked()
@@ -500,10 +516,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         count
     }
 
-    /// True if another core has sent requests that were not served, or a keeper an event. Checked
-    /// before the core sleeps.
+    /// True if another core has sent requests that were not served, a keeper an event, or a
+    /// borrower has left something on the fabric. Checked before the core sleeps.
     pub(crate) fn has_news(&mut self) -> bool {
-        if self.has_far_event() {
+        if self.has_far_event() || self.shard.waits_for_fabric() {
             return true;
         }
         let cores = usize::from(self.shards);
@@ -711,8 +727,9 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         served > 0
     }
 
-    /// Serves one batch of a lane for the thread that borrows this reactor, as far as local memory
-    /// answers it.
+    /// Serves one batch of a lane for the thread that borrows this reactor: as far as local memory
+    /// answers it, or with a fabric that any thread may use. Then also goes on with what waits for
+    /// that.
     pub(crate) fn serve_lent(&mut self, lane: u8) -> LoanOutcome {
         let mut unfinished = Unfinished(true);
         let lane = usize::from(lane);
@@ -722,9 +739,14 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             server.requests.refresh();
         }
         let before = self.metrics.counters.requests_received.get();
-        self.shard.lend(true);
+        self.shard.lend(!self.is_movable);
         let has_served = self.serve_lane(lane);
         self.shard.lend(false);
+        if self.is_movable && self.shard.waits_for_fabric() {
+            let mut visit = |_: u64, _: Answer<'_>| {};
+            let mut replies = TurnSink::new(&mut self.replies, NO_CLIENT, &mut visit);
+            self.shard.advance_lent(now_ns, &mut replies);
+        }
         self.replies.publish();
         let counters = &self.metrics.counters;
         let served = counters.requests_received.get() - before;
@@ -735,14 +757,15 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         unfinished.0 = false;
         let (word, bit) = (lane / 64, 1 << (lane % 64));
         let is_left = self.marked[word] & bit != 0;
-        let needs_core = !self.shard.is_quiet() || self.shard.has_background();
-        if needs_core || is_left && !has_served {
+        if self.shard.needs_core() || is_left && !has_served {
             return LoanOutcome::Part;
         }
         // The mark is only for the core, which the caller rings if it does not come back.
         self.marked[word] &= !bit;
         if is_left {
             LoanOutcome::More
+        } else if self.shard.waits_for_fabric() {
+            LoanOutcome::Waiting
         } else {
             LoanOutcome::All
         }

@@ -198,12 +198,8 @@ async fn serve(
         };
         match policy.after(seen) {
             After::Yield => {}
-            After::Offer => {
-                // Callers that share the processor serve themselves.
-                reactor.lend();
-                std::thread::yield_now();
-                reactor.reclaim();
-            }
+            // Callers that share the processor serve themselves.
+            After::Offer => reactor.offer(),
             After::End => {
                 reactor.borrow_mut().publish();
                 return;

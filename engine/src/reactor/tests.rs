@@ -15,6 +15,7 @@ use crate::message::expiry::Expiry;
 use crate::message::hash::KeyHasher;
 use crate::message::operation::Operation;
 use crate::shard::{Extents, NodeId, QUEUES_PER_NODE, ShardOptions};
+use crate::transport::lane::lane;
 
 const PAGE_BYTES: u32 = 64 << 10;
 
@@ -44,16 +45,28 @@ fn region(bytes: usize) -> Arc<Region> {
 
 /// The reactor of an engine with one core and one embedded node.
 fn alone(time: TestTime) -> Reactor<EmbeddedEndpoint, TestTime> {
-    let nodes = [Arc::new(EmbeddedNode::new(
-        region(4 << 20),
-        LinkModel::default(),
-    ))];
-    let mut extents = Extents::new(vec!["node".into()], PAGE_BYTES, 64);
-    let piece = RemoteSlice {
-        key: nodes[0].remote_key(),
-        offset: 0,
+    with_lanes(time, Vec::new(), (1, 0))
+}
+
+/// The same, with lanes to handles and so many extents of a node some nanoseconds away.
+fn with_lanes(
+    time: TestTime,
+    servers: Vec<Option<LaneServer>>,
+    (extent_count, latency_ns): (u64, u64),
+) -> Reactor<EmbeddedEndpoint, TestTime> {
+    let link = LinkModel {
+        latency_ns,
+        ..LinkModel::default()
     };
-    extents.add(NodeId::new(0), piece).unwrap();
+    let nodes = [Arc::new(EmbeddedNode::new(region(4 << 20), link))];
+    let mut extents = Extents::new(vec!["node".into()], PAGE_BYTES, 64);
+    for place in 0..extent_count {
+        let piece = RemoteSlice {
+            key: nodes[0].remote_key(),
+            offset: place * u64::from(PAGE_BYTES),
+        };
+        extents.add(NodeId::new(0), piece).unwrap();
+    }
     let metrics = Arc::new(CoreMetrics::new(1));
     let hasher = Hasher128::new(1);
     let shard = Shard::new(ShardOptions {
@@ -77,7 +90,7 @@ fn alone(time: TestTime) -> Reactor<EmbeddedEndpoint, TestTime> {
         shards: 1,
         hasher,
         command_port: Arc::default(),
-        servers: Vec::new(),
+        servers,
         lanes: vec![None],
         metrics,
         time,
@@ -101,6 +114,104 @@ fn a_core_with_a_far_event_neither_sleeps_nor_leaves_it() {
     }
     assert!(reactor.is_quiet() && !reactor.has_news());
     assert_eq!(replied.try_recv(), Ok(63));
+}
+
+/// The lane of the only handle.
+const HANDLE_LANE: u8 = 1;
+/// Values that local memory has no room for.
+const VALUES: u64 = 3_000;
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_le_bytes()
+}
+
+/// The first byte of a number's value.
+fn first_byte(number: u64) -> u8 {
+    number.to_le_bytes()[0]
+}
+
+/// Sends a get over the handle's lane.
+fn ask(handle: &mut LaneClient, hasher: Hasher128, number: u64) {
+    let key = key(number);
+    let parts = RequestParts::plain(&Operation::Get { key: &key }).unwrap();
+    let origin = Origin::new(0, RequestFlags::NONE);
+    let hash = hasher.hash(&key).index;
+    assert!(handle.requests.push(hash, number, origin, &parts));
+    handle.requests.publish();
+}
+
+/// The answers that have arrived at the handle: their tokens and the first bytes of their values.
+fn receive(handle: &mut LaneClient) -> Vec<(u64, u8)> {
+    let mut answers = Vec::new();
+    handle.answers.refresh();
+    let visit = |_, token, answer: Answer<'_>| answers.push((token, answer.value()[0]));
+    handle.answers.receive(visit);
+    answers
+}
+
+/// Stores values through a client on the core until the first are far, and lets all work end.
+fn load(reactor: &mut Reactor<EmbeddedEndpoint, TestTime>, time: &TestTime, client: u16) {
+    for number in 0..VALUES {
+        let (key, value) = (key(number), [first_byte(number); 1000]);
+        let put = Operation::Put {
+            key: &key,
+            value: &value,
+        };
+        let parts = RequestParts::plain(&put).unwrap();
+        assert!(reactor.submit(client, number, &parts));
+        let mut stored = 0;
+        while stored == 0 {
+            time.0.set(time.0.get() + 100);
+            stored = reactor.poll_for(client, &mut |_, answer: Answer<'_>| {
+                assert!(matches!(answer, Answer::Stored { .. }), "{answer:?}");
+            });
+        }
+    }
+    while !reactor.is_quiet() {
+        time.0.set(time.0.get() + 100);
+        reactor.turn_alone();
+    }
+}
+
+#[test]
+fn a_borrower_goes_on_with_what_waits_for_the_fabric() {
+    let (mut handle, server) = lane(64 << 10, 1 << 20, None);
+    let time = TestTime::default();
+    let mut reactor = with_lanes(time.clone(), vec![None, Some(server)], (64, 2_000));
+    let client = reactor.replies().add_client().unwrap();
+    load(&mut reactor, &time, client);
+    assert_eq!(reactor.serve_lent(HANDLE_LANE), LoanOutcome::All);
+
+    ask(&mut handle, reactor.hasher, 0);
+    assert_eq!(reactor.serve_lent(HANDLE_LANE), LoanOutcome::Waiting);
+    assert!(receive(&mut handle).is_empty(), "the value is far");
+    // The core may sleep no more, and lend.
+    assert!(!reactor.is_quiet() && reactor.has_news() && reactor.may_be_lent());
+    ask(&mut handle, reactor.hasher, VALUES - 1);
+    assert_eq!(reactor.serve_lent(HANDLE_LANE), LoanOutcome::Waiting);
+    let newest = first_byte(VALUES - 1);
+    assert_eq!(receive(&mut handle), [(VALUES - 1, newest)]);
+    time.0.set(time.0.get() + 2_000);
+    assert_ne!(reactor.serve_lent(HANDLE_LANE), LoanOutcome::Waiting);
+    assert_eq!(receive(&mut handle), [(0, 0)]);
+    assert!(!reactor.has_news());
+}
+
+#[test]
+fn a_core_whose_own_client_waits_for_the_fabric_is_not_lent() {
+    let time = TestTime::default();
+    let mut reactor = with_lanes(time.clone(), Vec::new(), (64, 2_000));
+    let client = reactor.replies().add_client().unwrap();
+    load(&mut reactor, &time, client);
+    assert!(reactor.may_be_lent());
+    let key = key(1);
+    let parts = RequestParts::plain(&Operation::Get { key: &key }).unwrap();
+    assert!(reactor.submit(client, 1, &parts));
+    assert!(!reactor.may_be_lent(), "it waits to be served");
+    assert_eq!(reactor.poll_for(client, &mut |_, _| {}), 0);
+    assert!(!reactor.may_be_lent(), "it waits for the fabric");
+    time.0.set(time.0.get() + 2_000);
+    assert_eq!(reactor.poll_for(client, &mut |_, _| {}), 1);
 }
 
 #[test]

@@ -69,7 +69,7 @@ use crate::shard::ops::transaction::TransactionScratch;
 pub(crate) use self::background::evict::Evictor;
 pub(crate) use self::background::flush::Shortfall;
 pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
-use crate::message::request::AnswerSink;
+use crate::message::request::{AnswerSink, ReplyTo};
 
 /// READs under way at once, at most.
 const FLIGHTS: u32 = 256;
@@ -173,7 +173,7 @@ pub(crate) struct Shard<E: Endpoint> {
     expiring: Expiring,
     evictor: Evictor,
     key_hasher: KeyHasher,
-    /// A thread other than the core's serves requests, from local memory alone.
+    /// A thread other than the core's serves requests, and from local memory alone.
     is_lent: bool,
 }
 
@@ -289,16 +289,9 @@ impl<E: Endpoint> Shard<E> {
     /// Polls the fabric, finishes parked requests and, if anything stirred or this is an eighth
     /// round, runs one bounded slice of background work. True if anything was done.
     pub(crate) fn advance(&mut self, now_ns: u64, answers: &mut impl AnswerSink) -> bool {
-        self.now_ns = now_ns;
         self.rounds += 1;
-        self.far.ring(now_ns);
-        let mut busy = false;
         let due = self.rounds.is_multiple_of(ROUNDS_A_LOOK) || self.is_background_due();
-        if self.far.under_way > 0 || self.has_waiting() {
-            busy |= self.far.under_way > 0 && self.poll_fabric(answers);
-            busy |= self.has_waiting() && self.try_again(answers);
-            self.publish_batch_counters();
-        }
+        let mut busy = self.advance_flights(now_ns, answers);
         if due {
             if self.long.unfinished() > 0 {
                 self.end_abandoned();
@@ -317,27 +310,62 @@ impl<E: Endpoint> Shard<E> {
         busy
     }
 
+    /// Polls the fabric and finishes parked requests. True if anything was done.
+    #[inline(always)]
+    fn advance_flights(&mut self, now_ns: u64, answers: &mut impl AnswerSink) -> bool {
+        self.now_ns = now_ns;
+        self.far.ring(now_ns);
+        let mut busy = false;
+        if self.far.under_way > 0 || self.has_waiting() {
+            busy |= self.far.under_way > 0 && self.poll_fabric(answers);
+            busy |= self.has_waiting() && self.try_again(answers);
+            self.publish_batch_counters();
+        }
+        busy
+    }
+
+    /// As [`Shard::advance`] without background work, for a thread that has borrowed this shard.
+    pub(crate) fn advance_lent(&mut self, now_ns: u64, answers: &mut impl AnswerSink) {
+        self.advance_flights(now_ns, answers);
+        self.far.ring(now_ns);
+    }
+
+    /// Any thread may use the fabric, one at a time.
+    pub(crate) fn is_movable(&self) -> bool {
+        self.far.endpoint.is_movable()
+    }
+
+    /// A request of this lane waits for the fabric.
+    pub(crate) fn has_parked(&self, lane: ReplyTo) -> bool {
+        self.flights.has_parked(lane)
+    }
+
     /// Has the next round look for background work.
     pub(crate) fn request_background(&mut self) {
         self.background_due = true;
     }
 
-    /// Notes whether requests are served on a thread that has borrowed this shard. Then those that
-    /// need the fabric, or more than one record, are left for the core.
+    /// Notes whether requests are served on a thread that has borrowed this shard and must not
+    /// touch the fabric. Then those that need it, or more than one record, are left for the core.
     pub(crate) fn lend(&mut self, is_lent: bool) {
         self.is_lent = is_lent;
     }
 
-    /// There may be background work, and the core must look for it.
-    pub(crate) fn has_background(&self) -> bool {
-        self.is_background_due()
+    /// There may be background work, which only the core does. What is on the fabric is none if
+    /// others may go on with it.
+    pub(crate) fn needs_core(&self) -> bool {
+        self.is_stirred() || self.is_at_work() || !self.is_movable() && self.waits_for_fabric()
     }
 
     /// There may be background work: the last look found some, or something has happened since.
     #[inline]
     fn is_background_due(&self) -> bool {
+        self.far.under_way > 0 || self.is_stirred()
+    }
+
+    #[inline]
+    fn is_stirred(&self) -> bool {
         self.background_due
-            || self.far.under_way > 0
             || self.compactor.due
             || self.frames_seen != self.local.arena.free_count()
     }
@@ -359,11 +387,14 @@ impl<E: Endpoint> Shard<E> {
         self.flights.count() == 0
             && self.far.under_way == 0
             && self.again.is_empty()
-            && self.flusher.is_idle()
-            && self.forgetting_done()
-            && (self.compactor.is_idle()
-                || self.compactor.is_stuck() && (self.exhausted || self.stalled))
-            && !self.wants_room()
+            && !self.is_at_work()
+    }
+
+    /// Background work is under way or wanted.
+    fn is_at_work(&self) -> bool {
+        let compactor_rests = self.compactor.is_idle()
+            || self.compactor.is_stuck() && (self.exhausted || self.stalled);
+        !(self.flusher.is_idle() && self.forgetting_done() && compactor_rests && !self.wants_room())
     }
 
     /// Publishes the figures that are states rather than events.

@@ -125,6 +125,12 @@ impl Endpoint for EmbeddedEndpoint {
         count
     }
 
+    fn is_movable(&self) -> bool {
+        const fn movable<T: Send>() {}
+        movable::<Self>();
+        true
+    }
+
     fn next_due_ns(&self) -> Option<u64> {
         self.queues
             .iter()

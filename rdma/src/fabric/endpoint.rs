@@ -87,6 +87,11 @@ pub trait Endpoint {
     fn outstanding(&self) -> usize;
     /// The same for one queue pair.
     fn outstanding_on(&self, queue: usize) -> usize;
+    /// True if the endpoint is bound to nothing of the thread that opened it: any thread may use
+    /// it, one at a time.
+    fn is_movable(&self) -> bool {
+        false
+    }
     /// Reconnects a drained queue pair as soon as its peer can be reached. No effect while any of
     /// its requests has not completed: poll first.
     fn renew(&mut self, queue: usize);

@@ -191,6 +191,10 @@ impl Endpoint for FabricEndpoint {
         either!(self, endpoint => endpoint.poll(now_ns, completions))
     }
 
+    fn is_movable(&self) -> bool {
+        either!(self, endpoint => endpoint.is_movable())
+    }
+
     fn next_due_ns(&self) -> Option<u64> {
         either!(self, endpoint => endpoint.next_due_ns())
     }

@@ -3,7 +3,8 @@
 //! - I1: what a thread finds inside it uses only between entering and leaving.
 //! - I2: while a task waits, the lanes' waker is the station itself: the shard's thread that has
 //!   answers enters and hands them out, or leaves word for the thread that is inside.
-//! - I3: a thread leaves only after it has looked for answers once more since tasks wait.
+//! - I3: a thread leaves only after it has looked for answers since the station was armed as the
+//!   lanes' waker, or while it still is.
 //! - I4: a thread that panics inside leaves as well: what is inside is whole at each call of a
 //!   caller's code.
 
@@ -33,13 +34,22 @@ struct Inside {
     /// `None` until the station is opened, and once it is closed.
     handle: Option<Handle>,
     seats: Seats,
+    /// The lanes have the station as their waker.
+    is_watching: bool,
+    /// The next answers wake it.
+    is_armed: bool,
 }
 
 impl Inside {
     /// Publishes requests and takes answers to their seats. With `serves`, requests to shards that
     /// have nothing to do are served here; the thread of a shard that is in its turn must not.
     fn pump(&mut self, serves: bool) -> Pumped {
-        let Self { handle, seats } = self;
+        let Self {
+            handle,
+            seats,
+            is_armed,
+            ..
+        } = self;
         let Some(handle) = handle else {
             return Pumped {
                 is_stopped: true,
@@ -50,6 +60,10 @@ impl Inside {
         let is_stopped = handle.is_stopped();
         let receive = |token, answer: Answer<'_>| seats.receive(token, &answer);
         let received = if serves {
+            // The answers that are made here are taken here.
+            if std::mem::take(is_armed) {
+                handle.disarm();
+            }
             handle.poll(receive)
         } else {
             handle.poll_in_turn(receive)
@@ -64,6 +78,15 @@ impl Inside {
             is_stopped,
             received,
         }
+    }
+}
+
+impl Inside {
+    /// Takes in what other threads have left word of: perhaps answers, and then the lanes have let
+    /// go of their waker.
+    fn note_word(&mut self) {
+        (self.is_watching, self.is_armed) = (false, false);
+        self.pump(false);
     }
 }
 
@@ -204,7 +227,7 @@ impl Station {
             {
                 inside.seats.leave(seat);
             }
-            if inside.seats.is_anyone_waiting() {
+            if inside.seats.is_anyone_waiting() && !inside.is_armed {
                 self.watch(inside);
             }
             while !self.outside.is_empty()
@@ -215,7 +238,7 @@ impl Station {
             if self.use_of.leave() {
                 return;
             }
-            inside.pump(false);
+            inside.note_word();
         }
     }
 
@@ -223,7 +246,11 @@ impl Station {
     fn watch(self: &Arc<Self>, inside: &mut Inside) {
         while inside.seats.is_anyone_waiting() {
             let Some(handle) = &inside.handle else { return };
-            handle.watch(&Waker::from(Arc::clone(self)));
+            if !std::mem::replace(&mut inside.is_watching, true) {
+                handle.watch(&Waker::from(Arc::clone(self)));
+            }
+            handle.arm();
+            inside.is_armed = true;
             let pumped = inside.pump(false);
             if pumped.is_stopped {
                 inside.seats.wake_all();
@@ -242,6 +269,7 @@ impl Station {
         // SAFETY: entered just now (I1).
         let inside = unsafe { &mut *self.inside.get() };
         inside.handle = None;
+        (inside.is_watching, inside.is_armed) = (false, false);
         inside.seats.wake_all();
         drop(Leaves(self));
     }
@@ -294,7 +322,7 @@ impl Wake for Station {
         if self.use_of.enter_or_leave_word() {
             let _leaves = Leaves(&self);
             // SAFETY: entered just now (I1).
-            unsafe { &mut *self.inside.get() }.pump(false);
+            unsafe { &mut *self.inside.get() }.note_word();
         }
     }
 }

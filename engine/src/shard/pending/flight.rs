@@ -302,6 +302,11 @@ impl Flights {
         false
     }
 
+    /// True if a request of the lane is parked.
+    pub(crate) fn has_parked(&self, lane: ReplyTo) -> bool {
+        self.of_lane[lane.number()] > 0
+    }
+
     /// Flights in progress.
     pub(crate) fn count(&self) -> usize {
         self.flights.len() - self.free_flights.len()

@@ -17,10 +17,17 @@ pub(crate) struct ClientWaker {
 impl ClientWaker {
     /// Sets the flag. The client checks for answers once more after this, then sleeps.
     pub(crate) fn wait(&self) {
-        // ORDERING: SeqCst, with the fence in `notify`: either the shard sees the flag or the
+        // ORDERING: the fence pairs with the one in `notify`: either the shard sees the flag or the
         // client sees the answer.
-        self.waiting.store(true, Ordering::SeqCst);
+        self.waiting.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
+    }
+
+    /// Clears the flag. A shard that has seen it may wake the client meanwhile.
+    #[inline]
+    pub(crate) fn go_on(&self) {
+        // ORDERING: relaxed; a wake too many is allowed.
+        self.waiting.store(false, Ordering::Relaxed);
     }
 
     /// Wakes the client if it waits, after answers were published for it.

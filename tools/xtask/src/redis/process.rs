@@ -27,8 +27,8 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a command in the shell's notation, in which `{port}` stands for a free port, and
-    /// waits until it answers. It may use one core only if `core` names it.
-    pub(super) fn start(command: &str, core: Option<&str>, log: &Path) -> Result<Self> {
+    /// waits until it answers. It may use only the processors that `cores` lists.
+    pub(super) fn start(command: &str, cores: Option<&str>, log: &Path) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let server = Server {
             host: "127.0.0.1".to_owned(),
@@ -41,11 +41,11 @@ impl Process {
             File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         // Both programs become the server, so that the child's number is the server's.
         let line = format!("exec {}", command.replace("{port}", &port.to_string()));
-        let mut command = match core {
+        let mut command = match cores {
             None => Command::new("sh"),
-            Some(core) => {
+            Some(cores) => {
                 let mut command = Command::new("taskset");
-                command.args(["-c", core, "sh"]);
+                command.args(["-c", cores, "sh"]);
                 command
             }
         };

@@ -1,5 +1,6 @@
 //! `cargo xtask redis speed`: paired runs of `redis-benchmark` against Farcore, Debian's Redis and
-//! Valkey, each in a process of its own on core 0, the client on core 1.
+//! Valkey, each in a process of its own on core 0 or, of Farcore, on the cores that a flag names,
+//! the client on core 1.
 //!
 //! In each round every server is started, measured and ended; the order of servers turns from round
 //! to round. The client is often the slower side, so the server's processor time for each request
@@ -18,8 +19,6 @@ use super::place::Place;
 use super::process::Process;
 use crate::lab::output_of;
 
-/// The server's core.
-const SERVER_CORE: &str = "0";
 /// The core of `redis-benchmark`.
 const CLIENT_CORE: &str = "1";
 /// Keys that requests are spread over, in Redis's notation.
@@ -34,6 +33,9 @@ pub(crate) struct Speed {
     /// The servers to compare with, of `redis` and `valkey`.
     #[arg(long, value_delimiter = ',', default_value = "redis,valkey")]
     against: Vec<Foreign>,
+    /// The processors that Farcore's server may use; the others have one thread, on core 0.
+    #[arg(long, value_name = "LIST", default_value = "0")]
+    server_cores: String,
     /// Rounds; each gives a pair for every comparison.
     #[arg(long, default_value_t = 12)]
     pairs: u32,
@@ -66,6 +68,7 @@ enum Foreign {
 struct Contender {
     name: &'static str,
     command: String,
+    cores: String,
 }
 
 /// What `redis-benchmark` does in one measurement.
@@ -86,6 +89,7 @@ impl Foreign {
         Ok(Contender {
             name,
             command: format!("{binary} {flags}"),
+            cores: "0".to_owned(),
         })
     }
 }
@@ -101,6 +105,7 @@ pub(super) fn perform(place: &Place, speed: &Speed) -> Result<()> {
     let ours = speed.server_cmd.as_ref().map(|command| Contender {
         name: "farcore",
         command: command.clone(),
+        cores: speed.server_cores.clone(),
     });
     let mut contenders: Vec<Contender> = ours.into_iter().collect();
     for foreign in &speed.against {
@@ -148,7 +153,7 @@ fn measure(
     figures: &mut Figures,
 ) -> Result<()> {
     let log = place.log(&format!("speed-{}", contender.name))?;
-    let process = Process::start(&contender.command, Some(SERVER_CORE), &log)
+    let process = Process::start(&contender.command, Some(&contender.cores), &log)
         .with_context(|| format!("cannot measure {}", contender.name))?;
     for &pipeline in &speed.pipelines {
         // Sets come first, so that gets find their keys.
