@@ -96,7 +96,7 @@ struct OpenPlan {
 /// The lanes that end on a core, by lane, and those that begin there, by shard.
 struct CoreLanes {
     servers: Vec<Option<LaneServer>>,
-    neighbours: Vec<Option<(LaneClient, Arc<CommandPort>)>>,
+    neighbours: Vec<Option<(LaneClient, Arc<CoreShared>)>>,
 }
 
 /// Refuses an engine that the system would refuse later.
@@ -631,8 +631,8 @@ fn wire(
             let [there, back] = lanes(sizes.lane_bytes, oversize);
             for (from, to, (client, server)) in [(first, second, there), (second, first, back)] {
                 ends[to].servers[from] = Some(server);
-                let command_port = Arc::clone(&cores_shared[to].command_port);
-                ends[from].neighbours[to] = Some((client, command_port));
+                let core_shared = Arc::clone(&cores_shared[to]);
+                ends[from].neighbours[to] = Some((client, core_shared));
             }
         }
     }

@@ -55,8 +55,9 @@ impl Wakeup {
         self.waker.wake();
     }
 
+    /// True if the shard sleeps. Called after publishing in a lane that it polls.
     #[inline]
-    fn is_asleep(&self) -> bool {
+    pub(crate) fn is_asleep(&self) -> bool {
         // ORDERING: this fence pairs with the one in `fall_asleep`: either this thread sees the
         // sleep flag, or the shard sees the message. Acquire: a thread that sees the flag sees the
         // waker.

@@ -330,13 +330,14 @@ fn a_request_submitted_to_a_sleeping_core_is_served_without_a_poll() {
 }
 
 #[test]
-fn a_sleeping_core_is_woken_by_another() {
+fn a_core_serves_a_few_requests_to_a_sleeping_one_itself_and_wakes_it_for_more() {
     const ROUNDS: u64 = 20;
     let engine = Engine::open(tiny()).unwrap();
     let there = (0..).map(key).find(|key| engine.shard_of(key) == 1);
     let there = there.unwrap();
     let mut heard_at_once = 0;
     for round in 0..ROUNDS {
+        let count = if round % 2 == 0 { 1 } else { 40 };
         let parks = |engine: &Engine| -> Vec<u64> {
             engine
                 .stats()
@@ -350,7 +351,9 @@ fn a_sleeping_core_is_woken_by_another() {
         }
         let there = there.clone();
         let job = move |mut core: farcore::Core| async move {
-            core.submit(Operation::Get { key: &there }, 0).unwrap();
+            for token in 0..count {
+                core.submit(Operation::Get { key: &there }, token).unwrap();
+            }
             // All together take a fraction of the other's timer.
             for _ in 0..10 {
                 core.poll(|_, _| {});
@@ -368,6 +371,8 @@ fn a_sleeping_core_is_woken_by_another() {
     }
     // By the timer alone it happens in one of twenty.
     assert!(heard_at_once > ROUNDS / 2, "{heard_at_once}");
+    let lent = engine.stats().shards[1].requests_lent;
+    assert!(lent > 0, "a core serves itself at a sleeping shard");
 }
 
 #[test]
