@@ -1,0 +1,207 @@
+//! Connections of clients: how many there are, and how long one may take.
+//!
+//! - I1: there are at most [`connections_max`](crate::options::Limits::connections_max)
+//!   connections. For a further one, the oldest that is not in the middle of a request ends; if all
+//!   are, the further one ends.
+//! - I2: a connection whose next head does not come within
+//!   [`head`](crate::options::Limits::head) ends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+use tower::ServiceExt;
+
+use crate::options::Limits;
+use crate::state::stopped;
+
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Longest head of a request, in bytes.
+const HEAD_BYTES_MAX: usize = 32 << 10;
+const HEADERS_MAX: usize = 64;
+
+/// The address of a client, in the extensions of its requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+/// An open connection, as the acceptor sees it.
+#[derive(Debug)]
+struct Open {
+    task: AbortHandle,
+    /// Requests whose answers are not sent yet: 0 or 1.
+    requests: Arc<AtomicUsize>,
+}
+
+/// Accepts connections and serves them.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    router: Router,
+    limits: Limits,
+    stopping: watch::Receiver<bool>,
+    tasks: JoinSet<()>,
+    /// Oldest first.
+    open: Vec<Open>,
+}
+
+/// Counts a request from its head to the end of its answer's body.
+struct Busy(Arc<AtomicUsize>);
+
+impl Busy {
+    fn new(requests: &Arc<AtomicUsize>) -> Self {
+        requests.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(requests))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Connections {
+    /// Connections to a router, until `stopping` becomes true.
+    pub(crate) fn new(router: Router, limits: Limits, stopping: watch::Receiver<bool>) -> Self {
+        Self {
+            router,
+            limits,
+            stopping,
+            tasks: JoinSet::new(),
+            open: Vec::new(),
+        }
+    }
+
+    /// Accepts connections until the console stops, then lets open requests end for a while.
+    pub(crate) async fn serve(mut self, listener: TcpListener) {
+        let mut stopping = self.stopping.clone();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stopped(&mut stopping) => break,
+            };
+            match accepted {
+                Ok((stream, peer)) => self.add(stream, peer),
+                Err(error) => {
+                    // For example out of descriptors. Open connections go on.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if timeout(self.limits.stop, ended).await.is_err() {
+            tracing::warn!("some connections did not end in time and were closed");
+        }
+    }
+
+    /// Makes room for a connection; false if all are in the middle of requests.
+    fn make_room(&mut self) -> bool {
+        while self.tasks.try_join_next().is_some() {}
+        self.open.retain(|one| !one.task.is_finished());
+        if self.open.len() < self.limits.connections_max {
+            return true;
+        }
+        let is_idle = |one: &Open| one.requests.load(Ordering::SeqCst) == 0;
+        let Some(oldest) = self.open.iter().position(is_idle) else {
+            return false;
+        };
+        self.open.remove(oldest).task.abort();
+        true
+    }
+
+    fn add(&mut self, stream: TcpStream, peer: SocketAddr) {
+        if !self.make_room() {
+            tracing::warn!(%peer, "all connections are in use: one more was closed");
+            return;
+        }
+        // Answers are written whole, and events should not wait.
+        let _ = stream.set_nodelay(true);
+        let requests = Arc::new(AtomicUsize::new(0));
+        let served = serve(
+            stream,
+            Peer(peer.ip().to_canonical()),
+            self.router.clone(),
+            self.limits.head,
+            Arc::clone(&requests),
+            self.stopping.clone(),
+        );
+        let task = self.tasks.spawn(served);
+        self.open.push(Open { task, requests });
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    peer: Peer,
+    router: Router,
+    head: Duration,
+    requests: Arc<AtomicUsize>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        let busy = Busy::new(&requests);
+        request.extensions_mut().insert(peer);
+        let answered = router.clone().oneshot(request.map(axum::body::Body::new));
+        async move {
+            let response = answered.await?;
+            // The connection is busy until the body has been sent, or its client has gone.
+            Ok::<_, std::convert::Infallible>(response.map(|body| Held { body, _busy: busy }))
+        }
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(head)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stopped(&mut stopping) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+/// A body that keeps its connection busy until it ends.
+struct Held {
+    body: axum::body::Body,
+    _busy: Busy,
+}
+
+impl http_body::Body for Held {
+    type Data = bytes::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<bytes::Bytes>, axum::Error>>> {
+        std::pin::Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        http_body::Body::is_end_stream(&self.body)
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        http_body::Body::size_hint(&self.body)
+    }
+}
