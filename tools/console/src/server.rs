@@ -20,6 +20,7 @@ use crate::data::{DataLimits, Datasets};
 use crate::error::{ApiError, ApiResult};
 use crate::events::{Event, Level, remove_oldest};
 use crate::http::{Connections, router};
+use crate::live::Live;
 use crate::options::Options;
 use crate::runs::Runner;
 use crate::state::{AppState, Shared};
@@ -113,13 +114,14 @@ impl Console {
         let limits = options.limits;
         let state = AppState::new(Shared {
             address,
+            runner: Runner::start(&console, &folder, options.parallel)?,
             folder,
             console,
             data,
             datasets,
             passwords: Passwords::new()?,
             throttle: Throttle::new(),
-            runner: Runner,
+            live: Live::new(Arc::clone(&options.live)),
             streams: Arc::new(Semaphore::new(limits.streams_max)),
             stopping: stopping.clone(),
             options,
@@ -152,6 +154,7 @@ impl Console {
         if let Err(error) = self.runtime.block_on(self.server) {
             tracing::error!(%error, "the HTTP server ended by a fault");
         }
+        self.state.runner.stop();
         let stopped = self.state.console.write_blocking(|console| {
             Event::of_server(Level::Info, "the console stops").write(console)
         });
