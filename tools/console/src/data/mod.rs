@@ -50,6 +50,11 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             Access::Viewer,
             routes::preview,
         )
+        .post(
+            "/api/runs/{id}/dataset",
+            Access::Operator,
+            routes::save_series,
+        )
         .post("/api/query", Access::Viewer, routes::answer)
         .post("/api/query/save", Access::Operator, routes::save)
         .post("/api/query/export", Access::Viewer, routes::export)

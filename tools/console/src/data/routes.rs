@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_lite::stream;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use rusqlite::Connection;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -19,6 +20,7 @@ use super::service::ImportRequest;
 use crate::access::Session;
 use crate::error::{ApiError, ApiResult};
 use crate::http::{Body, Id, Parameters};
+use crate::runs::run::series_of;
 use crate::state::AppState;
 
 /// Bytes of a file that are sent at once.
@@ -135,6 +137,32 @@ pub(super) async fn save(
         .save(&request.name, request.query, by)
         .await?;
     Ok((StatusCode::CREATED, Json(saved)))
+}
+
+/// How a run's series is named.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SeriesRequest {
+    name: String,
+}
+
+/// `POST /api/runs/{id}/dataset`: the points of a run so far.
+pub(super) async fn save_series(
+    State(state): State<AppState>,
+    session: Session,
+    Id(id): Id,
+    Body(request): Body<SeriesRequest>,
+) -> ApiResult<(StatusCode, Json<Dataset>)> {
+    let read = move |console: &Connection| series_of(console, id);
+    let (_, series) = state.console.read(read).await?;
+    let columns = series.columns.iter().map(|column| column.name.to_owned());
+    let saved = state.datasets.save_figures(
+        &request.name,
+        session.account.name,
+        columns.collect(),
+        series.rows,
+    );
+    Ok((StatusCode::CREATED, Json(saved.await?)))
 }
 
 /// The parameters of an export.

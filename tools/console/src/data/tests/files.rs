@@ -28,7 +28,10 @@ fn csv_files_have_types_and_names() {
             {"name": "name_2", "type": "text"},
         ])
     );
-    assert_eq!((dataset.rows, &*dataset.by, &*dataset.format), (3, "ada", "csv"));
+    assert_eq!(
+        (dataset.rows, &*dataset.by, &*dataset.format),
+        (3, "ada", "csv")
+    );
     let rows = json!([
         [1, 0.5, "a, \"b\"\nc", "007", "x"],
         [-2, null, null, "08", null],
@@ -71,10 +74,19 @@ fn json_arrays_and_lines_are_the_same() {
     let array = format!("\u{feff} [{}]\n", rows.join(" ,\n"));
     for text in [array, rows.join("\n"), rows.join("\r\n\r\n"), rows.concat()] {
         let dataset = place.import(Format::Json, text.clone()).unwrap();
-        let types = dataset.columns.iter().map(|column| json!([column.name, column.kind]));
+        let types = dataset
+            .columns
+            .iter()
+            .map(|column| json!([column.name, column.kind]));
         assert_eq!(
             Value::Array(types.collect()),
-            json!([["a", "integer"], ["b", "text"], ["c", "number"], ["d", "integer"], ["e", "text"]]),
+            json!([
+                ["a", "integer"],
+                ["b", "text"],
+                ["c", "number"],
+                ["d", "integer"],
+                ["e", "text"]
+            ]),
             "{text}"
         );
         let found = json!([
@@ -101,7 +113,9 @@ fn traces_become_messages_and_keep_their_text() {
     assert_eq!(json!(place.rows(&dataset)), rows);
     let kept = std::fs::read_to_string(place.folder.trace(dataset.id)).unwrap();
     assert_eq!(kept, text);
-    place.wait(place.datasets.remove(dataset.id, "ada".to_owned())).unwrap();
+    place
+        .wait(place.datasets.remove(dataset.id, "ada".to_owned()))
+        .unwrap();
     assert!(!place.folder.trace(dataset.id).exists() && place.is_empty());
     let error = place.import(Format::Trace, "farcore-card-trace 1\n5 grab 04000000\n");
     let error = error.unwrap_err();
@@ -112,20 +126,50 @@ fn traces_become_messages_and_keep_their_text() {
 fn mistakes_are_named_by_place() {
     let place = Place::new(small());
     for (format, text, code, words) in [
-        (Format::Csv, "a,b\n1,2\n\n3\n", "ragged_row", "line 4 has 1 fields, and the first has 2"),
-        (Format::Csv, "a,b\n1,2,3\n", "ragged_row", "line 2 has 3 fields"),
+        (
+            Format::Csv,
+            "a,b\n1,2\n\n3\n",
+            "ragged_row",
+            "line 4 has 1 fields, and the first has 2",
+        ),
+        (
+            Format::Csv,
+            "a,b\n1,2,3\n",
+            "ragged_row",
+            "line 2 has 3 fields",
+        ),
         (Format::Csv, "", "broken_file", "empty"),
         (Format::Json, "", "broken_file", "empty"),
         (Format::Json, "[]", "broken_file", "no columns"),
-        (Format::Json, "{\"a\": 1}\n{\"a\": [1]}", "broken_file", "row 2: invalid type: sequence"),
-        (Format::Json, "[{\"a\": {\"b\": 1}}]", "broken_file", "nested values are not imported"),
+        (
+            Format::Json,
+            "{\"a\": 1}\n{\"a\": [1]}",
+            "broken_file",
+            "row 2: invalid type: sequence",
+        ),
+        (
+            Format::Json,
+            "[{\"a\": {\"b\": 1}}]",
+            "broken_file",
+            "nested values are not imported",
+        ),
         (Format::Json, "[1]", "broken_file", "row 1"),
         (Format::Json, "{\"a\": 1", "broken_file", "line 1 column 7"),
         (Format::Json, "[{\"a\": 1}", "broken_file", "row 2"),
         (Format::Json, "[{\"a\": 1}] x", "broken_file", "trailing"),
         (Format::Json, "{\"a\": NaN}", "broken_file", "row 1"),
-        (Format::Json, "{\"a\": 1e999}", "broken_file", "number out of range"),
-        (Format::Parquet, "a,b\n1,2\n3,4\n", "broken_file", "no Parquet file"),
+        (
+            Format::Json,
+            "{\"a\": 1e999}",
+            "broken_file",
+            "number out of range",
+        ),
+        (
+            Format::Parquet,
+            "a,b\n1,2\n3,4\n",
+            "broken_file",
+            "no Parquet file",
+        ),
         (Format::Parquet, "", "broken_file", "no Parquet file"),
     ] {
         let error = place.import(format, text).unwrap_err();

@@ -65,13 +65,23 @@ fn written() -> Vec<u8> {
     let texts: Vec<_> = (0..500).map(|n| format!("text {}", n % 20)).collect();
     let rows = texts.iter().zip(0_i64..).map(|(text, n)| {
         vec![
-            if n % 7 == 0 { Cell::Null } else { Cell::Integer(n) },
+            if n % 7 == 0 {
+                Cell::Null
+            } else {
+                Cell::Integer(n)
+            },
             Cell::Number(n as f64 / 3.0),
-            if n % 5 == 0 { Cell::Null } else { Cell::Text(text) },
+            if n % 5 == 0 {
+                Cell::Null
+            } else {
+                Cell::Text(text)
+            },
         ]
     });
     let dataset = place.dataset(&columns, rows);
-    place.export(Query::of(dataset.id), ExportFormat::Parquet).unwrap()
+    place
+        .export(Query::of(dataset.id), ExportFormat::Parquet)
+        .unwrap()
 }
 
 #[test]
@@ -153,25 +163,129 @@ fn metadata_that_lies_is_refused() {
     let nested = Struct(vec![(4, Bytes(b"deep".to_vec())), (5, Int(1)), (1, Int(2))]);
     let huge = i64::from(i32::MAX);
     for (what, file, words) in [
-        ("schema", whole(&good.pages, &lists(Lying(1 << 31, vec![]), group())), "too early"),
-        ("groups", whole(&good.pages, &lists(good.schema(), Lying(1 << 62, vec![]))), "too early"),
-        ("no groups", whole(&good.pages, &lists(Lying(0, vec![]), group())), "no columns"),
-        ("children", FileBytes { children: huge, ..good.clone() }.bytes(), "contradicts"),
-        ("nested", FileBytes { more_schema: vec![nested], children: 2, ..good.clone() }.bytes(), "nested"),
-        ("repeated", FileBytes { repetition: 2, ..good.clone() }.bytes(), "nested"),
-        ("type", FileBytes { physical: 42, ..good.clone() }.bytes(), "not known"),
-        ("codec", FileBytes { codec: 4, ..good.clone() }.bytes(), "Brotli"),
-        ("place", FileBytes { shift: huge, ..good.clone() }.bytes(), "cut off"),
-        ("before", FileBytes { shift: -4, ..good.clone() }.bytes(), "cut off"),
-        ("negative", FileBytes { shift: -huge, ..good.clone() }.bytes(), "negative"),
-        ("length", FileBytes { extra_length: huge, ..good.clone() }.bytes(), "cut off"),
-        ("more rows", FileBytes { rows: 11, ..good.clone() }.bytes(), "says"),
-        ("fewer rows", FileBytes { rows: 9, ..good.clone() }.bytes(), "9 rows left"),
+        (
+            "schema",
+            whole(&good.pages, &lists(Lying(1 << 31, vec![]), group())),
+            "too early",
+        ),
+        (
+            "groups",
+            whole(&good.pages, &lists(good.schema(), Lying(1 << 62, vec![]))),
+            "too early",
+        ),
+        (
+            "no groups",
+            whole(&good.pages, &lists(Lying(0, vec![]), group())),
+            "no columns",
+        ),
+        (
+            "children",
+            FileBytes {
+                children: huge,
+                ..good.clone()
+            }
+            .bytes(),
+            "contradicts",
+        ),
+        (
+            "nested",
+            FileBytes {
+                more_schema: vec![nested],
+                children: 2,
+                ..good.clone()
+            }
+            .bytes(),
+            "nested",
+        ),
+        (
+            "repeated",
+            FileBytes {
+                repetition: 2,
+                ..good.clone()
+            }
+            .bytes(),
+            "nested",
+        ),
+        (
+            "type",
+            FileBytes {
+                physical: 42,
+                ..good.clone()
+            }
+            .bytes(),
+            "not known",
+        ),
+        (
+            "codec",
+            FileBytes {
+                codec: 4,
+                ..good.clone()
+            }
+            .bytes(),
+            "Brotli",
+        ),
+        (
+            "place",
+            FileBytes {
+                shift: huge,
+                ..good.clone()
+            }
+            .bytes(),
+            "cut off",
+        ),
+        (
+            "before",
+            FileBytes {
+                shift: -4,
+                ..good.clone()
+            }
+            .bytes(),
+            "cut off",
+        ),
+        (
+            "negative",
+            FileBytes {
+                shift: -huge,
+                ..good.clone()
+            }
+            .bytes(),
+            "negative",
+        ),
+        (
+            "length",
+            FileBytes {
+                extra_length: huge,
+                ..good.clone()
+            }
+            .bytes(),
+            "cut off",
+        ),
+        (
+            "more rows",
+            FileBytes {
+                rows: 11,
+                ..good.clone()
+            }
+            .bytes(),
+            "says",
+        ),
+        (
+            "fewer rows",
+            FileBytes {
+                rows: 9,
+                ..good.clone()
+            }
+            .bytes(),
+            "9 rows left",
+        ),
     ] {
         let error = read(Format::Parquet, &file).unwrap_err();
         assert!(error.message().contains(words), "{what}: {error:?}");
     }
-    let many = FileBytes { rows: huge, ..good.clone() };
+    let many = FileBytes {
+        rows: huge,
+        ..good.clone()
+    };
     assert_eq!(parquet_error(&many).code(), "too_many_rows");
     let mut file = good.bytes();
     let at = file.len() - 8;
@@ -190,7 +304,10 @@ fn many_columns_are_refused_before_they_are_read() {
         ..good
     };
     let error = parquet_error(&file);
-    assert!(error.message().contains("most 8 MiB") || error.code() == "too_many_columns", "{error:?}");
+    assert!(
+        error.message().contains("most 8 MiB") || error.code() == "too_many_columns",
+        "{error:?}"
+    );
     let file = FileBytes {
         children: 41,
         more_schema: file.more_schema[..40].to_vec(),
@@ -212,33 +329,139 @@ fn pages_that_lie_or_burst_are_refused() {
     let zstd = zstd::stream::encode_all(&zeros[..], 19).unwrap();
     let snappy = snap::raw::Encoder::new().compress_vec(&zeros).unwrap();
     let huge = i64::from(i32::MAX);
-    let dictionary = PageBytes { kind: 2, values: huge, ..page.clone() };
-    let few = PageBytes { kind: 2, ..page.clone() };
+    let dictionary = PageBytes {
+        kind: 2,
+        values: huge,
+        ..page.clone()
+    };
+    let few = PageBytes {
+        kind: 2,
+        ..page.clone()
+    };
     let file = |codec, pages: &[&PageBytes], rows| FileBytes {
         codec,
         ..FileBytes::integers(pages.iter().flat_map(|page| page.bytes()).collect(), rows)
     };
     for (what, file, words) in [
-        ("gzip", file(2, &[&page.clone().packed(gzip.clone())], 10), "does not unpack"),
-        ("zstd", file(6, &[&page.clone().packed(zstd)], 10), "does not unpack"),
-        ("snappy", file(1, &[&page.clone().packed(snappy)], 10), "does not unpack"),
-        ("lz4", file(7, &[&page.clone().packed(vec![0xff; 100])], 10), "cannot be unpacked"),
-        ("claims 2 GiB", file(2, &[&PageBytes { unpacked: huge, ..page.clone() }], 10), "bytes"),
-        ("unequal", file(0, &[&PageBytes { unpacked: 79, ..page.clone() }], 10), "two lengths"),
-        ("values", file(0, &[&PageBytes { values: huge, ..page.clone() }], 10), "10 rows left"),
-        ("entries", file(0, &[&dictionary, &page], 10), "more entries"),
+        (
+            "gzip",
+            file(2, &[&page.clone().packed(gzip.clone())], 10),
+            "does not unpack",
+        ),
+        (
+            "zstd",
+            file(6, &[&page.clone().packed(zstd)], 10),
+            "does not unpack",
+        ),
+        (
+            "snappy",
+            file(1, &[&page.clone().packed(snappy)], 10),
+            "does not unpack",
+        ),
+        (
+            "lz4",
+            file(7, &[&page.clone().packed(vec![0xff; 100])], 10),
+            "cannot be unpacked",
+        ),
+        (
+            "claims 2 GiB",
+            file(
+                2,
+                &[&PageBytes {
+                    unpacked: huge,
+                    ..page.clone()
+                }],
+                10,
+            ),
+            "bytes",
+        ),
+        (
+            "unequal",
+            file(
+                0,
+                &[&PageBytes {
+                    unpacked: 79,
+                    ..page.clone()
+                }],
+                10,
+            ),
+            "two lengths",
+        ),
+        (
+            "values",
+            file(
+                0,
+                &[&PageBytes {
+                    values: huge,
+                    ..page.clone()
+                }],
+                10,
+            ),
+            "10 rows left",
+        ),
+        (
+            "entries",
+            file(0, &[&dictionary, &page], 10),
+            "more entries",
+        ),
         ("two", file(0, &[&few, &few, &page], 10), "two dictionaries"),
-        ("no dictionary", file(0, &[&PageBytes { encoding: 8, ..page.clone() }], 10), "dictionary that is not there"),
-        ("delta", file(0, &[&PageBytes { encoding: 7, ..page.clone() }], 10), "DELTA_BYTE_ARRAY"),
-        ("kind", file(0, &[&PageBytes { kind: 9, ..page.clone() }], 10), "kind"),
-        ("too short", file(0, &[&PageBytes::plain(plain(0..9), 10)], 10), "column `n`"),
-        ("no header", FileBytes::integers(vec![0xff; 40], 10), "header"),
+        (
+            "no dictionary",
+            file(
+                0,
+                &[&PageBytes {
+                    encoding: 8,
+                    ..page.clone()
+                }],
+                10,
+            ),
+            "dictionary that is not there",
+        ),
+        (
+            "delta",
+            file(
+                0,
+                &[&PageBytes {
+                    encoding: 7,
+                    ..page.clone()
+                }],
+                10,
+            ),
+            "DELTA_BYTE_ARRAY",
+        ),
+        (
+            "kind",
+            file(
+                0,
+                &[&PageBytes {
+                    kind: 9,
+                    ..page.clone()
+                }],
+                10,
+            ),
+            "kind",
+        ),
+        (
+            "too short",
+            file(0, &[&PageBytes::plain(plain(0..9), 10)], 10),
+            "column `n`",
+        ),
+        (
+            "no header",
+            FileBytes::integers(vec![0xff; 40], 10),
+            "header",
+        ),
     ] {
         let error = parquet_error(&file);
         assert!(error.message().contains(words), "{what}: {error:?}");
     }
     // Each page keeps its promise, but all together are more than a dataset may have.
-    let honest = PageBytes { unpacked: 32 << 20, values: 10, ..page }.packed(gzip);
+    let honest = PageBytes {
+        unpacked: 32 << 20,
+        values: 10,
+        ..page
+    }
+    .packed(gzip);
     let pages = [&honest; 20];
     let error = parquet_error(&file(2, &pages, 200));
     assert!(error.message().contains("16777216 bytes"), "{error:?}");
@@ -260,7 +483,11 @@ fn texts_that_are_none_are_refused() {
         (Format::Parquet, text(b"\xff\xfe"), "no UTF-8"),
         (Format::Parquet, text(b"a\0b"), "NUL"),
         (Format::Parquet, text(&[b'x'; 2_001]), "at most 2000"),
-        (Format::Csv, b"a\n\xff\n".to_vec(), "line 2, column 1: not UTF-8"),
+        (
+            Format::Csv,
+            b"a\n\xff\n".to_vec(),
+            "line 2, column 1: not UTF-8",
+        ),
         (Format::Csv, b"\xff\xfea\0\n\0".to_vec(), "UTF-16"),
         (Format::Csv, b"a\nb\0\n".to_vec(), "NUL"),
         (Format::Json, b"{\"a\": \"\xff\"}".to_vec(), "row 1"),
@@ -278,12 +505,24 @@ fn json_neither_nests_nor_fills_the_memory() {
     for (text, code) in [
         ("[".repeat(1_000_000), "broken_file"),
         ("{\"a\":".repeat(1_000_000), "broken_file"),
-        (format!("{{\"a\": {}}}", "[".repeat(1_000_000)), "broken_file"),
-        (format!("{{\"{}\": 1}}", "k".repeat(1 << 20)), "text_too_long"),
-        (format!("{{\"a\": \"{}\"}}", "x".repeat(1 << 20)), "text_too_long"),
+        (
+            format!("{{\"a\": {}}}", "[".repeat(1_000_000)),
+            "broken_file",
+        ),
+        (
+            format!("{{\"{}\": 1}}", "k".repeat(1 << 20)),
+            "text_too_long",
+        ),
+        (
+            format!("{{\"a\": \"{}\"}}", "x".repeat(1 << 20)),
+            "text_too_long",
+        ),
         (format!("{{\"{}\": 1}}", "k".repeat(200)), "name_too_long"),
         (format!("{{\"a\": {}}}", "9".repeat(1 << 20)), "broken_file"),
-        ((0..100).map(|n| format!("{{\"c{n}\": 1}}")).collect(), "too_many_columns"),
+        (
+            (0..100).map(|n| format!("{{\"c{n}\": 1}}")).collect(),
+            "too_many_columns",
+        ),
         ("{\"a\": 1}".repeat(100_001), "too_many_rows"),
     ] {
         let error = read(Format::Json, text.as_bytes()).unwrap_err();
@@ -303,11 +542,31 @@ fn limits_are_named_with_value_and_remedy() {
     });
     let lines = |count: usize, line: &str| format!("a\n{}", format!("{line}\n").repeat(count));
     for (text, code, words) in [
-        (lines(1_000, "12345"), "file_too_long", "longer than 4000 bytes: import a part"),
-        (lines(11, "1"), "too_many_rows", "more than 10 rows, the most of a dataset: keep fewer"),
-        ("a,b,c,d\n".to_owned(), "too_many_columns", "at most 3: keep fewer"),
-        (lines(1, &"x".repeat(21)), "text_too_long", "a text of 21 bytes or more, and a cell has at most 20"),
-        (lines(10, &"x".repeat(20)), "dataset_too_large", "more than 200 bytes"),
+        (
+            lines(1_000, "12345"),
+            "file_too_long",
+            "longer than 4000 bytes: import a part",
+        ),
+        (
+            lines(11, "1"),
+            "too_many_rows",
+            "more than 10 rows, the most of a dataset: keep fewer",
+        ),
+        (
+            "a,b,c,d\n".to_owned(),
+            "too_many_columns",
+            "at most 3: keep fewer",
+        ),
+        (
+            lines(1, &"x".repeat(21)),
+            "text_too_long",
+            "a text of 21 bytes or more, and a cell has at most 20",
+        ),
+        (
+            lines(10, &"x".repeat(20)),
+            "dataset_too_large",
+            "more than 200 bytes",
+        ),
     ] {
         let error = place.import(Format::Csv, text).unwrap_err();
         assert_eq!(error.code(), code);

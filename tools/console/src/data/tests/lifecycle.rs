@@ -9,11 +9,12 @@ use futures_lite::{StreamExt, stream};
 use serde_json::json;
 
 use super::{Place, query, small};
+use crate::data::answer::Answer;
 use crate::data::cell::{Cell, Column, ColumnType, RowSink};
 use crate::data::export::ExportFormat;
 use crate::data::import::{CsvOptions, Format};
 use crate::data::limits::DataLimits;
-use crate::data::query::{Query, Time};
+use crate::data::query::{Query, Runner, Source, Time, Window, compile};
 use crate::data::service::ImportRequest;
 use crate::data::stop::Stop;
 
@@ -40,10 +41,14 @@ fn killed_process() {
     };
     use std::sync::Arc;
     let folder = Arc::new(crate::store::Folder::open(Path::new(&folder)).unwrap());
-    let console = crate::store::Database::open(&folder.console_database(), crate::store::CONSOLE).unwrap();
+    let console =
+        crate::store::Database::open(&folder.console_database(), crate::store::CONSOLE).unwrap();
     let data = crate::store::Database::open(&folder.data_database(), crate::store::DATA).unwrap();
     let datasets = crate::data::Datasets::open(console, data, Arc::clone(&folder), small());
-    let mut writer = datasets.unwrap().table(&column(), &Stop::default()).unwrap();
+    let mut writer = datasets
+        .unwrap()
+        .table(&column(), &Stop::default())
+        .unwrap();
     for n in 0..25_000 {
         writer.row(&[Cell::Integer(n)]).unwrap();
     }
@@ -74,7 +79,11 @@ fn a_killed_import_leaves_nothing_after_the_next_start() {
     drop(left);
     std::fs::rename(&folder, place.temporary.path().join("other")).unwrap();
     let other = tempfile::tempdir_in(place.temporary.path()).unwrap();
-    std::fs::rename(place.temporary.path().join("other"), other.path().join("console")).unwrap();
+    std::fs::rename(
+        place.temporary.path().join("other"),
+        other.path().join("console"),
+    )
+    .unwrap();
     let started = Place::open(other, small());
     assert!(started.is_empty());
     assert!(!started.folder.trace(1).exists());
@@ -163,14 +172,24 @@ fn a_query_ends_when_its_client_goes() {
         // More than run at a time: the last would wait for ever if the others did not end.
         for _ in 0..4 {
             let asked = place.datasets.answer(endless(id));
-            tokio::time::timeout(Duration::from_millis(20), asked).await.unwrap_err();
+            tokio::time::timeout(Duration::from_millis(20), asked)
+                .await
+                .unwrap_err();
         }
         let short = place.datasets.answer(Query::of(id));
         short.await.unwrap();
     });
     let stop = Stop::default();
     stop.set();
-    let error = place.datasets.run_now(endless(id), Time::Show, &stop).unwrap_err();
+    let source = Source {
+        id,
+        columns: column().to_vec(),
+    };
+    let plan = compile(&endless(id), &source, Some(&source), Window::All).unwrap();
+    let runner = Runner::new(place.folder.data_database(), place.limits);
+    let mut answer = Answer::new(1, 1);
+    let run = runner.run(&plan, Time::Show, &stop, &mut answer);
+    let error = run.unwrap_err();
     assert_eq!(error.code(), "stopped");
 }
 
@@ -182,15 +201,21 @@ fn all_datasets_together_have_limits() {
         ..small()
     });
     place.import(Format::Csv, "a\n1\n").unwrap();
-    let error = place.import(Format::Csv, "a\n1\n".to_owned() + &"1\n".repeat(200)).unwrap_err();
+    let error = place
+        .import(Format::Csv, "a\n1\n".to_owned() + &"1\n".repeat(200))
+        .unwrap_err();
     assert_eq!(error.code(), "datasets_too_large");
     assert_eq!(place.tables(), ["d_1"]);
     let second = place.import(Format::Csv, "a\n1\n").unwrap();
     let error = place.import(Format::Csv, "a\n1\n").unwrap_err();
     assert_eq!(error.code(), "too_many_datasets");
-    let saved = place.datasets.save("x", Query::of(second.id), "ada".to_owned());
+    let saved = place
+        .datasets
+        .save("x", Query::of(second.id), "ada".to_owned());
     assert_eq!(place.wait(saved).unwrap_err().code(), "too_many_datasets");
-    place.wait(place.datasets.remove(second.id, "ada".to_owned())).unwrap();
+    place
+        .wait(place.datasets.remove(second.id, "ada".to_owned()))
+        .unwrap();
     place.import(Format::Csv, "a\n1\n").unwrap();
 }
 
@@ -208,14 +233,23 @@ fn exports_and_answers_have_limits() {
         let error = place.export(Query::of(id), format).unwrap_err();
         assert_eq!(error.code(), "export_too_large", "{format:?}");
     }
-    assert_eq!(std::fs::read_dir(place.folder.uploads()).unwrap().count(), 0);
+    assert_eq!(
+        std::fs::read_dir(place.folder.uploads()).unwrap().count(),
+        0
+    );
     // Pages that are cut by their size go on where they ended.
     let mut seen = Vec::new();
     loop {
         let page = query(json!({"source": id, "limit": 500, "offset": seen.len()}));
         let answer = place.answer(page).unwrap();
         assert!(answer.to_string().len() < 500);
-        seen.extend(answer["rows"].as_array().unwrap().iter().map(|row| row[0].as_i64().unwrap()));
+        seen.extend(
+            answer["rows"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| row[0].as_i64().unwrap()),
+        );
         if answer["more"] == json!(false) {
             break;
         }
@@ -238,10 +272,15 @@ fn figures_become_a_dataset() {
     let place = Place::new(small());
     let columns = ["at_ns", "hit_ratio"].map(str::to_owned).to_vec();
     let rows = vec![vec![0.0, 0.5], vec![1e6, f64::NAN]];
-    let saved = place.datasets.save_figures("run 1", "ada".to_owned(), columns, rows);
+    let saved = place
+        .datasets
+        .save_figures("run 1", "ada".to_owned(), columns, rows);
     let dataset = place.wait(saved).unwrap();
     assert_eq!(dataset.format, "run");
     let kinds: Vec<_> = dataset.columns.iter().map(|column| column.kind).collect();
     assert_eq!(kinds, [ColumnType::Integer, ColumnType::Number]);
-    assert_eq!(place.rows(&dataset), [json!([0, 0.5]), json!([1_000_000, null])]);
+    assert_eq!(
+        place.rows(&dataset),
+        [json!([0, 0.5]), json!([1_000_000, null])]
+    );
 }

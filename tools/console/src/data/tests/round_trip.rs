@@ -127,14 +127,22 @@ proptest! {
 
 #[test]
 fn many_rows_pass_through_groups_and_batches() {
-    let place = Place::new(super::DataLimits { rows: 300_000, ..small() });
+    let place = Place::new(super::DataLimits {
+        rows: 300_000,
+        ..small()
+    });
     let columns = [
         Column::new("n", ColumnType::Integer),
         Column::new("text", ColumnType::Text),
     ];
-    let texts: Vec<_> = (0..250_000).map(|n| (n % 3 != 0).then(|| format!("text {}", n % 1_000))).collect();
+    let texts: Vec<_> = (0..250_000)
+        .map(|n| (n % 3 != 0).then(|| format!("text {}", n % 1_000)))
+        .collect();
     let rows = texts.iter().zip(0..).map(|(text, n)| {
-        vec![Cell::Integer(n), text.as_deref().map_or(Cell::Null, Cell::Text)]
+        vec![
+            Cell::Integer(n),
+            text.as_deref().map_or(Cell::Null, Cell::Text),
+        ]
     });
     let dataset = place.dataset(&columns, rows);
     let sums = |id: i64| {
