@@ -110,8 +110,10 @@ fn a_client_that_goes_leaves_nothing() {
     let begun = stream::iter([Ok::<_, std::io::Error>("a\n1\n")]);
     let body = Body::from_stream(begun.chain(stream::pending()));
     let import = place.datasets.import(request(), "ada".to_owned(), body);
-    let given_up = tokio::time::timeout(Duration::from_millis(50), import);
-    place.wait(async { given_up.await.unwrap_err() });
+    place.wait(async {
+        let given_up = tokio::time::timeout(Duration::from_millis(50), import);
+        given_up.await.unwrap_err()
+    });
     assert!(place.is_empty());
 }
 

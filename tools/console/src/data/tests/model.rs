@@ -134,7 +134,7 @@ fn asked() -> impl Strategy<Value = Asked> {
 
 impl Asked {
     fn is_grouped(&self) -> bool {
-        !self.group.is_empty() || !self.aggregates.is_empty()
+        !self.group.is_empty() || !self.fitting().is_empty()
     }
 
     /// Aggregates that fit their columns.
