@@ -139,8 +139,8 @@ pub(super) fn unsupported(what: impl Into<String>) -> ApiError {
 /// A number of bytes for people.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
-        1_048_576.. if bytes % 1_048_576 == 0 => format!("{} MiB", bytes >> 20),
-        1_024.. if bytes % 1_024 == 0 => format!("{} KiB", bytes >> 10),
+        1_048_576.. if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        1_024.. if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
         _ => format!("{bytes} bytes"),
     }
 }

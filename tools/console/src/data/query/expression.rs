@@ -147,6 +147,13 @@ impl Scope<'_> {
                 depth,
             ),
             Expr::Function(call) => self.call(expression, call, depth),
+            _ => self.special_call(expression, depth),
+        }
+    }
+
+    /// Calls that the parser has nodes of their own for.
+    fn special_call(&mut self, expression: &Expr, depth: usize) -> Checked<Term> {
+        match expression {
             Expr::Floor { expr, field } if is_plain(field) => {
                 self.apply(expression, "floor", &[expr], depth)
             }
@@ -298,68 +305,36 @@ impl Scope<'_> {
         if let Some(sign) = comparison {
             return compared(left, &one, sign, &other);
         }
-        let parts = [(left, &one), (right, &other)];
-        let need = |holds: fn(Kind) -> bool, what: &str| {
-            let wrong_one = parts.iter().find(|(_, term)| !holds(term.kind));
-            wrong_one.map_or(Ok(()), |(place, term)| {
-                wrong(
-                    place,
-                    format!(
-                        "`{operator}` needs {what}, and this is {}",
-                        term.kind.words()
-                    ),
-                )
-            })
-        };
-        let is_integer = one.kind.is_integer() && other.kind.is_integer();
-        let arithmetic = |sign: &str, name: &str| {
-            need(Kind::is_numeric, "numbers")?;
-            Ok::<_, String>(if is_integer {
-                (
-                    format!("{PREFIX}{name}({}, {})", one.sql, other.sql),
-                    INTEGER,
-                )
-            } else {
-                (
-                    format!("({} {sign} {})", one.as_number(), other.as_number()),
-                    NUMBER,
-                )
-            })
+        let operands = Operands {
+            operator,
+            both: [(left, &one), (right, &other)],
         };
         let (sql, kind) = match operator {
-            BinaryOperator::Plus => arithmetic("+", "add")?,
-            BinaryOperator::Minus => arithmetic("-", "subtract")?,
-            BinaryOperator::Multiply => arithmetic("*", "multiply")?,
+            BinaryOperator::Plus => operands.arithmetic("+", "add")?,
+            BinaryOperator::Minus => operands.arithmetic("-", "subtract")?,
+            BinaryOperator::Multiply => operands.arithmetic("*", "multiply")?,
             BinaryOperator::Divide => {
-                need(Kind::is_numeric, "numbers")?;
-                (
-                    format!("({} / {})", one.as_number(), other.as_number()),
-                    NUMBER,
-                )
+                operands.need(Kind::is_numeric, "numbers")?;
+                let sql = format!("({} / {})", one.as_number(), other.as_number());
+                (sql, NUMBER)
             }
             BinaryOperator::Modulo => {
-                need(Kind::is_integer, "integers")?;
-                (
-                    format!("{PREFIX}remainder({}, {})", one.sql, other.sql),
-                    INTEGER,
-                )
+                operands.need(Kind::is_integer, "integers")?;
+                let sql = format!("{PREFIX}remainder({}, {})", one.sql, other.sql);
+                (sql, INTEGER)
             }
             BinaryOperator::StringConcat => {
-                need(Kind::is_text, "texts: write text(x)")?;
+                operands.need(Kind::is_text, "texts: write text(x)")?;
                 (format!("({} || {})", one.sql, other.sql), TEXT)
             }
             BinaryOperator::And | BinaryOperator::Or => {
-                need(Kind::is_condition, "conditions")?;
-                (
-                    format!("({} {operator} {})", one.sql, other.sql),
-                    Kind::Condition,
-                )
+                operands.need(Kind::is_condition, "conditions")?;
+                let sql = format!("({} {operator} {})", one.sql, other.sql);
+                (sql, Kind::Condition)
             }
             _ => {
-                return wrong(
-                    expression,
-                    format!("the operator `{operator}` is not known"),
-                );
+                let what = format!("the operator `{operator}` is not known");
+                return wrong(expression, what);
             }
         };
         made(expression, sql, kind, &[&one, &other])
@@ -524,6 +499,38 @@ impl Scope<'_> {
         };
         let sql = format!("{PREFIX}{}({})", function.name, list.join(", "));
         made(expression, sql, kind, &inner)
+    }
+}
+
+/// The two sides of an operator.
+struct Operands<'a> {
+    operator: &'a BinaryOperator,
+    both: [(&'a Expr, &'a Term); 2],
+}
+
+impl Operands<'_> {
+    /// Refuses sides of the wrong type.
+    fn need(&self, holds: fn(Kind) -> bool, what: &str) -> Checked<()> {
+        let wrong_one = self.both.iter().find(|(_, term)| !holds(term.kind));
+        wrong_one.map_or(Ok(()), |(place, term)| {
+            let (operator, found) = (self.operator, term.kind.words());
+            wrong(
+                place,
+                format!("`{operator}` needs {what}, and this is {found}"),
+            )
+        })
+    }
+
+    /// Integers by our function, which knows when they do not fit; other numbers by SQLite.
+    fn arithmetic(&self, sign: &str, name: &str) -> Checked<(String, Kind)> {
+        self.need(Kind::is_numeric, "numbers")?;
+        let [(_, one), (_, other)] = self.both;
+        if one.kind.is_integer() && other.kind.is_integer() {
+            let sql = format!("{PREFIX}{name}({}, {})", one.sql, other.sql);
+            return Ok((sql, INTEGER));
+        }
+        let sql = format!("({} {sign} {})", one.as_number(), other.as_number());
+        Ok((sql, NUMBER))
     }
 }
 
