@@ -258,7 +258,7 @@ fn names_that_attack_stay_names() {
     assert_eq!(file.header("x-content-type-options"), Some("nosniff"));
     let disposition = file.header("content-disposition").unwrap();
     assert!(
-        disposition.starts_with("attachment; filename=\"______script___"),
+        disposition.starts_with("attachment; filename=\"_______script____Set-Cookie"),
         "{disposition}"
     );
     assert!(file.text().contains("'@SUM(A1)") && file.text().contains("'=HYPERLINK"));

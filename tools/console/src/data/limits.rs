@@ -39,12 +39,10 @@ pub(crate) struct DataLimits {
     pub(crate) export_bytes: u64,
     /// Values that the percentiles of a query hold at a time, 8 bytes each.
     pub(crate) percentile_values: usize,
-    /// Time for a query whose answer is shown.
+    /// Time for a query whose answer is shown, and time that it waits for its turn.
     pub(crate) query_time: Duration,
-    /// Time for a query whose result is saved or exported.
+    /// Time for a query whose result is saved or exported, and time that it waits for its turn.
     pub(crate) save_time: Duration,
-    /// Time that a query waits for its turn.
-    pub(crate) turn_time: Duration,
 }
 
 impl Default for DataLimits {
@@ -63,7 +61,6 @@ impl Default for DataLimits {
             percentile_values: 16 << 20,
             query_time: Duration::from_secs(10),
             save_time: Duration::from_secs(120),
-            turn_time: Duration::from_secs(10),
         }
     }
 }

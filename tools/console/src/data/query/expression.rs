@@ -16,16 +16,15 @@
 use rusqlite::types::Value as Bind;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, CeilFloorKind, DateTimeField, Expr, Function as Call, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Ident, InTarget, ObjectNamePart, Spanned, UnaryOperator,
-    Value,
+    FunctionArgExpr, FunctionArguments, Ident, InTarget, ObjectNamePart, UnaryOperator, Value,
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Location, Token};
+use sqlparser::tokenizer::Token;
 
+use super::check::{Checked, Operands, common, compared, fitted, given, made, place, wrong};
 use super::function::{self, PREFIX, Rule};
-use super::term::{Bound, Kind, Term};
-use crate::data::cell::ColumnType;
+use super::term::{Bound, INTEGER, Kind, NUMBER, TEXT, Term};
 
 /// Longest expression, in bytes.
 const TEXT_BYTES_MAX: usize = 4 << 10;
@@ -34,32 +33,12 @@ const PARSER_DEPTH_MAX: usize = 40;
 /// Deepest tree that is read. A sum of many terms is as deep as it has terms.
 const TREE_DEPTH_MAX: usize = 200;
 
-const INTEGER: Kind = Kind::Of(ColumnType::Integer);
-const NUMBER: Kind = Kind::Of(ColumnType::Number);
-const TEXT: Kind = Kind::Of(ColumnType::Text);
-
-/// What is wrong with an expression, with the place.
-pub(super) type Checked<T> = Result<T, String>;
-
 /// Finds columns and binds values.
 pub(super) struct Scope<'a> {
     /// The term of a column.
     pub(super) column: &'a dyn Fn(&str) -> Option<Term>,
     /// The values of the statement.
     pub(super) bound: &'a mut Bound,
-}
-
-/// A place for people; empty if it is not known.
-fn place(at: Location) -> String {
-    match (at.line, at.column) {
-        (0, _) => String::new(),
-        (1, column) => format!("column {column}: "),
-        (line, column) => format!("line {line}, column {column}: "),
-    }
-}
-
-fn wrong<T>(expression: &Expr, what: impl std::fmt::Display) -> Checked<T> {
-    Err(format!("{}{what}", place(expression.span().start)))
 }
 
 /// Compiles an expression.
@@ -492,142 +471,13 @@ impl Scope<'_> {
                 ),
             );
         }
-        let kind = checked(function, &terms)?;
+        let kind = given(function, &terms)?;
         let list: Vec<_> = match function.rule {
             Rule::Numbers => inner.iter().map(|term| term.as_number()).collect(),
             _ => inner.iter().map(|term| term.sql.clone()).collect(),
         };
         let sql = format!("{PREFIX}{}({})", function.name, list.join(", "));
         made(expression, sql, kind, &inner)
-    }
-}
-
-/// The two sides of an operator.
-struct Operands<'a> {
-    operator: &'a BinaryOperator,
-    both: [(&'a Expr, &'a Term); 2],
-}
-
-impl Operands<'_> {
-    /// Refuses sides of the wrong type.
-    fn need(&self, holds: fn(Kind) -> bool, what: &str) -> Checked<()> {
-        let wrong_one = self.both.iter().find(|(_, term)| !holds(term.kind));
-        wrong_one.map_or(Ok(()), |(place, term)| {
-            let (operator, found) = (self.operator, term.kind.words());
-            wrong(
-                place,
-                format!("`{operator}` needs {what}, and this is {found}"),
-            )
-        })
-    }
-
-    /// Integers by our function, which knows when they do not fit; other numbers by SQLite.
-    fn arithmetic(&self, sign: &str, name: &str) -> Checked<(String, Kind)> {
-        self.need(Kind::is_numeric, "numbers")?;
-        let [(_, one), (_, other)] = self.both;
-        if one.kind.is_integer() && other.kind.is_integer() {
-            let sql = format!("{PREFIX}{name}({}, {})", one.sql, other.sql);
-            return Ok((sql, INTEGER));
-        }
-        let sql = format!("({} {sign} {})", one.as_number(), other.as_number());
-        Ok((sql, NUMBER))
-    }
-}
-
-/// A comparison of two terms.
-fn compared(left: &Expr, one: &Term, sign: &str, other: &Term) -> Checked<Term> {
-    let fits = (one.kind.is_numeric() && other.kind.is_numeric())
-        || (one.kind.is_text() && other.kind.is_text());
-    if !fits {
-        return wrong(
-            left,
-            format!(
-                "{} cannot be compared with {}",
-                one.kind.words(),
-                other.kind.words()
-            ),
-        );
-    }
-    let sql = format!("({} {sign} {})", one.sql, other.sql);
-    made(left, sql, Kind::Condition, &[one, other])
-}
-
-/// Checks the arguments of a function; returns what it gives.
-fn checked(function: &function::Function, terms: &[(&Expr, Term)]) -> Checked<Kind> {
-    let need = |(place, term): &(&Expr, Term), holds: bool, what: &str| {
-        if holds {
-            return Ok(());
-        }
-        wrong(
-            place,
-            format!(
-                "`{}` needs {what} here, and this is {}",
-                function.name,
-                term.kind.words()
-            ),
-        )
-    };
-    for (at, argument) in terms.iter().enumerate() {
-        let kind = argument.1.kind;
-        match (function.rule, at) {
-            (Rule::Numbers | Rule::Same, _) | (Rule::Round, 0) => {
-                need(argument, kind.is_numeric(), "a number")?;
-            }
-            (Rule::Text(_) | Rule::Texts, _) | (Rule::Substr, 0) => {
-                need(argument, kind.is_text(), "a text")?;
-            }
-            (Rule::Round | Rule::Substr, _) => need(argument, kind.is_integer(), "an integer")?,
-            (Rule::Any(_), _) => need(argument, kind != Kind::Condition, "a value")?,
-        }
-    }
-    Ok(match function.rule {
-        Rule::Numbers | Rule::Round => NUMBER,
-        Rule::Same => terms[0].1.kind,
-        Rule::Text(kind) | Rule::Any(kind) => kind,
-        Rule::Substr => TEXT,
-        Rule::Texts => Kind::Condition,
-    })
-}
-
-/// The kind that fits several results.
-fn common(results: &[(&Expr, Term)]) -> Checked<Kind> {
-    let mut kind = Kind::Null;
-    for (place, term) in results {
-        kind = match (kind, term.kind) {
-            (Kind::Null, other) | (other, Kind::Null) => other,
-            (one, other) if one == other => one,
-            (one, other) if one.is_numeric() && other.is_numeric() => NUMBER,
-            (one, other) => {
-                return wrong(
-                    place,
-                    format!(
-                        "this is {}, and a value before it is {}",
-                        other.words(),
-                        one.words()
-                    ),
-                );
-            }
-        };
-    }
-    Ok(kind)
-}
-
-/// A term as a value of a kind that fits it.
-fn fitted(term: &Term, kind: Kind) -> String {
-    if kind == NUMBER {
-        term.as_number()
-    } else {
-        term.sql.clone()
-    }
-}
-
-fn made(expression: &Expr, sql: String, kind: Kind, inner: &[&Term]) -> Checked<Term> {
-    match Term::of(sql, kind, inner) {
-        Some(term) => Ok(term),
-        None => wrong(
-            expression,
-            "the expression is too long once the columns that it uses are put in: save an intermediate result as a dataset",
-        ),
     }
 }
 

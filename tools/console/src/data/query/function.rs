@@ -26,8 +26,8 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Result};
 
-use super::term::Kind;
-use crate::data::cell::{ColumnType, number_text};
+use super::term::{INTEGER, Kind, NUMBER, TEXT};
+use crate::data::cell::number_text;
 use crate::data::import::{Class, classify};
 
 /// The prefix of our functions in SQL.
@@ -66,10 +66,6 @@ pub(super) struct Function {
     pub(super) rule: Rule,
     compute: Compute,
 }
-
-const INTEGER: Kind = Kind::Of(ColumnType::Integer);
-const NUMBER: Kind = Kind::Of(ColumnType::Number);
-const TEXT: Kind = Kind::Of(ColumnType::Text);
 
 const fn function(
     name: &'static str,

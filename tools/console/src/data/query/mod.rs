@@ -9,6 +9,7 @@
 //! - I3: a statement reads the tables of the query's datasets and nothing else.
 
 mod aggregate;
+mod check;
 mod compile;
 mod expression;
 mod function;

@@ -166,7 +166,6 @@ fn a_query_ends_when_its_time_is_over() {
 fn a_query_ends_when_its_client_goes() {
     let place = Place::new(DataLimits {
         query_time: Duration::from_secs(3_600),
-        turn_time: Duration::from_secs(3_600),
         ..small()
     });
     let id = wide(&place);
