@@ -1,7 +1,7 @@
 //! Datasets: made from files, results and figures, asked, exported, removed.
 //!
-//! - I1: whatever ends an import or a save before its dataset is in the catalogue, a dropped request
-//!   included, removes what it wrote.
+//! - I1: whatever ends an import or a save before its dataset is in the catalogue, a dropped
+//!   request included, removes what it wrote.
 //! - I2: making a dataset, and removing one, is one transaction with its entry in the audit trail.
 
 use std::fs::File;

@@ -9,8 +9,8 @@
 //! Integers stay integers under `+ - * %`; `/` gives a number. A division by zero, and an integer
 //! that does not fit 64 bits, are missing.
 //!
-//! - I1: anything that is not listed here is refused. The parser knows much more of SQL; its tree is
-//!   read, and never printed.
+//! - I1: anything that is not listed here is refused. The parser knows much more of SQL; its tree
+//!   is read, and never printed.
 //! - I2: an error names its place in the expression.
 
 use rusqlite::types::Value as Bind;

@@ -3,8 +3,8 @@
 //! SQLite has functions of these names. Ours differ where SQLite's depend on how it was built, fail
 //! a whole query, or see only ASCII.
 //!
-//! - I1: a function of a missing value is missing, but for `coalesce`. A result that does not exist,
-//!   is not finite or does not fit 64 bits is missing.
+//! - I1: a function of a missing value is missing, but for `coalesce`. A result that does not
+//!   exist, is not finite or does not fit 64 bits is missing.
 //!
 //! | function | of | gives |
 //! |---|---|---|
