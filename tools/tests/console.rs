@@ -227,7 +227,7 @@ fn signals_end_it_in_order_and_no_secret_is_logged() {
         assert!(log.contains("stopped"), "{log}");
         assert!(!log.contains(PASSWORD), "{log}");
         assert!(!place.data().join("console.db-wal").exists());
-        // The next start asks for no password.
+        // The next start needs no password.
         fs::remove_file(place.password()).unwrap();
         let mut running = place.start(&[]);
         running.sign_in("root");
