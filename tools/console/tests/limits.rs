@@ -13,7 +13,7 @@ use std::time::Duration;
 use farcore_console::{LiveFigures, LiveKind, LiveSource};
 use serde_json::json;
 
-use self::support::{connect, read_reply, start};
+use self::support::{connect, is_late, read_reply, start};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -21,7 +21,9 @@ const SHORT: Duration = Duration::from_millis(50);
 fn end_of(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     // The kernel decides between an end and a reset.
-    let _ = stream.read_to_end(&mut bytes);
+    if let Err(error) = stream.read_to_end(&mut bytes) {
+        assert!(!is_late(&error), "the connection does not end");
+    }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -97,6 +99,23 @@ fn connections_that_are_in_use_are_kept() {
             break;
         }
     }
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_no_place() {
+    let harness = start(|options| {
+        options.limits.connections_max = 1;
+        options.limits.stalled = Duration::ZERO;
+    });
+    let admin = harness.admin();
+    let run = admin.start_run("endless", 1_000_000_000_000);
+    let mut stream = connect(harness.address());
+    let head = admin.head("GET", &format!("/api/runs/{run}/events"), "\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut byte = [0];
+    stream.read_exact(&mut byte).unwrap();
+    assert_eq!(harness.stranger().get("/health").status, 200);
+    assert!(!end_of(stream).contains("interrupted"));
 }
 
 #[test]
