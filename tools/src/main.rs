@@ -94,6 +94,8 @@ impl Command {
         match self {
             Self::Top(_) => None,
             Self::Memnode(_) | Self::Serve(_) => Some("info"),
+            // A lost connection is the operation's error, which is printed.
+            Self::Cli(_) => Some("warn,farcore_client=error"),
             _ => Some("warn"),
         }
     }
