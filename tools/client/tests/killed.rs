@@ -1,9 +1,9 @@
 //! Processes of clients that are killed inside large gets and puts: the server has everything back,
 //! and no value is torn.
 //!
-//! Each round starts one client a way of transfer. A client has [`WINDOW`] operations under way from
-//! its first line on, so whenever SIGKILL comes, it comes inside some. The test runs few rounds; for
-//! many: `FARCORE_KILLS=200 cargo test -p farcore-client --test killed -- --nocapture`.
+//! Each round starts one client a way of transfer. A client has [`WINDOW`] operations under way
+//! from its first line on, so whenever SIGKILL comes, it comes inside some. The test runs few
+//! rounds; for many: `FARCORE_KILLS=200 cargo test -p farcore-client --test killed -- --nocapture`.
 
 mod support;
 

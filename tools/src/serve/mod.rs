@@ -50,6 +50,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// do.
 const SPIN_NS: u64 = 0;
 
+/// Resident memory beside that of the engine and of clients: the program, its threads, sockets.
+const BASE_BYTES: u64 = 12 << 20;
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Address for Redis clients; port 0 takes a free one
@@ -167,6 +170,14 @@ impl Arguments {
         })
     }
 
+    /// Resident memory that the process takes beside the engine's, at most.
+    fn beside_bytes(&self) -> u64 {
+        let native = self.native.memory_bytes();
+        BASE_BYTES
+            .saturating_add(self.client_memory)
+            .saturating_add(native)
+    }
+
     fn options(&self) -> Result<Options> {
         let password = self
             .password_file
@@ -225,6 +236,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
         cores = ?config.cores,
         local = %ByteSize::b(local),
         far = %ByteSize::b(far),
+        beside_bytes = arguments.beside_bytes(),
         "opening the engine"
     );
     let engine = Engine::open(config)?;

@@ -2,9 +2,9 @@
 //!
 //! A file describes one message. `#` begins a comment. `field = number` sets a field of the header
 //! by its name in `docs/protocol.md`; fields that are not set are 0, and `value-bytes` is what
-//! follows the key. `u8`, `u16`, `u32` and `u64` append numbers, `text` bytes (`\xHH` is an escape),
-//! `@7 text` seven times a text. `cut N` leaves N bytes. The numbers may be hexadecimal. After `=>`
-//! stands what the parser says.
+//! follows the key. `u8`, `u16`, `u32` and `u64` append numbers, `text` bytes (`\xHH` is an
+//! escape), `@7 text` seven times a text. `cut N` leaves N bytes. The numbers may be hexadecimal.
+//! After `=>` stands what the parser says.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
