@@ -391,5 +391,8 @@ impl Connection {
         self.written = 0;
         self.partial = None;
         self.tls = None;
+        self.pending = VecDeque::new();
+        self.early_bytes = 0;
+        self.transaction = None;
     }
 }

@@ -140,9 +140,14 @@ impl Serving {
         }
     }
 
-    /// Notes how much memory a connection takes.
+    /// Notes how much memory a connection takes. One that is removed has no buffer, and is counted
+    /// no more: it only waits for its last answers.
     pub(crate) fn account(&mut self, connection: &mut Connection) {
-        let held = connection.held_bytes();
+        let held = if connection.is_removed {
+            0
+        } else {
+            connection.held_bytes()
+        };
         self.held_bytes = self.held_bytes + held - connection.accounted_bytes;
         connection.accounted_bytes = held;
     }

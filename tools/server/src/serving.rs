@@ -487,8 +487,7 @@ impl Serving {
                 stream.cut();
             }
             connection.drop_buffers();
-            self.held_bytes -= connection.accounted_bytes;
-            connection.accounted_bytes = 0;
+            self.account(&mut connection);
         }
         self.forget_subscriptions(number, &mut connection);
         self.connections[number] = Some(connection);
