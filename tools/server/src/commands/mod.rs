@@ -14,6 +14,7 @@ mod connection;
 mod documentation;
 mod expiry;
 mod hash_draw;
+mod hash_scan;
 mod hashes;
 mod introspection;
 mod keys;
