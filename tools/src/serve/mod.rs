@@ -2,7 +2,7 @@
 //!
 //! Checks the flags, opens the engine, starts the server, prints `native: ADDRESS` for each native
 //! address and `ready: redis://ADDRESS`, and waits for a signal or a client's `SHUTDOWN`. `sizes`
-//! chooses the memory where no flag does.
+//! chooses the memory where no flag does, `heap` has buffers returned to the system.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
 //! - I2: beyond loopback the server needs a password, certificates of clients, or `--open-to-all`.
@@ -10,6 +10,7 @@
 //!   answered.
 
 mod exposed;
+mod heap;
 mod native;
 mod reported;
 mod secret;
@@ -230,6 +231,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
     // Before the engine, which takes a while to open: a signal ends the command at once then.
     let signals =
         Signals::new(stop::heeded(&[SIGTERM, SIGINT])).context("cannot wait for signals")?;
+    heap::return_buffers();
     let has_password = options.password.is_some();
     let (local, far) = (config.local_bytes, config.far_bytes);
     info!(
