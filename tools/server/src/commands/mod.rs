@@ -21,6 +21,7 @@ mod keys;
 mod lcs;
 mod monitor;
 mod object;
+mod random_key;
 mod server;
 mod slowlog;
 mod strings;

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use super::subcommand::{self, Subcommand, takes};
 use super::{
     Call, Flow, Refusal, absent, access, bits, channels, config, connection, expiry, hash_draw,
-    hash_scan, hashes, introspection, keys, lcs, monitor, object, server, slowlog, strings,
-    transactions,
+    hash_scan, hashes, introspection, keys, lcs, monitor, object, random_key, server, slowlog,
+    strings, transactions,
 };
 
 /// A command.
@@ -235,7 +235,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("pubsub", -2, NONE, SUBSCRIBE, channels::pubsub),
     command("punsubscribe", -1, NONE, SUBSCRIBE, channels::punsubscribe),
     open("quit", -1, INFO, connection::quit),
-    command("randomkey", 1, NONE, SLOW_READ, keys::randomkey),
+    command("randomkey", 1, NONE, SLOW_READ, random_key::randomkey),
     command("readonly", 1, NONE, INFO, absent::cluster),
     command("readwrite", 1, NONE, INFO, absent::cluster),
     command("rename", 3, TWO, "write", keys::rename),
