@@ -114,7 +114,7 @@ pub(crate) struct Connection {
     pub(crate) first: u32,
     /// Bytes of a reply, at most, as far as the last ones tell.
     pub(crate) reply_bytes: usize,
-    /// Answers that may be under way. They begin with few and become one more with each reply, since
+    /// Answers that may be under way. They begin with few and become one more with each reply, as
     /// the first ones tell how long they are.
     outstanding_max: u32,
     /// Bytes of output from which no more commands are run, and of a long value's input from which

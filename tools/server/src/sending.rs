@@ -19,8 +19,8 @@ const HELD_TURNS_MAX: u8 = 3;
 const DEFERRED_MS: u64 = 5000;
 /// Empty buffers that a core keeps for the next reply.
 const SPARE_BUFFERS: usize = 64;
-/// Bytes of the longest buffer that is kept.
-const SPARE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the longest buffer that is kept: such buffers are not counted.
+const SPARE_BYTES_MAX: usize = 16 << 10;
 
 impl Connection {
     /// Sends output by one call; returns how many bytes.

@@ -39,6 +39,7 @@ use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
 use self::exposed::ExposedServer;
+use self::heap::Returned;
 use self::native::NativeArguments;
 use self::reported::ReportedServer;
 use self::sizes::Sizes;
@@ -244,6 +245,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let engine = Engine::open(config)?;
     let server = Server::start(&engine, options)?;
     let reporter = server.reporter();
+    let returned = Returned::new(reporter.clone(), arguments.client_memory);
     let reported = ReportedServer {
         engine: engine.reporter(),
         server: reporter.clone(),
@@ -270,7 +272,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
         let _ = writeln!(out, "native: {address}");
     }
     let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
-    wait(signals, &server)?;
+    wait(signals, &server, returned)?;
     drop(watched);
     server.stop()?;
     engine.close();
@@ -279,7 +281,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
 }
 
 /// Waits for a signal, or for a client that wants the end.
-fn wait(mut signals: Signals, server: &Server) -> Result<()> {
+fn wait(mut signals: Signals, server: &Server, mut returned: Returned) -> Result<()> {
     let (sender, received) = mpsc::channel();
     thread::Builder::new()
         .name("signals".to_owned())
@@ -303,7 +305,7 @@ fn wait(mut signals: Signals, server: &Server) -> Result<()> {
                 error!("a core has ended by a fault: stopping");
                 return Ok(());
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => returned.look(),
             Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("signals were lost")),
         }
     }

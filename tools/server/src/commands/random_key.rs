@@ -1,8 +1,8 @@
 //! `RANDOMKEY`: each key is as likely as any other, about.
 //!
 //! All keys are gathered if they are few. Of many, a place in the order of scans is drawn, which is
-//! that of their hash values, and then one of the keys that follow it. The places that are drawn end
-//! where the keys of the shard end, which is searched once: it is a property of the index.
+//! that of their hash values, and then one of the keys that follow it. The places that are drawn
+//! end where the keys of the shard end, which is searched once: it is a property of the index.
 
 use std::sync::atomic::Ordering;
 
