@@ -103,6 +103,8 @@ impl Command {
             Self::Memnode(_) | Self::Serve(_) => Some("info"),
             #[cfg(feature = "console")]
             Self::Console(_) => Some("info"),
+            // A lost connection is the operation's error, which is printed.
+            Self::Cli(_) => Some("warn,farcore_client=error"),
             _ => Some("warn"),
         }
     }

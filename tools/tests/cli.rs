@@ -15,7 +15,7 @@ use std::sync::mpsc::Receiver;
 
 use serde_json::{Value, json};
 
-use self::support::{PATIENCE, Process, Serve, TokenFile};
+use self::support::{Lines, PATIENCE, Process, Serve, TokenFile};
 
 /// A server, and the command against it.
 struct Cli {
@@ -37,7 +37,7 @@ impl Cli {
             .arg("cli")
             .args(words)
             .env("FARCORE_SERVER", address)
-            .env("RUST_LOG", "error");
+            .env_remove("RUST_LOG");
         command
     }
 
@@ -146,6 +146,7 @@ fn each_command_does_what_it_says() {
     assert!(seconds > 0.0 && seconds <= 1000.0, "{left}");
     assert_eq!(cli.prints("ttl k"), "does not expire\n");
     cli.ends("ttl gone", 2);
+    expiries_are_set_and_removed(&cli);
     cli.ends("get gone", 2);
     cli.ends("del gone", 2);
     cli.ends("del k --if-version 1", 3);
@@ -156,6 +157,21 @@ fn each_command_does_what_it_says() {
         stats.contains("native_requests") || stats.contains("gets"),
         "{stats}"
     );
+}
+
+fn expiries_are_set_and_removed(cli: &Cli) {
+    assert_eq!(cli.prints("expire k 5000"), "expires in 5000 s\n");
+    assert!(cli.prints("ttl k").starts_with("expires in 49"));
+    let output = cli.ends("expire k 6000 --only-if earlier", 3);
+    assert!(said(&output).contains("`k` is not so"), "{}", said(&output));
+    cli.prints("expire k 4000 --only-if earlier");
+    cli.ends("expire k 9000 --only-if unset", 3);
+    assert!(cli.prints("ttl k").starts_with("expires in 39"));
+    assert_eq!(cli.prints("expire k --never"), "does not expire\n");
+    assert_eq!(cli.prints("ttl k"), "does not expire\n");
+    for line in ["expire gone 3", "expire gone --never --only-if set"] {
+        cli.ends(line, 2);
+    }
 }
 
 #[test]
@@ -224,6 +240,9 @@ fn json_is_one_object_a_result() {
     assert_eq!(cli.json("incr n -3", 0), [json!({"key": "n", "sum": -3})]);
     let scanned = cli.json("scan --prefix k", 0);
     assert_eq!(scanned, key(json!({"version": version, "bytes": 3})));
+    let set = |set: bool| key(json!({"set": set}));
+    assert_eq!(cli.json("expire k 9 --only-if set", 3), set(false));
+    assert_eq!(cli.json("expire k --never", 0), set(true));
     let output = cli.run(&["put", "k", "--stdin"], b"\xff\x00");
     assert!(output.status.success());
     let found = &cli.json("get k", 0)[0];
@@ -263,6 +282,10 @@ fn a_scan_lists_every_key_and_its_value() {
     assert_eq!(cli.prints("scan --limit 700").lines().count(), 700);
     assert_eq!(cli.prints("scan --prefix a --limit 3").lines().count(), 3);
     assert_eq!(cli.prints("scan --prefix c"), "");
+    assert_eq!(cli.prints("scan a?").lines().count(), 10);
+    assert_eq!(cli.prints("scan *[02] --prefix a14").lines().count(), 22);
+    assert_eq!(cli.prints("scan b* --limit 1").lines().count(), 1);
+    assert_eq!(cli.prints("scan A*"), "");
 }
 
 #[test]
@@ -397,6 +420,32 @@ fn the_token_of_a_file_is_proved() {
     let token = format!("--token-file {}", token.path());
     assert!(cli.prints(&format!("{token} put k v")).contains("version"));
     assert_eq!(cli.prints(&format!("{token} get k")), "v");
+}
+
+/// The client library says in its log that the connection ended and that it cannot connect again;
+/// what a user reads is the operation's error.
+#[test]
+fn a_server_that_ends_is_one_line_of_error() {
+    let mut cli = Cli::start(&[]);
+    let mut child = cli
+        .command(&["--timeout", "300ms"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(b"put k v\n").expect("it reads");
+    let mut out = Lines::of(child.stdout.take().expect("a pipe"));
+    out.wait("stored, version");
+    cli.server.process.signal("KILL");
+    cli.server.process.end();
+    stdin.write_all(b"get k\n").expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    let error = said(&output);
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.starts_with("farcore cli: line 2: get"), "{error}");
 }
 
 /// The prompt on a terminal.

@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use farcore_client::{CasOutcome, Client, ClientOptions, Error, Status, Transfer};
+use farcore_client::{CasOutcome, Client, ClientOptions, Error, Status};
 use farcore_protocol::{Flags, Header, Kind, Status as WireStatus};
-use farcore_rdma::{PeerListener, PeerOptions, VerbsOptions};
 
-use crate::support::peer::Peer;
-use crate::support::{Served, options, pattern, wait_until};
+use crate::support::peer::with_server;
+use crate::support::{Served, pattern, wait_until};
 
 #[test]
 fn a_client_connects_again_and_goes_on() {
@@ -143,48 +142,6 @@ fn a_full_queue_is_an_error_that_names_its_limit() {
             assert!(full);
         },
     );
-}
-
-/// Runs a server of the test's own for one client after another, and a client.
-fn with_server(serve: impl AsyncFn(Peer) + Sync, test: impl FnOnce(&Client)) {
-    let peer_options = PeerOptions {
-        depth: 64,
-        limit_ns: u64::MAX,
-        verbs: VerbsOptions::default(),
-    };
-    let any = "tcp://127.0.0.1:0".parse().expect("an address");
-    let listener = PeerListener::bind(&any, &peer_options).expect("a listener");
-    let address = format!("tcp://{}", listener.local_address().1);
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let work = async {
-                while !is_over.load(Ordering::SeqCst) {
-                    let ended = async {
-                        while !is_over.load(Ordering::SeqCst) {
-                            farcore_rdma::pause(Duration::from_millis(1)).await;
-                        }
-                    };
-                    let one = async {
-                        let peer = Peer::accept(&listener).await;
-                        serve(peer).await;
-                    };
-                    futures_lite::future::or(one, ended).await;
-                }
-            };
-            farcore_rdma::run_local(work).expect("an executor");
-        });
-        let client = Client::connect(
-            &address.parse().expect("an address"),
-            ClientOptions {
-                timeout: Duration::from_millis(700),
-                queue: 8,
-                ..options(Transfer::Read)
-            },
-        );
-        test(&client.expect("a client"));
-        is_over.store(true, Ordering::SeqCst);
-    });
 }
 
 #[test]

@@ -110,6 +110,8 @@ fn false_slots_and_words_end_the_connection() {
             let mut peer = Peer::connect(&served.address).await;
             let welcome = peer.greet().await;
             let slot = u64::from(welcome.uploads.slot_bytes);
+            let slots = u64::from(welcome.uploads.slots);
+            let last = u32::from(welcome.uploads.slots) - 1;
             let place = (welcome.uploads.memory_key, 0);
             let put = request(Kind::Put, b"key", &pattern(5000, 1));
             match round {
@@ -117,16 +119,24 @@ fn false_slots_and_words_end_the_connection() {
                 0 => peer.write(&put, place, Some(99)),
                 1 => peer.write(&put, place, Some(u32::MAX)),
                 // Beyond the slots, and a key of another's.
-                2 => peer.write(&put, (welcome.uploads.memory_key, 4 * slot - 8), Some(3)),
+                2 => peer.write(
+                    &put,
+                    (welcome.uploads.memory_key, slots * slot - 8),
+                    Some(last),
+                ),
                 3 => peer.write(&put, (welcome.uploads.memory_key ^ 1, 0), Some(0)),
                 // A length beyond the slot, in a slot at the end of the memory.
                 4 => {
                     let mut long = put.clone();
                     long[4..8].copy_from_slice(&(70_000u32).to_le_bytes());
-                    peer.write(&long, (welcome.uploads.memory_key, 3 * slot), Some(3));
+                    peer.write(
+                        &long,
+                        (welcome.uploads.memory_key, (slots - 1) * slot),
+                        Some(last),
+                    );
                 }
                 // A slot with nothing in it.
-                5 => peer.write(&put, (welcome.uploads.memory_key, slot), Some(3)),
+                5 => peer.write(&put, (welcome.uploads.memory_key, 0), Some(last)),
                 // A lend slot that was not lent.
                 6 => {
                     let header = Header {

@@ -22,6 +22,22 @@ use crate::transaction::ClientTransaction;
 /// Pending replies for which an idle connection keeps room.
 const PENDING_KEPT: usize = 64;
 
+/// Answers of the engine that may be under way for a connection whose replies are not known yet,
+/// and for any.
+const OUTSTANDING_FIRST: u32 = 16;
+const OUTSTANDING_MOST: u32 = 1 << 20;
+/// The least and the most bytes that one connection's output may take before it is paused.
+const SHARE_BYTES_MIN: usize = 16 << 10;
+const SHARE_BYTES_MAX: usize = 256 << 10;
+/// A connection's share is this part of what is free. So many that take all they may leave memory
+/// for others.
+const SHARE_OF_FREE: usize = 32;
+
+/// What a connection's output may take while so many bytes are free.
+pub(crate) fn share_of(free_bytes: usize) -> usize {
+    (free_bytes / SHARE_OF_FREE).clamp(SHARE_BYTES_MIN, SHARE_BYTES_MAX)
+}
+
 /// A reply that is not in the output yet.
 #[derive(Debug)]
 pub(crate) enum Pending {
@@ -96,8 +112,14 @@ pub(crate) struct Connection {
     pub(crate) early_bytes: usize,
     /// The number of the first pending reply.
     pub(crate) first: u32,
-    /// Bytes of a reply, about: an average over the last ones.
+    /// Bytes of a reply, at most, as far as the last ones tell.
     pub(crate) reply_bytes: usize,
+    /// Answers that may be under way. They begin with few and become one more with each reply, as
+    /// the first ones tell how long they are.
+    outstanding_max: u32,
+    /// Bytes of output from which no more commands are run, and of a long value's input from which
+    /// no more is received; the less memory is free, the fewer.
+    pub(crate) share_bytes: usize,
     /// Answers of the engine that are under way.
     pub(crate) outstanding: u32,
     /// What it keeps from `WATCH` or `MULTI` on.
@@ -159,6 +181,8 @@ impl Connection {
             early_bytes: 0,
             first: 0,
             reply_bytes: 0,
+            outstanding_max: OUTSTANDING_FIRST,
+            share_bytes: SHARE_BYTES_MAX,
             outstanding: 0,
             transaction: None,
             subscribed: None,
@@ -184,6 +208,17 @@ impl Connection {
     /// Output that is made and not sent, and that is to be expected, in bytes.
     pub(crate) fn coming_bytes(&self) -> usize {
         self.waiting_bytes() + self.early_bytes + self.outstanding as usize * self.reply_bytes
+    }
+
+    /// True if its output, made or expected, is as much as it may have.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.outstanding >= self.outstanding_max || self.coming_bytes() >= self.share_bytes
+    }
+
+    /// Notes how long a reply is.
+    fn note_reply(&mut self, bytes: usize) {
+        self.reply_bytes = bytes.max(self.reply_bytes - self.reply_bytes / 8);
+        self.outstanding_max = (self.outstanding_max + 1).min(OUTSTANDING_MOST);
     }
 
     /// Makes a reply with `write`, in its place.
@@ -242,13 +277,14 @@ impl Connection {
         if place > 0 {
             let mut reply = Vec::new();
             write(kind, &mut Writer::new(&mut reply, self.protocol));
+            self.note_reply(reply.len());
             self.pending[place] = self.early(reply);
             return;
         }
         let before = self.output.len();
         self.emit(|writer| write(kind, writer));
         let bytes = self.output.len() - before;
-        self.reply_bytes = (self.reply_bytes * 7 + bytes) / 8;
+        self.note_reply(bytes);
         self.pending.pop_front();
         self.first = self.first.wrapping_add(1);
         self.emit_ready();
@@ -365,7 +401,7 @@ impl Connection {
             + self.queued_bytes()
             + self.pending.capacity() * size_of::<Pending>()
             + self.early_bytes
-            + self.stream.as_ref().map_or(0, LongInput::waiting_bytes)
+            + self.stream.as_ref().map_or(0, LongInput::held_bytes)
             + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
     }
 
@@ -391,5 +427,8 @@ impl Connection {
         self.written = 0;
         self.partial = None;
         self.tls = None;
+        self.pending = VecDeque::new();
+        self.early_bytes = 0;
+        self.transaction = None;
     }
 }

@@ -4,7 +4,8 @@
 //! Only the last `*` is ever taken back, so a match takes at most the product of both lengths.
 
 /// True if a pattern matches all of a text.
-pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+#[must_use]
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
     // Where to go on if what follows the last star does not match.
     let mut star = None;

@@ -18,7 +18,7 @@ mod encrypted;
 mod failures;
 mod figures;
 mod gathered;
-mod glob;
+pub mod glob;
 mod hash_limits;
 mod hash_reply;
 mod hash_value;

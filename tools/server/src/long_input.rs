@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Bytes that may wait for the task.
+/// Bytes that may wait for the task, at most.
 const WAITING_BYTES_MAX: usize = 128 << 10;
 
 /// The bytes that have come and are not taken yet.
@@ -15,6 +15,8 @@ struct Bytes {
     waiting: Vec<u8>,
     /// Bytes that are to come.
     missing: usize,
+    /// Bytes of the piece that the task gathers, at most.
+    piece: usize,
     /// Nothing more comes: the connection is gone.
     is_cut: bool,
     /// The task has ended: what comes is dropped.
@@ -27,9 +29,18 @@ impl LongInput {
         Self(Rc::new(RefCell::new(Bytes {
             waiting: Vec::new(),
             missing: bytes,
+            piece: 0,
             is_cut: false,
             is_ended: false,
         })))
+    }
+
+    /// The same, whose task gathers pieces of so many bytes at most, which are counted as held from
+    /// the begin.
+    pub(crate) fn gathered(bytes: usize, piece: usize) -> Self {
+        let input = Self::new(bytes);
+        input.0.borrow_mut().piece = piece.min(bytes);
+        input
     }
 
     /// Takes what belongs to the value; returns how many bytes.
@@ -43,9 +54,9 @@ impl LongInput {
         taken
     }
 
-    /// True while the task is to take what has come before more is received.
-    pub(crate) fn is_full(&self) -> bool {
-        self.0.borrow().waiting.len() >= WAITING_BYTES_MAX
+    /// True while the task is to take what has come before more is received: a share of memory.
+    pub(crate) fn is_full(&self, share_bytes: usize) -> bool {
+        self.0.borrow().waiting.len() >= share_bytes.min(WAITING_BYTES_MAX)
     }
 
     /// True if all has come.
@@ -53,9 +64,10 @@ impl LongInput {
         self.0.borrow().missing == 0
     }
 
-    /// Bytes that wait for the task.
-    pub(crate) fn waiting_bytes(&self) -> usize {
-        self.0.borrow().waiting.len()
+    /// Bytes that wait for the task, and of the piece that it gathers.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let input = self.0.borrow();
+        input.waiting.capacity() + if input.is_ended { 0 } else { input.piece }
     }
 
     /// Notes that nothing more comes.
@@ -113,7 +125,7 @@ mod tests {
         let input = LongInput::new(1 << 20);
         input.end();
         assert_eq!(input.push(&[0; 1000]), 1000);
-        assert_eq!(input.waiting_bytes(), 0);
-        assert!(!input.is_full());
+        assert_eq!(input.held_bytes(), 0);
+        assert!(!input.is_full(1));
     }
 }

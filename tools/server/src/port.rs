@@ -9,7 +9,7 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_queue::SegQueue;
 use farcore_rdma::PeerArrival;
@@ -43,6 +43,8 @@ pub(crate) struct CorePort {
     pub(crate) subscriptions: AtomicUsize,
     /// Those that see the commands of all clients.
     pub(crate) monitors: AtomicUsize,
+    /// Where the shard's keys end in the order of scans, once it was searched; else 0.
+    pub(crate) keys_end: AtomicU64,
 }
 
 impl CorePort {
@@ -60,6 +62,7 @@ impl CorePort {
             native_connections: AtomicUsize::new(0),
             subscriptions: AtomicUsize::new(0),
             monitors: AtomicUsize::new(0),
+            keys_end: AtomicU64::new(0),
         })
     }
 

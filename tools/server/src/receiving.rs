@@ -18,8 +18,8 @@ use crate::serving::Serving;
 
 /// Bytes received at once.
 pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
-/// Output of a connection, made or expected, from which nothing more is received or parsed for it.
-const OUTPUT_BYTES_HELD: usize = 256 << 10;
+/// Bytes received at once while memory for clients is short.
+const RECEIVE_BYTES_SHORT: usize = 16 << 10;
 /// Bytes after a bulk string.
 pub(crate) const ENDING_BYTES: usize = 2;
 
@@ -34,22 +34,21 @@ enum Parsed {
 impl Connection {
     /// True if no command may run now.
     fn is_held(&self) -> bool {
-        self.is_blocked
-            || self.is_executing()
-            || self.is_closing
-            || self.coming_bytes() >= OUTPUT_BYTES_HELD
+        self.is_blocked || self.is_executing() || self.is_closing || self.is_ahead()
     }
 
     /// True if bytes may be received.
     pub(crate) fn may_receive(&self) -> bool {
         match &self.stream {
             // A queued value comes from the queue.
-            Some(stream) if !stream.is_done() && !self.is_executing() => !stream.is_full(),
+            Some(stream) if !stream.is_done() && !self.is_executing() => {
+                !stream.is_full(self.share_bytes)
+            }
             _ if self.is_closing => false,
             _ => {
                 // An incomplete command needs more, however much waits.
                 let needed = if self.is_held() { 0 } else { self.needed };
-                self.input.len() - self.parsed < needed.max(RECEIVE_BYTES)
+                self.input.len() - self.parsed < needed.max(RECEIVE_BYTES.min(self.share_bytes))
             }
         }
     }
@@ -61,10 +60,7 @@ impl Connection {
 
     /// True if a queued command may run.
     pub(crate) fn may_execute(&self) -> bool {
-        self.is_executing()
-            && !self.is_blocked
-            && !self.is_closing
-            && self.coming_bytes() < OUTPUT_BYTES_HELD
+        self.is_executing() && !self.is_blocked && !self.is_closing && !self.is_ahead()
     }
 
     /// True if its socket is watched for input: that of a long value is received as soon as its
@@ -102,7 +98,16 @@ impl Serving {
             return;
         }
         let mut received = std::mem::take(&mut self.received);
-        match recv(&connection.socket, &mut received[..], RecvFlags::DONTWAIT) {
+        let room = if self.is_short() {
+            RECEIVE_BYTES_SHORT
+        } else {
+            RECEIVE_BYTES
+        };
+        match recv(
+            &connection.socket,
+            &mut received[..room],
+            RecvFlags::DONTWAIT,
+        ) {
             Ok((_, 0)) => connection.is_gone = true,
             Ok((_, count)) => {
                 let counters = &self.shared.counters[self.place];
@@ -135,6 +140,11 @@ impl Serving {
             let parsed = self.parse_all(core, number, connection, bytes);
             connection.input.extend_from_slice(&bytes[parsed..]);
         } else {
+            let missing = connection.needed.saturating_sub(connection.input.len());
+            if missing < connection.input.len() {
+                // It takes no more than the command that most of has come of.
+                connection.input.reserve_exact(missing.max(bytes.len()));
+            }
             connection.input.extend_from_slice(bytes);
             self.parse_rest(core, number, connection);
         }
@@ -153,8 +163,11 @@ impl Serving {
         let parsed = start + self.parse_all(core, number, connection, &input[start..]);
         if parsed == input.len() {
             input = Vec::new();
-        } else if parsed > RECEIVE_BYTES {
+        } else if parsed > RECEIVE_BYTES || parsed > 0 && self.is_short() {
             input.drain(..parsed);
+            if self.is_short() {
+                input.shrink_to(RECEIVE_BYTES_SHORT);
+            }
         } else {
             connection.parsed = parsed;
         }

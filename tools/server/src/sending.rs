@@ -6,7 +6,7 @@
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, share_of};
 use crate::serving::Serving;
 
 /// How bytes are sent.
@@ -15,10 +15,12 @@ pub(crate) const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NO
 const OUTPUT_BYTES_EAGER: usize = 16 << 10;
 /// Turns for which output waits for replies that are under way.
 const HELD_TURNS_MAX: u8 = 3;
+/// How long a long value waits for memory, in milliseconds.
+const DEFERRED_MS: u64 = 5000;
 /// Empty buffers that a core keeps for the next reply.
 const SPARE_BUFFERS: usize = 64;
-/// Bytes of the longest buffer that is kept.
-const SPARE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the longest buffer that is kept: such buffers are not counted.
+const SPARE_BYTES_MAX: usize = 16 << 10;
 
 impl Connection {
     /// Sends output by one call; returns how many bytes.
@@ -115,9 +117,23 @@ impl Serving {
         connection.release_buffers();
     }
 
-    /// Gives a connection an empty buffer for its replies.
+    /// True if more than half of the memory for clients is taken.
+    pub(crate) fn is_short(&self) -> bool {
+        self.held_bytes > self.held_bytes_max / 2
+    }
+
+    /// True if a long value is not begun yet, so that those that have begun end: little memory is
+    /// left, and its client has not waited long. One that has waited is begun in any case, or
+    /// clients that send nothing more could keep it out.
+    pub(crate) fn defers(&self, connection: &Connection) -> bool {
+        self.held_bytes > self.held_bytes_max / 4 * 3
+            && self.now_ms.saturating_sub(connection.heard_ms) < DEFERRED_MS
+    }
+
+    /// Gives a connection its share, and an empty buffer for its replies.
     #[inline]
     pub(crate) fn lend_buffer(&mut self, connection: &mut Connection) {
+        connection.share_bytes = share_of(self.held_bytes_max.saturating_sub(self.held_bytes));
         if connection.output.capacity() == 0
             && let Some(buffer) = self.spare_buffers.pop()
         {
@@ -140,9 +156,14 @@ impl Serving {
         }
     }
 
-    /// Notes how much memory a connection takes.
+    /// Notes how much memory a connection takes. One that is removed has no buffer, and is counted
+    /// no more: it only waits for its last answers.
     pub(crate) fn account(&mut self, connection: &mut Connection) {
-        let held = connection.held_bytes();
+        let held = if connection.is_removed {
+            0
+        } else {
+            connection.held_bytes()
+        };
         self.held_bytes = self.held_bytes + held - connection.accounted_bytes;
         connection.accounted_bytes = held;
     }

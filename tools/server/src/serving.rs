@@ -132,6 +132,12 @@ impl Serving {
         })
     }
 
+    /// Bytes of a long value that are gathered before they are stored, at most: a piece is half as
+    /// long as a record.
+    pub(crate) fn piece_bytes_max(&self) -> usize {
+        self.value_bytes_max / 2
+    }
+
     /// Serves until the server stops and every accepted request is answered.
     pub(crate) async fn run(mut self, mut core: Core) {
         if !self.shared.options.native.listen.is_empty() {
@@ -487,8 +493,7 @@ impl Serving {
                 stream.cut();
             }
             connection.drop_buffers();
-            self.held_bytes -= connection.accounted_bytes;
-            connection.accounted_bytes = 0;
+            self.account(&mut connection);
         }
         self.forget_subscriptions(number, &mut connection);
         self.connections[number] = Some(connection);

@@ -14,6 +14,9 @@ use crate::serving::Serving;
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
+/// Clients without a command that are kept: each keeps the buffer of its longest value.
+const IDLE_MAX: usize = 16;
+
 /// The future of a command; it ends with its client, for the next one.
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Core>>>;
 
@@ -106,7 +109,9 @@ impl Tasks {
             match polled {
                 Poll::Ready(core) => {
                     let task = self.running.swap_remove(place);
-                    self.idle.push(core);
+                    if self.idle.len() < IDLE_MAX {
+                        self.idle.push(core);
+                    }
                     serving.unblock(task.connection);
                 }
                 Poll::Pending => place += 1,

@@ -5,7 +5,7 @@ mod support;
 
 use std::thread;
 
-use self::support::{Random, Served, WordClient};
+use self::support::{Random, Reply, Served, WordClient};
 
 const WRONG_TYPE: &str =
     "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -317,6 +317,36 @@ fn hashes_in_transactions_are_carried_out() {
             ],
         );
     });
+}
+
+/// A hash that Redis would not keep as a list comes page by page, and each field once.
+#[test]
+fn a_long_hash_is_scanned_in_pages() {
+    const FIELDS: usize = 1000;
+    let served = Served::start(1);
+    let mut client = served.client();
+    for field in 0..FIELDS {
+        client.say(&format!("HSET h f{field} {field}"));
+    }
+    let (mut cursor, mut pages) = ("0".to_owned(), 0);
+    let mut listed = Vec::new();
+    loop {
+        let page = client.ask(&["HSCAN", "h", &cursor, "COUNT", "100", "NOVALUES"]);
+        cursor = page.elements()[0].text();
+        listed.extend(page.elements()[1].elements().iter().map(Reply::text));
+        pages += 1;
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(pages, 10);
+    listed.sort_unstable();
+    listed.dedup();
+    assert_eq!(listed.len(), FIELDS);
+    // A pattern is of what a page has; the pages are the same.
+    let page = client.ask(&["HSCAN", "h", "0", "COUNT", "1000", "MATCH", "f99?"]);
+    assert_eq!(page.elements()[0].text(), "0");
+    assert_eq!(page.elements()[1].elements().len(), 2 * 10);
 }
 
 #[test]

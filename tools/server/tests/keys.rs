@@ -30,6 +30,51 @@ fn scanned(client: &mut Client, options: &str) -> HashMap<String, usize> {
     }
 }
 
+/// Draws reach all keys of many about equally often: in each sixteenth of the keys, in the order of
+/// a scan, there are between a half and the double of its share. One that is off by chance would
+/// be more than ten standard deviations away.
+#[test]
+fn random_keys_come_from_everywhere() {
+    const DRAWS: usize = 8_000;
+    const PARTS: usize = 16;
+    let served = Served::start(2);
+    let mut client = served.client();
+    assert_eq!(client.say("RANDOMKEY"), "null");
+    client.say("SET one 1");
+    assert_eq!(client.say("RANDOMKEY"), "\"one\"");
+    client.say("DEL one");
+    for number in 0..4 * KEYS {
+        client.send(&["SET", &format!("key:{number}"), "value"]);
+    }
+    for _ in 0..4 * KEYS {
+        client.read().unwrap();
+    }
+    let mut order = HashMap::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let page = client.ask(&["SCAN", &cursor, "COUNT", "1000"]);
+        for key in page.elements()[1].elements() {
+            order.insert(key.text(), order.len());
+        }
+        cursor = page.elements()[0].text();
+        if cursor == "0" {
+            break;
+        }
+    }
+    let mut drawn = [0; PARTS];
+    for _ in 0..DRAWS {
+        let key = client.ask(&["RANDOMKEY"]).text();
+        drawn[order[&key] * PARTS / order.len()] += 1;
+    }
+    let share = DRAWS / PARTS;
+    let is_even = drawn
+        .iter()
+        .all(|part| (share / 2..=2 * share).contains(part));
+    assert!(is_even, "{drawn:?}");
+    client.say("FLUSHALL");
+    assert_eq!(client.say("RANDOMKEY"), "null");
+}
+
 #[test]
 fn a_scan_returns_every_key_once_while_others_are_written() {
     let served = Served::start(2);

@@ -118,6 +118,30 @@ fn a_client_that_does_not_read_is_not_read_from() {
 }
 
 #[test]
+fn clients_that_leave_before_their_answers_leave_nothing() {
+    const CLIENTS: usize = 300;
+    let served = Served::start(2);
+    let mut client = served.client();
+    client.say("SET k v");
+    let before = figures(&served);
+    for number in 0..CLIENTS {
+        let leaving = served.client();
+        // Keys of both shards, so that some answers come from another core.
+        let gets: Vec<u8> = (0..200)
+            .flat_map(|key| support::client::request(&["GET", &format!("{number}:{key}")]))
+            .collect();
+        std::io::Write::write_all(&mut leaving.stream.get_ref(), &gets).unwrap();
+    }
+    wait_until("all are gone", || {
+        figures(&served).connections == before.connections
+    });
+    client.say("PING");
+    wait_until("they take no memory", || {
+        figures(&served).connection_bytes <= before.connection_bytes
+    });
+}
+
+#[test]
 fn bits_are_changed_by_many_clients_in_one_step_each() {
     const CLIENTS: usize = 8;
     const BITS: usize = 64;

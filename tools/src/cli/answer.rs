@@ -85,6 +85,15 @@ pub(super) enum Answer {
         key: Vec<u8>,
         expires: Option<(u64, u64)>,
     },
+    /// A key has a new expiry: so many seconds, or never.
+    ExpirySet {
+        key: Vec<u8>,
+        seconds: Option<u64>,
+    },
+    /// A key keeps its expiry: the condition does not hold.
+    ExpiryKept {
+        key: Vec<u8>,
+    },
     Entry(ScanEntry),
     Measured(Measured),
     Figures(Vec<(String, u64)>),
@@ -94,7 +103,7 @@ impl Answer {
     pub(super) fn ending(&self) -> Ending {
         match self {
             Self::Absent { .. } => Ending::Absent,
-            Self::Unmet { .. } => Ending::Unmet,
+            Self::Unmet { .. } | Self::ExpiryKept { .. } => Ending::Unmet,
             _ => Ending::Done,
         }
     }
@@ -139,6 +148,16 @@ impl Answer {
                 }
                 None => "does not expire".to_owned(),
             },
+            Self::ExpirySet { seconds, .. } => match seconds {
+                Some(seconds) => format!("expires in {seconds} s"),
+                None => "does not expire".to_owned(),
+            },
+            Self::ExpiryKept { key } => {
+                format!(
+                    "nothing is changed: the expiry of `{}` is not so",
+                    escaped(key)
+                )
+            }
             Self::Entry(entry) => entry_text(entry),
             Self::Measured(measured) => measured.text(),
             Self::Figures(figures) => {
@@ -194,6 +213,8 @@ impl Answer {
                 set("expiry_ms", expires.map(|one| one.0).into());
                 set("left_ms", expires.map(|one| one.1).into());
             }
+            Self::ExpirySet { .. } => set("set", true.into()),
+            Self::ExpiryKept { .. } => set("set", false.into()),
             Self::Entry(entry) => set_entry(&mut object, entry),
             Self::Measured(measured) => return measured.json(),
             Self::Figures(figures) => {
@@ -217,7 +238,9 @@ impl Answer {
             | Self::Deleted { key }
             | Self::Unmet { key, .. }
             | Self::Sum { key, .. }
-            | Self::Expiry { key, .. } => Some(key),
+            | Self::Expiry { key, .. }
+            | Self::ExpirySet { key, .. }
+            | Self::ExpiryKept { key } => Some(key),
             Self::Entry(entry) => Some(&entry.key),
             Self::Measured(_) | Self::Figures(_) => None,
         }

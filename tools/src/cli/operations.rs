@@ -1,6 +1,6 @@
 //! Carries out commands with the client library.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use farcore_bench::outputs::OutputFile;
 use farcore_client::{
-    CasOutcome, Client, Cursor, Error, Pending, PutOutcome, ScanEntry, ScanOptions, Status,
+    CasOutcome, Client, Cursor, Error, ExpiryCondition, Pending, PutOutcome, ScanEntry,
+    ScanOptions, Status,
 };
 use farcore_protocol::VALUE_BYTES_MAX;
 
@@ -18,7 +19,7 @@ use super::answer::{Answer, Change, Ending, Found};
 use super::bench;
 use super::escaped::escaped;
 use super::output::Output;
-use super::words::{Command, Delete, Get, Put, Scan, Source};
+use super::words::{Command, Delete, Expire, Get, Put, Scan, Source};
 use crate::text::grouped;
 
 /// The most entries of a page of a scan.
@@ -82,6 +83,7 @@ impl Session {
                 sum: ended(client.increment(increment.key.as_bytes(), increment.by))?,
             },
             Command::Ttl(one) => expiry(client, &one.key)?,
+            Command::Expire(expire) => set_expiry(client, expire)?,
             Command::Scan(scan) => return self.scan(scan),
             Command::Bench(arguments) => Answer::Measured(bench::measure(client, arguments)?),
             Command::Stats => Answer::Figures(ended(client.statistics())?),
@@ -111,12 +113,11 @@ impl Session {
     }
 
     fn scan(&mut self, scan: &Scan) -> Result<Ending> {
-        let prefix = scan.prefix.as_deref().map_or(&b""[..], OsStr::as_bytes);
         let mut left = scan.limit.unwrap_or(u64::MAX);
         let mut cursor: Option<Cursor> = None;
         let mut unreadable = 0;
         loop {
-            let wanted = if prefix.is_empty() { left } else { u64::MAX };
+            let wanted = if scan.takes_all() { left } else { u64::MAX };
             let options = ScanOptions {
                 values: scan.values,
                 entries: u32::try_from(wanted).map_or(PAGE_ENTRIES, |left| left.min(PAGE_ENTRIES)),
@@ -124,7 +125,7 @@ impl Session {
             let page = ended(self.client.scan(cursor, options))?;
             unreadable += page.unreadable;
             let entries = page.entries.into_iter();
-            for entry in entries.filter(|entry| entry.key.starts_with(prefix)) {
+            for entry in entries.filter(|entry| scan.takes(&entry.key)) {
                 if left == 0 {
                     break;
                 }
@@ -271,6 +272,22 @@ fn expiry(client: &Client, key: &OsString) -> Result<Answer> {
     let now_ms = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
     let expires = expiry_ms.map(|at_ms| (at_ms, at_ms.saturating_sub(now_ms)));
     Ok(Answer::Expiry { key, expires })
+}
+
+fn set_expiry(client: &Client, expire: &Expire) -> Result<Answer> {
+    let key = bytes(&expire.key);
+    let condition = expire.condition();
+    if ended(client.expire_if(&key, expire.expiry(), condition))? {
+        let seconds = expire.seconds;
+        return Ok(Answer::ExpirySet { key, seconds });
+    }
+    // An absent key and a condition that does not hold have one status.
+    let exists = condition != ExpiryCondition::Always && ended(client.exists(&key))?;
+    Ok(if exists {
+        Answer::ExpiryKept { key }
+    } else {
+        Answer::Absent { key }
+    })
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use farcore_bench::cli::{parse_size, plain};
-use farcore_client::{Condition, Expiry, PutOptions, Version};
+use farcore_client::{Condition, Expiry, ExpiryCondition, PutOptions, Version};
+use farcore_server::glob;
 
 /// The longest time to live, in seconds: its milliseconds are a 64-bit number.
 const TTL_SECONDS_MAX: u64 = u64::MAX / 1000;
@@ -29,6 +30,8 @@ pub(super) enum Command {
     Incr(Increment),
     /// Show when a key expires, by this machine's clock.
     Ttl(Key),
+    /// Set when a key expires, or that it does not.
+    Expire(Expire),
     /// List keys, in no order.
     Scan(Scan),
     /// Measure gets and puts of keys that it makes and removes.
@@ -139,8 +142,63 @@ pub(super) struct Increment {
     pub(super) by: i64,
 }
 
+/// What a key's expiry must be for another to be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum ExpiryIf {
+    /// It does not expire
+    Unset,
+    /// It expires
+    Set,
+    /// The new expiry is later
+    Later,
+    /// The new expiry is earlier
+    Earlier,
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "expire [OPTIONS] <KEY> <SECONDS|--never>")]
+pub(super) struct Expire {
+    /// The key
+    pub(super) key: OsString,
+    /// Seconds from now after which it expires
+    #[arg(
+        required_unless_present = "never",
+        conflicts_with = "never",
+        value_parser = clap::value_parser!(u64).range(1..=TTL_SECONDS_MAX)
+    )]
+    pub(super) seconds: Option<u64>,
+    /// It does not expire any more
+    #[arg(long)]
+    pub(super) never: bool,
+    /// Only if its expiry is so; a key that does not expire counts as one that expires last
+    #[arg(long, value_name = "WHAT")]
+    pub(super) only_if: Option<ExpiryIf>,
+}
+
+impl Expire {
+    pub(super) fn expiry(&self) -> Expiry {
+        self.seconds.map_or(Expiry::Never, |seconds| {
+            Expiry::In(seconds.saturating_mul(1000))
+        })
+    }
+
+    pub(super) fn condition(&self) -> ExpiryCondition {
+        match self.only_if {
+            None => ExpiryCondition::Always,
+            Some(ExpiryIf::Unset) => ExpiryCondition::Unset,
+            Some(ExpiryIf::Set) => ExpiryCondition::Set,
+            Some(ExpiryIf::Later) => ExpiryCondition::Later,
+            Some(ExpiryIf::Earlier) => ExpiryCondition::Earlier,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(super) struct Scan {
+    /// Only keys that match it, with *, ? and [a-z] as in Redis; all keys travel, and others are
+    /// left out here
+    #[arg(value_name = "PATTERN")]
+    pub(super) pattern: Option<OsString>,
     /// Only keys that begin so; all keys travel, and others are left out here
     #[arg(long, value_name = "PREFIX")]
     pub(super) prefix: Option<OsString>,
@@ -191,6 +249,20 @@ pub(super) struct Bench {
     pub(super) keys: u64,
 }
 
+impl Scan {
+    /// Whether a key is wanted.
+    pub(super) fn takes(&self, key: &[u8]) -> bool {
+        let begins = |prefix: &OsString| key.starts_with(prefix.as_bytes());
+        let matches = |pattern: &OsString| glob::matches(pattern.as_bytes(), key);
+        self.prefix.as_ref().is_none_or(begins) && self.pattern.as_ref().is_none_or(matches)
+    }
+
+    /// Whether every key is.
+    pub(super) fn takes_all(&self) -> bool {
+        self.prefix.is_none() && self.pattern.is_none()
+    }
+}
+
 impl Command {
     /// Its words from the arguments, for errors.
     pub(super) fn full_name(&self) -> &'static str {
@@ -202,6 +274,7 @@ impl Command {
             Self::Mget(_) => "cli mget",
             Self::Incr(_) => "cli incr",
             Self::Ttl(_) => "cli ttl",
+            Self::Expire(_) => "cli expire",
             Self::Scan(_) => "cli scan",
             Self::Bench(_) => "cli bench",
             Self::Stats => "cli stats",
@@ -367,6 +440,10 @@ mod tests {
             ("cas k x v", "EXPECTED"),
             ("mget", "KEYS"),
             ("scan --limit 0", "1 or more"),
+            ("expire k", "<SECONDS|--never>"),
+            ("expire k 0", "1 to 18446744073709551"),
+            ("expire k 3 --never", "--never"),
+            ("expire k 3 --only-if soon", "later"),
             ("bench --reads 101", "0 to 100"),
             ("quit now", "quit"),
         ] {

@@ -2,7 +2,7 @@
 //!
 //! Checks the flags, opens the engine, starts the server, prints `native: ADDRESS` for each native
 //! address and `ready: redis://ADDRESS`, and waits for a signal or a client's `SHUTDOWN`. `sizes`
-//! chooses the memory where no flag does.
+//! chooses the memory where no flag does, `heap` has buffers returned to the system.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
 //! - I2: beyond loopback the server needs a password, certificates of clients, or `--open-to-all`.
@@ -10,6 +10,7 @@
 //!   answered.
 
 mod exposed;
+mod heap;
 mod native;
 mod reported;
 mod secret;
@@ -38,6 +39,7 @@ use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
 use self::exposed::ExposedServer;
+use self::heap::Returned;
 use self::native::NativeArguments;
 use self::reported::ReportedServer;
 use self::sizes::Sizes;
@@ -49,6 +51,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long an idle core spins before it sleeps: the server's loop decides when there is nothing to
 /// do.
 const SPIN_NS: u64 = 0;
+
+/// Resident memory beside that of the engine and of clients: the program, its threads, sockets.
+const BASE_BYTES: u64 = 12 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -167,6 +172,14 @@ impl Arguments {
         })
     }
 
+    /// Resident memory that the process takes beside the engine's, at most.
+    fn beside_bytes(&self) -> u64 {
+        let native = self.native.memory_bytes();
+        BASE_BYTES
+            .saturating_add(self.client_memory)
+            .saturating_add(native)
+    }
+
     fn options(&self) -> Result<Options> {
         let password = self
             .password_file
@@ -219,17 +232,20 @@ fn serve(arguments: &Arguments) -> Result<()> {
     // Before the engine, which takes a while to open: a signal ends the command at once then.
     let signals =
         Signals::new(stop::heeded(&[SIGTERM, SIGINT])).context("cannot wait for signals")?;
+    heap::return_buffers();
     let has_password = options.password.is_some();
     let (local, far) = (config.local_bytes, config.far_bytes);
     info!(
         cores = ?config.cores,
         local = %ByteSize::b(local),
         far = %ByteSize::b(far),
+        beside_bytes = arguments.beside_bytes(),
         "opening the engine"
     );
     let engine = Engine::open(config)?;
     let server = Server::start(&engine, options)?;
     let reporter = server.reporter();
+    let returned = Returned::new(reporter.clone(), arguments.client_memory);
     let reported = ReportedServer {
         engine: engine.reporter(),
         server: reporter.clone(),
@@ -256,7 +272,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
         let _ = writeln!(out, "native: {address}");
     }
     let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
-    wait(signals, &server)?;
+    wait(signals, &server, returned)?;
     drop(watched);
     server.stop()?;
     engine.close();
@@ -265,7 +281,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
 }
 
 /// Waits for a signal, or for a client that wants the end.
-fn wait(mut signals: Signals, server: &Server) -> Result<()> {
+fn wait(mut signals: Signals, server: &Server, mut returned: Returned) -> Result<()> {
     let (sender, received) = mpsc::channel();
     thread::Builder::new()
         .name("signals".to_owned())
@@ -289,7 +305,7 @@ fn wait(mut signals: Signals, server: &Server) -> Result<()> {
                 error!("a core has ended by a fault: stopping");
                 return Ok(());
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => returned.look(),
             Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("signals were lost")),
         }
     }

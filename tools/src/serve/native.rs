@@ -43,6 +43,15 @@ impl NativeArguments {
         self.native.iter().any(of_device)
     }
 
+    /// Bytes of all native clients, if they are served.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        if self.native.is_empty() {
+            0
+        } else {
+            self.native_memory
+        }
+    }
+
     pub(super) fn options(
         &self,
         device: &DeviceArguments,

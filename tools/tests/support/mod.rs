@@ -6,6 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -36,7 +37,13 @@ impl TokenFile {
     pub(crate) fn new(name: &str) -> Self {
         let name = format!("{name}-{}.token", std::process::id());
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::write(&path, TOKEN).expect("a token file");
+        // Others must not read it, or the command warns.
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options
+            .open(&path)
+            .and_then(|mut file| file.write_all(TOKEN.as_bytes()));
+        written.expect("a token file");
         Self(path)
     }
 

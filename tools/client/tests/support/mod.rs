@@ -148,6 +148,11 @@ impl Random {
         Self(seed)
     }
 
+    /// Those of a seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// The next number; splitmix64.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

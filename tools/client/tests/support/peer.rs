@@ -2,9 +2,11 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use farcore_client::FabricAddress;
+use farcore_client::{Client, ClientOptions, FabricAddress, Transfer};
 use farcore_protocol::handshake::{
     Challenge, Hello, SlotFacts, Welcome, decode_proof, encode_proof,
 };
@@ -217,6 +219,43 @@ impl Peer {
         };
         self.send(&welcome.encode());
     }
+}
+
+/// Runs a server of the test's own for one client after another, and a client.
+pub(crate) fn with_server(serve: impl AsyncFn(Peer) + Sync, test: impl FnOnce(&Client)) {
+    let any = "tcp://127.0.0.1:0".parse().expect("an address");
+    let listener = PeerListener::bind(&any, &options()).expect("a listener");
+    let address = format!("tcp://{}", listener.local_address().1);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let work = async {
+                while !is_over.load(Ordering::SeqCst) {
+                    let ended = async {
+                        while !is_over.load(Ordering::SeqCst) {
+                            farcore_rdma::pause(Duration::from_millis(1)).await;
+                        }
+                    };
+                    let one = async {
+                        let peer = Peer::accept(&listener).await;
+                        serve(peer).await;
+                    };
+                    futures_lite::future::or(one, ended).await;
+                }
+            };
+            farcore_rdma::run_local(work).expect("an executor");
+        });
+        let client = Client::connect(
+            &address.parse().expect("an address"),
+            ClientOptions {
+                timeout: Duration::from_millis(700),
+                queue: 8,
+                ..super::options(Transfer::Read)
+            },
+        );
+        test(&client.expect("a client"));
+        is_over.store(true, Ordering::SeqCst);
+    });
 }
 
 fn options() -> PeerOptions {

@@ -9,10 +9,9 @@ use farcore::{
     Condition, Core, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome, Refused,
 };
 
-use super::arguments::{float, integer, is_option, parsed, stored_key};
-use super::{Call, Flow, Refusal, SYNTAX};
+use super::arguments::{float, integer, parsed, stored_key};
+use super::{Call, Flow, Refusal};
 use crate::connection::Pending;
-use crate::glob;
 use crate::hash_reply::{DAMAGED, FieldReply, HashFields, HashReply, ShortField};
 use crate::hash_value::{Entry, HashValue, with_fields, without_fields};
 use crate::parts::Parts;
@@ -317,84 +316,5 @@ pub(super) fn hincrbyfloat(call: &mut Call<'_>) -> Result {
     };
     Ok(change(call, add, |writer, text| {
         writer.bulk(text.as_bytes());
-    }))
-}
-
-/// The options of `HSCAN`.
-#[derive(Default)]
-struct Scan {
-    pattern: Option<Vec<u8>>,
-    names_only: bool,
-}
-
-impl Scan {
-    fn of(call: &Call<'_>) -> std::result::Result<Self, Refusal> {
-        let cursor = std::str::from_utf8(call.argument(2)).ok();
-        let cursor = cursor.and_then(|cursor| cursor.parse::<u64>().ok());
-        cursor.ok_or("ERR invalid cursor")?;
-        let mut scan = Self::default();
-        let mut place = 3;
-        while place < call.count() {
-            let option = call.argument(place);
-            if is_option(option, "novalues") {
-                scan.names_only = true;
-                place += 1;
-                continue;
-            }
-            if place + 1 == call.count() {
-                return Err(SYNTAX.into());
-            }
-            let value = call.argument(place + 1);
-            if is_option(option, "match") {
-                scan.pattern = Some(value.to_vec());
-            } else if is_option(option, "count") {
-                if integer(value)? < 1 {
-                    return Err(SYNTAX.into());
-                }
-            } else {
-                return Err(SYNTAX.into());
-            }
-            place += 2;
-        }
-        Ok(scan)
-    }
-
-    /// Writes all fields at once: they are in one record.
-    fn write(&self, hash: Option<HashValue<'_>>, writer: &mut Writer<'_>) {
-        let pattern = self.pattern.as_deref();
-        let is_wanted =
-            |(field, _): &Entry<'_>| pattern.is_none_or(|pattern| glob::matches(pattern, field));
-        let found: Vec<_> = (hash.iter().flat_map(HashValue::iter))
-            .filter(is_wanted)
-            .collect();
-        writer.array(2);
-        writer.bulk(b"0");
-        writer.array(found.len() * if self.names_only { 1 } else { 2 });
-        for (field, value) in found {
-            writer.bulk(field);
-            if !self.names_only {
-                writer.bulk(value);
-            }
-        }
-    }
-}
-
-pub(super) fn hscan(call: &mut Call<'_>) -> Result {
-    let scan = Scan::of(call)?;
-    let key = call.key().to_vec();
-    Ok(call.task(move |mut core, output, protocol| async move {
-        let read = read(&mut core, &key).await;
-        let hash = match &read {
-            Ok((version, bytes)) => whole(*version, bytes).map_err(|failure| failure.text()),
-            Err(failure) => Err(failure.text()),
-        };
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            match hash {
-                Ok(hash) => scan.write(hash, &mut writer),
-                Err(text) => writer.error(&text),
-            }
-        });
-        core
     }))
 }

@@ -16,10 +16,6 @@ type Result = std::result::Result<Flow, Refusal>;
 
 /// Keys that one step of a search over all keys looks at.
 const KEYS_A_STEP: usize = 1024;
-/// Keys of which `RANDOMKEY` draws one.
-const RANDOM_KEYS: usize = 1024;
-/// The lowest bit of the shard in a cursor's word.
-const CURSOR_SHARD: u32 = 54;
 /// Keys of a page of `SCAN`, by default; as Redis.
 const SCAN_KEYS: u64 = 10;
 /// Keys of a page of `SCAN`, at most.
@@ -57,7 +53,7 @@ pub(super) fn type_of(call: &mut Call<'_>) -> Result {
 }
 
 /// Writes a result of the engine, or its error.
-fn finish<T>(
+pub(super) fn finish<T>(
     output: &TaskOutput,
     protocol: crate::resp::Protocol,
     result: farcore::Result<T>,
@@ -206,38 +202,6 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result {
             for key in keys {
                 writer.bulk(key);
             }
-        });
-        core
-    }))
-}
-
-/// One of the first keys of a shard, both drawn at random; of the next shards if it is empty.
-async fn any_key(core: &mut Core, shards: usize) -> farcore::Result<Option<Vec<u8>>> {
-    let mut bytes = [0; 8];
-    let draw = getrandom::fill(&mut bytes).map_or(0, |()| u64::from_le_bytes(bytes));
-    let options = ScanOptions {
-        values: true,
-        entries: RANDOM_KEYS,
-    };
-    let start = draw % shards.max(1) as u64;
-    for cursor in [core.cursor(start << CURSOR_SHARD), Cursor::START] {
-        let page = core.scan(cursor, options).await?;
-        let keys: Vec<_> = page.entries().map(|entry| entry.key).collect();
-        let place = usize::try_from((draw >> 16) % keys.len().max(1) as u64).unwrap_or(0);
-        if let Some(key) = keys.get(place) {
-            return Ok(Some(shown_key(key).to_vec()));
-        }
-    }
-    Ok(None)
-}
-
-pub(super) fn randomkey(call: &mut Call<'_>) -> Result {
-    let shards = call.serving.shared.cores.len();
-    Ok(call.task(move |mut core, output, protocol| async move {
-        let key = any_key(&mut core, shards).await;
-        finish(&output, protocol, key, |writer, key| match key {
-            Some(key) => writer.bulk(&key),
-            None => writer.null(),
         });
         core
     }))

@@ -187,8 +187,11 @@ pub(super) fn set_long(call: &mut Call<'_>, name: &str, bytes: usize) -> Result 
         },
         ..PutOptions::default()
     };
+    if call.serving.defers(call.connection) {
+        return Ok(Flow::Later);
+    }
     let key = call.key().to_vec();
-    let input = LongInput::new(bytes);
+    let input = LongInput::gathered(bytes, call.serving.piece_bytes_max());
     let parts = input.parts();
     let flow = call.task(move |mut core, output, protocol| async move {
         let put = core.put_long_with(&key, bytes as u64, parts, options).await;

@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use super::subcommand::{self, Subcommand, takes};
 use super::{
     Call, Flow, Refusal, absent, access, bits, channels, config, connection, expiry, hash_draw,
-    hashes, introspection, keys, lcs, monitor, object, server, slowlog, strings, transactions,
+    hash_scan, hashes, introspection, keys, lcs, monitor, object, random_key, server, slowlog,
+    strings, transactions,
 };
 
 /// A command.
@@ -200,7 +201,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("hmget", -3, ONE, READ, hashes::hmget),
     command("hmset", -4, ONE, WRITE, hashes::hmset),
     command("hrandfield", -2, ONE, SLOW_READ, hash_draw::hrandfield),
-    command("hscan", -3, ONE, SLOW_READ, hashes::hscan),
+    command("hscan", -3, ONE, SLOW_READ, hash_scan::hscan),
     command("hset", -4, ONE, WRITE, hashes::hset),
     command("hsetnx", 4, ONE, WRITE, hashes::hsetnx),
     command("hstrlen", 3, ONE, READ, hashes::hstrlen),
@@ -234,7 +235,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("pubsub", -2, NONE, SUBSCRIBE, channels::pubsub),
     command("punsubscribe", -1, NONE, SUBSCRIBE, channels::punsubscribe),
     open("quit", -1, INFO, connection::quit),
-    command("randomkey", 1, NONE, SLOW_READ, keys::randomkey),
+    command("randomkey", 1, NONE, SLOW_READ, random_key::randomkey),
     command("readonly", 1, NONE, INFO, absent::cluster),
     command("readwrite", 1, NONE, INFO, absent::cluster),
     command("rename", 3, TWO, "write", keys::rename),

@@ -245,7 +245,7 @@ impl NativeConnection {
         }
         let request = self.requests[usize::from(part.receive)].clone();
         let before = part.taken;
-        while part.taken < part.bytes && !input.is_full() {
+        while part.taken < part.bytes && !input.is_full(usize::MAX) {
             let bytes = (part.bytes - part.taken).min(COPY_BYTES);
             let piece = &mut scratch[..bytes];
             self.read(&request, part.receive, part.start + part.taken, piece);

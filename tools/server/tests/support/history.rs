@@ -10,7 +10,7 @@ use std::collections::HashSet;
 /// Operations of a history, at most: one bit each.
 pub(crate) const OPERATIONS_MAX: usize = 128;
 
-/// What a client did, and what it was told.
+/// What a client did, and what the server answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Operation {
     /// Read this value; `None` is absent.
@@ -18,9 +18,9 @@ pub(crate) enum Operation {
     Set(u64),
     /// True if there was a value.
     Delete(bool),
-    /// Set `new` if the value was `expected`; `done` says whether it was.
+    /// Set `new` if the value was `expected`, or if it was absent; `done` says whether it was.
     Swap {
-        expected: u64,
+        expected: Option<u64>,
         new: u64,
         done: bool,
     },
@@ -38,7 +38,7 @@ impl Operation {
                 new,
                 done,
             } => {
-                let is_equal = value == Some(expected);
+                let is_equal = value == expected;
                 (is_equal == done).then_some(if done { Some(new) } else { value })
             }
         }

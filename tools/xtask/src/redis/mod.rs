@@ -13,6 +13,7 @@
 //! ci         the suite of Redis against a server that is started for it
 //! proxy      a proxy that records and cuts connections
 //! clients    clients in five languages, and recordings of what they send first
+//! memory     whether the cap of local memory holds with clients in it
 //! speed      paired runs of redis-benchmark against several servers
 //! ```
 //!
@@ -21,6 +22,7 @@
 mod ci;
 mod clients;
 mod limited;
+mod memory;
 mod place;
 mod process;
 mod proxy;
@@ -51,6 +53,9 @@ pub(crate) enum Redis {
     Clients(clients::Clients),
     /// Record what foreign clients send when they connect.
     Record(clients::Record),
+    /// Check that the cap of local memory holds with idle, active and deaf connections; starts a
+    /// memory node and a server.
+    Memory(memory::Memory),
     /// Compare the speed of servers by paired runs of redis-benchmark.
     Speed(speed::Speed),
 }
@@ -64,6 +69,7 @@ pub(crate) fn perform(redis: Redis) -> Result<()> {
         Redis::Python(python) => python::perform(&place, &python),
         Redis::Clients(clients) => clients::perform(&place, &clients),
         Redis::Record(record) => clients::record(&place, &record),
+        Redis::Memory(memory) => memory::perform(&place, &memory),
         Redis::Speed(speed) => speed::perform(&place, &speed),
     }
 }

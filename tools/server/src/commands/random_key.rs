@@ -1,0 +1,115 @@
+//! `RANDOMKEY`: each key is as likely as any other, about.
+//!
+//! All keys are gathered if they are few. Of many, a place in the order of scans is drawn, which is
+//! that of their hash values, and then one of the keys that follow it. The places that are drawn
+//! end where the keys of the shard end, which is searched once: it is a property of the index.
+
+use std::sync::atomic::Ordering;
+
+use farcore::{Core, Cursor, ScanOptions, ScanPage};
+
+use super::arguments::shown_key;
+use super::keys::finish;
+use super::{Call, Flow, Refusal};
+use crate::shared::Shared;
+
+/// The lowest bit of the shard in a cursor's word.
+const CURSOR_SHARD: u32 = 54;
+/// Keys of which one is drawn, if there are no more.
+const FEW: usize = 1024;
+/// Keys of which one is drawn behind a place. A key is the likelier, the longer the way to the ones
+/// before it is: with so many the likelihoods of all differ by an eighth, typically.
+const FOLLOWING: usize = 64;
+/// How exactly the end is searched, in orders. The smallest index has 2^22.
+const END_STEP: u64 = 1 << 14;
+
+/// A random number.
+fn draw() -> u64 {
+    let mut bytes = [0; 8];
+    // Without random bytes, a first key is as good as any.
+    getrandom::fill(&mut bytes).map_or(0, |()| u64::from_le_bytes(bytes))
+}
+
+/// A random number below a limit, which is not 0.
+fn draw_below(limit: u64) -> u64 {
+    let wide = u128::from(draw()) * u128::from(limit);
+    u64::try_from(wide >> 64).unwrap_or(0)
+}
+
+/// One of a page's keys.
+fn one_of(page: &ScanPage) -> Option<Vec<u8>> {
+    let count = page.entries().count() as u64;
+    if count == 0 {
+        return None;
+    }
+    let place = usize::try_from(draw_below(count)).unwrap_or(0);
+    let mut entries = page.entries();
+    entries
+        .nth(place)
+        .map(|entry| shown_key(entry.key).to_vec())
+}
+
+fn word(shard: u64, order: u64) -> u64 {
+    shard << CURSOR_SHARD | order
+}
+
+/// An order behind which a shard has no keys, or few.
+async fn end_of(core: &mut Core, shard: u64) -> farcore::Result<u64> {
+    let options = ScanOptions {
+        values: false,
+        entries: 1,
+    };
+    let (mut low, mut high) = (0, 1 << CURSOR_SHARD);
+    while high - low > END_STEP {
+        let middle = low + (high - low) / 2;
+        let page = core.scan(core.cursor(word(shard, middle)), options).await?;
+        // A page that goes on in this shard has found one of its keys.
+        let next = page.next().map(|next| next.to_word() >> CURSOR_SHARD);
+        if next == Some(shard) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(high)
+}
+
+async fn any_key(core: &mut Core, shared: &Shared) -> farcore::Result<Option<Vec<u8>>> {
+    // Values, because only with them expired records are seen.
+    let options = |entries| ScanOptions {
+        values: true,
+        entries,
+    };
+    let shard = draw_below(shared.cores.len().max(1) as u64);
+    let end = &shared.cores[usize::try_from(shard).unwrap_or(0)].keys_end;
+    let mut last = end.load(Ordering::Relaxed);
+    if last == 0 {
+        let page = core.scan(Cursor::START, options(FEW)).await?;
+        if page.next().is_none() {
+            return Ok(one_of(&page));
+        }
+        last = end_of(core, shard).await?;
+        end.store(last, Ordering::Relaxed);
+    }
+    let place = core.cursor(word(shard, draw_below(last)));
+    let page = core.scan(place, options(FOLLOWING)).await?;
+    if let Some(key) = one_of(&page) {
+        return Ok(Some(key));
+    }
+    // None follows in any shard: keys were removed.
+    end.store(0, Ordering::Relaxed);
+    let page = core.scan(Cursor::START, options(FEW)).await?;
+    Ok(one_of(&page))
+}
+
+pub(super) fn randomkey(call: &mut Call<'_>) -> Result<Flow, Refusal> {
+    let shared = std::sync::Arc::clone(&call.serving.shared);
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let key = any_key(&mut core, &shared).await;
+        finish(&output, protocol, key, |writer, key| match key {
+            Some(key) => writer.bulk(&key),
+            None => writer.null(),
+        });
+        core
+    }))
+}
