@@ -76,7 +76,8 @@ export function figure(value, unit) {
       const [number, prefix] = scaled(value, 1000, SI);
       return [number, `${prefix}B/s`];
     }
-    case "1/s": {
+    case "1/s":
+    case "messages/s": {
       const [number, prefix] = scaled(value, 1000, SI);
       return [number, `${prefix}/s`];
     }
@@ -93,6 +94,16 @@ export function figure(value, unit) {
 export function withUnit(value, unit) {
   const [number, name] = figure(value, unit);
   return name ? `${number}${GAP}${name}` : number;
+}
+
+/** A figure at a tick of an axis: no digits that all ticks share. */
+export function tickText(value, unit) {
+  return withUnit(value, unit).replace(/([.,]\d*?)0+(?=\D|$)/, (_, digits) => (digits.length > 1 ? digits : ""));
+}
+
+/** A limit of a number, as short as it can be written into a field. */
+export function limitText(value) {
+  return Math.abs(value) >= 1e6 ? scaled(value, 1000, SI).join("") : plain(value);
 }
 
 /** Date and time of day. */

@@ -39,8 +39,7 @@ export class QueryBuilder {
   /** Columns of the source, of the joined data set, and derived ones. */
   inputs() {
     const joined = this.join ? this.datasets.find(({ id }) => id === this.join.dataset)?.columns ?? [] : [];
-    const names = new Set(this.columns.map(({ name }) => name));
-    const others = joined.map((one) => ({ ...one, name: names.has(one.name) ? `${one.name}_2` : one.name }));
+    const others = joined.map((one) => ({ ...one, name: `joined.${one.name}` }));
     const derived = this.derive.filter(({ name }) => name).map(({ name }) => ({ name, type: "number" }));
     return [...this.columns, ...others, ...derived];
   }
@@ -55,8 +54,8 @@ export class QueryBuilder {
     return [...groups, ...this.aggregates.map(({ name }) => ({ name, type: "number" }))];
   }
 
-  /** The query as the server takes it. */
-  query() {
+  /** The query as the server takes it; without a limit its result has all rows. */
+  query({ isLimited = true } = {}) {
     const types = new Map(this.inputs().map(({ name, type }) => [name, type]));
     return {
       source: this.source,
@@ -72,8 +71,7 @@ export class QueryBuilder {
         return { function: name, ...(name === "count" && !column ? {} : { column }), name: result };
       }),
       order: this.order.filter(({ column }) => column),
-      limit: this.limit,
-      offset: 0,
+      ...(isLimited ? { limit: this.limit } : {}),
     };
   }
 

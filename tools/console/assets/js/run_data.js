@@ -15,6 +15,11 @@ const KINDS = {
   interrupted: "warn",
 };
 
+/** How much of a run's messages were started, 0 to 1. */
+export function shareOf({ started, total }) {
+  return total > 0 ? started / total : 0;
+}
+
 /** Whether a run in this state has ended. */
 export function isEnded(state) {
   return state !== "queued" && state !== "running";
@@ -31,7 +36,7 @@ export const CHARTS = [
     key: "hits",
     unit: "share",
     limits: [0, 1],
-    lines: ["hit_ratio", "card_ratio", "staging_ratio", "cxl_ratio", "host_ratio"],
+    lines: ["hit_ratio", "card_share", "staging_share", "cxl_share", "host_share"],
   },
   { key: "latency", unit: "ns", lines: ["p50_ns", "p99_ns", "p999_ns"] },
   { key: "rate", unit: "1/s", lines: ["messages_s"] },

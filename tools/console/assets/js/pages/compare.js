@@ -37,12 +37,12 @@ function joined(list, name) {
 
 function charts(runs, series, signal) {
   const group = new ChartGroup();
-  const made = COMPARED.filter(({ name }) => series.some((one) => column(one, name))).map(({ name, unit, limits }) => {
+  const made = COMPARED.filter(({ name }) => series.some((one) => column(one, name))).map(({ name, unit }) => {
     const chart = new Chart({
       title: columnTitle(name),
       file: `compare-${name}`,
       unit,
-      limits,
+      isFitted: true,
       x: { label: "at_ns", unit: "ns" },
       series: runs.map((run, index) => ({ label: run.name, isData: true, dash: index })),
       group,

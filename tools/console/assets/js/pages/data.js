@@ -53,13 +53,14 @@ function list(datasets, reload) {
     permits("operator") && {
       title: t("delete"),
       hideTitle: true,
+      className: "row-end",
       cell: (one) => h("div", { class: "row-actions" }, button(t("delete"), {
         kind: "quiet compact",
         press: () => erase(one).catch(sayError),
       })),
     },
   ].filter(Boolean);
-  return table({ caption: t("nav.data"), columns, rows: datasets }).root;
+  return table({ caption: t("nav.data"), className: "dense", columns, rows: datasets }).root;
 }
 
 function importPanel(signal) {

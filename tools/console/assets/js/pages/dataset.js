@@ -47,6 +47,12 @@ function resultTable(result, caption) {
   );
 }
 
+/** The unit that the name of a column ends with. */
+function unitOf(name) {
+  const [, ending] = /_(ns|bytes)$/.exec(name) ?? [];
+  return ending ?? null;
+}
+
 /** The chart of a result: one column across, up to five upwards. */
 class ResultChart {
   constructor(name, signal) {
@@ -141,8 +147,8 @@ class ResultChart {
       title: this.x === "" ? this.name : t("result.over", { name: this.x }),
       file: this.name,
       kind: this.kind,
-      unit: null,
-      x: { label: this.x || t("result.row"), unit: null },
+      unit: this.y.every((name) => unitOf(name) === unitOf(this.y[0])) ? unitOf(this.y[0]) : null,
+      x: { label: this.x || t("result.row"), unit: unitOf(this.x) },
       series: this.y.map((name) => ({ label: name, isData: true })),
     }, signal);
     fill(this.place, chart.root);
@@ -227,11 +233,11 @@ export async function render({ main, parts, signal }) {
   const exports = FORMATS.map((format) => button(data(format.toUpperCase()), {
     kind: "compact",
     "aria-label": t("run.export", { format: format.toUpperCase() }),
-    press: () => exportTo(format, dataset, builder.query()).catch(sayError),
+    press: () => exportTo(format, dataset, builder.query({ isLimited: false })).catch(sayError),
   }, icon("download")));
   const saving = permits("operator") && button(t("result.save.action"), {
     kind: "compact",
-    press: () => save(builder.query()).catch(sayError),
+    press: () => save(builder.query({ isLimited: false })).catch(sayError),
   });
   const erase = permits("operator") && button(t("delete"), {
     kind: "quiet",
@@ -250,7 +256,7 @@ export async function render({ main, parts, signal }) {
     h(
       "div",
       { class: "stack" },
-      h("div", { class: "columns data-columns" },
+      h("div", { class: "data-columns" },
         panel(t("query.title"), form),
         h("div", { class: "stack" },
           panel(t("result.title"), [place, h("div", { class: "panel-foot" }, note)], { isFlush: true, actions: [saving, exports] }),

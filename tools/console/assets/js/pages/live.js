@@ -84,7 +84,7 @@ class EngineView {
         title: t(`live.chart.${line.key}`),
         unit: line.unit,
         limits: line.limits,
-        x: { label: "seconds", unit: "seconds" },
+        x: { label: "seconds", unit: "seconds", limits: [-KEPT_SECONDS, 0] },
         series: line.lines.map((name) => ({ label: title(name) })),
         group,
       }, signal),
@@ -105,7 +105,7 @@ class EngineView {
       this.history.forEach((list) => list.shift());
     }
     for (const { lines, chart } of this.charts) {
-      chart.set([[...this.times], ...lines.map((name) => [...this.history.get(name)])]);
+      chart.set([this.times.map((time) => time - this.times.at(-1)), ...lines.map((name) => [...this.history.get(name)])]);
     }
     const headlines = HEADLINES.map(([name, unit]) => ({ label: title(name), value: at(total, name) ?? Number.NaN, unit }));
     fill(this.above, figures(headlines));

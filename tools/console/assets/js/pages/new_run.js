@@ -3,7 +3,7 @@
 
 import { ApiError, errorText, get, post } from "../api.js";
 import { fill, h, uniqueId } from "../dom.js";
-import { parseNumber, plain } from "../format.js";
+import { limitText, parseNumber } from "../format.js";
 import { count, known, t } from "../i18n.js";
 import { busy, button, inputField, selectField, field } from "../parts/field.js";
 import { say } from "../parts/notice.js";
@@ -85,7 +85,7 @@ class Setting {
       return t("problem.integer");
     }
     if (value < (minimum ?? -Infinity) || value > (maximum ?? Infinity)) {
-      return t("problem.range", { minimum: plain(minimum), maximum: plain(maximum) });
+      return t("problem.range", { minimum: limitText(minimum), maximum: limitText(maximum) });
     }
     return null;
   }
@@ -104,7 +104,7 @@ function hintOf({ path, minimum, maximum, kind }) {
   if (!text && !hasLimits) {
     return null;
   }
-  const limits = hasLimits && t("hint.limits", { minimum: plain(minimum), maximum: plain(maximum) });
+  const limits = hasLimits && t("hint.limits", { minimum: limitText(minimum), maximum: limitText(maximum) });
   return [text && h("span", null, text, " "), limits && h("span", { class: "nowrap" }, limits)];
 }
 
@@ -215,7 +215,7 @@ async function startOf(query, form, signal) {
   const clone = query.get("clone");
   if (clone !== null) {
     const run = await get(`/api/runs/${encodeURIComponent(clone)}`, { signal });
-    return { name: t("new_run.copy_of", { name: run.name }).slice(0, 120), settings: run.settings, trace: run.trace ?? null, preset: null };
+    return { name: t("new_run.copy_of", { name: run.name }).slice(0, 100), settings: run.settings, trace: run.trace ?? null, preset: null };
   }
   const [first] = form.presets;
   return { name: "", settings: first?.settings, trace: null, preset: first?.id };
@@ -249,7 +249,7 @@ export async function render({ main, query, signal }) {
   const name = inputField({
     label: t("run.name"),
     value: start.name,
-    attributes: { maxlength: "120", placeholder: t("new_run.name.example"), autocomplete: "off" },
+    attributes: { maxlength: "100", placeholder: t("new_run.name.example"), autocomplete: "off" },
   });
   const traces = datasets.filter(({ format }) => format === "trace");
   const trace = traces.length > 0 && selectField({

@@ -20,7 +20,7 @@ function newRun() {
 function recent(runs) {
   const { root } = table({
     caption: t("overview.recent"),
-    className: "recent",
+    className: "recent dense",
     rows: runs.slice(0, RECENT),
     columns: [
       {

@@ -11,7 +11,7 @@ import { say, sayError } from "../parts/notice.js";
 import { figures, head, pairs, panel } from "../parts/page.js";
 import { go } from "../router.js";
 import {
-  CHARTS, FIGURES, chartTitle, column, columnTitle, figureOf, flatten, isEnded, settingTitle, stateBadge,
+  CHARTS, FIGURES, chartTitle, column, columnTitle, figureOf, flatten, isEnded, settingTitle, shareOf, stateBadge,
 } from "../run_data.js";
 
 const FORMATS = ["csv", "json", "parquet"];
@@ -178,8 +178,8 @@ function actions(run) {
 }
 
 function progressPanel(run) {
-  const bar = h("progress", { value: run.progress ?? 0, max: "1", "aria-label": t("run.progress") });
-  const text = data(withUnit(run.progress ?? 0, "share"));
+  const bar = h("progress", { value: shareOf(run.progress), max: "1", "aria-label": t("run.progress") });
+  const text = data(withUnit(shareOf(run.progress), "share"));
   const root = h(
     "div",
     { class: "panel panel-body" },
@@ -199,11 +199,10 @@ function progressPanel(run) {
 function follow({ run, charts, progress, signal, reload }) {
   listen(`/api/runs/${run.id}/events`, {
     on: {
-      progress: ({ started, total, point, row }) => {
-        progress.set(total > 0 ? started / total : 0);
-        const values = row ?? point;
-        if (Array.isArray(values)) {
-          charts.add(values);
+      progress: ({ point, ...numbers }) => {
+        progress.set(shareOf(numbers));
+        if (point !== null) {
+          charts.add(point);
         }
       },
       state: ({ state }, close) => {

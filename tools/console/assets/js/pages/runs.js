@@ -9,7 +9,7 @@ import { empty, sayError } from "../parts/notice.js";
 import { head, panel } from "../parts/page.js";
 import { table } from "../parts/table.js";
 import { go } from "../router.js";
-import { COMPARED_MAX, figureOf, isEnded, stateBadge } from "../run_data.js";
+import { COMPARED_MAX, figureOf, isEnded, shareOf, stateBadge } from "../run_data.js";
 
 const PAGE = 25;
 const REFRESH_MS = 2000;
@@ -19,7 +19,7 @@ function stateCell(run) {
   if (run.state !== "running") {
     return stateBadge(run.state);
   }
-  const share = run.progress ?? 0;
+  const share = shareOf(run.progress);
   return h(
     "span",
     { class: "progress-line" },
@@ -38,6 +38,7 @@ function columnsOf(choose) {
     {
       title: t("runs.choose"),
       hideTitle: true,
+      className: "row-pick",
       cell: (run) => (run.state === "queued" ? "" : choose(run)),
     },
     {
@@ -120,7 +121,7 @@ export async function render({ main, query, signal, reload }) {
   const draw = () => {
     const { root } = table({
       caption: t("nav.runs"),
-      className: "run-list",
+      className: "run-list dense",
       columns: columnsOf((run) => choice.box(run)),
       rows: shown,
     });

@@ -5,7 +5,7 @@
 // Keys of a chart that has the focus: arrows move the cursor, + and - zoom, 0 shows all.
 
 import { data, download, fill, h, icon, uniqueId } from "../dom.js";
-import { withUnit } from "../format.js";
+import { tickText, withUnit } from "../format.js";
 import { t } from "../i18n.js";
 import { themeChanges } from "../preferences.js";
 
@@ -60,7 +60,7 @@ export class ChartGroup {
  * A chart. Options:
  * - `title`, `unit` of the y axis, `x`: `{label, unit}`
  * - `series`: `[{label, isData, dash, colour}]`
- * - `limits`: `[minimum, maximum]` of the y axis if it is fixed
+ * - `limits`: `[minimum, maximum]` of the y axis if it is fixed; `isFitted`: it need not begin at 0
  * - `kind`: `line` (default), `bars` or `points`
  * - `group`: a ChartGroup
  */
@@ -192,13 +192,16 @@ export class Chart {
         points: { size: 7 },
       },
       select: { show: true },
-      scales: { x: { time: false }, y: { range: (_, low, high) => rangeOf(low, high, limits) } },
+      scales: {
+        x: { time: false, range: this.options.x.limits && ((_, low, high) => this.rangeOfX(low, high)) },
+        y: { range: (_, low, high) => rangeOf(low, high, limits, this.options.isFitted) },
+      },
       axes: [
-        { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => withUnit(tick, x.unit)), space: 70 },
+        { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => tickText(tick, x.unit)), space: 70 },
         {
           ...axis,
           size: 66,
-          values: (_, ticks) => ticks.map((tick) => withUnit(tick, unit)),
+          values: (_, ticks) => ticks.map((tick) => tickText(tick, unit)),
           space: 34,
         },
       ],
@@ -222,10 +225,15 @@ export class Chart {
       width: 1.75,
       dash: one.dash ? DASHES[one.dash % DASHES.length] : undefined,
       show: this.isShown[index],
-      points: { show: this.values[0].length < 2 },
+      points: { show: (plot) => plot.data[0].length < 2 },
       spanGaps: false,
       ...kinds[this.options.kind],
     };
+  }
+
+  /** The x axis of a chart with limits, unless it is zoomed. */
+  rangeOfX(low, high) {
+    return this.range === null ? this.options.x.limits : [low, high];
   }
 
   onSelect(plot) {
@@ -368,12 +376,16 @@ function cell(text) {
 }
 
 /** Limits of the y axis: given ones, or from 0 to a little above the highest value. */
-function rangeOf(low, high, limits) {
+function rangeOf(low, high, limits, isFitted) {
   if (limits) {
     return limits;
   }
   if (low === null || high === null || !Number.isFinite(low) || !Number.isFinite(high)) {
     return [0, 1];
+  }
+  if (isFitted && low > high / 2) {
+    const room = (high - low) * 0.1 || high * 0.05;
+    return [low - room, high + room];
   }
   const top = high > 0 ? high * 1.06 : 0;
   const bottom = low < 0 ? low * 1.06 : 0;
