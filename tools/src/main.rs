@@ -1,13 +1,15 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
-//! One module a command: `card`, `cli`, `doctor`, `fabric`, `memnode`, `serve`, `top`, `tune`;
-//! `manual` has completions and manual pages. Each checks its flags and returns the exit code, or
-//! an error, which is one line on stderr and exit code 1. `watch` reads reports of running engines;
-//! `device`, `given`, `text` and `token` hold the flags and formats that commands share. Streams
-//! and files are those of [`farcore_bench::outputs`].
+//! One module a command: `card`, `cli`, `console`, `doctor`, `fabric`, `memnode`, `serve`, `top`,
+//! `tune`; `manual` has completions and manual pages. Each checks its flags and returns the exit
+//! code, or an error, which is one line on stderr and exit code 1. `watch` reads reports of running
+//! engines; `device`, `given`, `text` and `token` hold the flags and formats that commands share.
+//! Streams and files are those of [`farcore_bench::outputs`].
 
 mod card;
 mod cli;
+#[cfg(feature = "console")]
+mod console;
 mod device;
 mod doctor;
 mod fabric;
@@ -49,6 +51,9 @@ enum Command {
     Card(card::Command),
     /// Read and change a server's keys over the native protocol: one command, a script, a prompt.
     Cli(Box<cli::Arguments>),
+    /// Serve simulations of a card, their results and running engines to browsers.
+    #[cfg(feature = "console")]
+    Console(Box<console::Arguments>),
     /// Check what this machine lacks to run Farcore well, and print the remedies.
     Doctor(doctor::Arguments),
     /// Measure the latency and bandwidth of far memory, and list RDMA devices.
@@ -77,6 +82,8 @@ impl Command {
         match self {
             Self::Card(command) => command.name(),
             Self::Cli(arguments) => arguments.name(),
+            #[cfg(feature = "console")]
+            Self::Console(_) => "console",
             Self::Doctor(_) => "doctor",
             Self::Fabric(command) => command.name(),
             Self::Memnode(_) => "memnode",
@@ -94,6 +101,8 @@ impl Command {
         match self {
             Self::Top(_) => None,
             Self::Memnode(_) | Self::Serve(_) => Some("info"),
+            #[cfg(feature = "console")]
+            Self::Console(_) => Some("info"),
             _ => Some("warn"),
         }
     }
@@ -102,6 +111,8 @@ impl Command {
         match self {
             Self::Card(command) => card::run(command, given),
             Self::Cli(arguments) => cli::run(arguments),
+            #[cfg(feature = "console")]
+            Self::Console(arguments) => console::run(arguments),
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Fabric(command) => fabric::run(command),
             Self::Memnode(arguments) => memnode::run(arguments),

@@ -37,7 +37,7 @@ pub(crate) fn warn_if_exposed(file: &Path) {
 }
 
 /// The mode of a file that group or others may read.
-fn exposed_mode(file: &Path) -> Option<u32> {
+pub(crate) fn exposed_mode(file: &Path) -> Option<u32> {
     // A pipe, as from `<(command)`, is no file that stays readable.
     let facts = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
     let mode = facts.permissions().mode() & 0o777;

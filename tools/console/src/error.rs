@@ -91,6 +91,7 @@ impl ApiError {
     }
 
     /// The code.
+    #[cfg(test)]
     pub(crate) fn code(&self) -> &'static str {
         self.code
     }

@@ -102,12 +102,12 @@ impl Console {
         let limits = options.limits;
         let state = AppState::new(Shared {
             address,
+            runner: Runner::start(&console, &folder, options.parallel)?,
             folder,
             console,
             data,
             passwords: Passwords::new()?,
             throttle: Throttle::new(),
-            runner: Runner,
             streams: Arc::new(Semaphore::new(limits.streams_max)),
             stopping: stopping.clone(),
             options,
@@ -140,6 +140,7 @@ impl Console {
         if let Err(error) = self.runtime.block_on(self.server) {
             tracing::error!(%error, "the HTTP server ended by a fault");
         }
+        self.state.runner.stop();
         let stopped = self.state.console.write_blocking(|console| {
             Event::of_server(Level::Info, "the console stops").write(console)
         });

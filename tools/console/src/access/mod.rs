@@ -17,7 +17,7 @@ use axum::http::Method;
 
 pub(crate) use self::password::Passwords;
 pub use self::role::{Access, Role};
-pub(crate) use self::session::{Account, Session, remove_ended};
+pub(crate) use self::session::{Session, remove_ended};
 pub(crate) use self::throttle::Throttle;
 pub use self::users::is_first_start;
 pub(crate) use self::users::make_first_administrator;
