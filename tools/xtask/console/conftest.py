@@ -24,7 +24,7 @@ def assets():
 @pytest.fixture(scope="session")
 def console(binary, tmp_path_factory):
     folder = tmp_path_factory.mktemp("console")
-    console = Console(binary, folder, {"FARCORE_RUNTIME_DIR": str(folder)})
+    console = Console(binary, folder, {"XDG_RUNTIME_DIR": str(folder)})
     console.first_start()
     yield console
     console.end()

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from console import ADMINISTRATOR, Console
+from load import Server
 
 SHORT = "200000"
 
@@ -252,6 +253,16 @@ def test_logs_are_filtered(signed_in):
     expect(rows.first).to_contain_text("Audit")
     signed_in.open("/logs?run=1")
     expect(rows.first).to_contain_text("#1")
+
+
+def test_a_running_server_is_shown(signed_in, binary, console):
+    page = signed_in.open("/live").page
+    expect(page.get_by_text("Nothing runs")).to_be_visible()
+    with Server(binary, console.folder):
+        expect(page.get_by_text("Operations", exact=True).first).to_be_visible()
+        expect(page.locator(".chart canvas")).to_have_count(4)
+        expect(page.locator(".figures dd").first).not_to_have_text("0/s")
+        expect(page.get_by_role("region", name="Cores")).to_contain_text("Core 0")
 
 
 def test_the_language_changes_and_stays(signed_in):

@@ -122,7 +122,7 @@ def test_names_are_text(visit, client):
 
 
 def test_a_console_that_dies_and_comes_back(binary, browser, tmp_path):
-    console = Console(binary, tmp_path, {"FARCORE_RUNTIME_DIR": str(tmp_path)}).first_start()
+    console = Console(binary, tmp_path, {"XDG_RUNTIME_DIR": str(tmp_path)}).first_start()
     one = Visit(new_context(browser), console.url)
     try:
         one.sign_in_at("/")

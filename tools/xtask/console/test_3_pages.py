@@ -8,9 +8,8 @@ from axe_playwright_python.sync_playwright import Axe
 
 PATHS = ["/", "/runs", "/runs/new", "/runs/1", "/compare?runs=1,3", "/data", "/data/1", "/logs",
          "/live", "/users", "/account", "/nothing"]
-#: All that the first page may load, uncompressed, and until when it must be there.
+#: All that the first page may load, uncompressed.
 FIRST_PAGE_BYTES = 300_000
-FIRST_PAGE_MS = 1_000
 
 TEXTS = """() => {
     const found = [];
@@ -105,7 +104,7 @@ def test_no_text_of_a_page_stands_outside_the_strings(visit, assets):
     assert outside == set()
 
 
-def test_the_first_page_is_small_and_soon_there(visit):
+def test_the_first_page_is_small(visit):
     one = visit()
     loaded = {}
     one.page.on("response", lambda answer: loaded.update({answer.url: answer}))
@@ -114,8 +113,6 @@ def test_the_first_page_is_small_and_soon_there(visit):
     assert not [name for name in names if name.startswith("http")], "a foreign address"
     sizes = {name: len(loaded[one.url + name].body()) for name in names if "/api/" not in name}
     assert sum(sizes.values()) < FIRST_PAGE_BYTES, sizes
-    ready = one.page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
-    assert ready < FIRST_PAGE_MS, f"{ready} ms"
 
 
 def test_a_run_is_started_without_a_mouse(visit):

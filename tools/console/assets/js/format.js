@@ -106,6 +106,17 @@ export function limitText(value) {
   return Math.abs(value) >= 1e6 ? scaled(value, 1000, SI).join("") : plain(value);
 }
 
+/** A number as a field shows it: `2M` rather than `2000000`, always exactly. */
+export function fieldText(value) {
+  for (const [factor, prefix] of [[1e9, "G"], [1e6, "M"]]) {
+    const short = String(value / factor);
+    if (value >= factor && short.length <= 5 && parseNumber(short + prefix) === value) {
+      return short + prefix;
+    }
+  }
+  return String(value);
+}
+
 /** Date and time of day. */
 export function time(milliseconds) {
   return new Intl.DateTimeFormat(currentLanguage(), {

@@ -3,7 +3,7 @@
 
 import { get, listen } from "../api.js";
 import { data, fill, h, icon } from "../dom.js";
-import { plain, span, withUnit } from "../format.js";
+import { span, withUnit } from "../format.js";
 import { known, t } from "../i18n.js";
 import { Chart, ChartGroup } from "../parts/chart.js";
 import { empty } from "../parts/notice.js";
@@ -47,6 +47,17 @@ const NODE_COLUMNS = [
 
 function at(value, path) {
   return path.split(".").reduce((inner, name) => inner?.[name], value);
+}
+
+/** The name of a source without the folders of its socket. */
+function shortName(name) {
+  return name.replace(/\/\S*\//g, "");
+}
+
+/** The unit that the name of a figure ends with. */
+function unitOf(name) {
+  const units = [[/bytes_per_second$/, "bytes/s"], [/_per_second$/, "1/s"], [/_bytes$/, "bytes"], [/_ns$/, "ns"], [/_seconds$/, "seconds"], [/_(share|ratio)$/, "share"]];
+  return units.find(([ending]) => ending.test(name))?.[1] ?? "exact";
 }
 
 function title(path) {
@@ -155,7 +166,7 @@ class PlainView {
     const isGroup = (value) => value !== null && typeof value === "object";
     const list = (value) => pairs(Object.entries(value).filter(([, one]) => !isGroup(one)).map(([name, one]) => ({
       label: title(name),
-      text: typeof one === "number" ? plain(one) : String(one),
+      text: typeof one === "number" ? withUnit(one, unitOf(name)) : String(one),
     })));
     const groups = Object.entries(rates).filter(([, value]) => isGroup(value) && !Array.isArray(value));
     fill(this.root, panel(t("live.figures"), list(rates)), groups.map(([name, value]) => panel(title(name), list(value))));
@@ -174,11 +185,12 @@ export async function render({ main, query, signal }) {
     wanted = name;
     show(last);
   };
-  const identity = ({ kind, name }) => `${kind}/${name}`;
+  // A server is an engine until it has clients, so that its kind does not tell it from others.
+  const identity = ({ name }) => name;
   const drawTabs = (sources, chosen) => fill(tabs, sources.map((source) => h(
     "button",
     { class: "button", type: "button", "aria-pressed": String(source === chosen), on: { click: () => choose(identity(source)) } },
-    data(source.name),
+    h("span", { translate: "no", title: source.name }, shortName(source.name)),
     h("span", { class: "soft small" }, known(`live.kind.${source.kind}`, source.kind)),
   )));
   let tabsText = "";

@@ -3,7 +3,7 @@
 
 import { ApiError, errorText, get, post } from "../api.js";
 import { fill, h, uniqueId } from "../dom.js";
-import { limitText, parseNumber } from "../format.js";
+import { fieldText, limitText, parseNumber } from "../format.js";
 import { count, known, t } from "../i18n.js";
 import { busy, button, inputField, selectField, field } from "../parts/field.js";
 import { say } from "../parts/notice.js";
@@ -11,22 +11,16 @@ import { head } from "../parts/page.js";
 import { go } from "../router.js";
 import { flatten, nest, settingTitle } from "../run_data.js";
 
-/** Fields that exist only with some values of a choice. */
-const DEPENDS = {
-  "workload.pattern.exponent": ["workload.pattern.name", ["zipf", "shifting", "storm", "scan"]],
-  "workload.pattern.period": ["workload.pattern.name", ["shifting", "storm", "scan"]],
-  "workload.pattern.burst": ["workload.pattern.name", ["storm"]],
-  "workload.pattern.length": ["workload.pattern.name", ["scan"]],
-  "arrival.window": ["arrival.name", ["closed"]],
-  "arrival.messages_s": ["arrival.name", ["open"]],
-  "card.weights.alpha": ["card.policy", ["hybrid"]],
-  "card.weights.window": ["card.policy", ["hybrid"]],
-  "card.weights.half_life": ["card.policy", ["hybrid"]],
-  "card.weights.samples": ["card.policy", ["hybrid"]],
+/** Fields that mean nothing with other values of a choice, though the server takes them. */
+const SHOWN_WITH = {
+  "card.weights.alpha": { path: "card.policy", values: ["hybrid"] },
+  "card.weights.window": { path: "card.policy", values: ["hybrid"] },
+  "card.weights.half_life": { path: "card.policy", values: ["hybrid"] },
+  "card.weights.samples": { path: "card.policy", values: ["hybrid"] },
 };
-/** Settings without a meaning for other choices, which the server still takes. */
-const ALWAYS_SENT = /^card\.weights\./;
-const OPEN_GROUPS = new Set(["run", "workload", "arrival", "card"]);
+/** Units that the names of fields say already. */
+const SAID = new Set(["", "objects", "points", "share", "queue pairs"]);
+const OPEN_GROUPS = new Set(["workload", "arrival", "length", "card"]);
 
 /** A field of the form with its control. */
 class Setting {
@@ -42,7 +36,7 @@ class Setting {
       this.field = field({ ...shared, control: h("input", { type: "checkbox", on: { change } }) });
     } else {
       const attributes = { inputmode: "decimal", autocomplete: "off", spellcheck: "false" };
-      const shownUnit = unit ? known(`unit.${unit}`, unit) : null;
+      const shownUnit = SAID.has(unit ?? "") ? null : known(`unit.${unit}`, unit);
       this.field = inputField({ ...shared, unit: shownUnit, attributes, input: change });
     }
     this.root = this.field.root;
@@ -66,7 +60,7 @@ class Setting {
     if (this.description.kind === "boolean") {
       control.checked = Boolean(value);
     } else {
-      control.value = String(value ?? "");
+      control.value = this.isNumber ? fieldText(value) : String(value ?? "");
     }
     this.field.setProblem(null);
   }
@@ -136,14 +130,14 @@ class Form {
     this.showChanged();
   }
 
-  isUsed(path) {
-    const [on, values] = DEPENDS[path] ?? [];
-    return on === undefined || !this.settings.has(on) || values.includes(this.settings.get(on).value);
+  /** Whether the choice that a condition names has one of its values. */
+  holds(condition) {
+    return !condition || condition.values.includes(this.settings.get(condition.path)?.value);
   }
 
   showDependent() {
-    for (const [path, setting] of this.settings) {
-      setting.root.hidden = !this.isUsed(path);
+    for (const [path, { root, description }] of this.settings) {
+      root.hidden = !this.holds(description.when) || !this.holds(SHOWN_WITH[path]);
     }
   }
 
@@ -167,8 +161,8 @@ class Form {
 
   /** The settings as the server takes them. */
   nested() {
-    const list = [...this.settings].filter(([path]) => this.isUsed(path) || ALWAYS_SENT.test(path));
-    return nest(list.map(([path, setting]) => [path, setting.value]));
+    const used = [...this.settings].filter(([, { description }]) => this.holds(description.when));
+    return nest(used.map(([path, setting]) => [path, setting.value]));
   }
 
   /** Checks every field; the first wrong one is returned. */

@@ -15,6 +15,16 @@ import {
 } from "../run_data.js";
 
 const FORMATS = ["csv", "json", "parquet"];
+const LATENCIES = ["latency", "batch_latency", "expand_latency"];
+const PERCENTILES = [
+  ["count", "exact"],
+  ["mean_ns", "ns"],
+  ["p50_ns", "ns"],
+  ["p90_ns", "ns"],
+  ["p99_ns", "ns"],
+  ["p999_ns", "ns"],
+  ["max_ns", "ns"],
+];
 const SECTIONS = ["served", "hot", "staging", "batch", "expand", "migration"];
 
 /** The charts of a run. */
@@ -78,6 +88,37 @@ function sections(run) {
     }))),
   ));
   return panel(t("run.statistics"), h("div", { class: "statistics" }, body));
+}
+
+/** Percentiles of latency: of messages, and of misses by where they were fetched. */
+function latencies(run) {
+  const statistics = run.outcome?.statistics ?? {};
+  const rows = LATENCIES.filter((name) => statistics[name]?.count > 0);
+  if (rows.length === 0) {
+    return null;
+  }
+  const title = t("run.latencies");
+  return panel(title, h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
+    h(
+      "table",
+      null,
+      h("caption", { class: "hidden-text" }, title),
+      h("thead", null, h(
+        "tr",
+        null,
+        h("th", { scope: "col" }, t("run.latency_of")),
+        PERCENTILES.map(([name]) => h("th", { scope: "col", class: "number" }, t(`percentile.${name}`))),
+      )),
+      h("tbody", null, rows.map((name) => h(
+        "tr",
+        null,
+        h("th", { scope: "row" }, t(`statistics.${name}`)),
+        PERCENTILES.map(([key, unit]) => h("td", { class: "number", translate: "no" }, withUnit(statistics[name][key], unit))),
+      ))),
+    ),
+  ), { isFlush: true });
 }
 
 function settings(run) {
@@ -244,6 +285,7 @@ export async function render({ main, parts, signal, reload }) {
         series.rows.length > 0 && h("div", { class: "actions" }, exports(run)),
       ),
       charts.root,
+      latencies(run),
       sections(run),
       settings(run),
       h("p", null, h("a", { href: `/logs?run=${run.id}` }, t("run.logs"))),
