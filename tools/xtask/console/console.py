@@ -166,8 +166,7 @@ class Visit:
 
     def settle(self):
         """Waits for a page that has been shown completely."""
-        self.page.wait_for_selector("main h1")
-        self.page.wait_for_function("!document.querySelector('main[aria-busy]')")
+        self.page.wait_for_selector("main:not([aria-busy]) h1")
         return self
 
     def sign_in(self, name=ADMINISTRATOR[0], password=ADMINISTRATOR[1]):
