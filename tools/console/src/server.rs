@@ -19,6 +19,7 @@ use crate::access::{Passwords, Throttle, make_first_administrator, remove_ended}
 use crate::error::{ApiError, ApiResult};
 use crate::events::{Event, Level, remove_oldest};
 use crate::http::{Connections, router};
+use crate::live::Live;
 use crate::options::Options;
 use crate::runs::Runner;
 use crate::state::{AppState, Shared};
@@ -108,6 +109,7 @@ impl Console {
             data,
             passwords: Passwords::new()?,
             throttle: Throttle::new(),
+            live: Live::new(Arc::clone(&options.live)),
             streams: Arc::new(Semaphore::new(limits.streams_max)),
             stopping: stopping.clone(),
             options,

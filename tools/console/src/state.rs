@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Passwords, Throttle};
+use crate::live::Live;
 use crate::options::Options;
 use crate::runs::Runner;
 use crate::store::{Database, Folder};
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) throttle: Throttle,
     /// The queue of simulations.
     pub(crate) runner: Runner,
+    /// Figures of running engines.
+    pub(crate) live: Live,
     /// Turns of streams of events.
     pub(crate) streams: Arc<Semaphore>,
     /// True once the console stops: streams of events end then.

@@ -143,6 +143,19 @@ impl FromRequestParts<AppState> for Id {
     }
 }
 
+/// The number of things on a page, from a parameter `limit`.
+///
+/// # Errors
+/// It is below 1 or above `max`.
+pub(crate) fn page_limit(limit: Option<i64>, default: i64, max: i64) -> ApiResult<i64> {
+    let limit = limit.unwrap_or(default);
+    if (1..=max).contains(&limit) {
+        return Ok(limit);
+    }
+    let message = format!("limit is {limit}: write 1 to {max}");
+    Err(ApiError::invalid("limit", message))
+}
+
 /// The parameters after the `?` of a path.
 #[derive(Debug)]
 pub(crate) struct Parameters<T>(pub(crate) T);

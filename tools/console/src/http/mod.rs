@@ -12,7 +12,7 @@ mod guard;
 mod origin;
 mod routes;
 
-pub(crate) use self::body::{Body, Id, Parameters};
+pub(crate) use self::body::{Body, Id, Parameters, page_limit};
 pub(crate) use self::connection::{Connections, Peer};
 pub(crate) use self::events::{Events, open_events};
 pub use self::routes::{Route, routes};

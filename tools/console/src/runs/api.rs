@@ -15,7 +15,7 @@ use super::series::Series;
 use crate::access::Session;
 use crate::error::{ApiError, ApiResult};
 use crate::events::{Event, Level};
-use crate::http::{Body, Id, Parameters};
+use crate::http::{Body, Id, Parameters, page_limit};
 use crate::state::AppState;
 use crate::store::Folder;
 
@@ -42,21 +42,6 @@ pub(super) struct Page {
     runs: Vec<Run>,
     /// Where the next page begins; null on the last.
     next: Option<i64>,
-}
-
-/// The limit of a page.
-///
-/// # Errors
-/// It is below 1 or too high.
-pub(crate) fn page_limit(limit: Option<i64>, default: i64, max: i64) -> ApiResult<i64> {
-    let limit = limit.unwrap_or(default);
-    if (1..=max).contains(&limit) {
-        return Ok(limit);
-    }
-    Err(ApiError::invalid(
-        "limit",
-        format!("limit is {limit}: write 1 to {max}"),
-    ))
 }
 
 /// `GET /api/runs`

@@ -631,6 +631,10 @@ fn named(error: &SettingError) -> ApiError {
 /// # Errors
 /// 422 with the path of the first field that is wrong.
 pub(super) fn settings(value: Value, has_trace: bool) -> ApiResult<SimulationSettings> {
+    // Inside a pattern or an arrival the type's own errors name no field.
+    FIELDS
+        .iter()
+        .try_for_each(|field| check_field(field, &value))?;
     let read: Result<SimulationSettings, _> = serde_path_to_error::deserialize(value);
     let settings = read.map_err(|error| {
         let path = error.path().to_string();
@@ -707,8 +711,7 @@ mod tests {
 
     fn number(field: &Field, figure: f64) -> Value {
         match field.kind {
-            FieldKind::Integer if figure >= 0.0 => json!(figure as u64),
-            FieldKind::Integer => json!(figure as i64),
+            FieldKind::Integer => serde_json::from_str(&format!("{figure:.0}")).unwrap(),
             _ => json!(figure),
         }
     }
