@@ -95,6 +95,7 @@ def test_no_text_of_a_page_stands_outside_the_strings(visit, assets):
                 outside.add(f"{path}: {text!r}")
 
     one.open("/")
+    assert one.heading().startswith("⟦"), "the strings in brackets are not in use"
     look("sign-in")
     one.sign_in()
     one.page.wait_for_selector(".shell")

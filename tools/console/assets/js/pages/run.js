@@ -32,6 +32,7 @@ class Charts {
   constructor(run, series, signal) {
     const group = new ChartGroup();
     this.series = series;
+    this.isWaiting = false;
     this.list = CHARTS.map((chart) => ({ ...chart, lines: chart.lines.filter((name) => column(series, name)) }))
       .filter((chart) => chart.lines.length > 0)
       .map((chart) => ({
@@ -57,10 +58,16 @@ class Charts {
     }
   }
 
-  /** Adds a row of the series. */
+  /** Adds a row of the series; what came in one frame is drawn at once. */
   add(row) {
     this.series.rows.push(row);
-    this.show();
+    if (!this.isWaiting) {
+      this.isWaiting = true;
+      requestAnimationFrame(() => {
+        this.isWaiting = false;
+        this.show();
+      });
+    }
   }
 }
 
@@ -266,8 +273,12 @@ export async function render({ main, parts, signal, reload }) {
     get(`/api/runs/${id}`, { signal }),
     get(`/api/runs/${id}/series`, { signal }),
   ]);
-  const charts = new Charts(run, series, signal);
   const isOver = isEnded(run.state);
+  if (!isOver) {
+    // The events of a run begin with its first point.
+    series.rows = [];
+  }
+  const charts = new Charts(run, series, signal);
   const progress = isOver ? null : progressPanel(run);
   fill(
     main,

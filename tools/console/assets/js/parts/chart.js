@@ -267,8 +267,7 @@ export class Chart {
     this.place = at;
     this.time.textContent = withUnit(times[at], this.options.x.unit);
     this.entries.forEach(({ value }, index) => {
-      const one = this.values[index + 1]?.[at];
-      value.textContent = withUnit(one ?? Number.NaN, this.options.unit);
+      value.textContent = withUnit(lastOf(this.values[index + 1] ?? [], at) ?? Number.NaN, this.options.unit);
     });
   }
 
@@ -367,6 +366,15 @@ export class Chart {
     this.plot?.destroy();
     this.plot = null;
   }
+}
+
+/** The value at a place, or the one before it: joined series have gaps at each other's times. */
+function lastOf(list, place) {
+  let at = place;
+  while (at > 0 && list[at] === undefined) {
+    at -= 1;
+  }
+  return list[at];
 }
 
 /** A cell of a CSV file. A leading apostrophe keeps spreadsheets from reading it as a formula. */
