@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::access::{Passwords, Throttle, make_first_administrator, remove_ended};
+use crate::data::{DataLimits, Datasets};
 use crate::error::{ApiError, ApiResult};
 use crate::events::{Event, Level, remove_oldest};
 use crate::http::{Connections, router};
@@ -84,6 +85,16 @@ impl Console {
         let folder = Arc::new(Folder::open(&options.folder)?);
         let console = Database::open(&folder.console_database(), CONSOLE)?;
         let data = Database::open(&folder.data_database(), DATA)?;
+        let data_limits = DataLimits {
+            file_bytes: options.import_bytes_max,
+            ..DataLimits::default()
+        };
+        let datasets = Datasets::open(
+            console.clone(),
+            data.clone(),
+            Arc::clone(&folder),
+            data_limits,
+        )?;
         let first = options.first_administrator.as_ref();
         console.write_blocking(|console| make_first_administrator(console, first))?;
         let listener = listen(options.listen)?;
@@ -107,6 +118,7 @@ impl Console {
             folder,
             console,
             data,
+            datasets,
             passwords: Passwords::new()?,
             throttle: Throttle::new(),
             live: Live::new(Arc::clone(&options.live)),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Passwords, Throttle};
+use crate::data::Datasets;
 use crate::live::Live;
 use crate::options::Options;
 use crate::runs::Runner;
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) console: Database,
     /// The tables of datasets.
     pub(crate) data: Database,
+    /// Datasets and queries.
+    pub(crate) datasets: Datasets,
     /// Hashes passwords.
     pub(crate) passwords: Passwords,
     /// Slows down those who guess passwords.

@@ -16,7 +16,7 @@ pub(super) type Migration = &'static str;
 pub(crate) const CONSOLE: &[Migration] = &[include_str!("console_1.sql")];
 
 /// The steps of `data.db`. Tables of datasets are made by imports.
-pub(crate) const DATA: &[Migration] = &[];
+pub(crate) const DATA: &[Migration] = &[include_str!("../data/data_1.sql")];
 
 /// Brings a database to the newest version.
 ///

@@ -1,0 +1,86 @@
+//! The result of a query as the JSON of an answer, of limited size.
+
+use super::cell::{Cell, Column, RowSink};
+use crate::error::ApiResult;
+
+/// Writes a cell as JSON.
+///
+/// # Errors
+/// Those of the library, which has none for cells.
+pub(super) fn write_cell(cell: Cell<'_>, output: &mut Vec<u8>) -> serde_json::Result<()> {
+    match cell {
+        Cell::Null => {
+            output.extend_from_slice(b"null");
+            Ok(())
+        }
+        Cell::Integer(value) => serde_json::to_writer(output, &value),
+        Cell::Number(value) => serde_json::to_writer(output, &value),
+        Cell::Text(text) => serde_json::to_writer(output, text),
+    }
+}
+
+/// Collects rows up to a page and up to a number of bytes.
+#[derive(Debug)]
+pub(super) struct Answer {
+    rows: Vec<u8>,
+    count: u64,
+    page: u64,
+    bytes_max: usize,
+    has_more: bool,
+}
+
+impl Answer {
+    /// Collects at most `page` rows of at most `bytes_max` bytes together, but the first.
+    pub(super) fn new(page: u64, bytes_max: usize) -> Self {
+        Self {
+            rows: Vec::new(),
+            count: 0,
+            page,
+            bytes_max,
+            has_more: false,
+        }
+    }
+
+    /// The answer: `{"columns": .., "rows": [[..], ..], "more": ..}`.
+    ///
+    /// # Errors
+    /// Those of the library.
+    pub(super) fn finish(self, columns: &[Column]) -> ApiResult<Vec<u8>> {
+        let mut text = b"{\"columns\":".to_vec();
+        serde_json::to_writer(&mut text, columns)?;
+        text.extend_from_slice(b",\"rows\":[");
+        text.extend_from_slice(&self.rows);
+        text.extend_from_slice(b"],\"more\":");
+        serde_json::to_writer(&mut text, &self.has_more)?;
+        text.push(b'}');
+        Ok(text)
+    }
+}
+
+impl RowSink for Answer {
+    fn row(&mut self, row: &[Cell<'_>]) -> ApiResult<()> {
+        if self.has_more || self.count == self.page {
+            self.has_more = true;
+            return Ok(());
+        }
+        let before = self.rows.len();
+        if self.count > 0 {
+            self.rows.push(b',');
+        }
+        self.rows.push(b'[');
+        for (place, &cell) in row.iter().enumerate() {
+            if place > 0 {
+                self.rows.push(b',');
+            }
+            write_cell(cell, &mut self.rows)?;
+        }
+        self.rows.push(b']');
+        if self.count > 0 && self.rows.len() > self.bytes_max {
+            self.rows.truncate(before);
+            self.has_more = true;
+            return Ok(());
+        }
+        self.count += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,429 @@
+//! The pages of a column chunk, unpacked one at a time within limits.
+//!
+//! The `parquet` crate decodes the values of pages. It would also find and unpack pages itself, but
+//! it believes their headers: a page may claim 2 GiB, or unpack to more than it claims.
+//!
+//! - I1: a page takes no more memory than its header claims, at most [`PAGE_BYTES_MAX`], and the
+//!   pages and dictionaries of all columns together at most [`HELD_BYTES_MAX`].
+//! - I2: all pages of a file together have at most the bytes of a dataset.
+//! - I3: a page's number of values is at most that of the rows of its group. Encodings whose
+//!   decoders take memory that their data does not justify are refused.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parquet::basic::Encoding;
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+
+use super::footer::{Chunk, Codec};
+use super::thrift::{Compact, Fault, Field, Kind, Read};
+
+/// Most bytes of a page, unpacked.
+const PAGE_BYTES_MAX: u64 = 64 << 20;
+/// Most bytes of the pages and dictionaries that are unpacked at a time.
+const HELD_BYTES_MAX: u64 = 384 << 20;
+/// Bytes of a dictionary's entry in memory, beside its own.
+const ENTRY_BYTES: u64 = 32;
+/// Most bytes of a page's header, its statistics included.
+const HEADER_BYTES_MAX: usize = 1 << 20;
+/// Bytes in which most headers end.
+const HEADER_BYTES: usize = 512;
+/// Largest window of Zstandard, as a power of two.
+const ZSTD_WINDOW_LOG_MAX: u32 = 26;
+
+/// Counts the bytes of a file's pages.
+#[derive(Debug)]
+pub(super) struct PageBudget {
+    held: AtomicU64,
+    unpacked: AtomicU64,
+    unpacked_max: u64,
+}
+
+impl PageBudget {
+    /// A budget of so many bytes of pages, unpacked.
+    pub(super) fn new(unpacked_max: u64) -> Arc<Self> {
+        Arc::new(Self {
+            held: AtomicU64::new(0),
+            unpacked: AtomicU64::new(0),
+            unpacked_max,
+        })
+    }
+
+    fn take(&self, bytes: u64) -> Result<()> {
+        let unpacked = self.unpacked.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        if unpacked > self.unpacked_max {
+            return Err(wrong(format!(
+                "its pages have more than {} bytes once unpacked, the most of a dataset: keep fewer rows or columns",
+                self.unpacked_max
+            )));
+        }
+        let held = self.held.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        if held > HELD_BYTES_MAX {
+            self.give_back(bytes);
+            return Err(wrong(format!(
+                "its pages need more than {} MiB of memory at a time: write it with smaller pages or fewer columns",
+                HELD_BYTES_MAX >> 20
+            )));
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Ordering::SeqCst);
+    }
+}
+
+fn wrong(what: impl Into<String>) -> ParquetError {
+    ParquetError::General(what.into())
+}
+
+/// What the header of a page says, as far as it is used.
+#[derive(Clone, Copy, Default, Debug)]
+struct Header {
+    kind: i64,
+    unpacked: u64,
+    packed: u64,
+    values: u64,
+    nulls: u64,
+    rows: u64,
+    encoding: i64,
+    definition_encoding: i64,
+    definition_bytes: u64,
+    repetition_bytes: u64,
+    is_packed: bool,
+}
+
+/// Kinds of pages.
+const DATA: i64 = 0;
+const INDEX: i64 = 1;
+const DICTIONARY: i64 = 2;
+const DATA_V2: i64 = 3;
+
+fn header_field(input: &mut Compact<'_>, field: Field, read: &mut Header) -> Read<bool> {
+    match (field.id, field.kind) {
+        (1, Kind::Integer) => read.kind = input.integer()?,
+        (2, Kind::Integer) => read.unpacked = input.count()?,
+        (3, Kind::Integer) => read.packed = input.count()?,
+        (5, Kind::Struct) => input.fields(|input, field| {
+            match (field.id, field.kind) {
+                (1, Kind::Integer) => read.values = input.count()?,
+                (2, Kind::Integer) => read.encoding = input.integer()?,
+                (3, Kind::Integer) => read.definition_encoding = input.integer()?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?,
+        (7, Kind::Struct) => input.fields(|input, field| {
+            match (field.id, field.kind) {
+                (1, Kind::Integer) => read.values = input.count()?,
+                (2, Kind::Integer) => read.encoding = input.integer()?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?,
+        (8, Kind::Struct) => input.fields(|input, field| {
+            match (field.id, field.kind) {
+                (1, Kind::Integer) => read.values = input.count()?,
+                (2, Kind::Integer) => read.nulls = input.count()?,
+                (3, Kind::Integer) => read.rows = input.count()?,
+                (4, Kind::Integer) => read.encoding = input.integer()?,
+                (5, Kind::Integer) => read.definition_bytes = input.count()?,
+                (6, Kind::Integer) => read.repetition_bytes = input.count()?,
+                (7, Kind::False) => read.is_packed = false,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn header(bytes: &[u8]) -> Read<(Header, usize)> {
+    let mut read = Header {
+        is_packed: true,
+        ..Header::default()
+    };
+    let mut input = Compact::new(bytes);
+    input.fields(|input, field| header_field(input, field, &mut read))?;
+    Ok((read, input.at()))
+}
+
+fn encoding(number: i64) -> Result<Encoding> {
+    let name = match number {
+        0 => return Ok(Encoding::PLAIN),
+        2 => return Ok(Encoding::PLAIN_DICTIONARY),
+        3 => return Ok(Encoding::RLE),
+        5 => return Ok(Encoding::DELTA_BINARY_PACKED),
+        8 => return Ok(Encoding::RLE_DICTIONARY),
+        9 => return Ok(Encoding::BYTE_STREAM_SPLIT),
+        6 => "DELTA_LENGTH_BYTE_ARRAY",
+        7 => "DELTA_BYTE_ARRAY",
+        _ => "an unknown one",
+    };
+    Err(wrong(format!(
+        "the encoding {name} is not read: write it with dictionaries or plain values"
+    )))
+}
+
+/// Unpacks bytes into exactly so many.
+fn unpack(codec: Codec, packed: &[u8], length: usize) -> Result<Vec<u8>> {
+    let limit = length as u64 + 1;
+    let mut unpacked = Vec::new();
+    let failed =
+        |error: &dyn std::fmt::Display| wrong(format!("a page cannot be unpacked: {error}"));
+    match codec {
+        Codec::None => unpacked.extend_from_slice(packed),
+        Codec::Snappy => {
+            let claimed = snap::raw::decompress_len(packed).map_err(|error| failed(&error))?;
+            if claimed == length {
+                let mut decoder = snap::raw::Decoder::new();
+                unpacked = decoder
+                    .decompress_vec(packed)
+                    .map_err(|error| failed(&error))?;
+            }
+        }
+        Codec::Gzip => {
+            let decoder = flate2::read::MultiGzDecoder::new(packed);
+            let read = decoder.take(limit).read_to_end(&mut unpacked);
+            read.map_err(|error| failed(&error))?;
+        }
+        Codec::Zstd => {
+            let mut decoder =
+                zstd::stream::read::Decoder::with_buffer(packed).map_err(|error| failed(&error))?;
+            decoder
+                .window_log_max(ZSTD_WINDOW_LOG_MAX)
+                .map_err(|error| failed(&error))?;
+            let read = decoder.take(limit).read_to_end(&mut unpacked);
+            read.map_err(|error| failed(&error))?;
+        }
+        Codec::Lz4Raw => {
+            unpacked = vec![0; length];
+            let count = lz4_flex::block::decompress_into(packed, &mut unpacked)
+                .map_err(|error| failed(&error))?;
+            unpacked.truncate(count);
+        }
+    }
+    if unpacked.len() != length {
+        return Err(wrong(format!(
+            "a page does not unpack to the {length} bytes that it claims"
+        )));
+    }
+    Ok(unpacked)
+}
+
+/// The pages of a chunk.
+pub(super) struct Pages {
+    file: Arc<File>,
+    codec: Codec,
+    at: u64,
+    end: u64,
+    /// Rows of the group that no page has had yet.
+    rows_left: u64,
+    budget: Arc<PageBudget>,
+    /// Bytes of the page that the column reader has, and of its dictionary.
+    page_bytes: u64,
+    dictionary_bytes: u64,
+    has_dictionary: bool,
+}
+
+impl Pages {
+    /// The pages of a chunk of a row group with so many rows.
+    pub(super) fn new(file: Arc<File>, chunk: Chunk, rows: u64, budget: Arc<PageBudget>) -> Self {
+        Self {
+            file,
+            codec: chunk.codec,
+            at: chunk.start,
+            end: chunk.start + chunk.length,
+            rows_left: rows,
+            budget,
+            page_bytes: 0,
+            dictionary_bytes: 0,
+            has_dictionary: false,
+        }
+    }
+
+    fn bytes(&self, length: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(length)?];
+        self.file.read_exact_at(&mut bytes, self.at)?;
+        Ok(bytes)
+    }
+
+    fn header(&mut self) -> Result<Header> {
+        let left = self.end - self.at;
+        let mut length = HEADER_BYTES;
+        loop {
+            let is_all = length as u64 >= left || length >= HEADER_BYTES_MAX;
+            let bytes = self.bytes(left.min(length as u64))?;
+            match header(&bytes) {
+                Ok((header, length)) => {
+                    self.at += length as u64;
+                    return Ok(header);
+                }
+                Err(Fault::Short) if !is_all => length *= 8,
+                Err(Fault::Short) => return Err(wrong("the header of a page is cut off")),
+                Err(Fault::Wrong(what)) => {
+                    return Err(wrong(format!("the header of a page is broken: {what}")));
+                }
+            }
+        }
+    }
+
+    /// Reads and unpacks the bytes of a page. Levels of pages of the second version come first and
+    /// are not packed.
+    fn content(&mut self, header: &Header) -> Result<Bytes> {
+        if header.packed > self.end - self.at || header.unpacked > PAGE_BYTES_MAX {
+            return Err(wrong(format!(
+                "a page claims {} bytes, {} once unpacked: its column has {} left, and at most {PAGE_BYTES_MAX} are unpacked at a time",
+                header.packed,
+                header.unpacked,
+                self.end - self.at
+            )));
+        }
+        let packed = self.bytes(header.packed)?;
+        self.at += header.packed;
+        let levels = match header.kind {
+            DATA_V2 => header
+                .definition_bytes
+                .saturating_add(header.repetition_bytes),
+            _ => 0,
+        };
+        if levels > header.unpacked.min(header.packed) {
+            return Err(wrong("the levels of a page are longer than the page"));
+        }
+        let levels = usize::try_from(levels)?;
+        let length = usize::try_from(header.unpacked)? - levels;
+        if !header.is_packed || self.codec == Codec::None {
+            if packed.len() - levels != length {
+                return Err(wrong("a page that is not packed has two lengths"));
+            }
+            return Ok(packed.into());
+        }
+        let mut content = Vec::with_capacity(levels + length);
+        content.extend_from_slice(&packed[..levels]);
+        if length > 0 {
+            content.extend_from_slice(&unpack(self.codec, &packed[levels..], length)?);
+        }
+        Ok(content.into())
+    }
+
+    fn dictionary(&mut self, header: &Header) -> Result<Page> {
+        if self.has_dictionary {
+            return Err(wrong("a column has two dictionaries"));
+        }
+        self.has_dictionary = true;
+        let entries = header.values.saturating_mul(ENTRY_BYTES);
+        let bytes = header.unpacked.saturating_add(entries);
+        // An entry has at least a byte: truth values have no dictionary.
+        if header.values > header.unpacked {
+            return Err(wrong(
+                "a dictionary claims more entries than it has bytes for",
+            ));
+        }
+        self.budget.take(bytes)?;
+        self.dictionary_bytes = bytes;
+        let buf = self.content(header)?;
+        let encoding = match header.encoding {
+            0 | 2 => Encoding::PLAIN,
+            _ => return Err(wrong("the encoding of a dictionary is not known")),
+        };
+        Ok(Page::DictionaryPage {
+            buf,
+            num_values: u32::try_from(header.values)?,
+            encoding,
+            is_sorted: false,
+        })
+    }
+
+    fn data(&mut self, header: &Header) -> Result<Page> {
+        if header.values > self.rows_left {
+            return Err(wrong(format!(
+                "a page has {} values, and its row group has {} rows left",
+                header.values, self.rows_left
+            )));
+        }
+        self.rows_left -= header.values;
+        let encoding = encoding(header.encoding)?;
+        let is_dictionary = matches!(
+            encoding,
+            Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY
+        );
+        if is_dictionary && !self.has_dictionary {
+            return Err(wrong("a page needs a dictionary that is not there"));
+        }
+        self.budget.give_back(std::mem::take(&mut self.page_bytes));
+        self.budget.take(header.unpacked)?;
+        self.page_bytes = header.unpacked;
+        let buf = self.content(header)?;
+        let num_values = u32::try_from(header.values)?;
+        if header.kind == DATA {
+            if header.definition_encoding != 3 {
+                return Err(wrong("the encoding of definition levels is not RLE"));
+            }
+            return Ok(Page::DataPage {
+                buf,
+                num_values,
+                encoding,
+                def_level_encoding: Encoding::RLE,
+                rep_level_encoding: Encoding::RLE,
+                statistics: None,
+            });
+        }
+        Ok(Page::DataPageV2 {
+            buf,
+            num_values,
+            encoding,
+            num_nulls: u32::try_from(header.nulls)?,
+            num_rows: u32::try_from(header.rows)?,
+            def_levels_byte_len: u32::try_from(header.definition_bytes)?,
+            rep_levels_byte_len: u32::try_from(header.repetition_bytes)?,
+            is_compressed: false,
+            statistics: None,
+        })
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        self.budget
+            .give_back(self.page_bytes + self.dictionary_bytes);
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Result<Page>> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for Pages {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        while self.at < self.end && self.rows_left > 0 {
+            let header = self.header()?;
+            match header.kind {
+                DICTIONARY => return self.dictionary(&header).map(Some),
+                DATA | DATA_V2 if header.values > 0 => return self.data(&header).map(Some),
+                DATA | DATA_V2 | INDEX => {
+                    self.content(&header)?;
+                }
+                _ => return Err(wrong("a page has a kind that is not known")),
+            }
+        }
+        Ok(None)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        Err(wrong("pages are read in order"))
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        Err(wrong("pages are read in order"))
+    }
+}
