@@ -44,6 +44,17 @@ def test_every_used_string_is_there_and_every_string_is_used(assets):
     assert unused == set()
 
 
+def test_every_error_of_the_server_has_a_text(assets):
+    english = strings(assets, "en.js")
+    codes = set()
+    for path in (assets.parent / "src").rglob("*.rs"):
+        call = r'(?:unprocessable|conflict|ApiError::new)\(\s*(?:StatusCode::\w+,\s*|status,\s*)?"([a-z_]+)"'
+        codes.update(re.findall(call, path.read_text()))
+    assert len(codes) > 20
+    missing = {code for code in codes if f"error.{code}" not in english}
+    assert missing == set()
+
+
 def test_no_module_makes_markup_or_code_of_text(assets):
     for path, text in modules(assets).items():
         assert not FORBIDDEN.search(text), path

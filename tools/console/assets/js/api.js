@@ -44,7 +44,13 @@ export function errorText(error) {
   if (currentLanguage() === "en" && error.status !== 0 && error.message !== error.code) {
     return error.message;
   }
-  return known(`error.${error.code}`, error.message);
+  const text = known(`error.${error.code}`, null);
+  if (text === null) {
+    return error.message;
+  }
+  // What is wrong with a value or a file, only the server's sentence says.
+  const hasDetail = error.status === 422 || error.status === 413;
+  return hasDetail ? `${text} (${error.message})` : text;
 }
 
 async function errorOf(response) {

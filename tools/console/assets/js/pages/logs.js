@@ -47,9 +47,9 @@ function filters(query) {
     value: query.has(name) ? localTime(Number(query.get(name))) : "",
     attributes: { name },
   });
-  const choice = (name, list, prefix) => {
+  const choice = (name, label, list, prefix) => {
     const one = selectField({
-      label: t(`logs.${name}`),
+      label,
       value: query.get(name) ?? "",
       options: [["", t("logs.all")], ...list.map((value) => [value, t(`${prefix}.${value}`)])],
     });
@@ -65,8 +65,8 @@ function filters(query) {
       className: "wide",
       attributes: { name: "text", maxlength: "200" },
     }),
-    level: choice("level", LEVELS, "level"),
-    kind: choice("kind", kinds, "kind"),
+    level: choice("level", t("logs.least"), LEVELS, "level"),
+    kind: choice("kind", t("logs.kind"), kinds, "kind"),
     run: inputField({
       label: t("logs.run"),
       value: query.get("run") ?? "",
