@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::header;
+use axum::response::IntoResponse;
 use axum::response::sse::Event;
-use axum::response::{AppendHeaders, IntoResponse};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -115,7 +115,7 @@ impl Live {
 async fn show(State(state): State<AppState>) -> ApiResult<impl IntoResponse> {
     let text = state.live.figures().await?;
     let headers = [(header::CONTENT_TYPE, "application/json")];
-    Ok((AppendHeaders(headers), text.to_string()))
+    Ok((headers, text.to_string()))
 }
 
 /// `GET /api/live/events`: events `live` with the answer of `/api/live`.

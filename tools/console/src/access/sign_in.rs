@@ -63,7 +63,7 @@ fn address(peer: Peer, headers: &HeaderMap, is_behind_tls: bool) -> IpAddr {
     let forwarded = forwarded.and_then(|text| text.to_str().ok());
     let last = forwarded.and_then(|text| text.rsplit(',').next());
     let parsed = last.and_then(|text| text.trim().parse().ok());
-    parsed.filter(|_| is_behind_tls).unwrap_or(peer.0)
+    parsed.filter(|_| is_behind_tls).unwrap_or(peer.client)
 }
 
 fn wrong_credentials() -> ApiError {
@@ -270,13 +270,17 @@ mod tests {
 
     #[test]
     fn a_forwarded_address_counts_only_behind_a_proxy() {
-        let peer = Peer("127.0.0.1".parse().unwrap());
+        let here = "127.0.0.1".parse().unwrap();
+        let peer = Peer {
+            client: here,
+            reached: here,
+        };
         let mut headers = HeaderMap::new();
         let forwarded = "198.51.100.9, 192.0.2.7".parse().unwrap();
         headers.insert("x-forwarded-for", forwarded);
-        assert_eq!(address(peer, &headers, false), peer.0);
+        assert_eq!(address(peer, &headers, false), here);
         assert_eq!(address(peer, &headers, true).to_string(), "192.0.2.7");
         headers.insert("x-forwarded-for", "nonsense".parse().unwrap());
-        assert_eq!(address(peer, &headers, true), peer.0);
+        assert_eq!(address(peer, &headers, true), here);
     }
 }

@@ -31,9 +31,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// The address of a client, in the extensions of its requests.
+/// The ends of a connection, in the extensions of its requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Peer(pub(crate) IpAddr);
+pub(crate) struct Peer {
+    /// The address of the client.
+    pub(crate) client: IpAddr,
+    /// The address that it has reached: one of many if the console listens at all.
+    pub(crate) reached: IpAddr,
+}
 
 /// An open connection, as the acceptor sees it.
 #[derive(Debug)]
@@ -128,10 +133,18 @@ impl Connections {
         }
         // Answers are written whole, and events should not wait.
         let _ = stream.set_nodelay(true);
+        let Ok(reached) = stream.local_addr() else {
+            // The client has gone already.
+            return;
+        };
         let requests = Arc::new(AtomicUsize::new(0));
+        let peer = Peer {
+            client: peer.ip().to_canonical(),
+            reached: reached.ip().to_canonical(),
+        };
         let served = serve(
             stream,
-            Peer(peer.ip().to_canonical()),
+            peer,
             self.router.clone(),
             self.limits.head,
             Arc::clone(&requests),

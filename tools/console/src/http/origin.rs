@@ -8,7 +8,7 @@
 //!
 //! Source: RFC 9110, 7.2; W3C, Fetch Metadata Request Headers; CSP level 3.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -16,6 +16,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::connection::Peer;
 use crate::error::ApiError;
 use crate::options::Options;
 use crate::state::AppState;
@@ -61,7 +62,7 @@ pub(super) async fn harden(
 }
 
 /// Whether an authority, a host with or without a port, names this console.
-fn is_ours(authority: &str, listened: SocketAddr, options: &Options) -> bool {
+fn is_ours(authority: &str, reached: Option<IpAddr>, options: &Options) -> bool {
     let Ok(authority) = authority.parse::<Authority>() else {
         return false;
     };
@@ -74,7 +75,7 @@ fn is_ours(authority: &str, listened: SocketAddr, options: &Options) -> bool {
         .and_then(|rest| rest.strip_suffix(']'));
     let address = bare.unwrap_or(host).parse::<IpAddr>();
     host.eq_ignore_ascii_case("localhost")
-        || address.is_ok_and(|address| address.is_loopback() || address == listened.ip())
+        || address.is_ok_and(|address| address.is_loopback() || Some(address) == reached)
         || options
             .hosts
             .iter()
@@ -89,7 +90,9 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 }
 
 fn check_host(request: &Request, state: &AppState) -> Result<(), ApiError> {
-    let is_ours = |name: &str| is_ours(name, state.address, &state.options);
+    let peer = request.extensions().get::<Peer>();
+    let reached = peer.map(|peer| peer.reached);
+    let is_ours = |name: &str| is_ours(name, reached, &state.options);
     let target = request.uri().authority().map(Authority::as_str);
     let host = only(request.headers(), &header::HOST);
     if host.is_some_and(is_ours) && target.is_none_or(is_ours) {
@@ -139,8 +142,8 @@ mod tests {
 
     #[test]
     fn names_of_this_console_are_its_own() {
-        let listened: SocketAddr = "192.0.2.7:8420".parse().unwrap();
-        let mut options = Options::new(listened, "/nowhere".into());
+        let reached = Some("192.0.2.7".parse().unwrap());
+        let mut options = Options::new("0.0.0.0:8420".parse().unwrap(), "/nowhere".into());
         options.hosts.push("console.example.org".to_owned());
         for host in [
             "localhost:1",
@@ -149,7 +152,7 @@ mod tests {
             "192.0.2.7:8420",
             "Console.Example.org",
         ] {
-            assert!(is_ours(host, listened, &options), "{host}");
+            assert!(is_ours(host, reached, &options), "{host}");
         }
         for host in [
             "",
@@ -161,7 +164,7 @@ mod tests {
             "localhost:1:2",
             "0.0.0.0",
         ] {
-            assert!(!is_ours(host, listened, &options), "{host}");
+            assert!(!is_ours(host, reached, &options), "{host}");
         }
     }
 }

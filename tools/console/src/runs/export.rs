@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
-use axum::response::{AppendHeaders, IntoResponse};
+use axum::response::IntoResponse;
 use parquet::basic::{Repetition, Type as Physical};
 use parquet::data_type::DoubleType;
 use parquet::file::properties::WriterProperties;
@@ -115,7 +115,7 @@ pub(super) async fn export(
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
         (header::CONTENT_DISPOSITION, place),
     ];
-    Ok((AppendHeaders(headers), bytes))
+    Ok((headers, bytes))
 }
 
 #[cfg(test)]

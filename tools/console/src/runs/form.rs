@@ -631,6 +631,10 @@ fn named(error: &SettingError) -> ApiError {
 /// # Errors
 /// 422 with the path of the first field that is wrong.
 pub(super) fn settings(value: Value, has_trace: bool) -> ApiResult<SimulationSettings> {
+    if !value.is_object() {
+        let message = "settings are an object: write {} for the defaults";
+        return Err(ApiError::invalid("settings", message));
+    }
     // Inside a pattern or an arrival the type's own errors name no field.
     FIELDS
         .iter()

@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farcore_tuning::metadata_cache::simulator::{
-    Outcome, Progress, Simulation, SimulationSettings,
+    Outcome, Point, Progress, Simulation, SimulationSettings,
 };
 use farcore_tuning::metadata_cache::trace::{Recording, TraceLimits};
 use parking_lot::{Condvar, Mutex};
@@ -289,13 +289,16 @@ impl Shared {
     fn simulate(&self, claim: &Claim, stored: &mut usize) -> Result<Outcome, String> {
         let simulation = self.simulation(claim)?;
         let watched = &claim.watched;
-        let mut last_at = None;
+        let mut last: Option<Point> = None;
         let mut last_store = Instant::now();
         let mut points = 0;
         let outcome = simulation.run(|progress: Progress<'_>| {
-            let point = progress.point.filter(|point| last_at != Some(point.at_ns));
-            last_at = point.map_or(last_at, |point| Some(point.at_ns));
-            points += usize::from(point.is_some());
+            // A report between two points shows the last one again.
+            let point = progress.point.filter(|&point| last.as_ref() != Some(point));
+            if let Some(point) = point {
+                last = Some(point.clone());
+                points += 1;
+            }
             watched.advance(progress.started, progress.total, point.map(figures));
             if points - *stored >= BATCH || last_store.elapsed() >= STORE_EVERY {
                 last_store = Instant::now();
