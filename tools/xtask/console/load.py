@@ -8,7 +8,8 @@ import socket
 import subprocess
 import threading
 
-FLAGS = ["--resp", "127.0.0.1:0", "--cores", "1", "--local", "16MiB", "--far", "64MiB", "--no-huge-pages"]
+CORE = str(min(os.sched_getaffinity(0)))
+FLAGS = ["--resp", "127.0.0.1:0", "--cores", CORE, "--local", "24MiB", "--far", "64MiB", "--no-huge-pages"]
 KEYS = 60_000
 VALUE = b"v" * 512
 

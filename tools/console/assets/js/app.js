@@ -5,6 +5,7 @@ import { ApiError, errorText, get, loadSession, onConnection, permits, session }
 import { fill, h, icon } from "./dom.js";
 import { startLanguage, t } from "./i18n.js";
 import { failure, notices } from "./parts/notice.js";
+import { head } from "./parts/page.js";
 import { match, startRouter } from "./router.js";
 import { markCurrent, shell } from "./shell.js";
 import { offerTour } from "./tour.js";
@@ -53,6 +54,19 @@ function showProblem(main, key) {
   document.title = t("title", { page: t(`${key}.title`) });
 }
 
+/** Shows why a page could not be shown. */
+function showFailure(main, error) {
+  const key = error instanceof ApiError ? { 403: "denied", 404: "not_found" }[error.status] : null;
+  if (key) {
+    showProblem(main, key);
+    return;
+  }
+  fill(main, head(t("failed.title")), failure(errorText(error), show));
+  if (!(error instanceof ApiError)) {
+    console.error(error);
+  }
+}
+
 /** Shows the page of the current path. */
 async function show() {
   if (!session.user) {
@@ -81,14 +95,7 @@ async function show() {
     }
   } catch (error) {
     if (!signal.aborted && session.user) {
-      if (error instanceof ApiError && error.status === 404) {
-        showProblem(main, "not_found");
-      } else {
-        fill(main, failure(errorText(error), show));
-        if (!(error instanceof ApiError)) {
-          console.error(error);
-        }
-      }
+      showFailure(main, error);
     }
   }
   if (!signal.aborted) {

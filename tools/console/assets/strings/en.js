@@ -39,6 +39,7 @@ export default {
   "offline": "The console does not answer. This page looks for it every 3 seconds and goes on by itself.",
   "not_found.title": "Nothing here",
   "not_found.text": "There is no such page, run or data set. It may have been deleted.",
+  "failed.title": "This page could not be shown",
   "denied.title": "Your role does not permit this page",
   "denied.text": "An administrator can give you another role.",
 

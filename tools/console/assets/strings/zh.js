@@ -39,6 +39,7 @@ export default {
   "offline": "控制台没有响应。本页每 3 秒重试一次，恢复后自动继续。",
   "not_found.title": "这里什么也没有",
   "not_found.text": "没有这个页面、运行或数据集，可能已被删除。",
+  "failed.title": "无法显示此页",
   "denied.title": "您的角色无权查看此页",
   "denied.text": "管理员可以为您更改角色。",
 
