@@ -6,6 +6,7 @@ must not happen: errors of scripts, violations of the content security policy, d
 """
 
 import json
+import mimetypes
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ import signal
 import sqlite3
 import subprocess
 import time
+import urllib.parse
 import urllib.request
 
 ADMINISTRATOR = ("admin", "correct horse battery")
@@ -217,4 +219,23 @@ def new_context(browser, language="en", seen_tour=True, theme="light", width=144
     context.set_default_timeout(10_000)
     values = {"language": json.dumps(language), "tour": json.dumps(seen_tour)}
     context.add_init_script(PREPARATION % values)
+    folder = os.environ.get("FARCORE_ASSETS")
+    if folder:
+        context.route(re.compile(r"^http://127\.0\.0\.1:\d+/(?!api/)"), lambda route: from_disk(route, folder))
     return context
+
+
+def from_disk(route, folder):
+    """Answers with the page of a folder and the headers of the console, to try a change of pages
+    without building the program."""
+    path = urllib.parse.urlparse(route.request.url).path.removeprefix("/")
+    name = path if "." in path.rsplit("/", 1)[-1] else "index.html"
+    file = pathlib.Path(folder) / name
+    try:
+        answer = route.fetch()
+    except Exception:  # The console was stopped.
+        route.abort()
+        return
+    headers = {**answer.headers, "content-type": mimetypes.guess_type(name)[0] or "text/plain"}
+    headers.pop("content-encoding", None)
+    route.fulfill(status=200, headers=headers, body=file.read_bytes())

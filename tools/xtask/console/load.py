@@ -9,7 +9,8 @@ import subprocess
 import threading
 
 CORE = str(min(os.sched_getaffinity(0)))
-FLAGS = ["--resp", "127.0.0.1:0", "--cores", CORE, "--local", "24MiB", "--far", "64MiB", "--no-huge-pages"]
+FLAGS = ["--resp", "127.0.0.1:0", "--cores", CORE, "--local", "24MiB", "--far", "64MiB", "--no-huge-pages",
+         "--stats-socket", "default"]
 KEYS = 60_000
 VALUE = b"v" * 512
 

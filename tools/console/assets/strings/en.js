@@ -562,7 +562,7 @@ export default {
   "live.lead": "Engines, memory nodes and servers that run on this host, every second, with the figures of farcore top.",
   "live.sources": "Sources",
   "live.none": "Nothing runs",
-  "live.none.text": "Engines and servers appear here when they run on this host with their statistics sockets in the default folder.",
+  "live.none.text": "Engines and servers appear here when they run on this host with --stats-socket.",
   "live.waiting": "Waiting for two reports…",
   "live.kind.engine": "engine",
   "live.kind.node": "memory node",

@@ -562,7 +562,7 @@ export default {
   "live.lead": "本机上运行的引擎、内存节点和服务器，每秒更新，指标与 farcore top 相同。",
   "live.sources": "来源",
   "live.none": "没有正在运行的进程",
-  "live.none.text": "当引擎和服务器在本机运行且统计套接字位于默认文件夹时，会显示在这里。",
+  "live.none.text": "当引擎和服务器在本机以 --stats-socket 运行时，会显示在这里。",
   "live.waiting": "正在等待两次报告…",
   "live.kind.engine": "引擎",
   "live.kind.node": "内存节点",
