@@ -262,7 +262,7 @@ def test_a_running_server_is_shown(signed_in, binary, console):
         expect(page.get_by_text("Operations", exact=True).first).to_be_visible()
         expect(page.locator(".chart canvas")).to_have_count(4)
         expect(page.locator(".figures dd").first).not_to_have_text("0/s")
-        expect(page.get_by_role("region", name="Cores")).to_contain_text(f"Core {CORE}")
+        expect(page.get_by_role("group", name="Cores")).to_contain_text(f"Core {CORE}")
 
 
 def test_the_language_changes_and_stays(signed_in):

@@ -92,7 +92,7 @@ function figureTable(runs) {
 function compareTable(caption, runs, rows) {
   return h(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
     h(
       "table",
       { class: "compare-table" },

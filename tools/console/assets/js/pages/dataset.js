@@ -28,7 +28,7 @@ function resultTable(result, caption) {
   const isNumber = result.columns.map(({ type }) => type !== "text");
   return h(
     "div",
-    { class: "data-table", tabindex: "0", role: "region", "aria-label": caption },
+    { class: "data-table", tabindex: "0", role: "group", "aria-label": caption },
     h(
       "table",
       { translate: "no" },

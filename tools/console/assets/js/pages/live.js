@@ -67,7 +67,7 @@ function title(path) {
 function grid(caption, first, columns, rows) {
   return h(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
     h(
       "table",
       null,

@@ -107,7 +107,7 @@ function latencies(run) {
   const title = t("run.latencies");
   return panel(title, h(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": title },
     h(
       "table",
       null,
