@@ -1,5 +1,5 @@
 // Requests to the console's server. Every request that changes something carries the session's
-// CSRF token. A session that ended and a server that does not answer are told to listeners once,
+// CSRF token. Listeners learn that a session has ended or that the server does not answer,
 // since every page meets them in the same way.
 
 import { currentLanguage, known, t } from "./i18n.js";
