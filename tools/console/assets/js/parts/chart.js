@@ -193,8 +193,8 @@ export class Chart {
       },
       select: { show: true },
       scales: {
-        x: { time: false, range: this.options.x.limits && ((_, low, high) => this.rangeOfX(low, high)) },
-        y: { range: (_, low, high) => rangeOf(low, high, limits, this.options.isFitted) },
+        x: { time: false, range: (_, low, high) => this.rangeOfX(low, high) },
+        y: { range: (_, low, high) => wide(...rangeOf(low, high, limits, this.options.isFitted)) },
       },
       axes: [
         { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => tickText(tick, x.unit)), space: 70 },
@@ -231,9 +231,10 @@ export class Chart {
     };
   }
 
-  /** The x axis of a chart with limits, unless it is zoomed. */
+  /** The x axis: its limits, unless it is zoomed, or else all values. */
   rangeOfX(low, high) {
-    return this.range === null ? this.options.x.limits : [low, high];
+    const { limits } = this.options.x;
+    return limits && this.range === null ? limits : wide(low, high);
   }
 
   onSelect(plot) {
@@ -381,6 +382,15 @@ function lastOf(list, place) {
 function cell(text) {
   const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+/** A range that is wide enough for ticks that differ: of one value, a little around it. */
+function wide(low, high) {
+  if (low === null || high === null) {
+    return [0, 1];
+  }
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  return high - low > size * 1e-9 ? [low, high] : [low - (size * 1e-3 || 0.5), high + (size * 1e-3 || 0.5)];
 }
 
 /** Limits of the y axis: given ones, or from 0 to a little above the highest value. */
