@@ -113,9 +113,10 @@ class Client:
             is_json = "json" in (answer.headers.get("content-type") or "")
             return json.loads(text) if is_json and text else None
 
-    def preset(self, **changes):
-        """The settings of the first preset, with changes by path."""
-        settings = self.call("GET", "/api/form")["presets"][0]["settings"]
+    def preset(self, preset="tiers", **changes):
+        """The settings of a preset, with changes by path."""
+        presets = self.call("GET", "/api/form")["presets"]
+        settings = next(one["settings"] for one in presets if one["id"] == preset)
         for path, value in changes.items():
             *parts, last = path.split("__")
             inner = settings

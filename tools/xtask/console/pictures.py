@@ -18,16 +18,17 @@ from load import Server
 WIDTHS = {1440: 900, 390: 844}
 THEMES = ("light", "dark")
 #: Colours of a picture, and the most that all pictures may take.
-COLOURS = 56
+COLOURS = 64
 BYTES_MAX = 2_000_000
 #: Long pages are cut here, since their ends repeat what is above.
-HEIGHT_MAX = 2_600
+HEIGHT_MAX = 2_200
 PASSWORD = "a password of pictures"
+MANY = {"workload__population__queue_pairs": 16_384}
 RUNS = [
-    ("1024 queue pairs, hybrid", {}),
-    ("16384 queue pairs, hybrid", {"workload__population__queue_pairs": 16_384}),
-    ("16384 queue pairs, LRU", {"workload__population__queue_pairs": 16_384, "card__policy": "lru"}),
-    ("16384 queue pairs, SIEVE", {"workload__population__queue_pairs": 16_384, "card__policy": "sieve"}),
+    ("1024 queue pairs, plain card", {"preset": "plain"}),
+    ("16384 queue pairs, adaptive tiers", {**MANY, "card__thresholds__adaptive": True}),
+    ("16384 queue pairs, plain card", {**MANY, "preset": "plain"}),
+    ("16384 queue pairs, SIEVE", {**MANY, "preset": "plain", "card__policy": "sieve"}),
 ]
 PAGES = {
     "overview": "/",
@@ -56,7 +57,7 @@ def furnish(console):
     while wei.call("GET", f"/api/runs/{long['id']}")["state"] == "queued":
         time.sleep(0.05)
     client.call("POST", f"/api/runs/{long['id']}/cancel", {})
-    client.call("POST", "/api/runs/2/dataset", {"name": "16384 queue pairs, hybrid"})
+    client.call("POST", "/api/runs/2/dataset", {"name": "16384 queue pairs, adaptive tiers"})
     draw = random.Random(7)
     rows = "".join(
         f"node-{i % 8:02},{256 << (i % 7)},{round(9e7 / (1 + (i % 7) ** 2 / 9) + draw.random() * 4e6)}\n"
@@ -65,14 +66,14 @@ def furnish(console):
     client.dataset("Cluster, measured rates", "host,queue_pairs,messages_s\n" + rows)
 
 
-def picture(page, path):
-    """Writes a picture of the whole page with few colours."""
-    height = page.evaluate("document.documentElement.scrollHeight")
+def picture(page, path, is_whole=True):
+    """Writes a picture of the page with few colours: the whole of it, or what the window shows."""
     size = page.viewport_size
+    height = page.evaluate("document.documentElement.scrollHeight") if is_whole else size["height"]
     page.set_viewport_size({"width": size["width"], "height": min(max(size["height"], height), HEIGHT_MAX)})
     page.wait_for_timeout(250)
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    image.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    image.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
     page.set_viewport_size(size)
 
 
@@ -101,7 +102,7 @@ def tour(browser, console, folder):
     for step in range(2, 4):
         one.page.keyboard.press("ArrowRight")
         one.page.get_by_text(f"Step {step} of").wait_for()
-    picture(one.page, folder / "tour-1440-light.png")
+    picture(one.page, folder / "tour-1440-light.png", is_whole=False)
     context.close()
     context = new_context(browser, language="zh-CN")
     one = Visit(context, console.url).sign_in_at("/runs/2")

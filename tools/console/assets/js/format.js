@@ -69,7 +69,7 @@ export function figure(value, unit) {
     case "ns":
       return nanoseconds(value);
     case "seconds":
-      return nanoseconds(value * 1e9);
+      return value === 0 ? [shown(0, 0), "s"] : nanoseconds(value * 1e9);
     case "bytes":
       return scaled(value, 1024, BINARY);
     case "bytes/s": {
@@ -101,14 +101,19 @@ export function tickText(value, unit) {
   return withUnit(value, unit).replace(/([.,]\d*?)0+(?=\D|$)/, (_, digits) => (digits.length > 1 ? digits : ""));
 }
 
-/** A limit of a number, as short as it can be written into a field. */
+/** A limit of a number, short where that is exact, and never beyond it. */
 export function limitText(value) {
-  return Math.abs(value) >= 1e6 ? scaled(value, 1000, SI).join("") : plain(value);
+  const short = fieldText(value);
+  if (value < 1e6 || value < 1e10 && short === String(value)) {
+    return plain(value);
+  }
+  const digits = Math.floor(Math.log10(value));
+  return short === String(value) ? `${Math.floor(value / 10 ** digits)}e${digits}` : short;
 }
 
 /** A number as a field shows it: `2M` rather than `2000000`, always exactly. */
 export function fieldText(value) {
-  for (const [factor, prefix] of [[1e9, "G"], [1e6, "M"]]) {
+  for (const [factor, prefix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"]]) {
     const short = String(value / factor);
     if (value >= factor && short.length <= 5 && parseNumber(short + prefix) === value) {
       return short + prefix;
