@@ -505,8 +505,8 @@ mod tests {
         );
     }
 
-    /// Prints the time of every filter at a million entries. By hand: `cargo test -p farcore-console
-    /// --lib -- --ignored --nocapture million`.
+    /// Prints the time of every filter at a million entries. By hand:
+    /// `cargo test -p farcore-console --lib -- --ignored --nocapture million`.
     #[test]
     #[ignore = "a measurement, by hand"]
     fn a_million_entries() {

@@ -36,6 +36,8 @@ pub struct Limits {
     pub streams_max: usize,
     /// Time for the head of a request, and for the next request of a connection.
     pub head: Duration,
+    /// A request that moved no byte for so long gives its place to another connection.
+    pub stalled: Duration,
     /// Time between two pieces of a body.
     pub body_pause: Duration,
     /// Time for the body of a JSON request.
@@ -58,6 +60,7 @@ impl Default for Limits {
             connections_max: 256,
             streams_max: 64,
             head: Duration::from_secs(15),
+            stalled: Duration::from_secs(60),
             body_pause: Duration::from_secs(15),
             json_body: Duration::from_secs(30),
             stop: Duration::from_secs(5),

@@ -100,6 +100,23 @@ fn connections_that_are_in_use_are_kept() {
 }
 
 #[test]
+fn a_client_that_does_not_read_holds_no_place() {
+    let harness = start(|options| {
+        options.limits.connections_max = 1;
+        options.limits.stalled = Duration::ZERO;
+    });
+    let admin = harness.admin();
+    let run = admin.start_run("endless", 1_000_000_000_000);
+    let mut stream = connect(harness.address());
+    let head = admin.head("GET", &format!("/api/runs/{run}/events"), "\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut byte = [0];
+    stream.read_exact(&mut byte).unwrap();
+    assert_eq!(harness.stranger().get("/health").status, 200);
+    assert!(!end_of(stream).contains("interrupted"));
+}
+
+#[test]
 fn long_and_many_headers_are_refused() {
     let harness = start(|_| ());
     let stranger = harness.stranger();

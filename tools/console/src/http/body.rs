@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Frame, SizeHint};
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 
 use crate::error::{ApiError, ApiResult};
 use crate::state::AppState;
@@ -28,11 +28,12 @@ use crate::state::AppState;
 /// Longest JSON body, in bytes.
 pub(crate) const JSON_BYTES_MAX: usize = 64 << 10;
 
-/// A body that fails when its next piece takes too long.
+/// A body that fails when its next piece takes too long. Only the time counts during which the
+/// handler waits for it.
 struct Patient {
     body: axum::body::Body,
     pause: Duration,
-    late: Pin<Box<Sleep>>,
+    late: Option<Pin<Box<Sleep>>>,
 }
 
 impl http_body::Body for Patient {
@@ -44,11 +45,12 @@ impl http_body::Body for Patient {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
-            let next = Instant::now() + self.pause;
-            self.late.as_mut().reset(next);
+            self.late = None;
             return Poll::Ready(frame);
         }
-        match self.late.as_mut().poll(context) {
+        let pause = self.pause;
+        let late = self.late.get_or_insert_with(|| Box::pin(sleep(pause)));
+        match late.as_mut().poll(context) {
             Poll::Ready(()) => {
                 let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
                 Poll::Ready(Some(Err(axum::Error::new(error))))
@@ -77,7 +79,7 @@ pub(super) async fn be_patient(
         axum::body::Body::new(Patient {
             body,
             pause,
-            late: Box::pin(sleep(pause)),
+            late: None,
         })
     });
     next.run(request).await

@@ -1,18 +1,23 @@
 //! Connections of clients: how many there are, and how long one may take.
 //!
 //! - I1: there are at most [`connections_max`](crate::options::Limits::connections_max)
-//!   connections. For a further one, the oldest that is not in the middle of a request ends; if all
-//!   are, the further one ends.
+//!   connections. For a further one, the oldest ends that is not in the middle of a request, or
+//!   whose request moved no byte for [`stalled`](crate::options::Limits::stalled): a client that
+//!   does not read its answer holds no place. If there is none such, the further one ends.
 //! - I2: a connection whose next head does not come within
 //!   [`head`](crate::options::Limits::head) ends.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use axum::Router;
-use hyper::body::Incoming;
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -40,12 +45,48 @@ pub(crate) struct Peer {
     pub(crate) reached: IpAddr,
 }
 
+/// What a connection does.
+#[derive(Debug)]
+struct Activity {
+    /// Requests whose answers are not sent yet: 0 or 1.
+    requests: AtomicUsize,
+    since: Instant,
+    /// When a byte of a body moved last, in milliseconds from `since`.
+    moved_ms: AtomicU64,
+}
+
+impl Activity {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            requests: AtomicUsize::new(0),
+            since: Instant::now(),
+            moved_ms: AtomicU64::new(0),
+        })
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Notes that something moves.
+    fn moves(&self) {
+        self.moved_ms.store(self.elapsed_ms(), Ordering::SeqCst);
+    }
+
+    /// Whether the connection is in no request, or in one that stalls.
+    fn is_idle(&self, stalled: Duration) -> bool {
+        let still_ms = self
+            .elapsed_ms()
+            .saturating_sub(self.moved_ms.load(Ordering::SeqCst));
+        self.requests.load(Ordering::SeqCst) == 0 || Duration::from_millis(still_ms) >= stalled
+    }
+}
+
 /// An open connection, as the acceptor sees it.
 #[derive(Debug)]
 struct Open {
     task: AbortHandle,
-    /// Requests whose answers are not sent yet: 0 or 1.
-    requests: Arc<AtomicUsize>,
+    activity: Arc<Activity>,
 }
 
 /// Accepts connections and serves them.
@@ -60,18 +101,19 @@ pub(crate) struct Connections {
 }
 
 /// Counts a request from its head to the end of its answer's body.
-struct Busy(Arc<AtomicUsize>);
+struct Busy(Arc<Activity>);
 
 impl Busy {
-    fn new(requests: &Arc<AtomicUsize>) -> Self {
-        requests.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(requests))
+    fn new(activity: &Arc<Activity>) -> Self {
+        activity.moves();
+        activity.requests.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(activity))
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.requests.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -118,7 +160,8 @@ impl Connections {
         if self.open.len() < self.limits.connections_max {
             return true;
         }
-        let is_idle = |one: &Open| one.requests.load(Ordering::SeqCst) == 0;
+        let stalled = self.limits.stalled;
+        let is_idle = |one: &Open| one.activity.is_idle(stalled);
         let Some(oldest) = self.open.iter().position(is_idle) else {
             return false;
         };
@@ -137,7 +180,7 @@ impl Connections {
             // The client has gone already.
             return;
         };
-        let requests = Arc::new(AtomicUsize::new(0));
+        let activity = Activity::new();
         let peer = Peer {
             client: peer.ip().to_canonical(),
             reached: reached.ip().to_canonical(),
@@ -147,11 +190,11 @@ impl Connections {
             peer,
             self.router.clone(),
             self.limits.head,
-            Arc::clone(&requests),
+            Arc::clone(&activity),
             self.stopping.clone(),
         );
         let task = self.tasks.spawn(served);
-        self.open.push(Open { task, requests });
+        self.open.push(Open { task, activity });
     }
 }
 
@@ -160,17 +203,30 @@ async fn serve(
     peer: Peer,
     router: Router,
     head: Duration,
-    requests: Arc<AtomicUsize>,
+    activity: Arc<Activity>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        let busy = Busy::new(&requests);
+        let busy = Busy::new(&activity);
         request.extensions_mut().insert(peer);
-        let answered = router.clone().oneshot(request.map(axum::body::Body::new));
+        let received = Arc::clone(&activity);
+        let request = request.map(|body| {
+            axum::body::Body::new(Moving {
+                body: axum::body::Body::new(body),
+                activity: received,
+                _busy: None,
+            })
+        });
+        let answered = router.clone().oneshot(request);
+        let sent = Arc::clone(&activity);
         async move {
             let response = answered.await?;
             // The connection is busy until the body has been sent, or its client has gone.
-            Ok::<_, std::convert::Infallible>(response.map(|body| Held { body, _busy: busy }))
+            Ok::<_, Infallible>(response.map(|body| Moving {
+                body,
+                activity: sent,
+                _busy: Some(busy),
+            }))
         }
     });
     let mut builder = http1::Builder::new();
@@ -193,28 +249,34 @@ async fn serve(
     }
 }
 
-/// A body that keeps its connection busy until it ends.
-struct Held {
+/// A body that notes when its pieces move. That of an answer keeps its connection busy until it
+/// ends.
+struct Moving {
     body: axum::body::Body,
-    _busy: Busy,
+    activity: Arc<Activity>,
+    _busy: Option<Busy>,
 }
 
-impl http_body::Body for Held {
-    type Data = bytes::Bytes;
+impl http_body::Body for Moving {
+    type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<hyper::body::Frame<bytes::Bytes>, axum::Error>>> {
-        std::pin::Pin::new(&mut self.body).poll_frame(context)
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if polled.is_ready() {
+            self.activity.moves();
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
         http_body::Body::is_end_stream(&self.body)
     }
 
-    fn size_hint(&self) -> hyper::body::SizeHint {
+    fn size_hint(&self) -> SizeHint {
         http_body::Body::size_hint(&self.body)
     }
 }

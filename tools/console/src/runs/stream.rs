@@ -6,8 +6,8 @@
 //! ```
 //!
 //! An event with a point has the number of points up to it as its id. A browser that comes back
-//! sends it as `Last-Event-ID` and gets the points after it. The stream ends with the state in which
-//! the run ended.
+//! sends it as `Last-Event-ID` and gets the points after it. The stream ends with the state in
+//! which the run ended.
 //!
 //! - I1: a stream ends soon after its session, and when the console stops.
 //! - I2: there is a bound on streams, and a slow reader holds no memory beyond a few events.

@@ -96,7 +96,7 @@ impl Database {
         connect(&self.0.path, is_reader).map_err(Into::into)
     }
 
-    /// Runs work that only reads, on this thread.
+    /// Runs work that only reads, on this thread. All that it reads is of one moment.
     ///
     /// # Errors
     /// Those of the work.
@@ -110,7 +110,9 @@ impl Database {
             // Threads of runs read beside requests.
             None => self.connect(true)?,
         };
-        let outcome = work(&reader);
+        let snapshot = reader.unchecked_transaction()?;
+        let outcome = work(&snapshot);
+        drop(snapshot);
         let mut readers = self.0.readers.lock();
         if readers.len() < READERS {
             readers.push(reader);
