@@ -1,4 +1,6 @@
 //! The result of a query as the JSON of an answer, of limited size.
+//!
+//! Integers are written whole. JavaScript reads those beyond 2^53 as the nearest double.
 
 use super::cell::{Cell, Column, RowSink};
 use crate::error::ApiResult;

@@ -39,12 +39,10 @@ pub(crate) struct DataLimits {
     pub(crate) export_bytes: u64,
     /// Values that the percentiles of a query hold at a time, 8 bytes each.
     pub(crate) percentile_values: usize,
-    /// Time for a query whose answer is shown.
+    /// Time for a query whose answer is shown, and time that it waits for its turn.
     pub(crate) query_time: Duration,
-    /// Time for a query whose result is saved or exported.
+    /// Time for a query whose result is saved or exported, and time that it waits for its turn.
     pub(crate) save_time: Duration,
-    /// Time that a query waits for its turn.
-    pub(crate) turn_time: Duration,
 }
 
 impl Default for DataLimits {
@@ -63,7 +61,6 @@ impl Default for DataLimits {
             percentile_values: 16 << 20,
             query_time: Duration::from_secs(10),
             save_time: Duration::from_secs(120),
-            turn_time: Duration::from_secs(10),
         }
     }
 }
@@ -139,8 +136,8 @@ pub(super) fn unsupported(what: impl Into<String>) -> ApiError {
 /// A number of bytes for people.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
-        1_048_576.. if bytes % 1_048_576 == 0 => format!("{} MiB", bytes >> 20),
-        1_024.. if bytes % 1_024 == 0 => format!("{} KiB", bytes >> 10),
+        1_048_576.. if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        1_024.. if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
         _ => format!("{bytes} bytes"),
     }
 }

@@ -1,7 +1,7 @@
 //! Datasets: made from files, results and figures, asked, exported, removed.
 //!
-//! - I1: whatever ends an import or a save before its dataset is in the catalogue, a dropped request
-//!   included, removes what it wrote.
+//! - I1: whatever ends an import or a save before its dataset is in the catalogue, a dropped
+//!   request included, removes what it wrote.
 //! - I2: making a dataset, and removing one, is one transaction with its entry in the audit trail.
 
 use std::fs::File;
@@ -274,7 +274,7 @@ impl Datasets {
             most: limits.answer_rows,
         };
         let plan = self.plan(query, window).await?;
-        let turn = self.0.runner.turn().await?;
+        let turn = self.0.runner.turn(Time::Show).await?;
         let this = self.clone();
         blocking(move |stop| {
             let _turn = turn;
@@ -297,7 +297,7 @@ impl Datasets {
         self.0.console.read(check).await?;
         let plan = self.plan(query, Window::All).await?;
         let writer_turn = self.writer().await?;
-        let turn = self.0.runner.turn().await?;
+        let turn = self.0.runner.turn(Time::Save).await?;
         let this = self.clone();
         blocking(move |stop| {
             let _turns = (writer_turn, turn);
@@ -325,7 +325,7 @@ impl Datasets {
     ) -> ApiResult<(File, String)> {
         let source = self.get(query.source).await?;
         let plan = self.plan(query, Window::All).await?;
-        let turn = self.0.runner.turn().await?;
+        let turn = self.0.runner.turn(Time::Save).await?;
         let this = self.clone();
         let file = blocking(move |stop| {
             let _turn = turn;

@@ -1,7 +1,7 @@
 //! Receives a file into the folder of uploads.
 //!
-//! - I1: a file that did not arrive as a whole is removed: when its guard is dropped, or by the next
-//!   start.
+//! - I1: a file that did not arrive as a whole is removed: when its guard is dropped, or by the
+//!   next start.
 //! - I2: no more than the limit is ever written.
 
 use std::io;

@@ -1,8 +1,8 @@
 //! CSV for people and spreadsheets.
 //!
-//! A spreadsheet runs a text that begins with `=`, `+`, `-`, `@`, a tab or a line's end as a formula.
-//! Such texts, and such names of columns, begin with an apostrophe in the file. Numbers are written
-//! as they are. CSV cannot tell a missing text from an empty one: both are empty.
+//! A spreadsheet runs a text that begins with `=`, `+`, `-`, `@`, a tab or a line's end as a
+//! formula. Such texts, and such names of columns, begin with an apostrophe in the file. Numbers
+//! are written as they are. CSV cannot tell a missing text from an empty one: both are empty.
 //!
 //! Source: OWASP, CSV Injection; RFC 4180.
 

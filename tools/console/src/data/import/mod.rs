@@ -1,7 +1,7 @@
 //! Reads files as rows of typed columns: CSV, JSON, Parquet, traces of cards.
 //!
-//! A file lies on the disk when it is read: types of CSV and JSON are found by a first pass, rows by
-//! a second one.
+//! A file lies on the disk when it is read: types of CSV and JSON are found by a first pass, rows
+//! by a second one.
 //!
 //! - I1: files are untrusted. Memory does not grow with the file, but for a trace's messages, whose
 //!   number is limited: no declared size is believed before it is checked.

@@ -44,8 +44,8 @@ pub(in crate::data) struct Source {
 /// How many rows are wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::data) enum Window {
-    /// A page to show: so many if the query has no limit, and at most so many. One more is computed,
-    /// which says whether there are more.
+    /// A page to show: so many if the query has no limit, and at most so many. One more is
+    /// computed, which says whether there are more.
     Page {
         /// Without a limit.
         default: u64,

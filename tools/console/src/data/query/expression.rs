@@ -9,23 +9,22 @@
 //! Integers stay integers under `+ - * %`; `/` gives a number. A division by zero, and an integer
 //! that does not fit 64 bits, are missing.
 //!
-//! - I1: anything that is not listed here is refused. The parser knows much more of SQL; its tree is
-//!   read, and never printed.
+//! - I1: anything that is not listed here is refused. The parser knows much more of SQL; its tree
+//!   is read, and never printed.
 //! - I2: an error names its place in the expression.
 
 use rusqlite::types::Value as Bind;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, CeilFloorKind, DateTimeField, Expr, Function as Call, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Ident, InTarget, ObjectNamePart, Spanned, UnaryOperator,
-    Value,
+    FunctionArgExpr, FunctionArguments, Ident, InTarget, ObjectNamePart, UnaryOperator, Value,
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Location, Token};
+use sqlparser::tokenizer::Token;
 
+use super::check::{Checked, Operands, common, compared, fitted, given, made, place, wrong};
 use super::function::{self, PREFIX, Rule};
-use super::term::{Bound, Kind, Term};
-use crate::data::cell::ColumnType;
+use super::term::{Bound, INTEGER, Kind, NUMBER, TEXT, Term};
 
 /// Longest expression, in bytes.
 const TEXT_BYTES_MAX: usize = 4 << 10;
@@ -34,32 +33,12 @@ const PARSER_DEPTH_MAX: usize = 40;
 /// Deepest tree that is read. A sum of many terms is as deep as it has terms.
 const TREE_DEPTH_MAX: usize = 200;
 
-const INTEGER: Kind = Kind::Of(ColumnType::Integer);
-const NUMBER: Kind = Kind::Of(ColumnType::Number);
-const TEXT: Kind = Kind::Of(ColumnType::Text);
-
-/// What is wrong with an expression, with the place.
-pub(super) type Checked<T> = Result<T, String>;
-
 /// Finds columns and binds values.
 pub(super) struct Scope<'a> {
     /// The term of a column.
     pub(super) column: &'a dyn Fn(&str) -> Option<Term>,
     /// The values of the statement.
     pub(super) bound: &'a mut Bound,
-}
-
-/// A place for people; empty if it is not known.
-fn place(at: Location) -> String {
-    match (at.line, at.column) {
-        (0, _) => String::new(),
-        (1, column) => format!("column {column}: "),
-        (line, column) => format!("line {line}, column {column}: "),
-    }
-}
-
-fn wrong<T>(expression: &Expr, what: impl std::fmt::Display) -> Checked<T> {
-    Err(format!("{}{what}", place(expression.span().start)))
 }
 
 /// Compiles an expression.
@@ -147,6 +126,13 @@ impl Scope<'_> {
                 depth,
             ),
             Expr::Function(call) => self.call(expression, call, depth),
+            _ => self.special_call(expression, depth),
+        }
+    }
+
+    /// Calls that the parser has nodes of their own for.
+    fn special_call(&mut self, expression: &Expr, depth: usize) -> Checked<Term> {
+        match expression {
             Expr::Floor { expr, field } if is_plain(field) => {
                 self.apply(expression, "floor", &[expr], depth)
             }
@@ -298,68 +284,36 @@ impl Scope<'_> {
         if let Some(sign) = comparison {
             return compared(left, &one, sign, &other);
         }
-        let parts = [(left, &one), (right, &other)];
-        let need = |holds: fn(Kind) -> bool, what: &str| {
-            let wrong_one = parts.iter().find(|(_, term)| !holds(term.kind));
-            wrong_one.map_or(Ok(()), |(place, term)| {
-                wrong(
-                    place,
-                    format!(
-                        "`{operator}` needs {what}, and this is {}",
-                        term.kind.words()
-                    ),
-                )
-            })
-        };
-        let is_integer = one.kind.is_integer() && other.kind.is_integer();
-        let arithmetic = |sign: &str, name: &str| {
-            need(Kind::is_numeric, "numbers")?;
-            Ok::<_, String>(if is_integer {
-                (
-                    format!("{PREFIX}{name}({}, {})", one.sql, other.sql),
-                    INTEGER,
-                )
-            } else {
-                (
-                    format!("({} {sign} {})", one.as_number(), other.as_number()),
-                    NUMBER,
-                )
-            })
+        let operands = Operands {
+            operator,
+            both: [(left, &one), (right, &other)],
         };
         let (sql, kind) = match operator {
-            BinaryOperator::Plus => arithmetic("+", "add")?,
-            BinaryOperator::Minus => arithmetic("-", "subtract")?,
-            BinaryOperator::Multiply => arithmetic("*", "multiply")?,
+            BinaryOperator::Plus => operands.arithmetic("+", "add")?,
+            BinaryOperator::Minus => operands.arithmetic("-", "subtract")?,
+            BinaryOperator::Multiply => operands.arithmetic("*", "multiply")?,
             BinaryOperator::Divide => {
-                need(Kind::is_numeric, "numbers")?;
-                (
-                    format!("({} / {})", one.as_number(), other.as_number()),
-                    NUMBER,
-                )
+                operands.need(Kind::is_numeric, "numbers")?;
+                let sql = format!("({} / {})", one.as_number(), other.as_number());
+                (sql, NUMBER)
             }
             BinaryOperator::Modulo => {
-                need(Kind::is_integer, "integers")?;
-                (
-                    format!("{PREFIX}remainder({}, {})", one.sql, other.sql),
-                    INTEGER,
-                )
+                operands.need(Kind::is_integer, "integers")?;
+                let sql = format!("{PREFIX}remainder({}, {})", one.sql, other.sql);
+                (sql, INTEGER)
             }
             BinaryOperator::StringConcat => {
-                need(Kind::is_text, "texts: write text(x)")?;
+                operands.need(Kind::is_text, "texts: write text(x)")?;
                 (format!("({} || {})", one.sql, other.sql), TEXT)
             }
             BinaryOperator::And | BinaryOperator::Or => {
-                need(Kind::is_condition, "conditions")?;
-                (
-                    format!("({} {operator} {})", one.sql, other.sql),
-                    Kind::Condition,
-                )
+                operands.need(Kind::is_condition, "conditions")?;
+                let sql = format!("({} {operator} {})", one.sql, other.sql);
+                (sql, Kind::Condition)
             }
             _ => {
-                return wrong(
-                    expression,
-                    format!("the operator `{operator}` is not known"),
-                );
+                let what = format!("the operator `{operator}` is not known");
+                return wrong(expression, what);
             }
         };
         made(expression, sql, kind, &[&one, &other])
@@ -517,110 +471,13 @@ impl Scope<'_> {
                 ),
             );
         }
-        let kind = checked(function, &terms)?;
+        let kind = given(function, &terms)?;
         let list: Vec<_> = match function.rule {
             Rule::Numbers => inner.iter().map(|term| term.as_number()).collect(),
             _ => inner.iter().map(|term| term.sql.clone()).collect(),
         };
         let sql = format!("{PREFIX}{}({})", function.name, list.join(", "));
         made(expression, sql, kind, &inner)
-    }
-}
-
-/// A comparison of two terms.
-fn compared(left: &Expr, one: &Term, sign: &str, other: &Term) -> Checked<Term> {
-    let fits = (one.kind.is_numeric() && other.kind.is_numeric())
-        || (one.kind.is_text() && other.kind.is_text());
-    if !fits {
-        return wrong(
-            left,
-            format!(
-                "{} cannot be compared with {}",
-                one.kind.words(),
-                other.kind.words()
-            ),
-        );
-    }
-    let sql = format!("({} {sign} {})", one.sql, other.sql);
-    made(left, sql, Kind::Condition, &[one, other])
-}
-
-/// Checks the arguments of a function; returns what it gives.
-fn checked(function: &function::Function, terms: &[(&Expr, Term)]) -> Checked<Kind> {
-    let need = |(place, term): &(&Expr, Term), holds: bool, what: &str| {
-        if holds {
-            return Ok(());
-        }
-        wrong(
-            place,
-            format!(
-                "`{}` needs {what} here, and this is {}",
-                function.name,
-                term.kind.words()
-            ),
-        )
-    };
-    for (at, argument) in terms.iter().enumerate() {
-        let kind = argument.1.kind;
-        match (function.rule, at) {
-            (Rule::Numbers | Rule::Same, _) | (Rule::Round, 0) => {
-                need(argument, kind.is_numeric(), "a number")?;
-            }
-            (Rule::Text(_) | Rule::Texts, _) | (Rule::Substr, 0) => {
-                need(argument, kind.is_text(), "a text")?;
-            }
-            (Rule::Round | Rule::Substr, _) => need(argument, kind.is_integer(), "an integer")?,
-            (Rule::Any(_), _) => need(argument, kind != Kind::Condition, "a value")?,
-        }
-    }
-    Ok(match function.rule {
-        Rule::Numbers | Rule::Round => NUMBER,
-        Rule::Same => terms[0].1.kind,
-        Rule::Text(kind) | Rule::Any(kind) => kind,
-        Rule::Substr => TEXT,
-        Rule::Texts => Kind::Condition,
-    })
-}
-
-/// The kind that fits several results.
-fn common(results: &[(&Expr, Term)]) -> Checked<Kind> {
-    let mut kind = Kind::Null;
-    for (place, term) in results {
-        kind = match (kind, term.kind) {
-            (Kind::Null, other) | (other, Kind::Null) => other,
-            (one, other) if one == other => one,
-            (one, other) if one.is_numeric() && other.is_numeric() => NUMBER,
-            (one, other) => {
-                return wrong(
-                    place,
-                    format!(
-                        "this is {}, and a value before it is {}",
-                        other.words(),
-                        one.words()
-                    ),
-                );
-            }
-        };
-    }
-    Ok(kind)
-}
-
-/// A term as a value of a kind that fits it.
-fn fitted(term: &Term, kind: Kind) -> String {
-    if kind == NUMBER {
-        term.as_number()
-    } else {
-        term.sql.clone()
-    }
-}
-
-fn made(expression: &Expr, sql: String, kind: Kind, inner: &[&Term]) -> Checked<Term> {
-    match Term::of(sql, kind, inner) {
-        Some(term) => Ok(term),
-        None => wrong(
-            expression,
-            "the expression is too long once the columns that it uses are put in: save an intermediate result as a dataset",
-        ),
     }
 }
 

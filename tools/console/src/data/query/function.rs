@@ -3,8 +3,8 @@
 //! SQLite has functions of these names. Ours differ where SQLite's depend on how it was built, fail
 //! a whole query, or see only ASCII.
 //!
-//! - I1: a function of a missing value is missing, but for `coalesce`. A result that does not exist,
-//!   is not finite or does not fit 64 bits is missing.
+//! - I1: a function of a missing value is missing, but for `coalesce`. A result that does not
+//!   exist, is not finite or does not fit 64 bits is missing.
 //!
 //! | function | of | gives |
 //! |---|---|---|
@@ -26,8 +26,8 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Result};
 
-use super::term::Kind;
-use crate::data::cell::{ColumnType, number_text};
+use super::term::{INTEGER, Kind, NUMBER, TEXT};
+use crate::data::cell::number_text;
 use crate::data::import::{Class, classify};
 
 /// The prefix of our functions in SQL.
@@ -66,10 +66,6 @@ pub(super) struct Function {
     pub(super) rule: Rule,
     compute: Compute,
 }
-
-const INTEGER: Kind = Kind::Of(ColumnType::Integer);
-const NUMBER: Kind = Kind::Of(ColumnType::Number);
-const TEXT: Kind = Kind::Of(ColumnType::Text);
 
 const fn function(
     name: &'static str,

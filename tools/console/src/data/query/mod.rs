@@ -3,12 +3,14 @@
 //! A [`Query`] is compiled to one SQL statement ([`compile`]), which a connection of its own runs
 //! within limits ([`run`]).
 //!
-//! - I1: no byte of a request, of a dataset's name or of a column's name becomes part of SQL: columns
-//!   are called by their places, values are bound, expressions are made anew from checked parts.
+//! - I1: no byte of a request, of a dataset's name or of a column's name becomes part of SQL:
+//!   columns are called by their places, values are bound, expressions are made anew from checked
+//!   parts.
 //! - I2: the result does not depend on how SQLite runs the statement: rows have a total order.
 //! - I3: a statement reads the tables of the query's datasets and nothing else.
 
 mod aggregate;
+mod check;
 mod compile;
 mod expression;
 mod function;

@@ -26,8 +26,10 @@ use crate::data::stop::{Stop, stopped};
 use crate::data::table;
 use crate::error::{ApiError, ApiResult};
 
-/// Queries at a time.
-const TURNS: usize = 2;
+/// Queries whose answers are shown, at a time.
+const SHOWN: usize = 2;
+/// Queries whose results are saved or exported, at a time.
+const SAVED: usize = 1;
 /// Steps of SQLite's machine between two looks at the clock: some microseconds.
 const OPERATIONS_BETWEEN_CHECKS: i32 = 1_000;
 /// Longest row that SQLite sorts, and longest text that it computes.
@@ -51,7 +53,8 @@ pub(in crate::data) enum Time {
 pub(in crate::data) struct Runner {
     path: PathBuf,
     limits: DataLimits,
-    turns: Arc<Semaphore>,
+    shown: Arc<Semaphore>,
+    saved: Arc<Semaphore>,
 }
 
 /// What a query may do: read the tables of its datasets, and call our functions.
@@ -118,20 +121,24 @@ impl Runner {
         Self {
             path,
             limits,
-            turns: Arc::new(Semaphore::new(TURNS)),
+            shown: Arc::new(Semaphore::new(SHOWN)),
+            saved: Arc::new(Semaphore::new(SAVED)),
         }
     }
 
-    /// Waits for a turn.
+    /// Waits for a turn, at most as long as a query may take.
     ///
     /// # Errors
     /// None comes in time.
-    pub(in crate::data) async fn turn(&self) -> ApiResult<OwnedSemaphorePermit> {
-        let turn = Arc::clone(&self.turns).acquire_owned();
-        match timeout(self.limits.turn_time, turn).await {
+    pub(in crate::data) async fn turn(&self, time: Time) -> ApiResult<OwnedSemaphorePermit> {
+        let (turns, count) = match time {
+            Time::Show => (&self.shown, SHOWN),
+            Time::Save => (&self.saved, SAVED),
+        };
+        match timeout(self.time(time), Arc::clone(turns).acquire_owned()).await {
             Ok(turn) => turn.map_err(ApiError::internal),
             Err(_) => Err(ApiError::busy(format!(
-                "{TURNS} queries are running, the most at a time: try again when one has ended"
+                "{count} such queries are running, the most at a time: try again when one has ended"
             ))),
         }
     }
@@ -246,7 +253,6 @@ mod tests {
             "PRAGMA query_only = 0",
             "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n",
             "BEGIN",
-            "VACUUM",
         ] {
             let prepared = connection.prepare(refused);
             let error = prepared.map(|mut one| one.raw_execute()).err();

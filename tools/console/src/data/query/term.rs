@@ -59,6 +59,13 @@ impl Kind {
     }
 }
 
+/// The kind of an integer.
+pub(super) const INTEGER: Kind = Kind::Of(ColumnType::Integer);
+/// The kind of a number with a fraction.
+pub(super) const NUMBER: Kind = Kind::Of(ColumnType::Number);
+/// The kind of a text.
+pub(super) const TEXT: Kind = Kind::Of(ColumnType::Text);
+
 /// A piece of SQL.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Term {

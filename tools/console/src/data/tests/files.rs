@@ -53,7 +53,7 @@ fn headers_and_delimiters_are_found_or_given() {
     };
     let auto = |text| import(text, Header::Auto, Delimiter::Auto);
     assert_eq!(auto("a;b\n1;2\n"), ("a b".to_owned(), 1));
-    assert_eq!(auto("a\tb,c\n1\t2\n"), ("a b,c".to_owned(), 1));
+    assert_eq!(auto("a\tb\tc,d\n1\t2\t3\n"), ("a b c,d".to_owned(), 1));
     assert_eq!(auto("1,2\n3,4\n"), ("column_1 column_2".to_owned(), 2));
     assert_eq!(auto("a,b"), ("a b".to_owned(), 0));
     let given = import("a,b\nc,d\n", Header::No, Delimiter::Semicolon);

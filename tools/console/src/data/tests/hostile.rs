@@ -154,144 +154,79 @@ proptest! {
     }
 }
 
+/// A number that fills 31 bits.
+const HUGE: i64 = i32::MAX as i64;
+
+/// A file of ten rows that is good.
+fn good() -> FileBytes {
+    FileBytes::integers(PageBytes::plain(plain(0..10), 10).bytes(), 10)
+}
+
 #[test]
-fn metadata_that_lies_is_refused() {
-    let good = FileBytes::integers(PageBytes::plain(plain(0..10), 10).bytes(), 10);
+fn lists_that_lie_about_their_length_are_refused() {
+    let good = good();
     assert_eq!(read(Format::Parquet, &good.bytes()).unwrap().0.len(), 10);
-    let lists = |schema, groups| Struct(vec![(1, Int(1)), (2, schema), (3, Int(10)), (4, groups)]);
+    let lists = |schema, groups| {
+        let metadata = Struct(vec![(1, Int(1)), (2, schema), (3, Int(10)), (4, groups)]);
+        whole(&good.pages, &metadata)
+    };
     let group = || Lying(1, vec![good.group()]);
-    let nested = Struct(vec![(4, Bytes(b"deep".to_vec())), (5, Int(1)), (1, Int(2))]);
-    let huge = i64::from(i32::MAX);
-    for (what, file, words) in [
-        (
-            "schema",
-            whole(&good.pages, &lists(Lying(1 << 31, vec![]), group())),
-            "too early",
-        ),
-        (
-            "groups",
-            whole(&good.pages, &lists(good.schema(), Lying(1 << 62, vec![]))),
-            "too early",
-        ),
-        (
-            "no groups",
-            whole(&good.pages, &lists(Lying(0, vec![]), group())),
-            "no columns",
-        ),
-        (
-            "children",
-            FileBytes {
-                children: huge,
-                ..good.clone()
-            }
-            .bytes(),
-            "contradicts",
-        ),
-        (
-            "nested",
-            FileBytes {
-                more_schema: vec![nested],
-                children: 2,
-                ..good.clone()
-            }
-            .bytes(),
-            "nested",
-        ),
-        (
-            "repeated",
-            FileBytes {
-                repetition: 2,
-                ..good.clone()
-            }
-            .bytes(),
-            "nested",
-        ),
-        (
-            "type",
-            FileBytes {
-                physical: 42,
-                ..good.clone()
-            }
-            .bytes(),
-            "not known",
-        ),
-        (
-            "codec",
-            FileBytes {
-                codec: 4,
-                ..good.clone()
-            }
-            .bytes(),
-            "Brotli",
-        ),
-        (
-            "place",
-            FileBytes {
-                shift: huge,
-                ..good.clone()
-            }
-            .bytes(),
-            "cut off",
-        ),
-        (
-            "before",
-            FileBytes {
-                shift: -4,
-                ..good.clone()
-            }
-            .bytes(),
-            "cut off",
-        ),
-        (
-            "negative",
-            FileBytes {
-                shift: -huge,
-                ..good.clone()
-            }
-            .bytes(),
-            "negative",
-        ),
-        (
-            "length",
-            FileBytes {
-                extra_length: huge,
-                ..good.clone()
-            }
-            .bytes(),
-            "cut off",
-        ),
-        (
-            "more rows",
-            FileBytes {
-                rows: 11,
-                ..good.clone()
-            }
-            .bytes(),
-            "says",
-        ),
-        (
-            "fewer rows",
-            FileBytes {
-                rows: 9,
-                ..good.clone()
-            }
-            .bytes(),
-            "9 rows left",
-        ),
+    for (file, words) in [
+        (lists(Lying(1 << 31, vec![]), group()), "too early"),
+        (lists(good.schema(), Lying(1 << 62, vec![])), "too early"),
+        (lists(Lying(0, vec![]), group()), "no columns"),
     ] {
         let error = read(Format::Parquet, &file).unwrap_err();
-        assert!(error.message().contains(words), "{what}: {error:?}");
+        assert!(error.message().contains(words), "{error:?}");
     }
-    let many = FileBytes {
-        rows: huge,
-        ..good.clone()
-    };
-    assert_eq!(parquet_error(&many).code(), "too_many_rows");
     let mut file = good.bytes();
     let at = file.len() - 8;
     file[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
     let error = read(Format::Parquet, &file).unwrap_err();
     assert!(error.message().contains("4294967295 bytes"), "{error:?}");
+}
+
+#[test]
+fn metadata_that_lies_is_refused() {
+    type Change = fn(&mut FileBytes);
+    let changes: [(Change, &str); 13] = [
+        (|file| file.children = HUGE, "contradicts"),
+        (|file| file.children = 0, "contradicts"),
+        (|file| file.repetition = 2, "nested"),
+        (|file| file.physical = 42, "not known"),
+        (|file| file.codec = 4, "Brotli"),
+        (|file| file.shift = HUGE, "cut off"),
+        (|file| file.shift = i64::MAX - 4, "cut off"),
+        (|file| file.shift = -4, "cut off"),
+        (|file| file.shift = -HUGE, "negative"),
+        (|file| file.extra_length = HUGE, "cut off"),
+        (|file| file.rows = 11, "says"),
+        (|file| file.rows = 9, "9 rows left"),
+        (|file| file.rows = HUGE, "more than 100000 rows"),
+    ];
+    for (place, (change, words)) in changes.into_iter().enumerate() {
+        let mut file = good();
+        change(&mut file);
+        let error = parquet_error(&file);
+        assert!(error.message().contains(words), "{place}: {error:?}");
+    }
+    let empty = FileBytes {
+        rows: 0,
+        shift: -4,
+        ..good()
+    };
+    assert!(read(Format::Parquet, &empty.bytes()).unwrap().0.is_empty());
+    let nested = FileBytes {
+        more_schema: vec![Struct(vec![
+            (4, Bytes(b"deep".to_vec())),
+            (5, Int(1)),
+            (1, Int(2)),
+        ])],
+        children: 2,
+        ..good()
+    };
+    let error = parquet_error(&nested);
+    assert!(error.message().contains("nested"), "{error:?}");
 }
 
 #[test]
@@ -318,152 +253,84 @@ fn many_columns_are_refused_before_they_are_read() {
     assert!(error.message().contains("at most 40"), "{error:?}");
 }
 
-#[test]
-fn pages_that_lie_or_burst_are_refused() {
-    let content = plain(0..10);
-    let page = PageBytes::plain(content.clone(), 10);
-    let zeros = vec![0; 32 << 20];
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    gzip.write_all(&zeros).unwrap();
-    let gzip = gzip.finish().unwrap();
-    let zstd = zstd::stream::encode_all(&zeros[..], 19).unwrap();
-    let snappy = snap::raw::Encoder::new().compress_vec(&zeros).unwrap();
-    let huge = i64::from(i32::MAX);
-    let dictionary = PageBytes {
-        kind: 2,
-        values: huge,
-        ..page.clone()
-    };
-    let few = PageBytes {
-        kind: 2,
-        ..page.clone()
-    };
-    let file = |codec, pages: &[&PageBytes], rows| FileBytes {
+/// A file of ten rows in pages.
+fn of_pages(codec: i64, pages: &[&PageBytes]) -> FileBytes {
+    let bytes = pages.iter().flat_map(|page| page.bytes()).collect();
+    FileBytes {
         codec,
-        ..FileBytes::integers(pages.iter().flat_map(|page| page.bytes()).collect(), rows)
-    };
-    for (what, file, words) in [
+        ..FileBytes::integers(bytes, 10)
+    }
+}
+
+/// 32 MiB of zeros in some kilobytes.
+fn bomb() -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(&vec![0; 32 << 20]).unwrap();
+    gzip.finish().unwrap()
+}
+
+#[test]
+fn pages_that_lie_are_refused() {
+    type Change = fn(&mut PageBytes);
+    let changes: [(Change, &str); 8] = [
+        (|page| page.unpacked = HUGE, "bytes once unpacked"),
+        (|page| page.unpacked = 79, "two lengths"),
+        (|page| page.values = HUGE, "10 rows left"),
+        (|page| page.encoding = 8, "dictionary that is not there"),
+        (|page| page.encoding = 7, "DELTA_BYTE_ARRAY"),
+        (|page| page.encoding = 6, "DELTA_LENGTH_BYTE_ARRAY"),
+        (|page| page.kind = 9, "kind"),
         (
-            "gzip",
-            file(2, &[&page.clone().packed(gzip.clone())], 10),
-            "does not unpack",
-        ),
-        (
-            "zstd",
-            file(6, &[&page.clone().packed(zstd)], 10),
-            "does not unpack",
-        ),
-        (
-            "snappy",
-            file(1, &[&page.clone().packed(snappy)], 10),
-            "does not unpack",
-        ),
-        (
-            "lz4",
-            file(7, &[&page.clone().packed(vec![0xff; 100])], 10),
-            "cannot be unpacked",
-        ),
-        (
-            "claims 2 GiB",
-            file(
-                2,
-                &[&PageBytes {
-                    unpacked: huge,
-                    ..page.clone()
-                }],
-                10,
-            ),
-            "bytes",
-        ),
-        (
-            "unequal",
-            file(
-                0,
-                &[&PageBytes {
-                    unpacked: 79,
-                    ..page.clone()
-                }],
-                10,
-            ),
-            "two lengths",
-        ),
-        (
-            "values",
-            file(
-                0,
-                &[&PageBytes {
-                    values: huge,
-                    ..page.clone()
-                }],
-                10,
-            ),
-            "10 rows left",
-        ),
-        (
-            "entries",
-            file(0, &[&dictionary, &page], 10),
-            "more entries",
-        ),
-        ("two", file(0, &[&few, &few, &page], 10), "two dictionaries"),
-        (
-            "no dictionary",
-            file(
-                0,
-                &[&PageBytes {
-                    encoding: 8,
-                    ..page.clone()
-                }],
-                10,
-            ),
-            "dictionary that is not there",
-        ),
-        (
-            "delta",
-            file(
-                0,
-                &[&PageBytes {
-                    encoding: 7,
-                    ..page.clone()
-                }],
-                10,
-            ),
-            "DELTA_BYTE_ARRAY",
-        ),
-        (
-            "kind",
-            file(
-                0,
-                &[&PageBytes {
-                    kind: 9,
-                    ..page.clone()
-                }],
-                10,
-            ),
-            "kind",
-        ),
-        (
-            "too short",
-            file(0, &[&PageBytes::plain(plain(0..9), 10)], 10),
+            |page| *page = PageBytes::plain(plain(0..9), 10),
             "column `n`",
         ),
-        (
-            "no header",
-            FileBytes::integers(vec![0xff; 40], 10),
-            "header",
-        ),
+    ];
+    let good = PageBytes::plain(plain(0..10), 10);
+    for (place, (change, words)) in changes.into_iter().enumerate() {
+        let mut page = good.clone();
+        change(&mut page);
+        let error = parquet_error(&of_pages(0, &[&page]));
+        assert!(error.message().contains(words), "{place}: {error:?}");
+    }
+    let few = PageBytes {
+        kind: 2,
+        ..good.clone()
+    };
+    let many = PageBytes {
+        values: HUGE,
+        ..few.clone()
+    };
+    for (file, words) in [
+        (of_pages(0, &[&many, &good]), "more entries"),
+        (of_pages(0, &[&few, &few, &good]), "two dictionaries"),
+        (FileBytes::integers(vec![0xff; 40], 10), "header"),
     ] {
         let error = parquet_error(&file);
-        assert!(error.message().contains(words), "{what}: {error:?}");
+        assert!(error.message().contains(words), "{error:?}");
     }
-    // Each page keeps its promise, but all together are more than a dataset may have.
+}
+
+#[test]
+fn pages_that_burst_are_refused() {
+    let zeros = vec![0; 32 << 20];
+    let page = PageBytes::plain(plain(0..10), 10);
+    let zstd = zstd::stream::encode_all(&zeros[..], 19).unwrap();
+    let snappy = snap::raw::Encoder::new().compress_vec(&zeros).unwrap();
+    for (codec, packed, words) in [
+        (2, bomb(), "does not unpack"),
+        (6, zstd, "does not unpack"),
+        (1, snappy, "does not unpack"),
+        (7, vec![0xff; 100], "cannot be unpacked"),
+    ] {
+        let error = parquet_error(&of_pages(codec, &[&page.clone().packed(packed)]));
+        assert!(error.message().contains(words), "codec {codec}: {error:?}");
+    }
+    // The page keeps its promise, but it is more than a dataset may have.
     let honest = PageBytes {
         unpacked: 32 << 20,
-        values: 10,
         ..page
-    }
-    .packed(gzip);
-    let pages = [&honest; 20];
-    let error = parquet_error(&file(2, &pages, 200));
+    };
+    let error = parquet_error(&of_pages(2, &[&honest.packed(bomb())]));
     assert!(error.message().contains("16777216 bytes"), "{error:?}");
 }
 

@@ -110,8 +110,10 @@ fn a_client_that_goes_leaves_nothing() {
     let begun = stream::iter([Ok::<_, std::io::Error>("a\n1\n")]);
     let body = Body::from_stream(begun.chain(stream::pending()));
     let import = place.datasets.import(request(), "ada".to_owned(), body);
-    let given_up = tokio::time::timeout(Duration::from_millis(50), import);
-    place.wait(async { given_up.await.unwrap_err() });
+    place.wait(async {
+        let given_up = tokio::time::timeout(Duration::from_millis(50), import);
+        given_up.await.unwrap_err()
+    });
     assert!(place.is_empty());
 }
 
@@ -164,7 +166,6 @@ fn a_query_ends_when_its_time_is_over() {
 fn a_query_ends_when_its_client_goes() {
     let place = Place::new(DataLimits {
         query_time: Duration::from_secs(3_600),
-        turn_time: Duration::from_secs(3_600),
         ..small()
     });
     let id = wide(&place);

@@ -76,8 +76,14 @@ impl Place {
     /// Ends this console, as at the end of its process, and starts another on the folder.
     fn restart(self) -> Self {
         let Self {
-            temporary, limits, ..
+            runtime,
+            datasets,
+            data,
+            folder,
+            limits,
+            temporary,
         } = self;
+        drop((runtime, datasets, data, folder));
         Self::open(temporary, limits)
     }
 

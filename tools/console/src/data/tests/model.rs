@@ -134,7 +134,7 @@ fn asked() -> impl Strategy<Value = Asked> {
 
 impl Asked {
     fn is_grouped(&self) -> bool {
-        !self.group.is_empty() || !self.aggregates.is_empty()
+        !self.group.is_empty() || !self.fitting().is_empty()
     }
 
     /// Aggregates that fit their columns.
@@ -356,11 +356,8 @@ fn figure(function: &str, values: Vec<Value>) -> Value {
     let quantile = |share: f64| {
         let sorted = sorted();
         let place = share * (count - 1.0);
-        let below = sorted
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| *at as f64 <= place + 1e-9)
-            .last();
+        let mut downwards = sorted.iter().enumerate().rev();
+        let below = downwards.find(|(at, _)| *at as f64 <= place + 1e-9);
         let (at, &low) = below.unwrap();
         let high = *sorted.get(at + 1).unwrap_or(&low);
         finite(low + (high - low) * (place - at as f64))

@@ -319,7 +319,10 @@ pub(super) fn texts() -> impl Strategy<Value = Value> {
 pub(super) fn terms(gives: Gives, depth: u32) -> BoxedStrategy<Term> {
     let leaf = |columns: std::ops::Range<usize>, values: BoxedStrategy<Value>| prop_oneof![3 => columns.prop_map(Term::Column), 1 => values.prop_map(Term::Value)];
     let inner = |gives| terms(gives, depth.saturating_sub(1)).prop_map(boxed);
-    if depth == 0 && gives != Gives::Truth {
+    if gives == Gives::Truth {
+        return truths(depth);
+    }
+    if depth == 0 {
         return match gives {
             Gives::Integer => leaf(0..2, integers().boxed()).boxed(),
             Gives::Number => leaf(2..4, numbers().boxed()).boxed(),
@@ -355,7 +358,7 @@ pub(super) fn terms(gives: Gives, depth: u32) -> BoxedStrategy<Term> {
             ]
             .boxed()
         }
-        Gives::Text => prop_oneof![
+        Gives::Text | Gives::Truth => prop_oneof![
             same,
             (inner(gives), inner(gives)).prop_map(|(one, other)| Term::Joined(one, other)),
             inner(gives).prop_map(|one| Term::Call("upper", vec![*one])),
@@ -366,7 +369,6 @@ pub(super) fn terms(gives: Gives, depth: u32) -> BoxedStrategy<Term> {
             cases(gives, depth),
         ]
         .boxed(),
-        Gives::Truth => truths(depth),
     }
 }
 

@@ -9,7 +9,6 @@ pub(super) enum Thrift {
     /// A list that claims a length of its own.
     Lying(u64, Vec<Thrift>),
     Struct(Vec<(u8, Thrift)>),
-    False,
 }
 
 use self::Thrift::{Bytes, Int, List, Lying, Struct};
@@ -25,7 +24,6 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
 impl Thrift {
     fn kind(&self) -> u8 {
         match self {
-            Self::False => 2,
             Int(_) => 6,
             Bytes(_) => 8,
             List(_) | Lying(..) => 9,
@@ -35,7 +33,6 @@ impl Thrift {
 
     fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::False => {}
             Int(value) => varint(((value << 1) ^ (value >> 63)).cast_unsigned(), out),
             Bytes(bytes) => {
                 varint(bytes.len() as u64, out);

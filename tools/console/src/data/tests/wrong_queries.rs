@@ -47,79 +47,82 @@ fn derive(id: i64, expression: &str) -> Value {
     json!({"source": id, "derive": [{"name": "d", "expression": expression}]})
 }
 
+/// Expressions that are wrong, and what their errors say.
+const WRONG: [(&str, &str); 38] = [
+    ("n + y", "column 5: there is no column `y`"),
+    ("n +", "Expected: an expression"),
+    ("n 5", "column 3: the expression should end before `5`"),
+    (
+        "n; DROP TABLE d_1",
+        "column 2: the expression should end before `;`",
+    ),
+    (
+        "n -- x\n + (t + 1)",
+        "line 2, column 5: `+` needs numbers, and this is a text",
+    ),
+    ("t || n", "column 6: `||` needs texts"),
+    (
+        "n = t",
+        "column 1: an integer cannot be compared with a text",
+    ),
+    ("NOT n", "NOT needs a condition, and this is an integer"),
+    ("-t", "a sign needs a number"),
+    (
+        "CASE WHEN n THEN 1 END",
+        "column 11: WHEN needs a condition",
+    ),
+    (
+        "CASE WHEN n > 1 THEN 1 ELSE 'a' END",
+        "column 29: this is a text, and a value before it is an integer",
+    ),
+    (
+        "round(t)",
+        "column 7: `round` needs a number here, and this is a text",
+    ),
+    (
+        "round(1, 2, 3)",
+        "`round` takes 1 to 2 values, and this call has 3",
+    ),
+    (
+        "load_extension('x')",
+        "there is no function `load_extension`: there are coalesce",
+    ),
+    ("x % 2", "`%` needs integers, and this is a number"),
+    ("1e999", "too large a number"),
+    ("99999999999999999999999 + n", ""),
+    (
+        "(SELECT password FROM users)",
+        "this is not part of expressions",
+    ),
+    ("EXISTS (SELECT 1)", "this is not part of expressions"),
+    ("n IN (SELECT 1)", "this is not part of expressions"),
+    ("CAST(n AS TEXT)", "this is not part of expressions"),
+    ("n COLLATE nocase", ""),
+    ("t LIKE '%'", "this is not part of expressions"),
+    ("sum(n) OVER ()", "a function is called as name(value, ..)"),
+    (
+        "sqrt(DISTINCT n)",
+        "a function is called as name(value, ..)",
+    ),
+    ("sqrt(*)", "the arguments of a function are values"),
+    ("main.sqrt(n)", "a function is called as name(value, ..)"),
+    ("n & 1", "the operator `&` is not known"),
+    ("?1", ""),
+    (":name", ""),
+    ("@x", ""),
+    ("`n`", "there is no column `n`"),
+    ("l.c0", "there is no column `l.c0`"),
+    ("c0", "there is no column `c0`"),
+    ("rowid", "there is no column `rowid`"),
+    ("x'00'", ""),
+    ("'a\0b'", "NUL"),
+    ("", ""),
+];
+
 #[test]
 fn errors_of_expressions_name_the_place() {
     let (place, id) = place();
-    for (expression, words) in [
-        ("n + y", "column 5: there is no column `y`"),
-        ("n +", "Expected: an expression"),
-        ("n 5", "column 3: the expression should end before `5`"),
-        (
-            "n; DROP TABLE d_1",
-            "column 2: the expression should end before `;`",
-        ),
-        (
-            "n -- x\n + (t + 1)",
-            "line 2, column 5: `+` needs numbers, and this is a text",
-        ),
-        ("t || n", "column 6: `||` needs texts"),
-        (
-            "n = t",
-            "column 1: an integer cannot be compared with a text",
-        ),
-        ("NOT n", "NOT needs a condition, and this is an integer"),
-        ("-t", "a sign needs a number"),
-        (
-            "CASE WHEN n THEN 1 END",
-            "column 11: WHEN needs a condition",
-        ),
-        (
-            "CASE WHEN n > 1 THEN 1 ELSE 'a' END",
-            "column 29: this is a text, and a value before it is an integer",
-        ),
-        (
-            "round(t)",
-            "column 7: `round` needs a number here, and this is a text",
-        ),
-        (
-            "round(1, 2, 3)",
-            "`round` takes 1 to 2 values, and this call has 3",
-        ),
-        (
-            "load_extension('x')",
-            "there is no function `load_extension`: there are coalesce",
-        ),
-        ("x % 2", "`%` needs integers, and this is a number"),
-        ("1e999", "too large a number"),
-        ("99999999999999999999999 + n", ""),
-        (
-            "(SELECT password FROM users)",
-            "this is not part of expressions",
-        ),
-        ("EXISTS (SELECT 1)", "this is not part of expressions"),
-        ("n IN (SELECT 1)", "this is not part of expressions"),
-        ("CAST(n AS TEXT)", "this is not part of expressions"),
-        ("n COLLATE nocase", ""),
-        ("t LIKE '%'", "this is not part of expressions"),
-        ("sum(n) OVER ()", "a function is called as name(value, ..)"),
-        (
-            "sqrt(DISTINCT n)",
-            "a function is called as name(value, ..)",
-        ),
-        ("sqrt(*)", "the arguments of a function are values"),
-        ("main.sqrt(n)", "a function is called as name(value, ..)"),
-        ("n & 1", "the operator `&` is not known"),
-        ("?1", ""),
-        (":name", ""),
-        ("@x", ""),
-        ("`n`", "there is no column `n`"),
-        ("l.c0", "there is no column `l.c0`"),
-        ("c0", "there is no column `c0`"),
-        ("rowid", "there is no column `rowid`"),
-        ("x'00'", ""),
-        ("'a\0b'", "NUL"),
-        ("", ""),
-    ] {
+    for (expression, words) in WRONG {
         // The largest integers become numbers; everything else here is wrong.
         if expression.starts_with("999") {
             place.answer(query(derive(id, expression))).unwrap();
@@ -156,49 +159,51 @@ fn names_and_values_are_never_sql() {
     assert_eq!(place.tables(), ["d_1"]);
 }
 
-#[test]
-fn fields_that_do_not_fit_are_named() {
-    let (place, id) = place();
-    for (part, field, words) in [
+/// Parts of queries that are wrong, the fields of their errors, and what they say.
+fn wrong_parts(id: i64) -> Vec<(Value, &'static str, &'static str)> {
+    let filter = |column: &str, operator: &str, value: Value| json!({"filter": [{"column": column, "operator": operator, "value": value}]});
+    let sum = |function: &str, column: Option<&str>| json!({"aggregates": [{"function": function, "column": column, "name": "s"}]});
+    let derive = |name: &str| json!({"derive": [{"name": name, "expression": "1"}]});
+    let join = |left: &str, right: &str| json!({"join": {"dataset": id, "left": left, "right": right, "kind": "inner"}});
+    let count = json!({"function": "count", "name": "n"});
+    let many = vec![json!({"column": "n", "operator": "is_null"}); 33];
+    vec![
         (
-            json!({"filter": [{"column": "y", "operator": "=", "value": 1}]}),
+            filter("y", "=", json!(1)),
             "filter[0].column",
             "no column `y`",
         ),
         (
-            json!({"filter": [{"column": "n", "operator": "=", "value": "x"}]}),
+            filter("n", "=", json!("x")),
             "filter[0].value",
             "`n` is an integer",
         ),
         (
-            json!({"filter": [{"column": "n", "operator": "=", "value": null}]}),
+            filter("n", "=", json!(null)),
             "filter[0].value",
-            "integer",
+            "an integer",
         ),
         (
-            json!({"filter": [{"column": "t", "operator": "=", "value": 1}]}),
+            filter("t", "=", json!(1)),
             "filter[0].value",
             "`t` is a text",
         ),
         (
-            json!({"filter": [{"column": "n", "operator": "contains", "value": "1"}]}),
+            filter("n", "contains", json!("1")),
             "filter[0].operator",
             "for texts",
         ),
+        (json!({"filter": many}), "filter", "at most 32"),
         (json!({"group": ["y"]}), "group[0]", "no column `y`"),
         (json!({"group": ["n", "n"]}), "group[1]", "already"),
         (
-            json!({"aggregates": [{"function": "sum", "name": "s"}]}),
+            sum("sum", None),
             "aggregates[0].column",
             "choose the column",
         ),
+        (sum("p99", Some("t")), "aggregates[0].column", "is a text"),
         (
-            json!({"aggregates": [{"function": "p99", "column": "t", "name": "s"}]}),
-            "aggregates[0].column",
-            "is a text",
-        ),
-        (
-            json!({"group": ["n"], "aggregates": [{"function": "count", "name": "n"}]}),
+            json!({"group": ["n"], "aggregates": [count]}),
             "aggregates[0].name",
             "already",
         ),
@@ -208,32 +213,18 @@ fn fields_that_do_not_fit_are_named() {
             "no column `x`",
         ),
         (json!({"limit": 10_001}), "limit", "at most 10000 rows"),
-        (
-            json!({"derive": [{"name": " ", "expression": "1"}]}),
-            "derive[0].name",
-            "0 characters",
-        ),
-        (
-            json!({"derive": [{"name": "n", "expression": "1"}]}),
-            "derive[0].name",
-            "already",
-        ),
-        (
-            json!({"join": {"dataset": id, "left": "n", "right": "t", "kind": "inner"}}),
-            "join",
-            "one type",
-        ),
-        (
-            json!({"join": {"dataset": id, "left": "y", "right": "t", "kind": "left"}}),
-            "join.left",
-            "no column `y`",
-        ),
-        (
-            json!({"filter": vec![json!({"column": "n", "operator": "is_null"}); 33]}),
-            "filter",
-            "at most 32",
-        ),
-    ] {
+        (derive(" "), "derive[0].name", "0 characters"),
+        (derive("n"), "derive[0].name", "already"),
+        (join("n", "t"), "join", "one type"),
+        (join("y", "t"), "join.left", "no column `y`"),
+        (join("n", "y"), "join.right", "no column `y`"),
+    ]
+}
+
+#[test]
+fn fields_that_do_not_fit_are_named() {
+    let (place, id) = place();
+    for (part, field, words) in wrong_parts(id) {
         let mut value = part;
         value["source"] = json!(id);
         let (found, message) = wrong(&place, value.clone());

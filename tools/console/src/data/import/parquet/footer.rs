@@ -193,6 +193,9 @@ impl Element {
     }
 
     fn leaf(self) -> ApiResult<Leaf> {
+        if self.children > 0 || self.repetition == 2 {
+            return Err(unsupported_column(&self.name, "a nested type"));
+        }
         let length = self.length.and_then(|length| i32::try_from(length).ok());
         let physical = match (self.physical, length) {
             (Some(0), _) => Physical::Boolean,
@@ -205,9 +208,6 @@ impl Element {
             (Some(7), Some(length @ 1..=16)) => Physical::Fixed(length),
             _ => return Err(unsupported_column(&self.name, "a type that is not known")),
         };
-        if self.children > 0 || self.repetition == 2 {
-            return Err(unsupported_column(&self.name, "a nested type"));
-        }
         let meaning = self.meaning();
         if let Meaning::Other(what) = meaning {
             return Err(unsupported_column(&self.name, &format!("the type {what}")));
@@ -266,7 +266,7 @@ fn chunk(input: &mut Compact<'_>) -> Read<ColumnChunk> {
         match (field.id, field.kind) {
             (1, Kind::Binary) => read.is_elsewhere = !input.binary()?.is_empty(),
             (3, Kind::Struct) => {
-                input.fields(|input, field| chunk_field(input, field, &mut read))?
+                input.fields(|input, field| chunk_field(input, field, &mut read))?;
             }
             (8 | 9, _) => {
                 read.is_encrypted = true;
@@ -491,6 +491,10 @@ impl Footer {
                     group.columns.len(),
                     leaves.len()
                 )));
+            }
+            if group.rows == 0 {
+                // Its chunks have no pages, and need not have a place.
+                continue;
             }
             let chunks = group.columns.into_iter().zip(&leaves);
             let chunks = chunks.map(|(read, leaf)| checked(read, leaf, end));

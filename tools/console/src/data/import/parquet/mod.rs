@@ -65,7 +65,9 @@ impl<'a> ParquetSource<'a> {
         let mut columns = Vec::with_capacity(group.chunks.len());
         for (&chunk, leaf) in group.chunks.iter().zip(&self.footer.leaves) {
             let file = self.input.file.try_clone().map_err(unreadable)?;
-            let pages = Pages::new(Arc::new(file), chunk, group.rows, Arc::clone(budget));
+            let budget = Arc::clone(budget);
+            let is_optional = leaf.is_optional;
+            let pages = Pages::new(Arc::new(file), chunk, group.rows, is_optional, budget);
             columns.push(values::open(leaf, pages)?);
         }
         let mut left = group.rows;

@@ -225,6 +225,7 @@ pub(super) struct Pages {
     end: u64,
     /// Rows of the group that no page has had yet.
     rows_left: u64,
+    is_optional: bool,
     budget: Arc<PageBudget>,
     /// Bytes of the page that the column reader has, and of its dictionary.
     page_bytes: u64,
@@ -233,14 +234,21 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// The pages of a chunk of a row group with so many rows.
-    pub(super) fn new(file: Arc<File>, chunk: Chunk, rows: u64, budget: Arc<PageBudget>) -> Self {
+    /// The pages of a chunk of a row group with so many rows, whose values may be missing or not.
+    pub(super) fn new(
+        file: Arc<File>,
+        chunk: Chunk,
+        rows: u64,
+        is_optional: bool,
+        budget: Arc<PageBudget>,
+    ) -> Self {
         Self {
             file,
             codec: chunk.codec,
             at: chunk.start,
             end: chunk.start + chunk.length,
             rows_left: rows,
+            is_optional,
             budget,
             page_bytes: 0,
             dictionary_bytes: 0,
@@ -362,7 +370,8 @@ impl Pages {
         let buf = self.content(header)?;
         let num_values = u32::try_from(header.values)?;
         if header.kind == DATA {
-            if header.definition_encoding != 3 {
+            // Required columns have no levels, and some writers name another encoding for them.
+            if self.is_optional && header.definition_encoding != 3 {
                 return Err(wrong("the encoding of definition levels is not RLE"));
             }
             return Ok(Page::DataPage {

@@ -148,6 +148,10 @@ impl<'a> Compact<'a> {
         if length > self.left() {
             return Err(Fault::Short);
         }
+        if length == 0 {
+            // Some writers leave the type of an empty list out.
+            return Ok((0, Kind::Byte));
+        }
         Ok((length, Kind::of(head & 15)?))
     }
 
@@ -277,6 +281,7 @@ mod tests {
         // A list of 2^31 structs in 7 bytes.
         let list = [0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0];
         assert_eq!(Compact::new(&list).list(), Err(Fault::Short));
+        assert_eq!(Compact::new(&[0]).list(), Ok((0, Kind::Byte)));
         assert_eq!(Compact::new(&[0xff, 0x0f, 0]).binary(), Err(Fault::Short));
         // Lists of one list each.
         let deep = [0x19; 100];
