@@ -4,11 +4,13 @@ import os
 import pathlib
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from console import ADMINISTRATOR, Client, Console, Visit, new_context
 
 CHROMIUM = "/usr/bin/chromium"
+# Far beyond need: a machine may be busy with other tests.
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="session")

@@ -217,7 +217,7 @@ def new_context(browser, language="en", seen_tour=True, theme="light", width=144
         locale="en-GB",
         timezone_id="UTC",
     )
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     values = {"language": json.dumps(language), "tour": json.dumps(seen_tour)}
     context.add_init_script(PREPARATION % values)
     folder = os.environ.get("FARCORE_ASSETS")

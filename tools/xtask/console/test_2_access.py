@@ -132,7 +132,7 @@ def test_a_console_that_dies_and_comes_back(binary, browser, tmp_path):
         console.end(signal.SIGKILL)
         expect(one.page.get_by_text("The console does not answer").first).to_be_visible()
         console.start()
-        expect(one.page.locator("main .badge")).to_have_text("Interrupted", timeout=15_000)
+        expect(one.page.locator("main .badge")).to_have_text("Interrupted")
         expect(one.page.get_by_text("The console does not answer").first).to_be_hidden()
         one.expect_clean()
     finally:
