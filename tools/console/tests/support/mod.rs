@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -134,6 +134,11 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     stream
+}
+
+/// Whether a read found nothing in the time that it had, rather than an end.
+pub(crate) fn is_late(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// Reads the head of an answer.
@@ -297,8 +302,10 @@ impl Iterator for Events {
         loop {
             let mut line = String::new();
             // Sizes of chunks and comments are between the lines of events.
-            if self.reader.read_line(&mut line).ok()? == 0 {
-                return None;
+            match self.reader.read_line(&mut line) {
+                Ok(count) if count > 0 => {}
+                Err(error) if is_late(&error) => panic!("the stream neither goes on nor ends"),
+                _ => return None,
             }
             let line = line.trim_end();
             if let Some(data) = line.strip_prefix("data: ") {
