@@ -3,19 +3,19 @@
 //! `d_<id>` has the columns `c0` to `cN`, in the order of the dataset. `datasets` numbers them, so
 //! that no number is used twice.
 //!
-//! - I1: SQL is made of numbers alone. No name or value of a file becomes part of it.
+//! - I1: SQL names tables and columns by number. No name or value of a file becomes part of it.
 //! - I2: a table that is not in the catalogue is being filled, or is dropped: when its
 //!   [`TableWriter`] fails or is dropped, or by the next start.
 //! - I3: a writer holds the database for one batch at a time, never while it waits for a client.
 
+use axum::http::StatusCode;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Connection, ErrorCode, ToSql, params_from_iter};
+use rusqlite::{Connection, ErrorCode, ToSql, Transaction, TransactionBehavior, params_from_iter};
 
 use super::cell::{Cell, Column, RowSink};
 use super::limits::{DataLimits, ROWS_BETWEEN_CHECKS, broken};
 use super::stop::Stop;
 use crate::error::{ApiError, ApiResult};
-use axum::http::StatusCode;
 
 /// Rows of a transaction.
 const BATCH_ROWS: u64 = 10_000;
@@ -113,7 +113,9 @@ impl TableWriter {
         if columns.len() > limits.columns {
             return Err(limits.too_many_columns("the dataset", columns.len()));
         }
-        let transaction = connection.unchecked_transaction().map_err(failed)?;
+        // The lock comes first, so that a writer beside this one is waited for.
+        let immediate = TransactionBehavior::Immediate;
+        let transaction = Transaction::new_unchecked(&connection, immediate).map_err(failed)?;
         transaction
             .execute("INSERT INTO datasets DEFAULT VALUES", [])
             .map_err(failed)?;

@@ -178,3 +178,72 @@ fn mistakes_are_named_by_place() {
         assert!(place.is_empty(), "{text}");
     }
 }
+
+/// Parquet files of other writers, all with the same 12 rows: pyarrow 2 pages and Zstandard,
+/// fastparquet with gzip, DuckDB with Snappy. `n` is the number of a row.
+#[test]
+fn parquet_files_of_other_writers_are_read() {
+    let place = Place::new(small());
+    let text = |n: i64| {
+        if n % 5 == 0 {
+            json!(null)
+        } else {
+            json!(format!("é{}", n % 3))
+        }
+    };
+    let number = |n: i64| {
+        if n % 3 == 0 {
+            json!(null)
+        } else {
+            json!(n as f64 / 4.0)
+        }
+    };
+    let time = |n: i64| json!((1_577_836_800 + n) * 1_000_000);
+    let column = |name: &str, n: i64| match name {
+        "n" if n % 4 == 0 => json!(null),
+        "n" => json!(n * 1_000_000_000_000),
+        "u" => json!(n * 390_451_572),
+        "x" => number(n),
+        "b" => json!(i64::from(n % 2 == 0)),
+        "t" => text(n),
+        "day" => json!(18_262 + n),
+        "at" => time(n),
+        // DuckDB's decimals are those of x.
+        "d" => json!((n - 6) as f64 / 100.0),
+        other => panic!("{other}"),
+    };
+    let files: [(&str, &[u8], usize); 3] = [
+        (
+            "pyarrow",
+            include_bytes!("../../../tests/files/pyarrow.parquet"),
+            8,
+        ),
+        (
+            "fastparquet",
+            include_bytes!("../../../tests/files/fastparquet.parquet"),
+            4,
+        ),
+        (
+            "duckdb",
+            include_bytes!("../../../tests/files/duckdb.parquet"),
+            7,
+        ),
+    ];
+    for (writer, bytes, count) in files {
+        let dataset = place.import(Format::Parquet, bytes).unwrap();
+        assert_eq!(
+            (dataset.rows, dataset.columns.len()),
+            (12, count),
+            "{writer}"
+        );
+        for (n, row) in (0..).zip(place.rows(&dataset)) {
+            for (found, named) in row.as_array().unwrap().iter().zip(&dataset.columns) {
+                let expected = match (writer, named.name.as_str()) {
+                    ("duckdb", "d") => number(n),
+                    (_, name) => column(name, n),
+                };
+                assert_eq!(*found, expected, "{writer}, row {n}, {}", named.name);
+            }
+        }
+    }
+}

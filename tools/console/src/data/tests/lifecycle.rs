@@ -195,6 +195,35 @@ fn a_query_ends_when_its_client_goes() {
 }
 
 #[test]
+fn imports_at_a_time_do_not_disturb_each_other() {
+    let place = Place::new(small());
+    let text = |first: i64| {
+        let lines = (first..first + 30_000).map(|n| format!("{n}\n"));
+        Body::from(format!("n\n{}", lines.collect::<String>()))
+    };
+    let import = |first| {
+        place
+            .datasets
+            .import(request(), "ada".to_owned(), text(first))
+    };
+    let made = place.wait(async {
+        let (one, other, third, fourth) =
+            tokio::join!(import(0), import(100_000), import(200_000), import(300_000));
+        [one, other, third, fourth].map(Result::unwrap)
+    });
+    for (dataset, first) in made.iter().zip((0..).step_by(100_000)) {
+        let figures = query(json!({"source": dataset.id, "aggregates": [
+            {"function": "count", "name": "count"},
+            {"function": "minimum", "column": "n", "name": "first"},
+            {"function": "maximum", "column": "n", "name": "last"},
+        ]}));
+        let rows = place.answer(figures).unwrap()["rows"].clone();
+        assert_eq!(rows, json!([[30_000, first, first + 29_999]]));
+    }
+    assert_eq!(place.tables().len(), 4);
+}
+
+#[test]
 fn all_datasets_together_have_limits() {
     let place = Place::new(DataLimits {
         datasets: 2,
