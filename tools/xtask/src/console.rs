@@ -103,7 +103,8 @@ fn python(root: &Path, binary: &Binary) -> Result<Command> {
     let mut command = Command::new(root.join("python/bin/python"));
     command
         .env("FARCORE_BINARY", binary.path()?)
-        .env("PYTHONDONTWRITEBYTECODE", "1");
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PYTHONUNBUFFERED", "1");
     Ok(command)
 }
 
