@@ -1,5 +1,5 @@
-//! `cargo xtask console`: walks the pages of `farcore console` in Debian's Chromium, which Playwright
-//! drives, and takes their pictures. The tests and the camera are programs in Python, in
+//! `cargo xtask console`: walks the pages of `farcore console` in Debian's Chromium, which
+//! Playwright drives, and takes their pictures. The tests and the camera are programs in Python, in
 //! `tools/xtask/console`; they start the console themselves, each with a folder of its own. What
 //! they need is installed in target/console.
 
