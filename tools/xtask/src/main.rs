@@ -1,9 +1,12 @@
 //! `cargo xtask <task>`: the chores of this project. A task runs cargo or other programs in the
 //! project's folder and fails if one of them fails.
 
+mod console;
 mod flood;
+mod install;
 mod instructions;
 mod lab;
+mod limited;
 mod overhead;
 mod redis;
 mod results;
@@ -64,6 +67,9 @@ enum Task {
     /// Prove a server of the Redis protocol by foreign suites and clients; they delete its data.
     #[command(subcommand)]
     Redis(redis::Redis),
+    /// Prove the pages of `farcore console` in a browser, and take their pictures.
+    #[command(subcommand)]
+    Console(console::Console),
 }
 
 fn run(command: &mut Command) -> Result<()> {
@@ -110,6 +116,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Instructions { write } => instructions::perform(write),
         Task::Flood(flood) => flood::run(&flood),
         Task::Redis(redis) => redis::perform(redis),
+        Task::Console(console) => console::perform(console),
         Task::Lab(lab) => return Ok(lab::perform(lab)),
         Task::Ci => run(Command::new("bash").arg(".ci/run")),
         Task::Loom => loom(),

@@ -13,10 +13,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::limited::{self, Run};
 use super::place::Place;
 use super::proxy::Proxy;
 use super::server::{Server, Target};
+use crate::limited::{self, Run};
 
 /// Time limit of a driver.
 const CLIENT_LIMIT: Duration = Duration::from_secs(60);

@@ -5,7 +5,6 @@
 //! place      folders and programs of what `setup` installs, all below target/redis
 //! setup      the installation
 //! server     the server's address, and whether it answers
-//! limited    a program with a time limit, whose output is kept
 //! selection  tools/xtask/redis/*.skip: tests that are left out, each with its reason
 //! tcl        the units of Redis's own suite
 //! python     the tests of redis-py
@@ -21,7 +20,6 @@
 
 mod ci;
 mod clients;
-mod limited;
 mod memory;
 mod place;
 mod process;

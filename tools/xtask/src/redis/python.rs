@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Deserialize;
 
-use super::limited::{self, Run};
 use super::place::Place;
 use super::selection::{self, Skip};
 use super::server::Target;
+use crate::limited::{self, Run};
 
 /// Time limit of a test.
 const TEST_SECONDS: u64 = 60;

@@ -2,17 +2,21 @@
 //! redis-py with its tests, Node.js with its clients, Valkey. Everything but Debian's packages is
 //! below target/redis.
 //!
-//! A step leaves a file `NAME.done` with its specification, and is repeated only if that changes.
+//! Steps are those of [`install::step`].
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::place::Place;
+use crate::install;
 use crate::lab::output_of;
-use crate::lab::packages::{apt_get, is_root, missing_of};
+use crate::lab::packages::apt_get;
+
+/// Who says what is installed.
+const TASK: &str = "redis";
 
 /// `taskset` is of util-linux.
 const PACKAGES: [&str; 6] = [
@@ -50,73 +54,33 @@ const PACKAGES_OF_SUITE: [&str; 2] = ["tcl", "dpkg-dev"];
 
 /// Installs what the suite of Redis needs, and nothing else.
 pub(super) fn perform_suite(place: &Place) -> Result<()> {
-    install_packages(&PACKAGES_OF_SUITE)?;
+    install::packages(TASK, &PACKAGES_OF_SUITE)?;
     let sources = apt_sources()?;
-    step(place, "source", &sources, |folder| {
+    let root = place.at("");
+    install::step(TASK, &root, "source", &sources, |folder| {
         fetch_source(folder, &sources)
     })
 }
 
 pub(super) fn perform(place: &Place) -> Result<()> {
-    install_packages(&PACKAGES)?;
+    install::packages(TASK, &PACKAGES)?;
     perform_suite(place)?;
-    step(place, "py-new", &PYTHON_NEW.join("\n"), |folder| {
-        create_environment(folder, PYTHON_NEW)
+    let root = place.at("");
+    install::step(TASK, &root, "py-new", &PYTHON_NEW.join("\n"), |folder| {
+        install::python_environment(folder, PYTHON_NEW)
     })?;
-    step(place, "py-old", &PYTHON_OLD.join("\n"), |folder| {
-        create_environment(folder, PYTHON_OLD)
+    install::step(TASK, &root, "py-old", &PYTHON_OLD.join("\n"), |folder| {
+        install::python_environment(folder, PYTHON_OLD)
     })?;
     let python = place.python("py-new")?;
-    step(place, "redis-py", PYTHON_NEW[0], |folder| {
+    install::step(TASK, &root, "redis-py", PYTHON_NEW[0], |folder| {
         fetch_redis_py(&python, folder)
     })?;
     let node = place.program("py-new/bin")?;
-    step(place, "node", &NODE.join("\n"), |folder| {
+    install::step(TASK, &root, "node", &NODE.join("\n"), |folder| {
         install_node_clients(&node, folder)
     })?;
     println!("redis: ready in {}", place.at("").display());
-    Ok(())
-}
-
-/// Fills a folder, unless it was filled by the same specification before.
-fn step(
-    place: &Place,
-    name: &str,
-    specification: &str,
-    fill: impl FnOnce(&Path) -> Result<()>,
-) -> Result<()> {
-    let (folder, done) = (place.at(name), place.at(&format!("{name}.done")));
-    if fs::read_to_string(&done).is_ok_and(|text| text == specification) {
-        return Ok(());
-    }
-    println!("redis: fetching {name}");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
-    fill(&folder).with_context(|| format!("cannot install {name}; try again"))?;
-    fs::write(&done, specification)?;
-    Ok(())
-}
-
-fn install_packages(packages: &[&'static str]) -> Result<()> {
-    let missing = missing_of(packages)?;
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let list = missing.join(" ");
-    if !is_root() {
-        bail!(
-            "packages are missing: {list}; run: sudo apt-get install --no-install-recommends {list}"
-        );
-    }
-    println!("redis: apt-get install {list}");
-    output_of(apt_get().arg("update"))?;
-    output_of(
-        apt_get()
-            .args(["install", "-y", "--no-install-recommends", "--no-remove"])
-            .args(&missing),
-    )?;
     Ok(())
 }
 
@@ -157,22 +121,6 @@ fn fetch_source(folder: &Path, sources: &str) -> Result<()> {
     Ok(())
 }
 
-fn create_environment(folder: &Path, packages: &[&str]) -> Result<()> {
-    output_of(Command::new("python3").args(["-m", "venv"]).arg(folder))
-        .context("Python 3.10 or newer with `venv` is needed")?;
-    output_of(&mut pip(&folder.join("bin/python"), &["install"], packages))?;
-    Ok(())
-}
-
-fn pip(python: &Path, verb: &[&str], packages: &[&str]) -> Command {
-    let mut command = Command::new(python);
-    command
-        .args(["-m", "pip", "--quiet", "--disable-pip-version-check"])
-        .args(verb)
-        .args(packages);
-    command
-}
-
 /// The source package has the tests; the installed package has not.
 fn fetch_redis_py(python: &Path, folder: &Path) -> Result<()> {
     let verb = [
@@ -183,7 +131,7 @@ fn fetch_redis_py(python: &Path, folder: &Path) -> Result<()> {
         "--dest",
         ".",
     ];
-    output_of(pip(python, &verb, &PYTHON_NEW[..1]).current_dir(folder))?;
+    output_of(install::pip(python, &verb, &PYTHON_NEW[..1]).current_dir(folder))?;
     let (_, version) = PYTHON_NEW[0].split_once("==").context("a version")?;
     let archive = format!("redis-{version}.tar.gz");
     output_of(

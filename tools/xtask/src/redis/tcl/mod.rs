@@ -14,10 +14,10 @@ use clap::Args;
 use serde::Deserialize;
 
 use self::report::UnitReport;
-use super::limited;
 use super::place::Place;
 use super::selection::{self, Skip};
 use super::server::{Server, Target};
+use crate::limited;
 
 /// Tests that cannot pass anywhere but in the suite's own servers, and slow ones.
 const TAGS: &str = "-needs:debug -needs:repl -slow";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::limited::Run;
+use crate::limited::Run;
 
 /// What a unit's tests gave.
 #[derive(Debug, Default)]

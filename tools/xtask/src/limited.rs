@@ -15,16 +15,16 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// What a program has printed, and how it ended.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(crate) struct Run {
     /// Both of its outputs, without the codes of colours.
-    pub(super) output: String,
+    pub(crate) output: String,
     /// `None`: it was ended, because its time was over.
-    pub(super) status: Option<ExitStatus>,
-    pub(super) took: Duration,
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) took: Duration,
 }
 
 /// Runs a program; its output also goes to a log.
-pub(super) fn run(mut command: Command, limit: Duration, log: &Path) -> Result<Run> {
+pub(crate) fn run(mut command: Command, limit: Duration, log: &Path) -> Result<Run> {
     let start = Instant::now();
     let (reader, writer) = std::io::pipe()?;
     let shown = format!("cannot start {command:?}");

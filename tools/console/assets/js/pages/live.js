@@ -1,0 +1,232 @@
+// Running engines, nodes and servers: the figures of `farcore top`, every second, with the last
+// two minutes as charts.
+
+import { get, listen } from "../api.js";
+import { data, fill, h, icon } from "../dom.js";
+import { span, withUnit } from "../format.js";
+import { known, t } from "../i18n.js";
+import { Chart, ChartGroup } from "../parts/chart.js";
+import { empty } from "../parts/notice.js";
+import { figures, head, pairs, panel } from "../parts/page.js";
+
+const KEPT_SECONDS = 120;
+const HEADLINES = [
+  ["operations_per_second", "1/s"],
+  ["gets_per_second", "1/s"],
+  ["puts_per_second", "1/s"],
+  ["hit_ratio", "share"],
+  ["far_share", "share"],
+  ["far_bytes_per_second", "bytes/s"],
+  ["pending", "exact"],
+  ["keys", "count"],
+  ["connections", "count"],
+];
+const LINES = [
+  { key: "operations", unit: "1/s", lines: ["operations_per_second", "gets_per_second", "puts_per_second"] },
+  { key: "shares", unit: "share", limits: [0, 1], lines: ["local_share", "cache_share", "far_share"] },
+  { key: "far_latency", unit: "ns", lines: ["far.p50_ns", "far.p99_ns"] },
+  { key: "traffic", unit: "1/s", lines: ["reads_per_second", "writes_per_second"] },
+];
+const CORE_COLUMNS = [
+  ["operations_per_second", "1/s"],
+  ["hit_ratio", "share"],
+  ["local.p99_ns", "ns"],
+  ["far.p99_ns", "ns"],
+  ["busy_share", "share"],
+  ["pending", "exact"],
+  ["keys", "count"],
+];
+const NODE_COLUMNS = [
+  ["used_bytes", "bytes"],
+  ["total_bytes", "bytes"],
+  ["reads_per_second", "1/s"],
+  ["writes_per_second", "1/s"],
+  ["bytes_per_second", "bytes/s"],
+  ["errors", "exact"],
+];
+
+function at(value, path) {
+  return path.split(".").reduce((inner, name) => inner?.[name], value);
+}
+
+/** The name of a source without the folders of its socket. */
+function shortName(name) {
+  return name.replace(/\/\S*\//g, "");
+}
+
+/** The unit that the name of a figure ends with. */
+function unitOf(name) {
+  const units = [[/bytes_per_second$/, "bytes/s"], [/_per_second$/, "1/s"], [/_bytes$/, "bytes"], [/_ns$/, "ns"], [/_seconds$/, "seconds"], [/_(share|ratio)$/, "share"]];
+  return units.find(([ending]) => ending.test(name))?.[1] ?? "exact";
+}
+
+function title(path) {
+  return known(`live.${path}`, path);
+}
+
+function grid(caption, first, columns, rows) {
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
+    h(
+      "table",
+      null,
+      h("caption", { class: "hidden-text" }, caption),
+      h("thead", null, h("tr", null, h("th", { scope: "col" }, first), columns.map(([name]) => h("th", { scope: "col", class: "number" }, title(name))))),
+      h("tbody", null, rows.map(([name, value]) => h(
+        "tr",
+        null,
+        h("th", { scope: "row" }, data(name, "breaks")),
+        columns.map(([path, unit]) => h("td", { class: "number", translate: "no" }, withUnit(at(value, path) ?? Number.NaN, unit))),
+      ))),
+    ),
+  );
+}
+
+/** The view of an engine: it keeps its charts and draws the rest anew. */
+class EngineView {
+  constructor(signal) {
+    const group = new ChartGroup();
+    this.times = [];
+    this.history = new Map(LINES.flatMap(({ lines }) => lines).map((name) => [name, []]));
+    this.charts = LINES.map((line) => ({
+      lines: line.lines,
+      chart: new Chart({
+        title: t(`live.chart.${line.key}`),
+        unit: line.unit,
+        limits: line.limits,
+        x: { label: "seconds", unit: "seconds", limits: [-KEPT_SECONDS, 0] },
+        series: line.lines.map((name) => ({ label: title(name) })),
+        group,
+      }, signal),
+    }));
+    this.above = h("div", { class: "stack" });
+    this.below = h("div", { class: "stack" });
+    this.root = h("div", { class: "stack" }, this.above, h("div", { class: "charts" }, this.charts.map(({ chart }) => chart.root)), this.below);
+  }
+
+  show(rates) {
+    const total = rates.total ?? {};
+    this.times.push(rates.uptime_seconds ?? this.times.length);
+    for (const [name, list] of this.history) {
+      list.push(at(total, name) ?? null);
+    }
+    if (this.times.length > KEPT_SECONDS) {
+      this.times.shift();
+      this.history.forEach((list) => list.shift());
+    }
+    for (const { lines, chart } of this.charts) {
+      chart.set([this.times.map((time) => time - this.times.at(-1)), ...lines.map((name) => [...this.history.get(name)])]);
+    }
+    const headlines = HEADLINES.map(([name, unit]) => ({ label: title(name), value: at(total, name) ?? Number.NaN, unit }));
+    fill(this.above, figures(headlines));
+    fill(this.below, this.cores(rates), this.nodes(rates), h("div", { class: "columns" }, this.memory(rates), this.hotKeys(rates)));
+  }
+
+  cores({ cores = [] }) {
+    const rows = cores.map((core) => [t("live.core", { number: String(core.core) }), core]);
+    return cores.length > 0 && panel(t("live.cores"), grid(t("live.cores"), t("live.core_title"), CORE_COLUMNS, rows), { isFlush: true });
+  }
+
+  nodes({ nodes = [] }) {
+    const rows = nodes.map((node) => [node.name, node]);
+    return nodes.length > 0 && panel(t("live.nodes"), grid(t("live.nodes"), t("live.node_title"), NODE_COLUMNS, rows), { isFlush: true });
+  }
+
+  memory(rates) {
+    const names = ["local_cap_bytes", "local_resident_bytes", "huge_bytes", "far_total_bytes", "far_used_bytes", "far_live_bytes", "far_dead_bytes"];
+    const list = names.filter((name) => name in rates).map((name) => ({ label: title(name), value: rates[name], unit: "bytes" }));
+    const about = [
+      { label: title("version"), text: rates.version ?? "–" },
+      { label: title("process"), text: String(rates.process ?? "–") },
+      { label: title("uptime_seconds"), text: span((rates.uptime_seconds ?? 0) * 1000) },
+    ];
+    return panel(t("live.memory"), pairs([...list, ...about]));
+  }
+
+  hotKeys({ hot_keys: keys = [] }) {
+    const list = keys.slice(0, 8).map(({ key, key_bytes: bytes, share }) => [
+      `${key}`,
+      { share, bytes },
+    ]);
+    const body = list.length > 0
+      ? grid(t("live.hot_keys"), t("live.key"), [["share", "share"], ["bytes", "bytes"]], list)
+      : h("p", { class: "panel-body soft" }, t("live.no_hot_keys"));
+    return panel(t("live.hot_keys"), body, { isFlush: true });
+  }
+}
+
+/** The view of any other source: its figures by name. */
+class PlainView {
+  constructor() {
+    this.root = h("div", { class: "columns" });
+  }
+
+  show(rates) {
+    const isGroup = (value) => value !== null && typeof value === "object";
+    const list = (value) => pairs(Object.entries(value).filter(([, one]) => !isGroup(one)).map(([name, one]) => ({
+      label: title(name),
+      text: typeof one === "number" ? withUnit(one, unitOf(name)) : String(one),
+    })));
+    const groups = Object.entries(rates).filter(([, value]) => isGroup(value) && !Array.isArray(value));
+    fill(this.root, panel(t("live.figures"), list(rates)), groups.map(([name, value]) => panel(title(name), list(value))));
+  }
+}
+
+/** Shows the page. */
+export async function render({ main, query, signal }) {
+  let wanted = query.get("source");
+  let view = null;
+  let shownSource = null;
+  let last = { sources: [] };
+  const tabs = h("div", { class: "source-tabs", role: "group", "aria-label": t("live.sources"), data: { tour: "sources" } });
+  const place = h("div");
+  const choose = (name) => {
+    wanted = name;
+    show(last);
+  };
+  // A server is an engine until it has clients, so that its kind does not tell it from others.
+  const identity = ({ name }) => name;
+  const drawTabs = (sources, chosen) => fill(tabs, sources.map((source) => h(
+    "button",
+    { class: "button", type: "button", "aria-pressed": String(source === chosen), on: { click: () => choose(identity(source)) } },
+    h("span", { translate: "no", title: source.name }, shortName(source.name)),
+    h("span", { class: "soft small" }, known(`live.kind.${source.kind}`, source.kind)),
+  )));
+  let tabsText = "";
+  function show(answer) {
+    last = answer;
+    const { sources } = answer;
+    if (sources.length === 0) {
+      view = null;
+      shownSource = null;
+      tabsText = "";
+      fill(tabs);
+      fill(place, h("div", { class: "panel" }, empty({ picture: "live", title: t("live.none"), text: t("live.none.text") })));
+      return;
+    }
+    const chosen = sources.find((one) => identity(one) === wanted) ?? sources[0];
+    const text = JSON.stringify([sources.map(identity), identity(chosen)]);
+    if (text !== tabsText) {
+      tabsText = text;
+      drawTabs(sources, chosen);
+    }
+    if (!chosen.rates) {
+      shownSource = null;
+      fill(place, chosen.error
+        ? h("div", { class: "notice warn" }, icon("warning"), h("p", { translate: "no" }, chosen.error))
+        : h("p", { class: "loading", role: "status" }, t("live.waiting")));
+      return;
+    }
+    if (identity(chosen) !== shownSource) {
+      shownSource = identity(chosen);
+      view = chosen.rates.total ? new EngineView(signal) : new PlainView();
+      fill(place, view.root);
+    }
+    view.show(chosen.rates);
+  }
+  const answer = await get("/api/live", { signal });
+  fill(main, head(t("nav.live"), { lead: t("live.lead") }), tabs, place);
+  show(answer);
+  listen("/api/live/events", { on: { live: show } }, signal);
+}

@@ -1,0 +1,62 @@
+// The head of a page, panels, and lists of figures.
+
+import { data, h, uniqueId } from "../dom.js";
+import { figure, withUnit } from "../format.js";
+
+/** Title, a sentence, and what can be done on the page. */
+export function head(title, { lead, actions, below, isData } = {}) {
+  const shown = isData ? data(title) : title;
+  return h(
+    "div",
+    { class: "head" },
+    h(
+      "div",
+      { class: "head-text" },
+      h("h1", { tabindex: "-1" }, shown),
+      lead && h("p", { class: "lead" }, lead),
+      below,
+    ),
+    actions && h("div", { class: "actions" }, actions),
+  );
+}
+
+/** A panel with a title. */
+export function panel(title, body, { actions, isFlush, className } = {}) {
+  const heading = h("h2", { id: uniqueId("panel") }, title);
+  return h(
+    "section",
+    { class: className ? `panel ${className}` : "panel", "aria-labelledby": heading.id },
+    h("div", { class: "panel-head" }, heading, actions && h("div", { class: "actions" }, actions)),
+    isFlush ? body : h("div", { class: "panel-body" }, body),
+  );
+}
+
+/** Figures side by side: triples of label, value and unit, and a note. */
+export function figures(list) {
+  return h(
+    "dl",
+    { class: "figures" },
+    list.map(({ label, value, unit, note }) => {
+      const [number, name] = figure(value, unit);
+      return h(
+        "div",
+        null,
+        h("dt", null, label),
+        h("dd", { translate: "no" }, number, name && h("span", { class: "unit" }, name)),
+        note && h("dd", { class: "note" }, note),
+      );
+    }),
+  );
+}
+
+/** Pairs of label and figure, one a line. */
+export function pairs(list) {
+  return h(
+    "dl",
+    { class: "pairs" },
+    list.map(({ label, value, unit, text }) => [
+      h("dt", null, label),
+      h("dd", { translate: "no" }, text ?? withUnit(value, unit)),
+    ]),
+  );
+}

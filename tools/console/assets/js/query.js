@@ -1,0 +1,297 @@
+// The query builder: joins, derived columns, filters, groups with aggregates, and order, as rows of
+// controls. `query()` gives what the server takes; columns that a step makes are offered to the
+// steps after it.
+
+import { fill, h, icon } from "./dom.js";
+import { parseNumber } from "./format.js";
+import { t } from "./i18n.js";
+import { button, inputField, selectField } from "./parts/field.js";
+
+const OPERATORS = ["=", "!=", "<", "<=", ">", ">=", "contains", "is_null", "not_null"];
+const WITHOUT_VALUE = new Set(["is_null", "not_null"]);
+const FUNCTIONS = ["count", "sum", "mean", "minimum", "maximum", "p50", "p99", "stddev"];
+const DEFAULT_LIMIT = 200;
+
+/** A value of a filter: a number where the column has numbers. */
+function valueOf(text, type) {
+  const value = parseNumber(text);
+  return type !== "text" && Number.isFinite(value) ? value : text;
+}
+
+/** The state of a builder and its controls. `columns` are those of the source. */
+export class QueryBuilder {
+  constructor({ source, columns, datasets, changed }) {
+    this.source = source;
+    this.columns = columns;
+    this.datasets = datasets.filter(({ id }) => id !== source);
+    this.changed = changed;
+    this.join = null;
+    this.derive = [];
+    this.filter = [];
+    this.group = [];
+    this.aggregates = [];
+    this.order = [];
+    this.limit = DEFAULT_LIMIT;
+    this.root = h("div", { class: "builder", data: { tour: "query" } });
+    this.draw();
+  }
+
+  /** Columns of the source, of the joined data set, and derived ones. */
+  inputs() {
+    const joined = this.join ? this.datasets.find(({ id }) => id === this.join.dataset)?.columns ?? [] : [];
+    const others = joined.map((one) => ({ ...one, name: `joined.${one.name}` }));
+    const derived = this.derive.filter(({ name }) => name).map(({ name }) => ({ name, type: "number" }));
+    return [...this.columns, ...others, ...derived];
+  }
+
+  /** Columns of the result. */
+  outputs() {
+    if (this.group.length === 0 && this.aggregates.length === 0) {
+      return this.inputs();
+    }
+    const inputs = new Map(this.inputs().map((one) => [one.name, one]));
+    const groups = this.group.map((name) => inputs.get(name)).filter(Boolean);
+    return [...groups, ...this.aggregates.map(({ name }) => ({ name, type: "number" }))];
+  }
+
+  /** The query as the server takes it; without a limit its result has all rows. */
+  query({ isLimited = true } = {}) {
+    const types = new Map(this.inputs().map(({ name, type }) => [name, type]));
+    return {
+      source: this.source,
+      ...(this.join ? { join: this.join } : {}),
+      derive: this.derive.filter(({ name, expression }) => name && expression),
+      filter: this.filter.filter(({ column }) => column).map(({ column, operator, value }) => {
+        return WITHOUT_VALUE.has(operator)
+          ? { column, operator }
+          : { column, operator, value: operator === "contains" ? value : valueOf(value, types.get(column)) };
+      }),
+      group: this.group,
+      aggregates: this.aggregates.map(({ function: name, column, name: result }) => {
+        return { function: name, ...(name === "count" && !column ? {} : { column }), name: result };
+      }),
+      order: this.order.filter(({ column }) => column),
+      ...(isLimited ? { limit: this.limit } : {}),
+    };
+  }
+
+  /** Shows the problem of an answer at the part that it names. */
+  setProblem(path, text) {
+    const part = this.root.querySelector(`[data-part="${CSS.escape((path ?? "").split(/[.[]/)[0])}"] .problem`);
+    if (part) {
+      part.textContent = text;
+      part.hidden = false;
+    }
+    return part !== null;
+  }
+
+  draw() {
+    fill(
+      this.root,
+      this.datasets.length > 0 && this.joinPart(),
+      this.listPart("derive", this.derive, () => ({ name: "", expression: "" }), (one) => this.deriveRow(one)),
+      this.listPart("filter", this.filter, () => ({ column: this.inputs()[0]?.name ?? "", operator: "=", value: "" }), (one) => this.filterRow(one)),
+      this.groupPart(),
+      this.listPart("aggregates", this.aggregates, () => this.newAggregate(), (one) => this.aggregateRow(one)),
+      this.listPart("order", this.order, () => ({ column: this.outputs()[0]?.name ?? "", descending: false }), (one) => this.orderRow(one)),
+      this.limitPart(),
+    );
+  }
+
+  /** Draws anew and keeps the focus on the part that was used. */
+  redraw(part) {
+    this.draw();
+    const buttons = this.root.querySelectorAll(`[data-part="${part}"] button`);
+    const last = this.root.querySelector(`[data-part="${part}"] .builder-row:last-of-type`);
+    (last?.querySelector("input, select") ?? buttons[0])?.focus();
+    this.changed();
+  }
+
+  part(name, rows, actions) {
+    return h(
+      "div",
+      { class: "builder-part", role: "group", "aria-label": t(`query.${name}`), data: { part: name } },
+      h("div", { class: "builder-part-head" }, h("div", null, h("h3", null, t(`query.${name}`)), h("p", { class: "hint" }, t(`query.${name}.text`))), actions),
+      rows,
+      h("p", { class: "problem", role: "alert", hidden: true, translate: "no" }),
+    );
+  }
+
+  listPart(name, list, make, row) {
+    const add = button(t("add"), {
+      kind: "compact",
+      "aria-label": t(`query.${name}.add`),
+      press: () => {
+        list.push(make());
+        this.redraw(name);
+      },
+    }, icon("plus"));
+    const rows = list.map((one) => {
+      const erase = button("", {
+        kind: "quiet",
+        "aria-label": t("remove"),
+        press: () => {
+          list.splice(list.indexOf(one), 1);
+          this.redraw(name);
+        },
+      }, icon("close"));
+      return h("div", { class: "builder-row" }, row(one), erase);
+    });
+    return this.part(name, rows, add);
+  }
+
+  /** A select of columns that writes into `one[key]`. */
+  columnField(one, key, label, columns, optional) {
+    const options = columns.map(({ name }) => [name, name]);
+    return selectField({
+      label,
+      value: one[key] ?? "",
+      options: optional ? [["", t("query.rows")], ...options] : options,
+      change: (value) => {
+        one[key] = value;
+        this.changed();
+      },
+    }).root;
+  }
+
+  textField(one, key, label, className, attributes) {
+    return inputField({
+      label,
+      value: one[key],
+      className,
+      attributes: { autocomplete: "off", spellcheck: "false", maxlength: "500", ...attributes },
+      input: (value) => {
+        one[key] = value;
+        this.changed();
+      },
+    }).root;
+  }
+
+  deriveRow(one) {
+    return [
+      this.textField(one, "name", t("query.new_column")),
+      this.textField(one, "expression", t("query.expression"), "wide", { placeholder: t("query.expression.example") }),
+    ];
+  }
+
+  filterRow(one) {
+    const value = this.textField(one, "value", t("query.value"));
+    value.hidden = WITHOUT_VALUE.has(one.operator);
+    return [
+      this.columnField(one, "column", t("query.column"), this.inputs()),
+      selectField({
+        label: t("query.operator"),
+        className: "narrow",
+        value: one.operator,
+        options: OPERATORS.map((name) => [name, /\w/.test(name) ? t(`operator.${name}`) : name]),
+        change: (name) => {
+          one.operator = name;
+          value.hidden = WITHOUT_VALUE.has(name);
+          this.changed();
+        },
+      }).root,
+      value,
+    ];
+  }
+
+  newAggregate() {
+    const numeric = this.inputs().find(({ type }) => type !== "text");
+    return { function: "mean", column: numeric?.name ?? "", name: numeric ? `mean_${numeric.name}` : "mean" };
+  }
+
+  aggregateRow(one) {
+    const name = this.textField(one, "name", t("query.result_name"));
+    const rename = () => {
+      one.name = one.column ? `${one.function}_${one.column}` : one.function;
+      name.querySelector("input").value = one.name;
+      this.changed();
+    };
+    const column = this.columnField(one, "column", t("query.column"), this.inputs(), true);
+    column.addEventListener("change", rename);
+    const functions = selectField({
+      label: t("query.function"),
+      value: one.function,
+      options: FUNCTIONS.map((each) => [each, t(`function.${each}`)]),
+      change: (each) => {
+        one.function = each;
+        rename();
+      },
+    }).root;
+    return [functions, column, name];
+  }
+
+  orderRow(one) {
+    return [
+      this.columnField(one, "column", t("query.column"), this.outputs()),
+      selectField({
+        label: t("query.direction"),
+        value: one.descending ? "down" : "up",
+        options: [["up", t("query.up")], ["down", t("query.down")]],
+        change: (value) => {
+          one.descending = value === "down";
+          this.changed();
+        },
+      }).root,
+    ];
+  }
+
+  groupPart() {
+    const boxes = this.inputs().map(({ name }) => h("label", { translate: "no" }, h("input", {
+      type: "checkbox",
+      checked: this.group.includes(name),
+      on: {
+        change: (event) => {
+          this.group = event.target.checked ? [...this.group, name] : this.group.filter((one) => one !== name);
+          this.changed();
+        },
+      },
+    }), name));
+    return this.part("group", h("div", { class: "choices" }, boxes));
+  }
+
+  joinPart() {
+    const use = (id) => {
+      const dataset = this.datasets.find((one) => one.id === Number(id));
+      const left = this.columns[0]?.name;
+      const same = dataset?.columns.find(({ name }) => name === left) ?? dataset?.columns[0];
+      this.join = dataset ? { dataset: dataset.id, left, right: same?.name, kind: "inner" } : null;
+      this.redraw("join");
+    };
+    const which = selectField({
+      label: t("query.join.with"),
+      value: this.join ? String(this.join.dataset) : "",
+      options: [["", t("query.join.none")], ...this.datasets.map(({ id, name }) => [String(id), name])],
+      change: use,
+    }).root;
+    const rest = this.join && [
+      this.columnField(this.join, "left", t("query.join.left"), this.columns),
+      this.columnField(this.join, "right", t("query.join.right"), this.datasets.find(({ id }) => id === this.join.dataset).columns),
+      selectField({
+        label: t("query.join.kind"),
+        value: this.join.kind,
+        options: ["inner", "left"].map((kind) => [kind, t(`query.join.${kind}_kind`)]),
+        change: (kind) => {
+          this.join.kind = kind;
+          this.changed();
+        },
+      }).root,
+    ];
+    return this.part("join", h("div", { class: "builder-row" }, which, rest));
+  }
+
+  limitPart() {
+    const limit = inputField({
+      label: t("query.limit"),
+      value: String(this.limit),
+      className: "narrow",
+      attributes: { inputmode: "numeric" },
+      input: (text) => {
+        const value = parseNumber(text);
+        if (Number.isInteger(value) && value > 0) {
+          this.limit = value;
+        }
+      },
+    });
+    return h("div", { class: "builder-row" }, limit.root);
+  }
+}

@@ -1,0 +1,115 @@
+// What the pages know of runs: their states, the charts of a series, and the paths of settings.
+
+import { h } from "./dom.js";
+import { known, t } from "./i18n.js";
+
+/** Most runs that are compared side by side. */
+export const COMPARED_MAX = 4;
+
+const KINDS = {
+  queued: "",
+  running: "active",
+  done: "good",
+  cancelled: "warn",
+  failed: "bad",
+  interrupted: "warn",
+};
+
+/** How much of a run's messages were started, 0 to 1. */
+export function shareOf({ started, total }) {
+  return total > 0 ? started / total : 0;
+}
+
+/** Whether a run in this state has ended. */
+export function isEnded(state) {
+  return state !== "queued" && state !== "running";
+}
+
+/** A state as a badge. */
+export function stateBadge(state) {
+  return h("span", { class: `badge ${KINDS[state] ?? ""}`, data: { state } }, known(`state.${state}`, state));
+}
+
+/** Every chart of a series: its lines are columns. */
+export const CHARTS = [
+  {
+    key: "hits",
+    unit: "share",
+    limits: [0, 1],
+    lines: ["hit_ratio", "card_share", "staging_share", "cxl_share", "host_share"],
+  },
+  { key: "latency", unit: "ns", lines: ["p50_ns", "p99_ns", "p999_ns"] },
+  { key: "rate", unit: "1/s", lines: ["messages_s"] },
+  { key: "migrations", unit: "count", lines: ["migrations"] },
+  { key: "load", unit: "share", limits: [0, 1], lines: ["cxl_load", "host_load"] },
+  { key: "occupancy", unit: "count", lines: ["card_tokens", "staging_tokens", "cxl_tokens"] },
+];
+
+/** The figures of an outcome that lists and comparisons show; `better` says which way. */
+export const FIGURES = [
+  { key: "messages_s", unit: "1/s", better: "more" },
+  { key: "hit_ratio", unit: "share", better: "more" },
+  { key: "p50_ns", unit: "ns", better: "less" },
+  { key: "p99_ns", unit: "ns", better: "less" },
+  { key: "p999_ns", unit: "ns", better: "less" },
+  { key: "cxl_load", unit: "share" },
+  { key: "host_load", unit: "share" },
+  { key: "migrations", unit: "count" },
+];
+
+/** The title of a column of a series or a figure. */
+export function columnTitle(name) {
+  return known(`column.${name}`, name);
+}
+
+/** A setting's name for people. */
+export function settingTitle(path) {
+  return known(`field.${path}`, path);
+}
+
+/** Nested settings as pairs of path and value. */
+export function flatten(value, prefix = "") {
+  if (value === null || typeof value !== "object") {
+    return [[prefix, value]];
+  }
+  return Object.entries(value).flatMap(([name, inner]) => {
+    return flatten(inner, prefix ? `${prefix}.${name}` : name);
+  });
+}
+
+/** Pairs of path and value as nested settings. */
+export function nest(list) {
+  const root = {};
+  for (const [path, value] of list) {
+    const parts = path.split(".");
+    let inner = root;
+    for (const part of parts.slice(0, -1)) {
+      inner[part] ??= {};
+      inner = inner[part];
+    }
+    inner[parts.at(-1)] = value;
+  }
+  return root;
+}
+
+/** A figure of a run's summary or outcome. */
+export function figureOf(run, key) {
+  const from = run.outcome ?? run.summary ?? {};
+  if (key === "migrations" && from.migrations === undefined && from.statistics) {
+    const { migration } = from.statistics;
+    const moves = ["to_card", "card_to_cxl", "card_to_host", "host_to_cxl", "cxl_to_host"];
+    return moves.reduce((sum, name) => sum + (migration[name] ?? 0), 0);
+  }
+  return from[key];
+}
+
+/** A column of a series as a list of numbers. */
+export function column(series, name) {
+  const index = series.columns.findIndex((one) => one.name === name);
+  return index < 0 ? null : series.rows.map((row) => row[index]);
+}
+
+/** The title of a chart. */
+export function chartTitle(key) {
+  return t(`chart.${key}`);
+}
