@@ -585,6 +585,14 @@ impl Handle {
         }
     }
 
+    /// Lets go of the waker of [`Handle::watch`].
+    pub(super) fn unwatch(&self) {
+        if let Some(lanes) = &self.lanes {
+            lanes.client_waker.go_on();
+            drop(lanes.client_waker.waker.take());
+        }
+    }
+
     /// Has the next answers wake the waker. Those that have arrived before may not.
     pub(super) fn arm(&self) {
         if let Some(lanes) = &self.lanes {

@@ -8,7 +8,8 @@
 //! - I1: a borrower does only what [`CoreReactor::serve_lent`] does: it serves one lane. It touches
 //!   no timer, job or client of the core, and no endpoint that is bound to the core's thread.
 //! - I2: a reactor is lent only while nothing is in progress but what waits for an endpoint that
-//!   any thread may use. A borrower returns it after each batch, so it delays others as a batch of
+//!   any thread may use: a borrower takes its completions in, and leaves what follows from them in
+//!   background work to the core. A borrower returns it after each batch, so it delays others as a batch of
 //!   another lane does.
 //! - I3: a borrower that the system suspends holds the core up until it runs again. A core that has
 //!   met one does not lend for a while.
@@ -28,6 +29,9 @@ const REST_NS: u64 = 20_000_000;
 
 /// Times that a core offers its processor before it insists on its reactor.
 const OFFERS: u32 = 4;
+
+/// Looks for a reactor that another caller borrows, before the processor is offered again.
+const LOOKS: u32 = 64;
 
 /// A core's reactor.
 #[derive(Debug)]
@@ -76,9 +80,13 @@ impl LentReactor {
             if !self.is_lent.get() {
                 return;
             }
-            if self.core_shared.loan.try_reclaim() {
-                self.is_lent.set(false);
-                return;
+            // A borrower on another processor returns it meanwhile.
+            for _ in 0..LOOKS {
+                if self.core_shared.loan.try_reclaim() {
+                    self.is_lent.set(false);
+                    return;
+                }
+                std::hint::spin_loop();
             }
         }
         self.reclaim();

@@ -140,12 +140,13 @@ impl Neighbour {
     #[cold]
     #[inline(never)]
     fn serve_asleep(&self, own: u16, count: usize) {
-        let served = u8::try_from(own)
-            .ok()
-            .filter(|_| count <= SERVED_ASLEEP)
-            .map(|lane| self.core_shared.serve_lent(lane));
-        if served != Some(LoanOutcome::All) {
-            self.core_shared.command_port.wakeup.rouse();
+        let wakeup = &self.core_shared.command_port.wakeup;
+        let lane = u8::try_from(own).ok().filter(|_| count <= SERVED_ASLEEP);
+        match lane.map(|lane| (lane, self.core_shared.serve_lent(lane))) {
+            Some((_, LoanOutcome::All)) => {}
+            // Background work is no news to a core that finds no request: the mark keeps it awake.
+            Some((lane, LoanOutcome::Part)) => wakeup.ring(lane),
+            _ => wakeup.rouse(),
         }
     }
 }

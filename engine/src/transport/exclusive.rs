@@ -36,14 +36,22 @@ impl Exclusive {
     /// Enters. If another thread has it, leaves word and returns false: that thread looks once more
     /// before it leaves.
     pub(crate) fn enter_or_leave_word(&self) -> bool {
-        // ORDERING: Release publishes what the word is about, Acquire as in `try_enter`.
-        let before = self.0.fetch_or(HELD | WORD, Ordering::AcqRel);
-        if before & HELD == 0 {
-            // The word is for this thread, which looks anyway. Others' come after it.
-            self.0.fetch_and(!WORD, Ordering::Acquire);
-            return true;
+        // ORDERING: relaxed; the exchange decides.
+        let mut before = self.0.load(Ordering::Relaxed);
+        loop {
+            // Never a word for itself: to clear it would clear another thread's as well.
+            let enters = before & HELD == 0;
+            let after = if enters { HELD } else { before | WORD };
+            // ORDERING: Release publishes what the word is about, also where it was left before;
+            // Acquire as in `try_enter`.
+            let exchanged =
+                self.0
+                    .compare_exchange_weak(before, after, Ordering::AcqRel, Ordering::Relaxed);
+            match exchanged {
+                Ok(_) => return enters,
+                Err(seen) => before = seen,
+            }
         }
-        false
     }
 
     /// Leaves. False if another thread has left word: then this thread still has it, and looks at
@@ -83,6 +91,29 @@ mod tests {
 mod model {
     use super::*;
     use crate::transport::atomics::{Arc, AtomicUsize};
+
+    /// A word that is left while another thread enters reaches that thread's first leave.
+    #[test]
+    fn no_word_is_lost() {
+        loom::model(|| {
+            let exclusive = Arc::new(Exclusive::default());
+            let visit = |exclusive: &Exclusive| {
+                if !exclusive.enter_or_leave_word() {
+                    return None;
+                }
+                let left_at_once = exclusive.leave();
+                while !left_at_once && !exclusive.leave() {}
+                Some(left_at_once)
+            };
+            let other = Arc::clone(&exclusive);
+            let thread = loom::thread::spawn(move || visit(&other));
+            let here = visit(&exclusive);
+            let visits = [here, thread.join().unwrap()];
+            if visits.contains(&None) {
+                assert!(visits.contains(&Some(false)), "{visits:?}");
+            }
+        });
+    }
 
     /// Two threads each publish one thing and enter or leave word. Each thing is taken.
     #[test]

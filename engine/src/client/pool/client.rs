@@ -407,3 +407,62 @@ impl Client {
         self.many(keys.iter().map(|key| Operation::Delete { key }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+    use std::thread;
+    use std::time::Duration;
+
+    use farcore_rdma::LinkModel;
+
+    use super::*;
+    use crate::{Config, Engine};
+
+    /// More than local memory has room for.
+    const VALUES: u64 = 20_000;
+
+    fn poll<F: Future>(call: Pin<&mut F>) -> Poll<F::Output> {
+        call.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn an_engine_whose_client_gave_calls_up_leaves_nothing_behind() {
+        let config = Config {
+            cores: vec![0],
+            local_bytes: 10 << 20,
+            far_bytes: 64 << 20,
+            page_bytes: Some(64 << 10),
+            keys_expected: VALUES,
+            huge_pages: false,
+            prefault: false,
+            link: LinkModel {
+                latency_ns: 20_000,
+                ..LinkModel::default()
+            },
+            ..Config::default()
+        };
+        let engine = Engine::open(config).unwrap();
+        let client = engine.client().unwrap();
+        let shared = Arc::downgrade(client.pool.shared());
+        for number in 0..VALUES {
+            let value = [0; 1000];
+            client.put(&number.to_le_bytes(), &value).wait().unwrap();
+        }
+        let mut waited = 0;
+        for number in 0..200_u64 {
+            let (far, near) = (number.to_le_bytes(), (VALUES - 1).to_le_bytes());
+            let mut given_up = Box::pin(client.get(&far));
+            waited += u32::from(poll(given_up.as_mut()).is_pending());
+            drop(given_up);
+            let mut near = pin!(client.get(&near));
+            while poll(near.as_mut()).is_pending() {}
+            // Its answer, for which no call waits.
+            thread::sleep(Duration::from_micros(100));
+        }
+        assert!(waited > 0, "no value was far");
+        drop((client, engine));
+        assert!(shared.upgrade().is_none());
+    }
+}

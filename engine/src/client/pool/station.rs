@@ -268,6 +268,10 @@ impl Station {
         }
         // SAFETY: entered just now (I1).
         let inside = unsafe { &mut *self.inside.get() };
+        // The lanes outlive the station, which their waker would keep.
+        if let Some(handle) = &inside.handle {
+            handle.unwatch();
+        }
         inside.handle = None;
         (inside.is_watching, inside.is_armed) = (false, false);
         inside.seats.wake_all();

@@ -569,7 +569,9 @@ impl<E: Endpoint> Shard<E> {
 
     fn end_flight(&mut self, flight: u32) {
         self.release_landing(flight);
-        let took_ns = self.now_ns - self.flights.get(flight).started_ns;
+        // Its start may have been read on another processor, whose clock is ahead.
+        let started_ns = self.flights.get(flight).started_ns;
+        let took_ns = self.now_ns.saturating_sub(started_ns);
         self.metrics.far.record(took_ns);
         let pinned = self.flights.get(flight).pinned.take();
         if let Some(page) = pinned {
