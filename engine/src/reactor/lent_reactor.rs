@@ -8,9 +8,9 @@
 //! - I1: a borrower does only what [`CoreReactor::serve_lent`] does: it serves one lane. It touches
 //!   no timer, job or client of the core, and no endpoint that is bound to the core's thread.
 //! - I2: a reactor is lent only while nothing is in progress but what waits for an endpoint that
-//!   any thread may use: a borrower takes its completions in, and leaves what follows from them in
-//!   background work to the core. A borrower returns it after each batch, so it delays others as a batch of
-//!   another lane does.
+//!   any thread may use. A borrower takes completions in; background work that follows from them is
+//!   the core's. It returns the reactor after each batch, so it delays others as a batch of another
+//!   lane does.
 //! - I3: a borrower that the system suspends holds the core up until it runs again. A core that has
 //!   met one does not lend for a while.
 
