@@ -132,7 +132,9 @@ impl Console {
             tokio::net::TcpListener::from_std(listener).map_err(StartError::Thread)?
         };
         runtime.spawn(tidy(state.clone()));
-        let connections = Connections::new(router(state.clone()), limits, stopping);
+        let is_behind_proxy = state.options.is_behind_tls;
+        let connections =
+            Connections::new(router(state.clone()), limits, is_behind_proxy, stopping);
         let server = runtime.spawn(connections.serve(listener));
         Ok(Self {
             state,
