@@ -2,12 +2,12 @@
 //! with any names, and of a device.
 //!
 //! After some failures such a key is locked, for a minute first, then twice as long with each
-//! further failure up to [`LOCK_MAX`]. A locked one is refused before any password is looked at, the
-//! right one included. [`FORGET`] after the last failure all is forgotten; a sign-in that succeeds
-//! forgets its name at this address, or its device.
+//! further failure up to [`LOCK_MAX`]. A locked one is refused before any password is looked at,
+//! the right one included. [`FORGET`] after the last failure all is forgotten; a sign-in that
+//! succeeds forgets its name at this address, or its device.
 //!
-//! - I1: the memory is bounded: of more than [`KEYS_MAX`] keys of a table the one whose last failure
-//!   is oldest is forgotten, and of a name [`NAME_MAX`] characters are kept.
+//! - I1: the memory is bounded: of more than [`KEYS_MAX`] keys of a table the one whose last
+//!   failure is oldest is forgotten, and of a name [`NAME_MAX`] characters are kept.
 //! - I2: a try counts as a failure from its beginning until it has succeeded, so that many at once
 //!   get no more tries than one after the other.
 //! - I3: failures of strangers lock no known device: its tries are counted by itself alone. Who
