@@ -279,6 +279,12 @@ mod tests {
         // This test has one thread for requests: another task goes on beside the check.
         tokio::task::yield_now().await;
         assert!(!check.is_finished());
+        // Others with a turn are checked meanwhile.
+        let free = Arc::new(Semaphore::new(1));
+        for _ in 0..3 {
+            checked(&free, json!({}), false).await.unwrap();
+        }
+        assert!(!check.is_finished());
         turns.add_permits(1);
         assert!(check.await.unwrap().is_ok());
         let _back = turns.acquire().await.unwrap();
