@@ -162,6 +162,18 @@ mod tests {
     }
 
     #[test]
+    fn every_file_that_the_page_names_is_part_of_the_program() {
+        let page = FILES.iter().find(|(name, _)| *name == PAGE).unwrap().1;
+        let page = std::str::from_utf8(page).unwrap();
+        let named = page.split('"').filter(|part| part.starts_with('/'));
+        let named: Vec<_> = named.collect();
+        assert!(named.len() > 10, "{named:?}");
+        for path in named {
+            assert!(ASSETS.contains_key(&path[1..]), "{path}");
+        }
+    }
+
+    #[test]
     fn a_client_says_whether_it_takes_gzip() {
         let takes = |text: &str| {
             let mut headers = HeaderMap::new();

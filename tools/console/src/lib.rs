@@ -6,7 +6,7 @@
 //! - `error`, `clock`: answers to a wrong request; milliseconds since 1970.
 //! - `store`: the folder, its lock, the databases and their migrations.
 //! - `events`: the log of runs, the server and the audit trail.
-//! - `access`: users, passwords, sessions, roles, the throttle of sign-ins.
+//! - `access`: users, passwords, sessions, roles, devices, the throttle of sign-ins.
 //! - `http`: limits of connections and bodies, checks of every request, the table of routes.
 //! - `runs`: the queue of simulations, their progress and results. `live`: running engines.
 //! - `data`: imported tables and queries. `assets`: the pages.

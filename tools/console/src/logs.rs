@@ -26,6 +26,9 @@ const PAGE_MAX: i64 = 500;
 /// Longest text to look for, in characters, and its most words.
 const TEXT_MAX: usize = 200;
 const WORDS_MAX: usize = 16;
+/// Fewest letters before a star. A shorter beginning is that of so many words that FTS5 would merge
+/// lists for seconds, and so would several beginnings.
+const STAR_LETTERS_MIN: usize = 3;
 
 const COLUMNS: &str = "events.id, time_ms, level, kind, run, user, events.message";
 
@@ -41,7 +44,7 @@ struct Filter {
     run: Option<i64>,
     kind: Option<Kind>,
     /// Words that are all in the message or the user's name; one that ends with `*` is the
-    /// beginning of a word.
+    /// beginning of a word: at most one, of three letters or more.
     text: Option<String>,
     before: Option<i64>,
     limit: Option<i64>,
@@ -81,11 +84,26 @@ struct Page {
     next: Option<i64>,
 }
 
+/// Checks that a word with a star at its end is long enough. Signs divide words for FTS5, and the
+/// star belongs to the last part.
+fn check_beginning(word: &str) -> ApiResult<()> {
+    let is_sign = |one: char| !one.is_alphanumeric();
+    let last = word.trim_end_matches(is_sign).rsplit(is_sign).next();
+    let count = last.unwrap_or_default().chars().count();
+    if count >= STAR_LETTERS_MIN {
+        return Ok(());
+    }
+    let message = format!(
+        "`*` follows {count} of at least {STAR_LETTERS_MIN} letters: write more, or no `*`"
+    );
+    Err(ApiError::invalid("text", message))
+}
+
 /// The text of a client as an expression of FTS5: quoted words, of which those with a star are
 /// beginnings. `None` if there is no word in it.
 ///
 /// # Errors
-/// It is too long.
+/// It is too long, or the beginnings are too short or too many.
 fn words(text: &str) -> ApiResult<Option<String>> {
     let count = text.chars().count();
     if count > TEXT_MAX {
@@ -98,11 +116,16 @@ fn words(text: &str) -> ApiResult<Option<String>> {
         let star = if word.ends_with('*') { "*" } else { "" };
         format!("\"{}\"{star}", word.replace('"', "\"\"").replace('\0', " "))
     };
-    let words: Vec<_> = text
-        .split_whitespace()
-        .filter(has_letter)
-        .map(quoted)
-        .collect();
+    let words = text.split_whitespace().filter(has_letter);
+    let mut beginnings = words.clone().filter(|word| word.ends_with('*'));
+    if let Some(word) = beginnings.next() {
+        check_beginning(word)?;
+    }
+    if beginnings.next().is_some() {
+        let message = "the text has `*` in several words: write it in one";
+        return Err(ApiError::invalid("text", message));
+    }
+    let words: Vec<_> = words.map(quoted).collect();
     if words.len() > WORDS_MAX {
         let message = format!(
             "the text has {} words: write at most {WORDS_MAX}",
@@ -360,6 +383,34 @@ mod tests {
     }
 
     #[test]
+    fn a_star_stands_after_three_letters_of_one_word() {
+        for text in [
+            "que*",
+            "a b c que*",
+            "x-que*",
+            "run* a*b",
+            "名字符*",
+            "*",
+            "* - *",
+        ] {
+            words(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        }
+        for (text, told) in [
+            ("a*", "follows 1 of"),
+            ("qu*", "follows 2 of"),
+            ("qu**", "follows 2 of"),
+            ("que-x*", "follows 1 of"),
+            ("que\0x*", "follows 1 of"),
+            ("run a* b*", "follows 1 of"),
+            ("run* queued*", "several words"),
+        ] {
+            let error = words(text).unwrap_err();
+            assert_eq!(error.code(), "invalid", "{text}");
+            assert!(error.message().contains(told), "{text}: {error:?}");
+        }
+    }
+
+    #[test]
     fn words_of_messages_are_no_facets() {
         let text = |text: &str| listed(&by_text(text), Role::Viewer);
         assert_eq!(text("kindaudit"), [4]);
@@ -424,7 +475,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever is typed is a text to look for, never an error of FTS5.
+        /// Whatever is typed is a text to look for or refused for its stars, never an error of
+        /// FTS5.
         #[test]
         fn any_text_is_looked_for(text in "(\\PC|[\"*()^:+ -]|\\x00|NEAR|AND|OR|NOT){0,40}") {
             let place = tempfile::tempdir().unwrap();
@@ -433,8 +485,16 @@ mod tests {
                 write(console, sample());
                 page(console, &by_text(&text), Role::Viewer)
             });
-            let audit = outcome.unwrap().entries.iter().any(|entry| entry.kind == Kind::Audit);
-            prop_assert!(!audit);
+            match outcome {
+                Ok(page) => {
+                    let audit = page.entries.iter().any(|entry| entry.kind == Kind::Audit);
+                    prop_assert!(!audit);
+                }
+                Err(error) => {
+                    prop_assert_eq!(error.code(), "invalid");
+                    prop_assert!(text.contains('*'), "{:?}", error);
+                }
+            }
         }
     }
 
@@ -453,6 +513,8 @@ mod tests {
             (json!({ "text": "started" }), admin),
             (json!({ "text": "number99777" }), admin),
             (json!({ "text": "numbe*" }), admin),
+            (json!({ "text": "num*" }), admin),
+            (json!({ "text": "sta* messages run has" }), viewer),
             (json!({ "text": "run messages" }), viewer),
             (json!({ "text": "started", "run": 77 }), viewer),
             (json!({ "text": "run", "level": "error" }), admin),

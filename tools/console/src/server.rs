@@ -22,7 +22,7 @@ use crate::events::{Event, Level, remove_oldest};
 use crate::http::{Connections, router};
 use crate::live::Live;
 use crate::options::Options;
-use crate::runs::Runner;
+use crate::runs::{CHECKS, Runner};
 use crate::state::{AppState, Shared};
 use crate::store::{CONSOLE, DATA, Database, Folder, StoreError};
 
@@ -121,6 +121,7 @@ impl Console {
             datasets,
             passwords: Passwords::new()?,
             throttle: Throttle::new(),
+            checks: Arc::new(Semaphore::new(CHECKS)),
             live: Live::new(Arc::clone(&options.live)),
             streams: Arc::new(Semaphore::new(limits.streams_max)),
             stopping: stopping.clone(),
@@ -131,7 +132,9 @@ impl Console {
             tokio::net::TcpListener::from_std(listener).map_err(StartError::Thread)?
         };
         runtime.spawn(tidy(state.clone()));
-        let connections = Connections::new(router(state.clone()), limits, stopping);
+        let is_behind_proxy = state.options.is_behind_tls;
+        let connections =
+            Connections::new(router(state.clone()), limits, is_behind_proxy, stopping);
         let server = runtime.spawn(connections.serve(listener));
         Ok(Self {
             state,

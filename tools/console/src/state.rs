@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) throttle: Throttle,
     /// The queue of simulations.
     pub(crate) runner: Runner,
+    /// Turns of checks of settings.
+    pub(crate) checks: Arc<Semaphore>,
     /// Figures of running engines.
     pub(crate) live: Live,
     /// Turns of streams of events.

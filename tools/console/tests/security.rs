@@ -179,12 +179,22 @@ fn the_cookie_is_out_of_reach_of_pages_and_other_sites() {
         let harness = start(|options| options.is_behind_tls = is_behind_tls);
         let mut client = harness.stranger();
         let reply = client.sign_in("admin", PASSWORD);
-        let cookie = reply.header("set-cookie").unwrap();
-        for word in ["HttpOnly", "SameSite=Strict", "Path=/"] {
-            assert!(cookie.split("; ").any(|part| part == word), "{cookie}");
+        let set = reply
+            .headers
+            .iter()
+            .filter(|(name, _)| name == "set-cookie");
+        let cookies: Vec<_> = set.map(|(_, cookie)| cookie).collect();
+        let prefix = if is_behind_tls { "__Host-" } else { "" };
+        for (cookie, name) in cookies.iter().zip(["session", "device"]) {
+            let begin = format!("{prefix}farcore_{name}=");
+            assert!(cookie.starts_with(&begin), "{cookie}");
+            for word in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+                assert!(cookie.split("; ").any(|part| part == word), "{cookie}");
+            }
+            assert!(!cookie.contains("Domain"), "{cookie}");
+            assert_eq!(cookie.contains("; Secure"), is_behind_tls, "{cookie}");
         }
-        assert!(!cookie.contains("Domain"), "{cookie}");
-        assert_eq!(cookie.contains("; Secure"), is_behind_tls, "{cookie}");
+        assert_eq!(cookies.len(), 2, "{cookies:?}");
         assert_eq!(client.cookie.as_ref().unwrap().len(), 43);
         let end = client.delete("/api/session");
         assert_eq!(end.status, 204);

@@ -49,6 +49,57 @@ fn a_name_is_locked_after_wrong_passwords() {
     assert!(trail[0].contains("is locked"), "{trail:?}");
 }
 
+/// Behind a tunnel all clients have one address.
+#[test]
+fn strangers_do_not_lock_out_who_has_signed_in_before() {
+    let harness = start(|_| ());
+    let mut admin = harness.admin();
+    let known = admin.device.clone().unwrap();
+    assert_eq!(admin.delete("/api/session").status, 204);
+    let mut guesser = harness.stranger();
+    for _ in 0..5 {
+        assert_eq!(guesser.sign_in("admin", "a wrong password").status, 401);
+    }
+    assert_eq!(harness.stranger().sign_in("admin", PASSWORD).status, 429);
+    assert_eq!(admin.sign_in("admin", PASSWORD).status, 200);
+    assert_ne!(admin.device.as_ref().unwrap(), &known);
+    let change = json!({ "current": PASSWORD, "new": "another good password" });
+    assert_eq!(admin.post("/api/password", &change).status, 204);
+    // A token that no sign-in gave, and one from before the last sign-in, are those of strangers.
+    for device in ["farcore_device=".to_owned() + &"A".repeat(43), known] {
+        guesser.device = Some(device);
+        assert_eq!(guesser.sign_in("admin", "a wrong password").status, 429);
+    }
+    // A device is locked by its own failures.
+    for _ in 0..5 {
+        assert_eq!(admin.sign_in("admin", PASSWORD).status, 401);
+    }
+    assert_eq!(admin.sign_in("admin", "another good password").status, 429);
+}
+
+#[test]
+fn a_wrong_current_password_is_noted() {
+    let harness = start(|_| ());
+    let admin = harness.admin();
+    let change = json!({ "current": "a wrong password", "new": "another good password" });
+    for _ in 0..5 {
+        let reply = admin.post("/api/password", &change);
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (403, "wrong_password")
+        );
+    }
+    assert_eq!(admin.post("/api/password", &change).code(), "locked");
+    let trail = messages(&admin.get("/api/logs?kind=audit&level=warning").json());
+    let failed = "change of the password as admin from 127.0.0.1 failed";
+    assert_eq!(trail.len(), 5, "{trail:?}");
+    assert_eq!(trail[0], format!("{failed} and is locked for a while"));
+    assert!(
+        trail[1..].iter().all(|message| message == failed),
+        "{trail:?}"
+    );
+}
+
 #[test]
 fn an_address_is_locked_after_wrong_names() {
     let harness = start(|_| ());
@@ -176,6 +227,8 @@ fn secrets_are_kept_as_hashes_and_sessions_outlive_a_restart() {
     let harness = start(|_| ());
     let admin = harness.admin();
     let cookie = admin.cookie.clone().unwrap();
+    let device = admin.device.clone().unwrap();
+    let device = device.rsplit('=').next().unwrap().to_owned();
     let harness = harness.restart();
     let admin = support::Client {
         address: harness.address(),
@@ -191,7 +244,7 @@ fn secrets_are_kept_as_hashes_and_sessions_outlive_a_restart() {
         let bytes = std::fs::read(folder.join(name)).unwrap();
         let text = String::from_utf8_lossy(&bytes);
         assert!(
-            !text.contains(&cookie) && !text.contains(PASSWORD),
+            !text.contains(&cookie) && !text.contains(&device) && !text.contains(PASSWORD),
             "{name}"
         );
         assert!(!folder.join(format!("{name}-wal")).exists(), "{name}");

@@ -62,7 +62,16 @@ def test_no_module_makes_markup_or_code_of_text(assets):
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", page)
 
 
+def test_the_page_loads_every_style_sheet_and_none_is_long(assets):
+    page = (assets / "index.html").read_text()
+    loaded = re.findall(r'<link rel="stylesheet" href="/([^"]+)">', page)
+    sheets = {str(path.relative_to(assets)): path for path in (assets / "css").rglob("*.css")}
+    assert sorted(loaded) == sorted(sheets)
+    long = {name for name, path in sheets.items() if len(path.read_text().splitlines()) > 500}
+    assert long == set()
+
+
 def test_no_file_names_another_host(assets):
-    for path in [*(assets / "js").rglob("*.js"), *(assets / "css").glob("*.css"), assets / "index.html"]:
+    for path in [*(assets / "js").rglob("*.js"), *(assets / "css").rglob("*.css"), assets / "index.html"]:
         for url in re.findall(r"https?://[^\s\"')]+", path.read_text()):
             assert url == "http://www.w3.org/2000/svg", f"{path}: {url}"

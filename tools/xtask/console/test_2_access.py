@@ -73,6 +73,30 @@ def test_an_expired_session_leads_to_sign_in_and_back(signed_in, console):
     expect(page.locator("main h1")).to_have_text("Logs")
 
 
+def test_a_sign_out_that_fails_is_said_and_the_page_stays(visit):
+    one = visit().sign_in_at("/runs")
+    page = one.page
+
+    def lose(route):
+        route.abort() if route.request.method == "DELETE" else route.fallback()
+
+    page.route("**/api/session", lose)
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator(".toast.bad")).to_contain_text("does not answer")
+    expect(page.locator("main h1")).to_have_text("Runs")
+    page.unroute("**/api/session")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator(".sign-in form")).to_be_visible()
+    assert page.evaluate("fetch('/api/session').then((answer) => answer.status)") == 401
+
+
+def test_a_sign_out_of_a_session_that_has_ended_leads_to_sign_in(signed_in, console):
+    page = signed_in.page
+    console.expire_sessions()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator(".sign-in form")).to_be_visible()
+
+
 def test_a_changed_password_ends_the_other_sessions(visit, client):
     make_user(client, "paula", "operator")
     thief = visit().sign_in_at("/", name="paula", password=PASSWORD)

@@ -114,6 +114,22 @@ def test_no_text_of_a_page_stands_outside_the_strings(visit, assets):
     assert outside == set()
 
 
+@pytest.mark.parametrize("language", ["en", "zh-CN"])
+def test_ticks_keep_the_zeros_of_whole_numbers(visit, language):
+    one = visit(language=language).open("/")
+    texts = one.page.evaluate(
+        """async () => {
+            const { tickText } = await import('/js/format.js');
+            const figures = [[1e12, 'ns'], [1.5e9, 'ns'], [1.25e3, 'ns'], [10.04e9, 'ns'], [0, 'ns'],
+                [0.005, 'share'], [1, 'share']];
+            return figures.map(([value, unit]) => tickText(value, unit));
+        }"""
+    )
+    gap = "\u00a0"
+    wanted = ["1,000 s", "1.5 s", "1.25 µs", "10 s", "0 ns", "0.5 %", "100 %"]
+    assert [text.replace(gap, " ") for text in texts] == wanted
+
+
 def test_the_first_page_is_small(visit):
     one = visit()
     loaded = {}

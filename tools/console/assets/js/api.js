@@ -150,9 +150,15 @@ export async function signIn(name, password) {
   Object.assign(session, await post("/api/session", { name, password }, { quiet: true }));
 }
 
-/** Ends the session. */
+/** Ends the session. If it has ended already, that is what was to be reached. */
 export async function signOut() {
-  await remove("/api/session", { quiet: true });
+  try {
+    await remove("/api/session", { quiet: true });
+  } catch (error) {
+    if (!(error instanceof ApiError && error.status === 401)) {
+      throw error;
+    }
+  }
   session.user = null;
   session.csrf = null;
 }

@@ -96,9 +96,12 @@ export function withUnit(value, unit) {
   return name ? `${number}${GAP}${name}` : number;
 }
 
-/** A figure at a tick of an axis: no digits that all ticks share. */
+/**
+ * A figure at a tick of an axis: no digits that all ticks share. Both languages write a point before
+ * decimals, and a comma between groups of digits, which stay.
+ */
 export function tickText(value, unit) {
-  return withUnit(value, unit).replace(/([.,]\d*?)0+(?=\D|$)/, (_, digits) => (digits.length > 1 ? digits : ""));
+  return withUnit(value, unit).replace(/(\.\d*?)0+(?=\D|$)/, (_, digits) => (digits.length > 1 ? digits : ""));
 }
 
 /** A limit of a number, short where that is exact, and never beyond it. */

@@ -4,6 +4,7 @@
 import { permits, session, signOut } from "./api.js";
 import { data, h, icon } from "./dom.js";
 import { t } from "./i18n.js";
+import { sayError } from "./parts/notice.js";
 import { preferences } from "./preferences.js";
 import { startTour } from "./tour.js";
 
@@ -27,7 +28,13 @@ function entry([path, name]) {
 
 function foot({ again, signedOut, frame }) {
   const leave = async () => {
-    await signOut().catch(() => {});
+    try {
+      await signOut();
+    } catch (error) {
+      // The session goes on, and who leaves the machine must know it.
+      sayError(error);
+      return;
+    }
     history.replaceState(null, "", "/");
     signedOut();
   };

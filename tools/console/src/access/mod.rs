@@ -1,11 +1,13 @@
-//! Who may do what: users and their passwords, sessions, roles, the throttle of sign-ins.
+//! Who may do what: users and their passwords, sessions, roles, the throttle of sign-ins and the
+//! devices that it knows.
 //!
-//! - I1: a password is kept as an argon2id hash, a session's token as its SHA-256. Neither can be
-//!   read back.
+//! - I1: a password is kept as an argon2id hash, a session's or a device's token as its SHA-256.
+//!   None can be read back.
 //! - I2: a sign-in takes the same work whether the name exists or not.
 //! - I3: there is always an administrator who is not disabled.
 
-pub(crate) mod cookie;
+mod cookie;
+mod device;
 mod password;
 mod role;
 mod session;
@@ -15,10 +17,11 @@ mod users;
 
 use axum::http::Method;
 
+pub(crate) use self::cookie::Cookie;
 pub(crate) use self::password::Passwords;
 pub use self::role::{Access, Role};
 pub(crate) use self::session::{Session, remove_ended};
-pub(crate) use self::throttle::Throttle;
+pub(crate) use self::throttle::{Throttle, network};
 pub use self::users::is_first_start;
 pub(crate) use self::users::make_first_administrator;
 use crate::http::Routes;

@@ -15,6 +15,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::device::remove_old;
 use super::role::Role;
 use crate::clock::{milliseconds, now_ms};
 use crate::error::{ApiError, ApiResult};
@@ -210,7 +211,7 @@ pub(super) fn end_all(console: &Connection, user: i64) -> ApiResult<()> {
     Ok(())
 }
 
-/// Removes sessions that have ended by their age.
+/// Removes sessions that have ended by their age, and devices that are too old.
 ///
 /// # Errors
 /// The database fails.
@@ -222,7 +223,7 @@ pub(crate) fn remove_ended(console: &Connection, limits: &Limits) -> ApiResult<(
         "DELETE FROM sessions WHERE seen_ms <= ?1 OR created_ms <= ?2",
         params![seen_after, created_after],
     )?;
-    Ok(())
+    remove_old(console, now)
 }
 
 impl FromRequestParts<AppState> for Session {

@@ -9,7 +9,8 @@ use axum::response::{AppendHeaders, IntoResponse};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-use super::cookie;
+use super::cookie::Cookie;
+use super::device::{self, Device};
 use super::password::{Password, check_rules};
 use super::role::Role;
 use super::session::{Account, Session, end_token};
@@ -85,6 +86,22 @@ fn known(console: &Connection, folded_name: &str) -> ApiResult<Option<Known>> {
     Ok(found.optional()?)
 }
 
+/// The device of a request's cookie, if a user of this folded name has signed in with it.
+async fn device_of(
+    state: &AppState,
+    headers: &HeaderMap,
+    folded_name: &str,
+) -> ApiResult<Option<Device>> {
+    let Some(token) = Cookie::Device.token(headers, state.options.is_behind_tls) else {
+        return Ok(None);
+    };
+    let device = Device::of(token);
+    let name = folded_name.to_owned();
+    let known = move |console: &Connection| device.is_known(console, &name, now_ms());
+    let is_known = state.console.read(known).await?;
+    Ok(is_known.then_some(device))
+}
+
 /// The name as a message of the log shows it: short, whatever was sent.
 fn shown(name: &str) -> String {
     name.chars().take(64).collect()
@@ -99,7 +116,8 @@ pub(super) async fn sign_in(
 ) -> ApiResult<impl IntoResponse> {
     let address = address(peer, &headers, state.options.is_behind_tls);
     let name = folded(&sent.name);
-    let this_try = state.throttle.begin(&name, address)?;
+    let device = device_of(&state, &headers, &name).await?;
+    let this_try = state.throttle.begin(&name, address, device)?;
     let looked_up = name.clone();
     let found = state
         .console
@@ -114,23 +132,30 @@ pub(super) async fn sign_in(
         }
     };
     let Some(known) = found.filter(|_| is_right) else {
-        let lock = this_try.locks_name || this_try.locks_address;
-        report_failure(&state, &sent.name, address, lock).await?;
+        report_failure(&state, "sign-in", &sent.name, address, this_try.locks).await?;
         return Err(wrong_credentials());
     };
-    let old = cookie::token(&headers).map(str::to_owned);
-    let (signed_in, token) = begin(&state, known, old, address).await?;
+    let is_secure = state.options.is_behind_tls;
+    let browser = Browser {
+        session: Cookie::Session
+            .token(&headers, is_secure)
+            .map(str::to_owned),
+        device,
+        address,
+    };
+    let begun = begin(&state, known, browser).await?;
     this_try.succeed();
-    let limits = &state.options.limits;
-    let cookie = cookie::set(&token, limits.session_age, state.options.is_behind_tls)?;
-    Ok((
-        AppendHeaders([(header::SET_COOKIE, cookie)]),
-        Json(signed_in),
-    ))
+    let age = state.options.limits.session_age;
+    let session = Cookie::Session.set(&begun.session, age, is_secure)?;
+    let device = Cookie::Device.set(&begun.device, device::AGE, is_secure)?;
+    let headers = [(header::SET_COOKIE, session), (header::SET_COOKIE, device)];
+    Ok((AppendHeaders(headers), Json(begun.signed_in)))
 }
 
+/// Notes a wrong password in the audit trail. `what` is what it was given for.
 async fn report_failure(
     state: &AppState,
+    what: &'static str,
     name: &str,
     address: IpAddr,
     is_locked: bool,
@@ -140,9 +165,9 @@ async fn report_failure(
         .console
         .write(move |console| {
             let message = match is_locked {
-                false => format!("sign-in as {name} from {address} failed"),
+                false => format!("{what} as {name} from {address} failed"),
                 true => {
-                    format!("sign-in as {name} from {address} failed and is locked for a while")
+                    format!("{what} as {name} from {address} failed and is locked for a while")
                 }
             };
             Event::audit(Level::Warning, &name, message).write(console)
@@ -150,17 +175,26 @@ async fn report_failure(
         .await
 }
 
-/// Makes the session of a user whose password was right. The session that the browser had ends.
-async fn begin(
-    state: &AppState,
-    known: Known,
-    old: Option<String>,
+/// What a browser that signs in had before, and where it is.
+struct Browser {
+    session: Option<String>,
+    device: Option<Device>,
     address: IpAddr,
-) -> ApiResult<(SignedIn, String)> {
+}
+
+/// A sign-in, with the tokens of its cookies.
+struct Begun {
+    signed_in: SignedIn,
+    session: String,
+    device: String,
+}
+
+/// Makes the session of a user whose password was right. The session that the browser had ends.
+async fn begin(state: &AppState, known: Known, browser: Browser) -> ApiResult<Begun> {
     state
         .console
         .write(move |console| {
-            if let Some(old) = old {
+            if let Some(old) = browser.session {
                 end_token(console, &old)?;
             }
             let now = now_ms();
@@ -174,7 +208,8 @@ async fn begin(
                 return Err(wrong_credentials());
             }
             let session = Session::begin(console, known.id, now)?;
-            let message = format!("signed in from {address}");
+            let device = Device::begin(console, known.id, browser.device, now)?;
+            let message = format!("signed in from {}", browser.address);
             Event::audit(Level::Info, &known.name, message).write(console)?;
             let user = Account {
                 id: known.id,
@@ -182,7 +217,11 @@ async fn begin(
                 role: known.role,
             };
             let csrf = session.csrf;
-            Ok((SignedIn { user, csrf }, session.token))
+            Ok(Begun {
+                signed_in: SignedIn { user, csrf },
+                session: session.token,
+                device,
+            })
         })
         .await
 }
@@ -200,7 +239,7 @@ pub(super) async fn sign_out(
             Event::audit(Level::Info, name, "signed out").write(console)
         })
         .await?;
-    let cookie = cookie::remove(state.options.is_behind_tls)?;
+    let cookie = Cookie::Session.remove(state.options.is_behind_tls)?;
     let headers = AppendHeaders([(header::SET_COOKIE, cookie)]);
     Ok((StatusCode::NO_CONTENT, headers))
 }
@@ -225,7 +264,8 @@ pub(super) async fn change_password(
     // An open session that was left alone must not serve to guess the password.
     let address = address(peer, &headers, state.options.is_behind_tls);
     let name = folded(&session.account.name);
-    let this_try = state.throttle.begin(&name, address)?;
+    let device = device_of(&state, &headers, &name).await?;
+    let this_try = state.throttle.begin(&name, address, device)?;
     let found = state
         .console
         .read(move |console| known(console, &name))
@@ -239,6 +279,9 @@ pub(super) async fn change_password(
         }
     };
     if !is_right {
+        let name = &session.account.name;
+        let what = "change of the password";
+        report_failure(&state, what, name, address, this_try.locks).await?;
         let message = "the current password is wrong";
         let error = ApiError::new(StatusCode::FORBIDDEN, "wrong_password", message);
         return Err(error.of_field("current"));

@@ -1,14 +1,17 @@
-//! Slows down those who guess passwords: counts failures by name and by address.
+//! Slows down those who guess passwords: counts failures of a name at an address, of an address
+//! with any names, and of a device.
 //!
-//! After [`Rule::failures`] failures a name or an address is locked, for a minute first, then twice
-//! as long with each further failure up to [`LOCK_MAX`]. A locked one is refused before any
-//! password is looked at, the right one included. [`FORGET`] after the last failure all is
-//! forgotten; a sign-in that succeeds forgets its name.
+//! After some failures such a key is locked, for a minute first, then twice as long with each
+//! further failure up to [`LOCK_MAX`]. A locked one is refused before any password is looked at,
+//! the right one included. [`FORGET`] after the last failure all is forgotten; a sign-in that
+//! succeeds forgets its name at this address, or its device.
 //!
-//! - I1: the memory is bounded: of more than [`KEYS_MAX`] names or addresses the one whose last
-//!   failure is oldest is forgotten.
+//! - I1: the memory is bounded: of more than [`KEYS_MAX`] keys of a table the one whose last
+//!   failure is oldest is forgotten, and of a name [`NAME_MAX`] characters are kept.
 //! - I2: a try counts as a failure from its beginning until it has succeeded, so that many at once
 //!   get no more tries than one after the other.
+//! - I3: failures of strangers lock no known device: its tries are counted by itself alone. Who
+//!   guesses from many addresses has [`NAME_FAILURES`] tries at each.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::device::Device;
 use crate::error::ApiError;
 
 /// First lock.
@@ -25,9 +29,11 @@ const LOCK: Duration = Duration::from_secs(60);
 const LOCK_MAX: Duration = Duration::from_secs(15 * 60);
 /// Failures are forgotten so long after the last one.
 const FORGET: Duration = Duration::from_secs(30 * 60);
-/// Most names, and most addresses, that are remembered.
+/// Most keys of a table.
 const KEYS_MAX: usize = 4096;
-/// Failures of one name until it is locked.
+/// Characters of a name that count. No user has a longer one.
+const NAME_MAX: usize = 64;
+/// Failures of one name at one address, or of one device, until it is locked.
 const NAME_FAILURES: u32 = 5;
 /// Failures of one address, with any names.
 const ADDRESS_FAILURES: u32 = 20;
@@ -54,11 +60,7 @@ impl<K: Hash + Eq + Clone> Table<K> {
     }
 
     /// How long a key is locked yet.
-    fn locked<Q>(&self, key: &Q, now: Instant) -> Option<Duration>
-    where
-        K: std::borrow::Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    fn locked(&self, key: &K, now: Instant) -> Option<Duration> {
         let until = self.failures.get(key)?.locked_until?;
         until
             .checked_duration_since(now)
@@ -90,11 +92,7 @@ impl<K: Hash + Eq + Clone> Table<K> {
         beyond == Some(0)
     }
 
-    fn take_back<Q>(&mut self, key: &Q)
-    where
-        K: std::borrow::Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    fn take_back(&mut self, key: &K) {
         if let Some(entry) = self.failures.get_mut(key) {
             entry.count = entry.count.saturating_sub(1);
             if entry.count < self.limit {
@@ -104,84 +102,134 @@ impl<K: Hash + Eq + Clone> Table<K> {
     }
 }
 
-/// The failures of names and addresses.
+/// A folded name at an address.
+type Pair = (String, IpAddr);
+
+/// The failures of strangers and of known devices.
 #[derive(Debug)]
 pub(crate) struct Throttle {
-    names: Mutex<Table<String>>,
+    pairs: Mutex<Table<Pair>>,
     addresses: Mutex<Table<IpAddr>>,
+    devices: Mutex<Table<Device>>,
+}
+
+/// Whose failure a try is.
+#[derive(Debug)]
+enum Trier {
+    Stranger(Pair),
+    Known(Device),
 }
 
 /// A try that counts as a failure until it has succeeded.
 #[derive(Debug)]
 pub(crate) struct Try<'a> {
     throttle: &'a Throttle,
-    name: String,
-    address: IpAddr,
-    /// Whether this failure, if it is one, locks the name.
-    pub(crate) locks_name: bool,
-    /// Whether it locks the address.
-    pub(crate) locks_address: bool,
+    trier: Trier,
+    /// Whether this failure, if it is one, locks who tries.
+    pub(crate) locks: bool,
+}
+
+fn locked(left: Duration) -> ApiError {
+    let seconds = left.as_secs() + 1;
+    let message = format!("too many wrong passwords: try again in {seconds} s");
+    let status = axum::http::StatusCode::TOO_MANY_REQUESTS;
+    ApiError::new(status, "locked", message).after(left)
 }
 
 impl Throttle {
     /// Nothing has failed.
     pub(crate) fn new() -> Self {
         Self {
-            names: Mutex::new(Table::new(NAME_FAILURES)),
+            pairs: Mutex::new(Table::new(NAME_FAILURES)),
             addresses: Mutex::new(Table::new(ADDRESS_FAILURES)),
+            devices: Mutex::new(Table::new(NAME_FAILURES)),
         }
     }
 
-    /// Begins a try with a folded name from an address.
+    /// Begins a try with a folded name from an address, or from a device that is known to be one
+    /// of the user of this name.
     ///
     /// # Errors
-    /// One of them is locked.
-    pub(crate) fn begin(&self, name: &str, address: IpAddr) -> Result<Try<'_>, ApiError> {
-        self.begin_at(name, network(address), Instant::now())
+    /// The name at this address or the address is locked, or of a known device the device.
+    pub(crate) fn begin(
+        &self,
+        name: &str,
+        address: IpAddr,
+        device: Option<Device>,
+    ) -> Result<Try<'_>, ApiError> {
+        let now = Instant::now();
+        match device {
+            Some(device) => self.begin_known(device, now),
+            None => self.begin_at(name, network(address), now),
+        }
     }
 
-    fn begin_at(&self, name: &str, address: IpAddr, now: Instant) -> Result<Try<'_>, ApiError> {
-        let mut names = self.names.lock();
-        let mut addresses = self.addresses.lock();
-        let locks = [names.locked(name, now), addresses.locked(&address, now)];
-        if let Some(left) = locks.into_iter().flatten().max() {
-            let seconds = left.as_secs() + 1;
-            let message = format!("too many wrong passwords: try again in {seconds} s");
-            let status = axum::http::StatusCode::TOO_MANY_REQUESTS;
-            return Err(ApiError::new(status, "locked", message).after(left));
+    fn begin_known(&self, device: Device, now: Instant) -> Result<Try<'_>, ApiError> {
+        let mut devices = self.devices.lock();
+        if let Some(left) = devices.locked(&device, now) {
+            return Err(locked(left));
         }
         Ok(Try {
             throttle: self,
-            locks_name: names.add(name.to_owned(), now),
-            locks_address: addresses.add(address, now),
-            name: name.to_owned(),
-            address,
+            locks: devices.add(device, now),
+            trier: Trier::Known(device),
+        })
+    }
+
+    fn begin_at(&self, name: &str, address: IpAddr, now: Instant) -> Result<Try<'_>, ApiError> {
+        let pair: Pair = (name.chars().take(NAME_MAX).collect(), address);
+        let mut pairs = self.pairs.lock();
+        let mut addresses = self.addresses.lock();
+        let locks = [pairs.locked(&pair, now), addresses.locked(&address, now)];
+        if let Some(left) = locks.into_iter().flatten().max() {
+            return Err(locked(left));
+        }
+        let locks_pair = pairs.add(pair.clone(), now);
+        let locks_address = addresses.add(address, now);
+        Ok(Try {
+            throttle: self,
+            trier: Trier::Stranger(pair),
+            locks: locks_pair || locks_address,
         })
     }
 }
 
 impl Try<'_> {
-    /// The password was right: the name starts anew, and the address has one failure less.
+    /// The password was right: the name at this address or the device starts anew, and the address
+    /// has one failure less.
     pub(crate) fn succeed(self) {
-        self.throttle.names.lock().failures.remove(&self.name);
-        self.throttle.addresses.lock().take_back(&self.address);
+        match &self.trier {
+            Trier::Stranger(pair) => {
+                self.throttle.pairs.lock().failures.remove(pair);
+                self.throttle.addresses.lock().take_back(&pair.1);
+            }
+            Trier::Known(device) => {
+                self.throttle.devices.lock().failures.remove(device);
+            }
+        }
     }
 
     /// The password was not looked at: the try does not count.
     pub(crate) fn give_up(self) {
-        self.throttle.names.lock().take_back(&self.name);
-        self.throttle.addresses.lock().take_back(&self.address);
+        match &self.trier {
+            Trier::Stranger(pair) => {
+                self.throttle.pairs.lock().take_back(pair);
+                self.throttle.addresses.lock().take_back(&pair.1);
+            }
+            Trier::Known(device) => self.throttle.devices.lock().take_back(device),
+        }
     }
 }
 
-/// What counts as one address: of IPv6 the network of 64 bits, which one host chooses from.
-fn network(address: IpAddr) -> IpAddr {
+/// What counts as one address: of IPv6 the network of 64 bits, which one host chooses from. The
+/// address of this machine itself stays.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(address) => {
+        IpAddr::V6(address) if !address.is_loopback() => {
             let bits = address.to_bits() & (u128::MAX << 64);
             IpAddr::V6(bits.into())
         }
-        address @ IpAddr::V4(_) => address,
+        address => address,
     }
 }
 
@@ -223,6 +271,56 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_locked_at_one_address() {
+        let throttle = Throttle::new();
+        let now = Instant::now();
+        for _ in 0..NAME_FAILURES {
+            fail(&throttle, "ann", HERE, now).unwrap();
+        }
+        fail(&throttle, "ann", HERE, now).unwrap_err();
+        fail(&throttle, "ann", "192.0.2.1".parse().unwrap(), now).unwrap();
+    }
+
+    #[test]
+    fn strangers_lock_no_device_and_a_device_locks_itself() {
+        let throttle = Throttle::new();
+        let mut now = Instant::now();
+        let [one, other] = ["one", "other"].map(Device::of);
+        for number in 0..ADDRESS_FAILURES {
+            fail(&throttle, &format!("name {}", number / 4), HERE, now).unwrap();
+        }
+        fail(&throttle, "ann", HERE, now).unwrap_err();
+        for _ in 0..NAME_FAILURES - 1 {
+            assert!(!throttle.begin_known(one, now).unwrap().locks);
+        }
+        throttle.begin_known(one, now).unwrap().give_up();
+        assert!(throttle.begin_known(one, now).unwrap().locks);
+        assert_eq!(throttle.begin_known(one, now).unwrap_err().code(), "locked");
+        throttle.begin_known(other, now).unwrap().succeed();
+        now += LOCK;
+        throttle.begin_known(one, now).unwrap().succeed();
+        assert!(throttle.devices.lock().failures.is_empty());
+    }
+
+    #[test]
+    fn of_a_name_its_first_characters_count() {
+        let throttle = Throttle::new();
+        let now = Instant::now();
+        for number in 0..NAME_FAILURES {
+            let name = format!("{}{number}", "字".repeat(NAME_MAX));
+            fail(&throttle, &name, HERE, now).unwrap();
+        }
+        fail(&throttle, &"字".repeat(1 << 16), HERE, now).unwrap_err();
+        let pairs = throttle.pairs.lock();
+        assert!(
+            pairs
+                .failures
+                .keys()
+                .all(|(name, _)| name.chars().count() == NAME_MAX)
+        );
+    }
+
+    #[test]
     fn an_address_is_locked_whatever_the_names() {
         let throttle = Throttle::new();
         let now = Instant::now();
@@ -244,7 +342,7 @@ mod tests {
             fail(&throttle, "ann", HERE, now).unwrap();
         }
         let last = throttle.begin_at("ann", HERE, now).unwrap();
-        assert!(last.locks_name);
+        assert!(last.locks);
         fail(&throttle, "ann", HERE, now).unwrap_err();
         last.give_up();
         fail(&throttle, "ann", HERE, now).unwrap();
@@ -258,7 +356,7 @@ mod tests {
             let address = IpAddr::V4(u32::try_from(number).unwrap().into());
             fail(&throttle, &number.to_string(), address, now).unwrap();
         }
-        assert_eq!(throttle.names.lock().failures.len(), KEYS_MAX);
+        assert_eq!(throttle.pairs.lock().failures.len(), KEYS_MAX);
         assert_eq!(throttle.addresses.lock().failures.len(), KEYS_MAX);
     }
 
@@ -267,6 +365,7 @@ mod tests {
         let one = network("2001:db8::1".parse().unwrap());
         assert_eq!(one, network("2001:db8::ffff:2".parse().unwrap()));
         assert_ne!(one, network("2001:db8:0:1::1".parse().unwrap()));
+        assert!(network("::1".parse().unwrap()).is_loopback());
         assert_eq!(
             network("::ffff:192.0.2.1".parse().unwrap()),
             "192.0.2.1".parse::<IpAddr>().unwrap()

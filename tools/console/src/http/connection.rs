@@ -4,7 +4,9 @@
 //!   connections. For a further one, the oldest ends that is not in the middle of a request, or
 //!   whose request moved no byte for [`stalled`](crate::options::Limits::stalled): a client that
 //!   does not read its answer holds no place. If there is none such, the further one ends.
-//! - I2: a connection whose next head does not come within
+//! - I2: a client that is not this machine has at most a quarter of them; for a further one, one of
+//!   its own ends by the same rule. Behind a proxy all come from the proxy, which has such limits.
+//! - I3: a connection whose next head does not come within
 //!   [`head`](crate::options::Limits::head) ends.
 
 use std::convert::Infallible;
@@ -27,6 +29,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
+use crate::access::network;
 use crate::options::Limits;
 use crate::state::stopped;
 
@@ -85,6 +88,8 @@ impl Activity {
 /// An open connection, as the acceptor sees it.
 #[derive(Debug)]
 struct Open {
+    /// What counts as its client.
+    client: IpAddr,
     task: AbortHandle,
     activity: Arc<Activity>,
 }
@@ -94,6 +99,8 @@ struct Open {
 pub(crate) struct Connections {
     router: Router,
     limits: Limits,
+    /// Most connections of one client; `None` behind a proxy.
+    client_max: Option<usize>,
     stopping: watch::Receiver<bool>,
     tasks: JoinSet<()>,
     /// Oldest first.
@@ -118,11 +125,19 @@ impl Drop for Busy {
 }
 
 impl Connections {
-    /// Connections to a router, until `stopping` becomes true.
-    pub(crate) fn new(router: Router, limits: Limits, stopping: watch::Receiver<bool>) -> Self {
+    /// Connections to a router, until `stopping` becomes true. `is_behind_proxy` says that a proxy
+    /// stands for all clients.
+    pub(crate) fn new(
+        router: Router,
+        limits: Limits,
+        is_behind_proxy: bool,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let quarter = (limits.connections_max / 4).max(1);
         Self {
             router,
             limits,
+            client_max: (!is_behind_proxy).then_some(quarter),
             stopping,
             tasks: JoinSet::new(),
             open: Vec::new(),
@@ -153,25 +168,28 @@ impl Connections {
         }
     }
 
-    /// Makes room for a connection; false if all are in the middle of requests.
-    fn make_room(&mut self) -> bool {
+    /// Makes room for a connection of a client; false if all that might end for it are in the
+    /// middle of requests.
+    fn make_room(&mut self, client: IpAddr) -> bool {
         while self.tasks.try_join_next().is_some() {}
         self.open.retain(|one| !one.task.is_finished());
-        if self.open.len() < self.limits.connections_max {
-            return true;
-        }
         let stalled = self.limits.stalled;
-        let is_idle = |one: &Open| one.activity.is_idle(stalled);
-        let Some(oldest) = self.open.iter().position(is_idle) else {
-            return false;
-        };
-        self.open.remove(oldest).task.abort();
-        true
+        let open = self.open.iter();
+        let open = open.map(|one| (one.client, one.activity.is_idle(stalled)));
+        match room(open, client, self.limits.connections_max, self.client_max) {
+            Room::Free => true,
+            Room::Of(oldest) => {
+                self.open.remove(oldest).task.abort();
+                true
+            }
+            Room::None => false,
+        }
     }
 
     fn add(&mut self, stream: TcpStream, peer: SocketAddr) {
-        if !self.make_room() {
-            tracing::warn!(%peer, "all connections are in use: one more was closed");
+        let client = network(peer.ip());
+        if !self.make_room(client) {
+            tracing::warn!(%peer, "the connections are in use: one more was closed");
             return;
         }
         // Answers are written whole, and events should not wait.
@@ -194,8 +212,39 @@ impl Connections {
             self.stopping.clone(),
         );
         let task = self.tasks.spawn(served);
-        self.open.push(Open { task, activity });
+        self.open.push(Open {
+            client,
+            task,
+            activity,
+        });
     }
+}
+
+/// Where a further connection finds its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Room {
+    Free,
+    /// In that of an open connection, by its index.
+    Of(usize),
+    None,
+}
+
+/// The room for a further connection of a client beside open ones, of which it is known whose they
+/// are and whether they are idle, oldest first.
+fn room(
+    open: impl ExactSizeIterator<Item = (IpAddr, bool)> + Clone,
+    client: IpAddr,
+    connections_max: usize,
+    client_max: Option<usize>,
+) -> Room {
+    let own = open.clone().filter(|&(one, _)| one == client).count();
+    let is_own_full = !client.is_loopback() && client_max.is_some_and(|most| own >= most);
+    if !is_own_full && open.len() < connections_max {
+        return Room::Free;
+    }
+    let mut open = open;
+    let oldest = open.position(|(one, is_idle)| is_idle && (!is_own_full || one == client));
+    oldest.map_or(Room::None, Room::Of)
 }
 
 async fn serve(
@@ -278,5 +327,60 @@ impl http_body::Body for Moving {
 
     fn size_hint(&self) -> SizeHint {
         http_body::Body::size_hint(&self.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 8;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn room_of(open: &[(IpAddr, bool)], client: IpAddr, is_behind_proxy: bool) -> Room {
+        let client_max = (!is_behind_proxy).then_some(MOST / 4);
+        room(open.iter().copied(), client, MOST, client_max)
+    }
+
+    #[test]
+    fn a_client_has_a_quarter_of_the_connections() {
+        let [here, one, other] = ["127.0.0.1", "192.0.2.1", "192.0.2.2"].map(address);
+        let busy = [(here, true), (one, false), (one, false), (other, true)];
+        // Its own are in the middle of requests, and those of others do not end for it.
+        assert_eq!(room_of(&busy, one, false), Room::None);
+        assert_eq!(room_of(&busy, other, false), Room::Free);
+        assert_eq!(room_of(&busy, here, false), Room::Free);
+        assert_eq!(room_of(&busy, one, true), Room::Free);
+        let idle = [(here, true), (one, false), (one, true), (other, true)];
+        assert_eq!(room_of(&idle, one, false), Room::Of(2));
+    }
+
+    #[test]
+    fn this_machine_and_a_proxy_may_have_all() {
+        for (client, is_behind_proxy) in [("127.0.0.9", false), ("::1", false), ("192.0.2.1", true)]
+        {
+            let client = network(address(client));
+            let mut open = vec![(client, false); MOST - 1];
+            assert_eq!(
+                room_of(&open, client, is_behind_proxy),
+                Room::Free,
+                "{client}"
+            );
+            open.push((client, false));
+            assert_eq!(
+                room_of(&open, client, is_behind_proxy),
+                Room::None,
+                "{client}"
+            );
+            open[3].1 = true;
+            assert_eq!(
+                room_of(&open, client, is_behind_proxy),
+                Room::Of(3),
+                "{client}"
+            );
+        }
     }
 }

@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
-use crate::access::{Access, Session, cookie};
+use crate::access::{Access, Cookie, Session};
 use crate::error::ApiError;
 use crate::state::AppState;
 
@@ -23,7 +23,8 @@ pub(super) async fn resolve(
     next: Next,
 ) -> Response {
     let is_interface = request.uri().path().starts_with("/api/");
-    if is_interface && let Some(token) = cookie::token(request.headers()) {
+    let token = Cookie::Session.token(request.headers(), state.options.is_behind_tls);
+    if is_interface && let Some(token) = token {
         match Session::find(&state, token).await {
             Ok(Some(session)) => {
                 request.extensions_mut().insert(session);

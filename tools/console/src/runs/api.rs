@@ -128,7 +128,8 @@ pub(super) async fn add(
     Body(new): Body<New>,
 ) -> ApiResult<(StatusCode, Json<Run>)> {
     let name = check_name(&new.name)?;
-    let settings = form::settings(new.settings, new.trace.is_some())?;
+    let has_trace = new.trace.is_some();
+    let settings = form::checked(&state.checks, new.settings, has_trace).await?;
     let trace = new.trace;
     let folder = Arc::clone(&state.folder);
     let add = move |console: &Connection| {

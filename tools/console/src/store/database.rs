@@ -1,6 +1,7 @@
 //! A SQLite database with one writer and some readers.
 //!
-//! - I1: work runs on threads for blocking calls, as many at a time as there are connections.
+//! - I1: work runs on threads for blocking calls, as many at a time as there are connections. Its
+//!   turn lasts as long as the work, even if the request that waits for it is dropped.
 //! - I2: a write is one transaction: it is committed if the work succeeds, else rolled back.
 //! - I3: a query that runs too long for a request is interrupted by its own code (`data`), never by
 //!   closing a connection.
@@ -34,9 +35,9 @@ struct Inner {
     path: PathBuf,
     writer: Mutex<Connection>,
     /// Turns of the writer, so that those who wait for it occupy no thread.
-    writes: Semaphore,
+    writes: Arc<Semaphore>,
     readers: Mutex<Vec<Connection>>,
-    reads: Semaphore,
+    reads: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Database {
@@ -64,6 +65,22 @@ fn connect(path: &Path, is_reader: bool) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Runs work on a thread for blocking calls when its turn has come.
+async fn in_turn<T: Send + 'static>(
+    turns: &Arc<Semaphore>,
+    work: impl FnOnce() -> ApiResult<T> + Send + 'static,
+) -> ApiResult<T> {
+    let turn = Arc::clone(turns).acquire_owned().await;
+    let turn = turn.map_err(ApiError::internal)?;
+    let held = move || {
+        let outcome = work();
+        drop(turn);
+        outcome
+    };
+    let done = tokio::task::spawn_blocking(held).await;
+    done.map_err(ApiError::internal)?
+}
+
 impl Database {
     /// Opens a database and brings its schema to the newest version.
     ///
@@ -81,9 +98,9 @@ impl Database {
         Ok(Self(Arc::new(Inner {
             path: path.to_owned(),
             writer: Mutex::new(writer),
-            writes: Semaphore::new(1),
+            writes: Arc::new(Semaphore::new(1)),
             readers: Mutex::new(readers),
-            reads: Semaphore::new(READERS),
+            reads: Arc::new(Semaphore::new(READERS)),
         })))
     }
 
@@ -143,10 +160,8 @@ impl Database {
         &self,
         work: impl FnOnce(&Connection) -> ApiResult<T> + Send + 'static,
     ) -> ApiResult<T> {
-        let _turn = self.0.reads.acquire().await.map_err(ApiError::internal)?;
         let this = self.clone();
-        let outcome = tokio::task::spawn_blocking(move || this.read_blocking(work)).await;
-        outcome.map_err(ApiError::internal)?
+        in_turn(&self.0.reads, move || this.read_blocking(work)).await
     }
 
     /// Runs work as one transaction.
@@ -157,10 +172,8 @@ impl Database {
         &self,
         work: impl FnOnce(&Connection) -> ApiResult<T> + Send + 'static,
     ) -> ApiResult<T> {
-        let _turn = self.0.writes.acquire().await.map_err(ApiError::internal)?;
         let this = self.clone();
-        let outcome = tokio::task::spawn_blocking(move || this.write_blocking(work)).await;
-        outcome.map_err(ApiError::internal)?
+        in_turn(&self.0.writes, move || this.write_blocking(work)).await
     }
 
     /// Moves the write-ahead log into the database, so that a stopped console leaves small files.
@@ -169,6 +182,46 @@ impl Database {
         let done = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         if let Err(error) = done {
             tracing::warn!(%error, path = %self.0.path.display(), "no checkpoint");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_turn_lasts_as_long_as_its_work() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a.db");
+        std::fs::File::create_new(&path).unwrap();
+        let database = Database::open(&path, &[]).unwrap();
+        for is_write in [false, true] {
+            let (begin, begun) = tokio::sync::oneshot::channel();
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            let work = move |_: &Connection| {
+                let _ = begin.send(());
+                let _ = ended.recv();
+                Ok(())
+            };
+            let same = database.clone();
+            let request = tokio::spawn(async move {
+                match is_write {
+                    true => same.write(work).await,
+                    false => same.read(work).await,
+                }
+            });
+            begun.await.unwrap();
+            request.abort();
+            assert!(request.await.unwrap_err().is_cancelled());
+            let (turns, all) = match is_write {
+                true => (&database.0.writes, 1),
+                false => (&database.0.reads, READERS),
+            };
+            assert_eq!(turns.available_permits(), all - 1);
+            drop(end);
+            let all = u32::try_from(all).unwrap();
+            let _back = turns.acquire_many(all).await.unwrap();
         }
     }
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! DIR/            0700
 //!   lock          held while a console uses the folder
-//!   console.db    users, sessions, runs, points, events, catalogue of datasets (SQLite, WAL)
-//!   data.db       one table a dataset: d_<id>, columns c0..cN
+//!   console.db    users, sessions, devices, runs, points, events, catalogue of datasets
+//!   data.db       one table a dataset: d_<id>, columns c0..cN; both are SQLite in WAL mode
 //!   traces/<id>   the text of datasets of format `trace`, for runs
 //!   uploads/      files on their way in; emptied at every start
 //! ```

@@ -53,7 +53,9 @@ impl Harness {
     pub(crate) fn stranger(&self) -> Client {
         Client {
             address: self.address(),
+            cookie_name: "farcore_session".to_owned(),
             cookie: None,
+            device: None,
             csrf: None,
         }
     }
@@ -185,7 +187,11 @@ pub(crate) fn read_reply(stream: TcpStream) -> Option<Reply> {
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
+    /// The name of the session's cookie, and its value.
+    pub(crate) cookie_name: String,
     pub(crate) cookie: Option<String>,
+    /// Name and value of the device's cookie.
+    pub(crate) device: Option<String>,
     pub(crate) csrf: Option<String>,
 }
 
@@ -197,7 +203,10 @@ impl Client {
             write!(head, "Host: {}\r\n", self.address).unwrap();
         }
         if let Some(cookie) = &self.cookie {
-            write!(head, "Cookie: farcore_session={cookie}\r\n").unwrap();
+            write!(head, "Cookie: {}={cookie}\r\n", self.cookie_name).unwrap();
+        }
+        if let Some(device) = &self.device {
+            write!(head, "Cookie: {device}\r\n").unwrap();
         }
         if let Some(csrf) = &self.csrf {
             write!(head, "X-CSRF-Token: {csrf}\r\n").unwrap();
@@ -242,9 +251,20 @@ impl Client {
         let body = json!({ "name": name, "password": password });
         let reply = self.post("/api/session", &body);
         if reply.status == 200 {
-            let cookie = reply.header("set-cookie").unwrap();
-            let value = cookie.split(';').next().unwrap().split('=').nth(1).unwrap();
-            self.cookie = Some(value.to_owned());
+            let set = reply
+                .headers
+                .iter()
+                .filter(|(name, _)| name == "set-cookie");
+            for (_, text) in set {
+                let pair = text.split(';').next().unwrap();
+                let (name, value) = pair.split_once('=').unwrap();
+                if name.ends_with("farcore_device") {
+                    self.device = Some(pair.to_owned());
+                } else {
+                    self.cookie_name = name.to_owned();
+                    self.cookie = Some(value.to_owned());
+                }
+            }
             self.csrf = Some(reply.json()["csrf"].as_str().unwrap().to_owned());
         }
         reply

@@ -5,501 +5,28 @@
 //! the field, and then the model checks them itself.
 //!
 //! - I1: the table knows every setting: a test compares it with the JSON of the defaults.
+//! - I2: settings are checked on threads for blocking calls, [`CHECKS`] at a time, since the model
+//!   is built to check them: that takes memory and time by the settings.
+
+mod fields;
+
+use std::sync::Arc;
 
 use axum::Json;
-use farcore_tuning::metadata_cache::OBJECTS_MAX;
-use farcore_tuning::metadata_cache::card_table::SLOTS_MAX;
-use farcore_tuning::metadata_cache::policy::PolicyName;
 use farcore_tuning::metadata_cache::settings::SettingError;
 use farcore_tuning::metadata_cache::simulator::{
-    Arrival, CardSettings, POINTS_MAX, Simulation, SimulationSettings, ThresholdSettings,
+    Arrival, CardSettings, Simulation, SimulationSettings, ThresholdSettings,
 };
 use farcore_tuning::metadata_cache::workload::{Pattern, Population, WorkloadSettings};
 use serde::Serialize;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
+use self::fields::{ARRIVAL, FIELDS, Field};
 use crate::error::{ApiError, ApiResult};
 
-/// Largest whole number that a browser holds exactly.
-const WHOLE_MAX: f64 = 9_007_199_254_740_991.0;
-/// Most messages.
-const MESSAGES_MAX: f64 = 1e12;
-/// Longest idle times and windows, in nanoseconds.
-const TIME_MAX: f64 = 1e12;
-
-/// What a field holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum FieldKind {
-    Integer,
-    Number,
-    Choice,
-    Boolean,
-}
-
-/// A field is there only if another one has one of these values.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-struct When {
-    path: &'static str,
-    values: &'static [&'static str],
-}
-
-/// A field of the form.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-struct Field {
-    /// Where it stands in the JSON of the settings.
-    path: &'static str,
-    /// What it belongs to.
-    group: &'static str,
-    kind: FieldKind,
-    minimum: Option<f64>,
-    maximum: Option<f64>,
-    unit: &'static str,
-    choices: &'static [&'static str],
-    when: Option<When>,
-    /// The name in errors of the model.
-    #[serde(skip)]
-    name: &'static str,
-}
-
-const fn field(
-    group: &'static str,
-    path: &'static str,
-    name: &'static str,
-    kind: FieldKind,
-) -> Field {
-    Field {
-        path,
-        group,
-        kind,
-        minimum: None,
-        maximum: None,
-        unit: "",
-        choices: &[],
-        when: None,
-        name,
-    }
-}
-
-/// A whole number of something.
-const fn whole(
-    group: &'static str,
-    path: &'static str,
-    name: &'static str,
-    limits: (f64, f64),
-    unit: &'static str,
-) -> Field {
-    Field {
-        minimum: Some(limits.0),
-        maximum: Some(limits.1),
-        unit,
-        ..field(group, path, name, FieldKind::Integer)
-    }
-}
-
-/// A number of something.
-const fn number(
-    group: &'static str,
-    path: &'static str,
-    name: &'static str,
-    limits: (f64, f64),
-    unit: &'static str,
-) -> Field {
-    Field {
-        kind: FieldKind::Number,
-        ..whole(group, path, name, limits, unit)
-    }
-}
-
-const fn choice(
-    group: &'static str,
-    path: &'static str,
-    name: &'static str,
-    choices: &'static [&'static str],
-) -> Field {
-    Field {
-        choices,
-        ..field(group, path, name, FieldKind::Choice)
-    }
-}
-
-const fn only(field: Field, path: &'static str, values: &'static [&'static str]) -> Field {
-    Field {
-        when: Some(When { path, values }),
-        ..field
-    }
-}
-
-/// All policies but the clairvoyant one, which a card in use cannot have.
-const POLICIES: &[&str] = &[
-    PolicyName::Hybrid.name(),
-    PolicyName::Lru.name(),
-    PolicyName::Fifo.name(),
-    PolicyName::Lfu.name(),
-    PolicyName::Clock.name(),
-    PolicyName::Sieve.name(),
-    PolicyName::S3Fifo.name(),
-];
-const PATTERN: &str = "workload.pattern.name";
-const ARRIVAL: &str = "arrival.name";
-const OBJECTS: f64 = OBJECTS_MAX as f64;
-
-/// Every field.
-const FIELDS: &[Field] = &[
-    choice(
-        "workload",
-        PATTERN,
-        "pattern",
-        &["uniform", "zipf", "shifting", "storm", "scan"],
-    ),
-    only(
-        number(
-            "workload",
-            "workload.pattern.exponent",
-            "exponent",
-            (0.0, 4.0),
-            "",
-        ),
-        PATTERN,
-        &["zipf", "shifting", "storm", "scan"],
-    ),
-    only(
-        whole(
-            "workload",
-            "workload.pattern.period",
-            "period",
-            (1.0, TIME_MAX),
-            "messages",
-        ),
-        PATTERN,
-        &["shifting", "storm", "scan"],
-    ),
-    only(
-        whole(
-            "workload",
-            "workload.pattern.burst",
-            "burst",
-            (0.0, TIME_MAX),
-            "messages",
-        ),
-        PATTERN,
-        &["storm"],
-    ),
-    only(
-        whole(
-            "workload",
-            "workload.pattern.length",
-            "length",
-            (0.0, TIME_MAX),
-            "messages",
-        ),
-        PATTERN,
-        &["scan"],
-    ),
-    whole(
-        "workload",
-        "workload.population.queue_pairs",
-        "queue-pairs",
-        (0.0, OBJECTS),
-        "objects",
-    ),
-    whole(
-        "workload",
-        "workload.population.regions",
-        "regions",
-        (0.0, OBJECTS),
-        "objects",
-    ),
-    whole(
-        "workload",
-        "workload.population.completion_queues",
-        "completion-queues",
-        (0.0, OBJECTS),
-        "objects",
-    ),
-    whole(
-        "workload",
-        "workload.population.domains",
-        "domains",
-        (1.0, OBJECTS),
-        "objects",
-    ),
-    number(
-        "workload",
-        "workload.relaxed_share",
-        "relaxed-share",
-        (0.0, 1.0),
-        "share",
-    ),
-    number(
-        "workload",
-        "workload.strict_share",
-        "strict-share",
-        (0.0, 1.0),
-        "share",
-    ),
-    number(
-        "workload",
-        "workload.foreign_share",
-        "foreign-share",
-        (0.0, 1.0),
-        "share",
-    ),
-    whole("workload", "workload.seed", "seed", (0.0, WHOLE_MAX), ""),
-    choice(
-        "arrival",
-        ARRIVAL,
-        "arrival",
-        &["closed", "open", "recorded"],
-    ),
-    only(
-        whole(
-            "arrival",
-            "arrival.window",
-            "window",
-            (1.0, 1_048_576.0),
-            "messages",
-        ),
-        ARRIVAL,
-        &["closed"],
-    ),
-    only(
-        number(
-            "arrival",
-            "arrival.messages_s",
-            "rate",
-            (1e3, 1e10),
-            "messages/s",
-        ),
-        ARRIVAL,
-        &["open"],
-    ),
-    whole(
-        "length",
-        "messages",
-        "messages",
-        (1.0, MESSAGES_MAX),
-        "messages",
-    ),
-    whole(
-        "length",
-        "warmup",
-        "warmup",
-        (0.0, MESSAGES_MAX),
-        "messages",
-    ),
-    whole(
-        "length",
-        "points",
-        "points",
-        (1.0, POINTS_MAX as f64),
-        "points",
-    ),
-    number(
-        "card",
-        "card.messages_s",
-        "messages-s",
-        (1e3, 1e10),
-        "messages/s",
-    ),
-    whole(
-        "card",
-        "card.card_entries",
-        "card-entries",
-        (16.0, SLOTS_MAX as f64),
-        "tokens",
-    ),
-    number("card", "card.card_ns", "card-ns", (0.0, 1e4), "ns"),
-    choice("card", "card.policy", "policy", POLICIES),
-    whole("card", "card.weights.alpha", "", (0.0, 1_024.0), "uses"),
-    whole("card", "card.weights.window", "", (1.0, 1_024.0), ""),
-    whole("card", "card.weights.half_life", "", (1.0, 1_024.0), ""),
-    whole("card", "card.weights.samples", "", (1.0, 64.0), "tokens"),
-    whole(
-        "card",
-        "card.pinned",
-        "pinned",
-        (0.0, SLOTS_MAX as f64 / 2.0),
-        "queue pairs",
-    ),
-    whole(
-        "card",
-        "card.staging_entries",
-        "staging-entries",
-        (16.0, 65_536.0),
-        "tokens",
-    ),
-    whole(
-        "card",
-        "card.context_bytes",
-        "context-bytes",
-        (16.0, 65_536.0),
-        "bytes",
-    ),
-    number("card", "card.check_ns", "check-ns", (0.0, 1e6), "ns"),
-    number("card", "card.update_ns", "update-ns", (0.0, 1e6), "ns"),
-    whole(
-        "card",
-        "card.update_retries",
-        "update-retries",
-        (0.0, 1_000.0),
-        "tries",
-    ),
-    whole(
-        "cxl",
-        "card.cxl_pages",
-        "cxl-pages",
-        (0.0, 1_048_576.0),
-        "pages",
-    ),
-    number(
-        "cxl",
-        "card.cxl.latency_ns",
-        "cxl-latency-ns",
-        (0.0, 1e6),
-        "ns",
-    ),
-    number(
-        "cxl",
-        "card.cxl.bytes_s",
-        "cxl-bytes-s",
-        (1e6, 1e13),
-        "bytes/s",
-    ),
-    whole(
-        "cxl",
-        "card.cxl.transfers_max",
-        "cxl-transfers",
-        (1.0, 65_536.0),
-        "transfers",
-    ),
-    number(
-        "host",
-        "card.host.latency_ns",
-        "host-latency-ns",
-        (0.0, 1e6),
-        "ns",
-    ),
-    number(
-        "host",
-        "card.host.bytes_s",
-        "host-bytes-s",
-        (1e6, 1e13),
-        "bytes/s",
-    ),
-    whole(
-        "host",
-        "card.host.transfers_max",
-        "host-transfers",
-        (1.0, 65_536.0),
-        "transfers",
-    ),
-    whole(
-        "thresholds",
-        "card.thresholds.to_cxl",
-        "to-cxl",
-        (1.0, 65_535.0),
-        "uses",
-    ),
-    whole(
-        "thresholds",
-        "card.thresholds.to_card",
-        "to-card",
-        (1.0, 65_535.0),
-        "uses",
-    ),
-    whole(
-        "thresholds",
-        "card.thresholds.window_ns",
-        "window-ns",
-        (1e3, TIME_MAX),
-        "ns",
-    ),
-    whole(
-        "thresholds",
-        "card.thresholds.card_idle_ns",
-        "card-idle-ns",
-        (1e3, TIME_MAX),
-        "ns",
-    ),
-    whole(
-        "thresholds",
-        "card.thresholds.cxl_idle_ns",
-        "cxl-idle-ns",
-        (1e3, TIME_MAX),
-        "ns",
-    ),
-    field(
-        "thresholds",
-        "card.thresholds.adaptive",
-        "",
-        FieldKind::Boolean,
-    ),
-    choice("thresholds", "card.treatment", "", &["optimistic", "wait"]),
-    whole(
-        "batch",
-        "card.batch.min",
-        "batch-min",
-        (1.0, 256.0),
-        "tokens",
-    ),
-    whole(
-        "batch",
-        "card.batch.max",
-        "batch-max",
-        (1.0, 256.0),
-        "tokens",
-    ),
-    whole(
-        "batch",
-        "card.batch.wait_ns",
-        "batch-wait-ns",
-        (0.0, 1e9),
-        "ns",
-    ),
-    whole(
-        "batch",
-        "card.batch.queue",
-        "batch-queue",
-        (1.0, 1_048_576.0),
-        "tokens",
-    ),
-    whole(
-        "batch",
-        "card.batch.prefetch_at",
-        "",
-        (0.0, 65_535.0),
-        "uses",
-    ),
-    whole(
-        "batch",
-        "card.batch.backlog_ns",
-        "backlog-ns",
-        (0.0, 1e9),
-        "ns",
-    ),
-    whole(
-        "maintenance",
-        "card.maintenance.every_ns",
-        "maintenance-ns",
-        (1e3, TIME_MAX),
-        "ns",
-    ),
-    whole(
-        "maintenance",
-        "card.maintenance.samples",
-        "maintenance-samples",
-        (1.0, 65_536.0),
-        "tokens",
-    ),
-    number(
-        "maintenance",
-        "card.maintenance.free_share",
-        "free-share",
-        (0.0, 0.5),
-        "share",
-    ),
-];
+/// Settings that are checked at a time.
+pub(crate) const CHECKS: usize = 2;
 
 /// A field with its default.
 #[derive(Debug, Serialize)]
@@ -626,11 +153,32 @@ fn named(error: &SettingError) -> ApiError {
     ApiError::invalid(path, error.to_string())
 }
 
+/// The settings of a new run, with every limit checked on another thread in its turn.
+///
+/// # Errors
+/// 422 with the path of the first field that is wrong.
+pub(super) async fn checked(
+    turns: &Arc<Semaphore>,
+    value: Value,
+    has_trace: bool,
+) -> ApiResult<SimulationSettings> {
+    let turns = Arc::clone(turns);
+    let turn = turns.acquire_owned().await.map_err(ApiError::internal)?;
+    // The turn lasts as long as the work, even if the client goes away.
+    let work = move || {
+        let outcome = settings(value, has_trace);
+        drop(turn);
+        outcome
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(ApiError::internal)?
+}
+
 /// The settings of a new run, with every limit checked.
 ///
 /// # Errors
 /// 422 with the path of the first field that is wrong.
-pub(super) fn settings(value: Value, has_trace: bool) -> ApiResult<SimulationSettings> {
+fn settings(value: Value, has_trace: bool) -> ApiResult<SimulationSettings> {
     if !value.is_object() {
         let message = "settings are an object: write {} for the defaults";
         return Err(ApiError::invalid("settings", message));
@@ -671,6 +219,7 @@ mod tests {
 
     use serde_json::json;
 
+    use super::fields::{FieldKind, PATTERN, When};
     use super::*;
 
     fn leaves(value: &Value, path: &str, found: &mut BTreeSet<String>) {
@@ -718,6 +267,27 @@ mod tests {
             FieldKind::Integer => serde_json::from_str(&format!("{figure:.0}")).unwrap(),
             _ => json!(figure),
         }
+    }
+
+    #[tokio::test]
+    async fn a_check_waits_for_its_turn_off_the_threads_of_requests() {
+        let turns = Arc::new(Semaphore::new(0));
+        let check = {
+            let turns = Arc::clone(&turns);
+            tokio::spawn(async move { checked(&turns, json!({}), false).await })
+        };
+        // This test has one thread for requests: another task goes on beside the check.
+        tokio::task::yield_now().await;
+        assert!(!check.is_finished());
+        // Others with a turn are checked meanwhile.
+        let free = Arc::new(Semaphore::new(1));
+        for _ in 0..3 {
+            checked(&free, json!({}), false).await.unwrap();
+        }
+        assert!(!check.is_finished());
+        turns.add_permits(1);
+        assert!(check.await.unwrap().is_ok());
+        let _back = turns.acquire().await.unwrap();
     }
 
     #[test]
