@@ -52,7 +52,7 @@ fn every_part_of_operations_runs() {
 #[test]
 fn keys_expire_in_every_place() {
     let (text, report): (_, ExpiryReport) = run(
-        "expiry --expiring 20000 --keys 5000 --lead 3s --within 300ms --after 100ms,1s --load 2 \
+        "expiry --expiring 20000 --keys 5000 --lead 6s --within 300ms --after 100ms,1s --load 2 \
          --far 64MiB --no-prefault",
     );
     assert_eq!(report.runs.len(), 2);

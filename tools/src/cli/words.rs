@@ -440,7 +440,7 @@ mod tests {
             ("cas k x v", "EXPECTED"),
             ("mget", "KEYS"),
             ("scan --limit 0", "1 or more"),
-            ("expire k", "<SECONDS|--never>"),
+            ("expire k", "SECONDS"),
             ("expire k 0", "1 to 18446744073709551"),
             ("expire k 3 --never", "--never"),
             ("expire k 3 --only-if soon", "later"),
