@@ -239,10 +239,11 @@ mod tests {
     #[test]
     fn times_that_do_not_fit_are_errors() {
         let time = |day: i32, nanoseconds: i64| {
-            let bits = nanoseconds.cast_unsigned();
-            let words = [bits & u64::from(u32::MAX), bits >> 32].map(|half| half as u32);
+            let [a, b, c, d, e, f, g, h] = nanoseconds.to_le_bytes();
+            let (low, high) = ([a, b, c, d], [e, f, g, h]);
             let mut value = Int96::new();
-            value.set_data(words[0], words[1], day.cast_unsigned());
+            let day = day.cast_unsigned();
+            value.set_data(u32::from_le_bytes(low), u32::from_le_bytes(high), day);
             instant(&value)
         };
         assert_eq!(time(2_440_588, 5), Ok(Cell::Integer(5)));
