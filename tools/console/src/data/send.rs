@@ -43,8 +43,7 @@ pub(super) struct Sent {
     pub(super) length: u64,
 }
 
-/// Gives the pieces of a file to a reader. Nobody learns of an end that comes too early but by the
-/// missing bytes.
+/// Gives the pieces of a file to a reader, which learns of an early end from the missing bytes.
 async fn give(
     mut file: tokio::fs::File,
     pieces: mpsc::Sender<io::Result<Vec<u8>>>,

@@ -83,7 +83,7 @@ fn a_client_that_does_not_read_loses_its_file() {
         for _ in 0..4 {
             stalled.push(send(&place, id).await);
         }
-        // Nobody reads, and yet places become free.
+        // No client reads, and yet places become free.
         for _ in 0..4 {
             let exported = export_in_time(&place, id).await;
             stalled.push(place.datasets.send(exported).await.unwrap());
