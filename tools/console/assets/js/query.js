@@ -11,11 +11,29 @@ const OPERATORS = ["=", "!=", "<", "<=", ">", ">=", "contains", "is_null", "not_
 const WITHOUT_VALUE = new Set(["is_null", "not_null"]);
 const FUNCTIONS = ["count", "sum", "mean", "minimum", "maximum", "p50", "p99", "stddev"];
 const DEFAULT_LIMIT = 200;
+/** Longest expression that the server reads, in bytes. */
+const EXPRESSION_LENGTH = "4096";
+const WHOLE = /^-?(?:0|[1-9]\d*)$/;
 
-/** A value of a filter: a number where the column has numbers. */
+/** Whether an integer is written as the server reads it, and fits its 64 bits. */
+function isWhole(text) {
+  return WHOLE.test(text) && text.length <= 20 && BigInt.asIntN(64, BigInt(text)) === BigInt(text);
+}
+
+/**
+ * A value of a filter: a number where the column has numbers. Integers of an integer column stay
+ * texts, which the server reads: beyond 2^53 a number is not exact. What a derived column holds
+ * only the server knows, and it reads a text for either.
+ */
 function valueOf(text, type) {
+  if (type !== "integer" && type !== "number") {
+    return text;
+  }
+  if (type === "integer" && isWhole(text.trim())) {
+    return text.trim();
+  }
   const value = parseNumber(text);
-  return type !== "text" && Number.isFinite(value) ? value : text;
+  return Number.isFinite(value) ? value : text;
 }
 
 /** The state of a builder and its controls. `columns` are those of the source. */
@@ -36,11 +54,11 @@ export class QueryBuilder {
     this.draw();
   }
 
-  /** Columns of the source, of the joined data set, and derived ones. */
+  /** Columns of the source, of the joined data set, and derived ones, of which no type is known. */
   inputs() {
     const joined = this.join ? this.datasets.find(({ id }) => id === this.join.dataset)?.columns ?? [] : [];
     const others = joined.map((one) => ({ ...one, name: `joined.${one.name}` }));
-    const derived = this.derive.filter(({ name }) => name).map(({ name }) => ({ name, type: "number" }));
+    const derived = this.derive.filter(({ name }) => name).map(({ name }) => ({ name, type: null }));
     return [...this.columns, ...others, ...derived];
   }
 
@@ -51,7 +69,7 @@ export class QueryBuilder {
     }
     const inputs = new Map(this.inputs().map((one) => [one.name, one]));
     const groups = this.group.map((name) => inputs.get(name)).filter(Boolean);
-    return [...groups, ...this.aggregates.map(({ name }) => ({ name, type: "number" }))];
+    return [...groups, ...this.aggregates.map(({ name }) => ({ name, type: null }))];
   }
 
   /** The query as the server takes it; without a limit its result has all rows. */
@@ -170,7 +188,10 @@ export class QueryBuilder {
   deriveRow(one) {
     return [
       this.textField(one, "name", t("query.new_column")),
-      this.textField(one, "expression", t("query.expression"), "wide", { placeholder: t("query.expression.example") }),
+      this.textField(one, "expression", t("query.expression"), "wide", {
+        maxlength: EXPRESSION_LENGTH,
+        placeholder: t("query.expression.example"),
+      }),
     ];
   }
 

@@ -87,6 +87,7 @@ export default {
   "error.query_too_slow": "The query took too long. Filter more rows away.",
   "error.ragged_row": "A row has another number of cells than the first.",
   "error.record_too_long": "A record is too long.",
+  "error.row_too_long": "An answer cannot hold a row this long. Group by fewer columns, or export the rows.",
   "error.text_too_long": "A cell has too long a text.",
   "error.too_many_columns": "There are too many columns.",
   "error.too_many_datasets": "There are too many data sets. Delete some first.",

@@ -87,6 +87,7 @@ export default {
   "error.query_too_slow": "查询耗时过长，请筛掉更多行。",
   "error.ragged_row": "有一行的单元格数量与首行不同。",
   "error.record_too_long": "有一条记录过长。",
+  "error.row_too_long": "有一行过长，无法显示。请减少分组的列，或导出数据。",
   "error.text_too_long": "单元格文本过长。",
   "error.too_many_columns": "列数过多。",
   "error.too_many_datasets": "数据集过多，请先删除一些。",

@@ -1,9 +1,12 @@
 //! The result of a query as the JSON of an answer, of limited size.
 //!
+//! - I1: no more is kept than the limit and one cell. The first row of an answer is no exception.
+//!
 //! Integers are written whole. JavaScript reads those beyond 2^53 as the nearest double.
 
 use super::cell::{Cell, Column, RowSink};
-use crate::error::ApiResult;
+use super::limits::{size, unprocessable};
+use crate::error::{ApiError, ApiResult};
 
 /// Writes a cell as JSON.
 ///
@@ -32,7 +35,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Collects at most `page` rows of at most `bytes_max` bytes together, but the first.
+    /// Collects at most `page` rows of at most `bytes_max` bytes together.
     pub(super) fn new(page: u64, bytes_max: usize) -> Self {
         Self {
             rows: Vec::new(),
@@ -41,6 +44,18 @@ impl Answer {
             bytes_max,
             has_more: false,
         }
+    }
+
+    /// The error of a row that no page can hold.
+    fn row_too_long(&self) -> ApiError {
+        let limit = size(self.bytes_max as u64);
+        unprocessable(
+            "row_too_long",
+            format!(
+                "row {} of the answer has more than {limit}, the most of an answer: group by fewer columns, or export the rows",
+                self.count + 1
+            ),
+        )
     }
 
     /// The answer: `{"columns": .., "rows": [[..], ..], "more": ..}`.
@@ -75,13 +90,16 @@ impl RowSink for Answer {
                 self.rows.push(b',');
             }
             write_cell(cell, &mut self.rows)?;
+            if self.rows.len() >= self.bytes_max {
+                if self.count == 0 {
+                    return Err(self.row_too_long());
+                }
+                self.rows.truncate(before);
+                self.has_more = true;
+                return Ok(());
+            }
         }
         self.rows.push(b']');
-        if self.count > 0 && self.rows.len() > self.bytes_max {
-            self.rows.truncate(before);
-            self.has_more = true;
-            return Ok(());
-        }
         self.count += 1;
         Ok(())
     }

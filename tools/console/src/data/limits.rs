@@ -37,6 +37,8 @@ pub(crate) struct DataLimits {
     pub(crate) answer_bytes: usize,
     /// Bytes of an exported file.
     pub(crate) export_bytes: u64,
+    /// Time in which the client of an exported file reads a piece of it.
+    pub(crate) send_pause: Duration,
     /// Values that the percentiles of a query hold at a time, 8 bytes each.
     pub(crate) percentile_values: usize,
     /// Time for a query whose answer is shown, and time that it waits for its turn.
@@ -58,6 +60,7 @@ impl Default for DataLimits {
             answer_rows: 10_000,
             answer_bytes: 8 << 20,
             export_bytes: 2 << 30,
+            send_pause: Duration::from_secs(60),
             percentile_values: 16 << 20,
             query_time: Duration::from_secs(10),
             save_time: Duration::from_secs(120),

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - [`service`]: what routes call. [`catalog`], [`table`]: what there is, and its rows.
-//! - [`import`], [`export`]: files. [`query`]: one SQL statement a query.
+//! - [`import`], [`export`], [`send`]: files. [`query`]: one SQL statement a query.
 //! - [`limits`]: every limit. [`cell`], [`names`]: values and names.
 //!
 //! - I1: a row is in memory alone: files and results pass from a source to a [`cell::RowSink`] one
@@ -25,6 +25,7 @@ mod limits;
 mod names;
 mod query;
 mod routes;
+mod send;
 mod service;
 mod stop;
 mod table;

@@ -5,17 +5,16 @@ use axum::body::Body as Bytes;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures_lite::stream;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rusqlite::Connection;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt;
 
 use super::catalog::Dataset;
 use super::export::ExportFormat;
 use super::import::{CsvOptions, Delimiter, Format, Header};
 use super::query::Query;
+use super::send::Sent;
 use super::service::ImportRequest;
 use crate::access::Session;
 use crate::error::{ApiError, ApiResult};
@@ -23,8 +22,6 @@ use crate::http::{Body, Id, Parameters};
 use crate::runs::run::series_of;
 use crate::state::AppState;
 
-/// Bytes of a file that are sent at once.
-const BLOCK_BYTES: usize = 64 << 10;
 /// What a file's name in a header may not hold as it is: RFC 8187.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
@@ -195,19 +192,10 @@ pub(super) async fn export(
     Parameters(ExportParameters { format }): Parameters<ExportParameters>,
     Body(query): Body<Query>,
 ) -> ApiResult<Response> {
-    let (file, name) = state.datasets.export(query, format).await?;
-    let mut file = tokio::fs::File::from_std(file);
-    tokio::io::AsyncSeekExt::rewind(&mut file)
-        .await
-        .map_err(ApiError::internal)?;
-    let length = file.metadata().await.map_err(ApiError::internal)?.len();
-    let pieces = stream::try_unfold(file, |mut file| async {
-        let mut piece = vec![0; BLOCK_BYTES];
-        let count = file.read(&mut piece).await?;
-        piece.truncate(count);
-        Ok::<_, std::io::Error>((count > 0).then_some((piece, file)))
-    });
-    let name = HeaderValue::try_from(disposition(&name, format)).map_err(ApiError::internal)?;
+    let exported = state.datasets.export(query, format).await?;
+    let name = disposition(&exported.name, format);
+    let name = HeaderValue::try_from(name).map_err(ApiError::internal)?;
+    let Sent { body, length } = state.datasets.send(exported).await?;
     let headers = [
         (
             header::CONTENT_TYPE,
@@ -216,7 +204,7 @@ pub(super) async fn export(
         (header::CONTENT_DISPOSITION, name),
         (header::CONTENT_LENGTH, HeaderValue::from(length)),
     ];
-    Ok((headers, Bytes::from_stream(pieces)).into_response())
+    Ok((headers, body).into_response())
 }
 
 #[cfg(test)]

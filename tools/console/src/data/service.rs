@@ -4,7 +4,6 @@
 //!   request included, removes what it wrote.
 //! - I2: making a dataset, and removing one, is one transaction with its entry in the audit trail.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -21,6 +20,7 @@ use super::import::{self, CsvOptions, Format, Input};
 use super::limits::DataLimits;
 use super::names::{ColumnNames, dataset_name};
 use super::query::{Plan, Query, Runner, Source, Time, Window, compile};
+use super::send::{Exported, Sent};
 use super::stop::Stop;
 use super::table::{self, TableWriter};
 use super::upload::{failed, receive};
@@ -32,6 +32,8 @@ use crate::store::{Database, Folder};
 const UPLOADS: usize = 8;
 /// Files that are read, and results that are saved, at a time.
 const WRITERS: usize = 2;
+/// Exported files that are made and sent at a time: each may fill the disk up to its limit.
+const EXPORTS: usize = 4;
 /// Rows of a page that does not say how many.
 const PAGE_ROWS: u64 = 100;
 
@@ -48,6 +50,7 @@ struct Inner {
     runner: Runner,
     uploads: Arc<Semaphore>,
     writers: Arc<Semaphore>,
+    exports: Arc<Semaphore>,
 }
 
 /// How a file is imported.
@@ -79,6 +82,7 @@ impl Datasets {
             runner: Runner::new(folder.data_database(), limits),
             uploads: Arc::new(Semaphore::new(UPLOADS)),
             writers: Arc::new(Semaphore::new(WRITERS)),
+            exports: Arc::new(Semaphore::new(EXPORTS)),
             console,
             data,
             folder,
@@ -314,17 +318,20 @@ impl Datasets {
         .await
     }
 
-    /// Writes the result of a query as a file, and gives its bytes and their number.
+    /// Writes the result of a query as a file.
     ///
     /// # Errors
-    /// The query does not fit its datasets, takes too long, or its result is too large.
-    pub(crate) async fn export(
-        &self,
-        query: Query,
-        format: ExportFormat,
-    ) -> ApiResult<(File, String)> {
+    /// The query does not fit its datasets, takes too long, or its result is too large; or as many
+    /// files as may be are made or sent.
+    pub(super) async fn export(&self, query: Query, format: ExportFormat) -> ApiResult<Exported> {
         let source = self.get(query.source).await?;
         let plan = self.plan(query, Window::All).await?;
+        let export_turn = Arc::clone(&self.0.exports).try_acquire_owned();
+        let export_turn = export_turn.map_err(|_| {
+            ApiError::busy(format!(
+                "{EXPORTS} exports are made or sent, the most at a time: try again when one has ended"
+            ))
+        })?;
         let turn = self.0.runner.turn(Time::Save).await?;
         let this = self.clone();
         let file = blocking(move |stop| {
@@ -335,7 +342,19 @@ impl Datasets {
             export.finish()
         })
         .await?;
-        Ok((file, source.name))
+        Ok(Exported {
+            file,
+            name: source.name,
+            turn: export_turn,
+        })
+    }
+
+    /// Sends an exported file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) async fn send(&self, exported: Exported) -> ApiResult<Sent> {
+        exported.send(&self.0.limits).await
     }
 
     /// Makes a dataset of figures, as of a run's series: one a column and row. Columns whose

@@ -6,7 +6,8 @@
 //! - I1: SQL names tables and columns by number. No name or value of a file becomes part of it.
 //! - I2: a table that is not in the catalogue is being filled, or is dropped: when its
 //!   [`TableWriter`] fails or is dropped, or by the next start.
-//! - I3: a writer holds the database for one batch at a time, never while it waits for a client.
+//! - I3: a writer holds the database for one batch at a time, never while it waits for a client, a
+//!   file or the next row: a batch is collected in memory, then written.
 
 use axum::http::StatusCode;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
@@ -18,9 +19,68 @@ use super::stop::Stop;
 use crate::error::{ApiError, ApiResult};
 
 /// Rows of a transaction.
-const BATCH_ROWS: u64 = 10_000;
-/// Bytes of a transaction, roughly.
-const BATCH_BYTES: u64 = 8 << 20;
+const BATCH_ROWS: usize = 10_000;
+/// Bytes of a transaction's rows in memory, roughly.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// A value of a batch.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Kept {
+    Null,
+    Integer(i64),
+    Number(f64),
+    /// A text ends here; it begins where the one before it ends.
+    Text(usize),
+}
+
+/// Rows that are not written yet.
+#[derive(Debug, Default)]
+struct Batch {
+    rows: usize,
+    /// Of all rows, one after the other.
+    values: Vec<Kept>,
+    /// All texts, one after the other.
+    texts: String,
+}
+
+impl Batch {
+    fn add(&mut self, row: &[Cell<'_>]) {
+        self.rows += 1;
+        for cell in row {
+            self.values.push(match *cell {
+                Cell::Null => Kept::Null,
+                Cell::Integer(value) => Kept::Integer(value),
+                Cell::Number(value) => Kept::Number(value),
+                Cell::Text(text) => {
+                    self.texts.push_str(text);
+                    Kept::Text(self.texts.len())
+                }
+            });
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let bytes = self.values.len() * size_of::<Kept>() + self.texts.len();
+        self.rows >= BATCH_ROWS || bytes >= BATCH_BYTES
+    }
+
+    /// The values, in order.
+    fn cells(&self) -> impl Iterator<Item = Cell<'_>> {
+        let mut start = 0;
+        self.values.iter().map(move |kept| match *kept {
+            Kept::Null => Cell::Null,
+            Kept::Integer(value) => Cell::Integer(value),
+            Kept::Number(value) => Cell::Number(value),
+            Kept::Text(end) => Cell::Text(&self.texts[std::mem::replace(&mut start, end)..end]),
+        })
+    }
+
+    fn clear(&mut self) {
+        self.rows = 0;
+        self.values.clear();
+        self.texts.clear();
+    }
+}
 
 impl ToSql for Cell<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -90,9 +150,7 @@ pub(super) struct TableWriter {
     stop: Stop,
     rows: u64,
     bytes: u64,
-    /// Of the open transaction; no rows if there is none.
-    batch_rows: u64,
-    batch_bytes: u64,
+    batch: Batch,
     is_finished: bool,
 }
 
@@ -139,8 +197,7 @@ impl TableWriter {
             stop,
             rows: 0,
             bytes: 0,
-            batch_rows: 0,
-            batch_bytes: 0,
+            batch: Batch::default(),
             is_finished: false,
         })
     }
@@ -153,7 +210,6 @@ impl TableWriter {
         if self.rows.is_multiple_of(ROWS_BETWEEN_CHECKS) {
             self.stop.check()?;
         }
-        let before = self.bytes;
         for (cell, column) in row.iter().zip(&self.columns) {
             self.bytes += cell.bytes();
             let Cell::Text(text) = cell else {
@@ -173,16 +229,26 @@ impl TableWriter {
         if self.bytes > self.limits.dataset_bytes {
             return Err(self.limits.dataset_too_large());
         }
-        self.batch_bytes += self.bytes - before;
         Ok(())
     }
 
-    fn commit(&mut self) -> ApiResult<()> {
-        if self.batch_rows > 0 {
-            self.connection.execute_batch("COMMIT").map_err(failed)?;
+    /// Writes the batch in a transaction of its own.
+    fn flush(&mut self) -> ApiResult<()> {
+        if self.batch.rows == 0 {
+            return Ok(());
         }
-        self.batch_rows = 0;
-        self.batch_bytes = 0;
+        let immediate = TransactionBehavior::Immediate;
+        let transaction =
+            Transaction::new_unchecked(&self.connection, immediate).map_err(failed)?;
+        let mut insert = transaction.prepare_cached(&self.insert).map_err(failed)?;
+        let mut cells = self.batch.cells();
+        for _ in 0..self.batch.rows {
+            let row = cells.by_ref().take(self.columns.len());
+            insert.execute(params_from_iter(row)).map_err(failed)?;
+        }
+        drop((insert, cells));
+        transaction.commit().map_err(failed)?;
+        self.batch.clear();
         Ok(())
     }
 
@@ -191,7 +257,7 @@ impl TableWriter {
     /// # Errors
     /// Those of SQLite.
     pub(super) fn finish(&mut self) -> ApiResult<Written> {
-        self.commit()?;
+        self.flush()?;
         self.stop.check()?;
         Ok(Written {
             id: self.id,
@@ -209,20 +275,15 @@ impl TableWriter {
 impl RowSink for TableWriter {
     fn row(&mut self, row: &[Cell<'_>]) -> ApiResult<()> {
         self.check(row)?;
-        if self.batch_rows == 0 {
-            self.connection
-                .execute_batch("BEGIN IMMEDIATE")
-                .map_err(failed)?;
+        if row.len() != self.columns.len() {
+            let (count, columns) = (row.len(), self.columns.len());
+            return Err(ApiError::internal(format!(
+                "a row has {count} cells, and its table {columns} columns"
+            )));
         }
-        self.batch_rows += 1;
-        let mut insert = self
-            .connection
-            .prepare_cached(&self.insert)
-            .map_err(failed)?;
-        insert.execute(params_from_iter(row)).map_err(failed)?;
-        drop(insert);
-        if self.batch_rows >= BATCH_ROWS || self.batch_bytes >= BATCH_BYTES {
-            self.commit()?;
+        self.batch.add(row);
+        if self.batch.is_full() {
+            self.flush()?;
         }
         Ok(())
     }
@@ -233,13 +294,69 @@ impl Drop for TableWriter {
         if self.is_finished {
             return;
         }
-        if self.batch_rows > 0 {
-            // An error of the transaction may have ended it already.
-            let _ = self.connection.execute_batch("ROLLBACK");
-        }
         if let Err(error) = drop_table(&self.connection, self.id) {
             // The next start drops it.
             tracing::warn!(%error, dataset = self.id, "a partial dataset was not removed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::data::cell::ColumnType;
+
+    fn open(path: &Path) -> Connection {
+        let connection = Connection::open(path).unwrap();
+        connection.busy_timeout(Duration::ZERO).unwrap();
+        connection
+    }
+
+    #[test]
+    fn a_writer_holds_no_lock_between_rows() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("data.db");
+        let beside = open(&path);
+        let made = "CREATE TABLE datasets (id INTEGER PRIMARY KEY AUTOINCREMENT) STRICT";
+        beside.execute_batch(made).unwrap();
+        let columns = [
+            Column::new("n", ColumnType::Integer),
+            Column::new("x", ColumnType::Number),
+            Column::new("t", ColumnType::Text),
+            Column::new("u", ColumnType::Text),
+        ];
+        let limits = DataLimits::default();
+        let writer = TableWriter::create(open(&path), &columns, limits, Stop::default());
+        let mut writer = writer.unwrap();
+        let text = "日".repeat(500);
+        // More than a batch of bytes, then more than a batch of rows.
+        for n in 0..20_000 {
+            let long = if n < 8_000 { &text } else { "" };
+            let null = if n % 3 == 0 {
+                Cell::Null
+            } else {
+                Cell::Text("b")
+            };
+            let row = [Cell::Integer(n), Cell::Number(0.5), Cell::Text(long), null];
+            writer.row(&row).unwrap();
+            if n % 1_000 == 0 {
+                beside.execute_batch("BEGIN IMMEDIATE; COMMIT").unwrap();
+            }
+            assert!(writer.batch.texts.len() < BATCH_BYTES && writer.batch.rows < BATCH_ROWS);
+        }
+        let written = writer.finish().unwrap();
+        assert_eq!((written.id, written.rows), (1, 20_000));
+        let wrong = "SELECT count(*) FROM d_1 WHERE c1 <> 0.5 OR c0 <> rowid - 1 \
+            OR c2 <> CASE WHEN c0 < 8000 THEN ?1 ELSE '' END \
+            OR c3 IS NOT CASE WHEN c0 % 3 = 0 THEN NULL ELSE 'b' END";
+        let count = beside.query_row(wrong, [&text], |row| row.get::<_, i64>(0));
+        assert_eq!(count.unwrap(), 0);
+        let all = beside.query_row("SELECT count(*) FROM d_1", [], |row| row.get::<_, i64>(0));
+        assert_eq!(all.unwrap(), 20_000);
+        drop(writer);
+        assert_eq!(super::all(&beside).unwrap(), [] as [i64; 0]);
     }
 }

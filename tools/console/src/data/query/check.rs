@@ -6,10 +6,13 @@ use sqlparser::ast::{BinaryOperator, Expr, Spanned};
 use sqlparser::tokenizer::Location;
 
 use super::function::{self, PREFIX, Rule};
-use super::term::{INTEGER, Kind, NUMBER, TEXT, Term};
+use super::term::{INTEGER, Kind, NUMBER, Parts, TEXT, Term};
 
 /// What is wrong with an expression, with the place.
 pub(super) type Checked<T> = Result<T, String>;
+
+/// What is wrong with a term of too many parts or levels.
+const TOO_LONG: &str = "the expression is too long once the columns that it uses are put in: save an intermediate result as a dataset";
 
 /// A place for people; empty if it is not known.
 pub(super) fn place(at: Location) -> String {
@@ -146,13 +149,19 @@ pub(super) fn fitted(term: &Term, kind: Kind) -> String {
     }
 }
 
+/// Counts a term that becomes part of an expression; refuses it if there are too many parts.
+pub(super) fn counted(expression: &Expr, parts: &mut Parts, term: Term) -> Checked<Term> {
+    if parts.add(&term) {
+        Ok(term)
+    } else {
+        wrong(expression, TOO_LONG)
+    }
+}
+
 /// A term of others, unless it becomes too long.
 pub(super) fn made(expression: &Expr, sql: String, kind: Kind, inner: &[&Term]) -> Checked<Term> {
     match Term::of(sql, kind, inner) {
         Some(term) => Ok(term),
-        None => wrong(
-            expression,
-            "the expression is too long once the columns that it uses are put in: save an intermediate result as a dataset",
-        ),
+        None => wrong(expression, TOO_LONG),
     }
 }

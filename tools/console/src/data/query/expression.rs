@@ -22,9 +22,11 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use super::check::{Checked, Operands, common, compared, fitted, given, made, place, wrong};
-use super::function::{self, PREFIX, Rule};
-use super::term::{Bound, INTEGER, Kind, NUMBER, TEXT, Term};
+use super::check::{
+    Checked, Operands, common, compared, counted, fitted, given, made, place, wrong,
+};
+use super::function::{self, JOIN, PREFIX, Rule};
+use super::term::{Bound, INTEGER, Kind, NUMBER, Parts, TEXT, Term};
 
 /// Longest expression, in bytes.
 const TEXT_BYTES_MAX: usize = 4 << 10;
@@ -304,7 +306,7 @@ impl Scope<'_> {
             }
             BinaryOperator::StringConcat => {
                 operands.need(Kind::is_text, "texts: write text(x)")?;
-                (format!("({} || {})", one.sql, other.sql), TEXT)
+                (format!("{PREFIX}{JOIN}({}, {})", one.sql, other.sql), TEXT)
             }
             BinaryOperator::And | BinaryOperator::Or => {
                 operands.need(Kind::is_condition, "conditions")?;
@@ -329,8 +331,10 @@ impl Scope<'_> {
     ) -> Checked<Term> {
         let one = self.term(left, depth)?;
         let mut equal = Vec::with_capacity(list.len());
+        let mut parts = Parts::default();
         for right in list {
-            equal.push(compared(left, &one, "=", &self.term(right, depth)?)?);
+            let term = compared(left, &one, "=", &self.term(right, depth)?)?;
+            equal.push(counted(expression, &mut parts, term)?);
         }
         let any: Vec<_> = equal.iter().map(|term| term.sql.as_str()).collect();
         let not = if negated { "NOT " } else { "" };
@@ -351,6 +355,7 @@ impl Scope<'_> {
         otherwise: Option<&Expr>,
         depth: usize,
     ) -> Checked<Term> {
+        let mut parts = Parts::default();
         let mut tests = Vec::new();
         let mut results = Vec::new();
         let operand = match operand {
@@ -368,8 +373,9 @@ impl Scope<'_> {
                     format!("WHEN needs a condition, and this is {}", test.kind.words()),
                 );
             }
-            tests.push(test);
-            results.push((&when.result, self.term(&when.result, depth)?));
+            tests.push(counted(expression, &mut parts, test)?);
+            let result = self.term(&when.result, depth)?;
+            results.push((&when.result, counted(expression, &mut parts, result)?));
         }
         if let Some(otherwise) = otherwise {
             results.push((otherwise, self.term(otherwise, depth)?));
@@ -432,9 +438,11 @@ impl Scope<'_> {
         arguments: &[&Expr],
         depth: usize,
     ) -> Checked<Term> {
-        let terms = arguments
-            .iter()
-            .map(|&argument| Ok((argument, self.term(argument, depth)?)));
+        let mut parts = Parts::default();
+        let terms = arguments.iter().map(|&argument| {
+            let term = self.term(argument, depth)?;
+            Ok((argument, counted(expression, &mut parts, term)?))
+        });
         let terms: Vec<(&Expr, Term)> = terms.collect::<Checked<_>>()?;
         let inner: Vec<&Term> = terms.iter().map(|one| &one.1).collect();
         let lower = name.to_ascii_lowercase();

@@ -5,6 +5,8 @@
 //! - I2: a query ends when its time is over or its client has gone: SQLite asks every
 //!   [`OPERATIONS_BETWEEN_CHECKS`] operations.
 //! - I3: few queries run at a time; others wait for their turn, then are refused.
+//! - I4: a text of a result is no longer than one of a dataset. Texts are joined within that limit,
+//!   so that a row with many of them fits the memory before it is looked at.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use tokio::time::timeout;
 
 use super::aggregate::{self, TooManyValues};
 use super::compile::Plan;
-use super::function;
+use super::function::{self, TextTooLong};
 use crate::data::cell::{Cell, Column, ColumnType, RowSink};
 use crate::data::limits::{DataLimits, unprocessable};
 use crate::data::stop::{Stop, stopped};
@@ -32,7 +34,7 @@ const SHOWN: usize = 2;
 const SAVED: usize = 1;
 /// Steps of SQLite's machine between two looks at the clock: some microseconds.
 const OPERATIONS_BETWEEN_CHECKS: i32 = 1_000;
-/// Longest row that SQLite sorts, and longest text that it computes.
+/// Longest row that SQLite sorts.
 const VALUE_BYTES_MAX: i32 = 32 << 20;
 /// SQLite's cache of pages, in KiB.
 const CACHE_KIB: i64 = 16 << 10;
@@ -86,7 +88,7 @@ fn connect(path: &Path, tables: &[i64], limits: &DataLimits) -> rusqlite::Result
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)?;
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
-    function::register(&connection)?;
+    function::register(&connection, limits.cell_bytes)?;
     aggregate::register(&connection, limits.percentile_values)?;
     let tables: Vec<String> = tables.iter().map(|&id| table::name(id)).collect();
     connection.authorizer(Some(move |context: AuthContext<'_>| {
@@ -178,7 +180,24 @@ impl Runner {
                     .join(" or ")
             )),
             _ if text.contains(&TooManyValues.to_string()) => self.too_many_values(),
+            _ if text.contains(&TextTooLong.to_string()) => self
+                .limits
+                .text_too_long("the result", self.limits.cell_bytes + 1),
             _ => table::failed(error),
+        }
+    }
+
+    /// Refuses texts that no cell of a dataset may have: a sink may keep a row as it is.
+    fn check(&self, row: &[Cell<'_>]) -> ApiResult<()> {
+        let lengths = row.iter().filter_map(|cell| match cell {
+            Cell::Text(text) => Some(text.len()),
+            _ => None,
+        });
+        match lengths.max() {
+            Some(length) if length > self.limits.cell_bytes => {
+                Err(self.limits.text_too_long("the result", length))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -219,6 +238,7 @@ impl Runner {
             let cells = plan.columns.iter().enumerate();
             let cells = cells.map(|(place, column)| cell(row, place, column));
             let cells: Vec<_> = cells.collect::<ApiResult<_>>()?;
+            self.check(&cells)?;
             sink.row(&cells)?;
         }
         Ok(())

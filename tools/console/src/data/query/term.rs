@@ -109,6 +109,19 @@ impl Term {
     }
 }
 
+/// Counts the parts of terms that shall become one, as they come: many long ones are refused before
+/// their texts are held together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Parts(usize);
+
+impl Parts {
+    /// Adds a term; false if the terms have too many parts together.
+    pub(super) fn add(&mut self, term: &Term) -> bool {
+        self.0 += term.parts;
+        self.0 < PARTS_MAX
+    }
+}
+
 /// The values of a statement.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Bound {

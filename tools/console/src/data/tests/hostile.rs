@@ -262,11 +262,42 @@ fn of_pages(codec: i64, pages: &[&PageBytes]) -> FileBytes {
     }
 }
 
+#[test]
+fn empty_pages_are_counted_and_not_unpacked() {
+    // A zero is the header of an empty page.
+    let error = parquet_error(&FileBytes::integers(vec![0; 300_000], 10));
+    assert!(error.message().contains("16777216 bytes"), "{error:?}");
+    let good = PageBytes::plain(plain(0..10), 10);
+    for kind in [0, 1, 3] {
+        let empty = PageBytes {
+            kind,
+            values: 0,
+            unpacked: 1 << 20,
+            content: b"this is no gzip".to_vec(),
+            ..good.clone()
+        };
+        let packed = good.clone().packed(gzip(&good.content));
+        let file = of_pages(2, &[&empty, &packed]);
+        let rows = read(Format::Parquet, &file.bytes()).unwrap().0;
+        assert_eq!(rows.len(), 10, "kind {kind}");
+        let long = PageBytes {
+            unpacked: HUGE,
+            ..empty
+        };
+        let error = parquet_error(&of_pages(2, &[&long, &packed]));
+        assert!(error.message().contains("a page claims"), "{error:?}");
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(bytes).unwrap();
+    gzip.finish().unwrap()
+}
+
 /// 32 MiB of zeros in some kilobytes.
 fn bomb() -> Vec<u8> {
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    gzip.write_all(&vec![0; 32 << 20]).unwrap();
-    gzip.finish().unwrap()
+    gzip(&vec![0; 32 << 20])
 }
 
 #[test]

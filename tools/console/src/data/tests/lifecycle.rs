@@ -314,3 +314,49 @@ fn figures_become_a_dataset() {
         [json!([0, 0.5]), json!([1_000_000, null])]
     );
 }
+
+#[test]
+fn one_row_fills_no_memory() {
+    let place = Place::new(DataLimits {
+        cell_bytes: 100,
+        answer_bytes: 300,
+        ..small()
+    });
+    let columns = ["a", "b", "c", "d"].map(|name| Column::new(name, ColumnType::Text));
+    let text = "x".repeat(80);
+    let id = place.dataset(&columns, [vec![Cell::Text(&text); 4]]).id;
+    let error = place.answer(Query::of(id)).unwrap_err();
+    assert_eq!(error.code(), "row_too_long");
+    assert!(error.message().contains("more than 300 bytes"), "{error:?}");
+    let few = query(json!({"source": id, "group": ["a", "b", "c"]}));
+    assert_eq!(
+        place.answer(few).unwrap()["rows"],
+        json!([[text, text, text]])
+    );
+    // A text that is longer than a cell is refused for every sink, and before a row has many.
+    for expression in ["a || b", "CASE WHEN length(a || b) > 0 THEN '' END"] {
+        let long = json!({"source": id, "group": ["d"], "aggregates": [
+            {"function": "minimum", "column": "long", "name": "long"},
+        ], "derive": [{"name": "long", "expression": expression}]});
+        let asked = place.answer(query(long.clone())).unwrap_err();
+        assert_eq!(asked.code(), "text_too_long", "{expression}");
+        for format in [ExportFormat::Csv, ExportFormat::Json, ExportFormat::Parquet] {
+            let error = place.export(query(long.clone()), format).unwrap_err();
+            assert_eq!(error.code(), "text_too_long", "{expression}");
+        }
+    }
+    // Letters of two bytes whose capitals have six.
+    let row = [Cell::Text(
+        "\u{390}\u{390}\u{390}\u{390}\u{390}\u{390}\u{390}\u{390}\u{390}\u{390}",
+    )];
+    let id = place
+        .dataset(&columns[..1], (0..1).map(|_| row.to_vec()))
+        .id;
+    let upper = |times| {
+        let expression = format!("upper({})", vec!["a"; times].join(" || "));
+        let derive = json!([{"name": "u", "expression": expression}]);
+        place.answer(query(json!({"source": id, "derive": derive})))
+    };
+    assert!(upper(1).is_ok());
+    assert_eq!(upper(2).unwrap_err().code(), "text_too_long");
+}

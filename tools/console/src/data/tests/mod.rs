@@ -7,6 +7,7 @@ mod model;
 mod model_terms;
 mod parquet_bytes;
 mod round_trip;
+mod sending;
 mod wrong_queries;
 
 use std::future::Future;
@@ -146,7 +147,7 @@ impl Place {
     }
 
     fn export(&self, query: Query, format: ExportFormat) -> ApiResult<Vec<u8>> {
-        let (mut file, _) = self.wait(self.datasets.export(query, format))?;
+        let mut file = self.wait(self.datasets.export(query, format))?.file;
         let mut bytes = Vec::new();
         file.rewind().unwrap();
         file.read_to_end(&mut bytes).unwrap();

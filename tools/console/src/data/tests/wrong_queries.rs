@@ -274,3 +274,25 @@ fn columns_that_build_on_each_other_do_not_explode() {
         }
     }
 }
+
+#[test]
+fn long_columns_are_counted_as_they_are_put_in() {
+    let (place, id) = place();
+    let names = (0..10).map(|at| match at {
+        0 => json!({"name": "d0", "expression": "n + n"}),
+        _ => json!({"name": format!("d{at}"), "expression": format!("d{} * d{}", at - 1, at - 1)}),
+    });
+    let names: Vec<_> = names.collect();
+    // What comes after the parts are too many is not looked at: there is no column `y`.
+    for expression in [
+        "d9 IN (1, 2, 3, y)",
+        "CASE d9 WHEN 1 THEN 1 WHEN 2 THEN 2 WHEN 3 THEN 3 WHEN y THEN 4 END",
+        "coalesce(d9, d9, d9, y)",
+    ] {
+        let mut derive = names.clone();
+        derive.push(json!({"name": "last", "expression": expression}));
+        let (field, message) = wrong(&place, json!({"source": id, "derive": derive}));
+        assert_eq!(field, "derive[10].expression");
+        assert!(message.contains("save an intermediate"), "{message}");
+    }
+}

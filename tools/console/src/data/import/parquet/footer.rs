@@ -6,7 +6,8 @@
 //!
 //! - I1: every place and length is checked against the file before anything is read there.
 //! - I2: the memory of what is kept grows with the metadata, of which there are at most
-//!   [`FOOTER_BYTES_MAX`] bytes.
+//!   [`FOOTER_BYTES_MAX`] bytes. Elements beyond the limit on columns are counted, not kept, and
+//!   there are at most [`CHUNKS_MAX`] chunks: an element or chunk may be a single byte of the file.
 //!
 //! Source: Apache Parquet, `parquet.thrift`.
 
@@ -20,6 +21,9 @@ use crate::error::{ApiError, ApiResult};
 
 /// Most bytes of the metadata.
 const FOOTER_BYTES_MAX: u64 = 8 << 20;
+/// Most column chunks of all row groups. The shortest that says all that it must has some 24 bytes,
+/// so that metadata of [`FOOTER_BYTES_MAX`] have fewer.
+const CHUNKS_MAX: usize = 1 << 19;
 /// Most row groups. Files have one a million rows or so.
 const ROW_GROUPS_MAX: usize = 20_000;
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -291,12 +295,21 @@ fn chunk_field(input: &mut Compact<'_>, field: Field, read: &mut ColumnChunk) ->
     Ok(true)
 }
 
-fn group(input: &mut Compact<'_>) -> Read<Group> {
+/// Reads a row group of at most so many chunks; `columns_max` is the most of any group.
+fn group(input: &mut Compact<'_>, columns_max: usize, chunks_left: usize) -> Read<Group> {
     let mut read = Group::default();
     input.fields(|input, field| {
         match (field.id, field.kind) {
             (1, Kind::List) => {
                 let (length, _) = input.list()?;
+                // A list may come twice.
+                let count = read.columns.len() + length;
+                if count > columns_max {
+                    return Err(Fault::Wrong("a row group has more columns than are read"));
+                }
+                if count > chunks_left {
+                    return Err(Fault::Wrong("its row groups have more than 524288 columns"));
+                }
                 for _ in 0..length {
                     read.columns.push(chunk(input)?);
                 }
@@ -312,32 +325,39 @@ fn group(input: &mut Compact<'_>) -> Read<Group> {
 /// The metadata as it is written.
 #[derive(Default, Debug)]
 struct Written {
+    /// The first elements.
     schema: Vec<Element>,
+    /// How many there are.
+    elements: usize,
     groups: Vec<Group>,
 }
 
+/// Reads metadata; keeps at most so many elements of the schema.
 fn written(bytes: &[u8], elements_max: usize) -> Read<Written> {
     let mut read = Written::default();
+    let mut chunks_left = CHUNKS_MAX;
     Compact::new(bytes).fields(|input, field| {
         match (field.id, field.kind) {
             (2, Kind::List) => {
                 let (length, _) = input.list()?;
-                // More are counted by the caller.
-                for _ in 0..length.min(elements_max) {
-                    read.schema.push(element(input)?);
+                for _ in 0..length {
+                    if read.schema.len() < elements_max {
+                        read.schema.push(element(input)?);
+                    } else {
+                        input.skip(Kind::Struct)?;
+                    }
                 }
-                for _ in elements_max..length {
-                    input.skip(Kind::Struct)?;
-                    read.schema.push(Element::default());
-                }
+                read.elements += length;
             }
             (4, Kind::List) => {
                 let (length, _) = input.list()?;
-                if length > ROW_GROUPS_MAX {
+                if read.groups.len() + length > ROW_GROUPS_MAX {
                     return Err(Fault::Wrong("it has more than 20000 row groups"));
                 }
                 for _ in 0..length {
-                    read.groups.push(group(input)?);
+                    let group = group(input, elements_max, chunks_left)?;
+                    chunks_left -= group.columns.len();
+                    read.groups.push(group);
                 }
             }
             _ => return Ok(false),
@@ -412,8 +432,9 @@ fn checked(read: ColumnChunk, leaf: &Leaf, end: u64) -> ApiResult<Chunk> {
     })
 }
 
-fn columns(schema: Vec<Element>, limits: &DataLimits) -> ApiResult<Vec<Leaf>> {
-    let count = schema.len().saturating_sub(1);
+/// The columns of a schema of so many elements, of which the first are given.
+fn columns(schema: Vec<Element>, elements: usize, limits: &DataLimits) -> ApiResult<Vec<Leaf>> {
+    let count = elements.saturating_sub(1);
     if count > limits.columns {
         return Err(limits.too_many_columns("the file", count));
     }
@@ -477,7 +498,7 @@ impl Footer {
     /// Checks metadata that begins at `end`, where pages end.
     fn of(metadata: &[u8], end: u64, limits: &DataLimits) -> ApiResult<Self> {
         let written = written(metadata, limits.columns + 1).map_err(wrong)?;
-        let leaves = columns(written.schema, limits)?;
+        let leaves = columns(written.schema, written.elements, limits)?;
         let mut rows = 0_u64;
         let mut groups = Vec::with_capacity(written.groups.len());
         for group in written.groups {
@@ -504,5 +525,68 @@ impl Footer {
             });
         }
         Ok(Self { leaves, groups })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list of empty structs under a field: a byte each.
+    fn list(field: u8, count: usize) -> Vec<u8> {
+        let mut bytes = vec![field << 4 | 9, 0xfc];
+        let mut left = count;
+        while left >= 0x80 {
+            bytes.push(u8::try_from(left & 0x7f).unwrap() | 0x80);
+            left >>= 7;
+        }
+        bytes.push(u8::try_from(left).unwrap());
+        bytes.resize(bytes.len() + count, 0);
+        bytes
+    }
+
+    /// A struct of fields.
+    fn structure(fields: &[Vec<u8>]) -> Vec<u8> {
+        [&fields.concat()[..], &[0]].concat()
+    }
+
+    #[test]
+    fn elements_beyond_the_limit_are_counted_and_not_kept() {
+        // The list comes twice, the second time under the number of the field.
+        let again = [&[9, 4, 0xfc, 100][..], &[0; 100]].concat();
+        let metadata = structure(&[list(2, 1_000_000), again]);
+        let read = written(&metadata, 40).unwrap();
+        assert_eq!((read.schema.len(), read.elements), (40, 1_000_100));
+        let limits = DataLimits {
+            columns: 39,
+            ..DataLimits::default()
+        };
+        let error = Footer::of(&metadata, 100, &limits).unwrap_err();
+        assert!(error.message().contains("1000099 columns"), "{error:?}");
+    }
+
+    #[test]
+    fn chunks_are_few_in_a_group_and_in_all() {
+        let group = |count| structure(&[list(1, count)]);
+        let groups = |count: u8, one: &[u8]| {
+            let mut bytes = vec![0x49, 0xfc, count];
+            bytes.extend(one.repeat(count.into()));
+            structure(&[bytes])
+        };
+        assert!(written(&groups(2, &group(40)), 40).is_ok());
+        let fault = written(&groups(1, &group(41)), 40).unwrap_err();
+        assert_eq!(
+            fault,
+            Fault::Wrong("a row group has more columns than are read")
+        );
+        let again = [&[9, 2, 0xfc, 1][..], &[0]].concat();
+        let twice = structure(&[list(1, 40), again]);
+        assert_eq!(written(&groups(1, &twice), 40).unwrap_err(), fault);
+        let many = groups(5, &group(CHUNKS_MAX / 4));
+        let fault = written(&many, CHUNKS_MAX).unwrap_err();
+        assert_eq!(
+            fault,
+            Fault::Wrong("its row groups have more than 524288 columns")
+        );
     }
 }

@@ -75,12 +75,14 @@ impl<'a> ParquetSource<'a> {
             let batch = usize::try_from(left).map_or(BATCH_ROWS, |left| left.min(BATCH_ROWS));
             let first = before + (group.rows - left) + 1;
             for (column, named) in columns.iter_mut().zip(&self.columns) {
-                column.decode(batch).map_err(|what| {
-                    broken(format!(
+                if let Err(what) = column.decode(batch) {
+                    // Pages that are not read because the work shall stop are not broken.
+                    self.input.stop.check()?;
+                    return Err(broken(format!(
                         "column `{}`, from row {first} on: {what}",
                         named.name
-                    ))
-                })?;
+                    )));
+                }
             }
             self.give_rows(&mut columns, batch, first, sink)?;
             left -= batch as u64;
@@ -116,7 +118,7 @@ impl Source for ParquetSource<'_> {
     }
 
     fn read(&mut self, sink: &mut dyn RowSink) -> ApiResult<()> {
-        let budget = PageBudget::new(self.input.limits.dataset_bytes);
+        let budget = PageBudget::new(self.input.limits.dataset_bytes, self.input.stop.clone());
         let mut before = 0;
         for group in &self.footer.groups {
             self.input.stop.check()?;

@@ -5,7 +5,8 @@
 //!
 //! - I1: a page takes no more memory than its header claims, at most [`PAGE_BYTES_MAX`], and the
 //!   pages and dictionaries of all columns together at most [`HELD_BYTES_MAX`].
-//! - I2: all pages of a file together have at most the bytes of a dataset.
+//! - I2: all pages of a file together have at most the bytes of a dataset, in which each header
+//!   counts, that of an empty page too. Every header is a place where the work can stop.
 //! - I3: a page's number of values is at most that of the rows of its group. Encodings whose
 //!   decoders take memory that their data does not justify are refused.
 
@@ -22,6 +23,7 @@ use parquet::errors::{ParquetError, Result};
 
 use super::footer::{Chunk, Codec};
 use super::thrift::{Compact, Fault, Field, Kind, Read};
+use crate::data::stop::Stop;
 
 /// Most bytes of a page, unpacked.
 const PAGE_BYTES_MAX: u64 = 64 << 20;
@@ -31,6 +33,8 @@ const HELD_BYTES_MAX: u64 = 384 << 20;
 const ENTRY_BYTES: u64 = 32;
 /// Most bytes of a page's header, its statistics included.
 const HEADER_BYTES_MAX: usize = 1 << 20;
+/// Bytes that a header counts at least: finding and reading it takes that much work.
+const HEADER_COST: u64 = 64;
 /// Bytes in which most headers end.
 const HEADER_BYTES: usize = 512;
 /// Largest window of Zstandard, as a power of two.
@@ -42,19 +46,22 @@ pub(super) struct PageBudget {
     held: AtomicU64,
     unpacked: AtomicU64,
     unpacked_max: u64,
+    stop: Stop,
 }
 
 impl PageBudget {
-    /// A budget of so many bytes of pages, unpacked.
-    pub(super) fn new(unpacked_max: u64) -> Arc<Self> {
+    /// A budget of so many bytes of pages, unpacked, for work that may have to stop.
+    pub(super) fn new(unpacked_max: u64, stop: Stop) -> Arc<Self> {
         Arc::new(Self {
             held: AtomicU64::new(0),
             unpacked: AtomicU64::new(0),
             unpacked_max,
+            stop,
         })
     }
 
-    fn take(&self, bytes: u64) -> Result<()> {
+    /// Counts bytes that were read or will be unpacked.
+    fn count(&self, bytes: u64) -> Result<()> {
         let unpacked = self.unpacked.fetch_add(bytes, Ordering::SeqCst) + bytes;
         if unpacked > self.unpacked_max {
             return Err(wrong(format!(
@@ -62,6 +69,19 @@ impl PageBudget {
                 self.unpacked_max
             )));
         }
+        Ok(())
+    }
+
+    /// Counts a header of so many bytes, unless the work shall stop.
+    fn header(&self, bytes: u64) -> Result<()> {
+        if self.stop.is_set() {
+            return Err(wrong("its pages were not read to their end"));
+        }
+        self.count(bytes.max(HEADER_COST))
+    }
+
+    fn take(&self, bytes: u64) -> Result<()> {
+        self.count(bytes)?;
         let held = self.held.fetch_add(bytes, Ordering::SeqCst) + bytes;
         if held > HELD_BYTES_MAX {
             self.give_back(bytes);
@@ -271,6 +291,7 @@ impl Pages {
             match header(&bytes) {
                 Ok((header, length)) => {
                     self.at += length as u64;
+                    self.budget.header(length as u64)?;
                     return Ok(header);
                 }
                 Err(Fault::Short) if !is_all => length *= 8,
@@ -282,9 +303,8 @@ impl Pages {
         }
     }
 
-    /// Reads and unpacks the bytes of a page. Levels of pages of the second version come first and
-    /// are not packed.
-    fn content(&mut self, header: &Header) -> Result<Bytes> {
+    /// Refuses a page that is longer than what is left of its column.
+    fn check_length(&self, header: &Header) -> Result<()> {
         if header.packed > self.end - self.at || header.unpacked > PAGE_BYTES_MAX {
             return Err(wrong(format!(
                 "a page claims {} bytes, {} once unpacked: its column has {} left, and at most {PAGE_BYTES_MAX} are unpacked at a time",
@@ -293,6 +313,13 @@ impl Pages {
                 self.end - self.at
             )));
         }
+        Ok(())
+    }
+
+    /// Reads and unpacks the bytes of a page. Levels of pages of the second version come first and
+    /// are not packed.
+    fn content(&mut self, header: &Header) -> Result<Bytes> {
+        self.check_length(header)?;
         let packed = self.bytes(header.packed)?;
         self.at += header.packed;
         let levels = match header.kind {
@@ -419,8 +446,10 @@ impl PageReader for Pages {
             match header.kind {
                 DICTIONARY => return self.dictionary(&header).map(Some),
                 DATA | DATA_V2 if header.values > 0 => return self.data(&header).map(Some),
+                // Pages without values are not unpacked.
                 DATA | DATA_V2 | INDEX => {
-                    self.content(&header)?;
+                    self.check_length(&header)?;
+                    self.at += header.packed;
                 }
                 _ => return Err(wrong("a page has a kind that is not known")),
             }
@@ -434,5 +463,45 @@ impl PageReader for Pages {
 
     fn skip_next_page(&mut self) -> Result<()> {
         Err(wrong("pages are read in order"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// The pages of a column of zeros, each of which is an empty page, and the header of none.
+    fn zeros(count: usize, budget: &Arc<PageBudget>) -> Pages {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![0; count]).unwrap();
+        let chunk = Chunk {
+            codec: Codec::None,
+            start: 0,
+            length: count as u64,
+        };
+        Pages::new(Arc::new(file), chunk, 1, false, Arc::clone(budget))
+    }
+
+    #[test]
+    fn empty_pages_count() {
+        let budget = PageBudget::new(64 * 1_000, Stop::default());
+        assert!(zeros(600, &budget).get_next_page().unwrap().is_none());
+        // Chunks may overlap: what counts is how often a header is read.
+        let error = zeros(600, &budget).get_next_page().unwrap_err();
+        assert!(error.to_string().contains("64000 bytes"), "{error}");
+    }
+
+    #[test]
+    fn pages_are_not_read_when_the_work_shall_stop() {
+        let stop = Stop::default();
+        let budget = PageBudget::new(u64::MAX, stop.clone());
+        let mut pages = zeros(10, &budget);
+        assert!(pages.get_next_page().unwrap().is_none());
+        stop.set();
+        let mut pages = zeros(10, &budget);
+        assert!(pages.get_next_page().is_err());
+        assert_eq!(pages.at, 1, "pages were read after the stop");
     }
 }

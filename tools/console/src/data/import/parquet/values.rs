@@ -6,7 +6,7 @@ use parquet::basic::{Repetition, Type as Basic};
 use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
 use parquet::data_type::{
     AsBytes, BoolType, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType,
-    Int32Type, Int64Type, Int96Type,
+    Int32Type, Int64Type, Int96, Int96Type,
 };
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
@@ -17,6 +17,11 @@ use crate::error::{ApiError, ApiResult};
 
 /// What is wrong with a value.
 type Checked<T> = Result<T, String>;
+/// The Julian number of the first day of 1970.
+const DAY_OF_EPOCH: i128 = 2_440_588;
+/// Nanoseconds of a day.
+const DAY_NS: i128 = 86_400_000_000_000;
+
 /// Makes a cell of a value.
 type Convert<T> = fn(&T, Meaning) -> Checked<Cell<'_>>;
 
@@ -117,6 +122,23 @@ fn whole(value: i64, unsigned: u64, meaning: Meaning) -> Checked<Cell<'static>> 
     }
 }
 
+/// A time as nanoseconds since 1970: the day's number, counted as astronomers do, and its
+/// nanoseconds.
+fn instant(value: &Int96) -> Checked<Cell<'static>> {
+    let &[low, high, day] = value.data() else {
+        return Err("a time has no 12 bytes".to_owned());
+    };
+    let within = (u64::from(high) << 32 | u64::from(low)).cast_signed();
+    // Wide enough for every day of 32 bits.
+    let days = i128::from(day.cast_signed()) - DAY_OF_EPOCH;
+    let since = days * DAY_NS + i128::from(within);
+    i64::try_from(since).map(Cell::Integer).map_err(|_| {
+        format!(
+            "a time is {since} ns after 1970, which does not fit 64 bits: write it in milliseconds"
+        )
+    })
+}
+
 /// A decimal of up to 16 bytes, the most significant first, with a sign.
 fn decimal(bytes: &[u8], scale: i32) -> Checked<Cell<'static>> {
     if bytes.len() > 16 {
@@ -188,9 +210,9 @@ pub(super) fn open(leaf: &Leaf, pages: Pages) -> ApiResult<Box<dyn Values>> {
         Physical::Int64 => Typed::<Int64Type>::boxed(leaf, descriptor, pages, |value, meaning| {
             whole(*value, value.cast_unsigned(), meaning)
         }),
-        Physical::Int96 => Typed::<Int96Type>::boxed(leaf, descriptor, pages, |value, _| {
-            Ok(Cell::Integer(value.to_nanos()))
-        }),
+        Physical::Int96 => {
+            Typed::<Int96Type>::boxed(leaf, descriptor, pages, |value, _| instant(value))
+        }
         Physical::Float => Typed::<FloatType>::boxed(leaf, descriptor, pages, |value, _| {
             Ok(Cell::number(f64::from(*value)))
         }),
@@ -208,4 +230,40 @@ pub(super) fn open(leaf: &Leaf, pages: Pages) -> ApiResult<Box<dyn Values>> {
             })
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_do_not_fit_are_errors() {
+        let time = |day: i32, nanoseconds: i64| {
+            let [a, b, c, d, e, f, g, h] = nanoseconds.to_le_bytes();
+            let (low, high) = ([a, b, c, d], [e, f, g, h]);
+            let mut value = Int96::new();
+            let day = day.cast_unsigned();
+            value.set_data(u32::from_le_bytes(low), u32::from_le_bytes(high), day);
+            instant(&value)
+        };
+        assert_eq!(time(2_440_588, 5), Ok(Cell::Integer(5)));
+        assert_eq!(time(2_440_587, 0), Ok(Cell::Integer(-86_400_000_000_000)));
+        // The last and the first nanosecond of 64 bits.
+        let (days, rest) = (106_751, i64::MAX - 106_751 * 86_400_000_000_000);
+        assert_eq!(time(2_440_588 + days, rest), Ok(Cell::Integer(i64::MAX)));
+        assert_eq!(
+            time(2_440_588 - days, -rest - 1),
+            Ok(Cell::Integer(i64::MIN))
+        );
+        for (day, nanoseconds) in [
+            (2_440_588 + days, rest + 1),
+            (2_440_588 - days, -rest - 2),
+            (i32::MAX, 0),
+            (i32::MIN, i64::MIN),
+            (2_440_589, i64::MAX),
+        ] {
+            let error = time(day, nanoseconds).unwrap_err();
+            assert!(error.contains("does not fit 64 bits"), "{error}");
+        }
+    }
 }
