@@ -77,7 +77,7 @@ fn callers(harness: &Harness) -> [(&'static str, Client, usize); 4] {
     let viewer = harness.user(&admin, "vera", "viewer");
     let operator = harness.user(&admin, "otto", "operator");
     [
-        ("nobody", harness.stranger(), 0),
+        ("signed out", harness.stranger(), 0),
         ("vera", viewer, 1),
         ("otto", operator, 2),
         ("admin", admin, 3),

@@ -301,7 +301,7 @@ pub(super) async fn change_password(
             }
             session.end_others(console)?;
             let name = &session.account.name;
-            Event::audit(Level::Info, name, "changed the own password").write(console)
+            Event::audit(Level::Info, name, "changed their password").write(console)
         })
         .await?;
     Ok(StatusCode::NO_CONTENT)
