@@ -79,9 +79,7 @@ impl Inside {
             received,
         }
     }
-}
 
-impl Inside {
     /// Takes in what other threads have left word of: perhaps answers, and then the lanes have let
     /// go of their waker.
     fn note_word(&mut self) {
