@@ -1,12 +1,13 @@
 //! `cargo xtask redis speed`: paired runs of `redis-benchmark` against Farcore, Debian's Redis and
 //! Valkey, each in a process of its own on core 0 or, of Farcore, on the cores that a flag names,
-//! the client on core 1.
+//! the client on core 1. With `--zipf` the client is our own.
 //!
 //! In each round every server is started, measured and ended; the order of servers turns from round
 //! to round. The client is often the slower side, so the server's processor time for each request
 //! is measured beside the rate.
 
 mod figures;
+mod skewed;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,14 +16,13 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use self::figures::{Figures, Sample};
+use self::skewed::{Client, Skewed, Test, on_core};
 use super::place::Place;
 use super::process::Process;
 use crate::lab::output_of;
 
-/// The core of `redis-benchmark`.
-const CLIENT_CORE: &str = "1";
-/// Keys that requests are spread over, in Redis's notation.
-const KEYS: &str = "1000000";
+/// The client's core.
+const CLIENT_CORE: usize = 1;
 
 #[derive(Debug, Args)]
 pub(crate) struct Speed {
@@ -44,13 +44,20 @@ pub(crate) struct Speed {
     pipelines: Vec<u32>,
     /// Requests of a measurement, divided by 10 without a pipeline.
     #[arg(long, default_value_t = 2_000_000)]
-    requests: u64,
+    requests: u32,
     /// Bytes of a value.
     #[arg(long, default_value_t = 128)]
     value_bytes: u32,
     /// Connections.
     #[arg(long, default_value_t = 50)]
     connections: u32,
+    /// Keys that requests are spread over.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    keys: u32,
+    /// Store all keys first, and draw keys with this exponent, e.g. 0.99, by a client of our own.
+    /// Without it redis-benchmark draws them evenly.
+    #[arg(long, value_name = "EXPONENT", value_parser = exponent)]
+    zipf: Option<f64>,
     /// Also write all figures to this file.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -71,12 +78,12 @@ struct Contender {
     cores: String,
 }
 
-/// What `redis-benchmark` does in one measurement.
+/// What the client does in one measurement.
 #[derive(Clone, Copy, Debug)]
 struct Load {
-    test: &'static str,
+    test: Test,
     pipeline: u32,
-    requests: u64,
+    requests: u32,
 }
 
 impl Foreign {
@@ -144,6 +151,14 @@ fn order(round: u32, servers: usize) -> Vec<usize> {
         .collect()
 }
 
+/// An exponent of a Zipf distribution.
+fn exponent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(exponent) if (0.0..=4.0).contains(&exponent) => Ok(exponent),
+        _ => Err("write an exponent from 0, for all keys alike, to 4".to_owned()),
+    }
+}
+
 /// Starts a server, measures each load, and ends it.
 fn measure(
     place: &Place,
@@ -155,41 +170,62 @@ fn measure(
     let log = place.log(&format!("speed-{}", contender.name))?;
     let process = Process::start(&contender.command, Some(&contender.cores), &log)
         .with_context(|| format!("cannot measure {}", contender.name))?;
+    let mut client = (speed.zipf)
+        .map(|zipf| filled(speed, zipf, &process))
+        .transpose()?;
     for &pipeline in &speed.pipelines {
         // Sets come first, so that gets find their keys.
-        for test in ["set", "get"] {
+        for test in [Test::Set, Test::Get] {
             let load = Load {
                 test,
                 pipeline,
                 requests: speed.requests / if pipeline == 1 { 10 } else { 1 },
             };
             let before = process.processor_time()?;
-            let rate = drive(speed, &process, load)?;
+            let rate = match &mut client {
+                None => drive(speed, &process, load)?,
+                Some(client) => on_core(CLIENT_CORE, || {
+                    client.measure(test, load.requests, pipeline as usize)
+                })?,
+            };
             let spent = process.processor_time()?.saturating_sub(before);
             figures.add(Sample {
                 server: contender.name,
-                test,
+                test: test.name(),
                 pipeline,
                 round,
                 requests_per_second: rate,
-                processor_ns_per_request: spent.as_nanos() as f64 / load.requests as f64,
+                processor_ns_per_request: spent.as_nanos() as f64 / f64::from(load.requests),
             });
         }
     }
     Ok(())
 }
 
+/// A client that draws keys itself, once all of them are stored.
+fn filled(speed: &Speed, zipf: f64, process: &Process) -> Result<Client> {
+    let skewed = Skewed {
+        zipf,
+        keys: speed.keys,
+        value_bytes: speed.value_bytes as usize,
+        connections: speed.connections as usize,
+    };
+    on_core(CLIENT_CORE, || Client::filled(process.server(), skewed))
+}
+
 /// Runs `redis-benchmark` once; returns its rate.
 fn drive(speed: &Speed, process: &Process, load: Load) -> Result<f64> {
     let mut command = Command::new("taskset");
     command
-        .args(["-c", CLIENT_CORE, "redis-benchmark", "-h", "127.0.0.1"])
+        .args(["-c", &CLIENT_CORE.to_string()])
+        .args(["redis-benchmark", "-h", "127.0.0.1"])
         .args(["-p", &process.port().to_string()])
         .args(["-P", &load.pipeline.to_string()])
         .args(["-d", &speed.value_bytes.to_string()])
         .args(["-c", &speed.connections.to_string()])
         .args(["-n", &load.requests.to_string()])
-        .args(["-r", KEYS, "-t", load.test, "--csv"]);
+        .args(["-r", &speed.keys.to_string()])
+        .args(["-t", load.test.name(), "--csv"]);
     let output = output_of(&mut command)?;
     let output = String::from_utf8_lossy(&output);
     rate(&output).with_context(|| format!("redis-benchmark printed no rate: {output}"))
