@@ -50,6 +50,6 @@ mod transaction;
 mod upkeep;
 
 pub use self::figures::{CallFigures, CoreFigures, ServerFigures, ServerReporter};
-pub use self::native::{NativeFigures, NativeOptions, NativeOptionsError};
+pub use self::native::{NativeFigure, NativeFigures, NativeOptions, NativeOptionsError};
 pub use self::options::{CLIENT_BYTES, CLIENTS_MAX, Options, TlsOptions};
 pub use self::server::{Server, StartError};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use farcore::Report;
-use farcore::statistics::{ClientsReport, find_sockets, read_report};
+use farcore::statistics::{ClientsReport, CoreReport, find_sockets, read_report};
 use farcore_console::{LiveFigures, LiveKind, LiveSource};
 use serde_json::Value;
 
@@ -27,7 +27,8 @@ pub(super) struct Sockets {
 /// Whether an engine has clients of a server.
 fn kind(report: &Report) -> LiveKind {
     let none = ClientsReport::default();
-    let is_server = report.cores.iter().any(|core| core.clients != none);
+    let serves = |core: &CoreReport| core.clients != none || core.native_clients != none;
+    let is_server = report.cores.iter().any(serves);
     match is_server {
         true => LiveKind::Server,
         false => LiveKind::Engine,

@@ -147,20 +147,20 @@ fn encode_native(encoder: &mut DescriptorEncoder<'_>, now: &ServerFigures) -> fm
     let Some(first) = by_core.first() else {
         return Ok(());
     };
-    for (place, (name, is_counter, _)) in first.iter().enumerate() {
-        let kind = if *is_counter {
+    for (place, figure) in first.iter().enumerate() {
+        let kind = if figure.only_grows {
             ConstCounter::new(0u64).metric_type()
         } else {
             ConstGauge::new(0i64).metric_type()
         };
-        let help = format!("Native clients: {}", name.replace('_', " "));
-        let name = format!("server_native_{name}");
+        let help = format!("Native clients: {}", figure.about);
+        let name = format!("server_native_{}", figure.name);
         let mut family = encoder.encode_descriptor(&name, &help, None, kind)?;
         for (shard, figures) in by_core.iter().enumerate() {
             let labels = [("shard", shard.to_string())];
-            let value = figures[place].2;
+            let value = figures[place].value;
             let encoder = family.encode_family(&labels)?;
-            if *is_counter {
+            if figure.only_grows {
                 ConstCounter::new(value).encode(encoder)?;
             } else {
                 ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(encoder)?;

@@ -11,6 +11,15 @@ pub(super) struct ReportedServer {
     pub(super) server: ServerReporter,
 }
 
+fn native_clients_of(core: &CoreFigures) -> ClientsReport {
+    ClientsReport {
+        connections: core.native.connections,
+        connection_bytes: core.native.slot_bytes,
+        commands: core.native.requests,
+        failed_commands: core.native.failed,
+    }
+}
+
 fn clients_of(core: &CoreFigures) -> ClientsReport {
     ClientsReport {
         connections: core.connections,
@@ -26,6 +35,7 @@ impl Reporter for ReportedServer {
         let served = self.server.figures();
         for (core, figures) in report.cores.iter_mut().zip(&served.cores) {
             core.clients = clients_of(figures);
+            core.native_clients = native_clients_of(figures);
         }
         report
     }

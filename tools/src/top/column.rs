@@ -16,10 +16,11 @@ enum Group {
     Time,
     Queue,
     Clients,
+    Native,
 }
 
 /// Groups that Tab cycles through.
-pub(super) const GROUPS: usize = 6;
+pub(super) const GROUPS: usize = 7;
 const ORDER: [Group; GROUPS] = [
     Group::Hits,
     Group::Latency,
@@ -27,6 +28,7 @@ const ORDER: [Group; GROUPS] = [
     Group::Time,
     Group::Queue,
     Group::Clients,
+    Group::Native,
 ];
 
 /// A column.
@@ -280,6 +282,34 @@ pub(super) const COLUMNS: &[Column] = &[
         Clients,
         |core| number(core.failed_commands_per_second),
         |core| core.failed_commands_per_second
+    ),
+    column!(
+        "native",
+        6,
+        Native,
+        |core| number(core.native_connections as f64),
+        |core| core.native_connections as f64
+    ),
+    column!(
+        "slot B",
+        6,
+        Native,
+        |core| number(core.native_bytes as f64),
+        |core| core.native_bytes as f64
+    ),
+    column!(
+        "req/s",
+        6,
+        Native,
+        |core| number(core.native_requests_per_second),
+        |core| core.native_requests_per_second
+    ),
+    column!(
+        "rerr/s",
+        6,
+        Native,
+        |core| number(core.failed_native_requests_per_second),
+        |core| core.failed_native_requests_per_second
     ),
 ];
 

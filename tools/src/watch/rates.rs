@@ -57,6 +57,11 @@ pub(crate) struct CoreRates {
     pub(crate) connection_bytes: u64,
     pub(crate) commands_per_second: f64,
     pub(crate) failed_commands_per_second: f64,
+    /// The same of its clients of the native protocol.
+    pub(crate) native_connections: u64,
+    pub(crate) native_bytes: u64,
+    pub(crate) native_requests_per_second: f64,
+    pub(crate) failed_native_requests_per_second: f64,
 }
 
 /// One memory node.
@@ -153,6 +158,7 @@ struct Between {
     cross: HistogramSnapshot,
     far: HistogramSnapshot,
     clients: ClientsReport,
+    native_clients: ClientsReport,
     /// Absent if no core counts them.
     instructions: Option<u64>,
 }
@@ -166,6 +172,7 @@ impl Between {
             cross: later.cross.since(&earlier.cross),
             far: later.far.since(&earlier.far),
             clients: later.clients.since(&earlier.clients),
+            native_clients: later.native_clients.since(&earlier.native_clients),
             instructions: now
                 .instructions
                 .zip(then.instructions)
@@ -179,6 +186,7 @@ impl Between {
         self.cross.merge(&other.cross);
         self.far.merge(&other.far);
         self.clients = self.clients + other.clients;
+        self.native_clients = self.native_clients + other.native_clients;
         self.instructions = match (self.instructions, other.instructions) {
             (Some(one), Some(other)) => Some(one.saturating_add(other)),
             (one, other) => one.or(other),
@@ -223,6 +231,10 @@ impl Between {
             connection_bytes: self.clients.connection_bytes,
             commands_per_second: rate(self.clients.commands),
             failed_commands_per_second: rate(self.clients.failed_commands),
+            native_connections: self.native_clients.connections,
+            native_bytes: self.native_clients.connection_bytes,
+            native_requests_per_second: rate(self.native_clients.commands),
+            failed_native_requests_per_second: rate(self.native_clients.failed_commands),
             back_pressure_per_second: rate(counted.back_pressure),
             instructions_per_operation: self
                 .instructions

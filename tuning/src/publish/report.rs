@@ -92,6 +92,7 @@ impl Report {
             core.far = core.far.since(&before.far);
             core.hardware = core.hardware.since(&before.hardware);
             core.clients = core.clients.since(&before.clients);
+            core.native_clients = core.native_clients.since(&before.native_clients);
         }
         report.handles = report.handles.since(&earlier.handles);
         for (node, before) in report.nodes.iter_mut().zip(&earlier.nodes) {
@@ -148,8 +149,10 @@ pub struct CoreReport {
     pub hardware: HardwareSnapshot,
     /// The most requested keys, hottest first.
     pub hot_keys: Vec<HotKey>,
-    /// Clients of a server on this core; zeros if there is none.
+    /// Clients of the Redis protocol of a server on this core; zeros if there is none.
     pub clients: ClientsReport,
+    /// The same for its clients of the native protocol.
+    pub native_clients: ClientsReport,
 }
 
 /// The clients that a server serves on one core.
@@ -160,9 +163,9 @@ pub struct ClientsReport {
     pub connections: u64,
     /// Memory of connections and their buffers, in bytes; a gauge.
     pub connection_bytes: u64,
-    /// Commands, those that failed among them.
+    /// Commands or requests, those that failed among them.
     pub commands: u64,
-    /// Commands that were answered by an error.
+    /// Commands or requests that were answered by an error.
     pub failed_commands: u64,
 }
 
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_difference_holds_the_figures_in_between() {
-        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9},"clients":{"commands":2}}],"nodes":[{"counters":{"reads":4}}]}"#;
+        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9},"clients":{"commands":2},"native_clients":{"commands":3}}],"nodes":[{"counters":{"reads":4}}]}"#;
         let earlier: Report = serde_json::from_str(text).unwrap();
         let mut later = earlier.clone();
         later.cores[0].counters.gets = 10;

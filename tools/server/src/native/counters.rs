@@ -2,8 +2,21 @@
 
 use crate::counters::Figure;
 
+/// A figure by its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NativeFigure {
+    /// Its name, as in metrics after `server_native_`.
+    pub name: &'static str,
+    /// What it counts.
+    pub about: &'static str,
+    /// True of a counter, false of a gauge.
+    pub only_grows: bool,
+    /// Its value now.
+    pub value: u64,
+}
+
 macro_rules! figures {
-    ($($(#[$doc:meta])* $name:ident: $kind:ident,)+) => {
+    ($(#[doc = $doc:literal] $name:ident: $kind:ident,)+) => {
         /// Figures of one core's native connections.
         #[derive(Debug, Default)]
         pub(crate) struct NativeCounters {
@@ -13,7 +26,7 @@ macro_rules! figures {
         /// Figures of native connections at one moment.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct NativeFigures {
-            $($(#[$doc])* pub $name: u64,)+
+            $(#[doc = $doc] pub $name: u64,)+
         }
 
         impl NativeFigures {
@@ -27,10 +40,15 @@ macro_rules! figures {
                 $(self.$name += other.$name;)+
             }
 
-            /// Every figure: its name, whether it only grows, and its value.
+            /// Every figure, in the same order each time.
             #[must_use]
-            pub fn all(&self) -> Vec<(&'static str, bool, u64)> {
-                vec![$((stringify!($name), stringify!($kind) == "counter", self.$name),)+]
+            pub fn all(&self) -> Vec<NativeFigure> {
+                vec![$(NativeFigure {
+                    name: stringify!($name),
+                    about: $doc.trim_ascii().trim_end_matches('.'),
+                    only_grows: stringify!($kind) == "counter",
+                    value: self.$name,
+                },)+]
             }
         }
     };

@@ -29,7 +29,7 @@ mod slots;
 mod tasks;
 mod turn;
 
-pub use self::counters::NativeFigures;
+pub use self::counters::{NativeFigure, NativeFigures};
 pub use self::options::{NativeOptions, NativeOptionsError};
 
 pub(crate) use self::counters::NativeCounters;

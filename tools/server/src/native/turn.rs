@@ -602,8 +602,8 @@ fn statistics(shared: &Shared) -> String {
     ] {
         let _ = writeln!(text, "{name} {value}");
     }
-    for (name, _, value) in native.all() {
-        let _ = writeln!(text, "native_{name} {value}");
+    for figure in native.all() {
+        let _ = writeln!(text, "native_{} {}", figure.name, figure.value);
     }
     let _ = writeln!(text, "uptime_ms {}", shared.started.elapsed().as_millis());
     text
