@@ -7,7 +7,8 @@
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
 //! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
-//! Encrypted connections pass through a session each (`encrypted`, `tls`). Clients of the native
+//! Changes of keys make events (`key_events`, `noted`, `event_classes`), which go to subscribers of
+//! channels (`subscriptions`). Encrypted connections pass through a session each (`encrypted`, `tls`). Clients of the native
 //! protocol come over the fabric, into the same loop (`native`).
 
 mod accept;
@@ -15,6 +16,7 @@ mod commands;
 mod connection;
 mod counters;
 mod encrypted;
+mod event_classes;
 mod failures;
 mod figures;
 mod gathered;
@@ -23,11 +25,13 @@ mod hash_limits;
 mod hash_reply;
 mod hash_value;
 mod information;
+mod key_events;
 mod long_input;
 mod long_read;
 mod memory_limit;
 mod monitors;
 mod native;
+mod noted;
 mod options;
 mod parts;
 mod plan;
