@@ -3,23 +3,24 @@
 //!
 //! ```text
 //! requests of the engine: Noted --answer--> EventSink \
+//! expired and evicted: removed_keys -------> EventSink --\
 //! tasks: TaskOutput::notify -----------------------> EventSink -- end of turn --> each core with
 //!                                                                                 subscribers
 //! ```
 //!
-//! **How a command emits.** One that is a request of the engine ([`Call::request`],
-//! [`Call::requests`]) does nothing: `noted` derives its events from the operation and the answer,
-//! in `MULTI` too. One that is a task calls `output.notify(EventClasses::SET, "sadd", &key)` once
-//! the engine has answered that the change has happened, and before it ends; several events of a
-//! key in the order of Redis, e.g. `hdel` and then `del` of the generic class. If the key was absent
-//! before it was written, `output.notify(EventClasses::NEW, "new", &key)` comes first; if a command
-//! that only reads has found none, `output.notify(EventClasses::MISSED, "keymiss", &key)`. Keys are
+//! **How a command emits.** One that is a request of the engine (`Call::request`, `Call::requests`)
+//! does nothing: `noted` derives its events from the operation and the answer, in `MULTI` too. One
+//! that is a task calls `output.notify(EventClasses::SET, "sadd", &key)` once the engine has
+//! answered that the change has happened, and before it ends; several events of a key in the order
+//! of Redis, e.g. `hdel` and then `del` of the generic class. If the key was absent before it was
+//! written, `output.notify(EventClasses::NEW, "new", &key)` comes first; if a command that only
+//! reads has found none, `output.notify(EventClasses::MISSED, "keymiss", &key)` does. Keys are
 //! those under which the engine stores them. What is not selected costs a load and a branch.
 //!
 //! - I1: an event is left only when its change has happened.
-//! - I2: events of one key are sent in the order of its changes, as far as requests of one core made
-//!   them. Those of several keys in one pipeline, and of commands of several cores or steps that run
-//!   at one time, may be sent in another order.
+//! - I2: events of one key are sent in the order of its changes, as far as requests of one core
+//!   made them. Those of several keys in one pipeline, and of commands of several cores or steps
+//!   that run at one time, may be sent in another order.
 //! - I3: where no class is selected, a request of the engine costs one load and a branch more, and
 //!   its answer nothing.
 
@@ -67,6 +68,17 @@ impl EventSink {
         }
     }
 
+    /// The classes that are selected.
+    pub(crate) fn classes(&self) -> EventClasses {
+        self.shared.event_classes.load()
+    }
+
+    /// True if a class is selected. Cost: one load.
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        self.shared.event_classes.is_any()
+    }
+
     /// True if events of some of these classes are sent. Cost: one load.
     #[inline]
     pub(crate) fn sends(&self, classes: EventClasses) -> bool {
@@ -79,6 +91,16 @@ impl EventSink {
         if self.sends(class) {
             self.leave(class, name, key);
         }
+    }
+
+    /// Takes the events that are not sent.
+    pub(crate) fn take(&self) -> Vec<KeyEvent> {
+        self.events.take()
+    }
+
+    /// Leaves events that were taken.
+    pub(crate) fn extend(&self, events: Vec<KeyEvent>) {
+        self.events.borrow_mut().extend(events);
     }
 
     #[cold]
@@ -118,7 +140,7 @@ impl Serving {
 
     #[cold]
     fn send_key_events_now(&mut self) {
-        let events = self.events.events.take();
+        let events = self.events.take();
         let classes = self.shared.event_classes.load();
         let shared = Arc::clone(&self.shared);
         let has_subscribers =

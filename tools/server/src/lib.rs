@@ -7,9 +7,9 @@
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
 //! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
-//! Changes of keys make events (`key_events`, `noted`, `event_classes`), which go to subscribers of
-//! channels (`subscriptions`). Encrypted connections pass through a session each (`encrypted`, `tls`). Clients of the native
-//! protocol come over the fabric, into the same loop (`native`).
+//! Changes of keys make events (`key_events`, `noted`, `removed_keys`), which go to subscribers of
+//! channels (`subscriptions`). Encrypted connections pass through a session each (`encrypted`,
+//! `tls`). Clients of the native protocol come over the fabric, into the same loop (`native`).
 
 mod accept;
 mod commands;
@@ -37,6 +37,7 @@ mod parts;
 mod plan;
 mod port;
 mod receiving;
+mod removed_keys;
 mod replies;
 pub mod resp;
 mod sending;

@@ -252,6 +252,12 @@ impl Noted {
                     Finds::Either => was_absent,
                     Finds::Value | Finds::Answered => is_absent,
                 };
+                // The time may have come on the way to the shard.
+                let is_removed = is_absent || *answer == Answer::Deleted;
+                let until = match until {
+                    Until::Later if is_removed && finds != Finds::Value => Until::Past,
+                    until => until,
+                };
                 put(until, is_new, notify);
             }
             Deed::Delete { .. } if is_changed || has_value => notify(EventClasses::GENERIC, "del"),

@@ -25,6 +25,10 @@ use crate::resp::{Protocol, Writer};
 /// Most requests of a plan.
 const REQUESTS_MAX: usize = 16 << 10;
 
+/// Classes for which all keys are read: their events depend on whether a key was there, and one
+/// that has expired is removed when it is read.
+const TELLS_BEFORE: EventClasses = EventClasses::NEW.and(EventClasses::EXPIRED);
+
 /// A request, as it outlives the command that made it.
 #[derive(Debug)]
 struct Planned {
@@ -90,7 +94,7 @@ enum Step {
 #[derive(Debug)]
 struct PlannedKey {
     key: Vec<u8>,
-    /// What it holds matters: its first request is not a put, or whether it exists is told.
+    /// What it holds matters: its first request is not a put, or events depend on it.
     is_read: bool,
 }
 
@@ -185,7 +189,7 @@ impl Plan {
         self.places.insert(key.to_vec(), place);
         self.keys.push(PlannedKey {
             key: key.to_vec(),
-            is_read: !matches!(what, What::Put(_)) || self.classes.sends(EventClasses::NEW),
+            is_read: !matches!(what, What::Put(_)) || self.classes.sends(TELLS_BEFORE),
         });
         Some(Planned { key: place, what })
     }

@@ -19,7 +19,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use farcore::{Answer, Core};
+use farcore::{Answer, Core, RemovedKeys};
 use rustix::event::epoll::EventFlags;
 
 use crate::connection::{Connection, Pending};
@@ -67,6 +67,8 @@ pub(crate) struct Serving {
     pub(crate) events: EventSink,
     /// Requests under way whose answers may make events, by token.
     pub(crate) noted: HashMap<u64, Noted>,
+    /// Keys that were taken from the engine, empty between turns.
+    pub(crate) removed_keys: RemovedKeys,
     /// Where bytes are received.
     pub(crate) received: Vec<u8>,
     /// Where encrypted bytes are opened.
@@ -121,6 +123,7 @@ impl Serving {
             spare_buffers: Vec::new(),
             events: EventSink::new(Arc::clone(&shared)),
             noted: HashMap::new(),
+            removed_keys: RemovedKeys::default(),
             shared,
             place,
             connections: Vec::new(),
@@ -154,7 +157,7 @@ impl Serving {
             self.native = Some(Native::new(
                 shared,
                 place,
-                core.another(),
+                (core.another(), self.events.clone()),
                 self.value_bytes_max,
             ));
         }
@@ -179,6 +182,7 @@ impl Serving {
             self.start_long_reads(&core);
             is_busy |= self.tasks_turn();
             self.send_lines();
+            is_busy |= self.take_removed_keys();
             self.send_key_events();
             is_busy |= self.send_all();
             turns = turns.wrapping_add(1);
@@ -215,6 +219,7 @@ impl Serving {
         if let Some(native) = &mut self.native {
             native.end();
         }
+        self.forget_removed_keys();
         self.sockets.close().await;
     }
 

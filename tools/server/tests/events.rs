@@ -4,7 +4,9 @@
 
 mod support;
 
-use self::support::{Served, WordClient};
+use std::collections::HashSet;
+
+use self::support::{Served, WordClient, wait_until};
 
 /// A client that has subscribed to everything.
 struct Watcher {
@@ -402,4 +404,107 @@ fn values_in_pieces_make_events() {
         &["DEL k"],
         "set k, expire k, del k",
     );
+}
+
+/// Waits until a key is absent, without removing it.
+fn wait_until_absent(client: &mut WordClient, key: &str) {
+    let exists = format!("EXISTS {key}");
+    wait_until("the key expires", || client.call(&exists) == "0");
+}
+
+#[test]
+fn keys_expire_by_themselves_and_when_they_are_read() {
+    let server = Served::roomy(2);
+    let (mut watcher, mut client) = (Watcher::of(&server), selecting(&server, "Ex"));
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(client.call(&format!("PSETEX {key} 1 v")), "OK");
+        assert_eq!(watcher.next(), format!("keyevent:expired {key}"));
+        assert_eq!(client.call(&format!("PSETEX {key} 1 v")), "OK");
+        wait_until_absent(&mut client, key);
+        assert_eq!(client.call(&format!("GET {key}")), "nil");
+        assert_eq!(watcher.next(), format!("keyevent:expired {key}"));
+    }
+    // Each once.
+    check(&mut watcher, &mut client, &["MGET a b c d"], "");
+}
+
+#[test]
+fn a_key_expires_before_it_is_written_anew() {
+    let server = Served::roomy(1);
+    let (mut watcher, mut client) = (Watcher::of(&server), selecting(&server, "EA"));
+    for (commands, expected) in [
+        (&["SET k w"][..], &["set k"][..]),
+        (&["SETNX k w"], &["set k"]),
+        (&["MSET k w"], &["set k"]),
+        (&["MSETNX k w"], &["set k"]),
+        (&["INCR k"], &["incrby k"]),
+        (&["GETSET k w"], &["set k"]),
+        (&["HSET k f v"], &["hset k"]),
+        (&["MULTI", "SET k w", "EXEC"], &["set k"]),
+        (&["GET k"], &[]),
+        (&["DEL k"], &[]),
+    ] {
+        client.call("DEL k");
+        watcher.seen(&mut client);
+        client.call("PSETEX k 20 v");
+        wait_until_absent(&mut client, "k");
+        for command in commands {
+            client.call(command);
+        }
+        let seen = watcher.seen(&mut client);
+        let names = seen
+            .iter()
+            .map(|event| event.trim_start_matches("keyevent:"));
+        let before = ["set k", "expire k", "expired k"].iter();
+        assert!(
+            names.eq(before.chain(expected).copied()),
+            "{commands:?}: {seen:?}"
+        );
+    }
+}
+
+#[test]
+fn keys_of_all_shards_expire_for_subscribers_of_all_cores() {
+    let server = Served::roomy(2);
+    let mut watchers: Vec<_> = (0..4).map(|_| Watcher::of(&server)).collect();
+    let mut client = selecting(&server, "Ex");
+    let keys: Vec<_> = (0..50).map(|key| format!("k{key:02}")).collect();
+    let shards: HashSet<_> = keys
+        .iter()
+        .map(|key| server.shard_of(key.as_bytes()))
+        .collect();
+    assert_eq!(shards.len(), server.shards());
+    for key in &keys {
+        client.call(&format!("PSETEX {key} 5 v"));
+    }
+    for watcher in &mut watchers {
+        let mut seen: Vec<_> = keys.iter().map(|_| watcher.next()).collect();
+        seen.sort();
+        let expected: Vec<_> = keys
+            .iter()
+            .map(|key| format!("keyevent:expired {key}"))
+            .collect();
+        assert_eq!(seen, expected);
+    }
+}
+
+#[test]
+fn evicted_keys_are_told_and_absent() {
+    let server = Served::cache();
+    let (mut watcher, mut client) = (Watcher::of(&server), selecting(&server, "Ee"));
+    let value = vec![b'v'; 4_000];
+    for round in 0..200 {
+        for key in 0..100 {
+            client.send(&[b"SET", format!("{round}.{key}").as_bytes(), &value]);
+        }
+        for _ in 0..100 {
+            assert_eq!(client.reply(), "OK");
+        }
+    }
+    let seen = watcher.seen(&mut client);
+    assert!(seen.len() > 1_000, "{}", seen.len());
+    for event in &seen {
+        let key = event.strip_prefix("keyevent:evicted ").expect("evicted");
+        assert_eq!(client.call(&format!("EXISTS {key}")), "0");
+    }
 }

@@ -12,6 +12,7 @@ use crate::event_classes::{EventClasses, UNKNOWN_CLASS};
 use crate::glob;
 use crate::information::{self, MemoryFigures};
 use crate::memory_limit::memory_size;
+use crate::removed_keys;
 use crate::resp::Writer;
 use crate::shared::Shared;
 
@@ -113,7 +114,7 @@ impl Change {
         Ok(Self::Memory(limit))
     }
 
-    fn make(self, shared: &Shared, name: &str) {
+    fn make(self, shared: &Arc<Shared>, name: &str) {
         match self {
             Self::Nothing => {}
             Self::SlowerThan(limit) => shared.slow.limit_us.store(limit, Ordering::Relaxed),
@@ -123,7 +124,10 @@ impl Change {
                     setting.store(limit, Ordering::Relaxed);
                 }
             }
-            Self::Events(classes) => shared.event_classes.store(classes),
+            Self::Events(classes) => {
+                shared.event_classes.store(classes);
+                removed_keys::watch(shared, classes);
+            }
             Self::Memory(limit) => {
                 let used_bytes = MemoryFigures::of(shared).used_bytes;
                 shared.memory_limit.set(limit, used_bytes);

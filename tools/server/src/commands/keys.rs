@@ -253,14 +253,14 @@ async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> 
 /// What putting a copy to a key came to.
 enum Put {
     Done {
-        /// The key was absent; not told unless it is to be.
+        /// The key was absent; not known unless it was to be.
         is_new: bool,
     },
     /// The target exists and is to stay.
     Refused,
 }
 
-/// Copies a key's value to another key. If `tells_new`, it is told whether that was absent.
+/// Copies a key's value to another key. If `tells_new`, it says whether that was absent.
 async fn copy_to(
     core: &mut Core,
     source: &Source,

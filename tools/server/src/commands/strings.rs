@@ -362,6 +362,12 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result {
     pairs(call, "msetnx")?;
     let arguments = call.owned_arguments();
     Ok(call.task(move |mut core, output, protocol| async move {
+        if output.sends(EventClasses::EXPIRED) {
+            // One that has expired is removed when it is read.
+            for pair in arguments[1..].chunks_exact(2) {
+                let _ = core.get(stored_key(&pair[0])).await;
+            }
+        }
         let stored = store_if_absent(&mut core, &arguments[1..]).await;
         if matches!(stored, Ok(true)) {
             let mut seen = HashSet::new();
