@@ -174,11 +174,7 @@ impl Serving {
             is_busy |= self.serve_listed(&mut core);
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
             is_busy |= self.native_turn(is_stopping);
-            is_busy |= if self.noted.is_empty() {
-                self.take_answers::<false>(&mut core) > 0
-            } else {
-                self.take_answers::<true>(&mut core) > 0
-            };
+            is_busy |= self.take_answers(&mut core) > 0;
             self.start_long_reads(&core);
             is_busy |= self.tasks_turn();
             self.send_lines();
@@ -373,7 +369,15 @@ impl Serving {
     }
 
     /// Takes the engine's answers and makes replies of them, and events if some are noted.
-    fn take_answers<const NOTED: bool>(&mut self, core: &mut Core) -> usize {
+    fn take_answers(&mut self, core: &mut Core) -> usize {
+        if self.noted.is_empty() {
+            self.take_answers_with::<false>(core)
+        } else {
+            self.take_answers_with::<true>(core)
+        }
+    }
+
+    fn take_answers_with<const NOTED: bool>(&mut self, core: &mut Core) -> usize {
         let Self {
             shared,
             place,
