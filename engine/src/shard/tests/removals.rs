@@ -34,6 +34,31 @@ fn put(key: &[u8], expiry: Expiry) -> Operation<'_> {
     }
 }
 
+/// Has a request of some kind meet a key that has expired.
+fn meet(reactor: &mut Reactor, key: &[u8]) {
+    let operation = match key[0] % 5 {
+        0 => Operation::Get { key },
+        1 => Operation::Delete { key },
+        2 => put(key, Expiry::Never),
+        3 => Operation::CompareAndSwap {
+            key,
+            value: b"new",
+            expected: 0,
+        },
+        _ => Operation::Change {
+            key,
+            change: Change::Increment { by: 1 },
+        },
+    };
+    let answer = reactor.call(operation);
+    let is_right = match key[0] % 5 {
+        0 | 1 => answer == Owned::Absent,
+        2 | 3 => matches!(answer, Owned::Stored(_)),
+        _ => matches!(&answer, Owned::Value(_, sum) if sum == b"1"),
+    };
+    assert!(is_right, "{answer:?}");
+}
+
 #[test]
 fn each_key_that_expires_is_listed_once_however_it_is_removed() {
     const KEYS: u64 = 9_000;
@@ -66,27 +91,7 @@ fn each_key_that_expires_is_listed_once_however_it_is_removed() {
         for key in 0..KEYS / 2 {
             let bytes = key.to_le_bytes();
             let key = &bytes[..];
-            let operation = match key[0] % 5 {
-                0 => Operation::Get { key },
-                1 => Operation::Delete { key },
-                2 => put(key, Expiry::Never),
-                3 => Operation::CompareAndSwap {
-                    key,
-                    value: b"new",
-                    expected: 0,
-                },
-                _ => Operation::Change {
-                    key,
-                    change: Change::Increment { by: 1 },
-                },
-            };
-            let answer = reactor.call(operation);
-            let is_right = match key[0] % 5 {
-                0 | 1 => answer == Owned::Absent,
-                2 | 3 => matches!(answer, Owned::Stored(_)),
-                _ => matches!(&answer, Owned::Value(_, sum) if sum == b"1"),
-            };
-            assert!(is_right, "{answer:?}");
+            meet(&mut reactor, key);
         }
         reactor.now_ns += 2_000_000_000;
         for _ in 0..40_000 {
