@@ -59,6 +59,7 @@ pub use self::message::outcome::{Answer, Conflict};
 pub use self::message::transaction::Transaction;
 pub use self::observe::metrics::{EngineReporter, Stats};
 pub use self::observe::recorder::{Recorder, Recording};
+pub use self::observe::removals::{Removal, RemovedKeys};
 pub use self::observe::statistics;
 pub use self::reactor::Task;
 

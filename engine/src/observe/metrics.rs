@@ -12,6 +12,7 @@ use farcore_tuning::{
     ShardSnapshot, resident_bytes,
 };
 
+use super::removals::Removals;
 use crate::lifecycle::Lifecycle;
 
 /// How long a measurement of resident far memory is reused for reports, in nanoseconds.
@@ -33,6 +34,8 @@ pub(crate) struct CoreMetrics {
     pub(crate) cross: Histogram,
     /// Time from the start of a flight to the answer of its last request, in nanoseconds.
     pub(crate) far: Histogram,
+    /// Keys that its shard has removed by itself.
+    pub(crate) removals: Removals,
     hot_keys: OnceLock<HotKeysReader>,
     hardware: OnceLock<HardwareCounters>,
 }
@@ -46,6 +49,7 @@ impl CoreMetrics {
             local: Histogram::default(),
             cross: Histogram::default(),
             far: Histogram::default(),
+            removals: Removals::default(),
             hot_keys: OnceLock::new(),
             hardware: OnceLock::new(),
         }

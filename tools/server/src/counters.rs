@@ -64,6 +64,8 @@ pub(crate) struct CoreCounters {
     pub(crate) evicted_clients: Figure,
     /// Subscribers that were disconnected because they did not read.
     pub(crate) slow_subscribers: Figure,
+    /// Expired and evicted keys without an event: too many at once, or removed unread.
+    pub(crate) unsent_events: Figure,
     /// Connections that were closed because their bytes were no requests, or beyond a limit.
     pub(crate) protocol_errors: Figure,
     /// Encrypted connections that failed, or whose handshake took too long.
@@ -90,6 +92,7 @@ impl Default for CoreCounters {
             sleeps: Figure::default(),
             evicted_clients: Figure::default(),
             slow_subscribers: Figure::default(),
+            unsent_events: Figure::default(),
             protocol_errors: Figure::default(),
             failed_handshakes: Figure::default(),
             pauses: Figure::default(),

@@ -33,6 +33,8 @@ pub struct CoreFigures {
     pub evicted_clients: u64,
     /// Subscribers that were disconnected because they did not read.
     pub slow_subscribers: u64,
+    /// Expired and evicted keys without an event: too many at once, or removed unread.
+    pub unsent_events: u64,
     /// Connections that were closed because their bytes were no requests, or beyond a limit.
     pub protocol_errors: u64,
     /// Encrypted connections that failed, or whose handshake took too long.
@@ -57,6 +59,7 @@ impl CoreFigures {
             sleeps: counters.sleeps.get(),
             evicted_clients: counters.evicted_clients.get(),
             slow_subscribers: counters.slow_subscribers.get(),
+            unsent_events: counters.unsent_events.get(),
             protocol_errors: counters.protocol_errors.get(),
             failed_handshakes: counters.failed_handshakes.get(),
             pauses: counters.pauses.get(),
@@ -76,6 +79,7 @@ impl CoreFigures {
         self.sleeps += other.sleeps;
         self.evicted_clients += other.evicted_clients;
         self.slow_subscribers += other.slow_subscribers;
+        self.unsent_events += other.unsent_events;
         self.protocol_errors += other.protocol_errors;
         self.failed_handshakes += other.failed_handshakes;
         self.pauses += other.pauses;

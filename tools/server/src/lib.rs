@@ -7,14 +7,16 @@
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
 //! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
-//! Encrypted connections pass through a session each (`encrypted`, `tls`). Clients of the native
-//! protocol come over the fabric, into the same loop (`native`).
+//! Changes of keys make events (`key_events`, `noted`, `removed_keys`), which go to subscribers of
+//! channels (`subscriptions`). Encrypted connections pass through a session each (`encrypted`,
+//! `tls`). Clients of the native protocol come over the fabric, into the same loop (`native`).
 
 mod accept;
 mod commands;
 mod connection;
 mod counters;
 mod encrypted;
+mod event_classes;
 mod failures;
 mod figures;
 mod gathered;
@@ -23,16 +25,19 @@ mod hash_limits;
 mod hash_reply;
 mod hash_value;
 mod information;
+mod key_events;
 mod long_input;
 mod long_read;
 mod memory_limit;
 mod monitors;
 mod native;
+mod noted;
 mod options;
 mod parts;
 mod plan;
 mod port;
 mod receiving;
+mod removed_keys;
 mod replies;
 pub mod resp;
 mod sending;

@@ -99,6 +99,11 @@ const COUNTERS: &[CoreFamily] = &[
         |core| core.slow_subscribers,
     ),
     (
+        "server_unsent_events",
+        "Expired and evicted keys without an event: too many at once, or removed unread",
+        |core| core.unsent_events,
+    ),
+    (
         "server_protocol_errors",
         "Connections closed because their bytes were no requests, or beyond a limit",
         |core| core.protocol_errors,

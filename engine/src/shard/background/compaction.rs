@@ -631,7 +631,7 @@ impl<E: Endpoint> Shard<E> {
         }
         if !self.is_kept(victim, living.hash) {
             if living.slot.is_some() {
-                self.evict_record(entry.hash, address, record.header());
+                self.evict_record((entry.hash, record.key()), address, record.header());
                 return true;
             }
             if self.evict_value_of(address) {
@@ -659,7 +659,7 @@ impl<E: Endpoint> Shard<E> {
         let record = self.local.record(self.framed_of(slot.address()));
         let hash = self.key_hasher.hash(record.key());
         if !self.is_kept(victim, hash) && !self.is_past(record.expiry_ms()) {
-            self.evict_record(hash, slot.address(), record.header());
+            self.evict_record((hash, record.key()), slot.address(), record.header());
             return true;
         }
         let units = record.header().units();

@@ -34,6 +34,7 @@ use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::message::operation::OperationKind;
 use crate::message::request::Request;
+use crate::observe::removals::Removal;
 use crate::shard::background::compaction::Fate;
 use crate::shard::background::sketch::Sketch;
 use crate::shard::local::account_bytes;
@@ -416,6 +417,7 @@ impl<E: Endpoint> Shard<E> {
         let bytes = account_bytes(slot.class(), 0);
         self.index.remove(hash, position);
         self.retire(slot.address(), bytes);
+        self.metrics.removals.note(Removal::Evicted, None);
         self.note_evicted(bytes);
         true
     }
@@ -433,7 +435,7 @@ impl<E: Endpoint> Shard<E> {
         };
         match self.local.record_at(head) {
             Some(record) => {
-                self.evict_record(hash, head, record.header());
+                self.evict_record((hash, record.key()), head, record.header());
                 true
             }
             None => self.evict_unread(hash, position, self.index.slot(position)),
@@ -443,7 +445,7 @@ impl<E: Endpoint> Shard<E> {
     /// Removes the record of a slot, local, cached or far, by its header.
     pub(in crate::shard) fn evict_record(
         &mut self,
-        hash: IndexHash,
+        (hash, key): (IndexHash, &[u8]),
         address: Address,
         header: RecordHeader,
     ) {
@@ -452,6 +454,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let slot = self.index.slot(position);
         let bytes = account_bytes(slot.class(), header.units());
+        self.metrics.removals.note(Removal::Evicted, Some(key));
         self.remove_record(hash, (position, slot, self.framed_of(address), header));
         self.note_evicted(bytes);
     }
@@ -519,7 +522,7 @@ impl<E: Endpoint> Shard<E> {
         match self.local.record_at(slot.address()) {
             Some(record) => {
                 let hash = self.key_hasher.hash(record.key());
-                self.evict_record(hash, slot.address(), record.header());
+                self.evict_record((hash, record.key()), slot.address(), record.header());
             }
             // Both hashes are of one segment, which is all that the removal needs.
             None => {

@@ -59,13 +59,16 @@ impl<E: Endpoint> Shard<E> {
             debug_assert!(false, "a client encoded it");
             return self.fail(lane, request, Error::Closed, answers);
         };
-        let found = match self.find_by_hint(request, hint, evidence) {
+        let mut found = match self.find_by_hint(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
         let expiry_ms = Self::expiry_of(&found);
+        if self.is_past(expiry_ms) {
+            self.remove_expired_found(request, &found);
+            found = Found::Absent;
+        }
         let current = match &found {
-            _ if self.is_past(expiry_ms) => None,
             Found::Absent => None,
             Found::Local(local) => Some(Current {
                 version: local.record.header().version(),

@@ -11,6 +11,7 @@ use crate::log::Address;
 use crate::log::record::{self, RecordHeader, RecordView};
 use crate::message::hash::IndexHash;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
+use crate::observe::removals::Removal;
 use crate::shard::Shard;
 use crate::shard::lookup::{Evidence, Found, LocalHint};
 use crate::shard::serve::Step;
@@ -85,7 +86,7 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         let step = self.get_absent(lane, request, answers);
         if step == Step::Done {
-            self.remove_expired_slot(request.hash, slot, header);
+            self.remove_expired_slot((request.hash, request.key()), slot, header);
         }
         step
     }
@@ -93,15 +94,31 @@ impl<E: Endpoint> Shard<E> {
     /// Removes the record of a slot, which has expired.
     pub(in crate::shard) fn remove_expired_slot(
         &mut self,
-        hash: IndexHash,
+        (hash, key): (IndexHash, &[u8]),
         slot: Slot,
         header: RecordHeader,
     ) {
         if let Some(position) = self.index.find_address(hash, slot.address()) {
             let framed = self.framed_of(slot.address());
+            self.metrics.removals.note(Removal::Expired, Some(key));
             self.remove_record(hash, (position, slot, framed, header));
             self.metrics.counters.expired.add(1);
         }
+    }
+
+    /// Removes the record that a change or a swap has found and that has expired: the key is
+    /// absent.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::shard) fn remove_expired_found(
+        &mut self,
+        request: &Request<'_>,
+        found: &Found<'_>,
+    ) {
+        self.take_away(request.hash, found);
+        let removals = &self.metrics.removals;
+        removals.note(Removal::Expired, Some(request.key()));
+        self.metrics.counters.expired.add(1);
     }
 
     /// Removes a local record that has expired, by its address.
@@ -110,7 +127,7 @@ impl<E: Endpoint> Shard<E> {
             && let Some(record) = self.local.record_at(address)
         {
             let slot = self.index.slot(position);
-            self.remove_expired_slot(hash, slot, record.header());
+            self.remove_expired_slot((hash, record.key()), slot, record.header());
         }
     }
 

@@ -71,13 +71,16 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         let (kind, key, value) = (request.kind(), request.key(), request.value());
         let (hash, swap) = (request.hash, kind == OperationKind::CompareAndSwap);
-        let found = match self.find_by_hint(request, hint, evidence) {
+        let mut found = match self.find_by_hint(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
         if swap {
+            if self.has_expired(&found) {
+                self.remove_expired_found(request, &found);
+                found = Found::Absent;
+            }
             let current = match &found {
-                found if self.has_expired(found) => 0,
                 Found::Absent => 0,
                 Found::Local(local) => local.record.header().version(),
                 Found::Confirmed { far, .. } => far.header.version(),
@@ -383,8 +386,7 @@ impl<E: Endpoint> Shard<E> {
         found: &Found<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        self.take_away(request.hash, found);
-        self.metrics.counters.expired.add(1);
+        self.remove_expired_found(request, found);
         self.delete_absent(lane, request, answers)
     }
 

@@ -24,6 +24,7 @@ mod losses;
 mod model;
 mod needs;
 mod nodes;
+mod removals;
 mod room;
 mod run;
 mod scan_faults;

@@ -8,9 +8,11 @@ use std::sync::{Arc, PoisonError};
 use super::arguments::parsed;
 use super::subcommand::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::event_classes::{EventClasses, UNKNOWN_CLASS};
 use crate::glob;
 use crate::information::{self, MemoryFigures};
 use crate::memory_limit::memory_size;
+use crate::removed_keys;
 use crate::resp::Writer;
 use crate::shared::Shared;
 
@@ -58,6 +60,7 @@ enum Change {
     SlowerThan(i64),
     SlowCommands(usize),
     HashLimit(usize),
+    Events(EventClasses),
     /// `None`: the engine's limit alone.
     Memory(Option<u64>),
 }
@@ -87,6 +90,9 @@ impl Change {
                 Self::SlowCommands(commands)
             }
             "maxmemory" => Self::memory(shared, value)?,
+            "notify-keyspace-events" => {
+                Self::Events(EventClasses::parse(value).ok_or(UNKNOWN_CLASS)?)
+            }
             name if shared.hash_limits.of_setting(name).is_some() => Self::HashLimit(count()?),
             _ if current.as_bytes() == value => Self::Nothing,
             _ => return Err("can't set immutable config".to_owned()),
@@ -108,7 +114,7 @@ impl Change {
         Ok(Self::Memory(limit))
     }
 
-    fn make(self, shared: &Shared, name: &str) {
+    fn make(self, shared: &Arc<Shared>, name: &str) {
         match self {
             Self::Nothing => {}
             Self::SlowerThan(limit) => shared.slow.limit_us.store(limit, Ordering::Relaxed),
@@ -117,6 +123,10 @@ impl Change {
                 if let Some(setting) = shared.hash_limits.of_setting(name) {
                     setting.store(limit, Ordering::Relaxed);
                 }
+            }
+            Self::Events(classes) => {
+                shared.event_classes.store(classes);
+                removed_keys::watch(shared, classes);
             }
             Self::Memory(limit) => {
                 let used_bytes = MemoryFigures::of(shared).used_bytes;

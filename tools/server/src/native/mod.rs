@@ -19,6 +19,7 @@ mod accepting;
 mod answers;
 mod connection;
 mod counters;
+mod events;
 mod handshake;
 mod listening;
 mod long_put;

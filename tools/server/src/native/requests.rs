@@ -11,6 +11,7 @@ use farcore_protocol::{
 use super::answers::Part;
 use super::connection::{NativeConnection, Request, Stage};
 use super::counters::NativeCounters;
+use super::events::NativeEvents;
 use super::long_put::long_bytes;
 use super::operations::{operation, put_options, status_of};
 use super::options::NativeOptions;
@@ -44,6 +45,7 @@ pub(super) struct Turn<'a> {
     pub(super) budget: &'a Budget,
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) tasks: &'a mut Tasks,
+    pub(super) events: &'a mut NativeEvents,
     /// Bytes of a value that any put stores in a record.
     pub(super) record_bytes: usize,
     pub(super) now_ms: u64,
@@ -243,7 +245,8 @@ impl NativeConnection {
                 return Flow::Begun;
             }
         };
-        match turn.core.submit(operation, token(turn.number, receive, 0)) {
+        let token = token(turn.number, receive, 0);
+        match turn.events.submit(turn.core, operation, token) {
             Ok(()) => self.outstanding += 1,
             Err(Refused::Full) => return Flow::Full,
             Err(Refused::Error(error)) => {
@@ -288,7 +291,7 @@ impl NativeConnection {
                 continue;
             };
             let token = token(turn.number, receive, Part::new(part, &one).word());
-            match turn.core.submit(operation, token) {
+            match turn.events.submit(turn.core, operation, token) {
                 Ok(()) => {
                     self.outstanding += 1;
                     self.requests[place].parts += 1;
@@ -399,6 +402,7 @@ impl NativeConnection {
             input,
             options,
             is_record,
+            events: turn.events.sink(),
         };
         turn.tasks.put(turn.core, turn.number, put);
         self.outstanding += 1;

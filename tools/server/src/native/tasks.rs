@@ -9,8 +9,10 @@ use farcore::{Core, Cursor, Error, PutOptions, PutOutcome, ScanOptions, ScanPage
 use farcore_protocol::scan::{self, ENTRY_BYTES, PAGE_BYTES, ScanEntry, begin_page, push_entry};
 use farcore_protocol::{HEADER_BYTES, Header, Status, TRANSFER_SLOT_BYTES_MAX};
 
+use crate::key_events::EventSink;
 use crate::long_input::LongInput;
 
+use super::events::leave_put;
 use super::long_put::long_bytes;
 use super::operations::{status_of, unmet};
 
@@ -31,6 +33,8 @@ pub(super) struct LongPutTask {
     pub(super) options: PutOptions<'static>,
     /// A record holds it.
     pub(super) is_record: bool,
+    /// Where its events go.
+    pub(super) events: EventSink,
 }
 
 /// How a task ended: the answer's header, and its value.
@@ -128,7 +132,7 @@ impl Tasks {
         self.start((connection, place), async move {
             let header = put.header;
             let length = long_bytes(&header) as u64;
-            let put = if put.is_record {
+            let outcome = if put.is_record {
                 let value = gather(&core, &put.input).await;
                 let given = value.len() as u64;
                 if given == length {
@@ -144,7 +148,8 @@ impl Tasks {
                 core.put_long_with(&put.key, length, parts, put.options)
                     .await
             };
-            let ended = match put {
+            leave_put(&put.events, &put.key, put.options, &outcome);
+            let ended = match outcome {
                 Ok(PutOutcome::Stored(version)) => {
                     let stored = Header {
                         version,

@@ -15,12 +15,14 @@ use farcore_protocol::{Header, Kind};
 use farcore_rdma::{Completion, PeerArrival, PeerEndpoint};
 use farcore_tuning::Clock;
 
+use crate::key_events::EventSink;
 use crate::shared::Shared;
 use crate::sockets::Sockets;
 
 use super::accepting::Accepting;
 use super::answers::{Delivery, Rest};
 use super::connection::{CONNECTIONS_MAX, NativeConnection, Purpose, State};
+use super::events::NativeEvents;
 use super::requests::{Turn, of_token};
 use super::slots::Budget;
 use super::tasks::{Place, Tasks};
@@ -73,6 +75,7 @@ pub(crate) struct Native {
     budget: Budget,
     scratch: Vec<u8>,
     tasks: Tasks,
+    events: NativeEvents,
     record_bytes: usize,
     clock: Clock,
     now_ms: u64,
@@ -82,11 +85,11 @@ pub(crate) struct Native {
 }
 
 impl Native {
-    /// No connections. `core` is a client of its own.
+    /// No connections. `core` is a client of its own, and `events` the core's.
     pub(crate) fn new(
         shared: Arc<Shared>,
         place: usize,
-        core: Core,
+        (core, events): (Core, EventSink),
         value_bytes_max: usize,
     ) -> Self {
         let budget = Budget::new(shared.options.native.slot_bytes / shared.cores.len().max(1));
@@ -104,6 +107,7 @@ impl Native {
             budget,
             scratch: Vec::new(),
             tasks: Tasks::default(),
+            events: NativeEvents::new(events),
             record_bytes: value_bytes_max.saturating_sub(BESIDE_BYTES),
             clock: Clock::new(),
             now_ms: 0,
@@ -315,6 +319,7 @@ impl Native {
             budget: &self.budget,
             scratch: &mut self.scratch,
             tasks: &mut self.tasks,
+            events: &mut self.events,
             record_bytes: self.record_bytes,
             now_ms: self.now_ms,
             statistics: &statistics,
@@ -334,6 +339,7 @@ impl Native {
             listed,
             budget,
             long_reads,
+            events,
             ..
         } = self;
         let delivery = Delivery {
@@ -342,6 +348,7 @@ impl Native {
             small_bytes: shared.options.native.small_bytes,
         };
         let count = core.poll(|token, answer| {
+            events.answered(token, &answer);
             let (number, receive, part) = of_token(token);
             let Some(connection) = answered(connections, free, number) else {
                 return;

@@ -10,7 +10,7 @@ pub(crate) mod words;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farcore::{Config, Engine};
+use farcore::{Config, Engine, WhenFull};
 use farcore_server::{Options, Server};
 
 pub(crate) use self::client::Client;
@@ -41,7 +41,23 @@ impl Served {
 
     /// The same with other options.
     pub(crate) fn with(cores: usize, change: impl FnOnce(&mut Options)) -> Self {
-        let engine = small_engine(cores);
+        Self::on(small_engine(cores), change)
+    }
+
+    /// A cache with little far memory, on one core.
+    pub(crate) fn cache() -> Self {
+        let engine = Engine::open(Config {
+            far_bytes: 8 << 20,
+            when_full: WhenFull::Evict,
+            ..small_config(1)
+        });
+        Self::on(engine.expect("an engine"), |options| {
+            options.evicts = true;
+            options.client_bytes = 256 << 20;
+        })
+    }
+
+    fn on(engine: Engine, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new(([127, 0, 0, 1], 0).into());
         change(&mut options);
         let server = Server::start(&engine, options).expect("a server");
@@ -89,7 +105,11 @@ impl Drop for Served {
 
 /// An engine on so many cores.
 pub(crate) fn small_engine(cores: usize) -> Engine {
-    let engine = Engine::open(Config {
+    Engine::open(small_config(cores)).expect("an engine")
+}
+
+fn small_config(cores: usize) -> Config {
+    Config {
         cores: available().into_iter().take(cores).collect(),
         local_bytes: 32 << 20,
         far_bytes: 64 << 20,
@@ -100,8 +120,7 @@ pub(crate) fn small_engine(cores: usize) -> Engine {
         huge_pages: false,
         hash_tags: true,
         ..Config::default()
-    });
-    engine.expect("an engine")
+    }
 }
 
 /// The cores that this process may use.

@@ -8,6 +8,7 @@ use crate::log::page::DirectoryEntry;
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::message::long::piece_key;
+use crate::observe::removals::Removal;
 use crate::shard::Shard;
 use crate::shard::local::account_bytes;
 use crate::shard::local::long_values::LongRecord;
@@ -107,6 +108,8 @@ impl<E: Endpoint> Shard<E> {
     /// if it must be read for that.
     pub(super) fn evict_living(&mut self, living: &Living) -> bool {
         match living.slot {
+            // Its key must be read.
+            Some(_) if self.metrics.removals.wants(Removal::Evicted) => false,
             Some((position, slot)) => self.evict_unread(living.hash, position, slot),
             None => self.evict_value_of(living.address),
         }

@@ -176,13 +176,13 @@ impl<E: Endpoint> Shard<E> {
         if self.is_past(view.expiry_ms())
             && let Some((_, slot)) = living.slot
         {
-            self.remove_expired_slot(hash, slot, view.header());
+            self.remove_expired_slot((hash, view.key()), slot, view.header());
             return true;
         }
         let kept_by = living.slot.map_or(living.hash, |_| hash);
         if !self.is_kept_after_read(victim, kept_by) {
             if living.slot.is_some() {
-                self.evict_record(hash, living.address, view.header());
+                self.evict_record((hash, view.key()), living.address, view.header());
                 return true;
             }
             if self.evict_value_of(living.address) {

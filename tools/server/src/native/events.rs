@@ -1,0 +1,114 @@
+//! Events of keys that native clients change (`key_events`).
+//!
+//! - I1: where no class is selected, a request costs a load and a branch, and its answer a branch.
+//! - I2: what the answer does not tell makes no event: a put does not say that its key is new.
+
+use std::collections::HashMap;
+
+use farcore::{Answer, Change, Core, Operation, PutOptions, PutOutcome, Refused};
+
+use crate::event_classes::EventClasses;
+use crate::key_events::EventSink;
+use crate::noted::{Noted, looking};
+
+/// The requests under way that may make events, and where the events go.
+#[derive(Debug)]
+pub(super) struct NativeEvents {
+    sink: EventSink,
+    /// By token.
+    noted: HashMap<u64, Noted>,
+}
+
+impl NativeEvents {
+    pub(super) fn new(sink: EventSink) -> Self {
+        Self {
+            sink,
+            noted: HashMap::new(),
+        }
+    }
+
+    /// Gives a request to the engine, and notes what events it may make.
+    #[inline]
+    pub(super) fn submit(
+        &mut self,
+        core: &mut Core,
+        operation: Operation<'_>,
+        token: u64,
+    ) -> Result<(), Refused> {
+        if self.sink.is_any() {
+            return self.submit_noted(core, operation, token);
+        }
+        core.submit(operation, token)
+    }
+
+    #[cold]
+    fn submit_noted(
+        &mut self,
+        core: &mut Core,
+        operation: Operation<'_>,
+        token: u64,
+    ) -> Result<(), Refused> {
+        let classes = self.sink.classes();
+        let operation = match operation {
+            operation if classes.sends(EventClasses::EXPIRED) => looking(operation),
+            operation => operation,
+        };
+        let noted = Noted::of(None, &operation, classes, farcore_tuning::system_ms());
+        core.submit(operation, token)?;
+        if let Some(noted) = noted {
+            self.noted.insert(token, noted);
+        }
+        Ok(())
+    }
+
+    /// Leaves the events that an answer means.
+    #[inline]
+    pub(super) fn answered(&mut self, token: u64, answer: &Answer<'_>) {
+        if !self.noted.is_empty()
+            && let Some(noted) = self.noted.remove(&token)
+        {
+            self.leave(&noted, answer);
+        }
+    }
+
+    #[cold]
+    fn leave(&self, noted: &Noted, answer: &Answer<'_>) {
+        let sink = &self.sink;
+        noted.answered(answer, None, |class, name, key| {
+            sink.notify(class, name, key);
+        });
+    }
+
+    /// Where a task leaves its events.
+    pub(super) fn sink(&self) -> EventSink {
+        self.sink.clone()
+    }
+}
+
+/// Leaves the events of a put that was carried out in steps.
+pub(super) fn leave_put(
+    sink: &EventSink,
+    key: &[u8],
+    options: PutOptions<'_>,
+    outcome: &farcore::Result<PutOutcome>,
+) {
+    let answer = match outcome {
+        Ok(PutOutcome::Stored(version)) => Answer::Stored { version: *version },
+        Ok(PutOutcome::Expired) => Answer::Deleted,
+        Ok(PutOutcome::Unmet(_)) | Err(_) => return,
+    };
+    let change = Change::Put {
+        value: &[],
+        expiry: options.expiry,
+        condition: options.condition,
+        previous: false,
+        structured: false,
+    };
+    let operation = Operation::Change { key, change };
+    let now_ms = farcore_tuning::system_ms();
+    if let Some(noted) = Noted::of(None, &operation, sink.classes(), now_ms) {
+        noted.answered(&answer, None, |class, name, key| {
+            sink.notify(class, name, key);
+        });
+    }
+}
