@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use farcore::Core;
 
+use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
 
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
@@ -31,9 +32,36 @@ struct TaskBuffer {
     waiting: usize,
     /// The reply cannot be finished.
     is_broken: bool,
+    /// Bytes that the command has in hand beside its output.
+    held: usize,
+    /// Little memory for clients is left.
+    is_short: bool,
 }
 
 impl TaskOutput {
+    /// No output of a command that has so many bytes in hand.
+    pub(crate) fn holding(bytes: usize) -> Self {
+        let output = Self::default();
+        output.0.borrow_mut().held = bytes;
+        output
+    }
+
+    /// Has bytes counted that the command takes now. While little memory is left for clients it
+    /// waits, so that those that have begun end, but not for ever.
+    pub(crate) async fn hold(&self, core: &Core, bytes: usize) {
+        let until_ms = farcore_tuning::system_ms() + DEFERRED_MS;
+        while self.0.borrow().is_short && farcore_tuning::system_ms() < until_ms {
+            core.yield_now().await;
+        }
+        self.0.borrow_mut().held += bytes;
+    }
+
+    /// The same bytes are in hand no more.
+    pub(crate) fn let_go(&self, bytes: usize) {
+        let mut buffer = self.0.borrow_mut();
+        buffer.held = buffer.held.saturating_sub(bytes);
+    }
+
     /// Adds to the reply.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.0.borrow_mut().bytes);
@@ -101,6 +129,8 @@ impl Tasks {
             let polled = task.future.as_mut().poll(&mut context);
             let mut buffer = task.output.0.borrow_mut();
             is_busy |= !buffer.bytes.is_empty() || polled.is_ready();
+            buffer.is_short = serving.is_crowded();
+            serving.note_task_bytes(task.connection, buffer.held);
             buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes);
             if buffer.is_broken {
                 serving.close(task.connection);

@@ -1,12 +1,11 @@
 //! Commands of keys whatever their values are, and of all keys.
 
-use farcore::{
-    Condition, Core, Cursor, Expiry, Operation, PutOptions, PutOutcome, ScanOptions, Version,
-};
+use farcore::{Condition, Core, Cursor, Expiry, Operation, PutOptions, PutOutcome, ScanOptions};
 
 use super::arguments::{is_option, shown_key};
-use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
+use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX, read_of};
 use crate::glob;
+use crate::long_copy::{CopyRules, Old, put_segments};
 use crate::parts::PartsKind;
 use crate::replies::{ReplyKind, error_text, type_name};
 use crate::resp::Writer;
@@ -207,45 +206,40 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// A value with its version, when it expires, and whether it is structured.
+/// A value with when it expires, and whether it is structured.
 struct Source {
-    value: Vec<u8>,
-    version: Version,
+    value: Old,
     expiry: Expiry,
     structured: bool,
 }
 
 async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> {
     loop {
-        let Some(metadata) = core.inspect(key).await? else {
+        let Some(metadata) = read_of(core.inspect(key).await)? else {
             return Ok(None);
         };
-        let mut value = Vec::new();
         let structured = metadata.structured;
-        let version = if structured {
+        let value = if structured {
             match core.get_structured(key).await {
-                Ok(read) => read.map(|read| {
-                    value.extend_from_slice(&read);
-                    read.version()
-                }),
-                Err(farcore::Error::Plain) => None,
+                Ok(Some(read)) => Old::Short(read.to_vec(), read.version()),
+                Ok(None) | Err(farcore::Error::Plain) => Old::Absent,
                 Err(error) => return Err(error),
             }
         } else {
-            match core.get_long(key, &mut value).await {
-                Err(farcore::Error::Structured) => None,
-                version => version?,
+            match Old::open(core, key).await {
+                Err(farcore::Error::Structured) => Old::Absent,
+                old => old?,
             }
         };
         // Read again if it was changed between the two.
-        if version == Some(metadata.version) {
+        if value.version() == metadata.version {
             return Ok(Some(Source {
                 value,
-                version: metadata.version,
                 expiry: metadata.expiry_ms.map_or(Expiry::Never, Expiry::At),
                 structured,
             }));
         }
+        value.release(core).await;
     }
 }
 
@@ -255,6 +249,7 @@ async fn copy_to(
     source: &Source,
     target: &[u8],
     replaces: bool,
+    rules: &CopyRules,
 ) -> farcore::Result<bool> {
     let options = PutOptions {
         expiry: source.expiry,
@@ -265,10 +260,8 @@ async fn copy_to(
         },
         structured: source.structured,
     };
-    let length = source.value.len() as u64;
-    let put = core
-        .put_long_with(target, length, [&source.value], options)
-        .await?;
+    let all = source.value.segment(0..source.value.length());
+    let put = put_segments(core, target, &[all], options, rules).await?;
     Ok(!matches!(put, PutOutcome::Unmet(_)))
 }
 
@@ -283,23 +276,26 @@ async fn rename_to(
     core: &mut Core,
     (from, to): (&[u8], &[u8]),
     replaces: bool,
+    rules: &CopyRules,
 ) -> farcore::Result<Copied> {
     loop {
         let Some(source) = source(core, from).await? else {
             return Ok(Copied::NoSource);
         };
-        if from == to {
-            return Ok(if replaces {
-                Copied::Yes
-            } else {
-                Copied::TargetExists
-            });
-        }
-        if !copy_to(core, &source, to, replaces).await? {
+        let version = source.value.version();
+        let copied = if from == to {
+            Ok(replaces)
+        } else {
+            copy_to(core, &source, to, replaces, rules).await
+        };
+        source.value.release(core).await;
+        if !copied? {
             return Ok(Copied::TargetExists);
         }
-        let condition = Condition::Version(source.version);
-        match core.delete_if(from, condition).await? {
+        if from == to {
+            return Ok(Copied::Yes);
+        }
+        match core.delete_if(from, Condition::Version(version)).await? {
             // It was changed meanwhile: the newer value is renamed.
             farcore::DeleteOutcome::Mismatch(version) if version != 0 && replaces => {}
             _ => return Ok(Copied::Yes),
@@ -309,8 +305,13 @@ async fn rename_to(
 
 fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
     let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
+    let value_bytes_max = call.serving.value_bytes_max();
     call.task(move |mut core, output, protocol| async move {
-        let renamed = rename_to(&mut core, (&from, &to), replaces).await;
+        let rules = CopyRules {
+            output: output.clone(),
+            value_bytes_max,
+        };
+        let renamed = rename_to(&mut core, (&from, &to), replaces, &rules).await;
         finish(
             &output,
             protocol,
@@ -355,9 +356,18 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
     if from == to {
         return Err("ERR source and destination objects are the same".into());
     }
+    let value_bytes_max = call.serving.value_bytes_max();
     Ok(call.task(move |mut core, output, protocol| async move {
+        let rules = CopyRules {
+            output: output.clone(),
+            value_bytes_max,
+        };
         let copied = match source(&mut core, &from).await {
-            Ok(Some(source)) => copy_to(&mut core, &source, &to, replaces).await,
+            Ok(Some(source)) => {
+                let copied = copy_to(&mut core, &source, &to, replaces, &rules).await;
+                source.value.release(&mut core).await;
+                copied
+            }
             Ok(None) => Ok(false),
             Err(error) => Err(error),
         };

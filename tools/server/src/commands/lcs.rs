@@ -7,7 +7,7 @@
 use farcore::Core;
 
 use super::arguments::{integer, is_option, stored_key};
-use super::{Call, Flow, Refusal, SYNTAX};
+use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::replies::error_text;
 use crate::resp::Writer;
 
@@ -75,7 +75,7 @@ pub(super) fn lcs(call: &mut Call<'_>) -> Result {
 async fn common_of(core: &mut Core, keys: &[Vec<u8>; 2]) -> std::result::Result<Common, Refusal> {
     let mut values = [Vec::new(), Vec::new()];
     for (key, value) in keys.iter().zip(&mut values) {
-        match core.get(key).await {
+        match read_of(core.get(key).await) {
             Ok(read) => *value = read.map_or_else(Vec::new, |read| read.to_vec()),
             Err(farcore::Error::Structured) => {
                 return Err("ERR The specified keys must contain string values".into());
