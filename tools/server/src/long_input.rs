@@ -143,6 +143,10 @@ impl LongInput {
     pub(crate) async fn drain(&self, core: &Core) {
         loop {
             let mut input = self.0.borrow_mut();
+            // What waits belongs to the next value once that follows.
+            if input.following.is_some() {
+                return;
+            }
             input.waiting.clear();
             if input.missing == 0 || input.is_cut {
                 return;

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use farcore::{Answer, Core, Error};
 use rustix::event::epoll::EventFlags;
 
+use crate::commands::BESIDE_BYTES;
 use crate::connection::{Connection, Pending};
 use crate::counters::CoreCounters;
 use crate::failures::Failures;
@@ -96,8 +97,9 @@ impl Serving {
     ) -> io::Result<Self> {
         let limits = Limits {
             bulk_bytes_max: VALUE_BYTES_MAX,
-            // What does not fit a record is not kept with the connection.
-            large_bytes: value_bytes_max,
+            // What does not fit a record, whatever is stored with it, is not kept with the
+            // connection.
+            large_bytes: value_bytes_max.saturating_sub(BESIDE_BYTES),
             announces_all: true,
             ..Limits::default()
         };
@@ -452,13 +454,18 @@ impl Serving {
         waiting
     }
 
-    /// Notes how many bytes a connection's task has in hand.
+    /// Counts the bytes that a connection's task has in hand.
     pub(crate) fn note_task_bytes(&mut self, number: usize, bytes: usize) {
-        if let Some(Some(connection)) = self.connections.get_mut(number)
-            && connection.task_bytes != bytes
-        {
+        let Some(place) = self.connections.get_mut(number) else {
+            return;
+        };
+        if place.as_ref().is_none_or(|one| one.task_bytes == bytes) {
+            return;
+        }
+        if let Some(mut connection) = place.take() {
             connection.task_bytes = bytes;
-            self.note_output(number);
+            self.account(&mut connection);
+            self.connections[number] = Some(connection);
         }
     }
 

@@ -126,10 +126,10 @@ impl Tasks {
         let mut is_busy = false;
         let mut place = 0;
         while let Some(task) = self.running.get_mut(place) {
+            task.output.0.borrow_mut().is_short = serving.is_crowded();
             let polled = task.future.as_mut().poll(&mut context);
             let mut buffer = task.output.0.borrow_mut();
             is_busy |= !buffer.bytes.is_empty() || polled.is_ready();
-            buffer.is_short = serving.is_crowded();
             serving.note_task_bytes(task.connection, buffer.held);
             buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes);
             if buffer.is_broken {

@@ -73,12 +73,7 @@ impl<'a, B: AsRef<[u8]>, I: Iterator<Item = B>> LongPut<'a, I> {
     }
 
     /// The same up to the commit, which comes later.
-    pub(crate) fn uncommitted(
-        routed: Routed<'a>,
-        hasher: Hasher128,
-        said: u64,
-        source: I,
-    ) -> Self {
+    pub(crate) fn uncommitted(routed: Routed<'a>, hasher: Hasher128, said: u64, source: I) -> Self {
         Self {
             is_partial: true,
             ..Self::new(routed, hasher, said, source, PutOptions::default())

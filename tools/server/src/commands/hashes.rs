@@ -11,7 +11,7 @@ use farcore::{
 };
 
 use super::arguments::{float, integer, parsed, stored_key};
-use super::{Call, Flow, Refusal};
+use super::{Call, Flow, Refusal, read_of};
 use crate::connection::Pending;
 use crate::hash_reply::{DAMAGED, FieldReply, HashFields, HashReply, ShortField};
 use crate::hash_value::{Entry, HashValue, with_fields, without_fields};

@@ -17,12 +17,15 @@ use crate::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
 
-/// True if an argument of a command at a place, which is not the last, is passed on as it comes.
-pub(super) fn streams_within(name: &str, place: usize) -> bool {
+/// True if an argument of a command of writing, at a place with `left` others after it, is passed on
+/// as it comes, or is refused and skipped. Else it is kept whole.
+pub(super) fn streams(name: &str, place: usize, left: usize) -> bool {
     match name {
         "set" => place == 2,
         "mset" => place >= 2 && place.is_multiple_of(2),
-        _ => false,
+        // What it compares.
+        "delifeq" => false,
+        _ => left == 0,
     }
 }
 
@@ -46,7 +49,7 @@ pub(super) fn run(call: &mut Call<'_>, name: &str, bytes: usize, left: usize) ->
         }
         ("mset", count, _) if count.is_multiple_of(2) => mset(call, bytes, left),
         _ => {
-            let max = call.serving.value_bytes_max();
+            let max = call.serving.limits.large_bytes;
             Err(Refusal(format!(
                 "{TOO_LONG}: the argument has {bytes} bytes, and those of '{name}' have at most {max}; store long values with SET, MSET or APPEND"
             )))

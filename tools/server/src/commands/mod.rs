@@ -75,8 +75,8 @@ impl From<&str> for Refusal {
     }
 }
 
-/// Bytes of a request beside the value that it stores, at most.
-const BESIDE_BYTES: usize = 32;
+/// Bytes of a request beside the value that it stores, and of an expiry, at most.
+pub(crate) const BESIDE_BYTES: usize = 32;
 /// A syntax error, as Redis says it.
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 /// A text that is no number, as Redis says it.
@@ -395,8 +395,10 @@ pub(crate) fn streams(arguments: &Arguments, input: &[u8], left: usize) -> bool 
         arguments.get(0, input)
     };
     match find(name) {
-        Some(command) if left > 0 => long_set::streams_within(command.name, arguments.len()),
-        Some(command) => command.flags.split(' ').any(|flag| flag == "write"),
+        Some(command) => {
+            let writes = command.flags.split(' ').any(|flag| flag == "write");
+            writes && long_set::streams(command.name, arguments.len(), left)
+        }
         None => left == 0,
     }
 }

@@ -223,7 +223,7 @@ fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
         let next = queue.command(at, &mut arguments)?;
         let input = &queue.bytes[at..];
         // It is passed on in pieces.
-        let bytes_max = call.serving.value_bytes_max();
+        let bytes_max = call.serving.limits.large_bytes;
         if arguments.iter(input).any(|one| one.len() > bytes_max) {
             return None;
         }

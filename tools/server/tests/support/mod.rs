@@ -41,7 +41,15 @@ impl Served {
 
     /// The same with other options.
     pub(crate) fn with(cores: usize, change: impl FnOnce(&mut Options)) -> Self {
-        let engine = small_engine(cores);
+        Self::on(small_engine(cores), change)
+    }
+
+    /// A server with room for several of the longest values.
+    pub(crate) fn vast(cores: usize) -> Self {
+        Self::on(engine(cores, 768 << 20), |_| {})
+    }
+
+    fn on(engine: Engine, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new(([127, 0, 0, 1], 0).into());
         change(&mut options);
         let server = Server::start(&engine, options).expect("a server");
@@ -89,10 +97,14 @@ impl Drop for Served {
 
 /// An engine on so many cores.
 pub(crate) fn small_engine(cores: usize) -> Engine {
+    engine(cores, 64 << 20)
+}
+
+fn engine(cores: usize, far_bytes: u64) -> Engine {
     let engine = Engine::open(Config {
         cores: available().into_iter().take(cores).collect(),
         local_bytes: 32 << 20,
-        far_bytes: 64 << 20,
+        far_bytes,
         page_bytes: Some(128 << 10),
         keys_expected: 20_000,
         spin_ns: 0,
