@@ -471,6 +471,7 @@ fn a_value_is_taken_once_and_whole_by_clients_that_race() {
                 writer.say("DELIFEQ k n");
             }
         }
+        is_done.store(true, Ordering::Relaxed);
         takers.into_iter().map(|taker| taker.join().unwrap()).sum()
     });
     let left = usize::from(served.client().say("STRLEN k").len() > 3);

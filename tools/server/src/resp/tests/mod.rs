@@ -7,7 +7,7 @@ mod peer;
 mod rules;
 mod splits;
 
-use super::{Arguments, Limits, Progress, ProtocolError, parse};
+use super::{Arguments, Limits, Progress, ProtocolError, parse, parse_rest};
 
 /// What a connection sees of its input.
 #[derive(Clone, PartialEq, Eq, Debug)]

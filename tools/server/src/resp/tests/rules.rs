@@ -1,9 +1,10 @@
 //! The rules of the parser one by one, and the texts of its errors.
 
-use super::{Arguments, Event, Limits, Progress, owned, parse, whole};
+use super::{Arguments, Event, Limits, Progress, owned, parse, parse_rest, whole};
 
 /// The line limit of these tests.
 const SHORT_LINES: Limits = Limits {
+    announces_all: false,
     arguments_max: 1 << 20,
     bulk_bytes_max: usize::MAX,
     inline_bytes_max: 64,
