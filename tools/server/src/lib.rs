@@ -8,7 +8,9 @@
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
 //! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`,
 //! `long_copy`), also of commands that turn out to be about one (`long_task`, `long_change`).
-//! Encrypted connections pass through a session each (`encrypted`, `tls`). Clients of the native
+//! Changes of keys make events (`key_events`, `noted`, `event_classes`), which go to subscribers of
+//! channels (`subscriptions`). Encrypted connections pass through a session each (`encrypted`,
+//! `tls`). Clients of the native
 //! protocol come over the fabric, into the same loop (`native`).
 
 mod accept;
@@ -16,6 +18,7 @@ mod commands;
 mod connection;
 mod counters;
 mod encrypted;
+mod event_classes;
 mod failures;
 mod figures;
 mod gathered;
@@ -24,6 +27,7 @@ mod hash_limits;
 mod hash_reply;
 mod hash_value;
 mod information;
+mod key_events;
 mod long_change;
 mod long_copy;
 mod long_input;
@@ -32,6 +36,7 @@ mod long_task;
 mod memory_limit;
 mod monitors;
 mod native;
+mod noted;
 mod options;
 mod parts;
 mod plan;

@@ -10,10 +10,11 @@
 //! - I2: nothing of a change is left if it does not happen.
 
 use farcore::{
-    Condition, Core, DeleteOutcome, Expiry, ExpiryCondition, ExpiryOutcome, PutOptions, PutOutcome,
-    Result, WrittenValue,
+    Condition, Core, DeleteOutcome, Expiry, ExpiryCondition, ExpiryOutcome, Metadata, PutOptions,
+    PutOutcome, Result, WrittenValue,
 };
 
+use crate::event_classes::EventClasses;
 use crate::long_copy::{CopyRules, Old, Segment, put_segments, send_pieces};
 use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
@@ -187,7 +188,25 @@ impl LongChange {
             output: output.clone(),
             value_bytes_max,
         };
+        // What its answer does not tell: whether it had an expiry.
+        let is_persist = self.kind == ChangeKind::Expire(Expiry::Never);
+        let mut had_expiry = true;
+        if is_persist && output.sends(EventClasses::GENERIC) {
+            let inspected = core.inspect(&self.key).await;
+            had_expiry = matches!(
+                inspected,
+                Ok(Some(Metadata {
+                    expiry_ms: Some(_),
+                    ..
+                }))
+            );
+        }
         let result = self.change(core, &rules).await;
+        if let Ok(reply) = &result
+            && had_expiry
+        {
+            self.notify(output, reply);
+        }
         self.bytes.discard(core).await;
         match result {
             Ok(Reply::Value(old)) => send(core, output, protocol, old).await,
@@ -207,12 +226,34 @@ impl LongChange {
         }
     }
 
+    /// Leaves the events of a change that reads the value, or of one of its parts; those of a `SET`
+    /// are left where it happens.
+    fn notify(&self, output: &TaskOutput, reply: &Reply) {
+        let key = &self.key[..];
+        match (&self.kind, reply) {
+            (ChangeKind::Take | ChangeKind::Expire(_), Reply::Value(Old::Absent)) => {
+                output.notify(EventClasses::MISSED, "keymiss", key);
+            }
+            (ChangeKind::Expire(Expiry::Never), Reply::Value(_)) => {
+                output.notify(EventClasses::GENERIC, "persist", key);
+            }
+            (ChangeKind::Expire(expiry), Reply::Value(_)) if !is_past(*expiry) => {
+                output.notify(EventClasses::GENERIC, "expire", key);
+            }
+            (ChangeKind::Take | ChangeKind::Expire(_), Reply::Value(_))
+            | (ChangeKind::DeleteIfEqual, Reply::Integer(1)) => {
+                output.notify(EventClasses::GENERIC, "del", key);
+            }
+            _ => {}
+        }
+    }
+
     async fn change(&self, core: &mut Core, rules: &CopyRules) -> Result<Reply> {
         let key = &self.key[..];
         match &self.kind {
             ChangeKind::Take => take(core, key).await.map(Reply::Value),
             ChangeKind::Expire(expiry) => expire(core, key, *expiry).await.map(Reply::Value),
-            ChangeKind::Set(rule) => self.set(core, rule).await,
+            ChangeKind::Set(rule) => self.set(core, rule, &rules.output).await,
             ChangeKind::Append => self.splice(core, None, rules).await,
             ChangeKind::SetRange { offset } => self.splice(core, Some(*offset), rules).await,
             &ChangeKind::SetBit { byte, mask, is_set } => {
@@ -227,7 +268,7 @@ impl LongChange {
         }
     }
 
-    async fn set(&self, core: &mut Core, rule: &SetRule) -> Result<Reply> {
+    async fn set(&self, core: &mut Core, rule: &SetRule, output: &TaskOutput) -> Result<Reply> {
         let needs_old = rule.previous || matches!(rule.condition, SetCondition::Equals(_));
         let options = |condition| PutOptions {
             expiry: rule.expiry,
@@ -240,7 +281,12 @@ impl LongChange {
                 SetCondition::Present => Condition::Present,
                 _ => Condition::Always,
             };
+            let is_new = match rule.condition {
+                SetCondition::Always => is_absent(core, &self.key, output).await,
+                _ => rule.condition == SetCondition::Absent,
+            };
             let put = self.bytes.put(core, &self.key, options(condition)).await?;
+            notify_set(output, &self.key, is_new, (rule.expiry, put));
             return Ok(match put {
                 PutOutcome::Unmet(_) => Reply::Null,
                 PutOutcome::Stored(_) | PutOutcome::Expired => Reply::Stored,
@@ -248,12 +294,25 @@ impl LongChange {
         }
         loop {
             let old = Old::open(core, &self.key).await?;
+            let is_new = matches!(old, Old::Absent);
             let is_stored = match rule.condition.holds(core, &old).await {
-                Ok(false) => Ok(Some(false)),
+                Ok(false) => {
+                    if is_new && rule.previous {
+                        output.notify(EventClasses::MISSED, "keymiss", &self.key);
+                    }
+                    Ok(Some(false))
+                }
                 Ok(true) => {
                     let options = options(Condition::Version(old.version()));
                     let put = self.bytes.put(core, &self.key, options).await;
-                    put.map(|put| (!matches!(put, PutOutcome::Unmet(_))).then_some(true))
+                    put.map(|put| {
+                        let is_stored = !matches!(put, PutOutcome::Unmet(_));
+                        if is_stored && is_new && rule.previous {
+                            output.notify(EventClasses::MISSED, "keymiss", &self.key);
+                        }
+                        notify_set(output, &self.key, is_new, (rule.expiry, put));
+                        is_stored.then_some(true)
+                    })
                 }
                 Err(error) => Err(error),
             };
@@ -294,10 +353,17 @@ impl LongChange {
                 old.release(core).await;
                 return Ok(Reply::Integer(length));
             }
+            let is_new = matches!(old, Old::Absent);
             let put = splice_once(core, (&self.key, &old), at, bytes.clone(), rules).await;
             old.release(core).await;
             // Else another client was faster.
             if !matches!(put?, PutOutcome::Unmet(_)) {
+                let name = if offset.is_some() {
+                    "setrange"
+                } else {
+                    "append"
+                };
+                notify_change(&rules.output, &self.key, is_new, name);
                 return Ok(Reply::Integer(length));
             }
         }
@@ -353,8 +419,10 @@ async fn set_bit(
             before & !mask
         }];
         let put = splice_once(core, (key, &old), at, Segment::Bytes(&after), rules).await;
+        let is_new = matches!(old, Old::Absent);
         old.release(core).await;
         if !matches!(put?, PutOutcome::Unmet(_)) {
+            notify_change(&rules.output, key, is_new, "setbit");
             return Ok(Reply::Integer(u64::from(before & mask != 0)));
         }
     }
@@ -401,7 +469,7 @@ async fn delete_if_equal(core: &mut Core, key: &[u8], compared: &[u8]) -> Result
 
 /// Sets when a key expires; returns what it holds. A time in the past removes it.
 async fn expire(core: &mut Core, key: &[u8], expiry: Expiry) -> Result<Old> {
-    if matches!(expiry, Expiry::At(at_ms) if at_ms <= farcore_tuning::system_ms()) {
+    if is_past(expiry) {
         return take(core, key).await;
     }
     loop {
@@ -439,6 +507,46 @@ async fn expire(core: &mut Core, key: &[u8], expiry: Expiry) -> Result<Old> {
         old.release(core).await;
         let _ = set?;
     }
+}
+
+fn is_past(expiry: Expiry) -> bool {
+    matches!(expiry, Expiry::At(at_ms) if at_ms <= farcore_tuning::system_ms())
+}
+
+/// True if a key is absent, if that makes an event. What comes in pieces cannot be stored again, so
+/// this is what the key was shortly before.
+pub(crate) async fn is_absent(core: &mut Core, key: &[u8], output: &TaskOutput) -> bool {
+    output.sends(EventClasses::NEW) && matches!(core.exists(key).await, Ok(false))
+}
+
+/// Leaves the events of a put, if it has happened.
+pub(crate) fn notify_set(
+    output: &TaskOutput,
+    key: &[u8],
+    is_new: bool,
+    (expiry, put): (Expiry, PutOutcome),
+) {
+    if let PutOutcome::Unmet(_) = put {
+        return;
+    }
+    if is_new {
+        output.notify(EventClasses::NEW, "new", key);
+    }
+    output.notify(EventClasses::STRING, "set", key);
+    if let Expiry::At(_) | Expiry::In(_) = expiry {
+        output.notify(EventClasses::GENERIC, "expire", key);
+    }
+    if put == PutOutcome::Expired {
+        output.notify(EventClasses::EXPIRED, "expired", key);
+    }
+}
+
+/// Leaves the events of a change of a string.
+fn notify_change(output: &TaskOutput, key: &[u8], is_new: bool, name: &'static str) {
+    if is_new {
+        output.notify(EventClasses::NEW, "new", key);
+    }
+    output.notify(EventClasses::STRING, name, key);
 }
 
 /// Writes a value, or null, and lets it go.

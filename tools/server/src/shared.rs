@@ -7,6 +7,7 @@ use std::time::Instant;
 use farcore::EngineReporter;
 
 use crate::counters::{CoreCounters, Figure};
+use crate::event_classes::SelectedClasses;
 use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
 use crate::hash_limits::HashLimits;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) idle_closed: AtomicU64,
     /// Connections that see the commands of all clients.
     pub(crate) monitors: AtomicUsize,
+    /// Events of keys that are sent.
+    pub(crate) event_classes: SelectedClasses,
     pub(crate) slow: SlowSettings,
     pub(crate) hash_limits: HashLimits,
     pub(crate) memory_limit: MemoryLimit,
@@ -94,6 +97,7 @@ impl Shared {
             native_connected: AtomicUsize::new(0),
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
+            event_classes: SelectedClasses::default(),
             slow: SlowSettings::default(),
             hash_limits: HashLimits::default(),
             memory_limit: MemoryLimit::default(),

@@ -9,6 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use farcore::Core;
 
+use crate::event_classes::EventClasses;
+use crate::key_events::{EventSink, KeyEvent};
 use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
 
@@ -21,9 +23,13 @@ const IDLE_MAX: usize = 16;
 /// The future of a command; it ends with its client, for the next one.
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Core>>>;
 
-/// The reply of a command of several steps, as far as it was made and is not sent.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TaskOutput(Rc<RefCell<TaskBuffer>>);
+/// The reply of a command of several steps, as far as it was made and is not sent, and where its
+/// events go.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskOutput {
+    buffer: Rc<RefCell<TaskBuffer>>,
+    events: EventSink,
+}
 
 #[derive(Debug, Default)]
 struct TaskBuffer {
@@ -39,42 +45,67 @@ struct TaskBuffer {
 }
 
 impl TaskOutput {
-    /// No output of a command that has so many bytes in hand.
-    pub(crate) fn holding(bytes: usize) -> Self {
-        let output = Self::default();
-        output.0.borrow_mut().held = bytes;
-        output
+    /// Nothing yet.
+    pub(crate) fn new(events: &EventSink) -> Self {
+        Self {
+            buffer: Rc::default(),
+            events: events.clone(),
+        }
+    }
+
+    /// The same of a command that has so many bytes in hand.
+    pub(crate) fn holding(self, bytes: usize) -> Self {
+        self.buffer.borrow_mut().held = bytes;
+        self
     }
 
     /// Has bytes counted that the command takes now. While little memory is left for clients it
     /// waits, so that those that have begun end, but not for ever.
     pub(crate) async fn hold(&self, core: &Core, bytes: usize) {
         let until_ms = farcore_tuning::system_ms() + DEFERRED_MS;
-        while self.0.borrow().is_short && farcore_tuning::system_ms() < until_ms {
+        while self.buffer.borrow().is_short && farcore_tuning::system_ms() < until_ms {
             core.yield_now().await;
         }
-        self.0.borrow_mut().held += bytes;
+        self.buffer.borrow_mut().held += bytes;
     }
 
     /// The same bytes are in hand no more.
     pub(crate) fn let_go(&self, bytes: usize) {
-        let mut buffer = self.0.borrow_mut();
+        let mut buffer = self.buffer.borrow_mut();
         buffer.held = buffer.held.saturating_sub(bytes);
     }
 
     /// Adds to the reply.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.0.borrow_mut().bytes);
+        write(&mut self.buffer.borrow_mut().bytes);
+    }
+
+    /// Leaves an event of a key, which is as it is stored; see `key_events`.
+    #[inline]
+    pub(crate) fn notify(&self, class: EventClasses, name: &'static str, key: &[u8]) {
+        self.events.notify(class, name, key);
+    }
+
+    /// True if events of a class are sent.
+    pub(crate) fn sends(&self, class: EventClasses) -> bool {
+        self.events.sends(class)
+    }
+
+    /// Leaves events that were noted while a change was tried.
+    pub(crate) fn notify_all(&self, events: Vec<KeyEvent>) {
+        for event in events {
+            self.notify(event.class, event.name, &event.key);
+        }
     }
 
     /// Has the connection closed: the reply cannot be finished.
     pub(crate) fn break_off(&self) {
-        self.0.borrow_mut().is_broken = true;
+        self.buffer.borrow_mut().is_broken = true;
     }
 
     /// True while the client takes what was made before.
     pub(crate) fn is_full(&self) -> bool {
-        let buffer = self.0.borrow();
+        let buffer = self.buffer.borrow();
         buffer.bytes.len() + buffer.waiting >= OUTPUT_BYTES_MAX
     }
 
@@ -126,9 +157,9 @@ impl Tasks {
         let mut is_busy = false;
         let mut place = 0;
         while let Some(task) = self.running.get_mut(place) {
-            task.output.0.borrow_mut().is_short = serving.is_crowded();
+            task.output.buffer.borrow_mut().is_short = serving.is_crowded();
             let polled = task.future.as_mut().poll(&mut context);
-            let mut buffer = task.output.0.borrow_mut();
+            let mut buffer = task.output.buffer.borrow_mut();
             is_busy |= !buffer.bytes.is_empty() || polled.is_ready();
             serving.note_task_bytes(task.connection, buffer.held);
             buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes);

@@ -93,14 +93,16 @@ pub struct WrittenValue {
     key: Vec<u8>,
 }
 
+/// The version and the value of an answer; `None` if it is another.
+type Answered = Option<(Version, Vec<u8>)>;
+
 /// One request to a shard, and its answer.
 struct One<'a> {
     shard: u16,
     hash: IndexHash,
     parts: RequestParts<'a>,
     is_sent: bool,
-    /// The version and the value of the answer, or what it was instead.
-    answer: Option<Result<Option<(Version, Vec<u8>)>>>,
+    answer: Option<Result<Answered>>,
     is_short: bool,
 }
 

@@ -3,7 +3,7 @@
 use farcore::Core;
 
 use super::arguments::{integer, is_option};
-use super::hashes::{read, whole};
+use super::hashes::{notify_missed, read, whole};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::hash_value::{Entry, HashValue};
 use crate::resp::{Protocol, Writer};
@@ -143,6 +143,7 @@ pub(super) fn hrandfield(call: &mut Call<'_>) -> Result<Flow, Refusal> {
     let key = call.key().to_vec();
     Ok(call.task(move |mut core, output, protocol| async move {
         let read = read(&mut core, &key).await;
+        notify_missed(&output, &key, &read);
         let hash = match &read {
             Ok((version, bytes)) => whole(*version, bytes).map_err(|failure| failure.text()),
             Err(failure) => Err(failure.text()),

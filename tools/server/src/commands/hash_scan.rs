@@ -9,7 +9,7 @@
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use super::arguments::{integer, is_option};
-use super::hashes::{read, whole};
+use super::hashes::{notify_missed, read, whole};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::glob;
 use crate::hash_value::{Entry, HashValue};
@@ -119,6 +119,7 @@ pub(super) fn hscan(call: &mut Call<'_>) -> Result {
     let key = call.key().to_vec();
     Ok(call.task(move |mut core, output, protocol| async move {
         let read = read(&mut core, &key).await;
+        notify_missed(&output, &key, &read);
         let hash = match &read {
             Ok((version, bytes)) => whole(*version, bytes).map_err(|failure| failure.text()),
             Err(failure) => Err(failure.text()),

@@ -13,6 +13,7 @@ use farcore::{
 use super::arguments::{float, integer, parsed, stored_key};
 use super::{Call, Flow, Refusal, read_of};
 use crate::connection::Pending;
+use crate::event_classes::EventClasses;
 use crate::hash_reply::{DAMAGED, FieldReply, HashFields, HashReply, ShortField};
 use crate::hash_value::{Entry, HashValue, with_fields, without_fields};
 use crate::parts::Parts;
@@ -47,7 +48,7 @@ impl Call<'_> {
         }
         let token = Token::new(self.number, self.connection.next_number(), 0);
         let key = self.key();
-        match self.core.submit(Operation::GetStructured { key }, token.0) {
+        match self.submit_part(Operation::GetStructured { key }, token) {
             Ok(()) => {
                 let parts = Box::new(Parts::of_fields(fields));
                 self.connection.pending.push_back(Pending::Parts(parts));
@@ -122,6 +123,43 @@ impl Failure {
     }
 }
 
+/// Leaves the event of a read that has found no key.
+pub(super) fn notify_missed(
+    output: &TaskOutput,
+    key: &[u8],
+    read: &std::result::Result<(u64, Vec<u8>), Failure>,
+) {
+    if let Ok((0, _)) = read {
+        output.notify(EventClasses::MISSED, "keymiss", key);
+    }
+}
+
+/// What has become of a hash.
+enum Done {
+    Nothing,
+    Stored { is_new: bool },
+    Deleted,
+}
+
+impl Done {
+    /// Leaves its events; `name` is that of the change.
+    fn notify(self, output: &TaskOutput, name: &'static str, key: &[u8]) {
+        match self {
+            Self::Nothing => {}
+            Self::Stored { is_new } => {
+                if is_new {
+                    output.notify(EventClasses::NEW, "new", key);
+                }
+                output.notify(EventClasses::HASH, name, key);
+            }
+            Self::Deleted => {
+                output.notify(EventClasses::HASH, name, key);
+                output.notify(EventClasses::GENERIC, "del", key);
+            }
+        }
+    }
+}
+
 /// What becomes of a hash.
 enum Effect {
     Nothing,
@@ -157,13 +195,13 @@ async fn update<T>(
     core: &mut Core,
     key: &[u8],
     change: impl Fn(Option<HashValue<'_>>) -> std::result::Result<(Effect, T), Refusal>,
-) -> std::result::Result<T, Failure> {
+) -> std::result::Result<(T, Done), Failure> {
     loop {
         let (version, bytes) = read(core, key).await?;
         let (effect, reply) = change(whole(version, &bytes)?).map_err(Failure::Refused)?;
         let condition = Condition::Version(version);
-        let is_done = match effect {
-            Effect::Nothing => true,
+        let done = match effect {
+            Effect::Nothing => Some(Done::Nothing),
             Effect::Store(bytes) => {
                 let options = PutOptions {
                     expiry: Expiry::Keep,
@@ -171,23 +209,25 @@ async fn update<T>(
                     structured: true,
                 };
                 let put = core.put_with(key, &bytes, options).await?;
-                matches!(put, PutOutcome::Stored(_))
+                let is_new = version == 0;
+                matches!(put, PutOutcome::Stored(_)).then_some(Done::Stored { is_new })
             }
             Effect::Delete => {
                 let deleted = core.delete_if(key, condition).await?;
-                !matches!(deleted, DeleteOutcome::Mismatch(_))
+                (!matches!(deleted, DeleteOutcome::Mismatch(_))).then_some(Done::Deleted)
             }
         };
         // Else another client was faster.
-        if is_done {
-            return Ok(reply);
+        if let Some(done) = done {
+            return Ok((reply, done));
         }
     }
 }
 
-/// Starts the change of a hash, and replies what it returns.
+/// Starts the change of a hash, which is the event `name`, and replies what it returns.
 fn change<T: 'static>(
     call: &mut Call<'_>,
+    name: &'static str,
     change: impl Fn(&[Vec<u8>], Option<HashValue<'_>>) -> std::result::Result<(Effect, T), Refusal>
     + 'static,
     write: impl FnOnce(&mut Writer<'_>, T) + 'static,
@@ -200,6 +240,10 @@ fn change<T: 'static>(
     call.task(move |mut core, output, protocol| async move {
         let key = stored_key(&arguments[1]);
         let changed = update(&mut core, key, |hash| change(&arguments, hash)).await;
+        let changed = changed.map(|(reply, done)| {
+            done.notify(&output, name, key);
+            reply
+        });
         finish(&output, protocol, changed, write);
         core
     })
@@ -241,7 +285,7 @@ fn set(call: &mut Call<'_>, name: &str, write: fn(&mut Writer<'_>, usize)) -> Re
         let (bytes, added) = with_fields(hash, &entries(&arguments[2..]));
         Ok((Effect::Store(bytes), added))
     };
-    Ok(change(call, add, write))
+    Ok(change(call, "hset", add, write))
 }
 
 pub(super) fn hset(call: &mut Call<'_>) -> Result {
@@ -260,7 +304,7 @@ pub(super) fn hsetnx(call: &mut Call<'_>) -> Result {
         let (bytes, added) = with_fields(hash, &entries(&arguments[2..]));
         Ok((Effect::Store(bytes), added))
     };
-    Ok(change(call, add, write_count))
+    Ok(change(call, "hset", add, write_count))
 }
 
 pub(super) fn hdel(call: &mut Call<'_>) -> Result {
@@ -276,7 +320,7 @@ pub(super) fn hdel(call: &mut Call<'_>) -> Result {
         };
         Ok((effect, removed))
     };
-    Ok(change(call, remove, write_count))
+    Ok(change(call, "hdel", remove, write_count))
 }
 
 fn write_sum(writer: &mut Writer<'_>, sum: i64) {
@@ -296,7 +340,7 @@ pub(super) fn hincrby(call: &mut Call<'_>) -> Result {
         let (bytes, _) = with_fields(hash, &[(field, sum.to_string().as_bytes())]);
         Ok((Effect::Store(bytes), sum))
     };
-    Ok(change(call, add, write_sum))
+    Ok(change(call, "hincrby", add, write_sum))
 }
 
 pub(super) fn hincrbyfloat(call: &mut Call<'_>) -> Result {
@@ -319,7 +363,7 @@ pub(super) fn hincrbyfloat(call: &mut Call<'_>) -> Result {
         let (bytes, _) = with_fields(hash, &[(field, text.as_bytes())]);
         Ok((Effect::Store(bytes), text))
     };
-    Ok(change(call, add, |writer, text| {
+    Ok(change(call, "hincrbyfloat", add, |writer, text| {
         writer.bulk(text.as_bytes());
     }))
 }

@@ -4,6 +4,7 @@ use farcore::{Condition, Core, Cursor, Expiry, Operation, PutOptions, PutOutcome
 
 use super::arguments::{is_option, shown_key};
 use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX, read_of};
+use crate::event_classes::EventClasses;
 use crate::glob;
 use crate::long_copy::{CopyRules, Old, put_segments};
 use crate::parts::PartsKind;
@@ -243,31 +244,58 @@ async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> 
     }
 }
 
-/// Copies a key's value to another key; false if the target exists and is to stay.
+/// What putting a copy to a key came to.
+enum Put {
+    Done {
+        /// The key was absent; not told unless it is to be.
+        is_new: bool,
+    },
+    /// The target exists and is to stay.
+    Refused,
+}
+
+/// Copies a key's value to another key. If `tells_new`, it is told whether that was absent.
 async fn copy_to(
     core: &mut Core,
     source: &Source,
     target: &[u8],
-    replaces: bool,
+    (replaces, tells_new): (bool, bool),
     rules: &CopyRules,
-) -> farcore::Result<bool> {
-    let options = PutOptions {
-        expiry: source.expiry,
-        condition: if replaces {
-            Condition::Always
-        } else {
+) -> farcore::Result<Put> {
+    let all = [source.value.segment(0..source.value.length())];
+    loop {
+        let condition = if !replaces {
             Condition::Absent
-        },
-        structured: source.structured,
-    };
-    let all = source.value.segment(0..source.value.length());
-    let put = put_segments(core, target, &[all], options, rules).await?;
-    Ok(!matches!(put, PutOutcome::Unmet(_)))
+        } else if tells_new {
+            let metadata = core.inspect(target).await?;
+            Condition::Version(metadata.map_or(0, |metadata| metadata.version))
+        } else {
+            Condition::Always
+        };
+        let options = PutOptions {
+            expiry: source.expiry,
+            condition,
+            structured: source.structured,
+        };
+        match put_segments(core, target, &all, options, rules).await? {
+            PutOutcome::Unmet(_) if !replaces => return Ok(Put::Refused),
+            // Another client was faster.
+            PutOutcome::Unmet(_) => {}
+            _ => {
+                let is_new = matches!(condition, Condition::Absent | Condition::Version(0));
+                return Ok(Put::Done { is_new });
+            }
+        }
+    }
 }
 
 /// What renaming or copying a key came to.
 enum Copied {
-    Yes,
+    Yes {
+        is_new: bool,
+    },
+    /// Both keys are one.
+    ToItself,
     NoSource,
     TargetExists,
 }
@@ -275,30 +303,33 @@ enum Copied {
 async fn rename_to(
     core: &mut Core,
     (from, to): (&[u8], &[u8]),
-    replaces: bool,
+    (replaces, tells_new): (bool, bool),
     rules: &CopyRules,
 ) -> farcore::Result<Copied> {
+    let mut was_new = false;
     loop {
         let Some(source) = source(core, from).await? else {
             return Ok(Copied::NoSource);
         };
         let version = source.value.version();
-        let copied = if from == to {
-            Ok(replaces)
-        } else {
-            copy_to(core, &source, to, replaces, rules).await
-        };
-        source.value.release(core).await;
-        if !copied? {
-            return Ok(Copied::TargetExists);
-        }
         if from == to {
-            return Ok(Copied::Yes);
+            source.value.release(core).await;
+            return Ok(if replaces {
+                Copied::ToItself
+            } else {
+                Copied::TargetExists
+            });
+        }
+        let copied = copy_to(core, &source, to, (replaces, tells_new), rules).await;
+        source.value.release(core).await;
+        match copied? {
+            Put::Done { is_new } => was_new |= is_new,
+            Put::Refused => return Ok(Copied::TargetExists),
         }
         match core.delete_if(from, Condition::Version(version)).await? {
             // It was changed meanwhile: the newer value is renamed.
             farcore::DeleteOutcome::Mismatch(version) if version != 0 && replaces => {}
-            _ => return Ok(Copied::Yes),
+            _ => return Ok(Copied::Yes { is_new: was_new }),
         }
     }
 }
@@ -311,15 +342,24 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
             output: output.clone(),
             value_bytes_max,
         };
-        let renamed = rename_to(&mut core, (&from, &to), replaces, &rules).await;
+        let how = (replaces, output.sends(EventClasses::NEW));
+        let renamed = rename_to(&mut core, (&from, &to), how, &rules).await;
+        if let Ok(Copied::Yes { is_new }) = renamed {
+            if is_new {
+                output.notify(EventClasses::NEW, "new", &to);
+            }
+            output.notify(EventClasses::GENERIC, "rename_from", &from);
+            output.notify(EventClasses::GENERIC, "rename_to", &to);
+        }
         finish(
             &output,
             protocol,
             renamed,
             |writer, renamed| match renamed {
                 Copied::NoSource => writer.error("ERR no such key"),
-                Copied::Yes if replaces => writer.simple("OK"),
-                Copied::Yes => writer.integer(1),
+                Copied::ToItself => writer.simple("OK"),
+                Copied::Yes { .. } if replaces => writer.simple("OK"),
+                Copied::Yes { .. } => writer.integer(1),
                 Copied::TargetExists => writer.integer(0),
             },
         );
@@ -364,15 +404,25 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
         };
         let copied = match source(&mut core, &from).await {
             Ok(Some(source)) => {
-                let copied = copy_to(&mut core, &source, &to, replaces, &rules).await;
+                let how = (replaces, output.sends(EventClasses::NEW));
+                let copied = copy_to(&mut core, &source, &to, how, &rules).await;
                 source.value.release(&mut core).await;
                 copied
             }
-            Ok(None) => Ok(false),
+            Ok(None) => {
+                output.notify(EventClasses::MISSED, "keymiss", &from);
+                Ok(Put::Refused)
+            }
             Err(error) => Err(error),
         };
-        finish(&output, protocol, copied, |writer, is_copied| {
-            writer.integer(i64::from(is_copied));
+        if let Ok(Put::Done { is_new }) = copied {
+            if is_new {
+                output.notify(EventClasses::NEW, "new", &to);
+            }
+            output.notify(EventClasses::GENERIC, "copy_to", &to);
+        }
+        finish(&output, protocol, copied, |writer, copied| {
+            writer.integer(i64::from(matches!(copied, Put::Done { .. })));
         });
         core
     }))

@@ -8,7 +8,9 @@ use farcore::{Condition, Core, Expiry, PutOptions, PutOutcome};
 use super::arguments::{TimeUnit, integer, positive_expiry, stored_key};
 use super::strings::{SetOptions, TOO_LONG, is_beyond};
 use super::{Call, Flow, Refusal};
-use crate::long_change::{Bytes, ChangeKind, LongChange, SetCondition, SetRule};
+use crate::long_change::{
+    Bytes, ChangeKind, LongChange, SetCondition, SetRule, is_absent, notify_set,
+};
 use crate::long_input::{Following, LongInput, NextValue};
 use crate::long_task::swap;
 use crate::replies::error_text;
@@ -97,7 +99,11 @@ fn set(call: &mut Call<'_>, name: &str, bytes: usize) -> Result {
     let key = call.key().to_vec();
     let take = move |mut core: Core, input: LongInput, output: TaskOutput, protocol| async move {
         let parts = input.parts();
+        let was_absent = is_absent(&mut core, &key, &output).await;
         let put = core.put_long_with(&key, bytes as u64, parts, options).await;
+        if let Ok(put) = put {
+            notify_set(&output, &key, is_new || was_absent, (expiry, put));
+        }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match put {
@@ -188,7 +194,7 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
         next: Some(NextValue { bytes, left }),
     };
     let flow = call.take_value(bytes, move |mut core, input, output, protocol| async move {
-        if let Some(stored) = store_all(&mut core, first, &input).await {
+        if let Some(stored) = store_all(&mut core, first, &input, &output).await {
             output.write(|bytes| {
                 let mut writer = Writer::new(bytes, protocol);
                 match stored {
@@ -210,19 +216,25 @@ async fn store_all(
     core: &mut Core,
     first: Following,
     input: &LongInput,
+    output: &TaskOutput,
 ) -> Option<farcore::Result<()>> {
     let mut result = Ok(());
     let mut following = first;
     loop {
         let Following { arguments, next } = following;
-        result = result.and(store_pairs(core, &arguments).await);
+        result = result.and(store_pairs(core, &arguments, output).await);
         let (Some(NextValue { bytes, left }), Some(key)) = (next, arguments.last()) else {
             return Some(result);
         };
         let options = PutOptions::default();
+        let key = stored_key(key);
+        let is_new = is_absent(core, key, output).await;
         let put = core
-            .put_long_with(stored_key(key), bytes as u64, input.parts(), options)
+            .put_long_with(key, bytes as u64, input.parts(), options)
             .await;
+        if let Ok(put) = put {
+            notify_set(output, key, is_new, (Expiry::Never, put));
+        }
         // What is left of the value is of no use, but others follow.
         input.drain(core).await;
         result = result.and(put.map(|_| ()));
@@ -234,13 +246,21 @@ async fn store_all(
 }
 
 /// Stores the pairs among some arguments; the key of a long value may stand behind them.
-async fn store_pairs(core: &mut Core, arguments: &[Vec<u8>]) -> farcore::Result<()> {
+async fn store_pairs(
+    core: &mut Core,
+    arguments: &[Vec<u8>],
+    output: &TaskOutput,
+) -> farcore::Result<()> {
     let mut result = Ok(());
     for pair in arguments.chunks_exact(2) {
         let (key, value) = (stored_key(&pair[0]), &pair[1]);
         let options = PutOptions::default();
         let length = value.len() as u64;
+        let is_new = is_absent(core, key, output).await;
         let put = core.put_long_with(key, length, [value], options).await;
+        if let Ok(put) = put {
+            notify_set(output, key, is_new, (Expiry::Never, put));
+        }
         result = result.and(put.map(|_| ()));
     }
     result

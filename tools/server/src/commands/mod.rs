@@ -21,6 +21,7 @@ mod keys;
 mod lcs;
 mod long_set;
 mod monitor;
+mod noted;
 mod object;
 mod random_key;
 mod server;
@@ -49,7 +50,7 @@ use crate::slow::{self, Measured};
 use crate::tasks::TaskOutput;
 use crate::token::Token;
 
-pub(crate) use self::arguments::parsed;
+pub(crate) use self::arguments::{parsed, shown_key};
 pub(crate) use self::bits::BitCounter;
 pub(crate) use self::bits::count as bit_count;
 pub(crate) use self::connection::REDIS_VERSION;
@@ -144,7 +145,16 @@ impl<'a> Call<'a> {
             plan.request(kind, &operation);
             return Flow::Done;
         }
-        self.submit(&operation, kind, |connection| connection.promise(kind))
+        if self.serving.shared.event_classes.is_any() {
+            return self.noted_request(kind, operation);
+        }
+        self.submit(kind, operation)
+    }
+
+    /// The same, without regard to events.
+    #[inline]
+    fn submit(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
+        self.submit_with(&operation, kind, |connection| connection.promise(kind))
     }
 
     /// The same for a command that must be carried out otherwise if a value is too long for a
@@ -161,12 +171,13 @@ impl<'a> Call<'a> {
             plan.request(kind, &operation);
             return Flow::Done;
         }
-        // Such a change is too long for a request.
-        if self.is_beside_record(long.held_bytes()) {
+        // Such a change is too long for a request, or its task tells what the key was before.
+        let has_events = self.serving.shared.event_classes.is_any();
+        if has_events || self.is_beside_record(long.held_bytes()) {
             return self.long_task(LongTask::Change(long));
         }
         let retry = Box::new(Retry { kind, change: long });
-        self.submit(&operation, kind, |connection| {
+        self.submit_with(&operation, kind, |connection| {
             connection.promise_kept(retry)
         })
     }
@@ -187,7 +198,7 @@ impl<'a> Call<'a> {
     }
 
     #[inline]
-    fn submit(
+    fn submit_with(
         &mut self,
         operation: &Operation<'_>,
         kind: ReplyKind,
@@ -236,6 +247,9 @@ impl<'a> Call<'a> {
             plan.requests(kind, (0..count).map(|part| operation(self, part)));
             return Flow::Done;
         }
+        if self.serving.shared.event_classes.is_any() && self.needs_before(count, &operation) {
+            return self.careful_requests(count, &operation);
+        }
         let connection = &mut *self.connection;
         let mut part = connection.sent_parts.take().unwrap_or_else(|| {
             let parts = Box::new(Parts::new(kind, count));
@@ -249,7 +263,7 @@ impl<'a> Call<'a> {
                 return self.go_on_later(part);
             };
             let token = Token::new(self.number, number, place);
-            match self.core.submit(operation(self, part), token.0) {
+            match self.submit_part(operation(self, part), token) {
                 Ok(()) => self.connection.outstanding += 1,
                 Err(Refused::Full) => {
                     self.connection.unsend_part();
@@ -263,6 +277,15 @@ impl<'a> Call<'a> {
             part += 1;
         }
         Flow::Done
+    }
+
+    /// Gives a request to the engine whose answer is a part of a reply.
+    #[inline]
+    fn submit_part(&mut self, operation: Operation<'_>, token: Token) -> Result<(), Refused> {
+        if self.serving.shared.event_classes.is_any() {
+            return self.submit_noted(operation, token);
+        }
+        self.core.submit(operation, token.0)
     }
 
     fn go_on_later(&mut self, part: usize) -> Flow {
@@ -296,7 +319,7 @@ impl<'a> Call<'a> {
             return Flow::Later;
         }
         let core = self.serving.tasks.client(self.core);
-        let output = TaskOutput::holding(bytes);
+        let output = TaskOutput::new(&self.serving.events).holding(bytes);
         let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
         let ended = self.serving.slow.ended();
         let work = work(core, output.clone(), self.connection.protocol);

@@ -1,10 +1,14 @@
 //! Commands of strings.
 
-use farcore::{Change, Condition, Core, Expiry, ExpiryCondition, Operation, Transaction};
+use std::collections::HashSet;
+
+use farcore::{
+    Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOutcome, Transaction,
+};
 
 use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry, stored_key};
 use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
-use crate::long_change::{ChangeKind, LongChange, SetCondition, SetRule};
+use crate::long_change::{ChangeKind, LongChange, SetCondition, SetRule, notify_set};
 use crate::long_task::{LongTask, swap};
 use crate::parts::PartsKind;
 use crate::replies::{ReplyKind, error_text};
@@ -204,6 +208,11 @@ pub(super) fn getex(call: &mut Call<'_>) -> Result {
         }
         _ => return Err(SYNTAX.into()),
     };
+    if call.serving.shared.event_classes.is_any() && expiry == Expiry::Never {
+        // Its task tells whether there was an expiry, whatever the value is.
+        let long = LongChange::new(call.key(), &[], ChangeKind::Expire(expiry));
+        return Ok(call.long_task(LongTask::Change(long)));
+    }
     let change = Change::SetExpiry {
         expiry,
         condition: ExpiryCondition::Always,
@@ -256,6 +265,14 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result {
     let arguments = call.owned_arguments();
     Ok(call.task(move |mut core, output, protocol| async move {
         let stored = store_if_absent(&mut core, &arguments[1..]).await;
+        if matches!(stored, Ok(true)) {
+            let mut seen = HashSet::new();
+            for pair in arguments[1..].chunks_exact(2) {
+                let key = stored_key(&pair[0]);
+                let stored = (Expiry::Never, PutOutcome::Stored(0));
+                notify_set(&output, key, seen.insert(key), stored);
+            }
+        }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match stored {
