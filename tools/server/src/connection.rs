@@ -364,8 +364,8 @@ impl Connection {
         Pending::Ready(reply)
     }
 
-    /// Has a promised command be carried out as a task once its turn has come, if the engine's error
-    /// says that it must be. Returns whether it is.
+    /// Has a promised command be carried out as a task once its turn has come, if the engine's
+    /// error says that it must be. Returns whether it is.
     pub(crate) fn begin_long(&mut self, number: u32, error: &Error) -> bool {
         let place = number.wrapping_sub(self.first) as usize;
         let Some(pending) = self.pending.get_mut(place) else {

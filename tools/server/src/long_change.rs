@@ -10,8 +10,8 @@
 //! - I2: nothing of a change is left if it does not happen.
 
 use farcore::{
-    Condition, Core, DeleteOutcome, Expiry, ExpiryCondition, ExpiryOutcome, Metadata, PutOptions,
-    PutOutcome, Result, WrittenValue,
+    Condition, Core, DeleteOutcome, Expiry, ExpiryCondition, ExpiryOutcome, LongDraft, Metadata,
+    PutOptions, PutOutcome, Result,
 };
 
 use crate::event_classes::EventClasses;
@@ -25,7 +25,7 @@ use crate::tasks::TaskOutput;
 pub(crate) enum Bytes {
     Short(Vec<u8>),
     /// They were too long for a record and are stored already, without a key.
-    Written(WrittenValue),
+    Written(LongDraft),
 }
 
 impl Bytes {

@@ -9,7 +9,8 @@ use std::ops::Range;
 
 use farcore::constants::LONG_VALUE_BYTES_MAX;
 use farcore::{
-    Core, Error, KeepFor, Kept, KeptValue, LongPieces, PutOptions, PutOutcome, Result, Version,
+    Core, Error, LongPieces, PinKind, PinOutcome, PinnedValue, PutOptions, PutOutcome, Result,
+    Version,
 };
 use futures_lite::future::zip;
 
@@ -26,7 +27,7 @@ const COPY_BYTES: usize = 256 << 10;
 pub(crate) enum Old {
     Absent,
     Short(Vec<u8>, Version),
-    Long(KeptValue),
+    Long(PinnedValue),
 }
 
 impl Old {
@@ -42,7 +43,7 @@ impl Old {
                 Err(Error::LongValue { .. }) => {}
                 Err(error) => return Err(error),
             }
-            if let Kept::Long(kept) = core.keep_long(key, KeepFor::Changing).await? {
+            if let PinOutcome::Long(kept) = core.keep_long(key, PinKind::Changing).await? {
                 return Ok(Self::Long(kept));
             }
         }

@@ -128,32 +128,34 @@ impl LongInput {
 
     /// Waits for what follows the value; `None` if it does not come.
     pub(crate) async fn following(&self, core: &Core) -> Option<Following> {
-        loop {
-            let mut input = self.0.borrow_mut();
-            let following = input.following.take();
-            if following.is_some() || input.is_cut {
-                return following;
-            }
-            drop(input);
+        while !self.has_following() {
             core.yield_now().await;
         }
+        self.0.borrow_mut().following.take()
     }
 
     /// Drops what is left of the value, until all of it has come.
     pub(crate) async fn drain(&self, core: &Core) {
-        loop {
-            let mut input = self.0.borrow_mut();
-            // What waits belongs to the next value once that follows.
-            if input.following.is_some() {
-                return;
-            }
-            input.waiting.clear();
-            if input.missing == 0 || input.is_cut {
-                return;
-            }
-            drop(input);
+        while !self.is_drained() {
             core.yield_now().await;
         }
+    }
+
+    /// Drops what waits; true if nothing more of the value comes.
+    fn is_drained(&self) -> bool {
+        let mut input = self.0.borrow_mut();
+        // What waits belongs to the next value once that follows.
+        if input.following.is_some() {
+            return true;
+        }
+        input.waiting.clear();
+        input.missing == 0 || input.is_cut
+    }
+
+    /// True if what follows the value is there, or does not come.
+    fn has_following(&self) -> bool {
+        let input = self.0.borrow();
+        input.following.is_some() || input.is_cut
     }
 
     /// Bytes that wait for the task, of the arguments that it has taken, and of the piece that it

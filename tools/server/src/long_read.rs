@@ -4,7 +4,7 @@
 //! of one moment. If too many are kept, it is read without: then the connection is closed if the
 //! value is replaced, for the reply has begun and cannot be finished.
 
-use farcore::{Core, KeepFor, Kept, KeptValue, Result, Version};
+use farcore::{Core, PinKind, PinOutcome, PinnedValue, Result, Version};
 
 use crate::commands::BitCounter;
 use crate::long_copy::send_pieces;
@@ -25,7 +25,7 @@ pub(crate) struct LongRead {
 /// Where a value's bytes come from.
 #[derive(Debug)]
 enum From {
-    Pieces(KeptValue),
+    Pieces(PinnedValue),
     /// The key, as long as it has this version.
     Key(Version),
 }
@@ -119,7 +119,7 @@ impl LongRead {
     /// Opens the value; `None` if the key is absent.
     async fn open(&self, core: &mut Core) -> Result<Option<Opened>> {
         // If it is not kept, for whatever reason, it is read without.
-        if let Ok(Kept::Long(kept)) = core.keep_long(&self.key, KeepFor::Reading).await {
+        if let Ok(PinOutcome::Long(kept)) = core.keep_long(&self.key, PinKind::Reading).await {
             return Ok(Some(Opened {
                 length: kept.pieces.length(),
                 from: From::Pieces(kept),

@@ -237,8 +237,8 @@ impl Serving {
         parsed
     }
 
-    /// Takes bytes of a long value that is under way, and of what follows it in its command; returns
-    /// how many.
+    /// Takes bytes of a long value that is under way, and of what follows it in its command;
+    /// returns how many.
     pub(crate) fn take_following(
         &mut self,
         number: usize,

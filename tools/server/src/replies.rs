@@ -66,6 +66,16 @@ pub(crate) enum ReplyKind {
     },
 }
 
+impl ReplyKind {
+    /// True if the reply is what the answer has as its value.
+    fn is_value(self) -> bool {
+        matches!(
+            self,
+            Self::Value | Self::Taken | Self::Expiring(_) | Self::Float | Self::Part { .. }
+        )
+    }
+}
+
 // Each pending reply holds one.
 const _: () = assert!(size_of::<ReplyKind>() == 24);
 
@@ -215,16 +225,7 @@ fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
 pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Writer<'_>) {
     match (kind, answer) {
         (kind, Answer::Failed(error)) => writer.error(&error_text_of(kind, error)),
-        (
-            ReplyKind::Value
-            | ReplyKind::Taken
-            | ReplyKind::Expiring(_)
-            | ReplyKind::Float
-            | ReplyKind::Part { .. },
-            Answer::Value { value, .. },
-        ) => {
-            writer.bulk(value);
-        }
+        (kind, Answer::Value { value, .. }) if kind.is_value() => writer.bulk(value),
         (ReplyKind::Range { start, end }, Answer::Value { value, .. }) => {
             writer.bulk(&value[range(start, end, value.len())]);
         }
@@ -280,18 +281,7 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
         (ReplyKind::Usage { key_bytes }, &Answer::Value { version, value }) => {
             writer.integer(usage(key_bytes, Metadata::decode(version, value)));
         }
-        (
-            ReplyKind::Value
-            | ReplyKind::Taken
-            | ReplyKind::Expiring(_)
-            | ReplyKind::Float
-            | ReplyKind::Stored
-            | ReplyKind::StoredOrNull
-            | ReplyKind::ReferenceCount
-            | ReplyKind::Unknown(_)
-            | ReplyKind::Usage { .. },
-            _,
-        ) => writer.null(),
+        _ => writer.null(),
     }
 }
 

@@ -20,8 +20,8 @@ const LONG: usize = 3 << 20;
 
 /// A value that no part of another place or seed is equal to.
 fn value(bytes: usize, seed: u8) -> Vec<u8> {
-    let word = |place: usize| (place as u32).wrapping_mul(0x9e37_79b9) ^ u32::from(seed) << 8;
-    (0..bytes.div_ceil(4))
+    let word = |place: u32| place.wrapping_mul(0x9e37_79b9) ^ u32::from(seed) << 8;
+    (0..u32::try_from(bytes.div_ceil(4)).unwrap())
         .flat_map(|place| word(place).to_le_bytes())
         .take(bytes)
         .collect()
@@ -247,7 +247,7 @@ fn parts_of_long_values_are_replaced_and_added() {
         (400_000, 200_000),
     ];
     for (step, (offset, bytes)) in steps.into_iter().enumerate() {
-        let part = value(bytes, 10 + step as u8);
+        let part = value(bytes, 10 + u8::try_from(step).unwrap());
         model.resize(model.len().max(offset + bytes), 0);
         model[offset..offset + bytes].copy_from_slice(&part);
         let at = offset.to_string();
@@ -465,7 +465,7 @@ fn a_value_is_taken_once_and_whole_by_clients_that_race() {
             .collect();
         let mut writer = served.client();
         for round in 0..ROUNDS {
-            let bytes = vec![b'a' + round as u8; 100_000 + 10_000 * round];
+            let bytes = vec![b'a' + u8::try_from(round).unwrap(); 100_000 + 10_000 * round];
             // Only what was taken is replaced, so each value is taken once at most.
             while shown(&mut writer, &[b"SET", b"k", &bytes, b"NX"]) != "+OK" {
                 writer.say("DELIFEQ k n");

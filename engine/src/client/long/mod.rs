@@ -10,7 +10,7 @@ mod pieces;
 mod put;
 
 pub(crate) use self::get::{LongGet, NoVisitor, Sink};
-pub use self::pieces::{KeepFor, Kept, KeptValue, LongPieces, WrittenValue};
+pub use self::pieces::{LongDraft, LongPieces, PinKind, PinOutcome, PinnedValue};
 pub(crate) use self::put::LongPut;
 use crate::message::hash::{Hasher128, IndexHash};
 

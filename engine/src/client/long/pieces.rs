@@ -1,5 +1,5 @@
-//! Calls that work with the pieces of a long value whatever its key holds meanwhile: a value that is
-//! kept stays readable though its key is deleted or overwritten, and a value that is written is
+//! Calls that work with the pieces of a long value whatever its key holds meanwhile: a value that
+//! is kept stays readable though its key is deleted or overwritten, and a value that is written is
 //! stored later, under a condition that may be tried several times.
 //!
 //! They are for clients that pass long values on in parts: a reply that returns what a change
@@ -57,7 +57,7 @@ impl LongPieces {
 
 /// A long value that stays readable until it is released.
 #[derive(Debug)]
-pub struct KeptValue {
+pub struct PinnedValue {
     /// Its pieces.
     pub pieces: LongPieces,
     /// The version under which the key had it.
@@ -67,7 +67,7 @@ pub struct KeptValue {
 
 /// What a client keeps a value for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum KeepFor {
+pub enum PinKind {
     /// It could read the value without keeping it, so it is refused while many are kept.
     Reading,
     /// It changes the key, and needs what that held.
@@ -76,18 +76,18 @@ pub enum KeepFor {
 
 /// What a key holds, for a client that would keep it.
 #[derive(Debug)]
-pub enum Kept {
+pub enum PinOutcome {
     /// Nothing.
     Absent,
     /// A value that is in a record, plain or structured.
     Short,
     /// A long value, which is kept now.
-    Long(KeptValue),
+    Long(PinnedValue),
 }
 
 /// A long value that is written and that no key has yet.
 #[derive(Debug)]
-pub struct WrittenValue {
+pub struct LongDraft {
     /// Its pieces.
     pub pieces: LongPieces,
     key: Vec<u8>,
@@ -154,21 +154,21 @@ impl Core {
     ///
     /// # Errors
     /// Those of [`Core::get`]; [`Error::LongValuesKept`] if too many are kept.
-    pub async fn keep_long(&mut self, key: &[u8], keep_for: KeepFor) -> Result<Kept> {
+    pub async fn keep_long(&mut self, key: &[u8], keep_for: PinKind) -> Result<PinOutcome> {
         let (hasher, shards) = self.hasher_and_shards();
         let Routed { shard, hash, .. } = routed(key, hasher, shards)?;
         let keep = match keep_for {
-            KeepFor::Reading => KEEP_IF_FEW,
-            KeepFor::Changing => KEEP,
+            PinKind::Reading => KEEP_IF_FEW,
+            PinKind::Changing => KEEP,
         };
         let parts = long_parts(OperationKind::LongOpen, key, keep);
         let mut open = One::new(shard, hash, parts);
         RunShardRequests::run(self, &mut open).await?;
         let Some((version, value)) = open.answer.unwrap_or(Err(Error::Closed))? else {
             return Ok(if open.is_short {
-                Kept::Short
+                PinOutcome::Short
             } else {
-                Kept::Absent
+                PinOutcome::Absent
             });
         };
         let [length, id, piece_bytes, pin] = [0, 1, 2, 3].map(|place| word(&value, place));
@@ -181,7 +181,7 @@ impl Core {
             length,
             piece_bytes: piece_bytes.max(1),
         };
-        Ok(Kept::Long(KeptValue {
+        Ok(PinOutcome::Long(PinnedValue {
             pieces,
             version,
             pin,
@@ -212,7 +212,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::Closed`].
-    pub async fn release_long(&mut self, kept: KeptValue) -> Result<()> {
+    pub async fn release_long(&mut self, kept: PinnedValue) -> Result<()> {
         self.abort_long(&kept.pieces, &kept.pin.to_le_bytes()).await
     }
 
@@ -226,12 +226,12 @@ impl Core {
         key: &[u8],
         length: u64,
         parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    ) -> Result<WrittenValue> {
+    ) -> Result<LongDraft> {
         let (hasher, shards) = self.hasher_and_shards();
         let routed = routed(key, hasher, shards)?;
         let mut put = LongPut::uncommitted(routed, hasher, length, parts.into_iter());
         RunShardRequests::run(self, &mut put).await?;
-        Ok(WrittenValue {
+        Ok(LongDraft {
             pieces: put.written()?,
             key: key.to_vec(),
         })
@@ -245,7 +245,7 @@ impl Core {
     /// Those of [`Core::put_with`]; [`Error::LongValueGone`] if the value ended meanwhile.
     pub async fn commit_long(
         &mut self,
-        written: &WrittenValue,
+        written: &LongDraft,
         options: PutOptions<'_>,
     ) -> Result<PutOutcome> {
         let (hasher, shards) = self.hasher_and_shards();
@@ -260,7 +260,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::Closed`].
-    pub async fn discard_long(&mut self, written: WrittenValue) -> Result<()> {
+    pub async fn discard_long(&mut self, written: LongDraft) -> Result<()> {
         self.abort_long(&written.pieces, &[]).await
     }
 

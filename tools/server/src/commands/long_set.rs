@@ -19,8 +19,8 @@ use crate::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
 
-/// True if an argument of a command of writing, at a place with `left` others after it, is passed on
-/// as it comes, or is refused and skipped. Else it is kept whole.
+/// True if an argument of a command of writing, at a place with `left` others after it, is passed
+/// on as it comes, or is refused and skipped. Else it is kept whole.
 pub(super) fn streams(name: &str, place: usize, left: usize) -> bool {
     match name {
         "set" => place == 2,

@@ -178,7 +178,7 @@ impl<'a> Call<'a> {
         }
         let retry = Box::new(Retry { kind, change: long });
         self.submit_with(&operation, kind, |connection| {
-            connection.promise_kept(retry)
+            connection.promise_kept(retry);
         })
     }
 
