@@ -14,7 +14,11 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 pub const LONG_VALUE_BYTES_MAX: u64 = 64 << 20;
 /// Long values of a shard that can be written at once.
 pub(crate) const UNFINISHED_LONG_VALUES_MAX: usize = 64;
-/// The longest pause of a client that writes a long value, in nanoseconds.
+/// Long values of a shard that readers can keep at once.
+pub(crate) const LONG_PINS_MAX: usize = 64;
+/// How many of them those may keep that could read the value without keeping it.
+pub(crate) const LONG_READER_PINS_MAX: usize = 48;
+/// The longest pause of a client that writes or keeps a long value, in nanoseconds.
 pub(crate) const LONG_PAUSE_NS: u64 = 60_000_000_000;
 /// The most keys of one transaction.
 pub const TRANSACTION_KEYS_MAX: usize = 128;
@@ -42,5 +46,6 @@ pub const LINE_BYTES: usize = 64;
 pub const SEGMENT_BYTES: usize = 16 << 10;
 
 const _: () = assert!(UNIT as usize == UNIT_BYTES);
+const _: () = assert!(LONG_READER_PINS_MAX < LONG_PINS_MAX);
 const _: () = assert!(VALUE_BYTES_MAX <= PAGE_BYTES_MAX / 2);
 const _: () = assert!(PAGE_BYTES_MIN.is_multiple_of(SEGMENT_BYTES));

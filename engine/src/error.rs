@@ -172,9 +172,15 @@ pub enum Error {
         pieces: usize,
     },
     /// A long value that was being written or read ended meanwhile: it was replaced or removed, or
-    /// its writer paused for more than a minute.
+    /// the client that wrote or kept it paused for more than a minute.
     #[error("the long value was replaced, removed or abandoned meanwhile: try again")]
     LongValueGone,
+    /// A shard cannot keep another long value for a reader.
+    #[error("{max} long values of the shard are kept for readers: try again when some have ended")]
+    LongValuesKept {
+        /// Values that can be kept at once.
+        max: usize,
+    },
     /// The answer has not come within the caller's limit. The operation may still be carried out.
     #[error("no answer within {} ms: the operation may still be carried out", limit.as_millis())]
     TimedOut {

@@ -43,6 +43,7 @@ pub use self::client::call::{
 };
 pub use self::client::core::Core;
 pub use self::client::handle::{Handle, Refused};
+pub use self::client::long::{LongDraft, LongPieces, PinKind, PinOutcome, PinnedValue};
 pub use self::client::pool::{Answers, BatchCall, Client, ClientCall, OwnedValue};
 pub use self::client::scan::{
     Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage,

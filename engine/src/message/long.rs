@@ -5,8 +5,11 @@
 //! write:   id place   | bytes of the piece |        -> stored; absent if there is no such value
 //! commit:  key        | id:64 | a put, encoded |    -> as the put
 //! abort:   id place                                 -> deleted, or absent
-//! open:    key                                      -> value  | length:64 | id:64 | piece bytes:64 |
+//! open:    key        | 1 or 2 to keep the value:8, or nothing |
+//!                                                   -> value  | length:64 | id:64 | piece bytes:64 |
+//!                                                             | pin:64, 0 if it is not kept |
 //!                                                      mismatch if the key holds a value in a record
+//! release: id place   | pin:64 |                    -> deleted, or absent (an abort with a value)
 //! read:    id place   | offset:32 | bytes:32 |      -> a part of the piece; absent if it is gone
 //! ```
 //!
@@ -16,7 +19,11 @@
 use crate::message::operation::{OperationKind, RequestParts};
 
 /// Bytes of an answer to an open.
-pub(crate) const OPENED_BYTES: usize = 24;
+pub(crate) const OPENED_BYTES: usize = 32;
+/// The value of an open that keeps the long value.
+pub(crate) const KEEP: &[u8] = &[1];
+/// The same if few are kept.
+pub(crate) const KEEP_IF_FEW: &[u8] = &[2];
 /// Bytes before the put in a commit.
 pub(crate) const COMMIT_HEAD_BYTES: usize = 8;
 /// Bytes of a head's value.

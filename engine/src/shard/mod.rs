@@ -293,7 +293,7 @@ impl<E: Endpoint> Shard<E> {
         let due = self.rounds.is_multiple_of(ROUNDS_A_LOOK) || self.is_background_due();
         let mut busy = self.advance_flights(now_ns, answers);
         if due {
-            if self.long.unfinished() > 0 {
+            if self.long.has_users() {
                 self.end_abandoned();
             }
             self.background_due = self.make_room();

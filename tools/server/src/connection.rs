@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
-use farcore::Answer;
+use farcore::{Answer, Error};
 
 use crate::long_input::LongInput;
-use crate::long_read::LongRead;
+use crate::long_task::{LongTask, Retry};
 use crate::parts::Parts;
 use crate::replies::ReplyKind;
 use crate::resp::{Arguments, Protocol, Writer};
@@ -45,8 +45,12 @@ pub(crate) enum Pending {
     Waiting(ReplyKind),
     /// Not all of its parts are answered.
     Parts(Box<Parts>),
-    /// A value of several pieces, or a part of it, that is read when its turn has come.
-    Long(Box<LongRead>),
+    /// The same, and what is needed to carry its command out otherwise if the engine refuses it
+    /// because a value is long.
+    Kept(Box<Retry>),
+    /// A command of values of several pieces that is carried out when its turn has come; `None`
+    /// once it is.
+    Long(Option<Box<LongTask>>),
     /// It is ready, but one before it is not.
     Ready(Vec<u8>),
 }
@@ -102,6 +106,8 @@ pub(crate) struct Connection {
     pub(crate) takes_whole: bool,
     /// Bytes that are to be skipped before the next command.
     pub(crate) skipped_bytes: usize,
+    /// Bulk strings that are left of the command of a long value, after it.
+    pub(crate) left: usize,
     /// Parts that were sent of a command that must go on later; its reply is promised.
     pub(crate) sent_parts: Option<usize>,
     pub(crate) output: Vec<u8>,
@@ -128,6 +134,8 @@ pub(crate) struct Connection {
     pub(crate) subscribed: Option<Box<Subscribed>>,
     /// A command with several steps runs: nothing else is parsed.
     pub(crate) is_blocked: bool,
+    /// Bytes that it has in hand.
+    pub(crate) task_bytes: usize,
     /// It sees the commands of all clients.
     pub(crate) is_monitor: bool,
     /// It is closed once its output is sent.
@@ -174,6 +182,7 @@ impl Connection {
             stream: None,
             takes_whole: false,
             skipped_bytes: 0,
+            left: 0,
             sent_parts: None,
             output: Vec::new(),
             written: 0,
@@ -187,6 +196,7 @@ impl Connection {
             transaction: None,
             subscribed: None,
             is_blocked: false,
+            task_bytes: 0,
             is_monitor: false,
             is_closing: false,
             is_gone: false,
@@ -265,15 +275,27 @@ impl Connection {
         self.pending.push_back(Pending::Waiting(kind));
     }
 
+    /// The same for a command that may have to be carried out otherwise.
+    pub(crate) fn promise_kept(&mut self, retry: Box<Retry>) {
+        self.early_bytes += retry.held_bytes();
+        self.pending.push_back(Pending::Kept(retry));
+    }
+
     /// Fulfils the promise of a number with what `write` makes of its kind.
     #[inline]
     pub(crate) fn fulfil(&mut self, number: u32, write: impl FnOnce(ReplyKind, &mut Writer<'_>)) {
         let place = number.wrapping_sub(self.first) as usize;
-        let Some(Pending::Waiting(kind)) = self.pending.get(place) else {
-            debug_assert!(false, "an answer comes once, for a promise");
-            return;
+        let kind = match self.pending.get(place) {
+            Some(Pending::Waiting(kind)) => *kind,
+            Some(Pending::Kept(retry)) => {
+                self.early_bytes -= retry.held_bytes();
+                retry.kind
+            }
+            _ => {
+                debug_assert!(false, "an answer comes once, for a promise");
+                return;
+            }
         };
-        let kind = *kind;
         if place > 0 {
             let mut reply = Vec::new();
             write(kind, &mut Writer::new(&mut reply, self.protocol));
@@ -314,7 +336,9 @@ impl Connection {
         let before = parts.bytes();
         let is_complete = parts.take(part, self.protocol, answer);
         self.early_bytes += parts.bytes() - before;
-        if is_complete {
+        if is_complete && let Some(read) = parts.long_values() {
+            self.pending[place] = Pending::Long(Some(Box::new(LongTask::Many(read))));
+        } else if is_complete {
             self.early_bytes -= parts.bytes();
             let mut reply = Vec::new();
             parts.write(&mut Writer::new(&mut reply, self.protocol));
@@ -340,18 +364,34 @@ impl Connection {
         Pending::Ready(reply)
     }
 
-    /// Has a promised value be read in pieces once its turn has come.
-    pub(crate) fn read_long(&mut self, number: u32, read: LongRead) {
+    /// Has a promised command be carried out as a task once its turn has come, if the engine's
+    /// error says that it must be. Returns whether it is.
+    pub(crate) fn begin_long(&mut self, number: u32, error: &Error) -> bool {
         let place = number.wrapping_sub(self.first) as usize;
-        if let Some(pending) = self.pending.get_mut(place) {
-            *pending = Pending::Long(Box::new(read));
+        let Some(pending) = self.pending.get_mut(place) else {
+            return false;
+        };
+        let task = match pending {
+            Pending::Waiting(kind) => LongTask::of(*kind, error),
+            Pending::Kept(retry) => retry.task(error),
+            _ => None,
+        };
+        let is_long = task.is_some();
+        if let Some(task) = task {
+            *pending = Pending::Long(Some(Box::new(task)));
         }
+        is_long
     }
 
-    /// The value whose turn has come.
-    pub(crate) fn due_long(&self) -> Option<&LongRead> {
-        match self.pending.front() {
-            Some(Pending::Long(read)) if !self.is_blocked => Some(read),
+    /// Takes the task whose turn has come.
+    pub(crate) fn take_due_long(&mut self) -> Option<Box<LongTask>> {
+        match self.pending.front_mut() {
+            Some(Pending::Long(task)) if !self.is_blocked && !self.is_gone => {
+                let task = task.take()?;
+                self.early_bytes -= task.held_bytes();
+                self.task_bytes = task.held_bytes();
+                Some(task)
+            }
             _ => None,
         }
     }
@@ -366,6 +406,7 @@ impl Connection {
     /// Ends a task's reply.
     pub(crate) fn end_task(&mut self) {
         self.is_blocked = false;
+        self.task_bytes = 0;
         if self.reply_mode == ReplyMode::Skip {
             self.reply_mode = ReplyMode::On;
         }
@@ -401,6 +442,7 @@ impl Connection {
             + self.queued_bytes()
             + self.pending.capacity() * size_of::<Pending>()
             + self.early_bytes
+            + self.task_bytes
             + self.stream.as_ref().map_or(0, LongInput::held_bytes)
             + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
     }
@@ -429,6 +471,7 @@ impl Connection {
         self.tls = None;
         self.pending = VecDeque::new();
         self.early_bytes = 0;
+        self.left = 0;
         self.transaction = None;
     }
 }

@@ -6,7 +6,8 @@
 //! connections (`serving`, `sockets`, `connection`), which receives and parses requests
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
-//! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
+//! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`,
+//! `long_copy`), also of commands that turn out to be about one (`long_task`, `long_change`).
 //! Changes of keys make events (`key_events`, `noted`, `removed_keys`), which go to subscribers of
 //! channels (`subscriptions`). Encrypted connections pass through a session each (`encrypted`,
 //! `tls`). Clients of the native protocol come over the fabric, into the same loop (`native`).
@@ -26,8 +27,11 @@ mod hash_reply;
 mod hash_value;
 mod information;
 mod key_events;
+mod long_change;
+mod long_copy;
 mod long_input;
 mod long_read;
+mod long_task;
 mod memory_limit;
 mod monitors;
 mod native;

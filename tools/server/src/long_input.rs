@@ -1,22 +1,51 @@
-//! The bytes of a long value on their way from a connection to the task that stores it.
+//! The bytes of a long value on their way to the task that stores it: from a connection, or from
+//! values that are stored already. With them come the arguments that follow the value in its
+//! command, and further long values.
+//!
+//! - I1: what follows a value is added once all bytes of it are taken, so a source of parts ends
+//!   with its own value.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use farcore::Core;
+
 /// Bytes that may wait for the task, at most.
 const WAITING_BYTES_MAX: usize = 128 << 10;
+
+/// What follows a long value in its command.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Following {
+    /// Arguments.
+    pub(crate) arguments: Vec<Vec<u8>>,
+    /// Another long value after them, if one comes.
+    pub(crate) next: Option<NextValue>,
+}
+
+/// A long value that is to come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NextValue {
+    pub(crate) bytes: usize,
+    /// Arguments of its command after it.
+    pub(crate) left: usize,
+}
 
 /// The bytes that have come and are not taken yet.
 #[derive(Clone, Debug)]
 pub(crate) struct LongInput(Rc<RefCell<Bytes>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Bytes {
     waiting: Vec<u8>,
     /// Bytes that are to come.
     missing: usize,
     /// Bytes of the piece that the task gathers, at most.
     piece: usize,
+    following: Option<Following>,
+    /// Bytes of its arguments.
+    following_bytes: usize,
+    /// Long values may follow.
+    takes_values: bool,
     /// Nothing more comes: the connection is gone.
     is_cut: bool,
     /// The task has ended: what comes is dropped.
@@ -27,11 +56,8 @@ impl LongInput {
     /// A value of which nothing has come yet.
     pub(crate) fn new(bytes: usize) -> Self {
         Self(Rc::new(RefCell::new(Bytes {
-            waiting: Vec::new(),
             missing: bytes,
-            piece: 0,
-            is_cut: false,
-            is_ended: false,
+            ..Bytes::default()
         })))
     }
 
@@ -39,8 +65,18 @@ impl LongInput {
     /// the begin.
     pub(crate) fn gathered(bytes: usize, piece: usize) -> Self {
         let input = Self::new(bytes);
-        input.0.borrow_mut().piece = piece.min(bytes);
+        input.0.borrow_mut().piece = piece;
         input
+    }
+
+    /// Has further values that are long be passed on as this one.
+    pub(crate) fn take_values(&self) {
+        self.0.borrow_mut().takes_values = true;
+    }
+
+    /// True if further values that are long are passed on.
+    pub(crate) fn takes_values(&self) -> bool {
+        self.0.borrow().takes_values
     }
 
     /// Takes what belongs to the value; returns how many bytes.
@@ -59,15 +95,75 @@ impl LongInput {
         self.0.borrow().waiting.len() >= share_bytes.min(WAITING_BYTES_MAX)
     }
 
-    /// True if all has come.
+    /// Waits until the task has taken enough of what has come. False if it needs no more.
+    pub(crate) async fn room(&self, core: &Core) -> bool {
+        while self.is_full(WAITING_BYTES_MAX) {
+            core.yield_now().await;
+        }
+        !self.0.borrow().is_ended
+    }
+
+    /// True if all of the value has come.
     pub(crate) fn is_done(&self) -> bool {
         self.0.borrow().missing == 0
     }
 
-    /// Bytes that wait for the task, and of the piece that it gathers.
+    /// True if what follows the value can be added: all before it is taken.
+    pub(crate) fn is_taken(&self) -> bool {
+        let input = self.0.borrow();
+        let is_empty = input.waiting.is_empty() && input.following.is_none();
+        input.missing == 0 && is_empty || input.is_ended
+    }
+
+    /// Adds what follows the value.
+    pub(crate) fn follow(&self, following: Following) {
+        let mut input = self.0.borrow_mut();
+        debug_assert!(input.missing == 0 && input.waiting.is_empty(), "I1");
+        input.missing = following.next.map_or(0, |next| next.bytes);
+        if !input.is_ended {
+            input.following_bytes = following.arguments.iter().map(Vec::capacity).sum();
+            input.following = Some(following);
+        }
+    }
+
+    /// Waits for what follows the value; `None` if it does not come.
+    pub(crate) async fn following(&self, core: &Core) -> Option<Following> {
+        while !self.has_following() {
+            core.yield_now().await;
+        }
+        self.0.borrow_mut().following.take()
+    }
+
+    /// Drops what is left of the value, until all of it has come.
+    pub(crate) async fn drain(&self, core: &Core) {
+        while !self.is_drained() {
+            core.yield_now().await;
+        }
+    }
+
+    /// Drops what waits; true if nothing more of the value comes.
+    fn is_drained(&self) -> bool {
+        let mut input = self.0.borrow_mut();
+        // What waits belongs to the next value once that follows.
+        if input.following.is_some() {
+            return true;
+        }
+        input.waiting.clear();
+        input.missing == 0 || input.is_cut
+    }
+
+    /// True if what follows the value is there, or does not come.
+    fn has_following(&self) -> bool {
+        let input = self.0.borrow();
+        input.following.is_some() || input.is_cut
+    }
+
+    /// Bytes that wait for the task, of the arguments that it has taken, and of the piece that it
+    /// gathers.
     pub(crate) fn held_bytes(&self) -> usize {
         let input = self.0.borrow();
-        input.waiting.capacity() + if input.is_ended { 0 } else { input.piece }
+        let in_hand = input.piece + input.following_bytes;
+        input.waiting.capacity() + if input.is_ended { 0 } else { in_hand }
     }
 
     /// Notes that nothing more comes.
@@ -80,16 +176,25 @@ impl LongInput {
         let mut input = self.0.borrow_mut();
         input.is_ended = true;
         input.waiting = Vec::new();
+        input.following = None;
     }
 
-    /// The bytes as a source of a long put: an empty part says that more is to come.
+    /// The bytes of the value under way as a source of a long put: an empty part says that more is
+    /// to come.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Vec<u8>> + use<> {
         let input = Rc::clone(&self.0);
+        let mut left = {
+            let input = input.borrow();
+            input.missing + input.waiting.len()
+        };
         std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
             let mut input = input.borrow_mut();
             let waiting = std::mem::take(&mut input.waiting);
-            let is_over = waiting.is_empty() && (input.missing == 0 || input.is_cut);
-            (!is_over).then_some(waiting)
+            left -= waiting.len();
+            (!waiting.is_empty() || !input.is_cut).then_some(waiting)
         })
     }
 }
@@ -106,9 +211,30 @@ mod tests {
         assert_eq!(input.push(b"abc"), 3);
         assert_eq!(parts.next(), Some(b"abc".to_vec()));
         assert_eq!(input.push(b"defgh"), 2);
-        assert!(input.is_done());
+        assert!(input.is_done() && !input.is_taken());
         assert_eq!(parts.next(), Some(b"de".to_vec()));
+        assert!(input.is_taken());
         assert_eq!(parts.next(), None);
+    }
+
+    #[test]
+    fn a_source_ends_with_its_value_though_another_follows() {
+        let input = LongInput::new(2);
+        let mut first = input.parts();
+        input.push(b"ab");
+        assert_eq!(first.next(), Some(b"ab".to_vec()));
+        let following = Following {
+            arguments: vec![b"key".to_vec()],
+            next: Some(NextValue { bytes: 3, left: 0 }),
+        };
+        input.follow(following.clone());
+        assert_eq!(input.push(b"cdef"), 3);
+        assert_eq!(first.next(), None);
+        assert!(!input.is_taken());
+        assert_eq!(input.0.borrow_mut().following.take(), Some(following));
+        let rest: Vec<_> = input.parts().collect();
+        assert_eq!(rest, [b"cde".to_vec()]);
+        assert!(input.is_taken());
     }
 
     #[test]
@@ -122,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_comes_after_the_task_has_ended_is_dropped() {
-        let input = LongInput::new(1 << 20);
+        let input = LongInput::gathered(1 << 20, 1000);
         input.end();
         assert_eq!(input.push(&[0; 1000]), 1000);
         assert_eq!(input.held_bytes(), 0);

@@ -1,10 +1,13 @@
-//! The read of a value of several pieces, for a reply.
+//! The read of values of several pieces, for a reply.
 //!
-//! The pieces are read as the client takes them. If the value is replaced meanwhile, the connection
-//! is closed: the reply has begun and cannot be finished.
+//! The pieces are read as the client takes them. The value is kept meanwhile, so the reply is that
+//! of one moment. If too many are kept, it is read without: then the connection is closed if the
+//! value is replaced, for the reply has begun and cannot be finished.
 
-use farcore::{Core, Error, Result, Version};
+use farcore::{Core, PinKind, PinOutcome, PinnedValue, Result, Version};
 
+use crate::commands::BitCounter;
+use crate::long_copy::send_pieces;
 use crate::replies::{ReplyKind, error_text, range};
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
@@ -19,8 +22,53 @@ pub(crate) struct LongRead {
     pub(crate) kind: ReplyKind,
 }
 
+/// Where a value's bytes come from.
+#[derive(Debug)]
+enum From {
+    Pieces(PinnedValue),
+    /// The key, as long as it has this version.
+    Key(Version),
+}
+
+/// An opened value: its length, and where it comes from.
+#[derive(Debug)]
+struct Opened {
+    length: u64,
+    from: From,
+}
+
+impl Opened {
+    /// Reads some bytes; `None` if they are not those of the value that was opened.
+    async fn read(
+        &self,
+        core: &mut Core,
+        key: &[u8],
+        (at, bytes): (u64, u64),
+        part: &mut Vec<u8>,
+    ) -> Option<()> {
+        let is_read = match &self.from {
+            From::Pieces(kept) => core
+                .read_pieces(&kept.pieces, at, bytes, part)
+                .await
+                .is_ok(),
+            From::Key(version) => {
+                let read = core.get_long_range(key, at, bytes, part).await;
+                matches!(read, Ok(Some(read)) if read == *version)
+            }
+        };
+        (is_read && part.len() as u64 == bytes).then_some(())
+    }
+
+    async fn release(self, core: &mut Core) {
+        if let From::Pieces(kept) = self.from {
+            // If it fails the engine closes, and the value ends with it.
+            let _ = core.release_long(kept).await;
+        }
+    }
+}
+
 impl LongRead {
-    /// The bytes of a value of this length that the reply has.
+    /// The bytes of a value of this length that the reply is about.
     fn wanted(&self, length: u64) -> (u64, u64) {
         let whole = usize::try_from(length).unwrap_or(usize::MAX);
         let wanted = match self.kind {
@@ -29,6 +77,10 @@ impl LongRead {
                 let start = whole.min(offset as usize);
                 start..whole.min(start.saturating_add(bytes as usize))
             }
+            ReplyKind::Bit { byte, .. } => {
+                let start = whole.min(byte as usize);
+                start..whole.min(start + 1)
+            }
             _ => 0..whole,
         };
         (wanted.start as u64, wanted.end as u64)
@@ -36,83 +88,143 @@ impl LongRead {
 
     /// Reads the value and writes the reply.
     pub(crate) async fn run(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
-        match self.begin(core, output, protocol).await {
-            Ok(Some((version, start, end))) => {
-                if self
-                    .go_on(core, output, version, (start, end))
-                    .await
-                    .is_none()
-                {
+        match self.open(core).await {
+            Ok(Some(opened)) => {
+                let replied = match self.kind {
+                    ReplyKind::Bit { .. } | ReplyKind::BitCount { .. } => {
+                        self.count(core, &opened, output, protocol).await
+                    }
+                    _ => self.send(core, &opened, output, protocol).await,
+                };
+                if replied.is_none() {
                     output.break_off();
                 }
+                opened.release(core).await;
             }
-            Ok(None) => output.write(|bytes| {
-                let mut writer = Writer::new(bytes, protocol);
-                match self.kind {
-                    ReplyKind::Value => writer.null(),
-                    _ => writer.bulk(b""),
-                }
-            }),
+            Ok(None) => output.write(|bytes| self.write_absent(&mut Writer::new(bytes, protocol))),
             Err(error) => {
                 output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
             }
         }
     }
 
-    /// Writes the length. Returns the version, and the bytes from the first to the last; `None` if
-    /// the key is absent.
-    async fn begin(
+    fn write_absent(&self, writer: &mut Writer<'_>) {
+        match self.kind {
+            ReplyKind::Value => writer.null(),
+            ReplyKind::Bit { .. } | ReplyKind::BitCount { .. } => writer.integer(0),
+            _ => writer.bulk(b""),
+        }
+    }
+
+    /// Opens the value; `None` if the key is absent.
+    async fn open(&self, core: &mut Core) -> Result<Option<Opened>> {
+        // If it is not kept, for whatever reason, it is read without.
+        if let Ok(PinOutcome::Long(kept)) = core.keep_long(&self.key, PinKind::Reading).await {
+            return Ok(Some(Opened {
+                length: kept.pieces.length(),
+                from: From::Pieces(kept),
+            }));
+        }
+        let metadata = core.inspect(&self.key).await?;
+        if metadata.is_some_and(|metadata| metadata.structured) {
+            return Err(farcore::Error::Structured);
+        }
+        Ok(metadata.map(|metadata| Opened {
+            length: metadata.length,
+            from: From::Key(metadata.version),
+        }))
+    }
+
+    /// Writes the bytes; `None` if they are not to be had any more.
+    async fn send(
         &self,
         core: &mut Core,
+        opened: &Opened,
         output: &TaskOutput,
         protocol: Protocol,
-    ) -> Result<Option<(Version, u64, u64)>> {
-        let Some(metadata) = core.inspect(&self.key).await? else {
-            return Ok(None);
-        };
-        let (start, end) = self.wanted(metadata.length);
+    ) -> Option<()> {
+        let (start, end) = self.wanted(opened.length);
         output.write(|bytes| {
             Writer::new(bytes, protocol).bulk_head(usize::try_from(end - start).unwrap_or(0));
         });
-        Ok(Some((metadata.version, start, end)))
-    }
-
-    /// Writes the bytes; `None` if they are not those of the version.
-    async fn go_on(
-        &self,
-        core: &mut Core,
-        output: &TaskOutput,
-        version: Version,
-        (mut at, end): (u64, u64),
-    ) -> Option<()> {
-        let mut piece = Vec::new();
+        if let From::Pieces(kept) = &opened.from {
+            send_pieces(core, output, &kept.pieces, start..end).await;
+            return Some(());
+        }
+        let (mut at, mut part) = (start, Vec::new());
         while at < end {
             output.room(core).await;
             let bytes = CHUNK_BYTES.min(end - at);
-            let read = core.get_long_range(&self.key, at, bytes, &mut piece).await;
-            let is_same = matches!(read, Ok(Some(read)) if read == version);
-            if !is_same || piece.len() as u64 != bytes {
-                return None;
-            }
-            output.write(|output| output.extend_from_slice(&piece));
+            opened.read(core, &self.key, (at, bytes), &mut part).await?;
+            output.write(|output| output.extend_from_slice(&part));
             at += bytes;
         }
         output.write(|output| output.extend_from_slice(b"\r\n"));
         Some(())
     }
 
-    /// The value that an answer's error is about, if it must be read in pieces.
-    pub(crate) fn of(kind: ReplyKind, error: &Error) -> Option<Self> {
-        let Error::LongValue { key, .. } = error else {
-            return None;
-        };
-        let is_read = matches!(
-            kind,
-            ReplyKind::Value | ReplyKind::Range { .. } | ReplyKind::Part { .. }
-        );
-        is_read.then(|| Self {
-            key: key.to_vec(),
-            kind,
-        })
+    /// Counts bits and writes how many there are.
+    async fn count(
+        &self,
+        core: &mut Core,
+        opened: &Opened,
+        output: &TaskOutput,
+        protocol: Protocol,
+    ) -> Option<()> {
+        let mut counter = BitCounter::of(self.kind, opened.length);
+        let bytes = counter.bytes();
+        let (mut at, mut part) = (bytes.start, Vec::new());
+        while at < bytes.end {
+            let bytes = CHUNK_BYTES.min(bytes.end - at);
+            opened.read(core, &self.key, (at, bytes), &mut part).await?;
+            counter.take(at, &part);
+            at += bytes;
+        }
+        let count = i64::try_from(counter.count()).unwrap_or(i64::MAX);
+        output.write(|bytes| Writer::new(bytes, protocol).integer(count));
+        Some(())
+    }
+}
+
+/// The reply of `MGET` with values of several pieces among others.
+#[derive(Debug)]
+pub(crate) struct LongReplies {
+    /// The replies, by part; those of long values are empty.
+    pub(crate) replies: Vec<Vec<u8>>,
+    /// Places and keys of the long values, in order.
+    pub(crate) long: Vec<(usize, Vec<u8>)>,
+    /// Bytes of the replies.
+    pub(crate) held_bytes: usize,
+}
+
+impl LongReplies {
+    /// Writes the replies in order, as the client takes them.
+    pub(crate) async fn run(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
+        output.write(|bytes| Writer::new(bytes, protocol).array(self.replies.len()));
+        let mut long = self.long.into_iter().peekable();
+        for (place, reply) in self.replies.iter().enumerate() {
+            output.room(core).await;
+            if let Some((_, key)) = long.next_if(|&(other, _)| other == place) {
+                let read = LongRead {
+                    key,
+                    kind: ReplyKind::Value,
+                };
+                read.run_among(core, output, protocol).await;
+            } else {
+                output.write(|bytes| bytes.extend_from_slice(reply));
+            }
+        }
+    }
+}
+
+impl LongRead {
+    /// The same for an element of an array: what is no string counts as absent.
+    async fn run_among(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
+        match core.inspect(&self.key).await {
+            Ok(Some(metadata)) if metadata.structured => {
+                output.write(|bytes| Writer::new(bytes, protocol).null());
+            }
+            _ => self.run(core, output, protocol).await,
+        }
     }
 }

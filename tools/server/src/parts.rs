@@ -3,6 +3,7 @@
 use farcore::{Answer, Error};
 
 use crate::hash_reply::HashFields;
+use crate::long_read::LongReplies;
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
 use crate::token::PARTS_MAX;
@@ -37,6 +38,8 @@ pub(crate) struct Parts {
     outstanding: usize,
     /// Fields of a hash that the reply is about.
     fields: Option<HashFields>,
+    /// Places and keys of values that must be read in pieces.
+    long: Vec<(usize, Vec<u8>)>,
 }
 
 impl Parts {
@@ -56,6 +59,7 @@ impl Parts {
             base: 0,
             outstanding: 0,
             fields: None,
+            long: Vec::new(),
         }
     }
 
@@ -100,6 +104,10 @@ impl Parts {
             (Answer::Failed(Error::Structured), Some(reply)) => {
                 Writer::new(reply, protocol).null();
             }
+            (Answer::Failed(Error::LongValue { key, .. }), Some(_)) if self.fields.is_none() => {
+                self.long.push((self.base + part, key.to_vec()));
+                self.held_bytes += key.len();
+            }
             (Answer::Failed(error), _) => {
                 self.error.get_or_insert_with(|| error_text(error));
             }
@@ -115,6 +123,21 @@ impl Parts {
             (_, None) => self.count += 1,
         }
         self.left == 0
+    }
+
+    /// The values that are to be read in pieces, and the replies of the others, once all answers
+    /// are there; `None` if the reply can be written.
+    pub(crate) fn long_values(&mut self) -> Option<LongReplies> {
+        if self.long.is_empty() || self.error.is_some() {
+            return None;
+        }
+        let mut long = std::mem::take(&mut self.long);
+        long.sort_unstable();
+        Some(LongReplies {
+            replies: std::mem::take(&mut self.replies),
+            long,
+            held_bytes: self.held_bytes,
+        })
     }
 
     /// Writes the whole reply.

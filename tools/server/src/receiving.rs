@@ -13,7 +13,8 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::commands::{self, Call, Flow};
 use crate::connection::Connection;
-use crate::resp::{Arguments, Progress, parse};
+use crate::long_input::{Following, LongInput, NextValue};
+use crate::resp::{Arguments, Progress, ProtocolError, parse, parse_rest};
 use crate::serving::Serving;
 
 /// Bytes received at once.
@@ -21,7 +22,7 @@ pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
 /// Bytes received at once while memory for clients is short.
 const RECEIVE_BYTES_SHORT: usize = 16 << 10;
 /// Bytes after a bulk string.
-pub(crate) const ENDING_BYTES: usize = 2;
+const ENDING_BYTES: usize = 2;
 
 /// What became of the start of the input.
 enum Parsed {
@@ -47,7 +48,8 @@ impl Connection {
             _ if self.is_closing => false,
             _ => {
                 // An incomplete command needs more, however much waits.
-                let needed = if self.is_held() { 0 } else { self.needed };
+                let is_over = self.is_held() && self.left == 0;
+                let needed = if is_over { 0 } else { self.needed };
                 self.input.len() - self.parsed < needed.max(RECEIVE_BYTES.min(self.share_bytes))
             }
         }
@@ -75,8 +77,21 @@ impl Connection {
         waiting > 0 && waiting >= self.needed && !self.is_held()
     }
 
+    /// Has what follows in the input belong to a long value, of so many bytes, and to what is left
+    /// of its command. If no task takes the value it is skipped.
+    pub(crate) fn begin_value(&mut self, bytes: usize, left: usize) {
+        let passed = self.stream.as_ref().map_or(0, |_| bytes);
+        self.skipped_bytes = bytes - passed + ENDING_BYTES;
+        self.left = left;
+    }
+
+    /// True if bytes of a long value are to come, or of its end.
+    fn is_in_value(&self) -> bool {
+        self.skipped_bytes > 0 || self.stream.as_ref().is_some_and(|stream| !stream.is_done())
+    }
+
     /// Takes bytes that belong to a value that is passed on or skipped; returns how many.
-    pub(crate) fn pass_on(&mut self, bytes: &[u8]) -> usize {
+    fn pass_on(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         if let Some(stream) = &self.stream {
             taken = stream.push(bytes);
@@ -189,10 +204,10 @@ impl Serving {
         }
         let mut parsed = 0;
         while parsed < input.len() && !connection.is_gone && !connection.is_executing() {
-            let passed = connection.pass_on(&input[parsed..]);
-            parsed += passed;
+            parsed += self.take_following(number, connection, &input[parsed..]);
             let rest = &input[parsed..];
-            if connection.is_held() || rest.is_empty() || rest.len() < connection.needed {
+            let must_wait = connection.is_held() || connection.left > 0;
+            if must_wait || rest.is_empty() || rest.len() < connection.needed {
                 break;
             }
             let mut arguments = match connection.partial.take() {
@@ -222,6 +237,101 @@ impl Serving {
         parsed
     }
 
+    /// Takes bytes of a long value that is under way, and of what follows it in its command;
+    /// returns how many.
+    pub(crate) fn take_following(
+        &mut self,
+        number: usize,
+        connection: &mut Connection,
+        bytes: &[u8],
+    ) -> usize {
+        let mut taken = 0;
+        loop {
+            taken += connection.pass_on(&bytes[taken..]);
+            let rest = &bytes[taken..];
+            if connection.left == 0 || connection.is_in_value() || connection.is_closing {
+                return taken;
+            }
+            if rest.is_empty() || rest.len() < connection.needed {
+                return taken;
+            }
+            let stream = connection.stream.as_ref();
+            if stream.is_some_and(|stream| !stream.is_taken()) {
+                // The task takes what came before first.
+                self.list(number, connection);
+                return taken;
+            }
+            match self.parse_following(connection, rest) {
+                Some(bytes) => taken += bytes,
+                None => return taken,
+            }
+        }
+    }
+
+    /// Parses what is left of a long value's command, and passes it on if its task goes on. Returns
+    /// how many bytes are done with; `None` if more are needed.
+    fn parse_following(&mut self, connection: &mut Connection, input: &[u8]) -> Option<usize> {
+        connection.needed = 0;
+        let mut arguments = connection.partial.take().unwrap_or_default();
+        let stream = connection.stream.as_ref();
+        // Without a task long values are skipped.
+        let announces = stream.is_none_or(LongInput::takes_values);
+        let limits = if announces {
+            &self.limits
+        } else {
+            &self.limits_of_whole
+        };
+        let mut parsed = parse_rest(input, connection.left, limits, &mut arguments);
+        // A key is never passed on: it is too long in any case.
+        if stream.is_some()
+            && matches!(parsed, Ok(Progress::Large { .. }))
+            && arguments.len().is_multiple_of(2)
+        {
+            arguments.clear();
+            let limits = &self.limits_of_whole;
+            parsed = parse_rest(input, connection.left, limits, &mut arguments);
+        }
+        let (consumed, next) = match parsed {
+            Ok(Progress::Complete { consumed }) => (consumed, None),
+            Ok(Progress::Large {
+                offset,
+                bytes,
+                left,
+            }) => (offset, Some(NextValue { bytes, left })),
+            Ok(Progress::Incomplete { needed }) => {
+                connection.needed = needed;
+                connection.partial = Some(arguments);
+                return None;
+            }
+            Err(error) => {
+                self.refuse(connection, &error);
+                return None;
+            }
+        };
+        if let Some(stream) = &connection.stream {
+            stream.follow(Following {
+                arguments: arguments.iter(input).map(<[u8]>::to_vec).collect(),
+                next,
+            });
+        }
+        match next {
+            Some(NextValue { bytes, left }) => connection.begin_value(bytes, left),
+            None => connection.left = 0,
+        }
+        Some(consumed)
+    }
+
+    /// Replies to bytes that are no request, and ends the connection.
+    fn refuse(&mut self, connection: &mut Connection, error: &ProtocolError) {
+        self.note_failure("ERR");
+        self.counters().protocol_errors.add(1);
+        if let Some(stream) = &connection.stream {
+            stream.cut();
+        }
+        connection.reply(|writer| writer.error_fmt(format_args!("ERR {error}")));
+        connection.is_closing = true;
+    }
+
     fn parse_one(
         &mut self,
         core: &mut Core,
@@ -236,28 +346,29 @@ impl Serving {
             true => &self.limits,
             false => &self.limits_of_strangers,
         };
-        let (consumed, value_bytes) = match parse(input, limits, arguments) {
+        let (consumed, value) = match parse(input, limits, arguments) {
             Ok(Progress::Complete { consumed }) => {
                 connection.takes_whole = false;
                 (consumed, None)
             }
-            Ok(Progress::Large { .. })
-                if connection.keeps_whole() || !commands::stores(arguments, input) =>
+            Ok(Progress::Large { left, .. })
+                if connection.keeps_whole() || !commands::streams(arguments, input, left) =>
             {
                 connection.takes_whole = true;
                 arguments.clear();
                 return self.parse_one(core, number, connection, input, arguments);
             }
-            Ok(Progress::Large { offset, bytes }) => (offset, Some(bytes)),
+            Ok(Progress::Large {
+                offset,
+                bytes,
+                left,
+            }) => (offset, Some((bytes, left))),
             Ok(Progress::Incomplete { needed }) => {
                 connection.needed = needed;
                 return Parsed::Stop;
             }
             Err(error) => {
-                self.note_failure("ERR");
-                self.counters().protocol_errors.add(1);
-                connection.reply(|writer| writer.error_fmt(format_args!("ERR {error}")));
-                connection.is_closing = true;
+                self.refuse(connection, &error);
                 return Parsed::Stop;
             }
         };
@@ -270,13 +381,12 @@ impl Serving {
             input,
             plan: None,
         };
-        let flow = match value_bytes {
+        let flow = match value {
             None => commands::run(&mut call),
-            Some(bytes) => {
-                let flow = commands::run_long(&mut call, bytes);
+            Some((bytes, left)) => {
+                let flow = commands::run_long(&mut call, bytes, left);
                 if flow == Flow::Done {
-                    let passed = call.connection.stream.as_ref().map_or(0, |_| bytes);
-                    call.connection.skipped_bytes = bytes - passed + ENDING_BYTES;
+                    call.connection.begin_value(bytes, left);
                 }
                 flow
             }

@@ -1,8 +1,8 @@
 //! What each kind of answer of the engine looks like to a Redis client.
 
-use farcore::{Answer, Error, Metadata};
+use farcore::{Answer, Error, Expiry, Metadata};
 
-use crate::commands::{bit_count, parsed};
+use crate::commands::{NO_FLOAT, NO_INTEGER, bit_count, parsed};
 use crate::hash_reply::HashReply;
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
@@ -12,6 +12,12 @@ use crate::resp::Writer;
 pub(crate) enum ReplyKind {
     /// The value, or null.
     Value,
+    /// The value that was removed, or null.
+    Taken,
+    /// The value, whose expiry was set, or null.
+    Expiring(Expiry),
+    /// The number in the value, which need not be whole.
+    Float,
     /// `OK`.
     Stored,
     /// `OK`, or null if the condition did not hold.
@@ -51,13 +57,23 @@ pub(crate) enum ReplyKind {
     /// A part of the value, from one byte to another; negative ones count from its end.
     Range { start: i64, end: i64 },
     /// Whether a bit of the value's part, which is one byte, is set.
-    Bit { mask: u8 },
+    Bit { byte: u32, mask: u8 },
     /// Bits of the value that are set, from one byte or bit to another.
     BitCount {
         start: i64,
         end: i64,
         is_of_bits: bool,
     },
+}
+
+impl ReplyKind {
+    /// True if the reply is what the answer has as its value.
+    fn is_value(self) -> bool {
+        matches!(
+            self,
+            Self::Value | Self::Taken | Self::Expiring(_) | Self::Float | Self::Part { .. }
+        )
+    }
 }
 
 // Each pending reply holds one.
@@ -86,12 +102,8 @@ pub(crate) fn error_text(error: &Error) -> String {
         Error::FarFull { .. } | Error::IndexFull { .. } | Error::LongValues { .. } => {
             OUT_OF_MEMORY.to_owned()
         }
-        Error::NotANumber { reason } if reason.contains("integer") => {
-            "ERR value is not an integer or out of range".to_owned()
-        }
-        Error::NotANumber { reason } if reason.contains("finite decimal") => {
-            "ERR value is not a valid float".to_owned()
-        }
+        Error::NotANumber { reason } if reason.contains("integer") => NO_INTEGER.to_owned(),
+        Error::NotANumber { reason } if reason.contains("finite decimal") => NO_FLOAT.to_owned(),
         Error::NotANumber { .. } => "ERR increment would produce NaN or Infinity".to_owned(),
         Error::CounterOverflow { .. } => "ERR increment or decrement would overflow".to_owned(),
         Error::ValueTooLong { .. } | Error::LongValueTooLong { .. } => {
@@ -100,11 +112,23 @@ pub(crate) fn error_text(error: &Error) -> String {
         Error::LongValue { bytes, .. } => format!(
             "ERR the value has {bytes} bytes, too many for this command: read it with GET or GETRANGE, or replace it"
         ),
+        Error::KeyTooLong { bytes, max } => format!(
+            "ERR the key has {bytes} bytes, and a key has at most {max}: use a shorter one, for example a hash of it"
+        ),
         Error::Structured | Error::Plain => WRONG_TYPE.to_owned(),
         Error::Unavailable { .. } | Error::Fabric { .. } => format!("UNAVAILABLE {error}"),
         Error::Damaged { .. } => format!("DAMAGED {error}"),
         Error::Closed => "LOADING the server is closing".to_owned(),
         other => format!("ERR {other}"),
+    }
+}
+
+/// The same for a kind of reply: a long value is no number.
+fn error_text_of(kind: ReplyKind, error: &Error) -> String {
+    match (kind, error) {
+        (ReplyKind::Integer, Error::LongValue { .. }) => NO_INTEGER.to_owned(),
+        (ReplyKind::Float, Error::LongValue { .. }) => NO_FLOAT.to_owned(),
+        (_, error) => error_text(error),
     }
 }
 
@@ -185,7 +209,7 @@ fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
         return 0;
     };
     let count = match kind {
-        ReplyKind::Bit { mask } => value.first().map_or(0, |byte| u64::from(byte & mask != 0)),
+        ReplyKind::Bit { mask, .. } => value.first().map_or(0, |byte| u64::from(byte & mask != 0)),
         ReplyKind::BitCount {
             start,
             end,
@@ -200,10 +224,8 @@ fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
 #[inline]
 pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Writer<'_>) {
     match (kind, answer) {
-        (_, Answer::Failed(error)) => writer.error(&error_text(error)),
-        (ReplyKind::Value | ReplyKind::Part { .. }, Answer::Value { value, .. }) => {
-            writer.bulk(value);
-        }
+        (kind, Answer::Failed(error)) => writer.error(&error_text_of(kind, error)),
+        (kind, Answer::Value { value, .. }) if kind.is_value() => writer.bulk(value),
         (ReplyKind::Range { start, end }, Answer::Value { value, .. }) => {
             writer.bulk(&value[range(start, end, value.len())]);
         }
@@ -259,15 +281,7 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
         (ReplyKind::Usage { key_bytes }, &Answer::Value { version, value }) => {
             writer.integer(usage(key_bytes, Metadata::decode(version, value)));
         }
-        (
-            ReplyKind::Value
-            | ReplyKind::Stored
-            | ReplyKind::StoredOrNull
-            | ReplyKind::ReferenceCount
-            | ReplyKind::Unknown(_)
-            | ReplyKind::Usage { .. },
-            _,
-        ) => writer.null(),
+        _ => writer.null(),
     }
 }
 

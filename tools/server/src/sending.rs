@@ -16,7 +16,7 @@ const OUTPUT_BYTES_EAGER: usize = 16 << 10;
 /// Turns for which output waits for replies that are under way.
 const HELD_TURNS_MAX: u8 = 3;
 /// How long a long value waits for memory, in milliseconds.
-const DEFERRED_MS: u64 = 5000;
+pub(crate) const DEFERRED_MS: u64 = 5000;
 /// Empty buffers that a core keeps for the next reply.
 const SPARE_BUFFERS: usize = 64;
 /// Bytes of the longest buffer that is kept: such buffers are not counted.
@@ -122,12 +122,16 @@ impl Serving {
         self.held_bytes > self.held_bytes_max / 2
     }
 
+    /// True if more than three quarters of it is.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.held_bytes > self.held_bytes_max / 4 * 3
+    }
+
     /// True if a long value is not begun yet, so that those that have begun end: little memory is
     /// left, and its client has not waited long. One that has waited is begun in any case, or
     /// clients that send nothing more could keep it out.
     pub(crate) fn defers(&self, connection: &Connection) -> bool {
-        self.held_bytes > self.held_bytes_max / 4 * 3
-            && self.now_ms.saturating_sub(connection.heard_ms) < DEFERRED_MS
+        self.is_crowded() && self.now_ms.saturating_sub(connection.heard_ms) < DEFERRED_MS
     }
 
     /// Gives a connection its share, and an empty buffer for its replies.

@@ -19,14 +19,14 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use farcore::{Answer, Core, RemovedKeys};
+use farcore::{Answer, Core, Error, RemovedKeys};
 use rustix::event::epoll::EventFlags;
 
+use crate::commands::BESIDE_BYTES;
 use crate::connection::{Connection, Pending};
 use crate::counters::CoreCounters;
 use crate::failures::Failures;
 use crate::key_events::EventSink;
-use crate::long_read::LongRead;
 use crate::monitors::Monitors;
 use crate::native::Native;
 use crate::noted::Noted;
@@ -106,8 +106,10 @@ impl Serving {
     ) -> io::Result<Self> {
         let limits = Limits {
             bulk_bytes_max: VALUE_BYTES_MAX,
-            // What does not fit a record is not kept with the connection.
-            large_bytes: value_bytes_max,
+            // What does not fit a record, whatever is stored with it, is not kept with the
+            // connection.
+            large_bytes: value_bytes_max.saturating_sub(BESIDE_BYTES),
+            announces_all: true,
             ..Limits::default()
         };
         Ok(Self {
@@ -144,6 +146,11 @@ impl Serving {
         })
     }
 
+    /// Bytes of a record's value, at most.
+    pub(crate) fn value_bytes_max(&self) -> usize {
+        self.value_bytes_max
+    }
+
     /// Bytes of a long value that are gathered before they are stored, at most: a piece is half as
     /// long as a record.
     pub(crate) fn piece_bytes_max(&self) -> usize {
@@ -175,7 +182,7 @@ impl Serving {
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
             is_busy |= self.native_turn(is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
-            self.start_long_reads(&core);
+            self.start_long_tasks(&core);
             is_busy |= self.tasks_turn();
             self.send_lines();
             is_busy |= self.take_removed_keys();
@@ -400,10 +407,6 @@ impl Serving {
             if slow.is_measured(token) {
                 slow.end(&shared.slow);
             }
-            if let Answer::Failed(error) = &answer {
-                shared.counters[*place].failed_commands.add(1);
-                failures.note(&error_text(error));
-            }
             let Some(Some(connection)) = connections.get_mut(token.connection()) else {
                 debug_assert!(false, "its number is kept while answers are under way");
                 return;
@@ -412,7 +415,10 @@ impl Serving {
             if connection.is_gone {
                 return;
             }
-            deliver(connection, token, &answer);
+            if let Some(error) = deliver(connection, token, &answer) {
+                shared.counters[*place].failed_commands.add(1);
+                failures.note(&error);
+            }
             if !connection.is_dirty {
                 connection.is_dirty = true;
                 dirty.push(token.connection());
@@ -420,27 +426,24 @@ impl Serving {
         })
     }
 
-    /// Starts to read the long values whose turn has come.
-    fn start_long_reads(&mut self, core: &Core) {
+    /// Starts the commands of long values whose turn has come.
+    fn start_long_tasks(&mut self, core: &Core) {
+        let value_bytes_max = self.value_bytes_max;
         for place in 0..self.dirty.len() {
             let number = self.dirty[place];
             let Some(Some(connection)) = self.connections.get_mut(number) else {
                 continue;
             };
-            let Some(read) = connection
-                .due_long()
-                .cloned()
-                .filter(|_| !connection.is_gone)
-            else {
+            let Some(task) = connection.take_due_long() else {
                 continue;
             };
             connection.is_blocked = true;
             let protocol = connection.protocol;
-            let output = TaskOutput::new(&self.events);
-            let mut core = self.tasks.client(core);
-            let written = output.clone();
+            let output = TaskOutput::new(&self.events).holding(task.held_bytes());
+            let (mut core, written) = (self.tasks.client(core), output.clone());
             let future = async move {
-                read.run(&mut core, &written, protocol).await;
+                task.run(&mut core, &written, protocol, value_bytes_max)
+                    .await;
                 core
             };
             self.tasks.start(number, output, Box::pin(future));
@@ -480,6 +483,21 @@ impl Serving {
         bytes.clear();
         self.note_output(number);
         waiting
+    }
+
+    /// Counts the bytes that a connection's task has in hand.
+    pub(crate) fn note_task_bytes(&mut self, number: usize, bytes: usize) {
+        let Some(place) = self.connections.get_mut(number) else {
+            return;
+        };
+        if place.as_ref().is_none_or(|one| one.task_bytes == bytes) {
+            return;
+        }
+        if let Some(mut connection) = place.take() {
+            connection.task_bytes = bytes;
+            self.account(&mut connection);
+            self.connections[number] = Some(connection);
+        }
     }
 
     /// Notes that a connection has output.
@@ -558,23 +576,31 @@ impl Serving {
     }
 }
 
-/// Makes a reply of an answer, in its place.
+/// Makes a reply of an answer, in its place. Returns the text of an error that is replied.
 #[inline]
-fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) {
+fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) -> Option<String> {
     let place = token.number().wrapping_sub(connection.first) as usize;
     if let Some(Pending::Parts(_)) = connection.pending.get(place) {
         connection.fulfil_part(token.number(), token.part(), answer);
-        return;
+        return match answer {
+            // It is read otherwise.
+            Answer::Failed(Error::LongValue { .. }) => None,
+            Answer::Failed(error) => Some(error_text(error)),
+            _ => None,
+        };
     }
     if let Answer::Failed(error) = answer
-        && let Some(Pending::Waiting(kind)) = connection.pending.get(place)
-        && let Some(read) = LongRead::of(*kind, error)
+        && connection.begin_long(token.number(), error)
     {
-        return connection.read_long(token.number(), read);
+        return None;
     }
     connection.fulfil(token.number(), |kind, writer| {
         write_answer(kind, answer, writer);
     });
+    match answer {
+        Answer::Failed(error) => Some(error_text(error)),
+        _ => None,
+    }
 }
 
 impl std::fmt::Debug for Serving {

@@ -11,6 +11,7 @@ use farcore::Core;
 
 use crate::event_classes::EventClasses;
 use crate::key_events::{EventSink, KeyEvent};
+use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
 
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
@@ -37,6 +38,10 @@ struct TaskBuffer {
     waiting: usize,
     /// The reply cannot be finished.
     is_broken: bool,
+    /// Bytes that the command has in hand beside its output.
+    held: usize,
+    /// Little memory for clients is left.
+    is_short: bool,
 }
 
 impl TaskOutput {
@@ -46,6 +51,28 @@ impl TaskOutput {
             buffer: Rc::default(),
             events: events.clone(),
         }
+    }
+
+    /// The same of a command that has so many bytes in hand.
+    pub(crate) fn holding(self, bytes: usize) -> Self {
+        self.buffer.borrow_mut().held = bytes;
+        self
+    }
+
+    /// Has bytes counted that the command takes now. While little memory is left for clients it
+    /// waits, so that those that have begun end, but not for ever.
+    pub(crate) async fn hold(&self, core: &Core, bytes: usize) {
+        let until_ms = farcore_tuning::system_ms() + DEFERRED_MS;
+        while self.buffer.borrow().is_short && farcore_tuning::system_ms() < until_ms {
+            core.yield_now().await;
+        }
+        self.buffer.borrow_mut().held += bytes;
+    }
+
+    /// The same bytes are in hand no more.
+    pub(crate) fn let_go(&self, bytes: usize) {
+        let mut buffer = self.buffer.borrow_mut();
+        buffer.held = buffer.held.saturating_sub(bytes);
     }
 
     /// Adds to the reply.
@@ -130,9 +157,11 @@ impl Tasks {
         let mut is_busy = false;
         let mut place = 0;
         while let Some(task) = self.running.get_mut(place) {
+            task.output.buffer.borrow_mut().is_short = serving.is_crowded();
             let polled = task.future.as_mut().poll(&mut context);
             let mut buffer = task.output.buffer.borrow_mut();
             is_busy |= !buffer.bytes.is_empty() || polled.is_ready();
+            serving.note_task_bytes(task.connection, buffer.held);
             buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes);
             if buffer.is_broken {
                 serving.close(task.connection);

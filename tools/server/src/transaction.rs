@@ -15,7 +15,6 @@ use farcore::{Core, Version};
 
 use crate::commands::{self, Call, Flow};
 use crate::connection::Connection;
-use crate::receiving::ENDING_BYTES;
 use crate::resp::{Arguments, Limits, Progress, Protocol, Writer, parse};
 use crate::serving::Serving;
 
@@ -85,18 +84,22 @@ impl Queue {
         }
     }
 
-    /// Parses the command at a place within limits; returns where it ends. If its last argument is
-    /// too long for them, returns where that begins, and its bytes.
+    /// Parses the command at a place within limits; returns where it ends. If an argument is too
+    /// long for them, returns where that begins, its bytes, and how many arguments follow it.
     fn parse(
         &self,
         at: usize,
         limits: &Limits,
         arguments: &mut Arguments,
-    ) -> Option<(usize, Option<usize>)> {
+    ) -> Option<(usize, Option<(usize, usize)>)> {
         arguments.clear();
         match parse(&self.bytes[at..], limits, arguments) {
             Ok(Progress::Complete { consumed }) => Some((at + consumed, None)),
-            Ok(Progress::Large { offset, bytes }) => Some((at + offset, Some(bytes))),
+            Ok(Progress::Large {
+                offset,
+                bytes,
+                left,
+            }) => Some((at + offset, Some((bytes, left)))),
             _ => None,
         }
     }
@@ -213,15 +216,21 @@ impl Serving {
         let mut arguments = Arguments::new();
         let mut must_wait = false;
         loop {
-            at += connection.pass_on(&queue.bytes[at..]);
-            must_wait |= connection.stream.is_some();
+            at += self.take_following(number, connection, &queue.bytes[at..]);
+            must_wait |= connection.stream.is_some() || connection.left > 0;
             if at == queue.bytes.len() || must_wait {
                 break;
             }
             if !connection.may_execute() || connection.is_gone {
                 break;
             }
-            let Some((next, long)) = queue.parse(at, &self.limits, &mut arguments) else {
+            let mut parsed = queue.parse(at, &self.limits, &mut arguments);
+            if let Some((_, Some((_, left)))) = parsed
+                && !commands::streams(&arguments, &queue.bytes[at..], left)
+            {
+                parsed = queue.parse(at, &self.limits_of_whole, &mut arguments);
+            }
+            let Some((next, long)) = parsed else {
                 debug_assert!(false, "it was written as it is parsed");
                 break;
             };
@@ -236,16 +245,15 @@ impl Serving {
             };
             let flow = match long {
                 None => commands::run(&mut call),
-                Some(bytes) => commands::run_long(&mut call, bytes),
+                Some((bytes, left)) => commands::run_long(&mut call, bytes, left),
             };
             if flow == Flow::Later {
                 must_wait = true;
                 break;
             }
             at = next;
-            if let Some(bytes) = long {
-                let passed = connection.stream.as_ref().map_or(0, |_| bytes);
-                connection.skipped_bytes = bytes - passed + ENDING_BYTES;
+            if let Some((bytes, left)) = long {
+                connection.begin_value(bytes, left);
             }
         }
         // Messages of channels must not come between the replies.

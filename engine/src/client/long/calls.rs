@@ -52,7 +52,7 @@ fn stored(outcome: PutOutcome) -> Result<Version> {
 }
 
 /// Checks a key.
-fn routed(key: &[u8], hasher: Hasher128, shards: u16) -> Result<Routed<'_>> {
+pub(super) fn routed(key: &[u8], hasher: Hasher128, shards: u16) -> Result<Routed<'_>> {
     let parts = RequestParts {
         kind: OperationKind::Get,
         key,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Routed, WINDOW};
+use super::{LongPieces, Routed, WINDOW};
 use crate::client::shard_requests::ShardRequests;
 use crate::error::{Error, Result};
 use crate::message::hash::{Hasher128, IndexHash};
@@ -126,6 +126,27 @@ impl<'a, F: FnMut(u64, &[u8])> LongGet<'a, F> {
         }
     }
 
+    /// Reads pieces that are there whatever their key holds.
+    pub(crate) fn of_pieces(
+        pieces: &LongPieces,
+        hasher: Hasher128,
+        wanted: (u64, u64),
+        sink: Sink<'a, F>,
+    ) -> Self {
+        let routed = Routed {
+            key: &[],
+            shard: pieces.shard,
+            hash: IndexHash(0),
+        };
+        let mut get = Self {
+            // It cannot be opened again.
+            tries: TRIES - 1,
+            ..Self::new(routed, hasher, wanted, sink)
+        };
+        get.begin(0, pieces.length, pieces.id, pieces.piece_bytes);
+        get
+    }
+
     /// The version of the value, if there is one, after its requests ended so.
     pub(crate) fn result(mut self, ended: Result<()>) -> Result<Option<Version>> {
         let result = match self.error {
@@ -162,6 +183,11 @@ impl<'a, F: FnMut(u64, &[u8])> LongGet<'a, F> {
 
     fn opened(&mut self, version: Version, value: &[u8]) {
         let [length, id, piece_bytes] = [0, 1, 2].map(|place| word(value, place));
+        self.begin(version, length, id, piece_bytes);
+    }
+
+    /// Begins to read the pieces of a value.
+    fn begin(&mut self, version: Version, length: u64, id: u64, piece_bytes: u64) {
         (self.id, self.version, self.piece_bytes) = (id, version, piece_bytes.max(1));
         self.range = self.part_of(length);
         let piece = |at: u64| u32::try_from(at / self.piece_bytes).unwrap_or(u32::MAX);

@@ -1,13 +1,16 @@
 //! Long values as their clients write and read them: piece by piece, several under way.
 //!
 //! [`LongPut`] and [`LongGet`] are the states of one put and one read, without any input or output.
-//! `calls` turns them into calls of handles and core clients.
+//! `calls` turns them into calls of handles and core clients. `pieces` has the calls that work with
+//! the pieces of a value whatever its key holds.
 
 mod calls;
 mod get;
+mod pieces;
 mod put;
 
 pub(crate) use self::get::{LongGet, NoVisitor, Sink};
+pub use self::pieces::{LongDraft, LongPieces, PinKind, PinOutcome, PinnedValue};
 pub(crate) use self::put::LongPut;
 use crate::message::hash::{Hasher128, IndexHash};
 

@@ -1,6 +1,6 @@
-//! The put of a long value: begin, pieces, commit; or abort.
+//! The put of a long value: begin, pieces, commit; or abort. The commit may be a put of its own.
 
-use super::{Routed, WINDOW};
+use super::{LongPieces, Routed, WINDOW};
 use crate::client::call::PutOutcome;
 use crate::client::shard_requests::ShardRequests;
 use crate::error::{Error, Result};
@@ -40,6 +40,8 @@ pub(crate) struct LongPut<'a, I: Iterator> {
     answered: u32,
     outcome: Option<PutOutcome>,
     error: Option<Error>,
+    /// It ends before the commit, or begins with it: its pieces stay unless it fails before.
+    is_partial: bool,
 }
 
 impl<'a, B: AsRef<[u8]>, I: Iterator<Item = B>> LongPut<'a, I> {
@@ -66,6 +68,45 @@ impl<'a, B: AsRef<[u8]>, I: Iterator<Item = B>> LongPut<'a, I> {
             answered: 0,
             outcome: None,
             error: None,
+            is_partial: false,
+        }
+    }
+
+    /// The same up to the commit, which comes later.
+    pub(crate) fn uncommitted(routed: Routed<'a>, hasher: Hasher128, said: u64, source: I) -> Self {
+        Self {
+            is_partial: true,
+            ..Self::new(routed, hasher, said, source, PutOptions::default())
+        }
+    }
+
+    /// The commit of pieces that were written before. If it does not happen they stay.
+    pub(crate) fn commit_of(
+        routed: Routed<'a>,
+        hasher: Hasher128,
+        pieces: &LongPieces,
+        source: I,
+        options: PutOptions<'a>,
+    ) -> Self {
+        Self {
+            is_partial: true,
+            stage: Stage::Commit,
+            id: pieces.id,
+            ..Self::new(routed, hasher, pieces.length, source, options)
+        }
+    }
+
+    /// The pieces that were written.
+    pub(crate) fn written(self) -> Result<LongPieces> {
+        match self.error {
+            Some(error) => Err(error),
+            None if self.stage != Stage::End => Err(Error::Closed),
+            None => Ok(LongPieces {
+                shard: self.routed.shard,
+                id: self.id,
+                length: self.said,
+                piece_bytes: self.piece_bytes as u64,
+            }),
         }
     }
 
@@ -133,7 +174,8 @@ impl<'a, B: AsRef<[u8]>, I: Iterator<Item = B>> LongPut<'a, I> {
 
     fn fail(&mut self, error: Error) {
         self.error.get_or_insert(error);
-        self.go_to(if self.stage == Stage::Begin {
+        let is_kept = self.is_partial && self.stage == Stage::Commit;
+        self.go_to(if self.stage == Stage::Begin || is_kept {
             Stage::End
         } else {
             Stage::Abort
@@ -176,7 +218,11 @@ impl<B: AsRef<[u8]>, I: Iterator<Item = B>> ShardRequests for LongPut<'_, I> {
                     return None;
                 }
                 if !self.has_too_many() {
-                    self.go_to(Stage::Commit);
+                    self.go_to(if self.is_partial {
+                        Stage::End
+                    } else {
+                        Stage::Commit
+                    });
                 }
             } else if under_way == WINDOW {
                 return None;
@@ -245,6 +291,7 @@ impl<B: AsRef<[u8]>, I: Iterator<Item = B>> ShardRequests for LongPut<'_, I> {
                 self.outcome = Some(outcome);
                 // Nothing was adopted: the pieces are not needed.
                 self.go_to(match outcome {
+                    _ if self.is_partial => Stage::End,
                     PutOutcome::Stored(_) => Stage::End,
                     PutOutcome::Unmet(_) | PutOutcome::Expired => Stage::Abort,
                 });

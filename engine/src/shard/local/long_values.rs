@@ -12,11 +12,13 @@
 //! - L1: `owners` has the address of every piece that is not lost, and of every head.
 //! - L2: a value without a head is being written; it ends with its commit, or when its client
 //!   pauses for too long.
-//! - L3: a piece dies with its value, and a value with its head.
+//! - L3: a piece dies with its value. A value dies with its head, unless a client has pinned it:
+//!   then it has no key any more (an *orphan*), and dies with its last pin.
+//! - L4: a pin lapses when nothing of its value was read for too long.
 
 use std::collections::HashMap;
 
-use crate::constants::{UNFINISHED_LONG_VALUES_MAX, UNIT_BYTES};
+use crate::constants::{LONG_PINS_MAX, UNFINISHED_LONG_VALUES_MAX, UNIT_BYTES};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::local::account_bytes;
@@ -59,13 +61,16 @@ struct LongValue {
     length: u64,
     /// Pieces that it has when it is complete.
     pieces_promised: usize,
-    /// `None` while it is being written.
+    /// `None` while it is being written, and of an orphan.
     head: Option<Address>,
+    is_orphan: bool,
     /// The hash of its key, once it has a head.
     hash: IndexHash,
     pieces: Vec<Piece>,
-    /// When its client wrote last.
-    written_ns: u64,
+    /// The numbers of its pins.
+    pins: Vec<u64>,
+    /// When its client wrote last, or one that keeps it has read last.
+    used_ns: u64,
 }
 
 /// The long values of a shard.
@@ -76,6 +81,11 @@ pub(in crate::shard) struct LongValues {
     last_id: u64,
     /// Values that are being written.
     unfinished: Vec<u64>,
+    /// Values that are pinned, and how many of them are orphans.
+    pinned: Vec<u64>,
+    orphans: usize,
+    pins: usize,
+    last_pin: u64,
     /// Their pieces that were not written yet.
     promised: usize,
     pieces_max: usize,
@@ -98,12 +108,18 @@ impl LongValues {
 
     /// Values with a head.
     pub(in crate::shard) fn count(&self) -> usize {
-        self.by_id.len() - self.unfinished.len()
+        self.by_id.len() - self.unfinished.len() - self.orphans
     }
 
-    /// Values that are being written.
+    /// Values that are being written, for checks.
+    #[cfg(test)]
     pub(in crate::shard) fn unfinished(&self) -> usize {
         self.unfinished.len()
+    }
+
+    /// True if clients write or keep values, which ends when they pause for too long.
+    pub(in crate::shard) fn has_users(&self) -> bool {
+        !self.unfinished.is_empty() || !self.pinned.is_empty()
     }
 
     /// Pieces that there can be.
@@ -130,9 +146,11 @@ impl LongValues {
             length,
             pieces_promised: pieces,
             head: None,
+            is_orphan: false,
             hash: IndexHash::default(),
             pieces: Vec::new(),
-            written_ns: now_ns,
+            pins: Vec::new(),
+            used_ns: now_ns,
         };
         self.by_id.insert(self.last_id, value);
         Some(self.last_id)
@@ -141,7 +159,8 @@ impl LongValues {
     /// Pieces of a value that is being written, and the bytes that they are part of; `None` if
     /// there is no such value.
     pub(in crate::shard) fn written(&self, id: u64) -> Option<(&[Piece], u64)> {
-        let value = self.by_id.get(&id).filter(|value| value.head.is_none())?;
+        let is_unfinished = |value: &&LongValue| value.head.is_none() && !value.is_orphan;
+        let value = self.by_id.get(&id).filter(is_unfinished)?;
         Some((&value.pieces, value.length))
     }
 
@@ -151,7 +170,7 @@ impl LongValues {
             return;
         };
         let place = u32::try_from(value.pieces.len()).unwrap_or(u32::MAX);
-        value.written_ns = now_ns;
+        value.used_ns = now_ns;
         self.promised = self.promised.saturating_sub(1);
         let piece = Piece {
             address: Some(address),
@@ -169,6 +188,60 @@ impl LongValues {
             value.head = Some(head);
             self.owners.insert(head, LongRecord::Head(id));
         }
+    }
+
+    /// Pins a value that has a head; returns the pin's number, or `None` if there are `max` pins.
+    pub(in crate::shard) fn pin(&mut self, id: u64, max: usize, now_ns: u64) -> Option<u64> {
+        let has_room = self.pins < max.min(LONG_PINS_MAX);
+        let value = self.by_id.get_mut(&id).filter(|_| has_room)?;
+        if value.pins.is_empty() {
+            self.pinned.push(id);
+        }
+        self.last_pin += 1;
+        self.pins += 1;
+        value.pins.push(self.last_pin);
+        value.used_ns = now_ns;
+        Some(self.last_pin)
+    }
+
+    /// Releases a pin. `None` if there is none of this number; true if the value is to end.
+    pub(in crate::shard) fn unpin(&mut self, id: u64, pin: u64) -> Option<bool> {
+        let value = self.by_id.get_mut(&id)?;
+        let place = value.pins.iter().position(|&one| one == pin)?;
+        value.pins.swap_remove(place);
+        self.pins -= 1;
+        if !value.pins.is_empty() {
+            return Some(false);
+        }
+        let is_orphan = value.is_orphan;
+        self.pinned.retain(|&other| other != id);
+        Some(is_orphan)
+    }
+
+    /// Notes that a client has read from a value or means to go on, so that its pins do not lapse.
+    pub(in crate::shard) fn note_used(&mut self, id: u64, now_ns: u64) {
+        if self.pinned.is_empty() && self.unfinished.is_empty() {
+            return;
+        }
+        if let Some(value) = self.by_id.get_mut(&id) {
+            value.used_ns = now_ns;
+        }
+    }
+
+    /// The head of a value dies. True if the value lives on without one, because it is pinned.
+    pub(in crate::shard) fn orphan(&mut self, id: u64) -> bool {
+        let Some(value) = self.by_id.get_mut(&id) else {
+            return false;
+        };
+        if value.pins.is_empty() {
+            return false;
+        }
+        if let Some(head) = value.head.take() {
+            self.owners.remove(&head);
+            value.is_orphan = true;
+            self.orphans += 1;
+        }
+        true
     }
 
     /// Takes a value off its head, which is about to be written elsewhere: the value does not die
@@ -267,6 +340,7 @@ impl LongValues {
         };
         match value.head {
             Some(head) => drop(self.owners.remove(&head)),
+            None if value.is_orphan => self.orphans -= 1,
             None => {
                 self.unfinished.retain(|&other| other != id);
                 let left = value.pieces_promised - value.pieces.len();
@@ -276,17 +350,37 @@ impl LongValues {
         for address in value.pieces.iter().filter_map(|piece| piece.address) {
             self.owners.remove(&address);
         }
+        if !value.pins.is_empty() {
+            self.pins -= value.pins.len();
+            self.pinned.retain(|&other| other != id);
+        }
         value.pieces
     }
 
-    /// Values being written whose clients have not written since a time.
-    pub(in crate::shard) fn abandoned(&self, since_ns: u64) -> Vec<u64> {
-        let is_abandoned = |id: &&u64| {
-            let value = self.by_id.get(id);
-            value.is_some_and(|value| value.written_ns < since_ns)
+    /// Values being written whose clients have not written since a time, and orphans that were not
+    /// read since. Pins of other values that were not read since lapse.
+    pub(in crate::shard) fn abandoned(&mut self, since_ns: u64) -> Vec<u64> {
+        let is_abandoned = |by_id: &HashMap<u64, LongValue>, id: &u64| {
+            let value = by_id.get(id);
+            value.is_some_and(|value| value.used_ns < since_ns)
         };
-        let ids = self.unfinished.iter();
-        ids.filter(is_abandoned).copied().collect()
+        let unfinished = self.unfinished.iter().copied();
+        let mut abandoned: Vec<_> = unfinished
+            .filter(|id| is_abandoned(&self.by_id, id))
+            .collect();
+        for id in self.pinned.clone() {
+            if !is_abandoned(&self.by_id, &id) {
+                continue;
+            }
+            self.pinned.retain(|&other| other != id);
+            if let Some(value) = self.by_id.get_mut(&id) {
+                self.pins -= std::mem::take(&mut value.pins).len();
+                if value.is_orphan {
+                    abandoned.push(id);
+                }
+            }
+        }
+        abandoned
     }
 
     /// Addresses of pieces and heads that satisfy a predicate.
@@ -300,7 +394,8 @@ impl LongValues {
         self.by_id = HashMap::new();
         self.owners = HashMap::new();
         self.unfinished = Vec::new();
-        self.promised = 0;
+        self.pinned = Vec::new();
+        (self.orphans, self.pins, self.promised) = (0, 0, 0);
     }
 
     /// Pieces that are alive, for checks.
@@ -358,6 +453,48 @@ mod tests {
         assert_eq!(long.abandoned(100), [old]);
         long.end(old);
         assert_eq!(long.unfinished(), 0);
+    }
+
+    #[test]
+    fn a_pinned_value_outlives_its_head_until_its_last_pin() {
+        let mut long = LongValues::new(1 << 20);
+        let id = long.begin(5000, 1, 0).unwrap();
+        long.add(id, address(10), 100, 1);
+        long.adopt(id, IndexHash(5), address(30));
+        assert!(!long.orphan(id), "it is not pinned");
+        let [first, second] = [1, 2].map(|now_ns| long.pin(id, 9, now_ns).unwrap());
+        assert!(long.orphan(id));
+        assert_eq!(long.at_head(address(30)), None);
+        assert_eq!((long.count(), long.written(id)), (0, None));
+        assert!(long.piece(id, 0).is_some());
+        assert_eq!(long.unpin(id, first), Some(false));
+        assert_eq!(long.unpin(id, first), None, "it was released");
+        assert_eq!(long.unpin(id, second), Some(true));
+        assert_eq!(long.end(id).len(), 1);
+        assert!(long.is_empty() && !long.has_users());
+    }
+
+    #[test]
+    fn pins_lapse_and_are_bounded() {
+        let mut long = LongValues::new(1 << 20);
+        let ids = [1, 2].map(|place| {
+            let id = long.begin(5000, 1, 0).unwrap();
+            long.add(id, address(10 * place), 100, 1);
+            long.adopt(id, IndexHash(place), address(10 * place + 5));
+            id
+        });
+        let stale = ids.map(|id| long.pin(id, 9, 5).unwrap());
+        assert!(long.orphan(ids[0]));
+        assert!(long.abandoned(5).is_empty());
+        assert_eq!(long.abandoned(6), [ids[0]], "the other has a head");
+        long.end(ids[0]);
+        assert_eq!(long.unpin(ids[1], stale[1]), None);
+        for _ in 0..LONG_PINS_MAX {
+            assert!(long.pin(ids[1], usize::MAX, 7).is_some());
+        }
+        assert_eq!(long.pin(ids[1], usize::MAX, 7), None);
+        long.end(ids[1]);
+        assert!(long.is_empty() && !long.has_users());
     }
 
     #[test]

@@ -3,18 +3,22 @@
 //! A put of a long value is a put of its head. Pieces that were written before it have no head yet,
 //! so no client sees them; the commit stores the head as any put does, and with it the whole value.
 //! A value that ends takes its pieces along, so a reader finds either the pieces of the value that
-//! it opened or none.
+//! it opened or none. A reader that has opened the value to keep it finds them until it releases
+//! them, whatever becomes of the key.
 //!
 //! - I1: the pieces of a value with a head are all of its bytes, in order.
 //! - I2: a record with the flag [`record::LONG`] is a head, and the table names its value.
 
 use farcore_rdma::Endpoint;
 
-use crate::constants::{LONG_PAUSE_NS, LONG_VALUE_BYTES_MAX, UNFINISHED_LONG_VALUES_MAX};
+use crate::constants::{
+    LONG_PAUSE_NS, LONG_PINS_MAX, LONG_READER_PINS_MAX, LONG_VALUE_BYTES_MAX,
+    UNFINISHED_LONG_VALUES_MAX,
+};
 use crate::error::Error;
 use crate::log::record::{self, RecordView};
 use crate::log::{Address, SizeClass};
-use crate::message::long::{COMMIT_HEAD_BYTES, OPENED_BYTES, piece_of, word};
+use crate::message::long::{COMMIT_HEAD_BYTES, KEEP, KEEP_IF_FEW, OPENED_BYTES, piece_of, word};
 use crate::message::operation::decode_range;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
@@ -149,7 +153,7 @@ impl<E: Endpoint> Shard<E> {
         step
     }
 
-    /// Ends a value that is being written.
+    /// Ends a value that is being written, or releases one that is kept.
     #[cold]
     pub(in crate::shard) fn long_abort(
         &mut self,
@@ -161,15 +165,22 @@ impl<E: Endpoint> Shard<E> {
             return Step::NoRoom { value_bytes: 0 };
         }
         let id = piece_of(request.key()).map(|(id, _)| id);
-        let Some(id) = id.filter(|&id| self.long.written(id).is_some()) else {
+        let ends = id.and_then(|id| match word(request.value(), 0) {
+            0 => self.long.written(id).map(|_| true),
+            pin => self.long.unpin(id, pin),
+        });
+        let (Some(id), Some(ends)) = (id, ends) else {
             return answer_or_wait(lane, request, Answer::Absent, answers);
         };
-        self.end_long(id);
+        if ends {
+            self.end_long(id);
+        }
         answers.answer(lane, request.token, Answer::Deleted);
         Step::Done
     }
 
-    /// Answers length and id of a key's long value; a mismatch if its value is in a record.
+    /// Answers length and id of a key's long value, and keeps it if the request says so; a mismatch
+    /// if its value is in a record.
     #[cold]
     pub(in crate::shard) fn long_open(
         &mut self,
@@ -197,10 +208,20 @@ impl<E: Endpoint> Shard<E> {
         };
         let version = header.version();
         let mut value = [0; OPENED_BYTES];
-        let answer = match self.long.at_head(address).filter(|_| header.is_long()) {
+        let opened = self.long.at_head(address).filter(|_| header.is_long());
+        let mut kept = None;
+        let answer = match opened {
             None => Answer::Mismatch { current: version },
             Some((length, id)) => {
-                let words = [length, id, self.piece_bytes() as u64];
+                let pins_max = match request.value() {
+                    KEEP => LONG_PINS_MAX,
+                    KEEP_IF_FEW => LONG_READER_PINS_MAX,
+                    _ => 0,
+                };
+                let pin = self.long.pin(id, pins_max, self.now_ns);
+                kept = pin.map(|pin| (id, pin));
+                let pin = kept.map_or(0, |(_, pin)| pin);
+                let words = [length, id, self.piece_bytes() as u64, pin];
                 for (place, word) in value.chunks_exact_mut(8).zip(words) {
                     place.copy_from_slice(&word.to_le_bytes());
                 }
@@ -213,6 +234,10 @@ impl<E: Endpoint> Shard<E> {
         let step = answer_or_wait(lane, request, answer, answers);
         if let (Step::Done, Found::Confirmed { far, .. }) = (step, &found) {
             self.note_served(far);
+        }
+        // It will be opened again. The value has its head, so it does not end.
+        if let Some((id, pin)) = kept.filter(|_| step != Step::Done) {
+            self.long.unpin(id, pin);
         }
         step
     }
@@ -257,6 +282,9 @@ impl<E: Endpoint> Shard<E> {
         };
         let step = answer_or_wait(lane, request, answer, answers);
         if step == Step::Done {
+            if let Some((id, _)) = named {
+                self.long.note_used(id, self.now_ns);
+            }
             self.metrics.counters.long_pieces_read.add(1);
             confirmed.iter().for_each(|far| self.note_served(far));
         }
@@ -295,11 +323,13 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// A record is dead. If it is a head, its value ends.
+    /// A record is dead. If it is a head, its value ends, unless a client keeps it.
     #[cold]
     #[inline(never)]
     pub(in crate::shard) fn end_long_at(&mut self, address: Address) {
-        if let Some(LongRecord::Head(id)) = self.long.owner(address) {
+        if let Some(LongRecord::Head(id)) = self.long.owner(address)
+            && !self.long.orphan(id)
+        {
             self.end_long(id);
         }
     }
@@ -324,7 +354,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Ends values whose clients have paused for too long.
+    /// Ends values whose writers or keepers have paused for too long.
     #[cold]
     pub(in crate::shard) fn end_abandoned(&mut self) {
         let since_ns = self.now_ns.saturating_sub(LONG_PAUSE_NS);

@@ -5,14 +5,15 @@ use std::collections::HashMap;
 
 use super::{ENCRYPTIONS, LANE, Outages, Owned, Random, Reactor, Setting, seeds, value};
 use crate::client::call::PutOutcome;
-use crate::client::long::{LongGet, LongPut, Routed, Sink};
+use crate::client::long::{LongGet, LongPieces, LongPut, NoVisitor, Routed, Sink};
 use crate::client::shard_requests::ShardRequests;
 use crate::constants::LONG_PAUSE_NS;
 use crate::error::{Error, Result};
-use crate::message::change::PutOptions;
+use crate::message::change::{Condition, PutOptions};
 use crate::message::expiry::Expiry;
-use crate::message::long::{long_parts, piece_key};
-use crate::message::operation::{Operation, OperationKind, Version};
+use crate::message::hash::IndexHash;
+use crate::message::long::{KEEP, long_parts, piece_key, word};
+use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
 use crate::message::outcome::Answer;
 
 impl Reactor {
@@ -329,6 +330,160 @@ fn damaged_pieces_are_never_returned() {
             run_long(seed, &setting, 1_200);
         }
     }
+}
+
+impl Reactor {
+    /// Opens a long value to keep it; returns its pieces and the pin.
+    fn keep_long(&mut self, key: &[u8]) -> Option<(LongPieces, u64)> {
+        let parts = long_parts(OperationKind::LongOpen, key, KEEP);
+        let hash = self.hash(key);
+        match self.call_parts(hash, &parts) {
+            Owned::Value(_, value) => {
+                let [length, id, piece_bytes, pin] = [0, 1, 2, 3].map(|place| word(&value, place));
+                let pieces = LongPieces::of(id, length, piece_bytes);
+                (pin > 0).then_some((pieces, pin))
+            }
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn release_long(&mut self, pieces: &LongPieces, pin: u64) -> Owned {
+        let name = piece_key(pieces.id(), 0);
+        let pin = pin.to_le_bytes();
+        let parts = long_parts(OperationKind::LongAbort, &name, &pin);
+        self.call_parts(IndexHash(0), &parts)
+    }
+
+    fn read_pieces(&mut self, pieces: &LongPieces) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        let all = (0, u64::MAX);
+        let sink = Sink::<NoVisitor>::Buffer(&mut value);
+        let mut get = LongGet::of_pieces(pieces, self.hasher, all, sink);
+        self.run_requests(&mut get);
+        get.result(Ok(()))?;
+        Ok(value)
+    }
+
+    fn call_parts(&mut self, hash: IndexHash, parts: &RequestParts<'_>) -> Owned {
+        assert!(self.offer_parts(1, hash, parts));
+        for _ in 0..200_000 {
+            if let Some((_, answer)) = self.inbox.answers.borrow_mut().pop() {
+                return answer;
+            }
+            self.advance();
+        }
+        panic!("no answer");
+    }
+}
+
+/// What ends the head of a kept value.
+const ENDS: [&str; 4] = ["delete", "short", "long", "expiry"];
+
+#[test]
+fn a_kept_value_is_read_whatever_becomes_of_its_key() {
+    for seed in seeds() {
+        for encryption in ENCRYPTIONS {
+            let mut reactor = Reactor::new(&Setting {
+                encryption,
+                ..crowded()
+            });
+            let mut random = Random(seed);
+            for round in 0..12_u64 {
+                let bytes = 20_000 + random.below(200_000) as usize;
+                let held = value(&mut random, bytes);
+                let end = ENDS[random.below(4) as usize];
+                let now_ms = 1_000 * (round + 1);
+                reactor.shard.note_unix_ms(now_ms);
+                let expiry = match end {
+                    "expiry" => Expiry::At(now_ms + 10),
+                    _ => Expiry::Never,
+                };
+                let stored = reactor.put_long(b"key", &held, expiry).unwrap();
+                assert!(matches!(stored, PutOutcome::Stored(_)));
+                let (pieces, pin) = reactor.keep_long(b"key").unwrap();
+                match end {
+                    "delete" => drop(reactor.call(Operation::Delete { key: b"key" })),
+                    "short" => {
+                        let (key, value) = (&b"key"[..], &b"short"[..]);
+                        drop(reactor.call(Operation::Put { key, value }));
+                    }
+                    "long" => {
+                        let new = value(&mut random, 70_000);
+                        let _ = reactor.put_long(b"key", &new, Expiry::Never).unwrap();
+                    }
+                    _ => reactor.shard.note_unix_ms(now_ms + 11),
+                }
+                // Records of others, so that its pieces are flushed and moved.
+                for _ in 0..400 {
+                    let other = format!("other-{}", random.below(3000));
+                    let (key, value) = (other.as_bytes(), &value(&mut random, 900)[..]);
+                    let _ = reactor.call(Operation::Put { key, value });
+                }
+                reactor.shard.start_compaction();
+                (0..200).for_each(|_| reactor.advance());
+                let context = format!("seed {seed} round {round} {end}");
+                assert!(reactor.read_pieces(&pieces).unwrap() == held, "{context}");
+                assert_eq!(reactor.release_long(&pieces, pin), Owned::Deleted);
+                assert_eq!(reactor.release_long(&pieces, pin), Owned::Absent);
+                let _ = reactor.call(Operation::Delete { key: b"key" });
+                let read = reactor.read_pieces(&pieces);
+                assert_eq!(read, Err(Error::LongValueGone), "{context}");
+                reactor.check();
+            }
+            assert!(reactor.shard.long.is_empty(), "seed {seed}");
+            reactor.check_accounts();
+        }
+    }
+}
+
+#[test]
+fn a_value_that_is_kept_and_not_read_is_removed() {
+    let mut reactor = Reactor::new(&crowded());
+    let held = vec![7; 100_000];
+    let _ = reactor.put_long(b"key", &held, Expiry::Never).unwrap();
+    let (pieces, pin) = reactor.keep_long(b"key").unwrap();
+    let _ = reactor.call(Operation::Delete { key: b"key" });
+    // What is read goes on living.
+    for _ in 0..3 {
+        reactor.now_ns += LONG_PAUSE_NS / 2 + 1;
+        (0..20).for_each(|_| reactor.advance());
+        assert!(reactor.read_pieces(&pieces).unwrap() == held);
+    }
+    reactor.now_ns += LONG_PAUSE_NS + 1;
+    (0..20).for_each(|_| reactor.advance());
+    assert_eq!(reactor.read_pieces(&pieces), Err(Error::LongValueGone));
+    assert_eq!(reactor.release_long(&pieces, pin), Owned::Absent);
+    assert!(reactor.shard.long.is_empty());
+    reactor.check_accounts();
+}
+
+#[test]
+fn a_commit_that_does_not_happen_can_be_tried_again() {
+    let mut reactor = Reactor::new(&crowded());
+    let new = vec![9; 150_000];
+    let routed = Routed::new(b"key", reactor.hasher, 1);
+    let mut put = LongPut::uncommitted(routed, reactor.hasher, 150_000, new.chunks(7_000));
+    reactor.run_requests(&mut put);
+    let written = put.written().unwrap();
+    assert!(reactor.read_pieces(&written).unwrap() == new, "before");
+    let commit = |reactor: &mut Reactor, condition| {
+        let options = PutOptions {
+            condition,
+            ..PutOptions::default()
+        };
+        let none = std::iter::empty::<&[u8]>();
+        let mut put = LongPut::commit_of(routed, reactor.hasher, &written, none, options);
+        reactor.run_requests(&mut put);
+        put.result()
+    };
+    let unmet = commit(&mut reactor, Condition::Present);
+    assert_eq!(unmet, Ok(PutOutcome::Unmet(0)));
+    let stored = commit(&mut reactor, Condition::Absent);
+    assert!(matches!(stored, Ok(PutOutcome::Stored(_))), "{stored:?}");
+    let again = commit(&mut reactor, Condition::Always);
+    assert_eq!(again, Err(Error::LongValueGone));
+    let found = reactor.get_long(b"key", (0, u64::MAX), false).unwrap();
+    assert!(found.is_some_and(|(_, value)| value == new));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use farcore::{Expiry, ExpiryCondition};
 
-use super::{NO_INTEGER, Refusal};
+use super::{NO_FLOAT, NO_INTEGER, Refusal};
 
 /// What stands for the empty key, which the engine does not take.
 const EMPTY_KEY: &[u8] = b"\0farcore:the empty key";
@@ -43,7 +43,7 @@ pub(crate) fn count(text: &[u8]) -> Result<u64, Refusal> {
 
 /// A finite or infinite number as Redis takes it.
 pub(crate) fn float(text: &[u8]) -> Result<f64, Refusal> {
-    let refused = || Refusal::from("ERR value is not a valid float");
+    let refused = || Refusal::from(NO_FLOAT);
     let text = std::str::from_utf8(text).map_err(|_| refused())?;
     let number: f64 = text.parse().map_err(|_| refused())?;
     if number.is_nan() {

@@ -1,13 +1,14 @@
 //! Commands of bits: a string as a row of bits, the highest bit of its first byte first.
 
-use farcore::{Condition, Core, Expiry, Operation, PutOptions, PutOutcome};
+use std::ops::Range;
 
-use super::arguments::{integer, is_option, stored_key};
-use super::strings::TOO_LONG;
+use farcore::Operation;
+
+use super::arguments::{integer, is_option};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::event_classes::EventClasses;
-use crate::replies::{ReplyKind, error_text, range};
-use crate::resp::Writer;
+use crate::long_change::{ChangeKind, LongChange};
+use crate::long_task::LongTask;
+use crate::replies::{ReplyKind, range};
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -41,7 +42,11 @@ pub(super) fn getbit(call: &mut Call<'_>) -> Result {
         offset: place.byte,
         bytes: 1,
     };
-    Ok(call.request(ReplyKind::Bit { mask: place.mask }, operation))
+    let kind = ReplyKind::Bit {
+        byte: place.byte,
+        mask: place.mask,
+    };
+    Ok(call.request(kind, operation))
 }
 
 pub(super) fn setbit(call: &mut Call<'_>) -> Result {
@@ -51,67 +56,13 @@ pub(super) fn setbit(call: &mut Call<'_>) -> Result {
         b"1" => true,
         _ => return Err("ERR bit is not an integer or out of range".into()),
     };
-    // Checked before so many bytes are made.
-    if place.byte as usize >= call.serving.limits.large_bytes {
-        return Err(TOO_LONG.into());
-    }
-    let key = stored_key(call.argument(1)).to_vec();
-    Ok(call.task(move |mut core, output, protocol| async move {
-        let was_set = set(&mut core, &key, place, is_set).await;
-        if let Ok((_, is_new)) = was_set {
-            if is_new {
-                output.notify(EventClasses::NEW, "new", &key);
-            }
-            output.notify(EventClasses::STRING, "setbit", &key);
-        }
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            match was_set {
-                Ok((was_set, _)) => writer.integer(i64::from(was_set)),
-                Err(error) => writer.error(&error_text(&error)),
-            }
-        });
-        core
-    }))
-}
-
-/// Sets a bit in one step, and keeps the key's expiry; returns what it was, and whether the key is
-/// new.
-async fn set(
-    core: &mut Core,
-    key: &[u8],
-    place: BitPlace,
-    is_set: bool,
-) -> farcore::Result<(bool, bool)> {
-    loop {
-        let read = core.get(key).await?;
-        let (mut bytes, version) = read.map_or((Vec::new(), 0), |value| {
-            let version = value.version();
-            (value.to_vec(), version)
-        });
-        let at = place.byte as usize;
-        if bytes.len() <= at {
-            bytes.resize(at + 1, 0);
-        }
-        let was_set = bytes[at] & place.mask != 0;
-        if is_set {
-            bytes[at] |= place.mask;
-        } else {
-            bytes[at] &= !place.mask;
-        }
-        let options = PutOptions {
-            expiry: Expiry::Keep,
-            condition: Condition::Version(version),
-            structured: false,
-        };
-        // Else another client was faster.
-        if !matches!(
-            core.put_with(key, &bytes, options).await?,
-            PutOutcome::Unmet(_)
-        ) {
-            return Ok((was_set, version == 0));
-        }
-    }
+    let kind = ChangeKind::SetBit {
+        byte: u64::from(place.byte),
+        mask: place.mask,
+        is_set,
+    };
+    let change = LongChange::new(call.key(), &[], kind);
+    Ok(call.long_task(LongTask::Change(change)))
 }
 
 pub(super) fn bitcount(call: &mut Call<'_>) -> Result {
@@ -134,23 +85,96 @@ pub(super) fn bitcount(call: &mut Call<'_>) -> Result {
     Ok(call.request(kind, Operation::Get { key }))
 }
 
-/// How many bits are set from `start` to `end`, both included, which count bytes or bits; negative
-/// ones count from the end.
+/// Counts the bits that are set in a part of a value, as its bytes come.
+#[derive(Clone, Debug)]
+pub(crate) struct BitCounter {
+    /// The bytes that have bits of the part.
+    bytes: Range<u64>,
+    /// Bits of the first and of the last byte that are no part of it.
+    before: u8,
+    behind: u8,
+    count: u64,
+}
+
+impl BitCounter {
+    /// A count of the bits from `start` to `end`, both included, which count bytes or bits;
+    /// negative ones count from the end of the value.
+    fn new(length: u64, start: i64, end: i64, is_of_bits: bool) -> Self {
+        let unit = if is_of_bits {
+            u64::from(BITS_A_BYTE)
+        } else {
+            1
+        };
+        let units = usize::try_from(length * unit).unwrap_or(usize::MAX);
+        let wanted = range(start, end, units);
+        let (start, end) = (wanted.start as u64, wanted.end as u64);
+        let mut counter = Self {
+            bytes: start / unit..end.div_ceil(unit),
+            before: 0,
+            behind: 0,
+            count: 0,
+        };
+        if wanted.is_empty() {
+            counter.bytes = 0..0;
+        } else if is_of_bits {
+            counter.before = !(0xff >> (start % unit));
+            counter.behind = 0x7f >> ((end - 1) % unit);
+        }
+        counter
+    }
+
+    /// The count of a kind of reply, of a value of this length.
+    pub(crate) fn of(kind: ReplyKind, length: u64) -> Self {
+        match kind {
+            ReplyKind::BitCount {
+                start,
+                end,
+                is_of_bits,
+            } => Self::new(length, start, end, is_of_bits),
+            ReplyKind::Bit { byte, mask } => {
+                let byte = u64::from(byte);
+                Self {
+                    bytes: byte.min(length)..(byte + 1).min(length),
+                    before: !mask,
+                    behind: 0,
+                    count: 0,
+                }
+            }
+            _ => Self::new(length, 0, -1, false),
+        }
+    }
+
+    /// The bytes of the value that are to be counted.
+    pub(crate) fn bytes(&self) -> Range<u64> {
+        self.bytes.clone()
+    }
+
+    /// Counts bytes that begin at a place.
+    pub(crate) fn take(&mut self, at: u64, part: &[u8]) {
+        let ones = |byte: u8| u64::from(byte.count_ones());
+        self.count += part.iter().map(|&byte| ones(byte)).sum::<u64>();
+        let end = at + part.len() as u64;
+        if let Some(first) = part.first().filter(|_| at == self.bytes.start) {
+            self.count -= ones(first & self.before);
+        }
+        if let Some(last) = part.last().filter(|_| end == self.bytes.end) {
+            self.count -= ones(last & self.behind);
+        }
+    }
+
+    /// Bits that are set.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// How many bits of a value are set from `start` to `end`.
 pub(crate) fn count(value: &[u8], start: i64, end: i64, is_of_bits: bool) -> u64 {
-    let count =
-        |bytes: &[u8]| -> u64 { bytes.iter().map(|byte| u64::from(byte.count_ones())).sum() };
-    if !is_of_bits {
-        return count(&value[range(start, end, value.len())]);
-    }
-    let bits = range(start, end, value.len() * BITS_A_BYTE as usize);
-    if bits.is_empty() {
-        return 0;
-    }
-    let (first, last) = (bits.start / 8, (bits.end - 1) / 8);
-    let before = value[first] & !(0xff >> (bits.start % 8));
-    // Bits of the last byte behind the end.
-    let after = value[last] & ((0x7f_u8) >> ((bits.end - 1) % 8));
-    count(&value[first..=last]) - u64::from(before.count_ones()) - u64::from(after.count_ones())
+    let mut counter = BitCounter::new(value.len() as u64, start, end, is_of_bits);
+    let Range { start, end } = counter.bytes();
+    let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+    counter.take(start, &value[place(start)..place(end)]);
+    counter.count()
 }
 
 #[cfg(test)]

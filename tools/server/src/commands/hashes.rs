@@ -6,11 +6,12 @@
 //! faster.
 
 use farcore::{
-    Condition, Core, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome, Refused,
+    Answer, Condition, Core, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome,
+    Refused,
 };
 
 use super::arguments::{float, integer, parsed, stored_key};
-use super::{Call, Flow, Refusal};
+use super::{Call, Flow, Refusal, read_of};
 use crate::connection::Pending;
 use crate::event_classes::EventClasses;
 use crate::hash_reply::{DAMAGED, FieldReply, HashFields, HashReply, ShortField};
@@ -55,6 +56,10 @@ impl Call<'_> {
                 Flow::Done
             }
             Err(Refused::Full) => Flow::Later,
+            // Such a key cannot exist.
+            Err(Refused::Error(Error::KeyTooLong { .. })) => {
+                self.reply(|writer| fields.write(&Answer::Absent, writer))
+            }
             Err(Refused::Error(error)) => self.reply(|writer| writer.error(&error_text(&error))),
         }
     }
@@ -167,7 +172,7 @@ pub(super) async fn read(
     core: &mut Core,
     key: &[u8],
 ) -> std::result::Result<(u64, Vec<u8>), Failure> {
-    let read = core.get_structured(key).await?;
+    let read = read_of(core.get_structured(key).await)?;
     Ok(read.map_or((0, Vec::new()), |value| (value.version(), value.to_vec())))
 }
 

@@ -1,13 +1,12 @@
 //! Commands of keys whatever their values are, and of all keys.
 
-use farcore::{
-    Condition, Core, Cursor, Expiry, Operation, PutOptions, PutOutcome, ScanOptions, Version,
-};
+use farcore::{Condition, Core, Cursor, Expiry, Operation, PutOptions, PutOutcome, ScanOptions};
 
 use super::arguments::{is_option, shown_key};
-use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
+use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
 use crate::glob;
+use crate::long_copy::{CopyRules, Old, put_segments};
 use crate::parts::PartsKind;
 use crate::replies::{ReplyKind, error_text, type_name};
 use crate::resp::Writer;
@@ -208,45 +207,40 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// A value with its version, when it expires, and whether it is structured.
+/// A value with when it expires, and whether it is structured.
 struct Source {
-    value: Vec<u8>,
-    version: Version,
+    value: Old,
     expiry: Expiry,
     structured: bool,
 }
 
 async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> {
     loop {
-        let Some(metadata) = core.inspect(key).await? else {
+        let Some(metadata) = read_of(core.inspect(key).await)? else {
             return Ok(None);
         };
-        let mut value = Vec::new();
         let structured = metadata.structured;
-        let version = if structured {
+        let value = if structured {
             match core.get_structured(key).await {
-                Ok(read) => read.map(|read| {
-                    value.extend_from_slice(&read);
-                    read.version()
-                }),
-                Err(farcore::Error::Plain) => None,
+                Ok(Some(read)) => Old::Short(read.to_vec(), read.version()),
+                Ok(None) | Err(farcore::Error::Plain) => Old::Absent,
                 Err(error) => return Err(error),
             }
         } else {
-            match core.get_long(key, &mut value).await {
-                Err(farcore::Error::Structured) => None,
-                version => version?,
+            match Old::open(core, key).await {
+                Err(farcore::Error::Structured) => Old::Absent,
+                old => old?,
             }
         };
         // Read again if it was changed between the two.
-        if version == Some(metadata.version) {
+        if value.version() == metadata.version {
             return Ok(Some(Source {
                 value,
-                version: metadata.version,
                 expiry: metadata.expiry_ms.map_or(Expiry::Never, Expiry::At),
                 structured,
             }));
         }
+        value.release(core).await;
     }
 }
 
@@ -266,8 +260,9 @@ async fn copy_to(
     source: &Source,
     target: &[u8],
     (replaces, tells_new): (bool, bool),
+    rules: &CopyRules,
 ) -> farcore::Result<Put> {
-    let length = source.value.len() as u64;
+    let all = [source.value.segment(0..source.value.length())];
     loop {
         let condition = if !replaces {
             Condition::Absent
@@ -282,10 +277,7 @@ async fn copy_to(
             condition,
             structured: source.structured,
         };
-        let put = core
-            .put_long_with(target, length, [&source.value], options)
-            .await?;
-        match put {
+        match put_segments(core, target, &all, options, rules).await? {
             PutOutcome::Unmet(_) if !replaces => return Ok(Put::Refused),
             // Another client was faster.
             PutOutcome::Unmet(_) => {}
@@ -312,25 +304,29 @@ async fn rename_to(
     core: &mut Core,
     (from, to): (&[u8], &[u8]),
     (replaces, tells_new): (bool, bool),
+    rules: &CopyRules,
 ) -> farcore::Result<Copied> {
     let mut was_new = false;
     loop {
         let Some(source) = source(core, from).await? else {
             return Ok(Copied::NoSource);
         };
+        let version = source.value.version();
         if from == to {
+            source.value.release(core).await;
             return Ok(if replaces {
                 Copied::ToItself
             } else {
                 Copied::TargetExists
             });
         }
-        match copy_to(core, &source, to, (replaces, tells_new)).await? {
+        let copied = copy_to(core, &source, to, (replaces, tells_new), rules).await;
+        source.value.release(core).await;
+        match copied? {
             Put::Done { is_new } => was_new |= is_new,
             Put::Refused => return Ok(Copied::TargetExists),
         }
-        let condition = Condition::Version(source.version);
-        match core.delete_if(from, condition).await? {
+        match core.delete_if(from, Condition::Version(version)).await? {
             // It was changed meanwhile: the newer value is renamed.
             farcore::DeleteOutcome::Mismatch(version) if version != 0 && replaces => {}
             _ => return Ok(Copied::Yes { is_new: was_new }),
@@ -340,9 +336,14 @@ async fn rename_to(
 
 fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
     let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
+    let value_bytes_max = call.serving.value_bytes_max();
     call.task(move |mut core, output, protocol| async move {
+        let rules = CopyRules {
+            output: output.clone(),
+            value_bytes_max,
+        };
         let how = (replaces, output.sends(EventClasses::NEW));
-        let renamed = rename_to(&mut core, (&from, &to), how).await;
+        let renamed = rename_to(&mut core, (&from, &to), how, &rules).await;
         if let Ok(Copied::Yes { is_new }) = renamed {
             if is_new {
                 output.notify(EventClasses::NEW, "new", &to);
@@ -395,11 +396,18 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
     if from == to {
         return Err("ERR source and destination objects are the same".into());
     }
+    let value_bytes_max = call.serving.value_bytes_max();
     Ok(call.task(move |mut core, output, protocol| async move {
+        let rules = CopyRules {
+            output: output.clone(),
+            value_bytes_max,
+        };
         let copied = match source(&mut core, &from).await {
             Ok(Some(source)) => {
                 let how = (replaces, output.sends(EventClasses::NEW));
-                copy_to(&mut core, &source, &to, how).await
+                let copied = copy_to(&mut core, &source, &to, how, &rules).await;
+                source.value.release(&mut core).await;
+                copied
             }
             Ok(None) => {
                 output.notify(EventClasses::MISSED, "keymiss", &from);

@@ -7,7 +7,7 @@
 use farcore::Core;
 
 use super::arguments::{integer, is_option, stored_key};
-use super::{Call, Flow, Refusal, SYNTAX};
+use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
 use crate::replies::error_text;
 use crate::resp::Writer;
@@ -81,7 +81,7 @@ async fn common_of(
 ) -> std::result::Result<Common, Refusal> {
     let mut values = [Vec::new(), Vec::new()];
     for (key, value) in keys.iter().zip(&mut values) {
-        match core.get(key).await {
+        match read_of(core.get(key).await) {
             Ok(Some(read)) => *value = read.to_vec(),
             Ok(None) => output.notify(EventClasses::MISSED, "keymiss", key),
             Err(farcore::Error::Structured) => {

@@ -19,6 +19,7 @@ mod hashes;
 mod introspection;
 mod keys;
 mod lcs;
+mod long_set;
 mod monitor;
 mod noted;
 mod object;
@@ -34,13 +35,15 @@ mod transactions;
 
 use std::future::Future;
 
-use farcore::{Core, Operation, Refused};
+use farcore::{Answer, Change, Core, Error, Operation, Refused};
 
 use crate::connection::{Connection, Pending};
+use crate::long_change::LongChange;
+use crate::long_task::{LongTask, Retry};
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::parts::{Parts, PartsKind};
 use crate::plan::Plan;
-use crate::replies::{ReplyKind, error_text};
+use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Arguments, Protocol, Writer};
 use crate::serving::Serving;
 use crate::slow::{self, Measured};
@@ -48,6 +51,7 @@ use crate::tasks::TaskOutput;
 use crate::token::Token;
 
 pub(crate) use self::arguments::{parsed, shown_key};
+pub(crate) use self::bits::BitCounter;
 pub(crate) use self::bits::count as bit_count;
 pub(crate) use self::connection::REDIS_VERSION;
 pub(crate) use self::table::{COMMANDS, Command, find};
@@ -72,8 +76,12 @@ impl From<&str> for Refusal {
     }
 }
 
+/// Bytes of a request beside the value that it stores, and of an expiry, at most.
+pub(crate) const BESIDE_BYTES: usize = 32;
 /// A syntax error, as Redis says it.
 pub(crate) const SYNTAX: &str = "ERR syntax error";
+/// A text that is no number, as Redis says it.
+pub(crate) const NO_FLOAT: &str = "ERR value is not a valid float";
 /// A text that is no integer, as Redis says it.
 pub(crate) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 
@@ -146,19 +154,79 @@ impl<'a> Call<'a> {
     /// The same, without regard to events.
     #[inline]
     fn submit(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
+        self.submit_with(&operation, kind, |connection| connection.promise(kind))
+    }
+
+    /// The same for a command that must be carried out otherwise if a value is too long for a
+    /// record.
+    pub(crate) fn request_or_long(
+        &mut self,
+        kind: ReplyKind,
+        change: Change<'_>,
+        long: LongChange,
+    ) -> Flow {
+        let key = long.key.clone();
+        let operation = Operation::Change { key: &key, change };
+        if let Some(plan) = &mut self.plan {
+            plan.request(kind, &operation);
+            return Flow::Done;
+        }
+        // Such a change is too long for a request, or its task tells what the key was before.
+        let has_events = self.serving.shared.event_classes.is_any();
+        if has_events || self.is_beside_record(long.held_bytes()) {
+            return self.long_task(LongTask::Change(long));
+        }
+        let retry = Box::new(Retry { kind, change: long });
+        self.submit_with(&operation, kind, |connection| {
+            connection.promise_kept(retry);
+        })
+    }
+
+    /// True if a value of so many bytes may not fit a record with an expiry, or a change.
+    pub(crate) fn is_beside_record(&self, bytes: usize) -> bool {
+        bytes + BESIDE_BYTES > self.serving.value_bytes_max()
+    }
+
+    /// Starts a command of long values.
+    pub(crate) fn long_task(&mut self, task: LongTask) -> Flow {
+        let (bytes, value_bytes_max) = (task.held_bytes(), self.serving.value_bytes_max());
+        self.task_holding(bytes, move |mut core, output, protocol| async move {
+            task.run(&mut core, &output, protocol, value_bytes_max)
+                .await;
+            core
+        })
+    }
+
+    #[inline]
+    fn submit_with(
+        &mut self,
+        operation: &Operation<'_>,
+        kind: ReplyKind,
+        promise: impl FnOnce(&mut Connection),
+    ) -> Flow {
         let token = Token::new(self.number, self.connection.next_number(), 0);
-        match self.core.submit(operation, token.0) {
+        match self.core.submit(*operation, token.0) {
             Ok(()) => {
                 if self.serving.slow.is_due(self.serving.now_ms) {
                     self.measure(token);
                 }
-                self.connection.promise(kind);
+                promise(self.connection);
                 self.connection.outstanding += 1;
                 Flow::Done
             }
             Err(Refused::Full) => Flow::Later,
-            Err(Refused::Error(error)) => self.reply(|writer| writer.error(&error_text(&error))),
+            Err(Refused::Error(error)) => self.reply_refused(operation, kind, &error),
         }
+    }
+
+    /// Replies to a request that the engine does not take.
+    #[cold]
+    fn reply_refused(&mut self, operation: &Operation<'_>, kind: ReplyKind, error: &Error) -> Flow {
+        let answer = refused(operation, error);
+        if let Answer::Failed(error) = answer {
+            self.serving.note_failure(&error_text(error));
+        }
+        self.reply(|writer| write_answer(kind, &answer, writer))
     }
 
     /// Measures how long a request takes.
@@ -202,7 +270,7 @@ impl<'a> Call<'a> {
                     return self.go_on_later(part);
                 }
                 Err(Refused::Error(error)) => {
-                    let answer = farcore::Answer::Failed(&error);
+                    let answer = refused(&operation(self, part), &error);
                     self.connection.fulfil_part(number, place, &answer);
                 }
             }
@@ -231,6 +299,18 @@ impl<'a> Call<'a> {
     where
         F: Future<Output = Core> + 'static,
     {
+        self.task_holding(0, work)
+    }
+
+    /// The same for a task that has so many bytes in hand.
+    pub(crate) fn task_holding<F>(
+        &mut self,
+        bytes: usize,
+        work: impl FnOnce(Core, TaskOutput, Protocol) -> F,
+    ) -> Flow
+    where
+        F: Future<Output = Core> + 'static,
+    {
         if let Some(plan) = &mut self.plan {
             plan.is_possible = false;
             return Flow::Done;
@@ -239,7 +319,7 @@ impl<'a> Call<'a> {
             return Flow::Later;
         }
         let core = self.serving.tasks.client(self.core);
-        let output = TaskOutput::new(&self.serving.events);
+        let output = TaskOutput::new(&self.serving.events).holding(bytes);
         let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
         let ended = self.serving.slow.ended();
         let work = work(core, output.clone(), self.connection.protocol);
@@ -253,6 +333,34 @@ impl<'a> Call<'a> {
             .tasks
             .start(self.number, output, Box::pin(future));
         Flow::Done
+    }
+}
+
+/// The answer to a request that the engine does not take. A key that is too long cannot exist, so
+/// what only reads or removes it finds none.
+fn refused<'a>(operation: &Operation<'_>, error: &'a Error) -> Answer<'a> {
+    let stores_nothing = match operation {
+        Operation::Get { .. }
+        | Operation::GetStructured { .. }
+        | Operation::GetRange { .. }
+        | Operation::Inspect { .. }
+        | Operation::Delete { .. } => true,
+        Operation::Change { change, .. } => {
+            matches!(change, Change::Delete { .. } | Change::SetExpiry { .. })
+        }
+        _ => false,
+    };
+    match error {
+        Error::KeyTooLong { .. } if stores_nothing => Answer::Absent,
+        error => Answer::Failed(error),
+    }
+}
+
+/// What a read of a key came to. A key that is too long cannot exist.
+pub(crate) fn read_of<T>(read: farcore::Result<Option<T>>) -> farcore::Result<Option<T>> {
+    match read {
+        Err(Error::KeyTooLong { .. }) => Ok(None),
+        read => read,
     }
 }
 
@@ -301,25 +409,36 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
     Flow::Done
 }
 
-/// True if a command writes, so that an argument that is too long for a record is a value.
-pub(crate) fn stores(arguments: &Arguments, input: &[u8]) -> bool {
+/// True if an argument that is too long for a record, and that `left` others follow, is passed on
+/// or skipped as it comes: it is a value. Else the command is kept whole.
+pub(crate) fn streams(arguments: &Arguments, input: &[u8], left: usize) -> bool {
     let name = if arguments.is_empty() {
         &[]
     } else {
         arguments.get(0, input)
     };
-    find(name).is_none_or(|command| command.flags.split(' ').any(|flag| flag == "write"))
+    match find(name) {
+        Some(command) => {
+            let writes = command.flags.split(' ').any(|flag| flag == "write");
+            writes && long_set::streams(command.name, arguments.len(), left)
+        }
+        None => left == 0,
+    }
 }
 
-/// Runs a command whose last argument, of so many bytes, is too long for a record and comes later.
-pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize) -> Flow {
-    let flow = match admitted(call, call.count() + 1) {
-        Ok(command) => strings::set_long(call, command.name, bytes),
+/// Runs a command of which an argument, of so many bytes, is too long for a record and comes later,
+/// with `left` others after it.
+pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
+    let flow = match admitted(call, call.count() + 1 + left) {
+        Ok(command) => long_set::run(call, command.name, bytes, left),
         Err(refusal) => Err(refusal),
     };
     match flow {
         Ok(flow) => flow,
-        Err(Refusal(text)) => call.reply(|writer| writer.error(&text)),
+        Err(Refusal(text)) => {
+            call.serving.note_failure(&text);
+            call.reply(|writer| writer.error(&text))
+        }
     }
 }
 

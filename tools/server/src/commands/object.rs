@@ -4,7 +4,7 @@ use farcore::{Core, Error, Operation};
 
 use super::arguments::{count, is_option};
 use super::subcommand::Subcommand;
-use super::{Call, Flow, Refusal, SYNTAX};
+use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::hash_value::HashValue;
 use crate::information::MemoryFigures;
 use crate::replies::{self, ReplyKind, error_text};
@@ -56,7 +56,7 @@ async fn encoding_of(
     limits: (usize, usize),
 ) -> farcore::Result<Option<&'static str>> {
     loop {
-        match core.get_structured(key).await {
+        match read_of(core.get_structured(key).await) {
             Ok(None) => return Ok(None),
             Ok(Some(value)) => {
                 let hash = HashValue::of(&value);

@@ -3,21 +3,21 @@
 use std::collections::HashSet;
 
 use farcore::{
-    Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOptions, PutOutcome,
-    Transaction,
+    Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOutcome, Transaction,
 };
 
 use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry, stored_key};
 use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
-use crate::event_classes::EventClasses;
-use crate::long_input::LongInput;
+use crate::long_change::{ChangeKind, LongChange, SetCondition, SetRule, notify_set};
+use crate::long_task::{LongTask, swap};
 use crate::parts::PartsKind;
 use crate::replies::{ReplyKind, error_text};
 use crate::resp::Writer;
-use crate::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
 
+/// Bytes of the longest value of Redis.
+const REDIS_BYTES_MAX: u64 = 512 << 20;
 /// A value that is too long for an offset; as Redis.
 pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
@@ -48,24 +48,28 @@ pub(super) fn get(call: &mut Call<'_>) -> Result {
 }
 
 /// The options of `SET`.
-struct SetOptions<'a> {
-    condition: Condition<'a>,
-    expiry: Expiry,
-    previous: bool,
+pub(super) struct SetOptions<'a> {
+    pub(super) condition: Condition<'a>,
+    pub(super) expiry: Expiry,
+    pub(super) previous: bool,
 }
 
 impl<'a> SetOptions<'a> {
-    fn of(call: &Call<'a>) -> std::result::Result<Self, Refusal> {
+    /// Those among `count` arguments.
+    pub(super) fn of(
+        count: usize,
+        argument: impl Fn(usize) -> &'a [u8],
+    ) -> std::result::Result<Self, Refusal> {
         let mut options = Self {
             condition: Condition::Always,
             expiry: Expiry::Never,
             previous: false,
         };
         let mut has_expiry = false;
-        let mut place = 3;
-        while place < call.count() {
-            let option = call.argument(place);
-            let value = (place + 1 < call.count()).then(|| call.argument(place + 1));
+        let mut place = 0;
+        while place < count {
+            let option = argument(place);
+            let value = (place + 1 < count).then(|| argument(place + 1));
             let is_free = options.condition == Condition::Always;
             if is_option(option, "get") {
                 options.previous = true;
@@ -102,15 +106,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Result {
         condition,
         expiry,
         previous,
-    } = SetOptions::of(call)?;
-    if previous && condition != Condition::Always {
-        return Ok(set_and_get(call));
-    }
-    let kind = if previous {
-        ReplyKind::Value
-    } else {
-        ReplyKind::StoredOrNull
-    };
+    } = SetOptions::of(call.count() - 3, |place| call.argument(3 + place))?;
     let change = Change::Put {
         value,
         expiry,
@@ -118,139 +114,26 @@ pub(super) fn set(call: &mut Call<'_>) -> Result {
         previous,
         structured: false,
     };
-    Ok(call.change(kind, change))
-}
-
-/// `SET` with a condition and `GET`: replies the value before, whether or not it was replaced.
-fn set_and_get(call: &mut Call<'_>) -> Flow {
-    let arguments = call.owned_arguments();
-    // They were checked before.
-    let Ok(options) = SetOptions::of(call) else {
-        return Flow::Done;
+    let kind = if previous {
+        ReplyKind::Value
+    } else {
+        ReplyKind::StoredOrNull
     };
-    let compared = match options.condition {
-        Condition::Equals(value) => Some(value.to_vec()),
-        _ => None,
-    };
-    let (expiry, is_absent) = (options.expiry, options.condition == Condition::Absent);
-    call.task(move |mut core, output, protocol| async move {
-        let key = stored_key(&arguments[1]);
-        let mut stored = None;
-        let reply = loop {
-            let before = match core.get(key).await {
-                Ok(before) => before.map(|value| (value.to_vec(), value.version())),
-                Err(error) => break Err(error),
-            };
-            let holds = match (&before, &compared) {
-                (before, _) if is_absent => before.is_none(),
-                (Some((value, _)), Some(compared)) => value == compared,
-                (before, _) => before.is_some(),
-            };
-            if !holds {
-                break Ok(before);
-            }
-            let version = before.as_ref().map_or(0, |&(_, version)| version);
-            let options = PutOptions {
-                expiry,
-                condition: Condition::Version(version),
-                structured: false,
-            };
-            match core.put_with(key, &arguments[2], options).await {
-                // Another client was faster.
-                Ok(PutOutcome::Unmet(_)) => {}
-                Ok(outcome) => {
-                    stored = Some(outcome);
-                    break Ok(before);
-                }
-                Err(error) => break Err(error),
-            }
-        };
-        if let Ok(before) = &reply {
-            if before.is_none() {
-                output.notify(EventClasses::MISSED, "keymiss", key);
-            }
-            if let Some(stored) = stored {
-                notify_set(&output, key, before.is_none(), (expiry, stored));
-            }
-        }
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            match reply {
-                Ok(Some((value, _))) => writer.bulk(&value),
-                Ok(None) => writer.null(),
-                Err(error) => writer.error(&error_text(&error)),
-            }
-        });
-        core
-    })
-}
-
-/// Leaves the events of a put that has happened.
-fn notify_set(
-    output: &TaskOutput,
-    key: &[u8],
-    is_new: bool,
-    (expiry, stored): (Expiry, PutOutcome),
-) {
-    if is_new {
-        output.notify(EventClasses::NEW, "new", key);
+    let needs_value = previous || matches!(condition, Condition::Equals(_));
+    if !needs_value && !call.is_beside_record(value.len()) {
+        return Ok(call.change(kind, change));
     }
-    output.notify(EventClasses::STRING, "set", key);
-    if let Expiry::At(_) | Expiry::In(_) = expiry {
-        output.notify(EventClasses::GENERIC, "expire", key);
-    }
-    if stored == PutOutcome::Expired {
-        output.notify(EventClasses::EXPIRED, "expired", key);
-    }
-}
-
-/// Stores a value that is too long for a record, as it comes.
-pub(super) fn set_long(call: &mut Call<'_>, name: &str, bytes: usize) -> Result {
-    let expiry = match (name, call.count()) {
-        ("set" | "setnx", 2) => Expiry::Never,
-        ("setex", 3) => positive_expiry(call.argument(2), TimeUnit::Seconds, name)?,
-        ("psetex", 3) => positive_expiry(call.argument(2), TimeUnit::Milliseconds, name)?,
-        _ => return Err(TOO_LONG.into()),
-    };
-    let is_new = name == "setnx";
-    let options = PutOptions {
+    let rule = SetRule {
         expiry,
-        condition: if is_new {
-            Condition::Absent
-        } else {
-            Condition::Always
-        },
-        ..PutOptions::default()
+        condition: SetCondition::of(condition),
+        previous,
     };
-    if call.serving.defers(call.connection) {
-        return Ok(Flow::Later);
+    let long = LongChange::new(key, value, ChangeKind::Set(rule));
+    if previous && condition != Condition::Always {
+        // The value before is replied whether or not it was replaced.
+        return Ok(call.long_task(LongTask::Change(long)));
     }
-    let key = call.key().to_vec();
-    let input = LongInput::gathered(bytes, call.serving.piece_bytes_max());
-    let parts = input.parts();
-    let flow = call.task(move |mut core, output, protocol| async move {
-        // What comes in pieces cannot be stored again, so this is what the key was shortly before.
-        let was_absent =
-            output.sends(EventClasses::NEW) && matches!(core.exists(&key).await, Ok(false));
-        let put = core.put_long_with(&key, bytes as u64, parts, options).await;
-        if let Ok(stored @ (PutOutcome::Stored(_) | PutOutcome::Expired)) = put {
-            notify_set(&output, &key, is_new || was_absent, (expiry, stored));
-        }
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            match put {
-                Ok(PutOutcome::Unmet(_)) => writer.integer(0),
-                Ok(_) if is_new => writer.integer(1),
-                Ok(_) => writer.simple("OK"),
-                Err(error) => writer.error(&error_text(&error)),
-            }
-        });
-        core
-    });
-    if flow == Flow::Done {
-        call.connection.stream = Some(input);
-    }
-    Ok(flow)
+    Ok(call.request_or_long(kind, change, long))
 }
 
 pub(super) fn setnx(call: &mut Call<'_>) -> Result {
@@ -266,8 +149,18 @@ pub(super) fn setnx(call: &mut Call<'_>) -> Result {
 
 fn set_until(call: &mut Call<'_>, unit: TimeUnit, name: &str) -> Result {
     let expiry = positive_expiry(call.argument(2), unit, name)?;
+    let value = call.argument(3);
+    if call.is_beside_record(value.len()) {
+        let rule = SetRule {
+            expiry,
+            condition: SetCondition::Always,
+            previous: false,
+        };
+        let long = LongChange::new(call.key(), value, ChangeKind::Set(rule));
+        return Ok(call.long_task(LongTask::Change(long)));
+    }
     let change = Change::Put {
-        value: call.argument(3),
+        value,
         expiry,
         condition: Condition::Always,
         previous: false,
@@ -285,14 +178,16 @@ pub(super) fn psetex(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn getset(call: &mut Call<'_>) -> Result {
+    let (key, value) = (call.key(), call.argument(2));
     let change = Change::Put {
-        value: call.argument(2),
+        value,
         expiry: Expiry::Never,
         condition: Condition::Always,
         previous: true,
         structured: false,
     };
-    Ok(call.change(ReplyKind::Value, change))
+    let long = LongChange::new(key, value, ChangeKind::Set(swap(Expiry::Never)));
+    Ok(call.request_or_long(ReplyKind::Value, change, long))
 }
 
 pub(super) fn getdel(call: &mut Call<'_>) -> Result {
@@ -300,7 +195,7 @@ pub(super) fn getdel(call: &mut Call<'_>) -> Result {
         condition: Condition::Always,
         previous: true,
     };
-    Ok(call.change(ReplyKind::Value, change))
+    Ok(call.change(ReplyKind::Taken, change))
 }
 
 pub(super) fn getex(call: &mut Call<'_>) -> Result {
@@ -313,20 +208,27 @@ pub(super) fn getex(call: &mut Call<'_>) -> Result {
         }
         _ => return Err(SYNTAX.into()),
     };
+    if call.serving.shared.event_classes.is_any() && expiry == Expiry::Never {
+        // Its task tells whether there was an expiry, whatever the value is.
+        let long = LongChange::new(call.key(), &[], ChangeKind::Expire(expiry));
+        return Ok(call.long_task(LongTask::Change(long)));
+    }
     let change = Change::SetExpiry {
         expiry,
         condition: ExpiryCondition::Always,
         value: true,
     };
-    Ok(call.change(ReplyKind::Value, change))
+    Ok(call.change(ReplyKind::Expiring(expiry), change))
 }
 
 pub(super) fn delifeq(call: &mut Call<'_>) -> Result {
+    let (key, compared) = (call.key(), call.argument(2));
     let change = Change::Delete {
-        condition: Condition::Equals(call.argument(2)),
+        condition: Condition::Equals(compared),
         previous: false,
     };
-    Ok(call.change(ReplyKind::IsDeleted, change))
+    let long = LongChange::new(key, compared, ChangeKind::DeleteIfEqual);
+    Ok(call.request_or_long(ReplyKind::IsDeleted, change, long))
 }
 
 pub(super) fn mget(call: &mut Call<'_>) -> Result {
@@ -431,8 +333,9 @@ pub(super) fn strlen(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn append(call: &mut Call<'_>) -> Result {
-    let tail = call.argument(2);
-    Ok(call.change(ReplyKind::Length, Change::Append { tail }))
+    let (key, tail) = (call.key(), call.argument(2));
+    let long = LongChange::new(key, tail, ChangeKind::Append);
+    Ok(call.request_or_long(ReplyKind::Length, Change::Append { tail }, long))
 }
 
 pub(super) fn getrange(call: &mut Call<'_>) -> Result {
@@ -450,14 +353,21 @@ pub(super) fn getrange(call: &mut Call<'_>) -> Result {
     Ok(call.request(kind, Operation::Get { key }))
 }
 
+/// True if so many bytes from an offset on end beyond the longest value of Redis.
+pub(super) fn is_beyond(offset: u64, bytes: usize) -> bool {
+    bytes > 0 && offset.saturating_add(bytes as u64) > REDIS_BYTES_MAX
+}
+
 pub(super) fn setrange(call: &mut Call<'_>) -> Result {
     let offset = integer(call.argument(2))?;
     let offset = u64::try_from(offset).map_err(|_| "ERR offset is out of range")?;
     let bytes = call.argument(3);
-    if offset.saturating_add(bytes.len() as u64) > 512 << 20 && !bytes.is_empty() {
+    if is_beyond(offset, bytes.len()) {
         return Err(TOO_LONG.into());
     }
-    Ok(call.change(ReplyKind::Length, Change::SetRange { offset, bytes }))
+    let change = Change::SetRange { offset, bytes };
+    let long = LongChange::new(call.key(), bytes, ChangeKind::SetRange { offset });
+    Ok(call.request_or_long(ReplyKind::Length, change, long))
 }
 
 fn increment(call: &mut Call<'_>, by: i64) -> Flow {
@@ -485,5 +395,5 @@ pub(super) fn decrby(call: &mut Call<'_>) -> Result {
 
 pub(super) fn incrbyfloat(call: &mut Call<'_>) -> Result {
     let by = float(call.argument(2))?;
-    Ok(call.change(ReplyKind::Value, Change::IncrementFloat { by }))
+    Ok(call.change(ReplyKind::Float, Change::IncrementFloat { by }))
 }

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use farcore::constants::KEY_BYTES_MAX;
 use farcore::{Answer, Core, Error, Operation, Transaction, TransactionOutcome};
 
 use super::{Call, Command, Flow, Refusal, find};
@@ -58,6 +59,8 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result {
     let mut keys: Vec<_> = (1..call.count())
         .map(|place| call.key_at(place).to_vec())
         .collect();
+    // One that is too long cannot exist, so it never changes.
+    keys.retain(|key| key.len() <= KEY_BYTES_MAX);
     // The first version counts.
     keys.retain(|key| !watched.borrow().iter().any(|(known, _)| known == key));
     Ok(call.task(move |mut core, output, protocol| async move {
@@ -224,6 +227,11 @@ fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
     while at < queue.bytes.len() {
         let next = queue.command(at, &mut arguments)?;
         let input = &queue.bytes[at..];
+        // It is passed on in pieces.
+        let bytes_max = call.serving.limits.large_bytes;
+        if arguments.iter(input).any(|one| one.len() > bytes_max) {
+            return None;
+        }
         let command = find(arguments.get(0, input))?;
         let (first_key, ..) = command.keys;
         if first_key == 0 && !HARMLESS.contains(&command.name) {

@@ -26,6 +26,8 @@ pub struct Limits {
     pub inline_bytes_max: usize,
     /// A last argument of more bytes is left to the caller, who can stream it.
     pub large_bytes: usize,
+    /// So is every argument of more bytes, whatever comes after it.
+    pub announces_all: bool,
     /// Whether the peer has proved who it is. Only the texts of errors depend on it.
     pub is_authenticated: bool,
 }
@@ -37,6 +39,7 @@ impl Limits {
         bulk_bytes_max: UNAUTHENTICATED_BULK_BYTES_MAX,
         inline_bytes_max: INLINE_BYTES_MAX,
         large_bytes: usize::MAX,
+        announces_all: false,
         is_authenticated: false,
     };
 
@@ -76,6 +79,7 @@ impl Default for Limits {
             bulk_bytes_max: BULK_BYTES_MAX,
             inline_bytes_max: INLINE_BYTES_MAX,
             large_bytes: usize::MAX,
+            announces_all: false,
             is_authenticated: true,
         }
     }

@@ -25,5 +25,5 @@ mod write;
 pub use self::arguments::Arguments;
 pub use self::error::ProtocolError;
 pub use self::limits::Limits;
-pub use self::parse::{Progress, parse};
+pub use self::parse::{Progress, parse, parse_rest};
 pub use self::write::{Protocol, Writer};

@@ -34,13 +34,16 @@ pub enum Progress {
         /// No parse succeeds before the input has this many bytes; always more than it has.
         needed: usize,
     },
-    /// The last bulk string is longer than [`Limits::large_bytes`]. The arguments are those before
-    /// it, none if it is the first. The next command begins at `offset + bytes + 2`.
+    /// A bulk string is longer than [`Limits::large_bytes`]: the last one, unless
+    /// [`Limits::announces_all`] is set. The arguments are those before it, none if it is the
+    /// first. What comes after it begins at `offset + bytes + 2`.
     Large {
         /// Where the bulk string's bytes begin in the input; some may be there already.
         offset: usize,
         /// How many bytes it has.
         bytes: usize,
+        /// Bulk strings of the command after it, for [`parse_rest`].
+        left: usize,
     },
 }
 
@@ -69,6 +72,31 @@ pub fn parse(
             Some(_) => line_command(input, limits, arguments),
         }
     };
+    match progress {
+        Ok(Progress::Incomplete { .. }) => {}
+        Ok(_) => arguments.finish(),
+        Err(_) => arguments.clear(),
+    }
+    progress
+}
+
+/// Parses `count` bulk strings that are left of a command, at least one.
+///
+/// After [`Progress::Incomplete`] the next call must be as for [`parse`], with the same count.
+///
+/// # Errors
+/// As those of [`parse`].
+pub fn parse_rest(
+    input: &[u8],
+    count: usize,
+    limits: &Limits,
+    arguments: &mut Arguments,
+) -> Result<Progress, ProtocolError> {
+    if !arguments.is_resumed(input) {
+        arguments.clear();
+        arguments.missing = count;
+    }
+    let progress = bulks(input, limits, arguments);
     match progress {
         Ok(Progress::Incomplete { .. }) => {}
         Ok(_) => arguments.finish(),
@@ -129,10 +157,11 @@ fn bulks(
         };
         limits.accept_bulk(bytes)?;
         let start = at + head_bytes;
-        if missing == 1 && bytes > limits.large_bytes {
+        if bytes > limits.large_bytes && (missing == 1 || limits.announces_all) {
             return Ok(Progress::Large {
                 offset: start,
                 bytes,
+                left: missing - 1,
             });
         }
         // A limit may be as high as the type goes. No input is as long as a sum that saturates.

@@ -47,14 +47,18 @@ impl Served {
     /// A cache with little far memory, on one core.
     pub(crate) fn cache() -> Self {
         let engine = Engine::open(Config {
-            far_bytes: 8 << 20,
             when_full: WhenFull::Evict,
-            ..small_config(1)
+            ..config(1, 8 << 20)
         });
         Self::on(engine.expect("an engine"), |options| {
             options.evicts = true;
             options.client_bytes = 256 << 20;
         })
+    }
+
+    /// A server with room for several of the longest values.
+    pub(crate) fn vast(cores: usize) -> Self {
+        Self::on(engine(cores, 768 << 20), |_| {})
     }
 
     fn on(engine: Engine, change: impl FnOnce(&mut Options)) -> Self {
@@ -105,14 +109,18 @@ impl Drop for Served {
 
 /// An engine on so many cores.
 pub(crate) fn small_engine(cores: usize) -> Engine {
-    Engine::open(small_config(cores)).expect("an engine")
+    engine(cores, 64 << 20)
 }
 
-fn small_config(cores: usize) -> Config {
+fn engine(cores: usize, far_bytes: u64) -> Engine {
+    Engine::open(config(cores, far_bytes)).expect("an engine")
+}
+
+fn config(cores: usize, far_bytes: u64) -> Config {
     Config {
         cores: available().into_iter().take(cores).collect(),
         local_bytes: 32 << 20,
-        far_bytes: 64 << 20,
+        far_bytes,
         page_bytes: Some(128 << 10),
         keys_expected: 20_000,
         spin_ns: 0,

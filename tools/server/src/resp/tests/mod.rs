@@ -7,7 +7,7 @@ mod peer;
 mod rules;
 mod splits;
 
-use super::{Arguments, Limits, Progress, ProtocolError, parse};
+use super::{Arguments, Limits, Progress, ProtocolError, parse, parse_rest};
 
 /// What a connection sees of its input.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,7 +49,7 @@ fn drive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> Vec
                     events.push(Event::Command(owned(&arguments, &buffer)));
                     consumed
                 }
-                Progress::Large { offset, bytes } => {
+                Progress::Large { offset, bytes, .. } => {
                     assert!(offset <= buffer.len() && bytes > limits.large_bytes);
                     needed = offset.saturating_add(bytes).saturating_add(2);
                     if buffer.len() < needed {

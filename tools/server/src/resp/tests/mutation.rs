@@ -89,6 +89,7 @@ fn kind(event: &Event) -> String {
 /// Limits that short inputs exceed.
 fn tight(is_authenticated: bool) -> Limits {
     Limits {
+        announces_all: false,
         arguments_max: 3,
         bulk_bytes_max: 24,
         inline_bytes_max: 40,

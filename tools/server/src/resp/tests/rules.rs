@@ -1,9 +1,10 @@
 //! The rules of the parser one by one, and the texts of its errors.
 
-use super::{Arguments, Event, Limits, Progress, owned, parse, whole};
+use super::{Arguments, Event, Limits, Progress, owned, parse, parse_rest, whole};
 
 /// The line limit of these tests.
 const SHORT_LINES: Limits = Limits {
+    announces_all: false,
     arguments_max: 1 << 20,
     bulk_bytes_max: usize::MAX,
     inline_bytes_max: 64,
@@ -262,7 +263,13 @@ fn a_long_last_argument_is_announced() {
         large_bytes: 3,
         ..Limits::default()
     };
-    let large = |offset, bytes| Ok(Progress::Large { offset, bytes });
+    let large = |offset, bytes| {
+        Ok(Progress::Large {
+            offset,
+            bytes,
+            left: 0,
+        })
+    };
     let (progress, arguments) = one(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n", &limits);
     assert_eq!(
         (progress, &arguments[..]),
@@ -283,6 +290,42 @@ fn a_long_last_argument_is_announced() {
         "not longer"
     );
     fails(b"*1\r\n$536870913\r\n", &limits, "invalid bulk length");
+}
+
+#[test]
+fn every_long_argument_is_announced_and_the_rest_is_parsed() {
+    let limits = Limits {
+        large_bytes: 3,
+        announces_all: true,
+        ..Limits::default()
+    };
+    let input = b"*5\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\nlong\r\n$2\r\nEX\r\n$5\r\n12345\r\n";
+    let (progress, _) = one(input, &limits);
+    let large = |offset, bytes, left| Progress::Large {
+        offset,
+        bytes,
+        left,
+    };
+    assert_eq!(progress, Ok(large(24, 4, 2)));
+    let rest = &input[30..];
+    let mut arguments = Arguments::new();
+    for cut in 0..rest.len() {
+        arguments.clear();
+        let first = parse_rest(&rest[..cut], 2, &limits, &mut arguments);
+        if cut < 12 {
+            assert!(matches!(first, Ok(Progress::Incomplete { .. })), "{cut}");
+        }
+        let second = parse_rest(rest, 2, &limits, &mut arguments);
+        assert_eq!(second, Ok(large(12, 5, 0)), "{cut}");
+        assert_eq!(owned(&arguments, rest), [b"EX"]);
+    }
+    let whole = Limits::default();
+    let progress = parse_rest(rest, 2, &whole, &mut arguments);
+    let consumed = rest.len();
+    assert_eq!(progress, Ok(Progress::Complete { consumed }));
+    assert_eq!(owned(&arguments, rest), [&b"EX"[..], b"12345"]);
+    let wrong = parse_rest(b":1\r\n", 2, &whole, &mut arguments);
+    assert!(wrong.is_err() && arguments.is_empty());
 }
 
 /// Bytes that were parsed are not read again: changed since, they change nothing.

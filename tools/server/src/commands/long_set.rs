@@ -1,0 +1,267 @@
+//! Commands with an argument that is too long for a record and is passed on as it comes: the values
+//! of `SET` and its like, of `GETSET` and `MSET`, and the bytes of `APPEND` and `SETRANGE`.
+//!
+//! Arguments that follow such a value reach the task with its input.
+
+use farcore::{Condition, Core, Expiry, PutOptions, PutOutcome};
+
+use super::arguments::{TimeUnit, integer, positive_expiry, stored_key};
+use super::strings::{SetOptions, TOO_LONG, is_beyond};
+use super::{Call, Flow, Refusal};
+use crate::long_change::{
+    Bytes, ChangeKind, LongChange, SetCondition, SetRule, is_absent, notify_set,
+};
+use crate::long_input::{Following, LongInput, NextValue};
+use crate::long_task::swap;
+use crate::replies::error_text;
+use crate::resp::{Protocol, Writer};
+use crate::tasks::TaskOutput;
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// True if an argument of a command of writing, at a place with `left` others after it, is passed
+/// on as it comes, or is refused and skipped. Else it is kept whole.
+pub(super) fn streams(name: &str, place: usize, left: usize) -> bool {
+    match name {
+        "set" => place == 2,
+        "mset" => place >= 2 && place.is_multiple_of(2),
+        // What it compares.
+        "delifeq" => false,
+        _ => left == 0,
+    }
+}
+
+/// Runs a command of which an argument of so many bytes comes later, with `left` others after it.
+pub(super) fn run(call: &mut Call<'_>, name: &str, bytes: usize, left: usize) -> Result {
+    if call.serving.defers(call.connection) {
+        return Ok(Flow::Later);
+    }
+    match (name, call.count(), left) {
+        ("set" | "setnx", 2, 0) | ("setex" | "psetex", 3, 0) => set(call, name, bytes),
+        ("set", 2, _) => Ok(set_with_options(call, bytes, left)),
+        ("getset", 2, 0) => Ok(change(call, bytes, ChangeKind::Set(swap(Expiry::Never)))),
+        ("append", 2, 0) => Ok(change(call, bytes, ChangeKind::Append)),
+        ("setrange", 3, 0) => {
+            let offset = integer(call.argument(2))?;
+            let offset = u64::try_from(offset).map_err(|_| "ERR offset is out of range")?;
+            if is_beyond(offset, bytes) {
+                return Err(TOO_LONG.into());
+            }
+            Ok(change(call, bytes, ChangeKind::SetRange { offset }))
+        }
+        ("mset", count, _) if count.is_multiple_of(2) => mset(call, bytes, left),
+        _ => {
+            let max = call.serving.limits.large_bytes;
+            Err(Refusal(format!(
+                "{TOO_LONG}: the argument has {bytes} bytes, and those of '{name}' have at most {max}; store long values with SET, MSET or APPEND"
+            )))
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Starts the task that takes a long value, whose bytes come with the input.
+    fn take_value<F>(
+        &mut self,
+        bytes: usize,
+        work: impl FnOnce(Core, LongInput, TaskOutput, Protocol) -> F,
+    ) -> Flow
+    where
+        F: Future<Output = Core> + 'static,
+    {
+        let input = LongInput::gathered(bytes, self.serving.piece_bytes_max());
+        let taken = input.clone();
+        let flow = self.task(move |core, output, protocol| work(core, taken, output, protocol));
+        if flow == Flow::Done {
+            self.connection.stream = Some(input);
+        }
+        flow
+    }
+}
+
+/// `SET` and its like without options after the value.
+fn set(call: &mut Call<'_>, name: &str, bytes: usize) -> Result {
+    let expiry = match name {
+        "setex" => positive_expiry(call.argument(2), TimeUnit::Seconds, name)?,
+        "psetex" => positive_expiry(call.argument(2), TimeUnit::Milliseconds, name)?,
+        _ => Expiry::Never,
+    };
+    let is_new = name == "setnx";
+    let options = PutOptions {
+        expiry,
+        condition: if is_new {
+            Condition::Absent
+        } else {
+            Condition::Always
+        },
+        ..PutOptions::default()
+    };
+    let key = call.key().to_vec();
+    let take = move |mut core: Core, input: LongInput, output: TaskOutput, protocol| async move {
+        let parts = input.parts();
+        let was_absent = is_absent(&mut core, &key, &output).await;
+        let put = core.put_long_with(&key, bytes as u64, parts, options).await;
+        if let Ok(put) = put {
+            notify_set(&output, &key, is_new || was_absent, (expiry, put));
+        }
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            match put {
+                Ok(PutOutcome::Unmet(_)) => writer.integer(0),
+                Ok(_) if is_new => writer.integer(1),
+                Ok(_) => writer.simple("OK"),
+                Err(error) => writer.error(&error_text(&error)),
+            }
+        });
+        core
+    };
+    Ok(call.take_value(bytes, take))
+}
+
+/// A change whose bytes come later: they are written first, and belong to no key until it happens.
+fn change(call: &mut Call<'_>, bytes: usize, kind: ChangeKind) -> Flow {
+    let key = call.key().to_vec();
+    let value_bytes_max = call.serving.value_bytes_max();
+    call.take_value(bytes, move |mut core, input, output, protocol| async move {
+        match core.write_long(&key, bytes as u64, input.parts()).await {
+            Ok(written) => {
+                let bytes = Bytes::Written(written);
+                let change = LongChange { key, bytes, kind };
+                change
+                    .run(&mut core, &output, protocol, value_bytes_max)
+                    .await;
+            }
+            Err(error) => {
+                output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
+            }
+        }
+        core
+    })
+}
+
+/// `SET` with options, which come after the value.
+fn set_with_options(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
+    debug_assert!(left > 0, "options follow");
+    let key = call.key().to_vec();
+    let value_bytes_max = call.serving.value_bytes_max();
+    call.take_value(bytes, move |mut core, input, output, protocol| async move {
+        let written = core.write_long(&key, bytes as u64, input.parts()).await;
+        let written = match written {
+            Ok(written) => Bytes::Written(written),
+            Err(error) => {
+                output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
+                return core;
+            }
+        };
+        let Some(Following { arguments, .. }) = input.following(&core).await else {
+            written.discard(&mut core).await;
+            return core;
+        };
+        let options = SetOptions::of(arguments.len(), |place| arguments[place].as_slice());
+        match options {
+            Ok(options) => {
+                let rule = SetRule {
+                    expiry: options.expiry,
+                    condition: SetCondition::of(options.condition),
+                    previous: options.previous,
+                };
+                let change = LongChange {
+                    key,
+                    bytes: written,
+                    kind: ChangeKind::Set(rule),
+                };
+                change
+                    .run(&mut core, &output, protocol, value_bytes_max)
+                    .await;
+            }
+            Err(Refusal(text)) => {
+                written.discard(&mut core).await;
+                output.write(|bytes| Writer::new(bytes, protocol).error(&text));
+            }
+        }
+        core
+    })
+}
+
+/// `MSET` with long values among others. As without them, each key is stored by itself, and one
+/// that fails does not keep the others from being stored.
+fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
+    if !left.is_multiple_of(2) {
+        return Err("ERR wrong number of arguments for 'mset' command".into());
+    }
+    let first = Following {
+        arguments: call.owned_arguments().split_off(1),
+        next: Some(NextValue { bytes, left }),
+    };
+    let flow = call.take_value(bytes, move |mut core, input, output, protocol| async move {
+        if let Some(stored) = store_all(&mut core, first, &input, &output).await {
+            output.write(|bytes| {
+                let mut writer = Writer::new(bytes, protocol);
+                match stored {
+                    Ok(()) => writer.simple("OK"),
+                    Err(error) => writer.error(&error_text(&error)),
+                }
+            });
+        }
+        core
+    });
+    if let Some(stream) = &call.connection.stream {
+        stream.take_values();
+    }
+    Ok(flow)
+}
+
+/// Stores keys and values as they come; returns the first error. `None` if the connection is gone.
+async fn store_all(
+    core: &mut Core,
+    first: Following,
+    input: &LongInput,
+    output: &TaskOutput,
+) -> Option<farcore::Result<()>> {
+    let mut result = Ok(());
+    let mut following = first;
+    loop {
+        let Following { arguments, next } = following;
+        result = result.and(store_pairs(core, &arguments, output).await);
+        let (Some(NextValue { bytes, left }), Some(key)) = (next, arguments.last()) else {
+            return Some(result);
+        };
+        let options = PutOptions::default();
+        let key = stored_key(key);
+        let is_new = is_absent(core, key, output).await;
+        let put = core
+            .put_long_with(key, bytes as u64, input.parts(), options)
+            .await;
+        if let Ok(put) = put {
+            notify_set(output, key, is_new, (Expiry::Never, put));
+        }
+        // What is left of the value is of no use, but others follow.
+        input.drain(core).await;
+        result = result.and(put.map(|_| ()));
+        if left == 0 {
+            return Some(result);
+        }
+        following = input.following(core).await?;
+    }
+}
+
+/// Stores the pairs among some arguments; the key of a long value may stand behind them.
+async fn store_pairs(
+    core: &mut Core,
+    arguments: &[Vec<u8>],
+    output: &TaskOutput,
+) -> farcore::Result<()> {
+    let mut result = Ok(());
+    for pair in arguments.chunks_exact(2) {
+        let (key, value) = (stored_key(&pair[0]), &pair[1]);
+        let options = PutOptions::default();
+        let length = value.len() as u64;
+        let is_new = is_absent(core, key, output).await;
+        let put = core.put_long_with(key, length, [value], options).await;
+        if let Ok(put) = put {
+            notify_set(output, key, is_new, (Expiry::Never, put));
+        }
+        result = result.and(put.map(|_| ()));
+    }
+    result
+}

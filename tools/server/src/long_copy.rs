@@ -1,0 +1,255 @@
+//! What a key held before a change, and new values that are made of it, both of any length.
+//!
+//! A value that is stored in pieces is kept while it is used, so that it stays readable though the
+//! key changes. A new value is written as the parts of it are read, a few hundred KiB at a time.
+//!
+//! - I1: what was opened is released, whatever the change comes to.
+
+use std::ops::Range;
+
+use farcore::constants::LONG_VALUE_BYTES_MAX;
+use farcore::{
+    Core, Error, LongPieces, PinKind, PinOutcome, PinnedValue, PutOptions, PutOutcome, Result,
+    Version,
+};
+use futures_lite::future::zip;
+
+use crate::long_input::LongInput;
+use crate::tasks::TaskOutput;
+
+/// Bytes that are read at once.
+const CHUNK_BYTES: u64 = 64 << 10;
+/// Bytes that a copy has in hand beside a piece: what was read, and what waits to be written.
+const COPY_BYTES: usize = 256 << 10;
+
+/// What a key held.
+#[derive(Debug)]
+pub(crate) enum Old {
+    Absent,
+    Short(Vec<u8>, Version),
+    Long(PinnedValue),
+}
+
+impl Old {
+    /// Opens what a key holds.
+    ///
+    /// # Errors
+    /// Those of a get, and that too many long values are kept.
+    pub(crate) async fn open(core: &mut Core, key: &[u8]) -> Result<Self> {
+        loop {
+            match core.get(key).await {
+                Ok(None) => return Ok(Self::Absent),
+                Ok(Some(value)) => return Ok(Self::Short(value.to_vec(), value.version())),
+                Err(Error::LongValue { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            if let PinOutcome::Long(kept) = core.keep_long(key, PinKind::Changing).await? {
+                return Ok(Self::Long(kept));
+            }
+        }
+    }
+
+    /// The version under which the key had it; 0 if it was absent.
+    pub(crate) fn version(&self) -> Version {
+        match self {
+            Self::Absent => 0,
+            Self::Short(_, version) => *version,
+            Self::Long(kept) => kept.version,
+        }
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Self::Absent => 0,
+            Self::Short(value, _) => value.len() as u64,
+            Self::Long(kept) => kept.pieces.length(),
+        }
+    }
+
+    /// A part of it.
+    pub(crate) fn segment(&self, range: Range<u64>) -> Segment<'_> {
+        match self {
+            Self::Absent => Segment::Bytes(&[]),
+            Self::Short(value, _) => {
+                let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(value.len());
+                Segment::Bytes(&value[place(range.start)..place(range.end)])
+            }
+            Self::Long(kept) => Segment::Pieces(&kept.pieces, range),
+        }
+    }
+
+    /// True if it is these bytes.
+    ///
+    /// # Errors
+    /// It could not be read.
+    pub(crate) async fn equals(&self, core: &mut Core, bytes: &[u8]) -> Result<bool> {
+        match self {
+            Self::Absent => Ok(false),
+            Self::Short(value, _) => Ok(value == bytes),
+            Self::Long(kept) if kept.pieces.length() != bytes.len() as u64 => Ok(false),
+            Self::Long(kept) => {
+                let (mut part, mut at) = (Vec::new(), 0);
+                for compared in bytes.chunks(usize::try_from(CHUNK_BYTES).unwrap_or(1)) {
+                    core.read_pieces(&kept.pieces, at, compared.len() as u64, &mut part)
+                        .await?;
+                    if part != compared {
+                        return Ok(false);
+                    }
+                    at += compared.len() as u64;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Lets it go.
+    pub(crate) async fn release(self, core: &mut Core) {
+        if let Self::Long(kept) = self {
+            // If it fails the engine closes, and the value ends with it.
+            let _ = core.release_long(kept).await;
+        }
+    }
+}
+
+/// A part of a new value.
+#[derive(Clone, Debug)]
+pub(crate) enum Segment<'a> {
+    Bytes(&'a [u8]),
+    Zeros(u64),
+    Pieces(&'a LongPieces, Range<u64>),
+}
+
+impl Segment<'_> {
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Zeros(bytes) => *bytes,
+            Self::Pieces(_, range) => range.end.saturating_sub(range.start),
+        }
+    }
+
+    /// Reads some bytes of it into a buffer, which it replaces.
+    pub(crate) async fn read(&self, core: &mut Core, at: u64, part: &mut Vec<u8>) -> Result<()> {
+        let bytes = CHUNK_BYTES.min(self.bytes() - at);
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        match self {
+            Self::Pieces(pieces, range) => {
+                core.read_pieces(pieces, range.start + at, bytes, part)
+                    .await?;
+            }
+            Self::Bytes(all) => {
+                part.clear();
+                part.extend_from_slice(&all[place(at)..place(at + bytes)]);
+            }
+            Self::Zeros(_) => {
+                part.clear();
+                part.resize(place(bytes), 0);
+            }
+        }
+        if part.len() as u64 == bytes {
+            Ok(())
+        } else {
+            Err(Error::LongValueGone)
+        }
+    }
+}
+
+/// How values are stored: what fits a record, and where memory is counted.
+#[derive(Clone, Debug)]
+pub(crate) struct CopyRules {
+    pub(crate) output: TaskOutput,
+    /// Bytes of a record's value, at most.
+    pub(crate) value_bytes_max: usize,
+}
+
+/// Stores a value that segments make.
+///
+/// # Errors
+/// A segment cannot be read, or the value cannot be stored; the key is as before.
+pub(crate) async fn put_segments(
+    core: &mut Core,
+    key: &[u8],
+    segments: &[Segment<'_>],
+    options: PutOptions<'_>,
+    rules: &CopyRules,
+) -> Result<PutOutcome> {
+    let total: u64 = segments.iter().map(Segment::bytes).sum();
+    let (bytes, max) = (total, LONG_VALUE_BYTES_MAX);
+    if bytes > max {
+        return Err(Error::LongValueTooLong { bytes, max });
+    }
+    let whole = usize::try_from(total).unwrap_or(usize::MAX);
+    if whole <= rules.value_bytes_max {
+        let (mut value, mut part) = (Vec::with_capacity(whole), Vec::new());
+        for segment in segments {
+            let mut at = 0;
+            while at < segment.bytes() {
+                segment.read(core, at, &mut part).await?;
+                value.extend_from_slice(&part);
+                at += part.len() as u64;
+            }
+        }
+        return core.put_long_with(key, total, [value], options).await;
+    }
+    let held = COPY_BYTES + rules.value_bytes_max / 2;
+    rules.output.hold(core, held).await;
+    let input = LongInput::new(whole);
+    let mut writer = core.another();
+    let write = async {
+        let put = writer
+            .put_long_with(key, total, input.parts(), options)
+            .await;
+        input.end();
+        put
+    };
+    let read = async {
+        let passed = pass(core, segments, &input).await;
+        if passed.is_err() {
+            input.cut();
+        }
+        passed
+    };
+    let (put, passed) = zip(write, read).await;
+    rules.output.let_go(held);
+    passed?;
+    put
+}
+
+/// Passes segments on to the writer, until it has ended.
+async fn pass(core: &mut Core, segments: &[Segment<'_>], input: &LongInput) -> Result<()> {
+    let mut part = Vec::new();
+    for segment in segments {
+        let mut at = 0;
+        while at < segment.bytes() {
+            if !input.room(core).await {
+                return Ok(());
+            }
+            segment.read(core, at, &mut part).await?;
+            at += part.len() as u64;
+            input.push(&part);
+        }
+    }
+    Ok(())
+}
+
+/// Writes a part of a value as the client takes it, after its head, and the end of a bulk string.
+/// The connection is closed if it cannot be read to its end.
+pub(crate) async fn send_pieces(
+    core: &mut Core,
+    output: &TaskOutput,
+    pieces: &LongPieces,
+    range: Range<u64>,
+) {
+    let (mut at, mut part) = (range.start, Vec::new());
+    while at < range.end {
+        output.room(core).await;
+        let bytes = CHUNK_BYTES.min(range.end - at);
+        let read = core.read_pieces(pieces, at, bytes, &mut part).await;
+        if read.is_err() || part.len() as u64 != bytes {
+            return output.break_off();
+        }
+        output.write(|output| output.extend_from_slice(&part));
+        at += bytes;
+    }
+    output.write(|output| output.extend_from_slice(b"\r\n"));
+}

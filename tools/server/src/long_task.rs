@@ -1,0 +1,102 @@
+//! Commands that turn out to be about values of several pieces: what is kept to carry them out
+//! again, and their tasks.
+//!
+//! A command of strings gives one request to the engine, which refuses those that would need a long
+//! value in one buffer. The reply's place is then taken by a task.
+
+use farcore::{Core, Error, Expiry};
+
+use crate::long_change::{Bytes, ChangeKind, LongChange, SetRule};
+use crate::long_read::{LongRead, LongReplies};
+use crate::replies::ReplyKind;
+use crate::resp::Protocol;
+use crate::tasks::TaskOutput;
+
+/// A command of long values.
+#[derive(Debug)]
+pub(crate) enum LongTask {
+    Read(LongRead),
+    Many(LongReplies),
+    Change(LongChange),
+}
+
+impl LongTask {
+    /// The task of a command whose key alone says what to do, if an error is that its value is
+    /// long.
+    pub(crate) fn of(kind: ReplyKind, error: &Error) -> Option<Self> {
+        let Error::LongValue { key, .. } = error else {
+            return None;
+        };
+        let key = key.to_vec();
+        let change = |change| {
+            Some(Self::Change(LongChange {
+                key: key.clone(),
+                bytes: Bytes::Short(Vec::new()),
+                kind: change,
+            }))
+        };
+        match kind {
+            ReplyKind::Value
+            | ReplyKind::Range { .. }
+            | ReplyKind::Part { .. }
+            | ReplyKind::Bit { .. }
+            | ReplyKind::BitCount { .. } => Some(Self::Read(LongRead { key, kind })),
+            ReplyKind::Taken => change(ChangeKind::Take),
+            ReplyKind::Expiring(expiry) => change(ChangeKind::Expire(expiry)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of values that it has in hand before it begins.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Read(_) => 0,
+            Self::Many(replies) => replies.held_bytes,
+            Self::Change(change) => change.held_bytes(),
+        }
+    }
+
+    /// Carries the command out and writes its reply. A record's value has so many bytes at most.
+    pub(crate) async fn run(
+        self,
+        core: &mut Core,
+        output: &TaskOutput,
+        protocol: Protocol,
+        value_bytes_max: usize,
+    ) {
+        match self {
+            Self::Read(read) => read.run(core, output, protocol).await,
+            Self::Many(replies) => replies.run(core, output, protocol).await,
+            Self::Change(change) => change.run(core, output, protocol, value_bytes_max).await,
+        }
+    }
+}
+
+/// A command whose arguments are needed to carry it out otherwise.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    pub(crate) kind: ReplyKind,
+    pub(crate) change: LongChange,
+}
+
+impl Retry {
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.change.held_bytes()
+    }
+
+    /// The task of the command, if an error says that one is needed: the value is long, or becomes
+    /// too long for a record.
+    pub(crate) fn task(&mut self, error: &Error) -> Option<LongTask> {
+        let is_long = matches!(error, Error::LongValue { .. } | Error::ValueTooLong { .. });
+        is_long.then(|| LongTask::Change(self.change.take()))
+    }
+}
+
+/// The rule of a `SET` without a condition that replies the value before.
+pub(crate) fn swap(expiry: Expiry) -> SetRule {
+    SetRule {
+        expiry,
+        condition: crate::long_change::SetCondition::Always,
+        previous: true,
+    }
+}
