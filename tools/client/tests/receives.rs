@@ -16,8 +16,6 @@ use farcore_rdma::FabricAddress;
 
 use crate::support::{Random, Served, options, pattern};
 
-/// Puts of each client if no time is given.
-const PUTS: u64 = 1_500;
 /// The longest value of a first upload slot, beside its header and a key of 16 bytes.
 const SLOT: usize = (64 << 10) - 48 - 16;
 /// Keys of each client.
@@ -44,6 +42,14 @@ impl Lengths {
         }
     }
 
+    /// Puts of a client if no time is given.
+    fn puts(self) -> u64 {
+        match self {
+            Self::Small => 1_500,
+            Self::Slots | Self::Mixed => 250,
+        }
+    }
+
     /// Puts under way at once: more than there are credits, and few megabytes.
     fn depth(self) -> usize {
         match self {
@@ -64,26 +70,11 @@ const CLIENTS: [(Lengths, u16); 6] = [
     (Lengths::Mixed, 16),
 ];
 
-/// When clients stop.
-#[derive(Clone, Copy)]
-enum Until {
-    Puts(u64),
-    Time(Instant),
-}
-
-impl Until {
-    fn is_over(self, puts: u64) -> bool {
-        match self {
-            Self::Puts(most) => puts >= most,
-            Self::Time(end) => Instant::now() >= end,
-        }
-    }
-}
-
 /// How long clients send, if that is given.
-fn seconds() -> Option<u64> {
+fn time() -> Option<Duration> {
     let seconds = std::env::var("FARCORE_RNR_SECONDS").ok()?;
-    Some(seconds.parse().expect("FARCORE_RNR_SECONDS: a number"))
+    let seconds = seconds.parse().expect("FARCORE_RNR_SECONDS: a number");
+    Some(Duration::from_secs(seconds))
 }
 
 /// What all clients did.
@@ -96,7 +87,8 @@ struct Sent {
 }
 
 /// Sends until the end, and waits only for the oldest of a long row of puts. Stops at a fault.
-fn send(client: &Client, (number, lengths): (usize, Lengths), until: Until, sent: &Sent) {
+fn send(client: &Client, (number, lengths): (usize, Lengths), time: Option<Duration>, sent: &Sent) {
+    let begun = Instant::now();
     let mut random = Random::of(number as u64);
     let bytes = pattern(300_000, number as u64);
     let mut under_way: VecDeque<Pending<u64>> = VecDeque::new();
@@ -107,7 +99,9 @@ fn send(client: &Client, (number, lengths): (usize, Lengths), until: Until, sent
             panic!("client {number}: {error}");
         }
     };
-    while !until.is_over(puts) && !sent.has_failed.load(Ordering::SeqCst) {
+    while !sent.has_failed.load(Ordering::SeqCst)
+        && time.map_or(puts < lengths.puts(), |time| begun.elapsed() < time)
+    {
         let length = lengths.draw(&mut random);
         let key = format!("client-{number}-{:06}", random.below(KEYS));
         under_way.push_back(client.put(key.as_bytes(), &bytes[..length]));
@@ -123,9 +117,15 @@ fn send(client: &Client, (number, lengths): (usize, Lengths), until: Until, sent
     sent.puts.fetch_add(puts, Ordering::Relaxed);
 }
 
-/// Has all clients send, and checks what both sides counted. `missing` is called after the
-/// handshakes and at the end, and must return the same.
-fn flood(served: &Served, addresses: &[FabricAddress], missing: impl Fn() -> u64) {
+/// Has all clients send, and checks what both sides counted. `missing` is called before and after
+/// the handshakes and at the end. Whatever it says in the handshakes, it must not grow after them.
+fn flood(
+    served: &Served,
+    addresses: &[FabricAddress],
+    time: Option<Duration>,
+    missing: impl Fn() -> u64,
+) {
+    let first = missing();
     let clients: Vec<Client> = CLIENTS
         .iter()
         .zip(addresses.iter().cycle())
@@ -138,14 +138,11 @@ fn flood(served: &Served, addresses: &[FabricAddress], missing: impl Fn() -> u64
         })
         .collect();
     let (before, begun) = (missing(), Instant::now());
-    let until = seconds().map_or(Until::Puts(PUTS), |seconds| {
-        Until::Time(begun + Duration::from_secs(seconds))
-    });
     let sent = Sent::default();
     thread::scope(|scope| {
         for (number, client) in clients.iter().enumerate() {
             let (sent, lengths) = (&sent, CLIENTS[number].0);
-            scope.spawn(move || send(client, (number, lengths), until, sent));
+            scope.spawn(move || send(client, (number, lengths), time, sent));
         }
     });
     let after = missing();
@@ -165,7 +162,7 @@ fn flood(served: &Served, addresses: &[FabricAddress], missing: impl Fn() -> u64
         total(|figures| figures.noops),
         figures.noops,
         after - before,
-        before,
+        before - first,
     );
     assert_eq!(after, before, "a receive was missing");
     for figures in &own {
@@ -183,15 +180,16 @@ fn flood(served: &Served, addresses: &[FabricAddress], missing: impl Fn() -> u64
 fn clients_that_only_send_keep_their_connections() {
     for credits in [4, 32] {
         let served = Served::with(1, |options| options.credits = credits);
-        flood(&served, &served.addresses(), || 0);
+        flood(&served, &served.addresses(), None, || 0);
     }
 }
 
 #[cfg(feature = "verbs")]
 mod verbs {
     use super::support::device;
-    use super::support::peer::Peer;
-    use super::{Served, flood};
+    use super::support::peer::{Peer, RECEIVES};
+    use super::support::wait_until;
+    use super::{Served, flood, time};
 
     /// Listens for connections of both ways.
     fn serve(credits: u16) -> Served {
@@ -206,27 +204,40 @@ mod verbs {
     #[test]
     #[ignore = "needs an RDMA device: cargo xtask lab test"]
     fn clients_that_only_send_find_every_receive() {
-        // The default, and the least.
-        for credits in [32, 4] {
+        // The least, and the default.
+        for (credits, time) in [(4, None), (32, time())] {
             let served = serve(credits);
-            flood(&served, &served.addresses(), device::receivers_not_ready);
+            flood(
+                &served,
+                &served.addresses(),
+                time,
+                device::receivers_not_ready,
+            );
         }
     }
 
     #[test]
     #[ignore = "needs an RDMA device: cargo xtask lab test"]
     fn a_missing_receive_is_counted() {
-        let served = serve(32);
         let before = device::receivers_not_ready();
         let work = async {
-            let mut peer = Peer::connect(&served.address).await;
-            // The server has two receives for a handshake, and refuses the first of these.
-            for _ in 0..8 {
-                peer.send(b"no handshake");
+            let address = format!("rdma+tcp://{}:0", device::address());
+            let address = address.parse().expect("an address");
+            let (mut sender, mut receiver) = Peer::pair(&address).await;
+            // The last finds no receive until the receiver looks at the others.
+            let messages = usize::from(RECEIVES) + 1;
+            for _ in 0..messages {
+                sender.send(b"a message");
             }
-            peer.is_closed().await;
+            wait_until("the device counts a missing receive", || {
+                device::receivers_not_ready() > before
+            });
+            // It is sent again, so only the count tells.
+            wait_until("all messages arrive", || {
+                receiver.poll();
+                receiver.received.len() == messages
+            });
         };
         farcore_rdma::run_local(work).expect("an executor");
-        assert!(device::receivers_not_ready() > before);
     }
 }

@@ -28,7 +28,7 @@ struct Suite {
 const IGNORED: &[&str] = &["--ignored", "--test-threads=1"];
 
 /// The suites, which run after the check of the guest itself.
-const SUITES: [Suite; 8] = [
+const SUITES: [Suite; 9] = [
     // The contract of the fabric, over queue pairs connected by an exchange of facts and by
     // RDMA-CM.
     Suite {
@@ -75,6 +75,13 @@ const SUITES: [Suite; 8] = [
         package: "tools/client",
         target: "verbs",
         tests: IGNORED,
+        environment: &[],
+    },
+    // Clients that only send: no message may find its receive missing.
+    Suite {
+        package: "tools/client",
+        target: "receives",
+        tests: &["--ignored", "--test-threads=1", "--nocapture"],
         environment: &[],
     },
     Suite {
