@@ -184,6 +184,19 @@ fn clients_that_only_send_keep_their_connections() {
     }
 }
 
+/// What each connection keeps, so that its credits always name receives that are there.
+#[test]
+fn an_idle_connection_holds_its_messages_and_two_slots() {
+    let served = Served::start(1);
+    let clients: Vec<Client> = (0..10).map(|_| served.client()).collect();
+    for client in &clients {
+        client.ping().wait().expect("an answer");
+    }
+    // 32 receives and 32 sends of 5168 bytes, rounded up to 64, and two upload slots.
+    let one = 2 * 32 * 5184 + 2 * (64 << 10);
+    assert_eq!(served.figures().slot_bytes, 10 * one);
+}
+
 #[cfg(feature = "verbs")]
 mod verbs {
     use super::support::device;
