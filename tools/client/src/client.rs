@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use farcore_protocol::scan::{ENTRIES_MAX, Page};
 use farcore_protocol::{
-    CREDITS_MAX, CREDITS_MIN, Flags, Header, KEY_BYTES_MAX, Kind, Status, TRANSFER_SLOT_BYTES_MAX,
-    VALUE_BYTES_MAX,
+    CREDITS_MAX, CREDITS_MIN, Flags, Header, KEY_BYTES_MAX, Kind, SMALL_BYTES_MAX, SMALL_BYTES_MIN,
+    Status, TRANSFER_SLOT_BYTES_MAX, VALUE_BYTES_MAX,
 };
 use farcore_rdma::FabricAddress;
 
@@ -77,6 +77,8 @@ impl ClientOptions {
         let credits = (CREDITS_MIN..=CREDITS_MAX).contains(&self.credits);
         range("credits", self.credits.into(), credits, "4 to 1024")?;
         range("queue", self.queue, self.queue > 0, "1 or more")?;
+        let small = (SMALL_BYTES_MIN..=SMALL_BYTES_MAX).contains(&self.small_bytes);
+        range("small_bytes", self.small_bytes, small, "512 to 49152")?;
         let landing = (LANDING_BYTES_MIN..=TRANSFER_SLOT_BYTES_MAX).contains(&self.landing_bytes);
         range(
             "landing_bytes",

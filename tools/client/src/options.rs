@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use farcore_protocol::SMALL_BYTES;
 use farcore_rdma::{PeerOptions, Token, VerbsOptions};
 
 /// Payloads up to this length are copied into a device's request.
@@ -31,6 +32,9 @@ pub struct ClientOptions {
     pub name: String,
     /// How long values come.
     pub transfer: Transfer,
+    /// Values that may travel in a message, both ways: the server's threshold decides, and longer
+    /// ones never do. Each credit costs two buffers of this length. 512 to 49,152, default 4096.
+    pub small_bytes: usize,
     /// Operations that may wait to be sent; more are refused. Default 4096.
     pub queue: usize,
     /// Messages that the server may send before the client has taken them: 4 to 1024, default 64.
@@ -54,6 +58,7 @@ impl Default for ClientOptions {
             timeout: Duration::from_secs(5),
             name: String::new(),
             transfer: Transfer::default(),
+            small_bytes: SMALL_BYTES,
             queue: 4096,
             credits: 64,
             landing_bytes: 64 << 10,

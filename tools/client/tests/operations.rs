@@ -53,6 +53,21 @@ fn values_of_every_length_are_stored_and_read_back() {
 }
 
 #[test]
+fn the_shorter_threshold_of_both_sides_decides() {
+    let served = Served::with(1, |options| options.small_bytes = 48 << 10);
+    let value = pattern(40_000, 1);
+    for (small_bytes, uploads) in [(48 << 10, 0), (4096, 1), (512, 1)] {
+        let client = served.client_with(|options| options.small_bytes = small_bytes);
+        client.put(b"key", &value).wait().expect("stored");
+        let found = client.get(b"key").wait().expect("read");
+        assert!(found.is_some_and(|found| found.bytes == value));
+        let figures = client.figures();
+        let transfers = (figures.uploads, figures.reads);
+        assert_eq!(transfers, (uploads, uploads), "{figures:?}");
+    }
+}
+
+#[test]
 fn conditions_and_versions_are_kept() {
     let served = Served::start(2);
     let client = served.client();

@@ -6,53 +6,27 @@
 
 mod support;
 
-use std::fs;
 use std::time::Duration;
 
 use farcore_client::Transfer;
-use farcore_rdma::rdma_devices;
 
-use crate::support::{Served, pattern, wait_until};
+use crate::support::{Served, device, pattern, wait_until};
 
 /// Puts of every length.
 const PUTS: u64 = 20;
 /// Small requests that are pipelined while messages without a receive are counted.
 const PIPELINED: usize = 3_000;
 
-/// The device, and an address of it.
-fn device() -> (String, String) {
-    let devices = rdma_devices();
-    let device = devices
-        .first()
-        .expect("an RDMA device: run this in the lab");
-    let gids = device.ports.iter().flat_map(|port| &port.gids);
-    let mut addresses = gids.filter_map(|gid| gid.address().to_ipv4_mapped());
-    let address = addresses.next().expect("an interface with an IPv4 address");
-    (device.name.clone(), address.to_string())
-}
-
-/// What the device counted: messages for which no receive was posted, on either side.
-fn receivers_not_ready(device: &str) -> u64 {
-    let of = |name: &str| {
-        let file = format!("/sys/class/infiniband/{device}/ports/1/hw_counters/{name}");
-        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
-        text.trim().parse::<u64>().expect("a number")
-    };
-    of("rcvd_rnr_err") + of("send_rnr_err")
-}
-
-fn serve(scheme: &str) -> (Served, String) {
-    let (device, address) = device();
-    let served = Served::at(&format!("{scheme}://{address}:0"), 1, |_| {});
-    (served, device)
+fn serve(scheme: &str) -> Served {
+    Served::at(&format!("{scheme}://{}:0", device::address()), 1, |_| {})
 }
 
 fn every_length(scheme: &str) {
-    let (served, device) = serve(scheme);
+    let served = serve(scheme);
     for transfer in [Transfer::Read, Transfer::Landing] {
         let client = served.client_with(|options| options.transfer = transfer);
         client.ping().wait().expect("an answer");
-        let before = receivers_not_ready(&device);
+        let before = device::receivers_not_ready();
         for bytes in [0, 64, 4095, 4096, 60_000, 65_536, 300_000, 1 << 20, 3 << 20] {
             let value = pattern(bytes, bytes as u64);
             client.put(b"key", &value).wait().expect("stored");
@@ -70,7 +44,7 @@ fn every_length(scheme: &str) {
             "{figures:?}"
         );
         assert_eq!(
-            receivers_not_ready(&device),
+            device::receivers_not_ready(),
             before,
             "a receive was missing"
         );
@@ -100,7 +74,7 @@ fn values_travel_over_a_device_by_rdma_cm() {
 #[test]
 #[ignore = "needs an RDMA device: cargo xtask lab test"]
 fn a_put_is_one_work_request_and_one_send() {
-    let (served, _) = serve("rdma+tcp");
+    let served = serve("rdma+tcp");
     let client = served.client();
     for bytes in [64, 4095, 4096, 16_000, 64_000] {
         let value = pattern(bytes, 1);
@@ -127,11 +101,11 @@ fn a_put_is_one_work_request_and_one_send() {
 #[test]
 #[ignore = "needs an RDMA device: cargo xtask lab test"]
 fn no_message_finds_its_receive_missing() {
-    let (served, device) = serve("rdma+tcp");
+    let served = serve("rdma+tcp");
     // Few credits, so that they run out all the time.
     let client = served.client_with(|options| options.credits = 4);
     client.ping().wait().expect("an answer");
-    let before = receivers_not_ready(&device);
+    let before = device::receivers_not_ready();
     let mut pending = std::collections::VecDeque::new();
     for place in 0..PIPELINED {
         let key = format!("key-{}", place % 100);
@@ -144,14 +118,14 @@ fn no_message_finds_its_receive_missing() {
     for one in pending {
         one.wait().expect("stored");
     }
-    assert_eq!(receivers_not_ready(&device), before);
+    assert_eq!(device::receivers_not_ready(), before);
 }
 
 #[test]
 #[ignore = "needs an RDMA device: cargo xtask lab test"]
 fn a_sleeping_core_is_woken_and_the_end_of_a_client_noticed() {
     for scheme in ["rdma+tcp", "rdma"] {
-        let (served, _) = serve(scheme);
+        let served = serve(scheme);
         let client = served.client();
         client.put(b"key", b"value").wait().expect("stored");
         for _ in 0..5 {

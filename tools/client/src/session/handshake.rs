@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use farcore_protocol::handshake::{Challenge, Hello, Welcome, decode_refusal, encode_proof};
-use farcore_protocol::{
-    Credits, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, SMALL_BYTES_MAX, message_bytes,
-};
+use farcore_protocol::{Credits, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, message_bytes};
 use farcore_rdma::control::{PeerProof, PeerSide};
 use farcore_rdma::{Completion, FabricAddress, PeerEndpoint, Status as WorkStatus, Work};
 use farcore_tuning::Clock;
@@ -16,11 +14,6 @@ use crate::error::{Error, Result};
 use crate::figures::Counters;
 use crate::flights::Flights;
 use crate::options::{ClientOptions, Transfer};
-
-/// The longest message of this side's, in bytes. The server may have shorter ones.
-const MESSAGE_BYTES: usize = message_bytes(farcore_protocol::SMALL_BYTES);
-
-const _: () = assert!(MESSAGE_BYTES <= message_bytes(SMALL_BYTES_MAX));
 
 /// A connection whose handshake is under way.
 struct Handshake {
@@ -68,7 +61,8 @@ impl Session {
         options: &ClientOptions,
         counters: &Counters,
     ) -> std::result::Result<Self, SessionError> {
-        let messages = Messages::new(&mut endpoint, options.credits, MESSAGE_BYTES)?;
+        let bytes = message_bytes(options.small_bytes);
+        let messages = Messages::new(&mut endpoint, options.credits, bytes)?;
         let mut session = Self {
             endpoint,
             messages,
@@ -121,7 +115,8 @@ impl Handshake {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             credits: self.session.credits.grant_first(),
-            message_bytes: u32::try_from(MESSAGE_BYTES).unwrap_or(u32::MAX),
+            // The server's own may be shorter.
+            message_bytes: u32::try_from(message_bytes(options.small_bytes)).unwrap_or(u32::MAX),
             nonce,
             name: options.name.clone(),
         };

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod device;
 pub(crate) mod peer;
 
 use std::time::{Duration, Instant};
@@ -56,6 +57,15 @@ impl Served {
             server: Some(server),
             engine,
         }
+    }
+
+    /// Where clients connect: one address for each that it listens at.
+    pub(crate) fn addresses(&self) -> Vec<FabricAddress> {
+        let server = self.server.as_ref().expect("it runs");
+        let addresses = server.native_addresses().iter();
+        addresses
+            .map(|address| address.parse().expect("an address"))
+            .collect()
     }
 
     pub(crate) fn client(&self) -> Client {

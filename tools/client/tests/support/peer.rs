@@ -38,6 +38,15 @@ impl Peer {
         Self::new(endpoint.expect("a connection"))
     }
 
+    /// Two ends of a connection, made at an address whose port is 0.
+    pub(crate) async fn pair(address: &FabricAddress) -> (Self, Self) {
+        let listener = PeerListener::bind(address, &options()).expect("a listener");
+        let (scheme, bound) = listener.local_address();
+        let address = format!("{}://{bound}", scheme.as_str());
+        let address = address.parse().expect("an address");
+        futures_lite::future::zip(Self::connect(&address), Self::accept(&listener)).await
+    }
+
     /// Waits for a client.
     pub(crate) async fn accept(listener: &PeerListener) -> Self {
         loop {

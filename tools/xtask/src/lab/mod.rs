@@ -8,6 +8,7 @@
 //! initramfs  the guest's first files: modules, tools/lab/*.sh, the command
 //! machine    QEMU: options, relayed output, time limit, exit status
 //! suites     the tests that need verbs
+//! curve      the curve of the native protocol
 //! ```
 //!
 //! The guest's root file system is the host's, read-only, below a scratch layer in memory. So
@@ -15,6 +16,7 @@
 //! emulated: good for correctness, not for speed.
 
 mod cache;
+mod curve;
 mod initramfs;
 mod kernel;
 mod machine;
@@ -63,6 +65,29 @@ pub(crate) enum Lab {
         /// little is rebuilt.
         #[arg(long, default_value = "")]
         features: String,
+    },
+    /// Have clients of the native protocol send and nothing else: no message may find its receive
+    /// missing. Prints what they sent.
+    Rnr {
+        #[command(flatten)]
+        options: Options,
+        /// Seconds of sending.
+        #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+        seconds: u32,
+        /// Features beside `verbs`, as for `test`.
+        #[arg(long, default_value = "")]
+        features: String,
+    },
+    /// Print the latency and rate of the native protocol's transfers by length, over verbs.
+    Curve {
+        #[command(flatten)]
+        options: Options,
+        /// Rounds; each figure is the median of theirs.
+        #[arg(long, default_value_t = 3)]
+        rounds: u32,
+        /// Seconds of each measurement.
+        #[arg(long, default_value_t = 0.2)]
+        seconds: f64,
     },
     /// Run a shell in a guest; without --time-limit there is no limit.
     Shell {
@@ -145,6 +170,9 @@ impl Options {
     }
 }
 
+/// Time of the guest beside that of the sending: the boot, and the other tests of the suite.
+const BESIDE_SECONDS: u32 = 240;
+
 /// Checks a size in a notation that QEMU reads the same way.
 fn memory(text: &str) -> Result<String, String> {
     let mib = if let Some(number) = text.strip_suffix('M') {
@@ -191,6 +219,27 @@ fn attempt(lab: Lab) -> Result<u8> {
         Lab::Shell { options, devices } => {
             let shell = Work::Terminal(vec!["bash".into(), "-i".into()]);
             boot(&cache, &options, None, devices, shell)
+        }
+        Lab::Rnr {
+            options,
+            seconds,
+            features,
+        } => {
+            let mut command = vec![
+                "env".into(),
+                format!("FARCORE_RNR_SECONDS={seconds}").into(),
+            ];
+            command.extend(suites::command(suites::RECEIVES, &features)?);
+            let limit = seconds.saturating_add(BESIDE_SECONDS);
+            boot(&cache, &options, Some(limit), 1, Work::Relayed(command))
+        }
+        Lab::Curve {
+            options,
+            rounds,
+            seconds,
+        } => {
+            let command = curve::command(rounds, seconds)?;
+            boot(&cache, &options, Some(1800), 1, Work::Relayed(command))
         }
         Lab::Test {
             options,

@@ -1,5 +1,4 @@
 //! The tests that need verbs. All of them run in one guest, because a boot takes seconds. A suite
-
 //! that runs no test counts as failed.
 
 use std::ffi::OsString;
@@ -28,7 +27,7 @@ struct Suite {
 const IGNORED: &[&str] = &["--ignored", "--test-threads=1"];
 
 /// The suites, which run after the check of the guest itself.
-const SUITES: [Suite; 8] = [
+const SUITES: [Suite; 9] = [
     // The contract of the fabric, over queue pairs connected by an exchange of facts and by
     // RDMA-CM.
     Suite {
@@ -77,6 +76,13 @@ const SUITES: [Suite; 8] = [
         tests: IGNORED,
         environment: &[],
     },
+    // Clients that only send: no message may find its receive missing.
+    Suite {
+        package: "tools/client",
+        target: "receives",
+        tests: &["--ignored", "--test-threads=1", "--nocapture"],
+        environment: &[],
+    },
     Suite {
         package: "bench",
         target: "verbs",
@@ -84,6 +90,9 @@ const SUITES: [Suite; 8] = [
         environment: &[],
     },
 ];
+
+/// The suite of clients that only send.
+pub(super) const RECEIVES: &str = "tools/client receives";
 
 /// A line of a passing run that executed at least one test.
 const EVIDENCE: &str = r"^test result: ok\. [1-9]";
@@ -106,9 +115,9 @@ impl Suite {
     }
 }
 
-/// Arguments of cargo that build all suites at once, as parts of the workspace, so that an existing
+/// Arguments of cargo that build suites at once, as parts of the workspace, so that an existing
 /// build of its tests with the same features is reused.
-fn build_arguments(features: &str) -> Vec<&str> {
+fn build_arguments<'a>(suites: &[&Suite], features: &'a str) -> Vec<&'a str> {
     let mut arguments = vec![
         "test",
         "--no-run",
@@ -119,7 +128,7 @@ fn build_arguments(features: &str) -> Vec<&str> {
         "--features",
         features,
     ];
-    let mut targets: Vec<_> = SUITES.iter().map(|suite| suite.target).collect();
+    let mut targets: Vec<_> = suites.iter().map(|suite| suite.target).collect();
     targets.sort_unstable();
     targets.dedup();
     for target in targets {
@@ -128,8 +137,8 @@ fn build_arguments(features: &str) -> Vec<&str> {
     arguments
 }
 
-fn build(workspace: &Path, features: &str) -> Result<Vec<Built>> {
-    let mut command = cargo(&build_arguments(features));
+fn build(workspace: &Path, suites: &[&Suite], features: &str) -> Result<Vec<Built>> {
+    let mut command = cargo(&build_arguments(suites, features));
     let output = command
         .current_dir(workspace)
         .stderr(Stdio::inherit())
@@ -209,7 +218,7 @@ pub(super) fn command(only: &str, features: &str) -> Result<Vec<OsString>> {
     let all = if wanted.is_empty() {
         Vec::new()
     } else {
-        build(workspace, features)?
+        build(workspace, &wanted, features)?
     };
     for suite in wanted {
         let built = suite.find(workspace, &all)?;
@@ -228,7 +237,9 @@ mod tests {
 
     #[test]
     fn each_target_is_built_once() {
-        let arguments = build_arguments("");
+        let all: Vec<&Suite> = SUITES.iter().collect();
+        assert!(all.iter().any(|suite| suite.name() == RECEIVES));
+        let arguments = build_arguments(&all, "");
         for suite in &SUITES {
             let wanted = ["--test", suite.target];
             let named = arguments.windows(2).filter(|pair| **pair == wanted);
