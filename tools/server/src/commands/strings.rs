@@ -8,6 +8,7 @@ use farcore::{
 
 use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry, stored_key};
 use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
+use crate::event_classes::EventClasses;
 use crate::long_change::{ChangeKind, LongChange, SetCondition, SetRule, notify_set};
 use crate::long_task::{LongTask, swap};
 use crate::parts::PartsKind;
