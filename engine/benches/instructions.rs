@@ -18,8 +18,7 @@ fn measured<T, R>(what: impl FnOnce(T) -> R, input: T) -> R {
 }
 
 fn main() -> ExitCode {
-    // `cargo bench` adds arguments of its own.
-    let name = std::env::args().skip(1).find(|one| !one.starts_with('-'));
+    let name = std::env::args().nth(1);
     match name.as_deref().unwrap_or_default() {
         "get_local" => drop(measured(get, &mut local())),
         "get_absent" => drop(measured(get, &mut absent())),

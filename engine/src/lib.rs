@@ -42,9 +42,10 @@ pub use self::client::call::{
     Call, CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, TimeToLive, Value,
 };
 pub use self::client::core::Core;
-pub use self::client::handle::{Handle, Refused};
+pub use self::client::handle::Handle;
 pub use self::client::long::{LongDraft, LongPieces, PinKind, PinOutcome, PinnedValue};
 pub use self::client::pool::{Answers, BatchCall, Client, ClientCall, OwnedValue};
+pub use self::client::refused::Refused;
 pub use self::client::scan::{
     Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage,
 };

@@ -1,4 +1,5 @@
-//! The documents and the code agree: the order of layers and the glossary in ARCHITECTURE.md.
+//! The documents and the code agree: the order of layers in ARCHITECTURE.md, and the glossaries there
+//! and in docs/internals.
 //! The comments are plain: none is wider than 100 columns, and none uses a word to avoid.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
@@ -211,6 +212,14 @@ fn names_of_modules_are_read_from_code() {
     assert_eq!(names, ["a", "c", "f", "log", "shard"]);
 }
 
+/// ARCHITECTURE.md, and the pages of single parts that have a glossary of their own.
+fn glossaries() -> Vec<String> {
+    let pages = fs::read_dir(root().join("docs/internals")).unwrap();
+    let pages = pages.map(|page| fs::read_to_string(page.unwrap().path()).unwrap());
+    let own = pages.filter(|text| text.contains("<!-- glossary -->"));
+    own.chain([architecture()]).collect()
+}
+
 /// The words of a camel-case name, in lower case.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -229,9 +238,11 @@ fn words(name: &str) -> Vec<String> {
 fn every_type_is_named_by_words_that_are_explained() {
     let text = architecture();
     let mut known = BTreeSet::new();
-    for row in table(&text, "glossary") {
-        for word in row[0].split([' ', '-', ',']) {
-            known.insert(word.trim_matches('`').to_lowercase());
+    for text in glossaries() {
+        for row in table(&text, "glossary") {
+            for word in row[0].split([' ', '-', ',']) {
+                known.insert(word.trim_matches('`').to_lowercase());
+            }
         }
     }
     let standard = section(&text, "standard terms").take_while(|line| !line.starts_with('#'));

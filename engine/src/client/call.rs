@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use farcore_tuning::system_ms;
 
-use super::handle::{CALLED, Handle, IDLE_LOOKS, Refused, SPINS};
+use super::handle::{CALLED, Handle, IDLE_LOOKS, SPINS};
+use super::refused::Refused;
 use crate::error::{Error, Result};
 use crate::message::change::Metadata;
 use crate::message::operation::{Operation, Version};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use farcore_tuning::HardwareSnapshot;
 
 use super::call::{CasOutcome, FromAnswer, Value};
-use super::handle::{Refused, check};
+use super::refused::{Refused, check};
 use super::shard_requests::ShardRequests;
 use super::transaction::check_transaction;
 use crate::error::Result;

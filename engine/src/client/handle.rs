@@ -17,19 +17,18 @@ use std::thread;
 
 use farcore_tuning::Sampler;
 
+use super::borrow::{advance, serves_itself};
 use super::call::{Call, CasOutcome, Value};
 use super::lanes::{DrainingLanes, HandleLanes, Shared};
-use super::shard_requests::ShardRequests;
+use super::refused::{Refused, check};
 use super::transaction::check_transaction;
-use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
-use crate::message::change::CHANGE_BYTES;
 use crate::message::hash::{Hasher128, IndexHash};
-use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
+use crate::message::operation::{Operation, RequestParts, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::message::request::{Origin, RequestFlags};
 use crate::observe::recorder::{Recorder, RequestTap};
-use crate::reactor::{CoreShared, LoanOutcome, is_core};
+use crate::reactor::is_core;
 
 /// The client number of submitted requests.
 const SUBMITTED: u16 = 0;
@@ -37,91 +36,8 @@ const SUBMITTED: u16 = 0;
 pub(super) const CALLED: u16 = 1;
 /// Polls of the lanes before a blocking call parks its thread.
 pub(super) const SPINS: u32 = 500;
-/// Attempts to borrow a shard that other callers borrow, each for less than a microsecond.
-const BORROWS: u32 = 200;
 /// Polls without an answer after which a loop offers its core to other threads.
 pub(super) const IDLE_LOOKS: u32 = 64;
-
-/// Why a submission was refused.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refused {
-    /// No room now: poll, then retry.
-    Full,
-    /// The request is invalid; a retry fails as well.
-    Error(Error),
-}
-
-impl From<Error> for Refused {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
-}
-
-/// Checks the limits of keys and values.
-#[inline]
-pub(crate) fn check(parts: &RequestParts<'_>, value_bytes_max: usize) -> Result<()> {
-    let key_fits = parts.key.len().wrapping_sub(1) < KEY_BYTES_MAX;
-    if key_fits && parts.value.len() <= value_bytes_max {
-        return Ok(());
-    }
-    Err(refusal(parts, value_bytes_max))
-}
-
-#[cold]
-fn refusal(parts: &RequestParts<'_>, value_bytes_max: usize) -> Error {
-    match parts.key.len() {
-        0 => Error::KeyEmpty { max: KEY_BYTES_MAX },
-        1..=KEY_BYTES_MAX => {
-            // A change takes some bytes beside its value.
-            let beside = match parts.kind {
-                OperationKind::Change => CHANGE_BYTES,
-                _ => 0,
-            };
-            Error::ValueTooLong {
-                bytes: parts.value.len() - beside,
-                max: value_bytes_max - beside,
-            }
-        }
-        bytes => Error::KeyTooLong {
-            bytes,
-            max: KEY_BYTES_MAX,
-        },
-    }
-}
-
-/// Tries to serve a lane's published requests here, because the core has nothing to do. False if
-/// the core must be told of them.
-#[inline]
-fn serves_itself(core_shared: &CoreShared, lane: u8) -> bool {
-    let mut left = BORROWS;
-    while left > 0 {
-        match core_shared.serve_lent(lane) {
-            LoanOutcome::All => return true,
-            LoanOutcome::Waiting => {
-                core_shared.command_port.wakeup.rouse();
-                return true;
-            }
-            LoanOutcome::More => {}
-            LoanOutcome::Part | LoanOutcome::Kept => return false,
-            LoanOutcome::Borrowed => {
-                left -= 1;
-                std::hint::spin_loop();
-            }
-        }
-    }
-    false
-}
-
-/// Goes on with what waits for the fabric, where the core may have to wait for this thread's
-/// processor.
-#[inline]
-fn advance(core_shared: &CoreShared, lane: u8) {
-    match core_shared.serve_lent(lane) {
-        LoanOutcome::Waiting => core_shared.command_port.wakeup.rouse(),
-        LoanOutcome::Part | LoanOutcome::More => core_shared.command_port.wakeup.ring(lane),
-        LoanOutcome::All | LoanOutcome::Kept | LoanOutcome::Borrowed => {}
-    }
-}
 
 /// One thread's way into the engine. Send, but not shared; all calls take `&mut self`.
 ///
@@ -230,7 +146,7 @@ impl Handle {
 
     /// Sends a request to a shard.
     #[inline]
-    fn send_to(
+    pub(super) fn send_to(
         &mut self,
         shard: u16,
         hash: IndexHash,
@@ -394,130 +310,6 @@ impl Handle {
                 value,
             },
         )
-    }
-
-    /// Runs many operations at once, visits each answer with its place, and blocks until all are
-    /// answered. They may be served in any order, but operations on one key keep theirs.
-    ///
-    /// # Errors
-    /// A caller's mistake stops it at that operation; the operations before it are carried out.
-    pub fn many<'b>(
-        &mut self,
-        operations: impl IntoIterator<Item = Operation<'b>>,
-        mut visit: impl FnMut(usize, Answer<'_>),
-    ) -> Result<()> {
-        self.begin_call();
-        let mut operations = operations.into_iter().zip(0u32..);
-        let mut next = operations.next();
-        let (mut sent, mut seen, mut failed) = (0usize, 0usize, None);
-        let mut idle_looks = 0;
-        while next.is_some() || seen < sent {
-            let before = (sent, seen);
-            while let Some((operation, place)) = &next {
-                let token = self.token(*place);
-                match self.send(CALLED, token, operation) {
-                    Ok(()) => {
-                        sent += 1;
-                        next = operations.next();
-                    }
-                    Err(Refused::Full) => break,
-                    Err(Refused::Error(error)) => {
-                        failed = Some(error);
-                        next = None;
-                    }
-                }
-            }
-            let stopped = self.shared.is_stopped();
-            self.pump_keeping();
-            for (place, answer) in std::mem::take(&mut self.answers) {
-                seen += 1;
-                visit(place as usize, answer.answer());
-            }
-            if stopped && seen < sent {
-                return Err(Error::Closed);
-            }
-            let is_idle = before == (sent, seen);
-            idle_looks = if is_idle { idle_looks + 1 } else { 0 };
-            if is_idle {
-                self.shared.make_way(idle_looks);
-            }
-        }
-        failed.map_or(Ok(()), Err)
-    }
-
-    /// Runs requests about shards to their end, and blocks until then.
-    pub(super) fn run_shard_requests(&mut self, requests: &mut impl ShardRequests) -> Result<()> {
-        self.begin_call();
-        let mut idle_looks = 0;
-        while !requests.is_done() {
-            let mut is_idle = true;
-            while let Some(sent) = requests.next(|shard, hash, place, parts| {
-                let token = self.token(place);
-                let sent = if self.shared.lifecycle.is_closing() {
-                    Err(Refused::Error(Error::Closed))
-                } else {
-                    self.send_to(shard, hash, (CALLED, token), parts)
-                };
-                (sent.is_ok(), sent)
-            }) {
-                match sent {
-                    Ok(()) => is_idle = false,
-                    Err(Refused::Full) => break,
-                    Err(Refused::Error(error)) => return Err(error),
-                }
-            }
-            let stopped = self.shared.is_stopped();
-            self.pump_keeping();
-            for (place, answer) in std::mem::take(&mut self.answers) {
-                is_idle = false;
-                requests.take(place, answer.answer());
-            }
-            if stopped && !requests.is_done() {
-                return Err(Error::Closed);
-            }
-            idle_looks = if is_idle { idle_looks + 1 } else { 0 };
-            if is_idle {
-                self.shared.make_way(idle_looks);
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads many keys; see [`Handle::many`].
-    ///
-    /// # Errors
-    /// As [`Handle::many`].
-    pub fn get_many(&mut self, keys: &[&[u8]], visit: impl FnMut(usize, Answer<'_>)) -> Result<()> {
-        self.many(keys.iter().map(|key| Operation::Get { key }), visit)
-    }
-
-    /// Stores many values; see [`Handle::many`].
-    ///
-    /// # Errors
-    /// As [`Handle::many`].
-    pub fn put_many(
-        &mut self,
-        pairs: &[(&[u8], &[u8])],
-        visit: impl FnMut(usize, Answer<'_>),
-    ) -> Result<()> {
-        self.many(
-            pairs
-                .iter()
-                .map(|(key, value)| Operation::Put { key, value }),
-            visit,
-        )
-    }
-
-    /// Removes many keys; see [`Handle::many`].
-    ///
-    /// # Errors
-    /// As [`Handle::many`].
-    pub fn delete_many(
-        &mut self,
-        keys: &[&[u8]],
-        visit: impl FnMut(usize, Answer<'_>),
-    ) -> Result<()> {
-        self.many(keys.iter().map(|key| Operation::Delete { key }), visit)
     }
 
     /// Sends a request without waiting; its answer comes with `token` through [`Handle::poll`].

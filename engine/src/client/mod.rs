@@ -8,14 +8,17 @@
 //! A request is answered exactly once. An answer to a call that was dropped is recognized by its
 //! token and discarded.
 
+mod borrow;
 pub(crate) mod call;
 pub(crate) mod core;
 mod core_changes;
 pub(crate) mod handle;
 mod handle_changes;
+mod handle_many;
 pub(crate) mod lanes;
 pub(crate) mod long;
 pub(crate) mod pool;
+pub(crate) mod refused;
 pub(crate) mod scan;
 pub(crate) mod shard_requests;
 pub(crate) mod transaction;

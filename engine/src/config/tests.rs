@@ -1,7 +1,10 @@
 //! Tests of a configuration: errors name the field, the value and the limit, and profiles set what
 //! they name.
 
+use super::checks::KEYS_EXPECTED_MAX;
 use super::*;
+use crate::error::Error;
+use crate::limits::available_cores;
 
 #[test]
 fn what_a_cache_notes_of_reads_is_part_of_the_cap() {

@@ -7,9 +7,10 @@ use farcore_rdma::{
     EmbeddedEndpoint, EmbeddedNode, LinkModel, Lock, Region, RegionOptions, RemoteSlice,
 };
 
+use super::turn_clock::TURNS_A_READING;
 use super::*;
 use crate::config::Config;
-use crate::far_memory::far_events;
+use crate::far_memory::{FarChange, far_events};
 use crate::message::change::{Change, Condition};
 use crate::message::expiry::Expiry;
 use crate::message::hash::KeyHasher;
@@ -249,22 +250,4 @@ fn the_first_request_of_a_core_may_name_an_expiry_from_now() {
         let expected = if token == 2 { &b"value"[..] } else { b"" };
         assert_eq!(answers, [(token, expected.to_vec(), false)]);
     }
-}
-
-#[test]
-fn a_rotation_has_each_lane_once_and_begins_at_the_first() {
-    let marked = [1 << 3 | 1 << 63, 0, 1 << 5, 1 << 63];
-    for (first, expected) in [
-        (0, [3, 63, 133, 255]),
-        (3, [3, 63, 133, 255]),
-        (4, [63, 133, 255, 3]),
-        (64, [133, 255, 3, 63]),
-        (134, [255, 3, 63, 133]),
-        (255, [255, 3, 63, 133]),
-    ] {
-        let mut lanes = Rotation::new(marked, first);
-        let seen: Vec<_> = std::iter::from_fn(|| lanes.pop()).collect();
-        assert_eq!(seen, expected, "from {first}");
-    }
-    assert_eq!(Rotation::new([0; 4], 7).pop(), None);
 }

@@ -599,7 +599,7 @@ mod model {
             let sender = loom::thread::spawn(move || {
                 let mut sent = 0usize;
                 for _ in payloads {
-                    let fill = sent as u8 + 1;
+                    let fill = u8::try_from(sent).unwrap() + 1;
                     if let Some(place) = producer.push(7, payloads[sent]) {
                         place.fill(fill);
                         sent += 1;
@@ -615,7 +615,8 @@ mod model {
                 let Some(message) = consumer.peek(*cursor) else {
                     return false;
                 };
-                let expected = vec![seen as u8 + 1; payloads[seen]];
+                let fill = u8::try_from(seen).unwrap() + 1;
+                let expected = vec![fill; payloads[seen]];
                 seen += 1;
                 assert_eq!((message.meta, message.payload), (7, &expected[..]));
                 *cursor = message.after;

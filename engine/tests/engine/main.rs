@@ -5,14 +5,18 @@
 
 mod changes;
 mod clients;
+mod clients_in_jobs;
 mod closing;
 mod expiry;
 mod faults;
+mod idle_cores;
+mod job_endings;
 mod jobs;
 mod liveness;
 mod long;
 mod long_values;
 mod scan;
+mod signal;
 mod structured;
 mod support;
 mod transactions;

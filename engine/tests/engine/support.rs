@@ -79,3 +79,11 @@ pub(crate) fn answer_to<T>(call: impl Future<Output = T>) -> T {
         }
     }
 }
+
+/// One core, so one shard.
+pub(crate) fn one_core() -> Config {
+    Config {
+        cores: cores(1),
+        ..tiny()
+    }
+}

@@ -16,19 +16,23 @@
 
 #![allow(unsafe_code)] // payload is copied directly to and from registered memory
 
+mod peer;
+
 use std::collections::VecDeque;
 use std::ptr;
 
-use super::exposed::{Access, Attempt, Change, Exposed, RemoteRange};
+use self::peer::Answered;
+use super::completions::{Completions, Side};
+use super::exposed::Exposed;
+use super::input::Input;
 use super::output::{COPY_BYTES_MAX, Output};
-use super::wire::{
-    HEADER_BYTES, Header, Opcode, TRANSFER_BYTES_MAX, WireError, status_code, status_of,
-};
+use super::wire::{HEADER_BYTES, Header, Opcode, TRANSFER_BYTES_MAX, WireError, status_of};
 use crate::fabric::PostError;
 use crate::work::{Completion, Status, Work, WorkRequest};
 
-/// Bytes received from the socket at once.
-const INPUT_BYTES: usize = 64 << 10;
+pub(super) use self::peer::Retry;
+pub use self::peer::Served;
+
 /// The shortest remaining payload that is received in place.
 const DIRECT_BYTES: usize = 8 << 10;
 /// Memory of waiting output, in bytes, above which the peer's requests wait.
@@ -58,46 +62,12 @@ enum Then {
     Read,
 }
 
-/// Why the peer's next request was not performed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Retry {
-    /// It waits for other requests: retry it after a pause.
-    Later,
-    /// A part of it is done: retry it after others had their turn.
-    NextTurn,
-}
-
-/// A READ of the peer whose answer has not left.
-#[derive(Clone, Copy, Debug)]
-struct Answered {
-    range: RemoteRange,
-    /// The position of the answer's last byte in the stream of all output.
-    end: u64,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Payload {
     target: *mut u8,
     left: usize,
     header: Header,
     then: Then,
-}
-
-/// What a connection has performed for its peer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Served {
-    /// READs.
-    pub reads: u64,
-    /// Bytes of READs that have left.
-    pub read_bytes: u64,
-    /// WRITEs, with and without immediate.
-    pub writes: u64,
-    /// Bytes written.
-    pub write_bytes: u64,
-    /// Compare-and-swaps and additions.
-    pub atomics: u64,
-    /// Requests refused.
-    pub refused: u64,
 }
 
 #[derive(Debug)]
@@ -111,10 +81,7 @@ pub(super) struct Connection {
     next: u32,
     receives: VecDeque<InFlight>,
     exposed: Exposed,
-    input: Vec<u8>,
-    /// The start of the part of `input` that is not yet decoded.
-    start: usize,
-    end: usize,
+    input: Input,
     payload: Option<Payload>,
     /// The sequence number that the peer's next request must have.
     expected: u32,
@@ -130,17 +97,8 @@ pub(super) struct Connection {
     /// Whether the peer refused a request of this side.
     denied: bool,
     pub(super) output: Output,
-    completions: VecDeque<(Side, Completion)>,
-    /// The number of receives among `completions`.
-    received: usize,
+    completions: Completions,
     served: Served,
-}
-
-/// The queue that a completed request was on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Side {
-    Send,
-    Receive,
 }
 
 fn completion(request: &WorkRequest, status: Status, bytes: u32) -> Completion {
@@ -149,14 +107,6 @@ fn completion(request: &WorkRequest, status: Status, bytes: u32) -> Completion {
         status,
         bytes,
         immediate: None,
-    }
-}
-
-fn range_of(header: &Header) -> RemoteRange {
-    RemoteRange {
-        key: header.key,
-        offset: header.offset,
-        bytes: header.bytes,
     }
 }
 
@@ -172,9 +122,7 @@ impl Connection {
             next: 0,
             receives: VecDeque::with_capacity(depth),
             exposed,
-            input: vec![0; INPUT_BYTES],
-            start: 0,
-            end: 0,
+            input: Input::new(),
             payload: None,
             expected: 0,
             unacknowledged: None,
@@ -184,8 +132,7 @@ impl Connection {
             refused: false,
             denied: false,
             output: Output::default(),
-            completions: VecDeque::with_capacity(2 * depth),
-            received: 0,
+            completions: Completions::with_capacity(2 * depth),
             served: Served::default(),
         }
     }
@@ -198,13 +145,13 @@ impl Connection {
     /// Memory that a connection takes, in bytes: input, headers of output, and queues. Payload is
     /// sent from its place, except short pieces, of which few are in flight.
     pub(super) const fn bytes_for(depth: usize) -> usize {
-        let entry = 3 * size_of::<InFlight>() + 2 * size_of::<(Side, Completion)>();
-        INPUT_BYTES + COPY_BYTES_MAX + depth * (entry + HEADER_BYTES)
+        let entry = 3 * size_of::<InFlight>() + 2 * Completions::ENTRY_BYTES;
+        Input::BYTES + COPY_BYTES_MAX + depth * (entry + HEADER_BYTES)
     }
 
     /// Posted requests of the send queue whose completion, if they produce one, has not been taken.
     pub(super) fn outstanding(&self) -> usize {
-        self.posted.len() + self.in_flight.len() + self.completions.len() - self.received
+        self.posted.len() + self.in_flight.len() + self.completions.sent()
     }
 
     pub(super) fn room(&self) -> usize {
@@ -222,26 +169,11 @@ impl Connection {
     }
 
     pub(super) fn take_completion(&mut self) -> Option<Completion> {
-        let (side, completion) = self.completions.pop_front()?;
-        self.received -= usize::from(side == Side::Receive);
-        Some(completion)
+        self.completions.pop()
     }
 
     pub(super) fn has_completions(&self) -> bool {
         !self.completions.is_empty()
-    }
-
-    /// What was performed for the peer since the last call. Ends the READs that have left.
-    pub(super) fn take_served(&mut self) -> Served {
-        let sent = self.output.sent_bytes();
-        while let Some(&Answered { range, end }) = self.answered.front()
-            && end <= sent
-        {
-            self.answered.pop_front();
-            self.served.read_bytes += u64::from(range.bytes);
-            self.exposed.end(range);
-        }
-        std::mem::take(&mut self.served)
     }
 
     /// Memory that waiting output takes, in bytes.
@@ -347,33 +279,23 @@ impl Connection {
     /// The destination of the next received bytes, and whether it is a payload's final place.
     pub(super) fn spare(&mut self) -> (*mut u8, usize, bool) {
         if let Some(payload) = &self.payload
-            && self.start == self.end
+            && self.input.is_empty()
             && payload.left >= DIRECT_BYTES
         {
             return (payload.target, payload.left, true);
         }
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        } else if self.input.len() - self.end < HEADER_BYTES {
-            self.input.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        let spare = &mut self.input[self.end..];
+        let spare = self.input.spare();
         (spare.as_mut_ptr(), spare.len(), false)
     }
 
     /// The same as a slice of the buffer, for callers that read through one.
     pub(super) fn spare_buffer(&mut self) -> &mut [u8] {
-        let (_, _, direct) = self.spare();
-        if direct {
-            (self.start, self.end) = (0, 0);
-        }
-        &mut self.input[self.end..]
+        self.input.spare()
     }
 
     /// Records bytes received into the buffer.
     pub(super) fn filled(&mut self, bytes: usize) {
-        self.end += bytes;
+        self.input.filled(bytes);
     }
 
     /// Records bytes received into a payload's final place.
@@ -402,12 +324,12 @@ impl Connection {
         (self.retry, self.is_held) = (None, false);
         loop {
             if let Some(payload) = &mut self.payload {
-                let bytes = payload.left.min(self.end - self.start);
-                let source = self.input[self.start..].as_ptr();
+                let waiting = self.input.waiting();
+                let bytes = payload.left.min(waiting.len());
                 // SAFETY: the target was checked against its region or is the buffer of a request
                 // in flight, with `left` bytes to go; the source is part of the input.
-                unsafe { ptr::copy_nonoverlapping(source, payload.target, bytes) };
-                self.start += bytes;
+                unsafe { ptr::copy_nonoverlapping(waiting.as_ptr(), payload.target, bytes) };
+                self.input.consume(bytes);
                 payload.target = payload.target.wrapping_add(bytes);
                 payload.left -= bytes;
                 if payload.left > 0 {
@@ -421,14 +343,14 @@ impl Connection {
             if self.is_refused() {
                 break;
             }
-            let Some(bytes) = self.input[self.start..self.end].first_chunk::<HEADER_BYTES>() else {
+            let Some(bytes) = self.input.waiting().first_chunk::<HEADER_BYTES>() else {
                 break;
             };
             let header = Header::decode(bytes)?;
             if !self.begin(&header, held_max)? {
                 break;
             }
-            self.start += HEADER_BYTES;
+            self.input.consume(HEADER_BYTES);
         }
         if let Some(sequence) = self.unacknowledged.take() {
             self.output
@@ -475,100 +397,6 @@ impl Connection {
         Ok(true)
     }
 
-    fn refuse(&mut self, sequence: u32, status: Status) {
-        self.refused = true;
-        self.served.refused += 1;
-        self.unacknowledged = None;
-        let refusal = Header {
-            status: status_code(status),
-            ..Header::new(Opcode::Refuse, sequence)
-        };
-        self.output.put(&refusal.encode());
-    }
-
-    /// Performs a request, or begins to; false if it must be retried.
-    fn perform(&mut self, header: &Header) -> Result<bool, Status> {
-        let bytes = header.bytes;
-        let range = range_of(header);
-        match header.opcode {
-            Opcode::Read => {
-                let start = self.exposed.begin(Access::Read, range)?;
-                self.served.reads += 1;
-                self.unacknowledged = None;
-                let answer = Header {
-                    bytes,
-                    ..Header::new(Opcode::ReadAnswer, header.sequence)
-                };
-                self.output.put(&answer.encode());
-                // SAFETY: inside its region, which `exposed` keeps as long as this connection.
-                unsafe { self.output.put_memory(start, bytes as usize) };
-                let end = self.output.put_bytes();
-                self.answered.push_back(Answered { range, end });
-            }
-            Opcode::Write | Opcode::WriteImmediate => {
-                if header.opcode == Opcode::WriteImmediate && self.receives.is_empty() {
-                    return Err(Status::RemoteOperation);
-                }
-                let target = self.exposed.begin(Access::Write, range)?;
-                self.served.writes += 1;
-                self.served.write_bytes += u64::from(bytes);
-                let then = if header.opcode == Opcode::Write {
-                    Then::Written
-                } else {
-                    Then::WrittenImmediate(u32::try_from(header.first).unwrap_or(u32::MAX))
-                };
-                self.expect(header, target, then);
-            }
-            Opcode::CompareAndSwap | Opcode::FetchAdd => return self.perform_atomic(header),
-            Opcode::Send => {
-                let Some(receive) = self.receives.front() else {
-                    return Err(Status::RemoteOperation);
-                };
-                if bytes > receive.request.work.local().bytes {
-                    let failed = completion(&receive.request, Status::LocalLength, 0);
-                    self.receives.pop_front();
-                    self.complete(Side::Receive, failed);
-                    return Err(Status::LocalLength);
-                }
-                let target = receive.near;
-                self.expect(header, target, Then::Received);
-            }
-            Opcode::Acknowledge | Opcode::ReadAnswer | Opcode::AtomicAnswer | Opcode::Refuse => {}
-        }
-        Ok(true)
-    }
-
-    /// Performs an atomic; false if it must be retried.
-    fn perform_atomic(&mut self, header: &Header) -> Result<bool, Status> {
-        let change = if header.opcode == Opcode::FetchAdd {
-            Change::Add(header.first)
-        } else {
-            Change::Swap {
-                expected: header.first,
-                desired: header.second,
-            }
-        };
-        let old = match self.exposed.atomic(header.key, header.offset, change)? {
-            Attempt::Done(old) => old,
-            Attempt::Wait => {
-                self.retry = Some(Retry::Later);
-                return Ok(false);
-            }
-            Attempt::More => {
-                self.retry = Some(Retry::NextTurn);
-                return Ok(false);
-            }
-        };
-        self.served.atomics += 1;
-        self.unacknowledged = None;
-        let answer = Header {
-            first: old,
-            ..Header::new(Opcode::AtomicAnswer, header.sequence)
-        };
-        self.output.put(&answer.encode());
-        Ok(true)
-    }
-
     fn expect(&mut self, header: &Header, target: *mut u8, then: Then) {
         self.payload = Some(Payload {
             target,
@@ -596,20 +424,13 @@ impl Connection {
         }
     }
 
-    /// Ends the peer's WRITE of a payload, if it is one.
-    fn end_write(&self, payload: &Payload) {
-        if matches!(payload.then, Then::Written | Then::WrittenImmediate(_)) {
-            self.exposed.end(range_of(&payload.header));
-        }
-    }
-
     fn complete_receive(&mut self, bytes: u32, immediate: Option<u32>) {
         if let Some(receive) = self.receives.pop_front() {
             let done = Completion {
                 immediate,
                 ..completion(&receive.request, Status::Success, bytes)
             };
-            self.complete(Side::Receive, done);
+            self.completions.push(Side::Receive, done);
         }
     }
 
@@ -680,7 +501,8 @@ impl Connection {
             } else {
                 0
             };
-            self.complete(Side::Send, completion(&entry.request, status, bytes));
+            self.completions
+                .push(Side::Send, completion(&entry.request, status, bytes));
         }
     }
 
@@ -701,19 +523,15 @@ impl Connection {
             status = Status::Flushed;
         }
         while let Some(entry) = self.posted.pop_front() {
-            self.complete(Side::Send, completion(&entry.request, Status::Flushed, 0));
+            self.completions
+                .push(Side::Send, completion(&entry.request, Status::Flushed, 0));
         }
         while let Some(entry) = self.receives.pop_front() {
-            self.complete(
+            self.completions.push(
                 Side::Receive,
                 completion(&entry.request, Status::Flushed, 0),
             );
         }
-    }
-
-    fn complete(&mut self, side: Side, completion: Completion) {
-        self.received += usize::from(side == Side::Receive);
-        self.completions.push_back((side, completion));
     }
 }
 

@@ -5,10 +5,12 @@
 //! frames. [`connect`] and [`listener`] establish connections on an executor and hand them to an
 //! endpoint through a [`ConnectionSlot`].
 
+mod completions;
 mod connect;
 mod connection;
 mod endpoint;
 mod exposed;
+mod input;
 mod listener;
 mod message;
 mod output;

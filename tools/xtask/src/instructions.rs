@@ -20,7 +20,7 @@ pub(crate) const SLACK_PERCENT: u64 = 3;
 /// Builds the benchmark and returns its path.
 fn build() -> Result<PathBuf> {
     let mut command = super::cargo(&["build", "--profile", "instructions", "-p", "farcore"]);
-    command.args(["--features", "internals", "--bench", "instructions"]);
+    command.args(["--features", "internals", "--bin", "instructions"]);
     command.args(["--locked", "--message-format", "json-render-diagnostics"]);
     let output = command
         .stderr(std::process::Stdio::inherit())

@@ -25,7 +25,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run everything that must hold before a change lands: format, lints, model checks, tests,
+    /// Run everything that must hold before a change lands: format, lints, tests, model checks,
     /// instruction counts, lab.
     Ci,
     /// Run the model checks of queues, rings, wakeups and a card's tables under loom.
@@ -88,27 +88,6 @@ fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the model checks. Their names hold `model::`, those of the card's structures `::model::`,
-/// since a module of that crate has the first name.
-fn loom() -> Result<()> {
-    for (package, filters) in [
-        ("farcore", &["model::", "--skip", "shard::"][..]),
-        ("farcore-tuning", &["::model::"]),
-    ] {
-        let mut command = cargo(&[
-            "test",
-            "--target-dir",
-            "target/loom",
-            "--lib",
-            "-p",
-            package,
-        ]);
-        command.arg("--").args(filters);
-        run(command.env("RUSTFLAGS", "--cfg farcore_loom"))?;
-    }
-    Ok(())
-}
-
 fn perform(task: Task) -> Result<ExitCode> {
     let done = match task {
         Task::Overhead(overhead) => overhead::perform(overhead),
@@ -119,7 +98,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Console(console) => console::perform(console),
         Task::Lab(lab) => return Ok(lab::perform(lab)),
         Task::Ci => run(Command::new("bash").arg(".ci/run")),
-        Task::Loom => loom(),
+        Task::Loom => run(&mut cargo(&["test", "-p", "farcore-models", "model::"])),
         Task::Bench { arguments } => {
             run(
                 cargo(&["run", "--release", "-p", "farcore-bench", "--", "contest"])

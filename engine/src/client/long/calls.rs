@@ -3,8 +3,9 @@
 use super::{LongGet, LongPut, NoVisitor, Routed, Sink};
 use crate::client::call::PutOutcome;
 use crate::client::core::Core;
-use crate::client::handle::{Handle, check};
+use crate::client::handle::Handle;
 use crate::client::pool::Client;
+use crate::client::refused::check;
 use crate::client::shard_requests::{RunShardRequests, of_handle};
 use crate::constants::EXPIRY_BYTES;
 use crate::error::{Error, Result};

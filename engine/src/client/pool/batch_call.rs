@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use super::LanePool;
 use super::client_call::Place;
 use super::seats::Seats;
-use crate::client::handle::Refused;
+use crate::client::refused::Refused;
 use crate::client::shard_requests::ShardRequests;
 use crate::error::{Error, Result};
 use crate::message::operation::Operation;

@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 
+use super::number::write_decimal;
+use super::wire::{APPEND, DELETE, INCREMENT, INCREMENT_FLOAT, PUT, SET_EXPIRY};
 use super::*;
+use crate::error::Error;
 
 const NOW: Circumstances = Circumstances {
     value_bytes_max: 1_000,

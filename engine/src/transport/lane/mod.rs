@@ -18,7 +18,7 @@ mod client;
 mod client_waker;
 mod oversize;
 mod server;
-#[cfg(test)]
+#[cfg(all(test, not(farcore_loom)))]
 mod tests;
 
 use std::sync::Arc;

@@ -53,7 +53,7 @@ impl Oversize {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(farcore_loom)))]
 mod tests {
     use super::*;
 

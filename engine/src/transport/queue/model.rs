@@ -14,7 +14,8 @@ fn never_shares_a_byte(requests: &'static [(usize, usize)]) {
             let mut sent = 0;
             for _ in requests {
                 let (key_bytes, value_bytes) = requests[sent];
-                let (key, value) = (vec![sent as u8; key_bytes], vec![sent as u8; value_bytes]);
+                let fill = u8::try_from(sent).unwrap();
+                let (key, value) = (vec![fill; key_bytes], vec![fill; value_bytes]);
                 let parts = RequestParts {
                     kind: OperationKind::Put,
                     key: &key,
@@ -37,8 +38,9 @@ fn never_shares_a_byte(requests: &'static [(usize, usize)]) {
             for request in waiting {
                 let (key_bytes, value_bytes) = requests[seen];
                 assert_eq!(request.hash.0, seen as u64);
-                assert_eq!(request.key(), vec![seen as u8; key_bytes]);
-                assert_eq!(request.value(), vec![seen as u8; value_bytes]);
+                let fill = u8::try_from(seen).unwrap();
+                assert_eq!(request.key(), vec![fill; key_bytes]);
+                assert_eq!(request.value(), vec![fill; value_bytes]);
                 seen += 1;
             }
             consumer.release(count);

@@ -1,0 +1,53 @@
+//! What is known of a key beside its value, and how an answer carries it.
+
+use crate::message::operation::Version;
+
+/// What is known of a key beside its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// The version.
+    pub version: Version,
+    /// Bytes of the value.
+    pub length: u64,
+    /// When the key expires, in milliseconds since 1970; `None` if it does not.
+    pub expiry_ms: Option<u64>,
+    /// The value is structured.
+    pub structured: bool,
+}
+
+/// Bytes of encoded metadata.
+pub(crate) const METADATA_BYTES: usize = 16;
+/// Set in an encoded length if the value is structured.
+const STRUCTURED: u64 = 1 << 63;
+
+impl Metadata {
+    /// The metadata that an [`Answer::Value`](crate::Answer::Value) to an
+    /// [`Operation::Inspect`](crate::Operation::Inspect), an append or a range carries; `None` if
+    /// the value is not that.
+    #[must_use]
+    pub fn decode(version: Version, value: &[u8]) -> Option<Self> {
+        let encoded: &[u8; METADATA_BYTES] = value.try_into().ok()?;
+        let (length, expiry) = encoded.split_first_chunk()?;
+        let length = u64::from_le_bytes(*length);
+        let expiry_ms = u64::from_le_bytes(*expiry.first_chunk()?);
+        Some(Self {
+            version,
+            length: length & !STRUCTURED,
+            expiry_ms: (expiry_ms != u64::MAX).then_some(expiry_ms),
+            structured: length & STRUCTURED != 0,
+        })
+    }
+
+    /// The value that carries length and expiry, and whether the value is structured.
+    pub(crate) fn encode(
+        length: usize,
+        expiry_ms: Option<u64>,
+        structured: bool,
+    ) -> [u8; METADATA_BYTES] {
+        let mut encoded = [0; METADATA_BYTES];
+        let mark = if structured { STRUCTURED } else { 0 };
+        encoded[..8].copy_from_slice(&(length as u64 | mark).to_le_bytes());
+        encoded[8..].copy_from_slice(&expiry_ms.unwrap_or(u64::MAX).to_le_bytes());
+        encoded
+    }
+}

@@ -1,0 +1,71 @@
+//! The documents and the command agree: every chore that they name exists.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The Markdown files of the project's folder and of `docs`.
+fn documents() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folders = ["", "docs", "docs/internals", "docs/decisions"];
+    let files = folders.iter().flat_map(|folder| {
+        let entries = fs::read_dir(root.join(folder)).unwrap();
+        entries.map(|entry| entry.unwrap().path())
+    });
+    files
+        .filter(|path| path.extension().is_some_and(|end| end == "md"))
+        .collect()
+}
+
+/// The task of each `cargo xtask TASK`, and the word after it, which may be a task of that task.
+fn chores(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+    text.split("cargo xtask ").skip(1).map(move |rest| {
+        let command = rest.split(['`', '\n', '#']).next().unwrap();
+        let words = command.split_whitespace().take(2);
+        words.take_while(is_name).collect()
+    })
+}
+
+/// What `xtask help` says of a task, if there is such a task.
+fn help(task: &[&str]) -> Option<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    let output = command.arg("help").args(task).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    output.status.success().then_some(said)
+}
+
+/// A task that has tasks of its own lists them under a heading.
+fn exists(chore: &[&str]) -> bool {
+    match *chore {
+        [] => true,
+        [task] => help(&[task]).is_some(),
+        [task, ref within @ ..] => help(&[task]).is_some_and(|said| {
+            !said.contains("\nCommands:\n") || help(&[&[task], within].concat()).is_some()
+        }),
+    }
+}
+
+#[test]
+fn every_chore_that_a_document_names_exists() {
+    let texts: Vec<_> = documents()
+        .into_iter()
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let named: BTreeSet<_> = texts.iter().flat_map(|text| chores(text)).collect();
+    assert!(named.len() > 12, "the documents were not read: {named:?}");
+    let missing: Vec<_> = named.into_iter().filter(|chore| !exists(chore)).collect();
+    assert!(missing.is_empty(), "documented, but absent: {missing:?}");
+}
+
+#[test]
+fn chores_are_read_from_documents() {
+    let text = "`cargo xtask` has `cargo xtask lab run -- COMMAND` and\ncargo xtask sim --seed 1\n";
+    let found: Vec<_> = chores(text).collect();
+    assert_eq!(found, [vec!["lab", "run"], vec!["sim"]]);
+    assert!(exists(&["lab", "run"]) && exists(&["sim"]) && exists(&["results"]));
+    assert!(!exists(&["lab", "dance"]) && !exists(&["dance"]));
+}
