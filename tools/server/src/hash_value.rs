@@ -13,8 +13,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::kind::{Kind, Structured};
+
 /// The version of the encoding.
-const VERSION: u8 = 1;
+const VERSION: u8 = Kind::Hash.byte();
 /// Bytes before the first field.
 const HEAD_BYTES: usize = 5;
 /// Bytes of a length, at most.
@@ -38,9 +40,10 @@ pub(crate) struct Entries<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> HashValue<'a> {
-    /// The hash that the bytes are; `None` if they are none.
-    pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+impl<'a> Structured<'a> for HashValue<'a> {
+    const KIND: Kind = Kind::Hash;
+
+    fn of(bytes: &'a [u8]) -> Option<Self> {
         let (head, entries) = bytes.split_first_chunk::<HEAD_BYTES>()?;
         let [VERSION, fields @ ..] = *head else {
             return None;
@@ -51,7 +54,9 @@ impl<'a> HashValue<'a> {
         let is_whole = walk.rest.is_empty() && count == fields && fields > 0;
         is_whole.then_some(Self { fields, entries })
     }
+}
 
+impl<'a> HashValue<'a> {
     /// How many fields it has.
     pub(crate) fn len(&self) -> usize {
         self.fields

@@ -16,8 +16,23 @@ pub(crate) enum PartsKind {
     Count,
     /// `OK`.
     Stored,
-    /// What one answer says of fields of a hash.
-    Fields,
+    /// What a search in one answer finds.
+    Found,
+}
+
+/// What is searched in a structured record.
+#[derive(Debug)]
+pub(crate) enum Search {
+    /// Fields of a hash.
+    Fields(HashFields),
+}
+
+impl Search {
+    fn write(&self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
+        match self {
+            Self::Fields(fields) => fields.write(answer, writer),
+        }
+    }
 }
 
 /// The answers so far.
@@ -35,15 +50,15 @@ pub(crate) struct Parts {
     base: usize,
     /// Answers of it that are missing.
     outstanding: usize,
-    /// Fields of a hash that the reply is about.
-    fields: Option<HashFields>,
+    /// What is searched in the answer.
+    search: Option<Search>,
 }
 
 impl Parts {
     /// No answers yet, of `count`.
     pub(crate) fn new(kind: PartsKind, count: usize) -> Self {
         let replies = match kind {
-            PartsKind::Values | PartsKind::Fields => vec![Vec::new(); count],
+            PartsKind::Values | PartsKind::Found => vec![Vec::new(); count],
             PartsKind::Count | PartsKind::Stored => Vec::new(),
         };
         Self {
@@ -55,16 +70,16 @@ impl Parts {
             held_bytes: 0,
             base: 0,
             outstanding: 0,
-            fields: None,
+            search: None,
         }
     }
 
-    /// The same for one answer, about fields of a hash.
-    pub(crate) fn of_fields(fields: HashFields) -> Self {
+    /// The same for one answer, in which something is searched.
+    pub(crate) fn of_search(search: Search) -> Self {
         Self {
             outstanding: 1,
-            fields: Some(fields),
-            ..Self::new(PartsKind::Fields, 1)
+            search: Some(search),
+            ..Self::new(PartsKind::Found, 1)
         }
     }
 
@@ -105,8 +120,8 @@ impl Parts {
             }
             (answer, Some(reply)) => {
                 let mut writer = Writer::new(reply, protocol);
-                match &self.fields {
-                    Some(fields) => fields.write(answer, &mut writer),
+                match &self.search {
+                    Some(search) => search.write(answer, &mut writer),
                     None => write_answer(ReplyKind::Value, answer, &mut writer),
                 }
                 self.held_bytes += reply.len();
@@ -129,7 +144,7 @@ impl Parts {
                     writer.raw(reply);
                 }
             }
-            PartsKind::Fields => self.replies.iter().for_each(|reply| writer.raw(reply)),
+            PartsKind::Found => self.replies.iter().for_each(|reply| writer.raw(reply)),
             PartsKind::Count => writer.integer(self.count),
             PartsKind::Stored => writer.simple("OK"),
         }

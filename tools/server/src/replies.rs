@@ -36,8 +36,8 @@ pub(crate) enum ReplyKind {
     ExpiryMilliseconds,
     /// 1 if the expiry was set or the key removed, else 0.
     IsExpirySet,
-    /// The type of the value.
-    Type,
+    /// The type of a key whose value is plain if there is one.
+    PlainType,
     /// What a hash holds.
     Hash(HashReply),
     /// A part of the value, as the engine read it; empty if the key is absent.
@@ -64,21 +64,8 @@ pub(crate) enum ReplyKind {
 const _: () = assert!(size_of::<ReplyKind>() == 24);
 
 /// A command that does not know the type of the value; as Redis.
-const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
-
-/// The type of a value, which is structured or not.
-pub(crate) fn type_name(structured: bool) -> &'static str {
-    if structured { "hash" } else { "string" }
-}
-
-/// The type of the value that an inspection has found, or `none`.
-fn type_of(answer: &Answer<'_>) -> &'static str {
-    let &Answer::Value { version, value } = answer else {
-        return "none";
-    };
-    let metadata = Metadata::decode(version, value);
-    type_name(metadata.is_some_and(|metadata| metadata.structured))
-}
+pub(crate) const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// Why a command failed, as the client reads it.
 pub(crate) fn error_text(error: &Error) -> String {
@@ -220,7 +207,8 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             writer.integer_text(value);
         }
         (ReplyKind::Hash(reply), answer) => reply.write(answer, writer),
-        (ReplyKind::Type, answer) => writer.simple(type_of(answer)),
+        (ReplyKind::PlainType, Answer::Value { .. }) => writer.simple("string"),
+        (ReplyKind::PlainType, _) => writer.simple("none"),
         (
             ReplyKind::Seconds
             | ReplyKind::Milliseconds

@@ -7,9 +7,9 @@ use std::time::Instant;
 use farcore::EngineReporter;
 
 use crate::counters::{CoreCounters, Figure};
+use crate::encoding_limits::EncodingLimits;
 use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
-use crate::hash_limits::HashLimits;
 use crate::memory_limit::MemoryLimit;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     /// Connections that see the commands of all clients.
     pub(crate) monitors: AtomicUsize,
     pub(crate) slow: SlowSettings,
-    pub(crate) hash_limits: HashLimits,
+    pub(crate) encoding_limits: EncodingLimits,
     pub(crate) memory_limit: MemoryLimit,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
@@ -95,7 +95,7 @@ impl Shared {
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
             slow: SlowSettings::default(),
-            hash_limits: HashLimits::default(),
+            encoding_limits: EncodingLimits::default(),
             memory_limit: MemoryLimit::default(),
             rates: Rates::default(),
             baseline: Mutex::default(),

@@ -3,9 +3,10 @@
 use farcore::Core;
 
 use super::arguments::{integer, is_option};
-use super::hashes::{read, whole};
+use super::structured::Record;
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::hash_value::{Entry, HashValue};
+use crate::kind::Kind;
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
 
@@ -142,11 +143,10 @@ pub(super) fn hrandfield(call: &mut Call<'_>) -> Result<Flow, Refusal> {
     let draw = Draw::of(call)?;
     let key = call.key().to_vec();
     Ok(call.task(move |mut core, output, protocol| async move {
-        let read = read(&mut core, &key).await;
-        let hash = match &read {
-            Ok((version, bytes)) => whole(*version, bytes).map_err(|failure| failure.text()),
-            Err(failure) => Err(failure.text()),
-        };
+        let record = Record::read(&mut core, &key).await;
+        let hash = record.as_ref().map_err(|failure| failure.text(Kind::Hash));
+        let hash =
+            hash.and_then(|record| record.value().map_err(|failure| failure.text(Kind::Hash)));
         match hash {
             Ok(hash) => draw.write(hash, &core, (&output, protocol)).await,
             Err(text) => output.write(|bytes| Writer::new(bytes, protocol).error(&text)),

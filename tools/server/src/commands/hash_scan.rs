@@ -9,10 +9,11 @@
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use super::arguments::{integer, is_option};
-use super::hashes::{read, whole};
+use super::structured::Record;
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::glob;
 use crate::hash_value::{Entry, HashValue};
+use crate::kind::Kind;
 use crate::resp::Writer;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -49,7 +50,7 @@ impl Scan {
             count: FIELDS,
             pattern: None,
             names_only: false,
-            limits: call.serving.shared.hash_limits.load(),
+            limits: call.serving.shared.encoding_limits.hash(),
         };
         let mut place = 3;
         while place < call.count() {
@@ -118,11 +119,10 @@ pub(super) fn hscan(call: &mut Call<'_>) -> Result {
     let scan = Scan::of(call)?;
     let key = call.key().to_vec();
     Ok(call.task(move |mut core, output, protocol| async move {
-        let read = read(&mut core, &key).await;
-        let hash = match &read {
-            Ok((version, bytes)) => whole(*version, bytes).map_err(|failure| failure.text()),
-            Err(failure) => Err(failure.text()),
-        };
+        let record = Record::read(&mut core, &key).await;
+        let hash = record.as_ref().map_err(|failure| failure.text(Kind::Hash));
+        let hash =
+            hash.and_then(|record| record.value().map_err(|failure| failure.text(Kind::Hash)));
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match hash {
@@ -138,6 +138,7 @@ pub(super) fn hscan(call: &mut Call<'_>) -> Result {
 mod tests {
     use super::*;
     use crate::hash_value::with_fields;
+    use crate::kind::Structured;
 
     fn scan(cursor: u64, count: usize) -> Scan {
         Scan {

@@ -25,6 +25,7 @@ mod random_key;
 mod server;
 mod slowlog;
 mod strings;
+mod structured;
 mod subcommand;
 mod syntax;
 mod table;

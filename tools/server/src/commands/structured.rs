@@ -1,0 +1,206 @@
+//! Changes of structured records: hashes, sets and lists.
+//!
+//! A change reads the record, makes the next one, and stores it if the version is still the one
+//! that was read; so it is one step for other clients, and it begins anew if another was faster.
+
+use farcore::{
+    Condition, Core, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome, Refused,
+    Version,
+};
+
+use super::arguments::stored_key;
+use super::{Call, Flow, Refusal};
+use crate::connection::Pending;
+use crate::kind::{self, Kind, Structured};
+use crate::parts::{Parts, Search};
+use crate::replies::error_text;
+use crate::resp::{Protocol, Writer};
+use crate::tasks::TaskOutput;
+use crate::token::Token;
+
+/// Why a record was not read or changed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Engine(Error),
+    Refused(Refusal),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(text: &str) -> Self {
+        Self::Refused(text.into())
+    }
+}
+
+impl Failure {
+    /// As the client of a command that stores this kind reads it.
+    pub(super) fn text(&self, kind: Kind) -> String {
+        match self {
+            Self::Engine(
+                Error::ValueTooLong { bytes, max } | Error::TransactionTooLong { bytes, max },
+            ) => {
+                let name = kind.name();
+                format!("ERR {name} is too large: it takes {bytes} bytes, the limit is {max} bytes")
+            }
+            Self::Engine(error) => error_text(error),
+            Self::Refused(Refusal(text)) => text.clone(),
+        }
+    }
+}
+
+/// What becomes of a record.
+#[derive(Debug)]
+pub(super) enum Effect {
+    Nothing,
+    Store(Vec<u8>),
+    Delete,
+}
+
+/// The structured record of a key, as it was read.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// 0 if the key is absent.
+    pub(super) version: Version,
+    bytes: Vec<u8>,
+}
+
+impl Record {
+    /// Reads the one of a key.
+    pub(super) async fn read(core: &mut Core, key: &[u8]) -> Result<Self, Failure> {
+        let read = core.get_structured(key).await?;
+        Ok(read.map_or(
+            Self {
+                version: 0,
+                bytes: Vec::new(),
+            },
+            |value| Self {
+                version: value.version(),
+                bytes: value.to_vec(),
+            },
+        ))
+    }
+
+    /// What it holds; `None` if the key is absent.
+    pub(super) fn value<'a, V: Structured<'a>>(&'a self) -> Result<Option<V>, Failure> {
+        if self.version == 0 {
+            return Ok(None);
+        }
+        Ok(Some(kind::read(&self.bytes)?))
+    }
+}
+
+/// Stores, removes or keeps the record of a key, which must have a version still. It keeps its
+/// expiry. False if another client was faster.
+pub(super) async fn put(
+    core: &mut Core,
+    key: &[u8],
+    version: Version,
+    effect: &Effect,
+) -> Result<bool, Failure> {
+    let condition = Condition::Version(version);
+    Ok(match effect {
+        Effect::Nothing => true,
+        Effect::Store(bytes) => {
+            let options = PutOptions {
+                expiry: Expiry::Keep,
+                condition,
+                structured: true,
+            };
+            let put = core.put_with(key, bytes, options).await?;
+            matches!(put, PutOutcome::Stored(_))
+        }
+        Effect::Delete => {
+            let deleted = core.delete_if(key, condition).await?;
+            !matches!(deleted, DeleteOutcome::Mismatch(_))
+        }
+    })
+}
+
+/// Changes the record of a key in one step, and keeps the key's expiry.
+pub(super) async fn update<T>(
+    core: &mut Core,
+    key: &[u8],
+    change: impl Fn(&Record) -> Result<(Effect, T), Failure>,
+) -> Result<T, Failure> {
+    loop {
+        let record = Record::read(core, key).await?;
+        let (effect, reply) = change(&record)?;
+        if put(core, key, record.version, &effect).await? {
+            return Ok(reply);
+        }
+    }
+}
+
+/// Starts the change of the first key's record, and replies what it returns.
+pub(super) fn change<T: 'static>(
+    call: &mut Call<'_>,
+    kind: Kind,
+    change: impl Fn(&[Vec<u8>], &Record) -> Result<(Effect, T), Failure> + 'static,
+    write: impl FnOnce(&mut Writer<'_>, T) + 'static,
+) -> Flow {
+    // It would be copied each time that it is tried.
+    if call.plan.is_none() && !call.connection.pending.is_empty() {
+        return Flow::Later;
+    }
+    let arguments = call.owned_arguments();
+    call.task(move |mut core, output, protocol| async move {
+        let key = stored_key(&arguments[1]);
+        let changed = update(&mut core, key, |record| change(&arguments, record)).await;
+        finish(&output, protocol, (kind, changed), write);
+        core
+    })
+}
+
+/// Writes what a step over records of a kind returns, or why it did not happen.
+pub(super) fn finish<T>(
+    output: &TaskOutput,
+    protocol: Protocol,
+    (kind, result): (Kind, Result<T, Failure>),
+    write: impl FnOnce(&mut Writer<'_>, T),
+) {
+    output.write(|bytes| {
+        let mut writer = Writer::new(bytes, protocol);
+        match result {
+            Ok(reply) => write(&mut writer, reply),
+            Err(failure) => writer.error(&failure.text(kind)),
+        }
+    });
+}
+
+/// Replies how many there were.
+pub(super) fn write_count(writer: &mut Writer<'_>, count: usize) {
+    writer.count(count);
+}
+
+impl Call<'_> {
+    /// Requests the record of the first key, and replies what a search in it finds.
+    pub(super) fn search(&mut self, search: Search) -> Flow {
+        if let Some(plan) = &mut self.plan {
+            plan.is_possible = false;
+            return Flow::Done;
+        }
+        let token = Token::new(self.number, self.connection.next_number(), 0);
+        let key = self.key();
+        match self.core.submit(Operation::GetStructured { key }, token.0) {
+            Ok(()) => {
+                let parts = Box::new(Parts::of_search(search));
+                self.connection.pending.push_back(Pending::Parts(parts));
+                self.connection.outstanding += 1;
+                Flow::Done
+            }
+            Err(Refused::Full) => Flow::Later,
+            Err(Refused::Error(error)) => self.reply(|writer| writer.error(&error_text(&error))),
+        }
+    }
+}
