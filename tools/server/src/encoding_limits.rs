@@ -8,29 +8,51 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 enum Limit {
     HashFields,
     HashBytes,
+    SetIntegers,
+    SetMembers,
+    SetBytes,
 }
 
-/// Limits.
-const LIMITS: usize = 2;
+/// Each limit as Redis 7.2 has it.
+const LIMITS: [(Limit, usize); 5] = [
+    (Limit::HashFields, 512),
+    (Limit::HashBytes, 64),
+    (Limit::SetIntegers, 512),
+    (Limit::SetMembers, 128),
+    (Limit::SetBytes, 64),
+];
 
 /// Each setting with the limit that it is, by name. Some have the names that Redis gave them before
 /// too.
-const SETTINGS: [(&str, Limit); 4] = [
+const SETTINGS: [(&str, Limit); 7] = [
     ("hash-max-listpack-entries", Limit::HashFields),
     ("hash-max-listpack-value", Limit::HashBytes),
     ("hash-max-ziplist-entries", Limit::HashFields),
     ("hash-max-ziplist-value", Limit::HashBytes),
+    ("set-max-intset-entries", Limit::SetIntegers),
+    ("set-max-listpack-entries", Limit::SetMembers),
+    ("set-max-listpack-value", Limit::SetBytes),
 ];
 
 /// The limits up to which Redis stores hashes, sets and lists compactly.
 #[derive(Debug)]
-pub(crate) struct EncodingLimits([AtomicUsize; LIMITS]);
+pub(crate) struct EncodingLimits([AtomicUsize; LIMITS.len()]);
+
+/// The limits of sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SetLimits {
+    /// Members of a set of integers.
+    pub(crate) integers: usize,
+    /// Members of another one.
+    pub(crate) members: usize,
+    /// Bytes of a member.
+    pub(crate) bytes: usize,
+}
 
 impl Default for EncodingLimits {
-    /// Those of Redis 7.2.
     fn default() -> Self {
-        let limits = Self([const { AtomicUsize::new(0) }; LIMITS]);
-        for (limit, value) in [(Limit::HashFields, 512), (Limit::HashBytes, 64)] {
+        let limits = Self([const { AtomicUsize::new(0) }; LIMITS.len()]);
+        for (limit, value) in LIMITS {
             limits.0[limit as usize].store(value, Ordering::Relaxed);
         }
         limits
@@ -45,6 +67,15 @@ impl EncodingLimits {
     /// Fields of a hash, and bytes of a field or value.
     pub(crate) fn hash(&self) -> (usize, usize) {
         (self.load(Limit::HashFields), self.load(Limit::HashBytes))
+    }
+
+    /// Those of sets.
+    pub(crate) fn set(&self) -> SetLimits {
+        SetLimits {
+            integers: self.load(Limit::SetIntegers),
+            members: self.load(Limit::SetMembers),
+            bytes: self.load(Limit::SetBytes),
+        }
     }
 
     /// The settings.

@@ -5,6 +5,7 @@ use farcore::{Answer, Error};
 use crate::hash_reply::HashFields;
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
+use crate::set_reply::SetMembers;
 use crate::token::PARTS_MAX;
 
 /// How the answers make one reply.
@@ -25,12 +26,15 @@ pub(crate) enum PartsKind {
 pub(crate) enum Search {
     /// Fields of a hash.
     Fields(HashFields),
+    /// Members of a set.
+    Members(SetMembers),
 }
 
 impl Search {
     fn write(&self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
         match self {
             Self::Fields(fields) => fields.write(answer, writer),
+            Self::Members(members) => members.write(answer, writer),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::commands::{bit_count, parsed};
 use crate::hash_reply::HashReply;
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
+use crate::set_reply::SetReply;
 
 /// How an answer becomes a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +41,8 @@ pub(crate) enum ReplyKind {
     PlainType,
     /// What a hash holds.
     Hash(HashReply),
+    /// What a set holds.
+    Set(SetReply),
     /// A part of the value, as the engine read it; empty if the key is absent.
     Part { offset: u32, bytes: u32 },
     /// 1 if the key exists, else null.
@@ -207,6 +210,7 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             writer.integer_text(value);
         }
         (ReplyKind::Hash(reply), answer) => reply.write(answer, writer),
+        (ReplyKind::Set(reply), answer) => reply.write(answer, writer),
         (ReplyKind::PlainType, Answer::Value { .. }) => writer.simple("string"),
         (ReplyKind::PlainType, _) => writer.simple("none"),
         (

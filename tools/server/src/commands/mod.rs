@@ -12,9 +12,9 @@ mod channels;
 mod config;
 mod connection;
 mod documentation;
+mod element_draw;
+mod element_scan;
 mod expiry;
-mod hash_draw;
-mod hash_scan;
 mod hashes;
 mod introspection;
 mod keys;
@@ -23,6 +23,8 @@ mod monitor;
 mod object;
 mod random_key;
 mod server;
+mod set_algebra;
+mod sets;
 mod slowlog;
 mod strings;
 mod structured;
@@ -31,6 +33,7 @@ mod syntax;
 mod table;
 mod tracking;
 mod transactions;
+mod transfer;
 
 use std::future::Future;
 
