@@ -8,6 +8,7 @@ use farcore::EngineReporter;
 
 use crate::counters::{CoreCounters, Figure};
 use crate::encoding_limits::EncodingLimits;
+use crate::event_classes::SelectedClasses;
 use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
 use crate::memory_limit::MemoryLimit;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) idle_closed: AtomicU64,
     /// Connections that see the commands of all clients.
     pub(crate) monitors: AtomicUsize,
+    /// Events of keys that are sent.
+    pub(crate) event_classes: SelectedClasses,
     pub(crate) slow: SlowSettings,
     pub(crate) encoding_limits: EncodingLimits,
     pub(crate) memory_limit: MemoryLimit,
@@ -94,6 +97,7 @@ impl Shared {
             native_connected: AtomicUsize::new(0),
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
+            event_classes: SelectedClasses::default(),
             slow: SlowSettings::default(),
             encoding_limits: EncodingLimits::default(),
             memory_limit: MemoryLimit::default(),

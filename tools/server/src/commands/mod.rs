@@ -20,6 +20,7 @@ mod introspection;
 mod keys;
 mod lcs;
 mod monitor;
+mod noted;
 mod object;
 mod random_key;
 mod server;
@@ -50,7 +51,7 @@ use crate::slow::{self, Measured};
 use crate::tasks::TaskOutput;
 use crate::token::Token;
 
-pub(crate) use self::arguments::parsed;
+pub(crate) use self::arguments::{parsed, shown_key};
 pub(crate) use self::bits::count as bit_count;
 pub(crate) use self::connection::REDIS_VERSION;
 pub(crate) use self::table::{COMMANDS, Command, find};
@@ -140,6 +141,15 @@ impl<'a> Call<'a> {
             plan.request(kind, &operation);
             return Flow::Done;
         }
+        if self.serving.shared.event_classes.is_any() {
+            return self.noted_request(kind, operation);
+        }
+        self.submit(kind, operation)
+    }
+
+    /// The same, without regard to events.
+    #[inline]
+    fn submit(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
         let token = Token::new(self.number, self.connection.next_number(), 0);
         match self.core.submit(operation, token.0) {
             Ok(()) => {
@@ -173,6 +183,9 @@ impl<'a> Call<'a> {
             plan.requests(kind, (0..count).map(|part| operation(self, part)));
             return Flow::Done;
         }
+        if self.serving.shared.event_classes.is_any() && self.needs_before(count, &operation) {
+            return self.careful_requests(count, &operation);
+        }
         let connection = &mut *self.connection;
         let mut part = connection.sent_parts.take().unwrap_or_else(|| {
             let parts = Box::new(Parts::new(kind, count));
@@ -186,7 +199,7 @@ impl<'a> Call<'a> {
                 return self.go_on_later(part);
             };
             let token = Token::new(self.number, number, place);
-            match self.core.submit(operation(self, part), token.0) {
+            match self.submit_part(operation(self, part), token) {
                 Ok(()) => self.connection.outstanding += 1,
                 Err(Refused::Full) => {
                     self.connection.unsend_part();
@@ -200,6 +213,15 @@ impl<'a> Call<'a> {
             part += 1;
         }
         Flow::Done
+    }
+
+    /// Gives a request to the engine whose answer is a part of a reply.
+    #[inline]
+    fn submit_part(&mut self, operation: Operation<'_>, token: Token) -> Result<(), Refused> {
+        if self.serving.shared.event_classes.is_any() {
+            return self.submit_noted(operation, token);
+        }
+        self.core.submit(operation, token.0)
     }
 
     fn go_on_later(&mut self, part: usize) -> Flow {
@@ -221,7 +243,7 @@ impl<'a> Call<'a> {
             return Flow::Later;
         }
         let core = self.serving.tasks.client(self.core);
-        let output = TaskOutput::default();
+        let output = TaskOutput::new(&self.serving.events);
         let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
         let ended = self.serving.slow.ended();
         let work = work(core, output.clone(), self.connection.protocol);
