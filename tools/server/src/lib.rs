@@ -7,10 +7,10 @@
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
 //! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
-//! Changes of keys make events (`key_events`, `noted`, `event_classes`), which go to subscribers of
-//! channels (`subscriptions`). Hashes, sets and lists are structured records of the engine (`kind`).
-//! Encrypted connections pass through a session each (`encrypted`, `tls`). Clients of the native
-//! protocol come over the fabric, into the same loop (`native`).
+//! Hashes, sets and lists are structured records of the engine (`kind`). Changes of keys make
+//! events (`key_events`, `noted`, `event_classes`), which go to subscribers of channels
+//! (`subscriptions`). Encrypted connections pass through a session each (`encrypted`, `tls`).
+//! Clients of the native protocol come over the fabric, into the same loop (`native`).
 
 mod accept;
 mod commands;

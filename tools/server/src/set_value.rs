@@ -11,7 +11,8 @@
 //! binary search of the offsets and a look at 16 members at most. A read copies the record in any
 //! case, but that costs a tenth of a walk over all members.
 //!
-//! - I1: no bytes panic, and none that are not a whole set are read as one, except by [`SetLookup`].
+//! - I1: no bytes panic, and none that are not a whole set are read as one, except by
+//!   [`SetLookup`].
 //! - I2: a set has each member once, and at least one.
 
 use crate::commands::parsed;
@@ -174,7 +175,8 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// The record of a set of members that are sorted, each once; none of none. Also how many there are.
+/// The record of a set of members that are sorted, each once; none if there are none. Also how
+/// many there are.
 pub(crate) fn of_sorted<'m>(members: impl Iterator<Item = &'m [u8]>) -> (Option<Vec<u8>>, usize) {
     let mut builder = Builder::new(0);
     for member in members {

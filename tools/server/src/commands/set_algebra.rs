@@ -22,7 +22,7 @@ use crate::tasks::TaskOutput;
 type Result = std::result::Result<Flow, Refusal>;
 
 /// Bytes of all sets that a command reads, at most.
-const BYTES_MAX: usize = 16 << 20;
+const BYTES_MAX: usize = 4 << 20;
 /// Members that are written before the client must have taken some.
 const MEMBERS_AT_ONCE: usize = 64;
 
