@@ -169,6 +169,14 @@ fn usage(key_bytes: usize, metadata: Option<Metadata>) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
+/// The type of a key whose value is plain if there is one.
+fn plain_type(answer: &Answer<'_>) -> &'static str {
+    match answer {
+        Answer::Value { .. } => "string",
+        _ => "none",
+    }
+}
+
 /// The reply to a question about bits of a value; 0 if it is absent.
 fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
     let &Answer::Value { value, .. } = answer else {
@@ -211,8 +219,7 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
         }
         (ReplyKind::Hash(reply), answer) => reply.write(answer, writer),
         (ReplyKind::Set(reply), answer) => reply.write(answer, writer),
-        (ReplyKind::PlainType, Answer::Value { .. }) => writer.simple("string"),
-        (ReplyKind::PlainType, _) => writer.simple("none"),
+        (ReplyKind::PlainType, answer) => writer.simple(plain_type(answer)),
         (
             ReplyKind::Seconds
             | ReplyKind::Milliseconds

@@ -106,6 +106,57 @@ fn members_are_a_set_in_resp3_and_what_is_drawn_is_an_array() {
     assert_eq!(client.say("SPOP s"), client.say("GET none"));
 }
 
+/// Commands of sets, for a key that is none.
+const OF_SETS: &[&str] = &[
+    "sadd KEY a",
+    "srem KEY a",
+    "sismember KEY a",
+    "sismember KEY a-member-that-is-longer-than-a-reply-carries",
+    "smismember KEY a b",
+    "smembers KEY",
+    "scard KEY",
+    "spop KEY",
+    "spop KEY 2",
+    "srandmember KEY",
+    "srandmember KEY 2",
+    "sscan KEY 0",
+    "smove KEY s a",
+    "smove s KEY a",
+    "smove s KEY x",
+    "smove KEY KEY a",
+    "sinter s KEY",
+    "sinter none KEY",
+    "sintercard 2 s KEY",
+    "sunion s KEY",
+    "sdiff KEY s",
+    "sdiff s KEY",
+    "sinterstore s s KEY",
+    "sunionstore s KEY",
+    "sdiffstore s s KEY",
+];
+
+/// Commands of strings and hashes, for the key of a set.
+const OF_OTHERS: &[&str] = &[
+    "get s",
+    "getrange s 0 1",
+    "strlen s",
+    "append s x",
+    "incr s",
+    "setrange s 0 x",
+    "set s x get",
+    "hget s a",
+    "hget s a-field-that-is-longer-than-a-reply-carries",
+    "hmget s a b",
+    "hgetall s",
+    "hlen s",
+    "hset s a 1",
+    "hdel s a",
+    "hincrby s a 1",
+    "hscan s 0",
+    "hrandfield s",
+    "hrandfield s 2",
+];
+
 #[test]
 fn strings_hashes_and_sets_are_told_apart() {
     on_servers(|server| {
@@ -114,58 +165,13 @@ fn strings_hashes_and_sets_are_told_apart() {
             &mut client,
             &[("hset h a 1", "1"), ("set k 1", "OK"), ("sadd s a", "1")],
         );
-        for command in [
-            "sadd KEY a",
-            "srem KEY a",
-            "sismember KEY a",
-            "sismember KEY a-member-that-is-longer-than-a-reply-carries",
-            "smismember KEY a b",
-            "smembers KEY",
-            "scard KEY",
-            "spop KEY",
-            "spop KEY 2",
-            "srandmember KEY",
-            "srandmember KEY 2",
-            "sscan KEY 0",
-            "smove KEY s a",
-            "smove s KEY a",
-            "smove s KEY x",
-            "smove KEY KEY a",
-            "sinter s KEY",
-            "sinter none KEY",
-            "sintercard 2 s KEY",
-            "sunion s KEY",
-            "sdiff KEY s",
-            "sdiff s KEY",
-            "sinterstore s s KEY",
-            "sunionstore s KEY",
-            "sdiffstore s s KEY",
-        ] {
+        for command in OF_SETS {
             for key in ["h", "k"] {
                 let words = command.replace("KEY", key);
                 assert_eq!(client.call(&words), WRONG_TYPE, "{words}");
             }
         }
-        for words in [
-            "get s",
-            "getrange s 0 1",
-            "strlen s",
-            "append s x",
-            "incr s",
-            "setrange s 0 x",
-            "set s x get",
-            "hget s a",
-            "hget s a-field-that-is-longer-than-a-reply-carries",
-            "hmget s a b",
-            "hgetall s",
-            "hlen s",
-            "hset s a 1",
-            "hdel s a",
-            "hincrby s a 1",
-            "hscan s 0",
-            "hrandfield s",
-            "hrandfield s 2",
-        ] {
+        for words in OF_OTHERS {
             assert_eq!(client.call(words), WRONG_TYPE, "{words}");
         }
         expect(

@@ -196,7 +196,8 @@ mod tests {
             let (mut cursor, mut pages) = (0, 0);
             loop {
                 // Of 2,000 elements, other ones are there in each page, and every third always.
-                let is_there = |element: &usize| element % 3 == 0 || element % 7 == pages % 7;
+                let is_there =
+                    |element: &usize| element.is_multiple_of(3) || element % 7 == pages % 7;
                 let record = record_of(kind, (0..2000).filter(is_there));
                 let (names, next) = page(&scan(kind, cursor, 40), &record);
                 assert!(names.len() == 40 || next == 0);

@@ -61,7 +61,9 @@ pub(super) fn type_of(call: &mut Call<'_>) -> Result {
         if name == Ok(ABSENT) {
             output.notify(EventClasses::MISSED, "keymiss", &key);
         }
-        finish(&output, protocol, name, |writer, name| writer.simple(name));
+        finish(&output, protocol, name, |writer, name| {
+            writer.simple(name);
+        });
         core
     }))
 }
