@@ -50,6 +50,8 @@ pub(crate) enum TransactionWrite<'a> {
     Put {
         value: &'a [u8],
         expiry: Expiry,
+        /// The value is structured.
+        structured: bool,
     },
     Delete,
 }
@@ -58,8 +60,13 @@ impl<'a> TransactionWrite<'a> {
     fn code(self) -> u8 {
         match self {
             Self::None => 0,
-            Self::Put { .. } => 1,
+            Self::Put {
+                structured: false, ..
+            } => 1,
             Self::Delete => 2,
+            Self::Put {
+                structured: true, ..
+            } => 3,
         }
     }
 
@@ -169,7 +176,30 @@ impl<'a> Transaction<'a> {
 
     /// Stores a value that may expire. A time in the past deletes the key.
     pub fn put_until(self, key: &'a [u8], value: &'a [u8], expiry: Expiry) -> Self {
-        self.write(key, TransactionWrite::Put { value, expiry })
+        let structured = false;
+        self.write(
+            key,
+            TransactionWrite::Put {
+                value,
+                expiry,
+                structured,
+            },
+        )
+    }
+
+    /// Stores a structured value that may expire, as
+    /// [`PutOptions::structured`](crate::PutOptions::structured) does. A time in the past deletes
+    /// the key.
+    pub fn put_structured(self, key: &'a [u8], value: &'a [u8], expiry: Expiry) -> Self {
+        let structured = true;
+        self.write(
+            key,
+            TransactionWrite::Put {
+                value,
+                expiry,
+                structured,
+            },
+        )
     }
 
     /// Removes a key, whether or not it exists.
@@ -339,7 +369,11 @@ fn next_step<'a>(
     let expiry = Expiry::decode(head[1], expiry)?;
     let write = match head[0] {
         0 => TransactionWrite::None,
-        1 => TransactionWrite::Put { value, expiry },
+        code @ (1 | 3) => TransactionWrite::Put {
+            value,
+            expiry,
+            structured: code == 3,
+        },
         2 => TransactionWrite::Delete,
         _ => return None,
     };
@@ -446,7 +480,7 @@ mod tests {
             any::<u64>().prop_map(Expiry::At),
             any::<u64>().prop_map(Expiry::In),
         ];
-        (0u8..3, prop::collection::vec(any::<u8>(), 0..80), expiry)
+        (0u8..4, prop::collection::vec(any::<u8>(), 0..80), expiry)
     }
 
     proptest! {
@@ -464,6 +498,7 @@ mod tests {
                 transaction = match write {
                     0 => transaction.expect(key, expected.unwrap_or(0)),
                     1 => transaction.put_until(key, value, *expiry),
+                    2 => transaction.put_structured(key, value, *expiry),
                     _ => transaction.delete(key),
                 };
                 if let Some(expected) = expected {

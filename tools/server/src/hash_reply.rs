@@ -3,34 +3,9 @@
 use farcore::Answer;
 
 use crate::hash_value::HashValue;
+use crate::kind;
 use crate::resp::Writer;
-
-/// What a client reads if a structured record is no hash.
-pub(crate) const DAMAGED: &str = "DAMAGED the record of the key is no hash";
-
-/// Bytes of the longest field that a reply's kind carries itself.
-const SHORT_BYTES_MAX: usize = 21;
-
-/// A field that needs no memory of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ShortField {
-    length: u8,
-    bytes: [u8; SHORT_BYTES_MAX],
-}
-
-impl ShortField {
-    /// The field, if it is short enough.
-    pub(crate) fn of(field: &[u8]) -> Option<Self> {
-        let mut bytes = [0; SHORT_BYTES_MAX];
-        bytes.get_mut(..field.len())?.copy_from_slice(field);
-        let length = u8::try_from(field.len()).ok()?;
-        Some(Self { length, bytes })
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
-    }
-}
+use crate::texts::{ShortText, Texts};
 
 /// What is replied of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +24,7 @@ impl FieldReply {
             (Self::Value, Some(value)) => writer.bulk(value),
             (Self::Value, None) => writer.null(),
             (Self::Exists, value) => writer.integer(i64::from(value.is_some())),
-            (Self::Length, value) => write_count(writer, value.map_or(0, <[u8]>::len)),
+            (Self::Length, value) => writer.count(value.map_or(0, <[u8]>::len)),
         }
     }
 }
@@ -66,14 +41,15 @@ pub(crate) enum HashReply {
     /// How many there are.
     Length,
     /// One field.
-    Field(FieldReply, ShortField),
+    Field(FieldReply, ShortText),
 }
 
 impl HashReply {
     /// Writes what an answer says.
     pub(crate) fn write(self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
-        let Some(hash) = read(answer) else {
-            return writer.error(DAMAGED);
+        let hash = match kind::read_answer::<HashValue<'_>>(answer) {
+            Ok(hash) => hash,
+            Err(text) => return writer.error(text),
         };
         let (count, entries) = (
             hash.map_or(0, |hash| hash.len()),
@@ -95,7 +71,7 @@ impl HashReply {
                 writer.array(count);
                 entries.for_each(|(_, value)| writer.bulk(value));
             }
-            Self::Length => write_count(writer, count),
+            Self::Length => writer.count(count),
             Self::Field(reply, field) => {
                 let value = hash.and_then(|hash| hash.get(field.bytes()));
                 reply.write(value, writer);
@@ -104,28 +80,10 @@ impl HashReply {
     }
 }
 
-/// The hash that an answer carries, none if the key is absent. `None` if the record is no hash.
-#[expect(
-    clippy::option_option,
-    reason = "a key without a hash is no damaged one"
-)]
-fn read<'a>(answer: &Answer<'a>) -> Option<Option<HashValue<'a>>> {
-    match *answer {
-        Answer::Value { value, .. } => HashValue::of(value).map(Some),
-        _ => Some(None),
-    }
-}
-
-fn write_count(writer: &mut Writer<'_>, count: usize) {
-    writer.integer(i64::try_from(count).unwrap_or(i64::MAX));
-}
-
 /// Fields of a hash that a reply is about: one that is long, or several.
 #[derive(Debug)]
 pub(crate) struct HashFields {
-    bytes: Vec<u8>,
-    /// Where each ends.
-    ends: Vec<usize>,
+    fields: Texts,
     /// What is replied of a single one; else an array of values is.
     single: Option<FieldReply>,
 }
@@ -141,35 +99,21 @@ impl HashFields {
 
     /// Several.
     pub(crate) fn all<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Self {
-        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-        for field in fields {
-            bytes.extend_from_slice(field);
-            ends.push(bytes.len());
-        }
         Self {
-            bytes,
-            ends,
+            fields: Texts::of(fields),
             single: None,
         }
     }
 
-    fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        let mut start = 0;
-        self.ends.iter().map(move |&end| {
-            let field = &self.bytes[start..end];
-            start = end;
-            field
-        })
-    }
-
     /// Writes what an answer says of them.
     pub(crate) fn write(&self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
-        let Some(hash) = read(answer) else {
-            return writer.error(DAMAGED);
+        let hash = match kind::read_answer::<HashValue<'_>>(answer) {
+            Ok(hash) => hash,
+            Err(text) => return writer.error(text),
         };
         let values = match hash {
-            Some(hash) => hash.get_all(self.iter()),
-            None => vec![None; self.ends.len()],
+            Some(hash) => hash.get_all(self.fields.iter()),
+            None => vec![None; self.fields.len()],
         };
         let reply = self.single.unwrap_or_else(|| {
             writer.array(values.len());
@@ -195,15 +139,15 @@ mod tests {
 
     #[test]
     fn short_and_long_fields_are_found_alike() {
-        let long = "f".repeat(SHORT_BYTES_MAX + 1);
+        let long = "f".repeat(22);
         let short = &long[1..];
         let (bytes, _) = with_fields(None, &[(short.as_bytes(), b"1"), (long.as_bytes(), b"23")]);
         let answer = Answer::Value {
             version: 1,
             value: &bytes,
         };
-        let field = ShortField::of(short.as_bytes()).expect("it is short");
-        assert_eq!(ShortField::of(long.as_bytes()), None);
+        let field = ShortText::of(short.as_bytes()).expect("it is short");
+        assert_eq!(ShortText::of(long.as_bytes()), None);
         for (reply, of_short, of_long, of_none) in [
             (FieldReply::Value, "$1\r\n1\r\n", "$2\r\n23\r\n", "_\r\n"),
             (FieldReply::Exists, ":1\r\n", ":1\r\n", ":0\r\n"),
@@ -226,9 +170,9 @@ mod tests {
     fn a_record_that_is_no_hash_is_an_error() {
         let answer = Answer::Value {
             version: 1,
-            value: b"\x02",
+            value: b"\x00",
         };
-        let error = format!("-{DAMAGED}\r\n");
+        let error = format!("-{}\r\n", kind::DAMAGED);
         let all = written(
             |answer, writer| HashReply::All.write(answer, writer),
             &answer,

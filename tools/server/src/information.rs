@@ -43,7 +43,7 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ),
         ("timeout", timeout.to_string()),
     ];
-    settings.extend(shared.hash_limits.settings());
+    settings.extend(shared.encoding_limits.settings());
     settings
 }
 

@@ -8,25 +8,28 @@
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
 //! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`,
 //! `long_copy`), also of commands that turn out to be about one (`long_task`, `long_change`).
-//! Changes of keys make events (`key_events`, `noted`, `removed_keys`), which go to subscribers of
-//! channels (`subscriptions`). Encrypted connections pass through a session each (`encrypted`,
-//! `tls`). Clients of the native protocol come over the fabric, into the same loop (`native`).
+//! Hashes, sets and lists are structured records of the engine (`kind`). Changes of keys make
+//! events (`key_events`, `noted`, `removed_keys`), which go to subscribers of channels
+//! (`subscriptions`). Encrypted connections pass through a session each (`encrypted`, `tls`).
+//! Clients of the native protocol come over the fabric, into the same loop (`native`).
 
 mod accept;
 mod commands;
 mod connection;
 mod counters;
+mod encoding_limits;
 mod encrypted;
 mod event_classes;
 mod failures;
 mod figures;
 mod gathered;
 pub mod glob;
-mod hash_limits;
 mod hash_reply;
 mod hash_value;
 mod information;
 mod key_events;
+mod kind;
+mod length_prefixed;
 mod long_change;
 mod long_copy;
 mod long_input;
@@ -40,6 +43,7 @@ mod options;
 mod parts;
 mod plan;
 mod port;
+mod random;
 mod receiving;
 mod removed_keys;
 mod replies;
@@ -47,11 +51,14 @@ pub mod resp;
 mod sending;
 mod server;
 mod serving;
+mod set_reply;
+mod set_value;
 mod shared;
 mod slow;
 mod sockets;
 mod subscriptions;
 mod tasks;
+mod texts;
 #[cfg_attr(not(feature = "tls"), path = "tls_absent.rs")]
 mod tls;
 mod token;

@@ -6,6 +6,7 @@ use crate::hash_reply::HashFields;
 use crate::long_read::LongReplies;
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
+use crate::set_reply::SetMembers;
 use crate::token::PARTS_MAX;
 
 /// How the answers make one reply.
@@ -17,8 +18,26 @@ pub(crate) enum PartsKind {
     Count,
     /// `OK`.
     Stored,
-    /// What one answer says of fields of a hash.
-    Fields,
+    /// What a search in one answer finds.
+    Found,
+}
+
+/// What is searched in a structured record.
+#[derive(Debug)]
+pub(crate) enum Search {
+    /// Fields of a hash.
+    Fields(HashFields),
+    /// Members of a set.
+    Members(SetMembers),
+}
+
+impl Search {
+    pub(crate) fn write(&self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
+        match self {
+            Self::Fields(fields) => fields.write(answer, writer),
+            Self::Members(members) => members.write(answer, writer),
+        }
+    }
 }
 
 /// The answers so far.
@@ -36,8 +55,8 @@ pub(crate) struct Parts {
     base: usize,
     /// Answers of it that are missing.
     outstanding: usize,
-    /// Fields of a hash that the reply is about.
-    fields: Option<HashFields>,
+    /// What is searched in the answer.
+    search: Option<Search>,
     /// Places and keys of values that must be read in pieces.
     long: Vec<(usize, Vec<u8>)>,
 }
@@ -46,7 +65,7 @@ impl Parts {
     /// No answers yet, of `count`.
     pub(crate) fn new(kind: PartsKind, count: usize) -> Self {
         let replies = match kind {
-            PartsKind::Values | PartsKind::Fields => vec![Vec::new(); count],
+            PartsKind::Values | PartsKind::Found => vec![Vec::new(); count],
             PartsKind::Count | PartsKind::Stored => Vec::new(),
         };
         Self {
@@ -58,17 +77,17 @@ impl Parts {
             held_bytes: 0,
             base: 0,
             outstanding: 0,
-            fields: None,
+            search: None,
             long: Vec::new(),
         }
     }
 
-    /// The same for one answer, about fields of a hash.
-    pub(crate) fn of_fields(fields: HashFields) -> Self {
+    /// The same for one answer, in which something is searched.
+    pub(crate) fn of_search(search: Search) -> Self {
         Self {
             outstanding: 1,
-            fields: Some(fields),
-            ..Self::new(PartsKind::Fields, 1)
+            search: Some(search),
+            ..Self::new(PartsKind::Found, 1)
         }
     }
 
@@ -104,7 +123,7 @@ impl Parts {
             (Answer::Failed(Error::Structured), Some(reply)) => {
                 Writer::new(reply, protocol).null();
             }
-            (Answer::Failed(Error::LongValue { key, .. }), Some(_)) if self.fields.is_none() => {
+            (Answer::Failed(Error::LongValue { key, .. }), Some(_)) if self.search.is_none() => {
                 self.long.push((self.base + part, key.to_vec()));
                 self.held_bytes += key.len();
             }
@@ -113,8 +132,8 @@ impl Parts {
             }
             (answer, Some(reply)) => {
                 let mut writer = Writer::new(reply, protocol);
-                match &self.fields {
-                    Some(fields) => fields.write(answer, &mut writer),
+                match &self.search {
+                    Some(search) => search.write(answer, &mut writer),
                     None => write_answer(ReplyKind::Value, answer, &mut writer),
                 }
                 self.held_bytes += reply.len();
@@ -152,7 +171,7 @@ impl Parts {
                     writer.raw(reply);
                 }
             }
-            PartsKind::Fields => self.replies.iter().for_each(|reply| writer.raw(reply)),
+            PartsKind::Found => self.replies.iter().for_each(|reply| writer.raw(reply)),
             PartsKind::Count => writer.integer(self.count),
             PartsKind::Stored => writer.simple("OK"),
         }

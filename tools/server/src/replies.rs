@@ -6,6 +6,7 @@ use crate::commands::{NO_FLOAT, NO_INTEGER, bit_count, parsed};
 use crate::hash_reply::HashReply;
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
+use crate::set_reply::SetReply;
 
 /// How an answer becomes a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,10 +43,12 @@ pub(crate) enum ReplyKind {
     ExpiryMilliseconds,
     /// 1 if the expiry was set or the key removed, else 0.
     IsExpirySet,
-    /// The type of the value.
-    Type,
+    /// The type of a key whose value is plain if there is one.
+    PlainType,
     /// What a hash holds.
     Hash(HashReply),
+    /// What a set holds.
+    Set(SetReply),
     /// A part of the value, as the engine read it; empty if the key is absent.
     Part { offset: u32, bytes: u32 },
     /// 1 if the key exists, else null.
@@ -80,21 +83,8 @@ impl ReplyKind {
 const _: () = assert!(size_of::<ReplyKind>() == 24);
 
 /// A command that does not know the type of the value; as Redis.
-const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
-
-/// The type of a value, which is structured or not.
-pub(crate) fn type_name(structured: bool) -> &'static str {
-    if structured { "hash" } else { "string" }
-}
-
-/// The type of the value that an inspection has found, or `none`.
-fn type_of(answer: &Answer<'_>) -> &'static str {
-    let &Answer::Value { version, value } = answer else {
-        return "none";
-    };
-    let metadata = Metadata::decode(version, value);
-    type_name(metadata.is_some_and(|metadata| metadata.structured))
-}
+pub(crate) const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// Why a command failed, as the client reads it.
 pub(crate) fn error_text(error: &Error) -> String {
@@ -203,6 +193,14 @@ fn usage(key_bytes: usize, metadata: Option<Metadata>) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
+/// The type of a key whose value is plain if there is one.
+fn plain_type(answer: &Answer<'_>) -> &'static str {
+    match answer {
+        Answer::Value { .. } => "string",
+        _ => "none",
+    }
+}
+
 /// The reply to a question about bits of a value; 0 if it is absent.
 fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
     let &Answer::Value { value, .. } = answer else {
@@ -242,7 +240,8 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             writer.integer_text(value);
         }
         (ReplyKind::Hash(reply), answer) => reply.write(answer, writer),
-        (ReplyKind::Type, answer) => writer.simple(type_of(answer)),
+        (ReplyKind::Set(reply), answer) => reply.write(answer, writer),
+        (ReplyKind::PlainType, answer) => writer.simple(plain_type(answer)),
         (
             ReplyKind::Seconds
             | ReplyKind::Milliseconds

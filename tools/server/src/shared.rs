@@ -7,10 +7,10 @@ use std::time::Instant;
 use farcore::EngineReporter;
 
 use crate::counters::{CoreCounters, Figure};
+use crate::encoding_limits::EncodingLimits;
 use crate::event_classes::SelectedClasses;
 use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
-use crate::hash_limits::HashLimits;
 use crate::memory_limit::MemoryLimit;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
@@ -63,7 +63,7 @@ pub(crate) struct Shared {
     /// Events of keys that are sent.
     pub(crate) event_classes: SelectedClasses,
     pub(crate) slow: SlowSettings,
-    pub(crate) hash_limits: HashLimits,
+    pub(crate) encoding_limits: EncodingLimits,
     pub(crate) memory_limit: MemoryLimit,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
@@ -99,7 +99,7 @@ impl Shared {
             monitors: AtomicUsize::new(0),
             event_classes: SelectedClasses::default(),
             slow: SlowSettings::default(),
-            hash_limits: HashLimits::default(),
+            encoding_limits: EncodingLimits::default(),
             memory_limit: MemoryLimit::default(),
             rates: Rates::default(),
             baseline: Mutex::default(),

@@ -508,3 +508,56 @@ fn evicted_keys_are_told_and_absent() {
         assert_eq!(client.call(&format!("EXISTS {key}")), "0");
     }
 }
+
+#[test]
+fn sets_make_the_events_of_redis() {
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let mut watcher = Watcher::of(&server);
+        let mut client = selecting(&server, "EA");
+        for (command, expected) in [
+            ("SADD s a b c", "sadd s"),
+            ("SADD s a", ""),
+            ("SREM s x", ""),
+            ("SREM s a", "srem s"),
+            ("SMOVE s t b", "srem s, sadd t"),
+            ("SMOVE s t x", ""),
+            ("SMOVE t t b", ""),
+            ("SADD t c", "sadd t"),
+            ("SMOVE s t c", "srem s, del s"),
+            ("SINTERSTORE u t t", "sinterstore u"),
+            ("SUNIONSTORE u t s", "sunionstore u"),
+            ("SDIFFSTORE u t s", "sdiffstore u"),
+            ("SDIFFSTORE u t t", "del u"),
+            ("SDIFFSTORE u t t", ""),
+            ("SPOP t", "spop t"),
+            ("SPOP t 0", ""),
+            ("SPOP t 9", "spop t, del t"),
+            ("SPOP t 9", ""),
+            ("SMEMBERS t", ""),
+        ] {
+            check(&mut watcher, &mut client, &[command], expected);
+        }
+        select(&mut client, "EAnm");
+        for (command, expected) in [
+            ("SADD s a", "new s, sadd s"),
+            ("SADD s b", "sadd s"),
+            ("SMOVE s t a", "srem s, new t, sadd t"),
+            ("SUNIONSTORE u s t", "new u, sunionstore u"),
+            ("SUNIONSTORE u s t", "sunionstore u"),
+            ("SUNIONSTORE u s none", "keymiss none, sunionstore u"),
+            ("SINTER s none", "keymiss none"),
+            ("SINTERCARD 1 none", "keymiss none"),
+            ("SISMEMBER none a", "keymiss none"),
+            ("SMISMEMBER none a b", "keymiss none"),
+            ("SMEMBERS none", "keymiss none"),
+            ("SCARD none", "keymiss none"),
+            ("SRANDMEMBER none", "keymiss none"),
+            ("SSCAN none 0", "keymiss none"),
+            ("TYPE none", "keymiss none"),
+            ("TYPE s", ""),
+        ] {
+            check(&mut watcher, &mut client, &[command], expected);
+        }
+    }
+}

@@ -59,7 +59,7 @@ enum Change {
     Nothing,
     SlowerThan(i64),
     SlowCommands(usize),
-    HashLimit(usize),
+    EncodingLimit(usize),
     Events(EventClasses),
     /// `None`: the engine's limit alone.
     Memory(Option<u64>),
@@ -93,7 +93,9 @@ impl Change {
             "notify-keyspace-events" => {
                 Self::Events(EventClasses::parse(value).ok_or(UNKNOWN_CLASS)?)
             }
-            name if shared.hash_limits.of_setting(name).is_some() => Self::HashLimit(count()?),
+            name if shared.encoding_limits.of_setting(name).is_some() => {
+                Self::EncodingLimit(count()?)
+            }
             _ if current.as_bytes() == value => Self::Nothing,
             _ => return Err("can't set immutable config".to_owned()),
         })
@@ -119,8 +121,8 @@ impl Change {
             Self::Nothing => {}
             Self::SlowerThan(limit) => shared.slow.limit_us.store(limit, Ordering::Relaxed),
             Self::SlowCommands(count) => shared.slow.commands_max.store(count, Ordering::Relaxed),
-            Self::HashLimit(limit) => {
-                if let Some(setting) = shared.hash_limits.of_setting(name) {
+            Self::EncodingLimit(limit) => {
+                if let Some(setting) = shared.encoding_limits.of_setting(name) {
                     setting.store(limit, Ordering::Relaxed);
                 }
             }

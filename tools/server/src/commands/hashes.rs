@@ -1,26 +1,20 @@
 //! Commands of hashes.
 //!
 //! A hash is one structured record. Reads are one request, whose answer is searched when it is
-//! replied. Changes read the record, make the next one, and store it if the version is still the
-//! one that was read; so each is one step for other clients, and it begins anew if another was
-//! faster.
+//! replied. Changes are those of any structured record (`structured`).
 
-use farcore::{
-    Answer, Condition, Core, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome,
-    Refused,
-};
+use farcore::Operation;
 
-use super::arguments::{float, integer, parsed, stored_key};
-use super::{Call, Flow, Refusal, read_of};
-use crate::connection::Pending;
-use crate::event_classes::EventClasses;
-use crate::hash_reply::{DAMAGED, FieldReply, HashFields, HashReply, ShortField};
+use super::arguments::{float, integer, parsed};
+use super::structured::{self, Effect, Record, write_count};
+use super::{Call, Flow, Refusal};
+use crate::hash_reply::{FieldReply, HashFields, HashReply};
 use crate::hash_value::{Entry, HashValue, with_fields, without_fields};
-use crate::parts::Parts;
-use crate::replies::{ReplyKind, error_text};
-use crate::resp::{Protocol, Writer};
-use crate::tasks::TaskOutput;
-use crate::token::Token;
+use crate::kind::Kind;
+use crate::parts::Search;
+use crate::replies::ReplyKind;
+use crate::resp::Writer;
+use crate::texts::ShortText;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -34,33 +28,9 @@ impl Call<'_> {
     /// Requests one field of it, the second argument.
     fn hash_field(&mut self, reply: FieldReply) -> Flow {
         let field = self.argument(2);
-        match ShortField::of(field) {
+        match ShortText::of(field) {
             Some(field) => self.hash(HashReply::Field(reply, field)),
-            None => self.hash_fields(HashFields::one(reply, field)),
-        }
-    }
-
-    /// The same for fields that do not fit a reply's kind.
-    fn hash_fields(&mut self, fields: HashFields) -> Flow {
-        if let Some(plan) = &mut self.plan {
-            plan.is_possible = false;
-            return Flow::Done;
-        }
-        let token = Token::new(self.number, self.connection.next_number(), 0);
-        let key = self.key();
-        match self.submit_part(Operation::GetStructured { key }, token) {
-            Ok(()) => {
-                let parts = Box::new(Parts::of_fields(fields));
-                self.connection.pending.push_back(Pending::Parts(parts));
-                self.connection.outstanding += 1;
-                Flow::Done
-            }
-            Err(Refused::Full) => Flow::Later,
-            // Such a key cannot exist.
-            Err(Refused::Error(Error::KeyTooLong { .. })) => {
-                self.reply(|writer| fields.write(&Answer::Absent, writer))
-            }
-            Err(Refused::Error(error)) => self.reply(|writer| writer.error(&error_text(&error))),
+            None => self.search(Search::Fields(HashFields::one(reply, field))),
         }
     }
 }
@@ -79,7 +49,7 @@ pub(super) fn hstrlen(call: &mut Call<'_>) -> Result {
 
 pub(super) fn hmget(call: &mut Call<'_>) -> Result {
     let fields = HashFields::all((2..call.count()).map(|place| call.argument(place)));
-    Ok(call.hash_fields(fields))
+    Ok(call.search(Search::Fields(fields)))
 }
 
 pub(super) fn hgetall(call: &mut Call<'_>) -> Result {
@@ -98,132 +68,6 @@ pub(super) fn hlen(call: &mut Call<'_>) -> Result {
     Ok(call.hash(HashReply::Length))
 }
 
-/// Why a hash was not read or changed.
-pub(super) enum Failure {
-    Engine(Error),
-    Refused(Refusal),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Engine(error)
-    }
-}
-
-impl Failure {
-    /// As the client reads it.
-    pub(super) fn text(&self) -> String {
-        match self {
-            Self::Engine(Error::ValueTooLong { bytes, max }) => {
-                format!("ERR hash is too large: it takes {bytes} bytes, the limit is {max} bytes")
-            }
-            Self::Engine(error) => error_text(error),
-            Self::Refused(Refusal(text)) => text.clone(),
-        }
-    }
-}
-
-/// Leaves the event of a read that has found no key.
-pub(super) fn notify_missed(
-    output: &TaskOutput,
-    key: &[u8],
-    read: &std::result::Result<(u64, Vec<u8>), Failure>,
-) {
-    if let Ok((0, _)) = read {
-        output.notify(EventClasses::MISSED, "keymiss", key);
-    }
-}
-
-/// What has become of a hash.
-enum Done {
-    Nothing,
-    Stored { is_new: bool },
-    Deleted,
-}
-
-impl Done {
-    /// Leaves its events; `name` is that of the change.
-    fn notify(self, output: &TaskOutput, name: &'static str, key: &[u8]) {
-        match self {
-            Self::Nothing => {}
-            Self::Stored { is_new } => {
-                if is_new {
-                    output.notify(EventClasses::NEW, "new", key);
-                }
-                output.notify(EventClasses::HASH, name, key);
-            }
-            Self::Deleted => {
-                output.notify(EventClasses::HASH, name, key);
-                output.notify(EventClasses::GENERIC, "del", key);
-            }
-        }
-    }
-}
-
-/// What becomes of a hash.
-enum Effect {
-    Nothing,
-    Store(Vec<u8>),
-    Delete,
-}
-
-/// Reads the hash of a key with its version; 0 if there is none.
-pub(super) async fn read(
-    core: &mut Core,
-    key: &[u8],
-) -> std::result::Result<(u64, Vec<u8>), Failure> {
-    let read = read_of(core.get_structured(key).await)?;
-    Ok(read.map_or((0, Vec::new()), |value| (value.version(), value.to_vec())))
-}
-
-/// The hash that was read; `None` if there is none.
-pub(super) fn whole(
-    version: u64,
-    bytes: &[u8],
-) -> std::result::Result<Option<HashValue<'_>>, Failure> {
-    if version == 0 {
-        return Ok(None);
-    }
-    match HashValue::of(bytes) {
-        Some(hash) => Ok(Some(hash)),
-        None => Err(Failure::Refused(DAMAGED.into())),
-    }
-}
-
-/// Changes the hash of a key in one step, and keeps the key's expiry.
-async fn update<T>(
-    core: &mut Core,
-    key: &[u8],
-    change: impl Fn(Option<HashValue<'_>>) -> std::result::Result<(Effect, T), Refusal>,
-) -> std::result::Result<(T, Done), Failure> {
-    loop {
-        let (version, bytes) = read(core, key).await?;
-        let (effect, reply) = change(whole(version, &bytes)?).map_err(Failure::Refused)?;
-        let condition = Condition::Version(version);
-        let done = match effect {
-            Effect::Nothing => Some(Done::Nothing),
-            Effect::Store(bytes) => {
-                let options = PutOptions {
-                    expiry: Expiry::Keep,
-                    condition,
-                    structured: true,
-                };
-                let put = core.put_with(key, &bytes, options).await?;
-                let is_new = version == 0;
-                matches!(put, PutOutcome::Stored(_)).then_some(Done::Stored { is_new })
-            }
-            Effect::Delete => {
-                let deleted = core.delete_if(key, condition).await?;
-                (!matches!(deleted, DeleteOutcome::Mismatch(_))).then_some(Done::Deleted)
-            }
-        };
-        // Else another client was faster.
-        if let Some(done) = done {
-            return Ok((reply, done));
-        }
-    }
-}
-
 /// Starts the change of a hash, which is the event `name`, and replies what it returns.
 fn change<T: 'static>(
     call: &mut Call<'_>,
@@ -232,41 +76,9 @@ fn change<T: 'static>(
     + 'static,
     write: impl FnOnce(&mut Writer<'_>, T) + 'static,
 ) -> Flow {
-    // It would be copied each time that it is tried.
-    if call.plan.is_none() && !call.connection.pending.is_empty() {
-        return Flow::Later;
-    }
-    let arguments = call.owned_arguments();
-    call.task(move |mut core, output, protocol| async move {
-        let key = stored_key(&arguments[1]);
-        let changed = update(&mut core, key, |hash| change(&arguments, hash)).await;
-        let changed = changed.map(|(reply, done)| {
-            done.notify(&output, name, key);
-            reply
-        });
-        finish(&output, protocol, changed, write);
-        core
-    })
-}
-
-/// Writes what a change returns, or why it did not happen.
-fn finish<T>(
-    output: &TaskOutput,
-    protocol: Protocol,
-    result: std::result::Result<T, Failure>,
-    write: impl FnOnce(&mut Writer<'_>, T),
-) {
-    output.write(|bytes| {
-        let mut writer = Writer::new(bytes, protocol);
-        match result {
-            Ok(reply) => write(&mut writer, reply),
-            Err(failure) => writer.error(&failure.text()),
-        }
-    });
-}
-
-fn write_count(writer: &mut Writer<'_>, count: usize) {
-    writer.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    let change =
+        move |arguments: &[Vec<u8>], record: &Record| Ok(change(arguments, record.value()?)?);
+    structured::change(call, (Kind::Hash, name), change, write)
 }
 
 /// Fields and values, alternately, as entries.

@@ -1,5 +1,6 @@
 //! `COMMAND`: what clients learn about the commands.
 
+use super::arguments::parsed;
 use super::documentation::{self, Documented};
 use super::subcommand::{Subcommand, find_subcommand, takes};
 use super::syntax;
@@ -117,10 +118,19 @@ fn key_flags(command: &Command) -> [&'static str; 2] {
     }
 }
 
+/// The place of the number of keys, in commands that have one.
+const COUNT_PLACE: i64 = 1;
+
+/// True if a command says how many keys it has.
+fn has_counted_keys(command: &Command) -> bool {
+    command.flags.split(' ').any(|flag| flag == "movablekeys")
+}
+
 /// Writes where a command's keys are, as Redis 7 does.
 fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
     let (first, last, step) = command.keys;
-    if first == 0 {
+    let is_counted = has_counted_keys(command);
+    if first == 0 && !is_counted {
         return writer.set(0);
     }
     writer.set(1);
@@ -131,8 +141,13 @@ fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
         writer.simple(flag);
     }
     writer.bulk(b"begin_search");
-    specification(writer, "index", &[("index", first)]);
+    let begin = if is_counted { COUNT_PLACE } else { first };
+    specification(writer, "index", &[("index", begin)]);
     writer.bulk(b"find_keys");
+    if is_counted {
+        let places = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
+        return specification(writer, "keynum", &places);
+    }
     // The last key counts from the first one, or from the end if it is negative.
     let last = if last < 0 { last } else { last - first };
     let range = [("lastkey", last), ("keystep", step), ("limit", 0)];
@@ -288,6 +303,13 @@ fn key_places(call: &Call<'_>) -> std::result::Result<(Vec<usize>, &'static Comm
         return Ok((vec![2 + key], command));
     }
     let (first, last, step) = command.keys;
+    if has_counted_keys(command) {
+        let keys = parsed(call.argument(3)).and_then(|keys| usize::try_from(keys).ok());
+        let is_there = |keys: &usize| (1..=count - 2).contains(keys);
+        let keys = keys.filter(is_there);
+        let keys = keys.ok_or("ERR Invalid arguments specified for command")?;
+        return Ok(((4..4 + keys).collect(), command));
+    }
     if first == 0 {
         return Err("ERR The command has no key arguments".into());
     }

@@ -6,9 +6,10 @@ use super::arguments::{is_option, shown_key};
 use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
 use crate::glob;
+use crate::kind::type_name;
 use crate::long_copy::{CopyRules, Old, put_segments};
 use crate::parts::PartsKind;
-use crate::replies::{ReplyKind, error_text, type_name};
+use crate::replies::{ReplyKind, error_text};
 use crate::resp::Writer;
 use crate::tasks::TaskOutput;
 
@@ -49,7 +50,41 @@ pub(super) fn exists(call: &mut Call<'_>) -> Result {
 
 pub(super) fn type_of(call: &mut Call<'_>) -> Result {
     let key = call.key();
-    Ok(call.request(ReplyKind::Type, Operation::Inspect { key }))
+    // A plan has plain values alone.
+    if call.plan.is_some() {
+        return Ok(call.request(ReplyKind::PlainType, Operation::Inspect { key }));
+    }
+    let key = key.to_vec();
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let name = type_of_key(&mut core, &key).await;
+        if name == Ok(ABSENT) {
+            output.notify(EventClasses::MISSED, "keymiss", &key);
+        }
+        finish(&output, protocol, name, |writer, name| {
+            writer.simple(name);
+        });
+        core
+    }))
+}
+
+/// The type of an absent key.
+const ABSENT: &str = "none";
+
+/// The type of a key. Only of a structured value the record is read, whose first byte says it.
+async fn type_of_key(core: &mut Core, key: &[u8]) -> farcore::Result<&'static str> {
+    loop {
+        match read_of(core.inspect(key).await)? {
+            None => return Ok(ABSENT),
+            Some(metadata) if !metadata.structured => return Ok(type_name(false, &[])),
+            Some(_) => {}
+        }
+        match core.get_structured(key).await {
+            Ok(Some(record)) => return Ok(type_name(true, &record)),
+            // It was replaced or removed meanwhile.
+            Ok(None) | Err(farcore::Error::Plain) => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Writes a result of the engine, or its error.
@@ -190,7 +225,10 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result {
             let wanted = scan.type_name.as_deref();
             let keys: Vec<_> = (page.entries())
                 .filter(|entry| {
-                    wanted.is_none_or(|one| is_option(one, type_name(entry.structured)))
+                    wanted.is_none_or(|one| {
+                        let value = entry.value.unwrap_or_default();
+                        is_option(one, type_name(entry.structured, value))
+                    })
                 })
                 .map(|entry| shown_key(entry.key))
                 .filter(is_wanted)

@@ -1,12 +1,15 @@
 //! Commands about how values are stored.
 
+use std::sync::Arc;
+
 use farcore::{Core, Error, Operation};
 
 use super::arguments::{count, is_option};
 use super::subcommand::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
-use crate::hash_value::HashValue;
+use crate::encoding_limits::EncodingLimits;
 use crate::information::MemoryFigures;
+use crate::kind;
 use crate::replies::{self, ReplyKind, error_text};
 use crate::resp::Writer;
 
@@ -34,9 +37,9 @@ const ENCODING_BYTES: u32 = 45;
 
 fn encoding(call: &mut Call<'_>) -> Result {
     let key = call.key_at(2).to_vec();
-    let limits = call.serving.shared.hash_limits.load();
+    let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
-        let encoding = encoding_of(&mut core, &key, limits).await;
+        let encoding = encoding_of(&mut core, &key, &shared.encoding_limits).await;
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match encoding {
@@ -53,14 +56,13 @@ fn encoding(call: &mut Call<'_>) -> Result {
 async fn encoding_of(
     core: &mut Core,
     key: &[u8],
-    limits: (usize, usize),
+    limits: &EncodingLimits,
 ) -> farcore::Result<Option<&'static str>> {
     loop {
         match read_of(core.get_structured(key).await) {
             Ok(None) => return Ok(None),
             Ok(Some(value)) => {
-                let hash = HashValue::of(&value);
-                return Ok(Some(hash.map_or("raw", |hash| hash.encoding(limits))));
+                return Ok(Some(kind::encoding(&value, limits).unwrap_or("raw")));
             }
             Err(Error::Plain) => {}
             Err(error) => return Err(error),

@@ -73,6 +73,11 @@ impl<'a> Writer<'a> {
         self.head(b':', value);
     }
 
+    /// A number of things.
+    pub fn count(&mut self, count: usize) {
+        self.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     /// A bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {

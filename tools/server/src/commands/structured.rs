@@ -1,0 +1,324 @@
+//! Changes of structured records: hashes, sets and lists.
+//!
+//! A change reads the record, makes the next one, and stores it if the version is still the one
+//! that was read; so it is one step for other clients, and it begins anew if another was faster.
+
+use farcore::{
+    Answer, Condition, Core, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome,
+    Refused, Version,
+};
+
+use super::arguments::stored_key;
+use super::{Call, Flow, Refusal, read_of};
+use crate::connection::Pending;
+use crate::encoding_limits::EncodingLimits;
+use crate::event_classes::EventClasses;
+use crate::hash_value::{Entry, HashValue};
+use crate::kind::{self, Kind, Structured};
+use crate::parts::{Parts, Search};
+use crate::replies::error_text;
+use crate::resp::{Protocol, Writer};
+use crate::set_value::SetValue;
+use crate::tasks::TaskOutput;
+use crate::token::Token;
+
+/// Why a record was not read or changed.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    Engine(Error),
+    Refused(Refusal),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(text: &str) -> Self {
+        Self::Refused(text.into())
+    }
+}
+
+impl Failure {
+    /// As the client of a command that stores this kind reads it.
+    pub(super) fn text(&self, kind: Kind) -> String {
+        match self {
+            Self::Engine(
+                Error::ValueTooLong { bytes, max } | Error::TransactionTooLong { bytes, max },
+            ) => {
+                let name = kind.name();
+                format!("ERR {name} is too large: it takes {bytes} bytes, the limit is {max} bytes")
+            }
+            Self::Engine(error) => error_text(error),
+            Self::Refused(Refusal(text)) => text.clone(),
+        }
+    }
+}
+
+/// What becomes of a record.
+#[derive(Debug)]
+pub(super) enum Effect {
+    Nothing,
+    Store(Vec<u8>),
+    Delete,
+}
+
+/// What has become of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Done {
+    Nothing,
+    Stored { is_new: bool },
+    Deleted,
+}
+
+impl Done {
+    /// Leaves its events; `name` is that of the change of a record of this kind.
+    pub(super) fn notify(
+        self,
+        output: &TaskOutput,
+        (kind, name): (Kind, &'static str),
+        key: &[u8],
+    ) {
+        let class = match kind {
+            Kind::Hash => EventClasses::HASH,
+            Kind::Set => EventClasses::SET,
+            Kind::List => EventClasses::LIST,
+        };
+        match self {
+            Self::Nothing => {}
+            Self::Stored { is_new } => {
+                if is_new {
+                    output.notify(EventClasses::NEW, "new", key);
+                }
+                output.notify(class, name, key);
+            }
+            Self::Deleted => {
+                output.notify(class, name, key);
+                output.notify(EventClasses::GENERIC, "del", key);
+            }
+        }
+    }
+}
+
+/// The structured record of a key, as it was read.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    /// 0 if the key is absent.
+    pub(super) version: Version,
+    bytes: Vec<u8>,
+}
+
+impl Record {
+    /// One that a test has made.
+    #[cfg(test)]
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        Self { version: 1, bytes }
+    }
+
+    /// Reads the one of a key.
+    pub(super) async fn read(core: &mut Core, key: &[u8]) -> Result<Self, Failure> {
+        let read = read_of(core.get_structured(key).await)?;
+        Ok(read.map_or_else(Self::default, |value| Self {
+            version: value.version(),
+            bytes: value.to_vec(),
+        }))
+    }
+
+    /// Reads those of several keys at once. Together they may have so many bytes.
+    pub(super) async fn read_all(
+        core: &mut Core,
+        keys: &[Vec<u8>],
+        bytes_max: usize,
+    ) -> Result<Vec<Self>, Failure> {
+        let mut records: Vec<_> = keys.iter().map(|_| Self::default()).collect();
+        let (mut failed, mut bytes) = (None, 0);
+        let operations = keys.iter().map(|key| Operation::GetStructured { key });
+        core.many(operations, |place, answer| match answer {
+            Answer::Value { version, value } => {
+                bytes += value.len();
+                if bytes <= bytes_max {
+                    let bytes = value.to_vec();
+                    records[place] = Self { version, bytes };
+                }
+            }
+            // A key that is too long cannot exist.
+            Answer::Failed(Error::KeyTooLong { .. }) => {}
+            Answer::Failed(error) => failed = Some(error.clone()),
+            _ => {}
+        })
+        .await?;
+        match failed {
+            Some(error) => Err(error.into()),
+            None if bytes > bytes_max => Err(Refusal(format!(
+                "ERR the keys hold {bytes} bytes together, the limit is {bytes_max} bytes"
+            ))
+            .into()),
+            None => Ok(records),
+        }
+    }
+
+    /// Leaves the event of a read that has found no key.
+    pub(super) fn notify_missed(&self, output: &TaskOutput, key: &[u8]) {
+        if self.version == 0 {
+            output.notify(EventClasses::MISSED, "keymiss", key);
+        }
+    }
+
+    /// What becomes of it.
+    pub(super) fn done(&self, effect: &Effect) -> Done {
+        match effect {
+            Effect::Nothing => Done::Nothing,
+            Effect::Store(_) => Done::Stored {
+                is_new: self.version == 0,
+            },
+            Effect::Delete => Done::Deleted,
+        }
+    }
+
+    /// What it holds; `None` if the key is absent.
+    pub(super) fn value<'a, V: Structured<'a>>(&'a self) -> Result<Option<V>, Failure> {
+        if self.version == 0 {
+            return Ok(None);
+        }
+        Ok(Some(kind::read(&self.bytes)?))
+    }
+
+    /// The fields of a hash with their values, or the members of a set with nothing, in their
+    /// order; none if the key is absent.
+    pub(super) fn entries(&self, kind: Kind) -> Result<Vec<Entry<'_>>, Failure> {
+        if kind == Kind::Set {
+            let set: Option<SetValue<'_>> = self.value()?;
+            let members = set.iter().flat_map(SetValue::iter);
+            return Ok(members.map(|member| (member, &[][..])).collect());
+        }
+        let hash: Option<HashValue<'_>> = self.value()?;
+        Ok(hash.iter().flat_map(HashValue::iter).collect())
+    }
+
+    /// True if Redis would store it compactly.
+    pub(super) fn is_compact(&self, limits: &EncodingLimits) -> bool {
+        kind::encoding(&self.bytes, limits) != Some("hashtable")
+    }
+}
+
+/// Stores, removes or keeps the record of a key, which must have a version still. It keeps its
+/// expiry. False if another client was faster.
+pub(super) async fn put(
+    core: &mut Core,
+    key: &[u8],
+    version: Version,
+    effect: &Effect,
+) -> Result<bool, Failure> {
+    let condition = Condition::Version(version);
+    Ok(match effect {
+        Effect::Nothing => true,
+        Effect::Store(bytes) => {
+            let options = PutOptions {
+                expiry: Expiry::Keep,
+                condition,
+                structured: true,
+            };
+            let put = core.put_with(key, bytes, options).await?;
+            matches!(put, PutOutcome::Stored(_))
+        }
+        Effect::Delete => {
+            let deleted = core.delete_if(key, condition).await?;
+            !matches!(deleted, DeleteOutcome::Mismatch(_))
+        }
+    })
+}
+
+/// Changes the record of a key in one step, and keeps the key's expiry.
+pub(super) async fn update<T>(
+    core: &mut Core,
+    key: &[u8],
+    change: impl Fn(&Record) -> Result<(Effect, T), Failure>,
+) -> Result<(T, Done), Failure> {
+    loop {
+        let record = Record::read(core, key).await?;
+        let (effect, reply) = change(&record)?;
+        if put(core, key, record.version, &effect).await? {
+            return Ok((reply, record.done(&effect)));
+        }
+    }
+}
+
+/// Starts the change of the first key's record, of this kind and with this event, and replies what
+/// it returns.
+pub(super) fn change<T: 'static>(
+    call: &mut Call<'_>,
+    (kind, name): (Kind, &'static str),
+    change: impl Fn(&[Vec<u8>], &Record) -> Result<(Effect, T), Failure> + 'static,
+    write: impl FnOnce(&mut Writer<'_>, T) + 'static,
+) -> Flow {
+    // It would be copied each time that it is tried.
+    if call.plan.is_none() && !call.connection.pending.is_empty() {
+        return Flow::Later;
+    }
+    let arguments = call.owned_arguments();
+    call.task(move |mut core, output, protocol| async move {
+        let key = stored_key(&arguments[1]);
+        let changed = update(&mut core, key, |record| change(&arguments, record)).await;
+        let changed = changed.map(|(reply, done)| {
+            done.notify(&output, (kind, name), key);
+            reply
+        });
+        finish(&output, protocol, (kind, changed), write);
+        core
+    })
+}
+
+/// Writes what a step over records of a kind returns, or why it did not happen.
+pub(super) fn finish<T>(
+    output: &TaskOutput,
+    protocol: Protocol,
+    (kind, result): (Kind, Result<T, Failure>),
+    write: impl FnOnce(&mut Writer<'_>, T),
+) {
+    output.write(|bytes| {
+        let mut writer = Writer::new(bytes, protocol);
+        match result {
+            Ok(reply) => write(&mut writer, reply),
+            Err(failure) => writer.error(&failure.text(kind)),
+        }
+    });
+}
+
+/// Replies how many there were.
+pub(super) fn write_count(writer: &mut Writer<'_>, count: usize) {
+    writer.count(count);
+}
+
+impl Call<'_> {
+    /// Requests the record of the first key, and replies what a search in it finds.
+    pub(super) fn search(&mut self, search: Search) -> Flow {
+        if let Some(plan) = &mut self.plan {
+            plan.is_possible = false;
+            return Flow::Done;
+        }
+        let token = Token::new(self.number, self.connection.next_number(), 0);
+        let key = self.key();
+        match self.submit_part(Operation::GetStructured { key }, token) {
+            Ok(()) => {
+                let parts = Box::new(Parts::of_search(search));
+                self.connection.pending.push_back(Pending::Parts(parts));
+                self.connection.outstanding += 1;
+                Flow::Done
+            }
+            Err(Refused::Full) => Flow::Later,
+            // Such a key cannot exist.
+            Err(Refused::Error(Error::KeyTooLong { .. })) => {
+                self.reply(|writer| search.write(&Answer::Absent, writer))
+            }
+            Err(Refused::Error(error)) => self.reply(|writer| writer.error(&error_text(&error))),
+        }
+    }
+}
