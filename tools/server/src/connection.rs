@@ -12,6 +12,7 @@ use farcore::Answer;
 
 use crate::long_input::LongInput;
 use crate::long_read::LongRead;
+use crate::parked::Parked;
 use crate::parts::Parts;
 use crate::replies::ReplyKind;
 use crate::resp::{Arguments, Protocol, Writer};
@@ -126,8 +127,10 @@ pub(crate) struct Connection {
     pub(crate) transaction: Option<Box<ClientTransaction>>,
     /// Channels that it has subscribed to.
     pub(crate) subscribed: Option<Box<Subscribed>>,
-    /// A command with several steps runs: nothing else is parsed.
+    /// A command with several steps runs, or waits: nothing else is parsed.
     pub(crate) is_blocked: bool,
+    /// The wait of the command that runs, if it may wait.
+    pub(crate) parked: Option<Box<Parked>>,
     /// It sees the commands of all clients.
     pub(crate) is_monitor: bool,
     /// It is closed once its output is sent.
@@ -187,6 +190,7 @@ impl Connection {
             transaction: None,
             subscribed: None,
             is_blocked: false,
+            parked: None,
             is_monitor: false,
             is_closing: false,
             is_gone: false,
@@ -399,6 +403,7 @@ impl Connection {
             + self.input.capacity()
             + self.output.capacity()
             + self.queued_bytes()
+            + self.parked.as_ref().map_or(0, |parked| parked.held_bytes())
             + self.pending.capacity() * size_of::<Pending>()
             + self.early_bytes
             + self.stream.as_ref().map_or(0, LongInput::held_bytes)

@@ -1,36 +1,46 @@
 //! The limits up to which Redis stores hashes, sets and lists compactly. They change only what
 //! `OBJECT ENCODING` replies and which ones a scan returns at once.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// A limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Limit {
     HashFields,
     HashBytes,
+    ListSize,
+    ListDepth,
 }
 
 /// Limits.
-const LIMITS: usize = 2;
+const LIMITS: usize = 4;
 
 /// Each setting with the limit that it is, by name. Some have the names that Redis gave them before
 /// too.
-const SETTINGS: [(&str, Limit); 4] = [
+const SETTINGS: [(&str, Limit); 7] = [
     ("hash-max-listpack-entries", Limit::HashFields),
     ("hash-max-listpack-value", Limit::HashBytes),
     ("hash-max-ziplist-entries", Limit::HashFields),
     ("hash-max-ziplist-value", Limit::HashBytes),
+    ("list-compress-depth", Limit::ListDepth),
+    ("list-max-listpack-size", Limit::ListSize),
+    ("list-max-ziplist-size", Limit::ListSize),
 ];
 
 /// The limits up to which Redis stores hashes, sets and lists compactly.
 #[derive(Debug)]
-pub(crate) struct EncodingLimits([AtomicUsize; LIMITS]);
+pub(crate) struct EncodingLimits([AtomicI64; LIMITS]);
 
 impl Default for EncodingLimits {
     /// Those of Redis 7.2.
     fn default() -> Self {
-        let limits = Self([const { AtomicUsize::new(0) }; LIMITS]);
-        for (limit, value) in [(Limit::HashFields, 512), (Limit::HashBytes, 64)] {
+        let limits = Self([const { AtomicI64::new(0) }; LIMITS]);
+        for (limit, value) in [
+            (Limit::HashFields, 512),
+            (Limit::HashBytes, 64),
+            (Limit::ListSize, -2),
+            (Limit::ListDepth, 0),
+        ] {
             limits.0[limit as usize].store(value, Ordering::Relaxed);
         }
         limits
@@ -38,13 +48,22 @@ impl Default for EncodingLimits {
 }
 
 impl EncodingLimits {
-    fn load(&self, limit: Limit) -> usize {
+    fn load(&self, limit: Limit) -> i64 {
         self.0[limit as usize].load(Ordering::Relaxed)
+    }
+
+    fn count(&self, limit: Limit) -> usize {
+        usize::try_from(self.load(limit)).unwrap_or(0)
     }
 
     /// Fields of a hash, and bytes of a field or value.
     pub(crate) fn hash(&self) -> (usize, usize) {
-        (self.load(Limit::HashFields), self.load(Limit::HashBytes))
+        (self.count(Limit::HashFields), self.count(Limit::HashBytes))
+    }
+
+    /// Elements of a list, or a size in bytes if it is negative.
+    pub(crate) fn list(&self) -> i64 {
+        self.load(Limit::ListSize)
     }
 
     /// The settings.
@@ -54,9 +73,13 @@ impl EncodingLimits {
             .into_iter()
     }
 
-    /// The limit that a setting is.
-    pub(crate) fn of_setting(&self, name: &str) -> Option<&AtomicUsize> {
+    /// The limit that a setting is, and the least that it may be.
+    pub(crate) fn of_setting(&self, name: &str) -> Option<(&AtomicI64, i64)> {
         let (_, limit) = SETTINGS.iter().find(|(known, _)| *known == name)?;
-        Some(&self.0[*limit as usize])
+        let min = match limit {
+            Limit::ListSize => i64::from(i32::MIN),
+            _ => 0,
+        };
+        Some((&self.0[*limit as usize], min))
     }
 }

@@ -9,6 +9,7 @@ use farcore::Answer;
 
 use crate::encoding_limits::EncodingLimits;
 use crate::hash_value::HashValue;
+use crate::list_value::ListValue;
 use crate::replies::WRONG_TYPE;
 
 /// What a client reads if a structured record is none that this server writes.
@@ -88,7 +89,8 @@ pub(crate) fn type_name(structured: bool, value: &[u8]) -> &'static str {
 pub(crate) fn encoding(record: &[u8], limits: &EncodingLimits) -> Option<&'static str> {
     match Kind::of(record)? {
         Kind::Hash => HashValue::of(record).map(|hash| hash.encoding(limits.hash())),
-        Kind::Set | Kind::List => None,
+        Kind::List => ListValue::of(record).map(|list| list.encoding(limits.list())),
+        Kind::Set => None,
     }
 }
 

@@ -3,6 +3,7 @@
 use farcore::{Answer, Error};
 
 use crate::hash_reply::HashFields;
+use crate::list_reply::ListPlaces;
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
 use crate::token::PARTS_MAX;
@@ -25,12 +26,15 @@ pub(crate) enum PartsKind {
 pub(crate) enum Search {
     /// Fields of a hash.
     Fields(HashFields),
+    /// Occurrences of an element of a list.
+    Places(ListPlaces),
 }
 
 impl Search {
     fn write(&self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
         match self {
             Self::Fields(fields) => fields.write(answer, writer),
+            Self::Places(places) => places.write(answer, writer),
         }
     }
 }

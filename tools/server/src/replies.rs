@@ -4,6 +4,7 @@ use farcore::{Answer, Error, Metadata};
 
 use crate::commands::{bit_count, parsed};
 use crate::hash_reply::HashReply;
+use crate::list_reply::ListReply;
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
 
@@ -40,6 +41,8 @@ pub(crate) enum ReplyKind {
     PlainType,
     /// What a hash holds.
     Hash(HashReply),
+    /// What a list holds.
+    List(ListReply),
     /// A part of the value, as the engine read it; empty if the key is absent.
     Part { offset: u32, bytes: u32 },
     /// 1 if the key exists, else null.
@@ -166,6 +169,14 @@ fn usage(key_bytes: usize, metadata: Option<Metadata>) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
+/// The type of a key whose value is plain if there is one.
+fn plain_type(answer: &Answer<'_>) -> &'static str {
+    match answer {
+        Answer::Value { .. } => "string",
+        _ => "none",
+    }
+}
+
 /// The reply to a question about bits of a value; 0 if it is absent.
 fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
     let &Answer::Value { value, .. } = answer else {
@@ -207,8 +218,8 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             writer.integer_text(value);
         }
         (ReplyKind::Hash(reply), answer) => reply.write(answer, writer),
-        (ReplyKind::PlainType, Answer::Value { .. }) => writer.simple("string"),
-        (ReplyKind::PlainType, _) => writer.simple("none"),
+        (ReplyKind::List(reply), answer) => reply.write(answer, writer),
+        (ReplyKind::PlainType, answer) => writer.simple(plain_type(answer)),
         (
             ReplyKind::Seconds
             | ReplyKind::Milliseconds

@@ -27,6 +27,7 @@ use crate::failures::Failures;
 use crate::long_read::LongRead;
 use crate::monitors::Monitors;
 use crate::native::Native;
+use crate::parked::Parking;
 use crate::port::Message;
 use crate::receiving::RECEIVE_BYTES;
 use crate::replies::{error_text, write_answer};
@@ -78,6 +79,8 @@ pub(crate) struct Serving {
     pub(crate) slow: SlowLog,
     pub(crate) failures: Failures,
     pub(crate) monitors: Monitors,
+    /// Connections that wait for keys.
+    pub(crate) parking: Parking,
     /// Native connections, if they are served.
     pub(crate) native: Option<Native>,
     value_bytes_max: usize,
@@ -126,6 +129,7 @@ impl Serving {
             slow: SlowLog::default(),
             failures: Failures::default(),
             monitors: Monitors::default(),
+            parking: Parking::default(),
             native: None,
             value_bytes_max,
             now_ms: 0,
@@ -164,6 +168,8 @@ impl Serving {
             is_busy |= self.native_turn(is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
             self.start_long_reads(&core);
+            self.end_overdue_waits();
+            self.start_looks(&core);
             is_busy |= self.tasks_turn();
             self.send_lines();
             is_busy |= self.send_all();
@@ -180,6 +186,7 @@ impl Serving {
                 && self.tasks.is_empty()
                 && self.listed.is_empty()
                 && self.dirty.is_empty()
+                && self.parking.is_quiet()
                 && self.native.as_ref().is_none_or(Native::is_quiet);
             if is_quiet && is_stopping {
                 break;
@@ -187,6 +194,8 @@ impl Serving {
             if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
                 if self.native.as_mut().is_none_or(Native::arm) {
                     self.counters().sleeps.add(1);
+                    let deadline_ms = self.parking.next_deadline_ms();
+                    self.sockets.set_timer(deadline_ms, self.now_ms);
                     self.sockets.sleep().await;
                 }
                 self.shared.cores[self.place].wake_up();
@@ -285,6 +294,9 @@ impl Serving {
         let mut is_busy = false;
         for place in 0..self.sockets.look() {
             let (number, flags) = self.sockets.ready(place);
+            if Sockets::is_timer(number) {
+                continue;
+            }
             if let Some(native) = self.native.as_mut().filter(|_| Native::owns(number)) {
                 native.note_ready(number);
                 continue;
@@ -465,6 +477,9 @@ impl Serving {
         let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
             return;
         };
+        if self.goes_on_waiting(number, &mut connection) {
+            return self.put_back(number, connection);
+        }
         connection.end_task();
         connection.send_deferred();
         if let Some(stream) = connection.stream.take() {
@@ -492,10 +507,12 @@ impl Serving {
             if let Some(stream) = &connection.stream {
                 stream.cut();
             }
+            self.end_transaction(&mut connection);
             connection.drop_buffers();
             self.account(&mut connection);
         }
         self.forget_subscriptions(number, &mut connection);
+        self.forget_wait(number, &mut connection);
         self.connections[number] = Some(connection);
         self.free_if_done(number);
     }

@@ -16,6 +16,7 @@ use crate::port::{CorePort, Message};
 use crate::serving::Serving;
 use crate::slow::SlowSettings;
 use crate::tls::TlsConfig;
+use crate::waiting::Waiting;
 
 /// What happened in the latest second.
 #[derive(Debug, Default)]
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) idle_closed: AtomicU64,
     /// Connections that see the commands of all clients.
     pub(crate) monitors: AtomicUsize,
+    /// Clients that wait for keys.
+    pub(crate) waiting: Waiting,
     pub(crate) slow: SlowSettings,
     pub(crate) encoding_limits: EncodingLimits,
     pub(crate) memory_limit: MemoryLimit,
@@ -94,6 +97,7 @@ impl Shared {
             native_connected: AtomicUsize::new(0),
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
+            waiting: Waiting::default(),
             slow: SlowSettings::default(),
             encoding_limits: EncodingLimits::default(),
             memory_limit: MemoryLimit::default(),

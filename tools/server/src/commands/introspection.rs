@@ -62,6 +62,9 @@ pub(super) fn categories(command: &Command) -> Vec<&'static str> {
     if has("admin") {
         categories.extend(["admin", "dangerous"]);
     }
+    if has("blocking") {
+        categories.push("blocking");
+    }
     categories.push(if has("fast") { "fast" } else { "slow" });
     categories
 }

@@ -339,8 +339,12 @@ async fn rename_to(
 
 fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
     let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
+    let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
         let renamed = rename_to(&mut core, (&from, &to), replaces).await;
+        if matches!(renamed, Ok(Copied::Yes)) {
+            readiness.note(&core, &to).await;
+        }
         finish(
             &output,
             protocol,
@@ -385,12 +389,16 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
     if from == to {
         return Err("ERR source and destination objects are the same".into());
     }
+    let readiness = call.readiness();
     Ok(call.task(move |mut core, output, protocol| async move {
         let copied = match source(&mut core, &from).await {
             Ok(Some(source)) => copy_to(&mut core, &source, &to, replaces).await,
             Ok(None) => Ok(false),
             Err(error) => Err(error),
         };
+        if matches!(copied, Ok(true)) {
+            readiness.note(&core, &to).await;
+        }
         finish(&output, protocol, copied, |writer, is_copied| {
             writer.integer(i64::from(is_copied));
         });
