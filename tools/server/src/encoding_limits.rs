@@ -8,16 +8,27 @@ use std::sync::atomic::{AtomicI64, Ordering};
 enum Limit {
     HashFields,
     HashBytes,
+    SetIntegers,
+    SetMembers,
+    SetBytes,
     ListSize,
     ListDepth,
 }
 
-/// Limits.
-const LIMITS: usize = 4;
+/// Each limit as Redis 7.2 has it.
+const LIMITS: [(Limit, i64); 7] = [
+    (Limit::HashFields, 512),
+    (Limit::HashBytes, 64),
+    (Limit::SetIntegers, 512),
+    (Limit::SetMembers, 128),
+    (Limit::SetBytes, 64),
+    (Limit::ListSize, -2),
+    (Limit::ListDepth, 0),
+];
 
 /// Each setting with the limit that it is, by name. Some have the names that Redis gave them before
 /// too.
-const SETTINGS: [(&str, Limit); 7] = [
+const SETTINGS: [(&str, Limit); 10] = [
     ("hash-max-listpack-entries", Limit::HashFields),
     ("hash-max-listpack-value", Limit::HashBytes),
     ("hash-max-ziplist-entries", Limit::HashFields),
@@ -25,22 +36,30 @@ const SETTINGS: [(&str, Limit); 7] = [
     ("list-compress-depth", Limit::ListDepth),
     ("list-max-listpack-size", Limit::ListSize),
     ("list-max-ziplist-size", Limit::ListSize),
+    ("set-max-intset-entries", Limit::SetIntegers),
+    ("set-max-listpack-entries", Limit::SetMembers),
+    ("set-max-listpack-value", Limit::SetBytes),
 ];
 
 /// The limits up to which Redis stores hashes, sets and lists compactly.
 #[derive(Debug)]
-pub(crate) struct EncodingLimits([AtomicI64; LIMITS]);
+pub(crate) struct EncodingLimits([AtomicI64; LIMITS.len()]);
+
+/// The limits of sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SetLimits {
+    /// Members of a set of integers.
+    pub(crate) integers: usize,
+    /// Members of another one.
+    pub(crate) members: usize,
+    /// Bytes of a member.
+    pub(crate) bytes: usize,
+}
 
 impl Default for EncodingLimits {
-    /// Those of Redis 7.2.
     fn default() -> Self {
-        let limits = Self([const { AtomicI64::new(0) }; LIMITS]);
-        for (limit, value) in [
-            (Limit::HashFields, 512),
-            (Limit::HashBytes, 64),
-            (Limit::ListSize, -2),
-            (Limit::ListDepth, 0),
-        ] {
+        let limits = Self([const { AtomicI64::new(0) }; LIMITS.len()]);
+        for (limit, value) in LIMITS {
             limits.0[limit as usize].store(value, Ordering::Relaxed);
         }
         limits
@@ -64,6 +83,15 @@ impl EncodingLimits {
     /// Elements of a list, or a size in bytes if it is negative.
     pub(crate) fn list(&self) -> i64 {
         self.load(Limit::ListSize)
+    }
+
+    /// Those of sets.
+    pub(crate) fn set(&self) -> SetLimits {
+        SetLimits {
+            integers: self.count(Limit::SetIntegers),
+            members: self.count(Limit::SetMembers),
+            bytes: self.count(Limit::SetBytes),
+        }
     }
 
     /// The settings.

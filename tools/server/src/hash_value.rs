@@ -1,9 +1,8 @@
-//! A small hash as the bytes of one record.
+//! A small hash as the bytes of one record. Fields and values are behind their lengths
+//! (`length_prefixed`).
 //!
 //! ```text
 //! | 1:8 | fields:32 | field | value | field | value | ..
-//! field, value: | length | bytes |
-//! length:       7 bits a byte, the lowest first; the highest bit of a byte says that more follow
 //! ```
 //!
 //! Fields are in the order in which they were added.
@@ -14,13 +13,12 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::kind::{Kind, Structured};
+use crate::length_prefixed::{self, LENGTH_BYTES_MAX};
 
 /// The version of the encoding.
 const VERSION: u8 = Kind::Hash.byte();
 /// Bytes before the first field.
 const HEAD_BYTES: usize = 5;
-/// Bytes of a length, at most.
-const LENGTH_BYTES_MAX: usize = 5;
 /// Fields from which a table finds them faster than a look at each.
 const TABLE_FIELDS_MIN: usize = 8;
 
@@ -103,8 +101,8 @@ impl<'a> Iterator for Entries<'a> {
 
     /// The next field; `None` at the end and where the bytes are no field, which stay then.
     fn next(&mut self) -> Option<Entry<'a>> {
-        let (field, rest) = split_text(self.rest)?;
-        let (value, rest) = split_text(rest)?;
+        let (field, rest) = length_prefixed::split(self.rest)?;
+        let (value, rest) = length_prefixed::split(rest)?;
         self.rest = rest;
         Some((field, value))
     }
@@ -126,8 +124,8 @@ impl Builder {
     }
 
     fn add(&mut self, (field, value): Entry<'_>) {
-        push_text(&mut self.bytes, field);
-        push_text(&mut self.bytes, value);
+        length_prefixed::push(&mut self.bytes, field);
+        length_prefixed::push(&mut self.bytes, value);
         self.fields += 1;
     }
 
@@ -188,35 +186,6 @@ pub(crate) fn without_fields<'f>(
     }
     let left = builder.fields as usize;
     ((left > 0).then(|| builder.finish()), old.fields - left)
-}
-
-fn push_text(bytes: &mut Vec<u8>, text: &[u8]) {
-    let mut length = text.len();
-    while length >= 0x80 {
-        #[expect(clippy::cast_possible_truncation, reason = "7 bits and a mark")]
-        bytes.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "below 128")]
-    bytes.push(length as u8);
-    bytes.extend_from_slice(text);
-}
-
-/// The text at the start of `bytes`, and what follows.
-fn split_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (mut length, mut shift, mut rest) = (0_usize, 0, bytes);
-    loop {
-        let (&byte, after) = rest.split_first()?;
-        rest = after;
-        length |= usize::from(byte & 0x7F) << shift;
-        if byte & 0x80 == 0 {
-            return rest.split_at_checked(length);
-        }
-        shift += 7;
-        if shift == 7 * LENGTH_BYTES_MAX {
-            return None;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::encoding_limits::EncodingLimits;
 use crate::hash_value::HashValue;
 use crate::list_value::ListValue;
 use crate::replies::WRONG_TYPE;
+use crate::set_value::SetValue;
 
 /// What a client reads if a structured record is none that this server writes.
 pub(crate) const DAMAGED: &str = "DAMAGED the structured record of the key is not whole";
@@ -89,8 +90,8 @@ pub(crate) fn type_name(structured: bool, value: &[u8]) -> &'static str {
 pub(crate) fn encoding(record: &[u8], limits: &EncodingLimits) -> Option<&'static str> {
     match Kind::of(record)? {
         Kind::Hash => HashValue::of(record).map(|hash| hash.encoding(limits.hash())),
+        Kind::Set => SetValue::of(record).map(|set| set.encoding(limits.set())),
         Kind::List => ListValue::of(record).map(|list| list.encoding(limits.list())),
-        Kind::Set => None,
     }
 }
 

@@ -15,13 +15,12 @@
 use std::ops::Range;
 
 use crate::kind::{Kind, Structured};
+use crate::length_prefixed::{self, LENGTH_BYTES_MAX};
 
 /// The version of the encoding.
 const VERSION: u8 = Kind::List.byte();
 /// Bytes before the first element.
 const HEAD_BYTES: usize = 5;
-/// Bytes of a length, at most.
-const LENGTH_BYTES_MAX: usize = 5;
 
 /// A whole list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -284,16 +283,8 @@ impl Builder {
 
     fn add(&mut self, element: &[u8]) {
         let start = self.bytes.len();
-        let mut length = element.len();
-        while length >= 0x80 {
-            #[expect(clippy::cast_possible_truncation, reason = "7 bits and a mark")]
-            self.bytes.push(length as u8 | 0x80);
-            length >>= 7;
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "below 128")]
-        self.bytes.push(length as u8);
-        let end = self.bytes.len();
-        self.bytes.extend_from_slice(element);
+        length_prefixed::push(&mut self.bytes, element);
+        let end = self.bytes.len() - element.len();
         for place in (start..end).rev() {
             self.bytes.push(self.bytes[place]);
         }
@@ -353,27 +344,13 @@ pub(crate) fn with_added<'e>(
     }
 }
 
-/// A length at the start of some bytes: its bytes, and what follows.
-fn split_length(bytes: &[u8]) -> Option<(usize, &[u8], &[u8])> {
-    let mut length = 0;
-    for (place, byte) in bytes.iter().take(LENGTH_BYTES_MAX).enumerate() {
-        length |= usize::from(byte & 0x7F) << (7 * place);
-        if byte & 0x80 == 0 {
-            let (own, rest) = bytes.split_at(place + 1);
-            return Some((length, own, rest));
-        }
-    }
-    None
-}
-
 /// The element at the start of some bytes, and what follows.
 fn split_first(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, own, rest) = split_length(bytes)?;
-    let (element, rest) = rest.split_at_checked(length)?;
-    let (backwards, rest) = rest.split_at_checked(own.len())?;
-    own.iter()
-        .eq(backwards.iter().rev())
-        .then_some((element, rest))
+    let (element, rest) = length_prefixed::split(bytes)?;
+    let length = &bytes[..bytes.len() - rest.len() - element.len()];
+    let (backwards, rest) = rest.split_at_checked(length.len())?;
+    let is_whole = length.iter().eq(backwards.iter().rev());
+    is_whole.then_some((element, rest))
 }
 
 /// What comes before the element at the end of some bytes, and that element.

@@ -6,6 +6,7 @@ use crate::hash_reply::HashFields;
 use crate::list_reply::ListPlaces;
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
+use crate::set_reply::SetMembers;
 use crate::token::PARTS_MAX;
 
 /// How the answers make one reply.
@@ -28,6 +29,8 @@ pub(crate) enum Search {
     Fields(HashFields),
     /// Occurrences of an element of a list.
     Places(ListPlaces),
+    /// Members of a set.
+    Members(SetMembers),
 }
 
 impl Search {
@@ -35,6 +38,7 @@ impl Search {
         match self {
             Self::Fields(fields) => fields.write(answer, writer),
             Self::Places(places) => places.write(answer, writer),
+            Self::Members(members) => members.write(answer, writer),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `COMMAND`: what clients learn about the commands.
 
+use super::arguments::parsed;
 use super::documentation::{self, Documented};
 use super::subcommand::{Subcommand, find_subcommand, takes};
 use super::syntax;
@@ -120,10 +121,18 @@ fn key_flags(command: &Command) -> [&'static str; 2] {
     }
 }
 
+/// The place of the number of keys, in commands that have one. Those that wait have their time
+/// before it.
+fn count_place(command: &Command) -> Option<i64> {
+    let has = |wanted| command.flags.split(' ').any(|flag| flag == wanted);
+    has("movablekeys").then_some(if has("blocking") { 2 } else { 1 })
+}
+
 /// Writes where a command's keys are, as Redis 7 does.
 fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
     let (first, last, step) = command.keys;
-    if first == 0 {
+    let counted = count_place(command);
+    if first == 0 && counted.is_none() {
         return writer.set(0);
     }
     writer.set(1);
@@ -134,8 +143,13 @@ fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
         writer.simple(flag);
     }
     writer.bulk(b"begin_search");
-    specification(writer, "index", &[("index", first)]);
+    let begin = counted.unwrap_or(first);
+    specification(writer, "index", &[("index", begin)]);
     writer.bulk(b"find_keys");
+    if counted.is_some() {
+        let places = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
+        return specification(writer, "keynum", &places);
+    }
     // The last key counts from the first one, or from the end if it is negative.
     let last = if last < 0 { last } else { last - first };
     let range = [("lastkey", last), ("keystep", step), ("limit", 0)];
@@ -291,6 +305,14 @@ fn key_places(call: &Call<'_>) -> std::result::Result<(Vec<usize>, &'static Comm
         return Ok((vec![2 + key], command));
     }
     let (first, last, step) = command.keys;
+    if let Some(place) = count_place(command).and_then(|place| usize::try_from(place).ok()) {
+        let keys = parsed(call.argument(2 + place)).and_then(|keys| usize::try_from(keys).ok());
+        let is_there = |keys: &usize| (1..count - place).contains(keys);
+        let keys = keys.filter(is_there);
+        let keys = keys.ok_or("ERR Invalid arguments specified for command")?;
+        let first = 2 + place + 1;
+        return Ok(((first..first + keys).collect(), command));
+    }
     if first == 0 {
         return Err("ERR The command has no key arguments".into());
     }

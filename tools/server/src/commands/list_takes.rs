@@ -1,17 +1,17 @@
 //! Commands that take elements from the first list that has some, or move one to another list, and
 //! those of them that wait until there is one.
 //!
-//! - I1: a moved element is in exactly one of two lists of one shard at any time. If the lists lie
-//!   in two shards it is in none of them for a moment, and it is put back if the second one cannot
-//!   take it.
+//! - I1: an element is taken by one client, or stays; a move is one step as far as
+//!   [`transfer`](super::transfer) makes it one.
 
 use std::rc::Rc;
 
-use farcore::{Core, Error, Expiry, Transaction, TransactionOutcome};
+use farcore::{Core, Error};
 
 use super::arguments::{float, is_option, shown_key};
 use super::lists::{effect, number, take_off, write_elements};
-use super::structured::{Effect, Failure, Record, put, update};
+use super::structured::{Effect, Failure, Record, update};
+use super::transfer::{Transfer, transfer};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::kind::{self, Kind};
 use crate::list_value::{ListValue, Side, with_added};
@@ -147,12 +147,32 @@ async fn take_first<'k>(
     Ok(None)
 }
 
-/// How far a try to move an element came.
-enum Moved {
-    /// To its end; the element, if there was one.
-    Yes(Option<Vec<u8>>),
-    /// Another client was faster.
-    Again,
+impl Transfer for Move {
+    type Element = Vec<u8>;
+
+    fn take(
+        &self,
+        source: &Record,
+        _: &Record,
+    ) -> std::result::Result<Option<(Effect, Vec<u8>)>, Failure> {
+        let (rest, taken) = take_off(source, self.from, 1)?;
+        let element = taken.and_then(|mut taken| taken.pop());
+        Ok(element.map(|element| (rest, element)))
+    }
+
+    fn add(&self, target: &Record, element: &Vec<u8>) -> std::result::Result<Effect, Failure> {
+        add(target, self.to, element)
+    }
+
+    fn put_back(&self, source: &Record, element: &Vec<u8>) -> std::result::Result<Effect, Failure> {
+        add(source, self.from, element)
+    }
+}
+
+/// Adds an element to a list.
+fn add(record: &Record, side: Side, element: &[u8]) -> std::result::Result<Effect, Failure> {
+    let list = record.value::<ListValue<'_>>()?;
+    Ok(effect(with_added(list, side, std::iter::once(element))))
 }
 
 impl Move {
@@ -162,25 +182,22 @@ impl Move {
         core: &mut Core,
         errors: SourceErrors,
     ) -> std::result::Result<Option<Vec<u8>>, Failure> {
-        loop {
-            let moved = if self.source == self.target {
-                self.turn(core, errors).await?
-            } else {
-                self.try_between(core, errors).await?
-            };
-            if let Moved::Yes(element) = moved {
-                return Ok(element);
+        if errors == SourceErrors::Ignored {
+            let source = Record::read(core, &self.source).await;
+            let list = source.and_then(|record| Ok(record.value::<ListValue<'_>>()?.is_some()));
+            if !errors.filter(list)? {
+                return Ok(None);
             }
         }
+        if self.source == self.target {
+            return self.turn(core).await;
+        }
+        transfer(core, (&self.source, &self.target), self).await
     }
 
     /// Moves an element from one end of a list to the same or the other end.
-    async fn turn(
-        &self,
-        core: &mut Core,
-        errors: SourceErrors,
-    ) -> std::result::Result<Moved, Failure> {
-        let turned = update(core, &self.source, |record| {
+    async fn turn(&self, core: &mut Core) -> std::result::Result<Option<Vec<u8>>, Failure> {
+        update(core, &self.source, |record| {
             let Some(list) = record.value::<ListValue<'_>>()? else {
                 return Ok((Effect::Nothing, None));
             };
@@ -191,74 +208,9 @@ impl Move {
             let rest = rest.as_deref().map(kind::read).transpose()?;
             let bytes = with_added(rest, self.to, std::iter::once(&element[..]));
             Ok((effect(bytes), Some(element)))
-        });
-        errors.filter(turned.await).map(Moved::Yes)
+        })
+        .await
     }
-
-    async fn try_between(
-        &self,
-        core: &mut Core,
-        errors: SourceErrors,
-    ) -> std::result::Result<Moved, Failure> {
-        let source = errors.filter(Record::read(core, &self.source).await.map(Some))?;
-        let taken = source.as_ref().map(|record| take_off(record, self.from, 1));
-        let taken = errors.filter(taken.transpose())?;
-        let (Some(source), Some((rest, Some(elements)))) = (source, taken) else {
-            return Ok(Moved::Yes(None));
-        };
-        let Some(element) = elements.into_iter().next() else {
-            return Ok(Moved::Yes(None));
-        };
-        let target = Record::read(core, &self.target).await?;
-        let list = target.value::<ListValue<'_>>()?;
-        let added = with_added(list, self.to, std::iter::once(&element[..])).unwrap_or_default();
-        let transaction = Transaction::new()
-            .expect(&self.target, target.version)
-            .put_structured(&self.target, &added, Expiry::Keep)
-            .expect(&self.source, source.version);
-        let transaction = match &rest {
-            Effect::Store(rest) => transaction.put_structured(&self.source, rest, Expiry::Keep),
-            _ => transaction.delete(&self.source),
-        };
-        match core.transaction(&transaction).await {
-            Ok(TransactionOutcome::Committed { .. }) => Ok(Moved::Yes(Some(element))),
-            Ok(TransactionOutcome::Conflict { .. }) => Ok(Moved::Again),
-            // They lie in two shards, or are too long for one transaction.
-            Err(Error::KeysApart { .. } | Error::TransactionTooLong { .. }) => {
-                if !put(core, &self.source, source.version, &rest).await? {
-                    return Ok(Moved::Again);
-                }
-                self.add_taken(core, &element).await?;
-                Ok(Moved::Yes(Some(element)))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Adds an element that was taken to its new list, or puts it back.
-    async fn add_taken(&self, core: &mut Core, element: &[u8]) -> std::result::Result<(), Failure> {
-        let added = add(core, &self.target, self.to, element).await;
-        let Err(failure) = added else {
-            return Ok(());
-        };
-        add(core, &self.source, self.from, element).await?;
-        Err(failure)
-    }
-}
-
-/// Adds an element to a list.
-async fn add(
-    core: &mut Core,
-    key: &[u8],
-    side: Side,
-    element: &[u8],
-) -> std::result::Result<(), Failure> {
-    update(core, key, |record| {
-        let list = record.value::<ListValue<'_>>()?;
-        let bytes = with_added(list, side, std::iter::once(element));
-        Ok((effect(bytes), ()))
-    })
-    .await
 }
 
 /// Starts a command that takes what is there.

@@ -4,22 +4,25 @@
 //! that was read; so it is one step for other clients, and it begins anew if another was faster.
 
 use farcore::{
-    Condition, Core, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome, Refused,
-    Version,
+    Answer, Condition, Core, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome,
+    Refused, Version,
 };
 
 use super::arguments::stored_key;
 use super::{Call, Flow, Refusal};
 use crate::connection::Pending;
+use crate::encoding_limits::EncodingLimits;
+use crate::hash_value::{Entry, HashValue};
 use crate::kind::{self, Kind, Structured};
 use crate::parts::{Parts, Search};
 use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
+use crate::set_value::SetValue;
 use crate::tasks::TaskOutput;
 use crate::token::Token;
 
 /// Why a record was not read or changed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Failure {
     Engine(Error),
     Refused(Refusal),
@@ -68,7 +71,7 @@ pub(super) enum Effect {
 }
 
 /// The structured record of a key, as it was read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Record {
     /// 0 if the key is absent.
     pub(super) version: Version,
@@ -76,19 +79,50 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// One that a test has made.
+    #[cfg(test)]
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        Self { version: 1, bytes }
+    }
+
     /// Reads the one of a key.
     pub(super) async fn read(core: &mut Core, key: &[u8]) -> Result<Self, Failure> {
         let read = core.get_structured(key).await?;
-        Ok(read.map_or(
-            Self {
-                version: 0,
-                bytes: Vec::new(),
-            },
-            |value| Self {
-                version: value.version(),
-                bytes: value.to_vec(),
-            },
-        ))
+        Ok(read.map_or_else(Self::default, |value| Self {
+            version: value.version(),
+            bytes: value.to_vec(),
+        }))
+    }
+
+    /// Reads those of several keys at once. Together they may have so many bytes.
+    pub(super) async fn read_all(
+        core: &mut Core,
+        keys: &[Vec<u8>],
+        bytes_max: usize,
+    ) -> Result<Vec<Self>, Failure> {
+        let mut records: Vec<_> = keys.iter().map(|_| Self::default()).collect();
+        let (mut failed, mut bytes) = (None, 0);
+        let operations = keys.iter().map(|key| Operation::GetStructured { key });
+        core.many(operations, |place, answer| match answer {
+            Answer::Value { version, value } => {
+                bytes += value.len();
+                if bytes <= bytes_max {
+                    let bytes = value.to_vec();
+                    records[place] = Self { version, bytes };
+                }
+            }
+            Answer::Failed(error) => failed = Some(error.clone()),
+            _ => {}
+        })
+        .await?;
+        match failed {
+            Some(error) => Err(error.into()),
+            None if bytes > bytes_max => Err(Refusal(format!(
+                "ERR the keys hold {bytes} bytes together, the limit is {bytes_max} bytes"
+            ))
+            .into()),
+            None => Ok(records),
+        }
     }
 
     /// What it holds; `None` if the key is absent.
@@ -97,6 +131,23 @@ impl Record {
             return Ok(None);
         }
         Ok(Some(kind::read(&self.bytes)?))
+    }
+
+    /// The fields of a hash with their values, or the members of a set with nothing, in their
+    /// order; none if the key is absent.
+    pub(super) fn entries(&self, kind: Kind) -> Result<Vec<Entry<'_>>, Failure> {
+        if kind == Kind::Set {
+            let set: Option<SetValue<'_>> = self.value()?;
+            let members = set.iter().flat_map(SetValue::iter);
+            return Ok(members.map(|member| (member, &[][..])).collect());
+        }
+        let hash: Option<HashValue<'_>> = self.value()?;
+        Ok(hash.iter().flat_map(HashValue::iter).collect())
+    }
+
+    /// True if Redis would store it compactly.
+    pub(super) fn is_compact(&self, limits: &EncodingLimits) -> bool {
+        kind::encoding(&self.bytes, limits) != Some("hashtable")
     }
 }
 

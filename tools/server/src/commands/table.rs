@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use super::subcommand::{self, Subcommand, takes};
 use super::{
-    Call, Flow, Refusal, absent, access, bits, channels, config, connection, expiry, hash_draw,
-    hash_scan, hashes, introspection, keys, lcs, list_takes, lists, monitor, object, random_key,
-    server, slowlog, strings, transactions,
+    Call, Flow, Refusal, absent, access, bits, channels, config, connection, element_draw,
+    element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists, monitor, object,
+    random_key, server, set_algebra, sets, slowlog, strings, transactions,
 };
 
 /// A command.
@@ -136,6 +136,8 @@ const BLOCKING_MOVE: &str = "write denyoom noscript blocking";
 /// The first argument, or the second, says how many keys follow it.
 const SEVERAL: &str = "write movablekeys";
 const BLOCKING_SEVERAL: &str = "write blocking movablekeys";
+/// The first argument says how many keys follow.
+const COUNTED_READ: &str = "readonly movablekeys";
 const ADMIN: &str = "admin loading stale";
 const INFO: &str = "loading stale fast";
 const SUBSCRIBE: &str = "pubsub noscript loading stale";
@@ -212,8 +214,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("hlen", 2, ONE, READ, hashes::hlen),
     command("hmget", -3, ONE, READ, hashes::hmget),
     command("hmset", -4, ONE, WRITE, hashes::hmset),
-    command("hrandfield", -2, ONE, SLOW_READ, hash_draw::hrandfield),
-    command("hscan", -3, ONE, SLOW_READ, hash_scan::hscan),
+    command("hrandfield", -2, ONE, SLOW_READ, element_draw::hrandfield),
+    command("hscan", -3, ONE, SLOW_READ, element_scan::hscan),
     command("hset", -4, ONE, WRITE, hashes::hset),
     command("hsetnx", 4, ONE, WRITE, hashes::hsetnx),
     command("hstrlen", 3, ONE, READ, hashes::hstrlen),
@@ -276,8 +278,12 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("rpoplpush", 3, TWO, SLOW_WRITE, list_takes::rpoplpush),
     command("rpush", -3, ONE, WRITE, lists::rpush),
     command("rpushx", -3, ONE, WRITE, lists::rpushx),
+    command("sadd", -3, ONE, WRITE, sets::sadd),
     command("save", 1, NONE, "admin noscript", absent::save),
     command("scan", -2, NONE, SLOW_READ, keys::scan),
+    command("scard", 2, ONE, READ, sets::scard),
+    command("sdiff", -2, ALL, SLOW_READ, set_algebra::sdiff),
+    command("sdiffstore", -3, ALL, SLOW_WRITE, set_algebra::sdiffstore),
     command("select", 2, NONE, INFO, connection::select),
     command("set", -3, ONE, SLOW_WRITE, strings::set),
     command("setbit", 4, ONE, SLOW_WRITE, bits::setbit),
@@ -285,12 +291,31 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("setnx", 3, ONE, WRITE, strings::setnx),
     command("setrange", 4, ONE, SLOW_WRITE, strings::setrange),
     command("shutdown", -1, NONE, ADMIN, server::shutdown),
+    command("sinter", -2, ALL, SLOW_READ, set_algebra::sinter),
+    command(
+        "sintercard",
+        -3,
+        NONE,
+        COUNTED_READ,
+        set_algebra::sintercard,
+    ),
+    command("sinterstore", -3, ALL, SLOW_WRITE, set_algebra::sinterstore),
+    command("sismember", 3, ONE, READ, sets::sismember),
     container("slowlog", ADMIN, slowlog::SLOWLOG),
+    command("smembers", 2, ONE, SLOW_READ, sets::smembers),
+    command("smismember", -3, ONE, READ, sets::smismember),
+    command("smove", 4, TWO, CHANGE, sets::smove),
+    command("spop", -2, ONE, CHANGE, sets::spop),
     command("spublish", 3, NONE, PUBLISH, channels::spublish),
+    command("srandmember", -2, ONE, SLOW_READ, element_draw::srandmember),
+    command("srem", -3, ONE, CHANGE, sets::srem),
+    command("sscan", -3, ONE, SLOW_READ, element_scan::sscan),
     command("ssubscribe", -2, NONE, SUBSCRIBE, channels::ssubscribe),
     command("strlen", 2, ONE, READ, strings::strlen),
     command("subscribe", -2, NONE, SUBSCRIBE, channels::subscribe),
     command("substr", 4, ONE, SLOW_READ, strings::getrange),
+    command("sunion", -2, ALL, SLOW_READ, set_algebra::sunion),
+    command("sunionstore", -3, ALL, SLOW_WRITE, set_algebra::sunionstore),
     command("sunsubscribe", -1, NONE, SUBSCRIBE, channels::sunsubscribe),
     command("time", 1, NONE, INFO, server::time),
     command("touch", -2, ALL, READ, keys::exists),

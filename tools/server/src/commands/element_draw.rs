@@ -1,0 +1,153 @@
+//! `HRANDFIELD` and `SRANDMEMBER`: fields of a hash or members of a set, drawn at random.
+
+use farcore::Core;
+
+use super::arguments::{integer, is_option};
+use super::structured::{Record, finish};
+use super::{Call, Flow, Refusal, SYNTAX};
+use crate::hash_value::Entry;
+use crate::kind::Kind;
+use crate::random::Numbers;
+use crate::resp::{Protocol, Writer};
+use crate::tasks::TaskOutput;
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// Elements that are written before the client must have taken some.
+const ELEMENTS_AT_ONCE: u64 = 64;
+
+/// How many elements are drawn.
+#[derive(Clone, Copy)]
+enum Count {
+    /// One, which is not in an array.
+    One,
+    /// So many, each once; or all.
+    Distinct(usize),
+    /// So many, each of all.
+    Any(u64),
+}
+
+impl Count {
+    /// The third argument, from `-most` to `most`, or one.
+    fn of(call: &Call<'_>, most: i64) -> std::result::Result<Self, Refusal> {
+        if call.count() == 2 {
+            return Ok(Self::One);
+        }
+        let count = integer(call.argument(2))?;
+        if !(-most..=most).contains(&count) {
+            return Err("ERR value is out of range".into());
+        }
+        Ok(match usize::try_from(count) {
+            Ok(count) => Self::Distinct(count),
+            Err(_) => Self::Any(count.unsigned_abs()),
+        })
+    }
+}
+
+/// What is drawn.
+#[derive(Clone, Copy)]
+struct Draw {
+    count: Count,
+    /// Fields come with their values.
+    has_values: bool,
+}
+
+impl Draw {
+    /// Draws elements and writes them.
+    async fn write(
+        self,
+        mut all: Vec<Entry<'_>>,
+        core: &Core,
+        (output, protocol): (&TaskOutput, Protocol),
+    ) {
+        let mut numbers = Numbers::new();
+        let (count, is_distinct) = match self.count {
+            Count::One => {
+                let drawn = all.get(numbers.below(all.len()));
+                return output.write(|bytes| {
+                    let mut writer = Writer::new(bytes, protocol);
+                    match drawn {
+                        Some((name, _)) => writer.bulk(name),
+                        None => writer.null(),
+                    }
+                });
+            }
+            Count::Distinct(count) => (count.min(all.len()) as u64, true),
+            Count::Any(_) if all.is_empty() => (0, false),
+            Count::Any(count) => (count, false),
+        };
+        let is_flat = self.has_values && protocol == Protocol::Resp2;
+        let replies = count.saturating_mul(if is_flat { 2 } else { 1 });
+        output.write(|bytes| {
+            Writer::new(bytes, protocol).array(usize::try_from(replies).unwrap_or(usize::MAX));
+        });
+        let mut written = 0;
+        while written < count {
+            output.room(core).await;
+            let end = count.min(written + ELEMENTS_AT_ONCE);
+            output.write(|bytes| {
+                let mut writer = Writer::new(bytes, protocol);
+                for _ in written..end {
+                    let place = numbers.below(all.len());
+                    let entry = if is_distinct {
+                        all.swap_remove(place)
+                    } else {
+                        all[place]
+                    };
+                    self.write_one(entry, &mut writer);
+                }
+            });
+            written = end;
+        }
+    }
+
+    fn write_one(self, (name, value): Entry<'_>, writer: &mut Writer<'_>) {
+        if self.has_values && writer.protocol() == Protocol::Resp3 {
+            writer.array(2);
+        }
+        writer.bulk(name);
+        if self.has_values {
+            writer.bulk(value);
+        }
+    }
+}
+
+/// Starts a draw of the elements of the first key's record.
+fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
+    let key = call.key().to_vec();
+    call.task(move |mut core, output, protocol| async move {
+        let record = match Record::read(&mut core, &key).await {
+            Ok(record) => record,
+            Err(failure) => {
+                finish(&output, protocol, (kind, Err(failure)), |_, ()| {});
+                return core;
+            }
+        };
+        match record.entries(kind) {
+            Ok(all) => draw.write(all, &core, (&output, protocol)).await,
+            Err(failure) => finish(&output, protocol, (kind, Err(failure)), |_, ()| {}),
+        }
+        core
+    })
+}
+
+pub(super) fn hrandfield(call: &mut Call<'_>) -> Result {
+    let has_values = call.count() == 4 && is_option(call.argument(3), "withvalues");
+    let most = if has_values { i64::MAX / 2 } else { i64::MAX };
+    let count = Count::of(call, most)?;
+    if call.count() > 3 && !has_values {
+        return Err(SYNTAX.into());
+    }
+    let draw = Draw { count, has_values };
+    Ok(start(call, draw, Kind::Hash))
+}
+
+pub(super) fn srandmember(call: &mut Call<'_>) -> Result {
+    if call.count() > 3 {
+        return Err(SYNTAX.into());
+    }
+    let count = Count::of(call, i64::MAX)?;
+    let has_values = false;
+    let draw = Draw { count, has_values };
+    Ok(start(call, draw, Kind::Set))
+}

@@ -1,0 +1,287 @@
+//! `SINTER`, `SUNION`, `SDIFF`, their `STORE` forms and `SINTERCARD`: sets made of several.
+//!
+//! All sets are read at once, a request each. A result is stored by one transaction of the engine
+//! with the versions that were read, so it is one step for other clients, if all keys lie in one
+//! shard. Else it is stored whatever other clients have changed meanwhile.
+
+use farcore::constants::TRANSACTION_KEYS_MAX;
+use farcore::{Core, Error, Expiry, PutOptions, Transaction, TransactionOutcome};
+
+use super::arguments::{is_option, parsed, stored_key};
+use super::structured::{self, Failure, Record, write_count};
+use super::{Call, Flow, Refusal, SYNTAX};
+use crate::kind::Kind;
+use crate::resp::{Protocol, Writer};
+use crate::set_value::{SetValue, of_sorted};
+use crate::tasks::TaskOutput;
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// Bytes of all sets that a command reads, at most.
+const BYTES_MAX: usize = 16 << 20;
+/// Members that are written before the client must have taken some.
+const MEMBERS_AT_ONCE: usize = 64;
+
+/// How a set is made of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Algebra {
+    Intersection,
+    Union,
+    Difference,
+}
+
+impl Algebra {
+    /// The members, sorted, of which no more than `limit` are needed. A key without a set counts as
+    /// an empty one.
+    fn of<'a>(self, sets: &[Option<SetValue<'a>>], limit: usize) -> Vec<&'a [u8]> {
+        match self {
+            Self::Intersection => {
+                let Some(sets) = sets.iter().copied().collect::<Option<Vec<_>>>() else {
+                    return Vec::new();
+                };
+                let by_size = sets.iter().enumerate().min_by_key(|(_, set)| set.len());
+                let Some((smallest, set)) = by_size else {
+                    return Vec::new();
+                };
+                let is_in_all = |member: &&[u8]| {
+                    let mut others = sets.iter().enumerate();
+                    others.all(|(place, set)| place == smallest || set.contains(member))
+                };
+                set.iter().filter(is_in_all).take(limit).collect()
+            }
+            Self::Union => {
+                let members = sets.iter().flatten().flat_map(SetValue::iter);
+                let mut all: Vec<_> = members.collect();
+                all.sort_unstable();
+                all.dedup();
+                all
+            }
+            Self::Difference => {
+                let Some((Some(first), others)) = sets.split_first() else {
+                    return Vec::new();
+                };
+                let is_left =
+                    |member: &&[u8]| !others.iter().flatten().any(|set| set.contains(member));
+                first.iter().filter(is_left).collect()
+            }
+        }
+    }
+}
+
+/// The keys from one argument to another, as they are stored.
+fn keys(call: &Call<'_>, places: std::ops::Range<usize>) -> Vec<Vec<u8>> {
+    let arguments = places.map(|place| stored_key(call.argument(place)));
+    arguments.map(<[u8]>::to_vec).collect()
+}
+
+/// The sets that the records are.
+fn sets(records: &[Record]) -> std::result::Result<Vec<Option<SetValue<'_>>>, Failure> {
+    records.iter().map(Record::value).collect()
+}
+
+/// Writes members.
+async fn write(members: &[&[u8]], core: &Core, (output, protocol): (&TaskOutput, Protocol)) {
+    output.write(|bytes| Writer::new(bytes, protocol).set(members.len()));
+    for some in members.chunks(MEMBERS_AT_ONCE) {
+        output.room(core).await;
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            for member in some {
+                writer.bulk(member);
+            }
+        });
+    }
+}
+
+fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
+    let keys = keys(call, 1..call.count());
+    call.task(move |mut core, output, protocol| async move {
+        let records = Record::read_all(&mut core, &keys, BYTES_MAX).await;
+        let sets = match &records {
+            Ok(records) => sets(records),
+            Err(failure) => Err(failure.clone()),
+        };
+        match sets {
+            Ok(sets) => {
+                let members = algebra.of(&sets, usize::MAX);
+                write(&members, &core, (&output, protocol)).await;
+            }
+            Err(failure) => {
+                structured::finish(&output, protocol, (Kind::Set, Err(failure)), |_, ()| {});
+            }
+        }
+        core
+    })
+}
+
+pub(super) fn sinter(call: &mut Call<'_>) -> Result {
+    Ok(reply(call, Algebra::Intersection))
+}
+
+pub(super) fn sunion(call: &mut Call<'_>) -> Result {
+    Ok(reply(call, Algebra::Union))
+}
+
+pub(super) fn sdiff(call: &mut Call<'_>) -> Result {
+    Ok(reply(call, Algebra::Difference))
+}
+
+/// How many members the intersection of some sets has, up to a limit.
+async fn count_common(
+    core: &mut Core,
+    keys: &[Vec<u8>],
+    limit: usize,
+) -> std::result::Result<usize, Failure> {
+    let records = Record::read_all(core, keys, BYTES_MAX).await?;
+    let common = Algebra::Intersection.of(&sets(&records)?, limit);
+    Ok(common.len())
+}
+
+pub(super) fn sintercard(call: &mut Call<'_>) -> Result {
+    let positive = parsed(call.argument(1)).and_then(|count| usize::try_from(count).ok());
+    let count = positive.filter(|count| *count > 0);
+    let count = count.ok_or("ERR numkeys should be greater than 0")?;
+    if count > call.count() - 2 {
+        return Err("ERR Number of keys can't be greater than number of args".into());
+    }
+    let (mut limit, mut place) = (usize::MAX, 2 + count);
+    while place < call.count() {
+        if !is_option(call.argument(place), "limit") || place + 1 == call.count() {
+            return Err(SYNTAX.into());
+        }
+        let text = parsed(call.argument(place + 1));
+        let wanted = text.and_then(|limit| usize::try_from(limit).ok());
+        // As Redis, 0 is none.
+        limit = match wanted.ok_or("ERR LIMIT can't be negative")? {
+            0 => usize::MAX,
+            wanted => wanted,
+        };
+        place += 2;
+    }
+    let keys = keys(call, 2..2 + count);
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let count = count_common(&mut core, &keys, limit).await;
+        structured::finish(&output, protocol, (Kind::Set, count), write_count);
+        core
+    }))
+}
+
+/// Makes a set of several and stores it under a key, which is removed if the set is empty. Returns
+/// how many members it has.
+async fn make(
+    core: &mut Core,
+    (target, keys): (&[u8], &[Vec<u8>]),
+    algebra: Algebra,
+) -> std::result::Result<usize, Failure> {
+    loop {
+        let records = Record::read_all(core, keys, BYTES_MAX).await?;
+        let members = algebra.of(&sets(&records)?, usize::MAX);
+        let (made, count) = of_sorted(members.into_iter());
+        let mut transaction = Transaction::new();
+        for (key, record) in keys.iter().zip(&records).take(TRANSACTION_KEYS_MAX + 1) {
+            transaction = transaction.expect(key, record.version);
+        }
+        transaction = match &made {
+            Some(record) => transaction.put_structured(target, record, Expiry::Never),
+            None => transaction.delete(target),
+        };
+        match core.transaction(&transaction).await {
+            Ok(TransactionOutcome::Committed { .. }) => return Ok(count),
+            // A key that is named twice was changed between its reads.
+            Ok(TransactionOutcome::Conflict { .. }) | Err(Error::KeyTwice { .. }) => {}
+            Err(
+                Error::KeysApart { .. }
+                | Error::TransactionKeys { .. }
+                | Error::TransactionTooLong { .. },
+            ) => {
+                put(core, target, made.as_deref()).await?;
+                return Ok(count);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Stores a record under a key, or removes it.
+async fn put(core: &mut Core, key: &[u8], record: Option<&[u8]>) -> farcore::Result<()> {
+    let Some(record) = record else {
+        core.delete(key).await?;
+        return Ok(());
+    };
+    let options = PutOptions {
+        structured: true,
+        ..PutOptions::default()
+    };
+    // It has no condition.
+    let _ = core.put_with(key, record, options).await?;
+    Ok(())
+}
+
+fn store(call: &mut Call<'_>, algebra: Algebra) -> Flow {
+    let target = call.key().to_vec();
+    let keys = keys(call, 2..call.count());
+    call.task(move |mut core, output, protocol| async move {
+        let count = make(&mut core, (&target, &keys), algebra).await;
+        structured::finish(&output, protocol, (Kind::Set, count), write_count);
+        core
+    })
+}
+
+pub(super) fn sinterstore(call: &mut Call<'_>) -> Result {
+    Ok(store(call, Algebra::Intersection))
+}
+
+pub(super) fn sunionstore(call: &mut Call<'_>) -> Result {
+    Ok(store(call, Algebra::Union))
+}
+
+pub(super) fn sdiffstore(call: &mut Call<'_>) -> Result {
+    Ok(store(call, Algebra::Difference))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::kind::Structured;
+    use crate::set_value::with_members;
+
+    proptest! {
+        #[test]
+        fn sets_are_made_of_several_as_sorted_sets_are(
+            all in prop::collection::vec(prop::collection::btree_set(0_u8..60, 0..50), 1..5),
+            limit in 0_usize..70,
+        ) {
+            let records: Vec<_> = all.iter().map(|members| {
+                let members: Vec<_> = members.iter().map(|member| [*member]).collect();
+                with_members(None, members.iter().map(|member| &member[..])).0
+            }).collect();
+            let sets: Vec<_> = records.iter().map(|record| {
+                record.as_deref().map(|record| SetValue::of(record).expect("a set"))
+            }).collect();
+            let union = all.iter().flatten().copied().collect::<BTreeSet<_>>();
+            let common = all[0].iter().copied();
+            let common = common.filter(|member| all.iter().all(|set| set.contains(member)));
+            let first = all[0].iter().copied();
+            let left = first.filter(|member| !all[1..].iter().any(|set| set.contains(member)));
+            for (algebra, expected) in [
+                (Algebra::Union, union.into_iter().collect::<Vec<_>>()),
+                (Algebra::Intersection, common.collect()),
+                (Algebra::Difference, left.collect()),
+            ] {
+                let made = algebra.of(&sets, usize::MAX);
+                let members: Vec<_> = made.iter().map(|member| member[0]).collect();
+                prop_assert_eq!(&members, &expected, "{:?}", algebra);
+                let (record, count) = of_sorted(made.into_iter());
+                prop_assert_eq!(count, expected.len());
+                prop_assert_eq!(record.is_some(), count > 0);
+                if algebra == Algebra::Intersection {
+                    prop_assert_eq!(algebra.of(&sets, limit).len(), limit.min(expected.len()));
+                }
+            }
+        }
+    }
+}

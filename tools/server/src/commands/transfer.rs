@@ -1,0 +1,91 @@
+//! Moves of an element from one structured record to another.
+//!
+//! If both keys lie in one shard, the move is one transaction of the engine. Else it has two steps:
+//! the element is removed from the source, so that only one client gets it, and is added to the
+//! target. Between the two no client sees it. If it cannot be added, it is put back.
+
+use farcore::{Core, Error, Expiry, Transaction, TransactionOutcome};
+
+use super::structured::{Effect, Failure, Record, put, update};
+
+/// What is moved, and how.
+pub(super) trait Transfer {
+    type Element;
+
+    /// Takes the element from the source; `None` if there is none, and nothing changes. The target
+    /// is as it was read at about the same time.
+    fn take(
+        &self,
+        source: &Record,
+        target: &Record,
+    ) -> Result<Option<(Effect, Self::Element)>, Failure>;
+
+    /// Adds it to the target.
+    fn add(&self, target: &Record, element: &Self::Element) -> Result<Effect, Failure>;
+
+    /// Adds it to the source again.
+    fn put_back(&self, source: &Record, element: &Self::Element) -> Result<Effect, Failure>;
+}
+
+/// What becomes of a key, whose version was read, in a transaction.
+fn write_to<'a>(
+    transaction: Transaction<'a>,
+    key: &'a [u8],
+    (record, effect): (&Record, &'a Effect),
+) -> Transaction<'a> {
+    let transaction = transaction.expect(key, record.version);
+    match effect {
+        Effect::Nothing => transaction,
+        Effect::Store(bytes) => transaction.put_structured(key, bytes, Expiry::Keep),
+        Effect::Delete => transaction.delete(key),
+    }
+}
+
+/// Moves an element from one key to another one, and returns it; `None` if there is none.
+pub(super) async fn transfer<T: Transfer>(
+    core: &mut Core,
+    (from, to): (&[u8], &[u8]),
+    what: &T,
+) -> Result<Option<T::Element>, Failure> {
+    loop {
+        let source = Record::read(core, from).await?;
+        // As Redis, which does not look at the target then.
+        if source.version == 0 {
+            return Ok(None);
+        }
+        let target = Record::read(core, to).await?;
+        let Some((taken, element)) = what.take(&source, &target)? else {
+            return Ok(None);
+        };
+        let added = what.add(&target, &element)?;
+        let transaction = write_to(Transaction::new(), from, (&source, &taken));
+        let transaction = write_to(transaction, to, (&target, &added));
+        match core.transaction(&transaction).await {
+            Ok(TransactionOutcome::Committed { .. }) => return Ok(Some(element)),
+            Ok(TransactionOutcome::Conflict { .. }) => {}
+            Err(Error::KeysApart { .. } | Error::TransactionTooLong { .. }) => {
+                if put(core, from, source.version, &taken).await? {
+                    return add_or_put_back(core, (from, to), what, element).await;
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+async fn add_or_put_back<T: Transfer>(
+    core: &mut Core,
+    (from, to): (&[u8], &[u8]),
+    what: &T,
+    element: T::Element,
+) -> Result<Option<T::Element>, Failure> {
+    let added = update(core, to, |target| Ok((what.add(target, &element)?, ()))).await;
+    if let Err(failure) = added {
+        update(core, from, |source| {
+            Ok((what.put_back(source, &element)?, ()))
+        })
+        .await?;
+        return Err(failure);
+    }
+    Ok(Some(element))
+}

@@ -1,0 +1,624 @@
+//! Sets of a whole server: their commands, their types beside strings and hashes, and clients that
+//! change sets at once.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use self::support::{Random, Reply, Served, WordClient};
+
+const WRONG_TYPE: &str =
+    "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// Runs a test against servers on one core and on two.
+fn on_servers(test: impl Fn(&Served)) {
+    for cores in [1, 2] {
+        let mut server = Served::roomy(cores);
+        test(&server);
+        server.stop();
+    }
+}
+
+#[track_caller]
+fn expect(client: &mut WordClient, calls: &[(&str, &str)]) {
+    for (words, reply) in calls {
+        assert_eq!(client.call(words), *reply, "{words}");
+    }
+}
+
+/// The elements of a reply.
+fn members(reply: &str) -> BTreeSet<String> {
+    let inside = reply.trim_matches(['[', ']', '{', '}']);
+    let all = inside.split(", ").filter(|member| !member.is_empty());
+    all.map(|member| member.trim_matches('"').to_owned())
+        .collect()
+}
+
+#[test]
+fn members_are_added_found_and_removed() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let long = "a-member-that-is-longer-than-a-reply-carries";
+        expect(
+            &mut client,
+            &[
+                ("sadd s b a c b", "3"),
+                ("sadd s a d", "1"),
+                ("sadd s a d", "0"),
+                (&format!("sadd s {long}"), "1"),
+                ("scard s", "5"),
+                ("scard none", "0"),
+                ("sismember s a", "1"),
+                ("sismember s x", "0"),
+                ("sismember none a", "0"),
+                (&format!("sismember s {long}"), "1"),
+                (&format!("sismember s {long}-no"), "0"),
+                (&format!("smismember s a x {long} a"), "[1, 0, 1, 1]"),
+                ("smismember none a b", "[0, 0]"),
+                ("srem s x", "0"),
+                ("srem none x", "0"),
+                (&format!("srem s d {long} d x"), "2"),
+                ("smembers s", "[\"a\", \"b\", \"c\"]"),
+                ("smembers none", "[]"),
+                ("srem s a b c", "3"),
+                ("exists s", "0"),
+                ("type s", "none"),
+                (
+                    "sadd s",
+                    "(error) ERR wrong number of arguments for 'sadd' command",
+                ),
+            ],
+        );
+    });
+}
+
+#[test]
+fn members_are_a_set_in_resp3_and_what_is_drawn_is_an_array() {
+    let served = Served::start(1);
+    let mut client = served.client();
+    client.say("SADD s a");
+    let calls = [
+        ("SMEMBERS s", "[\"a\"]", '~'),
+        ("SMEMBERS none", "[]", '~'),
+        ("SINTER s s", "[\"a\"]", '~'),
+        ("SINTER none s", "[]", '~'),
+        ("SUNION s none", "[\"a\"]", '~'),
+        ("SDIFF s none", "[\"a\"]", '~'),
+        ("SPOP none 2", "[]", '~'),
+        ("SPOP s 0", "[]", '~'),
+        ("SMISMEMBER s a b", "[:1, :0]", '*'),
+        ("SRANDMEMBER s 5", "[\"a\"]", '*'),
+        ("SSCAN s 0", "[\"0\", [\"a\"]]", '*'),
+    ];
+    for protocol in [2, 3] {
+        client.say(&format!("HELLO {protocol}"));
+        for (words, elements, kind) in calls {
+            let sign = if protocol == 3 && kind == '~' {
+                "~"
+            } else {
+                ""
+            };
+            assert_eq!(client.say(words), format!("{sign}{elements}"), "{words}");
+        }
+    }
+    assert_eq!(client.say("SPOP s 2"), "~[\"a\"]");
+    assert_eq!(client.say("SPOP s"), client.say("GET none"));
+}
+
+#[test]
+fn strings_hashes_and_sets_are_told_apart() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        expect(
+            &mut client,
+            &[("hset h a 1", "1"), ("set k 1", "OK"), ("sadd s a", "1")],
+        );
+        for command in [
+            "sadd KEY a",
+            "srem KEY a",
+            "sismember KEY a",
+            "sismember KEY a-member-that-is-longer-than-a-reply-carries",
+            "smismember KEY a b",
+            "smembers KEY",
+            "scard KEY",
+            "spop KEY",
+            "spop KEY 2",
+            "srandmember KEY",
+            "srandmember KEY 2",
+            "sscan KEY 0",
+            "smove KEY s a",
+            "smove s KEY a",
+            "smove s KEY x",
+            "smove KEY KEY a",
+            "sinter s KEY",
+            "sinter none KEY",
+            "sintercard 2 s KEY",
+            "sunion s KEY",
+            "sdiff KEY s",
+            "sdiff s KEY",
+            "sinterstore s s KEY",
+            "sunionstore s KEY",
+            "sdiffstore s s KEY",
+        ] {
+            for key in ["h", "k"] {
+                let words = command.replace("KEY", key);
+                assert_eq!(client.call(&words), WRONG_TYPE, "{words}");
+            }
+        }
+        for words in [
+            "get s",
+            "getrange s 0 1",
+            "strlen s",
+            "append s x",
+            "incr s",
+            "setrange s 0 x",
+            "set s x get",
+            "hget s a",
+            "hget s a-field-that-is-longer-than-a-reply-carries",
+            "hmget s a b",
+            "hgetall s",
+            "hlen s",
+            "hset s a 1",
+            "hdel s a",
+            "hincrby s a 1",
+            "hscan s 0",
+            "hrandfield s",
+            "hrandfield s 2",
+        ] {
+            assert_eq!(client.call(words), WRONG_TYPE, "{words}");
+        }
+        expect(
+            &mut client,
+            &[
+                ("smembers s", "[\"a\"]"),
+                ("mget s k h none", "[nil, \"1\", nil, nil]"),
+                ("type s", "set"),
+                ("type h", "hash"),
+                ("type k", "string"),
+                ("type none", "none"),
+                ("scan 0 count 1000 type set", "[\"0\", [\"s\"]]"),
+                ("scan 0 count 1000 type hash", "[\"0\", [\"h\"]]"),
+                ("scan 0 count 1000 type string", "[\"0\", [\"k\"]]"),
+                ("scan 0 count 1000 type list", "[\"0\", []]"),
+                ("smove none k a", "0"),
+                ("sunionstore k s", "1"),
+                ("type k", "set"),
+                ("set s x", "OK"),
+                ("scard s", WRONG_TYPE),
+                ("del s", "1"),
+            ],
+        );
+    });
+}
+
+#[test]
+fn a_set_keeps_its_expiry_and_is_renamed_and_copied() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        expect(
+            &mut client,
+            &[
+                ("sadd s a b", "2"),
+                ("expireat s 99999999999", "1"),
+                ("sadd s c", "1"),
+                ("srem s a", "1"),
+                ("expiretime s", "99999999999"),
+                ("sadd other x", "1"),
+                ("smove s other b", "1"),
+                ("expiretime s", "99999999999"),
+                ("ttl other", "-1"),
+                ("copy s copied", "1"),
+                ("expiretime copied", "99999999999"),
+                ("rename copied renamed", "OK"),
+                ("smembers renamed", "[\"c\"]"),
+                ("type renamed", "set"),
+                ("sunionstore renamed s other", "3"),
+                ("ttl renamed", "-1"),
+                ("object encoding renamed", "\"listpack\""),
+                ("pexpire renamed 0", "1"),
+                ("scard renamed", "0"),
+            ],
+        );
+        assert_ne!(client.call("memory usage s"), "nil");
+    });
+}
+
+#[test]
+fn the_encoding_follows_the_settings() {
+    let server = Served::start(1);
+    let mut client = server.word_client();
+    expect(
+        &mut client,
+        &[
+            ("sadd s 1 -5 300", "3"),
+            ("object encoding s", "\"intset\""),
+            ("config set set-max-intset-entries 2", "OK"),
+            ("object encoding s", "\"listpack\""),
+            ("config set set-max-listpack-entries 2", "OK"),
+            ("object encoding s", "\"hashtable\""),
+            (
+                "config set set-max-listpack-entries 3 set-max-listpack-value 2",
+                "OK",
+            ),
+            ("object encoding s", "\"hashtable\""),
+            ("config set set-max-listpack-value 3", "OK"),
+            ("object encoding s", "\"listpack\""),
+            ("sadd s x", "1"),
+            ("object encoding s", "\"hashtable\""),
+            (
+                "config get set-max-*",
+                "[\"set-max-intset-entries\", \"2\", \"set-max-listpack-entries\", \"3\", \"set-max-listpack-value\", \"3\"]",
+            ),
+        ],
+    );
+    let refused = client.call("config set set-max-intset-entries x");
+    assert!(refused.contains("CONFIG SET failed"), "{refused}");
+}
+
+#[test]
+fn sets_are_made_of_several() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        expect(
+            &mut client,
+            &[
+                ("sadd a 1 2 3 4", "4"),
+                ("sadd b 3 4 5", "3"),
+                ("sadd c 4 5 6", "3"),
+                ("sinter a b c", "[\"4\"]"),
+                ("sinter a", "[\"1\", \"2\", \"3\", \"4\"]"),
+                ("sinter a none c", "[]"),
+                (
+                    "sunion a b none c",
+                    "[\"1\", \"2\", \"3\", \"4\", \"5\", \"6\"]",
+                ),
+                ("sdiff a b", "[\"1\", \"2\"]"),
+                ("sdiff a none b c", "[\"1\", \"2\"]"),
+                ("sdiff a a", "[]"),
+                ("sdiff none a", "[]"),
+                ("sintercard 2 a b", "2"),
+                ("sintercard 2 a b limit 1", "1"),
+                ("sintercard 2 a b limit 0", "2"),
+                ("sintercard 2 a none", "0"),
+                (
+                    "sintercard 0 a",
+                    "(error) ERR numkeys should be greater than 0",
+                ),
+                (
+                    "sintercard x a",
+                    "(error) ERR numkeys should be greater than 0",
+                ),
+                (
+                    "sintercard 2 a",
+                    "(error) ERR Number of keys can't be greater than number of args",
+                ),
+                ("sintercard 1 a b", "(error) ERR syntax error"),
+                ("sintercard 1 a limit", "(error) ERR syntax error"),
+                (
+                    "sintercard 1 a limit -1",
+                    "(error) ERR LIMIT can't be negative",
+                ),
+                ("sinterstore to a b", "2"),
+                ("smembers to", "[\"3\", \"4\"]"),
+                ("sunionstore to to c", "4"),
+                ("sdiffstore to to b", "1"),
+                ("smembers to", "[\"6\"]"),
+                ("sinterstore to to a", "0"),
+                ("exists to", "0"),
+                ("sunionstore to none", "0"),
+                ("sdiffstore a a a b", "0"),
+                ("exists a", "0"),
+                ("command getkeys sintercard 2 a b limit 1", "[\"a\", \"b\"]"),
+                (
+                    "command getkeys sintercard 3 a b",
+                    "(error) ERR Invalid arguments specified for command",
+                ),
+            ],
+        );
+        // More keys than a transaction has.
+        let names: Vec<_> = (0..200).map(|number| format!("k{number}")).collect();
+        for name in &names {
+            client.call(&format!("sadd {name} all {name}"));
+        }
+        let all = names.join(" ");
+        assert_eq!(client.call(&format!("sinterstore to {all}")), "1");
+        assert_eq!(client.call(&format!("sunionstore to {all}")), "201");
+        assert_eq!(client.call("scard to"), "201");
+    });
+}
+
+#[test]
+fn a_member_is_moved_once() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        expect(
+            &mut client,
+            &[
+                ("sadd a 1 2", "2"),
+                ("smove a b 1", "1"),
+                ("smove a b 1", "0"),
+                ("smove a b x", "0"),
+                ("smove none b x", "0"),
+                ("smove a a 2", "1"),
+                ("smove a a x", "0"),
+                ("smembers a", "[\"2\"]"),
+                ("smembers b", "[\"1\"]"),
+                ("sadd b 2", "1"),
+                ("smove a b 2", "1"),
+                ("exists a", "0"),
+                ("smembers b", "[\"1\", \"2\"]"),
+            ],
+        );
+        // Each of 200 members is moved by one of the clients that try it, and none is lost.
+        let names: Vec<_> = (0..200).map(|number| number.to_string()).collect();
+        client.call(&format!("sadd from {}", names.join(" ")));
+        let moved: usize = thread::scope(|scope| {
+            let movers: Vec<_> = (0..3)
+                .map(|number| {
+                    let (mut client, names) = (server.word_client(), &names);
+                    scope.spawn(move || {
+                        let words = names
+                            .iter()
+                            .map(|name| format!("smove from to{number} {name}"));
+                        words.filter(|words| client.call(words) == "1").count()
+                    })
+                })
+                .collect();
+            movers
+                .into_iter()
+                .map(|mover| mover.join().expect("it ends"))
+                .sum()
+        });
+        assert_eq!(moved, names.len());
+        assert_eq!(client.call("exists from"), "0");
+        let all = client.call("sunion to0 to1 to2");
+        assert_eq!(members(&all), names.into_iter().collect());
+    });
+}
+
+#[test]
+fn any_bytes_are_members() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let names: [&[u8]; 6] = [
+            b"",
+            b"\r\n\0\xff",
+            b"exactly 21 bytes long",
+            b"exactly 22 bytes long.",
+            &[b'm'; 127],
+            &[b'm'; 300],
+        ];
+        for name in names {
+            client.send(&[b"SISMEMBER", b"", name]);
+            assert_eq!(client.reply(), "0");
+            client.send(&[b"SADD", b"", name]);
+            assert_eq!(client.reply(), "1");
+            client.send(&[b"SISMEMBER", b"", name]);
+            assert_eq!(client.reply(), "1");
+            client.send(&[b"SMOVE", b"", b"other", name]);
+            assert_eq!(client.reply(), "1");
+            client.send(&[b"SMOVE", b"other", b"", name]);
+            assert_eq!(client.reply(), "1");
+        }
+        client.send(&[b"SCARD", b""]);
+        assert_eq!(client.reply(), "6");
+    });
+}
+
+#[test]
+fn members_are_drawn_and_popped() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        expect(
+            &mut client,
+            &[
+                ("sadd one a", "1"),
+                ("srandmember one", "\"a\""),
+                ("srandmember one 5", "[\"a\"]"),
+                ("srandmember one -3", "[\"a\", \"a\", \"a\"]"),
+                ("srandmember one 0", "[]"),
+                ("srandmember none", "nil"),
+                ("srandmember none 2", "[]"),
+                ("srandmember one 1 2", "(error) ERR syntax error"),
+                (
+                    "srandmember one x",
+                    "(error) ERR value is not an integer or out of range",
+                ),
+                (
+                    "srandmember one -9223372036854775808",
+                    "(error) ERR value is out of range",
+                ),
+                ("spop one 0", "[]"),
+                ("spop one 1 2", "(error) ERR syntax error"),
+                (
+                    "spop one -1",
+                    "(error) ERR value is out of range, must be positive",
+                ),
+                ("spop one", "\"a\""),
+                ("spop one", "nil"),
+                ("spop one 3", "[]"),
+                ("exists one", "0"),
+            ],
+        );
+        let names: Vec<_> = (0..100).map(|number| number.to_string()).collect();
+        client.call(&format!("sadd s {}", names.join(" ")));
+        assert_eq!(members(&client.call("srandmember s 60")).len(), 60);
+        let mut popped = members(&client.call("spop s 40"));
+        assert_eq!(popped.len(), 40);
+        for _ in 0..10 {
+            popped.extend(members(&client.call("spop s")));
+        }
+        assert_eq!(client.call("scard s"), "50");
+        popped.extend(members(&client.call("spop s 99")));
+        assert_eq!(popped, names.into_iter().collect());
+        assert_eq!(client.call("exists s"), "0");
+    });
+}
+
+#[test]
+fn sets_in_transactions_are_carried_out() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        expect(
+            &mut client,
+            &[
+                ("watch s", "OK"),
+                ("multi", "OK"),
+                ("sadd s a b", "QUEUED"),
+                ("smove s t a", "QUEUED"),
+                ("sismember s a", "QUEUED"),
+                ("smismember s a b", "QUEUED"),
+                ("sunionstore u s t", "QUEUED"),
+                ("smembers u", "QUEUED"),
+                ("spop s", "QUEUED"),
+                ("srandmember t", "QUEUED"),
+                ("sinter s u", "QUEUED"),
+                ("sintercard 1 u", "QUEUED"),
+                ("sscan t 0", "QUEUED"),
+                ("type t", "QUEUED"),
+                ("get t", "QUEUED"),
+                (
+                    "exec",
+                    &format!(
+                        "[2, 1, 0, [0, 1], 2, [\"a\", \"b\"], \"b\", \"a\", [], 2, [\"0\", [\"a\"]], set, {WRONG_TYPE}]"
+                    ),
+                ),
+                ("watch t", "OK"),
+                ("sadd t b", "1"),
+                ("multi", "OK"),
+                ("srem t b", "QUEUED"),
+                ("exec", "nil"),
+                ("scard t", "2"),
+                ("multi", "OK"),
+                ("set k 1", "QUEUED"),
+                ("type k", "QUEUED"),
+                ("type none", "QUEUED"),
+                ("exec", "[OK, string, none]"),
+            ],
+        );
+    });
+}
+
+/// A set that Redis would not keep compactly comes page by page, and each member once.
+#[test]
+fn a_long_set_is_scanned_in_pages() {
+    const MEMBERS: usize = 1000;
+    let served = Served::start(1);
+    let mut client = served.client();
+    for member in 0..MEMBERS {
+        client.say(&format!("SADD s m{member}"));
+    }
+    let (mut cursor, mut pages) = ("0".to_owned(), 0);
+    let mut listed = Vec::new();
+    loop {
+        let page = client.ask(&["SSCAN", "s", &cursor, "COUNT", "100"]);
+        cursor = page.elements()[0].text();
+        listed.extend(page.elements()[1].elements().iter().map(Reply::text));
+        pages += 1;
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(pages, 10);
+    listed.sort_unstable();
+    listed.dedup();
+    assert_eq!(listed.len(), MEMBERS);
+    let page = client.ask(&["SSCAN", "s", "0", "COUNT", "1000", "MATCH", "m99?"]);
+    assert_eq!(page.elements()[0].text(), "0");
+    assert_eq!(page.elements()[1].elements().len(), 10);
+    let refused = client.say("SSCAN s 0 NOVALUES");
+    assert!(refused.contains("syntax error"), "{refused}");
+}
+
+#[test]
+fn a_set_that_is_too_large_is_refused_and_stays() {
+    let served = Served::start(1);
+    let mut client = served.word_client();
+    client.call("sadd s a");
+    client.call("sadd from b");
+    let long = vec![b'x'; 20_000];
+    let mut refused = None;
+    for number in 0..200 {
+        let member = [&long[..], format!("{number}").as_bytes()].concat();
+        client.send(&[b"SADD", b"s", &member]);
+        let reply = client.reply();
+        if reply != "1" {
+            refused = Some((number, reply));
+            break;
+        }
+    }
+    let (added, reply) = refused.expect("a set has a limit");
+    assert!(reply.contains("ERR set is too large"), "{reply}");
+    assert_eq!(client.call("scard s"), (added + 1).to_string());
+    // One that cannot be added to its target stays where it was.
+    client.send(&[b"SADD", b"from", &long]);
+    assert_eq!(client.reply(), "1");
+    client.send(&[b"SMOVE", b"from", b"s", &long]);
+    let reply = client.reply();
+    assert!(reply.contains("ERR set is too large"), "{reply}");
+    assert_eq!(client.call("scard from"), "2");
+    assert_eq!(client.call("scard s"), (added + 1).to_string());
+}
+
+/// Sets do under random commands what sorted sets do.
+#[test]
+fn random_commands_are_those_of_sorted_sets() {
+    const ROUNDS: usize = 600;
+    let mut server = Served::roomy(2);
+    let mut client = server.word_client();
+    let mut random = Random::new();
+    let mut model: [BTreeSet<String>; 3] = Default::default();
+    for _ in 0..ROUNDS {
+        let (key, other) = (random.below(3), random.below(3));
+        let member = random.below(20).to_string();
+        let (words, expected) = match random.below(6) {
+            0 | 1 => {
+                let added = model[key].insert(member.clone());
+                (
+                    format!("sadd k{key} {member}"),
+                    i32::from(added).to_string(),
+                )
+            }
+            2 => {
+                let removed = model[key].remove(&member);
+                (
+                    format!("srem k{key} {member}"),
+                    i32::from(removed).to_string(),
+                )
+            }
+            3 => {
+                let moved = model[key].remove(&member);
+                if moved {
+                    model[other].insert(member.clone());
+                }
+                let words = format!("smove k{key} k{other} {member}");
+                (words, i32::from(moved).to_string())
+            }
+            4 => {
+                let union = model[key].union(&model[other]).cloned().collect();
+                model[0] = union;
+                (
+                    format!("sunionstore k0 k{key} k{other}"),
+                    model[0].len().to_string(),
+                )
+            }
+            _ => {
+                let left = model[key].difference(&model[other]).cloned().collect();
+                model[1] = left;
+                (
+                    format!("sdiffstore k1 k{key} k{other}"),
+                    model[1].len().to_string(),
+                )
+            }
+        };
+        assert_eq!(client.call(&words), expected, "{words}");
+        for (key, expected) in model.iter().enumerate() {
+            assert_eq!(
+                members(&client.call(&format!("smembers k{key}"))),
+                *expected
+            );
+        }
+    }
+    server.stop();
+}
