@@ -26,6 +26,10 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("maxclients", options.clients_max.to_string()),
         ("maxmemory", cap.to_string()),
         ("maxmemory-policy", policy(shared).to_owned()),
+        (
+            "notify-keyspace-events",
+            shared.event_classes.load().to_string(),
+        ),
         ("port", shared.port.to_string()),
         ("proto-max-bulk-len", VALUE_BYTES_MAX.to_string()),
         ("save", String::new()),

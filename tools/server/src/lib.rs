@@ -7,6 +7,8 @@
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
 //! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`).
+//! Changes of keys make events (`key_events`, `noted`, `event_classes`), which go to subscribers of
+//! channels (`subscriptions`). Hashes, sets and lists are structured records of the engine (`kind`).
 //! Encrypted connections pass through a session each (`encrypted`, `tls`). Clients of the native
 //! protocol come over the fabric, into the same loop (`native`).
 
@@ -16,6 +18,7 @@ mod connection;
 mod counters;
 mod encoding_limits;
 mod encrypted;
+mod event_classes;
 mod failures;
 mod figures;
 mod gathered;
@@ -23,6 +26,7 @@ pub mod glob;
 mod hash_reply;
 mod hash_value;
 mod information;
+mod key_events;
 mod kind;
 mod length_prefixed;
 mod list_reply;
@@ -32,6 +36,7 @@ mod long_read;
 mod memory_limit;
 mod monitors;
 mod native;
+mod noted;
 mod options;
 mod parked;
 mod parts;

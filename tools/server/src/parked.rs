@@ -236,8 +236,10 @@ impl Serving {
         }
     }
 
-    /// Starts the looks that are due.
-    pub(crate) fn start_looks(&mut self, core: &Core) {
+    /// Ends the waits whose time is over, and starts the looks that are due.
+    pub(crate) fn serve_waits(&mut self, core: &Core) {
+        self.end_overdue_waits();
+
         for number in std::mem::take(&mut self.parking.due) {
             let Some(Some(connection)) = self.connections.get_mut(number) else {
                 continue;
@@ -250,7 +252,7 @@ impl Serving {
             parked.is_woken = std::mem::take(&mut parked.is_woken_again);
             parked.served = std::mem::take(&mut parked.served_again);
             let look = parked.look();
-            let (mut core, output) = (self.tasks.client(core), TaskOutput::default());
+            let (mut core, output) = (self.tasks.client(core), TaskOutput::new(&self.events));
             let written = output.clone();
             let future = async move {
                 let reply = (&written, protocol);
@@ -262,7 +264,7 @@ impl Serving {
     }
 
     /// Ends the waits whose time is over.
-    pub(crate) fn end_overdue_waits(&mut self) {
+    fn end_overdue_waits(&mut self) {
         while let Some(&(deadline_ms, number)) = self.parking.deadlines.first()
             && deadline_ms <= self.now_ms
         {

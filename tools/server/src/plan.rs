@@ -15,6 +15,9 @@ use std::collections::HashMap;
 use farcore::constants::TRANSACTION_KEYS_MAX;
 use farcore::{Answer, Change, Core, Draft, Metadata, Operation, Transaction};
 
+use crate::event_classes::EventClasses;
+use crate::key_events::KeyEvent;
+use crate::noted::{Before, Noted};
 use crate::parts::{Parts, PartsKind};
 use crate::replies::{ReplyKind, write_answer};
 use crate::resp::{Protocol, Writer};
@@ -87,7 +90,7 @@ enum Step {
 #[derive(Debug)]
 struct PlannedKey {
     key: Vec<u8>,
-    /// What it holds matters: its first request is not a put.
+    /// What it holds matters: its first request is not a put, or whether it exists is told.
     is_read: bool,
 }
 
@@ -95,6 +98,10 @@ struct PlannedKey {
 #[derive(Debug)]
 pub(crate) struct Plan {
     protocol: Protocol,
+    /// Classes of events that are sent.
+    classes: EventClasses,
+    /// There is one command, and its reply stands in no array.
+    is_bare: bool,
     steps: Vec<Step>,
     keys: Vec<PlannedKey>,
     places: HashMap<Vec<u8>, usize>,
@@ -104,15 +111,31 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(protocol: Protocol) -> Self {
+    /// No commands yet. When they are carried out, events of these classes are noted.
+    pub(crate) fn new(protocol: Protocol, classes: EventClasses) -> Self {
         Self {
             protocol,
+            classes,
+            is_bare: false,
             steps: Vec::new(),
             keys: Vec::new(),
             places: HashMap::new(),
             requests: 0,
             is_possible: true,
         }
+    }
+
+    /// The plan of one request by itself; `None` if it cannot be planned.
+    pub(crate) fn bare(
+        protocol: Protocol,
+        classes: EventClasses,
+        kind: ReplyKind,
+        operation: &Operation<'_>,
+    ) -> Option<Self> {
+        let mut plan = Self::new(protocol, classes);
+        plan.is_bare = true;
+        plan.request(kind, operation);
+        plan.is_possible.then_some(plan)
     }
 
     /// Plans a command that is replied to whatever the keys hold.
@@ -162,7 +185,7 @@ impl Plan {
         self.places.insert(key.to_vec(), place);
         self.keys.push(PlannedKey {
             key: key.to_vec(),
-            is_read: !matches!(what, What::Put(_)),
+            is_read: !matches!(what, What::Put(_)) || self.classes.sends(EventClasses::NEW),
         });
         Some(Planned { key: place, what })
     }
@@ -218,23 +241,39 @@ impl Plan {
         })
     }
 
-    /// Carries the commands out on drafts of the keys, and writes the reply to `EXEC`. False if it
-    /// is not possible.
-    pub(crate) fn apply(&self, drafts: &mut [Draft], now_ms: u64, reply: &mut Vec<u8>) -> bool {
+    /// Carries the commands out on drafts of the keys, and writes the reply to `EXEC` and the
+    /// events. False if it is not possible.
+    pub(crate) fn apply(
+        &self,
+        drafts: &mut [Draft],
+        now_ms: u64,
+        (reply, events): (&mut Vec<u8>, &mut Vec<KeyEvent>),
+    ) -> bool {
         let protocol = self.protocol;
-        let mut apply = |planned: &Planned, visit: &mut dyn FnMut(&Answer<'_>)| {
+        let mut apply = |kind, planned: &Planned, visit: &mut dyn FnMut(&Answer<'_>)| {
             let operation = planned.what.operation(&self.keys[planned.key].key)?;
-            drafts[planned.key].apply(&operation, now_ms, |answer| visit(answer))
+            let draft = &mut drafts[planned.key];
+            let noted = self.noted(kind, &operation, draft, now_ms);
+            draft.apply(&operation, now_ms, |answer| {
+                visit(answer);
+                if let Some((noted, before)) = &noted {
+                    noted.answered(answer, *before, |class, name, key| {
+                        events.push(KeyEvent::new(class, name, key));
+                    });
+                }
+            })
         };
         let mut writer = Writer::new(reply, protocol);
-        writer.array(self.steps.len());
+        if !self.is_bare {
+            writer.array(self.steps.len());
+        }
         for step in &self.steps {
             let applied = match step {
                 Step::Reply(bytes) => {
                     writer.raw(bytes);
                     Some(())
                 }
-                Step::One(kind, planned) => apply(planned, &mut |answer| {
+                Step::One(kind, planned) => apply(Some(*kind), planned, &mut |answer| {
                     write_answer(*kind, answer, &mut writer);
                 }),
                 Step::Parts(kind, all) => {
@@ -242,7 +281,7 @@ impl Plan {
                     let applied = all.iter().enumerate().try_for_each(|(part, planned)| {
                         // None is under way, so each is sent and answered at once.
                         let place = parts.send(part)?;
-                        apply(planned, &mut |answer| {
+                        apply(None, planned, &mut |answer| {
                             parts.take(place, protocol, answer);
                         })
                     });
@@ -255,6 +294,57 @@ impl Plan {
             }
         }
         true
+    }
+
+    /// A request as it may make events, with what its key is before it.
+    fn noted(
+        &self,
+        kind: Option<ReplyKind>,
+        operation: &Operation<'_>,
+        draft: &mut Draft,
+        now_ms: u64,
+    ) -> Option<(Noted, Option<Before>)> {
+        if self.classes == EventClasses::default() {
+            return None;
+        }
+        let noted = Noted::of(kind, operation, self.classes, now_ms)?;
+        let inspect = Operation::Inspect {
+            key: operation.key(),
+        };
+        let before = draft.apply(&inspect, now_ms, Before::of);
+        Some((noted, before))
+    }
+
+    /// Gives the request of a bare plan to the engine as it is, and returns its reply and events,
+    /// except those that need to know what the key was before.
+    pub(crate) async fn run_plainly(
+        &self,
+        core: &mut Core,
+    ) -> farcore::Result<(Vec<u8>, Vec<KeyEvent>)> {
+        let (mut reply, mut events) = (Vec::new(), Vec::new());
+        let [Step::One(kind, planned)] = &self.steps[..] else {
+            debug_assert!(false, "it is bare");
+            return Ok((reply, events));
+        };
+        let operation = planned.what.operation(&self.keys[planned.key].key);
+        let noted = operation.as_ref().and_then(|operation| {
+            Noted::of(
+                Some(*kind),
+                operation,
+                self.classes,
+                farcore_tuning::system_ms(),
+            )
+        });
+        core.many(operation, |_, answer| {
+            write_answer(*kind, &answer, &mut Writer::new(&mut reply, self.protocol));
+            if let Some(noted) = &noted {
+                noted.answered(&answer, None, |class, name, key| {
+                    events.push(KeyEvent::new(class, name, key));
+                });
+            }
+        })
+        .await?;
+        Ok((reply, events))
     }
 
     /// Adds what the commands write to a transaction.

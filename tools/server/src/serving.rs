@@ -14,6 +14,7 @@
 //! - I1: a connection's number is reused only when no answer for it is under way.
 //! - I2: bytes are received only for connections whose output is below its limit.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -24,9 +25,11 @@ use rustix::event::epoll::EventFlags;
 use crate::connection::{Connection, Pending};
 use crate::counters::CoreCounters;
 use crate::failures::Failures;
+use crate::key_events::EventSink;
 use crate::long_read::LongRead;
 use crate::monitors::Monitors;
 use crate::native::Native;
+use crate::noted::Noted;
 use crate::parked::Parking;
 use crate::port::Message;
 use crate::receiving::RECEIVE_BYTES;
@@ -61,6 +64,10 @@ pub(crate) struct Serving {
     /// Connections with output.
     pub(crate) dirty: Vec<usize>,
     pub(crate) subscriptions: Subscriptions,
+    /// Where commands leave events of keys.
+    pub(crate) events: EventSink,
+    /// Requests under way whose answers may make events, by token.
+    pub(crate) noted: HashMap<u64, Noted>,
     /// Where bytes are received.
     pub(crate) received: Vec<u8>,
     /// Where encrypted bytes are opened.
@@ -115,6 +122,8 @@ impl Serving {
             held_bytes: 0,
             held_bytes_max: shared.options.client_bytes / shared.cores.len(),
             spare_buffers: Vec::new(),
+            events: EventSink::new(Arc::clone(&shared)),
+            noted: HashMap::new(),
             shared,
             place,
             connections: Vec::new(),
@@ -166,12 +175,16 @@ impl Serving {
             is_busy |= self.serve_listed(&mut core);
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
             is_busy |= self.native_turn(is_stopping);
-            is_busy |= self.take_answers(&mut core) > 0;
+            is_busy |= if self.noted.is_empty() {
+                self.take_answers::<false>(&mut core) > 0
+            } else {
+                self.take_answers::<true>(&mut core) > 0
+            };
             self.start_long_reads(&core);
-            self.end_overdue_waits();
-            self.start_looks(&core);
+            self.serve_waits(&core);
             is_busy |= self.tasks_turn();
             self.send_lines();
+            self.send_key_events();
             is_busy |= self.send_all();
             turns = turns.wrapping_add(1);
             if is_busy {
@@ -193,10 +206,7 @@ impl Serving {
             }
             if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
                 if self.native.as_mut().is_none_or(Native::arm) {
-                    self.counters().sleeps.add(1);
-                    let deadline_ms = self.parking.next_deadline_ms();
-                    self.sockets.set_timer(deadline_ms, self.now_ms);
-                    self.sockets.sleep().await;
+                    self.sleep().await;
                 }
                 self.shared.cores[self.place].wake_up();
                 idle = 0;
@@ -211,6 +221,14 @@ impl Serving {
             native.end();
         }
         self.sockets.close().await;
+    }
+
+    /// Sleeps until there is something to do, or a client has waited long enough.
+    async fn sleep(&mut self) {
+        self.counters().sleeps.add(1);
+        let deadline_ms = self.parking.next_deadline_ms();
+        self.sockets.set_timer(deadline_ms, self.now_ms);
+        self.sockets.sleep().await;
     }
 
     fn receive_messages(&mut self) -> bool {
@@ -365,8 +383,8 @@ impl Serving {
         }
     }
 
-    /// Takes the engine's answers and makes replies of them.
-    fn take_answers(&mut self, core: &mut Core) -> usize {
+    /// Takes the engine's answers and makes replies of them, and events if some are noted.
+    fn take_answers<const NOTED: bool>(&mut self, core: &mut Core) -> usize {
         let Self {
             shared,
             place,
@@ -374,9 +392,17 @@ impl Serving {
             dirty,
             slow,
             failures,
+            events,
+            noted,
             ..
         } = self;
         core.poll(|token, answer| {
+            // Also of a connection that is gone: the change has happened.
+            if NOTED && let Some(noted) = noted.remove(&token) {
+                noted.answered(&answer, None, |class, name, key| {
+                    events.notify(class, name, key);
+                });
+            }
             let token = Token(token);
             if slow.is_measured(token) {
                 slow.end(&shared.slow);
@@ -417,7 +443,8 @@ impl Serving {
             };
             connection.is_blocked = true;
             let protocol = connection.protocol;
-            let (mut core, output) = (self.tasks.client(core), TaskOutput::default());
+            let output = TaskOutput::new(&self.events);
+            let mut core = self.tasks.client(core);
             let written = output.clone();
             let future = async move {
                 read.run(&mut core, &written, protocol).await;

@@ -8,6 +8,7 @@ use farcore::EngineReporter;
 
 use crate::counters::{CoreCounters, Figure};
 use crate::encoding_limits::EncodingLimits;
+use crate::event_classes::SelectedClasses;
 use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
 use crate::memory_limit::MemoryLimit;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) monitors: AtomicUsize,
     /// Clients that wait for keys.
     pub(crate) waiting: Waiting,
+    /// Events of keys that are sent.
+    pub(crate) event_classes: SelectedClasses,
     pub(crate) slow: SlowSettings,
     pub(crate) encoding_limits: EncodingLimits,
     pub(crate) memory_limit: MemoryLimit,
@@ -98,6 +101,7 @@ impl Shared {
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
             waiting: Waiting::default(),
+            event_classes: SelectedClasses::default(),
             slow: SlowSettings::default(),
             encoding_limits: EncodingLimits::default(),
             memory_limit: MemoryLimit::default(),

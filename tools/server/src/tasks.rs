@@ -9,6 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use farcore::Core;
 
+use crate::event_classes::EventClasses;
+use crate::key_events::{EventSink, KeyEvent};
 use crate::serving::Serving;
 
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
@@ -20,9 +22,13 @@ const IDLE_MAX: usize = 16;
 /// The future of a command; it ends with its client, for the next one.
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Core>>>;
 
-/// The reply of a command of several steps, as far as it was made and is not sent.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TaskOutput(Rc<RefCell<TaskBuffer>>);
+/// The reply of a command of several steps, as far as it was made and is not sent, and where its
+/// events go.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskOutput {
+    buffer: Rc<RefCell<TaskBuffer>>,
+    events: EventSink,
+}
 
 #[derive(Debug, Default)]
 struct TaskBuffer {
@@ -34,19 +40,45 @@ struct TaskBuffer {
 }
 
 impl TaskOutput {
+    /// Nothing yet.
+    pub(crate) fn new(events: &EventSink) -> Self {
+        Self {
+            buffer: Rc::default(),
+            events: events.clone(),
+        }
+    }
+
     /// Adds to the reply.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.0.borrow_mut().bytes);
+        write(&mut self.buffer.borrow_mut().bytes);
+    }
+
+    /// Leaves an event of a key, which is as it is stored; see `key_events`.
+    #[inline]
+    pub(crate) fn notify(&self, class: EventClasses, name: &'static str, key: &[u8]) {
+        self.events.notify(class, name, key);
+    }
+
+    /// True if events of a class are sent.
+    pub(crate) fn sends(&self, class: EventClasses) -> bool {
+        self.events.sends(class)
+    }
+
+    /// Leaves events that were noted while a change was tried.
+    pub(crate) fn notify_all(&self, events: Vec<KeyEvent>) {
+        for event in events {
+            self.notify(event.class, event.name, &event.key);
+        }
     }
 
     /// Has the connection closed: the reply cannot be finished.
     pub(crate) fn break_off(&self) {
-        self.0.borrow_mut().is_broken = true;
+        self.buffer.borrow_mut().is_broken = true;
     }
 
     /// True while the client takes what was made before.
     pub(crate) fn is_full(&self) -> bool {
-        let buffer = self.0.borrow();
+        let buffer = self.buffer.borrow();
         buffer.bytes.len() + buffer.waiting >= OUTPUT_BYTES_MAX
     }
 
@@ -99,7 +131,7 @@ impl Tasks {
         let mut place = 0;
         while let Some(task) = self.running.get_mut(place) {
             let polled = task.future.as_mut().poll(&mut context);
-            let mut buffer = task.output.0.borrow_mut();
+            let mut buffer = task.output.buffer.borrow_mut();
             is_busy |= !buffer.bytes.is_empty() || polled.is_ready();
             buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes);
             if buffer.is_broken {

@@ -5,6 +5,7 @@ use farcore::{Condition, Core, Expiry, Operation, PutOptions, PutOutcome};
 use super::arguments::{integer, is_option, stored_key};
 use super::strings::TOO_LONG;
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::event_classes::EventClasses;
 use crate::replies::{ReplyKind, error_text, range};
 use crate::resp::Writer;
 
@@ -57,10 +58,16 @@ pub(super) fn setbit(call: &mut Call<'_>) -> Result {
     let key = stored_key(call.argument(1)).to_vec();
     Ok(call.task(move |mut core, output, protocol| async move {
         let was_set = set(&mut core, &key, place, is_set).await;
+        if let Ok((_, is_new)) = was_set {
+            if is_new {
+                output.notify(EventClasses::NEW, "new", &key);
+            }
+            output.notify(EventClasses::STRING, "setbit", &key);
+        }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match was_set {
-                Ok(was_set) => writer.integer(i64::from(was_set)),
+                Ok((was_set, _)) => writer.integer(i64::from(was_set)),
                 Err(error) => writer.error(&error_text(&error)),
             }
         });
@@ -68,8 +75,14 @@ pub(super) fn setbit(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// Sets a bit in one step, and keeps the key's expiry; returns what it was.
-async fn set(core: &mut Core, key: &[u8], place: BitPlace, is_set: bool) -> farcore::Result<bool> {
+/// Sets a bit in one step, and keeps the key's expiry; returns what it was, and whether the key is
+/// new.
+async fn set(
+    core: &mut Core,
+    key: &[u8],
+    place: BitPlace,
+    is_set: bool,
+) -> farcore::Result<(bool, bool)> {
     loop {
         let read = core.get(key).await?;
         let (mut bytes, version) = read.map_or((Vec::new(), 0), |value| {
@@ -96,7 +109,7 @@ async fn set(core: &mut Core, key: &[u8], place: BitPlace, is_set: bool) -> farc
             core.put_with(key, &bytes, options).await?,
             PutOutcome::Unmet(_)
         ) {
-            return Ok(was_set);
+            return Ok((was_set, version == 0));
         }
     }
 }

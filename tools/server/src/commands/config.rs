@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use super::arguments::parsed;
 use super::subcommand::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::event_classes::{EventClasses, UNKNOWN_CLASS};
 use crate::glob;
 use crate::information::{self, MemoryFigures};
 use crate::memory_limit::memory_size;
@@ -58,6 +59,7 @@ enum Change {
     SlowerThan(i64),
     SlowCommands(usize),
     EncodingLimit(i64),
+    Events(EventClasses),
     /// `None`: the engine's limit alone.
     Memory(Option<u64>),
 }
@@ -87,6 +89,9 @@ impl Change {
                 Self::SlowCommands(commands)
             }
             "maxmemory" => Self::memory(shared, value)?,
+            "notify-keyspace-events" => {
+                Self::Events(EventClasses::parse(value).ok_or(UNKNOWN_CLASS)?)
+            }
             name => match shared.encoding_limits.of_setting(name) {
                 Some((_, min)) => {
                     let limit = number()?;
@@ -123,6 +128,7 @@ impl Change {
                     setting.store(limit, Ordering::Relaxed);
                 }
             }
+            Self::Events(classes) => shared.event_classes.store(classes),
             Self::Memory(limit) => {
                 let used_bytes = MemoryFigures::of(shared).used_bytes;
                 shared.memory_limit.set(limit, used_bytes);

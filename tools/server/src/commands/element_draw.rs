@@ -117,7 +117,10 @@ fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
     let key = call.key().to_vec();
     call.task(move |mut core, output, protocol| async move {
         let record = match Record::read(&mut core, &key).await {
-            Ok(record) => record,
+            Ok(record) => {
+                record.notify_missed(&output, &key);
+                record
+            }
             Err(failure) => {
                 finish(&output, protocol, (kind, Err(failure)), |_, ()| {});
                 return core;

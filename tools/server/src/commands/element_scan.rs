@@ -131,7 +131,10 @@ fn scan(call: &mut Call<'_>, kind: Kind) -> Result {
     Ok(call.task(move |mut core, output, protocol| async move {
         let record = Record::read(&mut core, &key).await;
         let page = match &record {
-            Ok(record) => scan.page(record, &shared.encoding_limits),
+            Ok(record) => {
+                record.notify_missed(&output, &key);
+                scan.page(record, &shared.encoding_limits)
+            }
             Err(failure) => Err(failure.clone()),
         };
         finish(&output, protocol, (kind, page), |writer, page| {

@@ -68,16 +68,17 @@ pub(super) fn hlen(call: &mut Call<'_>) -> Result {
     Ok(call.hash(HashReply::Length))
 }
 
-/// Starts the change of a hash, and replies what it returns.
+/// Starts the change of a hash, which is the event `name`, and replies what it returns.
 fn change<T: 'static>(
     call: &mut Call<'_>,
+    name: &'static str,
     change: impl Fn(&[Vec<u8>], Option<HashValue<'_>>) -> std::result::Result<(Effect, T), Refusal>
     + 'static,
     write: impl FnOnce(&mut Writer<'_>, T) + 'static,
 ) -> Flow {
     let change =
         move |arguments: &[Vec<u8>], record: &Record| Ok(change(arguments, record.value()?)?);
-    structured::change(call, Kind::Hash, change, write)
+    structured::change(call, (Kind::Hash, name), change, write)
 }
 
 /// Fields and values, alternately, as entries.
@@ -96,7 +97,7 @@ fn set(call: &mut Call<'_>, name: &str, write: fn(&mut Writer<'_>, usize)) -> Re
         let (bytes, added) = with_fields(hash, &entries(&arguments[2..]));
         Ok((Effect::Store(bytes), added))
     };
-    Ok(change(call, add, write))
+    Ok(change(call, "hset", add, write))
 }
 
 pub(super) fn hset(call: &mut Call<'_>) -> Result {
@@ -115,7 +116,7 @@ pub(super) fn hsetnx(call: &mut Call<'_>) -> Result {
         let (bytes, added) = with_fields(hash, &entries(&arguments[2..]));
         Ok((Effect::Store(bytes), added))
     };
-    Ok(change(call, add, write_count))
+    Ok(change(call, "hset", add, write_count))
 }
 
 pub(super) fn hdel(call: &mut Call<'_>) -> Result {
@@ -131,7 +132,7 @@ pub(super) fn hdel(call: &mut Call<'_>) -> Result {
         };
         Ok((effect, removed))
     };
-    Ok(change(call, remove, write_count))
+    Ok(change(call, "hdel", remove, write_count))
 }
 
 fn write_sum(writer: &mut Writer<'_>, sum: i64) {
@@ -151,7 +152,7 @@ pub(super) fn hincrby(call: &mut Call<'_>) -> Result {
         let (bytes, _) = with_fields(hash, &[(field, sum.to_string().as_bytes())]);
         Ok((Effect::Store(bytes), sum))
     };
-    Ok(change(call, add, write_sum))
+    Ok(change(call, "hincrby", add, write_sum))
 }
 
 pub(super) fn hincrbyfloat(call: &mut Call<'_>) -> Result {
@@ -174,7 +175,7 @@ pub(super) fn hincrbyfloat(call: &mut Call<'_>) -> Result {
         let (bytes, _) = with_fields(hash, &[(field, text.as_bytes())]);
         Ok((Effect::Store(bytes), text))
     };
-    Ok(change(call, add, |writer, text| {
+    Ok(change(call, "hincrbyfloat", add, |writer, text| {
         writer.bulk(text.as_bytes());
     }))
 }

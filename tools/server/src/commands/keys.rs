@@ -6,6 +6,7 @@ use farcore::{
 
 use super::arguments::{is_option, shown_key};
 use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
+use crate::event_classes::EventClasses;
 use crate::glob;
 use crate::kind::type_name;
 use crate::parts::PartsKind;
@@ -57,16 +58,24 @@ pub(super) fn type_of(call: &mut Call<'_>) -> Result {
     let key = key.to_vec();
     Ok(call.task(move |mut core, output, protocol| async move {
         let name = type_of_key(&mut core, &key).await;
-        finish(&output, protocol, name, |writer, name| writer.simple(name));
+        if name == Ok(ABSENT) {
+            output.notify(EventClasses::MISSED, "keymiss", &key);
+        }
+        finish(&output, protocol, name, |writer, name| {
+            writer.simple(name);
+        });
         core
     }))
 }
+
+/// The type of an absent key.
+const ABSENT: &str = "none";
 
 /// The type of a key. Only of a structured value the record is read, whose first byte says it.
 async fn type_of_key(core: &mut Core, key: &[u8]) -> farcore::Result<&'static str> {
     loop {
         match core.inspect(key).await? {
-            None => return Ok("none"),
+            None => return Ok(ABSENT),
             Some(metadata) if !metadata.structured => return Ok(type_name(false, &[])),
             Some(_) => {}
         }
@@ -279,32 +288,60 @@ async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> 
     }
 }
 
-/// Copies a key's value to another key; false if the target exists and is to stay.
+/// What putting a copy to a key came to.
+enum Put {
+    Done {
+        /// The key was absent; not told unless it is to be.
+        is_new: bool,
+    },
+    /// The target exists and is to stay.
+    Refused,
+}
+
+/// Copies a key's value to another key. If `tells_new`, it is told whether that was absent.
 async fn copy_to(
     core: &mut Core,
     source: &Source,
     target: &[u8],
-    replaces: bool,
-) -> farcore::Result<bool> {
-    let options = PutOptions {
-        expiry: source.expiry,
-        condition: if replaces {
-            Condition::Always
-        } else {
-            Condition::Absent
-        },
-        structured: source.structured,
-    };
+    (replaces, tells_new): (bool, bool),
+) -> farcore::Result<Put> {
     let length = source.value.len() as u64;
-    let put = core
-        .put_long_with(target, length, [&source.value], options)
-        .await?;
-    Ok(!matches!(put, PutOutcome::Unmet(_)))
+    loop {
+        let condition = if !replaces {
+            Condition::Absent
+        } else if tells_new {
+            let metadata = core.inspect(target).await?;
+            Condition::Version(metadata.map_or(0, |metadata| metadata.version))
+        } else {
+            Condition::Always
+        };
+        let options = PutOptions {
+            expiry: source.expiry,
+            condition,
+            structured: source.structured,
+        };
+        let put = core
+            .put_long_with(target, length, [&source.value], options)
+            .await?;
+        match put {
+            PutOutcome::Unmet(_) if !replaces => return Ok(Put::Refused),
+            // Another client was faster.
+            PutOutcome::Unmet(_) => {}
+            _ => {
+                let is_new = matches!(condition, Condition::Absent | Condition::Version(0));
+                return Ok(Put::Done { is_new });
+            }
+        }
+    }
 }
 
 /// What renaming or copying a key came to.
 enum Copied {
-    Yes,
+    Yes {
+        is_new: bool,
+    },
+    /// Both keys are one.
+    ToItself,
     NoSource,
     TargetExists,
 }
@@ -312,27 +349,29 @@ enum Copied {
 async fn rename_to(
     core: &mut Core,
     (from, to): (&[u8], &[u8]),
-    replaces: bool,
+    (replaces, tells_new): (bool, bool),
 ) -> farcore::Result<Copied> {
+    let mut was_new = false;
     loop {
         let Some(source) = source(core, from).await? else {
             return Ok(Copied::NoSource);
         };
         if from == to {
             return Ok(if replaces {
-                Copied::Yes
+                Copied::ToItself
             } else {
                 Copied::TargetExists
             });
         }
-        if !copy_to(core, &source, to, replaces).await? {
-            return Ok(Copied::TargetExists);
+        match copy_to(core, &source, to, (replaces, tells_new)).await? {
+            Put::Done { is_new } => was_new |= is_new,
+            Put::Refused => return Ok(Copied::TargetExists),
         }
         let condition = Condition::Version(source.version);
         match core.delete_if(from, condition).await? {
             // It was changed meanwhile: the newer value is renamed.
             farcore::DeleteOutcome::Mismatch(version) if version != 0 && replaces => {}
-            _ => return Ok(Copied::Yes),
+            _ => return Ok(Copied::Yes { is_new: was_new }),
         }
     }
 }
@@ -341,8 +380,14 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
     let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
-        let renamed = rename_to(&mut core, (&from, &to), replaces).await;
-        if matches!(renamed, Ok(Copied::Yes)) {
+        let how = (replaces, output.sends(EventClasses::NEW));
+        let renamed = rename_to(&mut core, (&from, &to), how).await;
+        if let Ok(Copied::Yes { is_new }) = renamed {
+            if is_new {
+                output.notify(EventClasses::NEW, "new", &to);
+            }
+            output.notify(EventClasses::GENERIC, "rename_from", &from);
+            output.notify(EventClasses::GENERIC, "rename_to", &to);
             readiness.note(&core, &to).await;
         }
         finish(
@@ -351,8 +396,9 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
             renamed,
             |writer, renamed| match renamed {
                 Copied::NoSource => writer.error("ERR no such key"),
-                Copied::Yes if replaces => writer.simple("OK"),
-                Copied::Yes => writer.integer(1),
+                Copied::ToItself => writer.simple("OK"),
+                Copied::Yes { .. } if replaces => writer.simple("OK"),
+                Copied::Yes { .. } => writer.integer(1),
                 Copied::TargetExists => writer.integer(0),
             },
         );
@@ -392,15 +438,25 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
     let readiness = call.readiness();
     Ok(call.task(move |mut core, output, protocol| async move {
         let copied = match source(&mut core, &from).await {
-            Ok(Some(source)) => copy_to(&mut core, &source, &to, replaces).await,
-            Ok(None) => Ok(false),
+            Ok(Some(source)) => {
+                let how = (replaces, output.sends(EventClasses::NEW));
+                copy_to(&mut core, &source, &to, how).await
+            }
+            Ok(None) => {
+                output.notify(EventClasses::MISSED, "keymiss", &from);
+                Ok(Put::Refused)
+            }
             Err(error) => Err(error),
         };
-        if matches!(copied, Ok(true)) {
+        if let Ok(Put::Done { is_new }) = copied {
+            if is_new {
+                output.notify(EventClasses::NEW, "new", &to);
+            }
+            output.notify(EventClasses::GENERIC, "copy_to", &to);
             readiness.note(&core, &to).await;
         }
-        finish(&output, protocol, copied, |writer, is_copied| {
-            writer.integer(i64::from(is_copied));
+        finish(&output, protocol, copied, |writer, copied| {
+            writer.integer(i64::from(matches!(copied, Put::Done { .. })));
         });
         core
     }))

@@ -8,8 +8,10 @@ use farcore::Core;
 
 use super::arguments::{integer, is_option, stored_key};
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::event_classes::EventClasses;
 use crate::replies::error_text;
 use crate::resp::Writer;
+use crate::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -60,7 +62,7 @@ pub(super) fn lcs(call: &mut Call<'_>) -> Result {
     let options = LcsOptions::of(call)?;
     let keys = [1, 2].map(|place| stored_key(call.argument(place)).to_vec());
     Ok(call.task(move |mut core, output, protocol| async move {
-        let reply = common_of(&mut core, &keys).await;
+        let reply = common_of(&mut core, &keys, &output).await;
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match reply {
@@ -72,11 +74,16 @@ pub(super) fn lcs(call: &mut Call<'_>) -> Result {
     }))
 }
 
-async fn common_of(core: &mut Core, keys: &[Vec<u8>; 2]) -> std::result::Result<Common, Refusal> {
+async fn common_of(
+    core: &mut Core,
+    keys: &[Vec<u8>; 2],
+    output: &TaskOutput,
+) -> std::result::Result<Common, Refusal> {
     let mut values = [Vec::new(), Vec::new()];
     for (key, value) in keys.iter().zip(&mut values) {
         match core.get(key).await {
-            Ok(read) => *value = read.map_or_else(Vec::new, |read| read.to_vec()),
+            Ok(Some(read)) => *value = read.to_vec(),
+            Ok(None) => output.notify(EventClasses::MISSED, "keymiss", key),
             Err(farcore::Error::Structured) => {
                 return Err("ERR The specified keys must contain string values".into());
             }

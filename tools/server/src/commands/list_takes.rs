@@ -9,9 +9,9 @@ use std::rc::Rc;
 use farcore::{Core, Error};
 
 use super::arguments::{float, is_option, shown_key};
-use super::lists::{effect, number, take_off, write_elements};
-use super::structured::{Effect, Failure, Record, update};
-use super::transfer::{Transfer, transfer};
+use super::lists::{effect, number, pop_event, push_event, take_off, write_elements};
+use super::structured::{Done, Effect, Failure, Record, update};
+use super::transfer::{Moved, Transfer, transfer};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::kind::{self, Kind};
 use crate::list_value::{ListValue, Side, with_added};
@@ -95,7 +95,8 @@ impl Wanted {
                 let end = (*side, count.unwrap_or(1));
                 match take_first(core, keys, end, errors).await {
                     Ok(None) => return false,
-                    Ok(Some((key, elements))) => {
+                    Ok(Some((key, elements, done))) => {
+                        done.notify(output, (Kind::List, pop_event(*side)), key);
                         writer.array(2);
                         writer.bulk(shown_key(key));
                         match (count, &elements[..]) {
@@ -108,8 +109,9 @@ impl Wanted {
             }
             Self::Move(one) => match one.make(core, errors).await {
                 Ok(None) => return false,
-                Ok(Some(element)) => {
-                    writer.bulk(&element);
+                Ok(Some(moved)) => {
+                    writer.bulk(&moved.element);
+                    one.notify(&moved, output);
                     readiness.note(core, &one.target).await;
                 }
                 Err(failure) => writer.error(&failure.text(Kind::List)),
@@ -128,8 +130,8 @@ impl Wanted {
     }
 }
 
-/// A key with the elements that were taken from its list.
-type Taken<'k> = (&'k [u8], Vec<Vec<u8>>);
+/// A key with the elements that were taken from its list, and what has become of that.
+type Taken<'k> = (&'k [u8], Vec<Vec<u8>>, Done);
 
 /// Takes elements of the first list that has some.
 async fn take_first<'k>(
@@ -140,8 +142,8 @@ async fn take_first<'k>(
 ) -> std::result::Result<Option<Taken<'k>>, Failure> {
     for key in keys {
         let taken = update(core, key, |record| take_off(record, side, count)).await;
-        if let Some(elements) = errors.filter(taken)? {
-            return Ok(Some((key, elements)));
+        if let Some((Some(elements), done)) = errors.filter(taken.map(Some))? {
+            return Ok(Some((key, elements, done)));
         }
     }
     Ok(None)
@@ -181,7 +183,7 @@ impl Move {
         &self,
         core: &mut Core,
         errors: SourceErrors,
-    ) -> std::result::Result<Option<Vec<u8>>, Failure> {
+    ) -> std::result::Result<Option<Moved<Vec<u8>>>, Failure> {
         if errors == SourceErrors::Ignored {
             let source = Record::read(core, &self.source).await;
             let list = source.and_then(|record| Ok(record.value::<ListValue<'_>>()?.is_some()));
@@ -196,8 +198,8 @@ impl Move {
     }
 
     /// Moves an element from one end of a list to the same or the other end.
-    async fn turn(&self, core: &mut Core) -> std::result::Result<Option<Vec<u8>>, Failure> {
-        update(core, &self.source, |record| {
+    async fn turn(&self, core: &mut Core) -> std::result::Result<Option<Moved<Vec<u8>>>, Failure> {
+        let turned = update(core, &self.source, |record| {
             let Some(list) = record.value::<ListValue<'_>>()? else {
                 return Ok((Effect::Nothing, None));
             };
@@ -208,8 +210,24 @@ impl Move {
             let rest = rest.as_deref().map(kind::read).transpose()?;
             let bytes = with_added(rest, self.to, std::iter::once(&element[..]));
             Ok((effect(bytes), Some(element)))
-        })
-        .await
+        });
+        let (element, done) = turned.await?;
+        Ok(element.map(|element| Moved {
+            element,
+            taken: done,
+            added: done,
+        }))
+    }
+
+    /// Leaves its events; as Redis, that of the target first.
+    fn notify(&self, moved: &Moved<Vec<u8>>, output: &TaskOutput) {
+        let (added, taken) = (push_event(self.to), pop_event(self.from));
+        moved
+            .added
+            .notify(output, (Kind::List, added), &self.target);
+        moved
+            .taken
+            .notify(output, (Kind::List, taken), &self.source);
     }
 }
 

@@ -93,6 +93,22 @@ pub(super) fn effect(bytes: Option<Vec<u8>>) -> Effect {
     bytes.map_or(Effect::Delete, Effect::Store)
 }
 
+/// The event of elements that are added at an end.
+pub(super) fn push_event(side: Side) -> &'static str {
+    match side {
+        Side::Left => "lpush",
+        Side::Right => "rpush",
+    }
+}
+
+/// The event of elements that are taken off an end.
+pub(super) fn pop_event(side: Side) -> &'static str {
+    match side {
+        Side::Left => "lpop",
+        Side::Right => "rpop",
+    }
+}
+
 fn push(call: &mut Call<'_>, side: Side, creates: bool) -> Flow {
     // It would be copied each time that it is tried.
     if call.plan.is_none() && !call.connection.pending.is_empty() {
@@ -112,7 +128,10 @@ fn push(call: &mut Call<'_>, side: Side, creates: bool) -> Flow {
             let bytes = with_added(list, side, added.iter().map(Vec::as_slice));
             Ok((effect(bytes), count))
         });
-        let pushed = pushed.await;
+        let pushed = pushed.await.map(|(count, done)| {
+            done.notify(&output, (Kind::List, push_event(side)), key);
+            count
+        });
         if pushed.as_ref().is_ok_and(|count| *count > 0) {
             readiness.note(&core, key).await;
         }
@@ -181,7 +200,7 @@ fn pop(call: &mut Call<'_>, side: Side, name: &str) -> Result {
     let take = move |_: &[Vec<u8>], record: &Record| take_off(record, side, count.unwrap_or(1));
     Ok(change(
         call,
-        Kind::List,
+        (Kind::List, pop_event(side)),
         take,
         move |writer, taken| match (taken, count) {
             (Some(taken), Some(_)) => write_elements(writer, &taken),
@@ -215,7 +234,7 @@ pub(super) fn lset(call: &mut Call<'_>) -> Result {
         let bytes = with_replaced(Some(list), place..place + 1, element);
         Ok((effect(bytes), ()))
     };
-    Ok(change(call, Kind::List, set, write_ok))
+    Ok(change(call, (Kind::List, "lset"), set, write_ok))
 }
 
 pub(super) fn linsert(call: &mut Call<'_>) -> Result {
@@ -239,9 +258,14 @@ pub(super) fn linsert(call: &mut Call<'_>) -> Result {
             i64::try_from(list.len() + 1).unwrap_or(i64::MAX),
         ))
     };
-    Ok(change(call, Kind::List, insert, |writer, length| {
-        writer.integer(length);
-    }))
+    Ok(change(
+        call,
+        (Kind::List, "linsert"),
+        insert,
+        |writer, length| {
+            writer.integer(length);
+        },
+    ))
 }
 
 pub(super) fn lrem(call: &mut Call<'_>) -> Result {
@@ -255,9 +279,14 @@ pub(super) fn lrem(call: &mut Call<'_>) -> Result {
             (bytes, removed) => (effect(bytes), removed),
         })
     };
-    Ok(change(call, Kind::List, remove, |writer, removed| {
-        writer.count(removed);
-    }))
+    Ok(change(
+        call,
+        (Kind::List, "lrem"),
+        remove,
+        |writer, removed| {
+            writer.count(removed);
+        },
+    ))
 }
 
 pub(super) fn ltrim(call: &mut Call<'_>) -> Result {
@@ -274,5 +303,5 @@ pub(super) fn ltrim(call: &mut Call<'_>) -> Result {
         };
         Ok((effect, ()))
     };
-    Ok(change(call, Kind::List, trim, write_ok))
+    Ok(change(call, (Kind::List, "ltrim"), trim, write_ok))
 }

@@ -22,6 +22,7 @@ mod lcs;
 mod list_takes;
 mod lists;
 mod monitor;
+mod noted;
 mod object;
 mod random_key;
 mod server;
@@ -55,7 +56,7 @@ use crate::tasks::TaskOutput;
 use crate::token::Token;
 use crate::waiting::Readiness;
 
-pub(crate) use self::arguments::parsed;
+pub(crate) use self::arguments::{parsed, shown_key};
 pub(crate) use self::bits::count as bit_count;
 pub(crate) use self::connection::REDIS_VERSION;
 pub(crate) use self::list_takes::{SourceErrors, Wanted};
@@ -146,6 +147,15 @@ impl<'a> Call<'a> {
             plan.request(kind, &operation);
             return Flow::Done;
         }
+        if self.serving.shared.event_classes.is_any() {
+            return self.noted_request(kind, operation);
+        }
+        self.submit(kind, operation)
+    }
+
+    /// The same, without regard to events.
+    #[inline]
+    fn submit(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
         let token = Token::new(self.number, self.connection.next_number(), 0);
         match self.core.submit(operation, token.0) {
             Ok(()) => {
@@ -179,6 +189,9 @@ impl<'a> Call<'a> {
             plan.requests(kind, (0..count).map(|part| operation(self, part)));
             return Flow::Done;
         }
+        if self.serving.shared.event_classes.is_any() && self.needs_before(count, &operation) {
+            return self.careful_requests(count, &operation);
+        }
         let connection = &mut *self.connection;
         let mut part = connection.sent_parts.take().unwrap_or_else(|| {
             let parts = Box::new(Parts::new(kind, count));
@@ -192,7 +205,7 @@ impl<'a> Call<'a> {
                 return self.go_on_later(part);
             };
             let token = Token::new(self.number, number, place);
-            match self.core.submit(operation(self, part), token.0) {
+            match self.submit_part(operation(self, part), token) {
                 Ok(()) => self.connection.outstanding += 1,
                 Err(Refused::Full) => {
                     self.connection.unsend_part();
@@ -206,6 +219,15 @@ impl<'a> Call<'a> {
             part += 1;
         }
         Flow::Done
+    }
+
+    /// Gives a request to the engine whose answer is a part of a reply.
+    #[inline]
+    fn submit_part(&mut self, operation: Operation<'_>, token: Token) -> Result<(), Refused> {
+        if self.serving.shared.event_classes.is_any() {
+            return self.submit_noted(operation, token);
+        }
+        self.core.submit(operation, token.0)
     }
 
     fn go_on_later(&mut self, part: usize) -> Flow {
@@ -238,7 +260,7 @@ impl<'a> Call<'a> {
             return Flow::Later;
         }
         let core = self.serving.tasks.client(self.core);
-        let output = TaskOutput::default();
+        let output = TaskOutput::new(&self.serving.events);
         let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
         let ended = self.serving.slow.ended();
         let work = work(core, output.clone(), self.connection.protocol);

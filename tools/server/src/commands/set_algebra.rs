@@ -5,11 +5,15 @@
 //! shard. Else it is stored whatever other clients have changed meanwhile.
 
 use farcore::constants::TRANSACTION_KEYS_MAX;
-use farcore::{Core, Error, Expiry, PutOptions, Transaction, TransactionOutcome};
+use farcore::{
+    Condition, Core, DeleteOutcome, Error, Expiry, PutOptions, PutOutcome, Transaction,
+    TransactionOutcome, Version,
+};
 
 use super::arguments::{is_option, parsed, stored_key};
-use super::structured::{self, Failure, Record, write_count};
+use super::structured::{self, Done, Failure, Record, write_count};
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::event_classes::EventClasses;
 use crate::kind::Kind;
 use crate::resp::{Protocol, Writer};
 use crate::set_value::{SetValue, of_sorted};
@@ -74,6 +78,24 @@ fn keys(call: &Call<'_>, places: std::ops::Range<usize>) -> Vec<Vec<u8>> {
     arguments.map(<[u8]>::to_vec).collect()
 }
 
+/// Reads the records of all keys.
+async fn read_all(
+    core: &mut Core,
+    keys: &[Vec<u8>],
+    output: &TaskOutput,
+) -> std::result::Result<Vec<Record>, Failure> {
+    let records = Record::read_all(core, keys, BYTES_MAX).await?;
+    notify_missed(output, keys, &records);
+    Ok(records)
+}
+
+/// Leaves the events of keys that were read and not found.
+fn notify_missed(output: &TaskOutput, keys: &[Vec<u8>], records: &[Record]) {
+    for (key, record) in keys.iter().zip(records) {
+        record.notify_missed(output, key);
+    }
+}
+
 /// The sets that the records are.
 fn sets(records: &[Record]) -> std::result::Result<Vec<Option<SetValue<'_>>>, Failure> {
     records.iter().map(Record::value).collect()
@@ -96,7 +118,7 @@ async fn write(members: &[&[u8]], core: &Core, (output, protocol): (&TaskOutput,
 fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
     let keys = keys(call, 1..call.count());
     call.task(move |mut core, output, protocol| async move {
-        let records = Record::read_all(&mut core, &keys, BYTES_MAX).await;
+        let records = read_all(&mut core, &keys, &output).await;
         let sets = match &records {
             Ok(records) => sets(records),
             Err(failure) => Err(failure.clone()),
@@ -130,9 +152,9 @@ pub(super) fn sdiff(call: &mut Call<'_>) -> Result {
 async fn count_common(
     core: &mut Core,
     keys: &[Vec<u8>],
-    limit: usize,
+    (limit, output): (usize, &TaskOutput),
 ) -> std::result::Result<usize, Failure> {
-    let records = Record::read_all(core, keys, BYTES_MAX).await?;
+    let records = read_all(core, keys, output).await?;
     let common = Algebra::Intersection.of(&sets(&records)?, limit);
     Ok(common.len())
 }
@@ -160,19 +182,21 @@ pub(super) fn sintercard(call: &mut Call<'_>) -> Result {
     }
     let keys = keys(call, 2..2 + count);
     Ok(call.task(move |mut core, output, protocol| async move {
-        let count = count_common(&mut core, &keys, limit).await;
+        let count = count_common(&mut core, &keys, (limit, &output)).await;
         structured::finish(&output, protocol, (Kind::Set, count), write_count);
         core
     }))
 }
 
 /// Makes a set of several and stores it under a key, which is removed if the set is empty. Returns
-/// how many members it has.
+/// how many members it has, and what has become of the key. Whether it was absent before is looked
+/// at if that makes an event, or if it is removed.
 async fn make(
     core: &mut Core,
     (target, keys): (&[u8], &[Vec<u8>]),
     algebra: Algebra,
-) -> std::result::Result<usize, Failure> {
+    output: &TaskOutput,
+) -> std::result::Result<(usize, Done), Failure> {
     loop {
         let records = Record::read_all(core, keys, BYTES_MAX).await?;
         let members = algebra.of(&sets(&records)?, usize::MAX);
@@ -181,62 +205,90 @@ async fn make(
         for (key, record) in keys.iter().zip(&records).take(TRANSACTION_KEYS_MAX + 1) {
             transaction = transaction.expect(key, record.version);
         }
+        let mut before = None;
+        if made.is_none() || output.sends(EventClasses::NEW) {
+            let version = core.inspect(target).await?.map_or(0, |known| known.version);
+            transaction = transaction.expect(target, version);
+            before = Some(version);
+        }
         transaction = match &made {
             Some(record) => transaction.put_structured(target, record, Expiry::Never),
             None => transaction.delete(target),
         };
-        match core.transaction(&transaction).await {
-            Ok(TransactionOutcome::Committed { .. }) => return Ok(count),
+        let is_done = match core.transaction(&transaction).await {
+            Ok(TransactionOutcome::Committed { .. }) => true,
             // A key that is named twice was changed between its reads.
-            Ok(TransactionOutcome::Conflict { .. }) | Err(Error::KeyTwice { .. }) => {}
+            Ok(TransactionOutcome::Conflict { .. }) | Err(Error::KeyTwice { .. }) => false,
             Err(
                 Error::KeysApart { .. }
                 | Error::TransactionKeys { .. }
                 | Error::TransactionTooLong { .. },
-            ) => {
-                put(core, target, made.as_deref()).await?;
-                return Ok(count);
-            }
+            ) => put(core, target, made.as_deref(), before).await?,
             Err(error) => return Err(error.into()),
+        };
+        if is_done {
+            notify_missed(output, keys, &records);
+            let is_new = before == Some(0);
+            let done = match made {
+                Some(_) => Done::Stored { is_new },
+                None if is_new => Done::Nothing,
+                None => Done::Deleted,
+            };
+            return Ok((count, done));
         }
     }
 }
 
-/// Stores a record under a key, or removes it.
-async fn put(core: &mut Core, key: &[u8], record: Option<&[u8]>) -> farcore::Result<()> {
+/// Stores a record under a key, or removes it. False if the key has another version than is given.
+async fn put(
+    core: &mut Core,
+    key: &[u8],
+    record: Option<&[u8]>,
+    version: Option<Version>,
+) -> farcore::Result<bool> {
+    let condition = version.map_or(Condition::Always, Condition::Version);
     let Some(record) = record else {
-        core.delete(key).await?;
-        return Ok(());
+        let deleted = core.delete_if(key, condition).await?;
+        return Ok(!matches!(deleted, DeleteOutcome::Mismatch(_)));
     };
     let options = PutOptions {
+        condition,
         structured: true,
         ..PutOptions::default()
     };
-    // It has no condition.
-    let _ = core.put_with(key, record, options).await?;
-    Ok(())
+    let put = core.put_with(key, record, options).await?;
+    Ok(!matches!(put, PutOutcome::Unmet(_)))
 }
 
-fn store(call: &mut Call<'_>, algebra: Algebra) -> Flow {
+/// Starts a `STORE` form, which is the event `name`.
+fn store(call: &mut Call<'_>, algebra: Algebra, name: &'static str) -> Flow {
     let target = call.key().to_vec();
     let keys = keys(call, 2..call.count());
     call.task(move |mut core, output, protocol| async move {
-        let count = make(&mut core, (&target, &keys), algebra).await;
-        structured::finish(&output, protocol, (Kind::Set, count), write_count);
+        let made = make(&mut core, (&target, &keys), algebra, &output).await;
+        let made = made.map(|(count, done)| {
+            if done == Done::Deleted {
+                output.notify(EventClasses::GENERIC, "del", &target);
+            } else {
+                done.notify(&output, (Kind::Set, name), &target);
+            }
+            count
+        });
+        structured::finish(&output, protocol, (Kind::Set, made), write_count);
         core
     })
 }
 
 pub(super) fn sinterstore(call: &mut Call<'_>) -> Result {
-    Ok(store(call, Algebra::Intersection))
+    Ok(store(call, Algebra::Intersection, "sinterstore"))
 }
 
 pub(super) fn sunionstore(call: &mut Call<'_>) -> Result {
-    Ok(store(call, Algebra::Union))
+    Ok(store(call, Algebra::Union, "sunionstore"))
 }
 
 pub(super) fn sdiffstore(call: &mut Call<'_>) -> Result {
-    Ok(store(call, Algebra::Difference))
+    Ok(store(call, Algebra::Difference, "sdiffstore"))
 }
 
 #[cfg(test)]

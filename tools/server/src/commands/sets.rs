@@ -60,7 +60,12 @@ pub(super) fn sadd(call: &mut Call<'_>) -> Result {
         let (made, added) = with_members(record.value()?, arguments[2..].iter().map(Vec::as_slice));
         Ok((made.map_or(Effect::Nothing, Effect::Store), added))
     };
-    Ok(structured::change(call, Kind::Set, add, write_count))
+    Ok(structured::change(
+        call,
+        (Kind::Set, "sadd"),
+        add,
+        write_count,
+    ))
 }
 
 /// A set without some members, and how many were removed.
@@ -85,7 +90,12 @@ pub(super) fn srem(call: &mut Call<'_>) -> Result {
         let members = arguments[2..].iter().map(Vec::as_slice);
         Ok(without(record.value()?, members))
     };
-    Ok(structured::change(call, Kind::Set, remove, write_count))
+    Ok(structured::change(
+        call,
+        (Kind::Set, "srem"),
+        remove,
+        write_count,
+    ))
 }
 
 /// Draws one member and removes it.
@@ -110,7 +120,7 @@ pub(super) fn spop(call: &mut Call<'_>) -> Result {
         let pop = |_: &[Vec<u8>], record: &Record| pop_one(record);
         return Ok(structured::change(
             call,
-            Kind::Set,
+            (Kind::Set, "spop"),
             pop,
             |writer, popped| match popped {
                 Some(member) => writer.bulk(&member),
@@ -126,7 +136,7 @@ pub(super) fn spop(call: &mut Call<'_>) -> Result {
     let pop = move |_: &[Vec<u8>], record: &Record| pop_some(record, count);
     Ok(structured::change(
         call,
-        Kind::Set,
+        (Kind::Set, "spop"),
         pop,
         |writer, popped| {
             writer.set(popped.len());
@@ -184,6 +194,10 @@ pub(super) fn smove(call: &mut Call<'_>) -> Result {
     let member = Move(call.argument(3).to_vec());
     Ok(call.task(move |mut core, output, protocol| async move {
         let moved = transfer(&mut core, (&from, &to), &member).await;
+        if let Ok(Some(moved)) = &moved {
+            moved.taken.notify(&output, (Kind::Set, "srem"), &from);
+            moved.added.notify(&output, (Kind::Set, "sadd"), &to);
+        }
         structured::finish(&output, protocol, (Kind::Set, moved), |writer, moved| {
             writer.integer(i64::from(moved.is_some()));
         });

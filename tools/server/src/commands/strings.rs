@@ -1,5 +1,7 @@
 //! Commands of strings.
 
+use std::collections::HashSet;
+
 use farcore::{
     Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOptions, PutOutcome,
     Transaction,
@@ -7,10 +9,12 @@ use farcore::{
 
 use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry, stored_key};
 use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
+use crate::event_classes::EventClasses;
 use crate::long_input::LongInput;
 use crate::parts::PartsKind;
 use crate::replies::{ReplyKind, error_text};
 use crate::resp::Writer;
+use crate::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -131,6 +135,7 @@ fn set_and_get(call: &mut Call<'_>) -> Flow {
     let (expiry, is_absent) = (options.expiry, options.condition == Condition::Absent);
     call.task(move |mut core, output, protocol| async move {
         let key = stored_key(&arguments[1]);
+        let mut stored = None;
         let reply = loop {
             let before = match core.get(key).await {
                 Ok(before) => before.map(|value| (value.to_vec(), value.version())),
@@ -153,10 +158,21 @@ fn set_and_get(call: &mut Call<'_>) -> Flow {
             match core.put_with(key, &arguments[2], options).await {
                 // Another client was faster.
                 Ok(PutOutcome::Unmet(_)) => {}
-                Ok(_) => break Ok(before),
+                Ok(outcome) => {
+                    stored = Some(outcome);
+                    break Ok(before);
+                }
                 Err(error) => break Err(error),
             }
         };
+        if let Ok(before) = &reply {
+            if before.is_none() {
+                output.notify(EventClasses::MISSED, "keymiss", key);
+            }
+            if let Some(stored) = stored {
+                notify_set(&output, key, before.is_none(), (expiry, stored));
+            }
+        }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match reply {
@@ -167,6 +183,25 @@ fn set_and_get(call: &mut Call<'_>) -> Flow {
         });
         core
     })
+}
+
+/// Leaves the events of a put that has happened.
+fn notify_set(
+    output: &TaskOutput,
+    key: &[u8],
+    is_new: bool,
+    (expiry, stored): (Expiry, PutOutcome),
+) {
+    if is_new {
+        output.notify(EventClasses::NEW, "new", key);
+    }
+    output.notify(EventClasses::STRING, "set", key);
+    if let Expiry::At(_) | Expiry::In(_) = expiry {
+        output.notify(EventClasses::GENERIC, "expire", key);
+    }
+    if stored == PutOutcome::Expired {
+        output.notify(EventClasses::EXPIRED, "expired", key);
+    }
 }
 
 /// Stores a value that is too long for a record, as it comes.
@@ -194,7 +229,13 @@ pub(super) fn set_long(call: &mut Call<'_>, name: &str, bytes: usize) -> Result 
     let input = LongInput::gathered(bytes, call.serving.piece_bytes_max());
     let parts = input.parts();
     let flow = call.task(move |mut core, output, protocol| async move {
+        // What comes in pieces cannot be stored again, so this is what the key was shortly before.
+        let was_absent =
+            output.sends(EventClasses::NEW) && matches!(core.exists(&key).await, Ok(false));
         let put = core.put_long_with(&key, bytes as u64, parts, options).await;
+        if let Ok(stored @ (PutOutcome::Stored(_) | PutOutcome::Expired)) = put {
+            notify_set(&output, &key, is_new || was_absent, (expiry, stored));
+        }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match put {
@@ -322,6 +363,14 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result {
     let arguments = call.owned_arguments();
     Ok(call.task(move |mut core, output, protocol| async move {
         let stored = store_if_absent(&mut core, &arguments[1..]).await;
+        if matches!(stored, Ok(true)) {
+            let mut seen = HashSet::new();
+            for pair in arguments[1..].chunks_exact(2) {
+                let key = stored_key(&pair[0]);
+                let stored = (Expiry::Never, PutOutcome::Stored(0));
+                notify_set(&output, key, seen.insert(key), stored);
+            }
+        }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match stored {

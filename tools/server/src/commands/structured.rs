@@ -12,6 +12,7 @@ use super::arguments::stored_key;
 use super::{Call, Flow, Refusal};
 use crate::connection::Pending;
 use crate::encoding_limits::EncodingLimits;
+use crate::event_classes::EventClasses;
 use crate::hash_value::{Entry, HashValue};
 use crate::kind::{self, Kind, Structured};
 use crate::parts::{Parts, Search};
@@ -70,6 +71,43 @@ pub(super) enum Effect {
     Delete,
 }
 
+/// What has become of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Done {
+    Nothing,
+    Stored { is_new: bool },
+    Deleted,
+}
+
+impl Done {
+    /// Leaves its events; `name` is that of the change of a record of this kind.
+    pub(super) fn notify(
+        self,
+        output: &TaskOutput,
+        (kind, name): (Kind, &'static str),
+        key: &[u8],
+    ) {
+        let class = match kind {
+            Kind::Hash => EventClasses::HASH,
+            Kind::Set => EventClasses::SET,
+            Kind::List => EventClasses::LIST,
+        };
+        match self {
+            Self::Nothing => {}
+            Self::Stored { is_new } => {
+                if is_new {
+                    output.notify(EventClasses::NEW, "new", key);
+                }
+                output.notify(class, name, key);
+            }
+            Self::Deleted => {
+                output.notify(class, name, key);
+                output.notify(EventClasses::GENERIC, "del", key);
+            }
+        }
+    }
+}
+
 /// The structured record of a key, as it was read.
 #[derive(Debug, Default)]
 pub(super) struct Record {
@@ -122,6 +160,24 @@ impl Record {
             ))
             .into()),
             None => Ok(records),
+        }
+    }
+
+    /// Leaves the event of a read that has found no key.
+    pub(super) fn notify_missed(&self, output: &TaskOutput, key: &[u8]) {
+        if self.version == 0 {
+            output.notify(EventClasses::MISSED, "keymiss", key);
+        }
+    }
+
+    /// What becomes of it.
+    pub(super) fn done(&self, effect: &Effect) -> Done {
+        match effect {
+            Effect::Nothing => Done::Nothing,
+            Effect::Store(_) => Done::Stored {
+                is_new: self.version == 0,
+            },
+            Effect::Delete => Done::Deleted,
         }
     }
 
@@ -183,20 +239,21 @@ pub(super) async fn update<T>(
     core: &mut Core,
     key: &[u8],
     change: impl Fn(&Record) -> Result<(Effect, T), Failure>,
-) -> Result<T, Failure> {
+) -> Result<(T, Done), Failure> {
     loop {
         let record = Record::read(core, key).await?;
         let (effect, reply) = change(&record)?;
         if put(core, key, record.version, &effect).await? {
-            return Ok(reply);
+            return Ok((reply, record.done(&effect)));
         }
     }
 }
 
-/// Starts the change of the first key's record, and replies what it returns.
+/// Starts the change of the first key's record, of this kind and with this event, and replies what
+/// it returns.
 pub(super) fn change<T: 'static>(
     call: &mut Call<'_>,
-    kind: Kind,
+    (kind, name): (Kind, &'static str),
     change: impl Fn(&[Vec<u8>], &Record) -> Result<(Effect, T), Failure> + 'static,
     write: impl FnOnce(&mut Writer<'_>, T) + 'static,
 ) -> Flow {
@@ -208,6 +265,10 @@ pub(super) fn change<T: 'static>(
     call.task(move |mut core, output, protocol| async move {
         let key = stored_key(&arguments[1]);
         let changed = update(&mut core, key, |record| change(&arguments, record)).await;
+        let changed = changed.map(|(reply, done)| {
+            done.notify(&output, (kind, name), key);
+            reply
+        });
         finish(&output, protocol, (kind, changed), write);
         core
     })
@@ -243,7 +304,7 @@ impl Call<'_> {
         }
         let token = Token::new(self.number, self.connection.next_number(), 0);
         let key = self.key();
-        match self.core.submit(Operation::GetStructured { key }, token.0) {
+        match self.submit_part(Operation::GetStructured { key }, token) {
             Ok(()) => {
                 let parts = Box::new(Parts::of_search(search));
                 self.connection.pending.push_back(Pending::Parts(parts));

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use farcore::{Answer, Core, Error, Operation, Transaction, TransactionOutcome};
 
 use super::{Call, Command, Flow, Refusal, find};
+use crate::key_events::KeyEvent;
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::plan::Plan;
 use crate::replies::error_text;
@@ -199,7 +200,10 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match outcome {
-                Outcome::Committed(reply) => writer.raw(&reply),
+                Outcome::Committed(reply, events) => {
+                    writer.raw(&reply);
+                    output.notify_all(events);
+                }
                 Outcome::Conflict => writer.null_array(),
                 Outcome::Replay => replays.set(true),
                 Outcome::Failed(error) => {
@@ -214,7 +218,8 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
 
 /// The requests that queued commands make; `None` if they cannot be carried out at once.
 fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
-    let mut plan = Plan::new(call.connection.protocol);
+    let classes = call.serving.shared.event_classes.load();
+    let mut plan = Plan::new(call.connection.protocol, classes);
     let mut arguments = Arguments::new();
     let mut at = 0;
     while at < queue.bytes.len() {
@@ -248,9 +253,9 @@ fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
 }
 
 /// How `EXEC` ends.
-enum Outcome {
-    /// All commands were carried out at once; this is the reply.
-    Committed(Vec<u8>),
+pub(super) enum Outcome {
+    /// All commands were carried out at once; this is the reply, and these are the events.
+    Committed(Vec<u8>, Vec<KeyEvent>),
     /// A watched key has changed.
     Conflict,
     /// The commands must be run one after the other.
@@ -270,7 +275,7 @@ async fn before_replay(core: &mut Core, watched: &Watched) -> Outcome {
 
 /// Carries planned commands out as one transaction. Another client's change of a key begins it
 /// anew: that client has made progress, so not all can wait for each other.
-async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> Outcome {
+pub(super) async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> Outcome {
     loop {
         let mut drafts = match plan.read(core).await {
             Ok(Some(drafts)) => drafts,
@@ -282,16 +287,19 @@ async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> Outcome {
         for (key, version) in watched {
             transaction = transaction.expect(key, *version);
         }
-        let mut reply = Vec::new();
-        if !plan.apply(&mut drafts, farcore_tuning::system_ms(), &mut reply) {
+        let (mut reply, mut events) = (Vec::new(), Vec::new());
+        let into = (&mut reply, &mut events);
+        if !plan.apply(&mut drafts, farcore_tuning::system_ms(), into) {
             return before_replay(core, watched).await;
         }
         let transaction = plan.write(&drafts, transaction);
         if transaction.keys().next().is_none() {
-            return Outcome::Committed(reply);
+            return Outcome::Committed(reply, events);
         }
         match core.transaction(&transaction).await {
-            Ok(TransactionOutcome::Committed { .. }) => return Outcome::Committed(reply),
+            Ok(TransactionOutcome::Committed { .. }) => {
+                return Outcome::Committed(reply, events);
+            }
             Ok(TransactionOutcome::Conflict { place, current }) => {
                 let key = transaction.keys().nth(place);
                 let is_changed = |(watched, version): &(Vec<u8>, u64)| {

@@ -6,7 +6,7 @@
 
 use farcore::{Core, Error, Expiry, Transaction, TransactionOutcome};
 
-use super::structured::{Effect, Failure, Record, put, update};
+use super::structured::{Done, Effect, Failure, Record, put, update};
 
 /// What is moved, and how.
 pub(super) trait Transfer {
@@ -27,6 +27,14 @@ pub(super) trait Transfer {
     fn put_back(&self, source: &Record, element: &Self::Element) -> Result<Effect, Failure>;
 }
 
+/// An element that was moved, and what has become of both records.
+#[derive(Debug)]
+pub(super) struct Moved<T> {
+    pub(super) element: T,
+    pub(super) taken: Done,
+    pub(super) added: Done,
+}
+
 /// What becomes of a key, whose version was read, in a transaction.
 fn write_to<'a>(
     transaction: Transaction<'a>,
@@ -41,12 +49,12 @@ fn write_to<'a>(
     }
 }
 
-/// Moves an element from one key to another one, and returns it; `None` if there is none.
+/// Moves an element from one key to another one; `None` if there is none.
 pub(super) async fn transfer<T: Transfer>(
     core: &mut Core,
     (from, to): (&[u8], &[u8]),
     what: &T,
-) -> Result<Option<T::Element>, Failure> {
+) -> Result<Option<Moved<T::Element>>, Failure> {
     loop {
         let source = Record::read(core, from).await?;
         // As Redis, which does not look at the target then.
@@ -58,14 +66,21 @@ pub(super) async fn transfer<T: Transfer>(
             return Ok(None);
         };
         let added = what.add(&target, &element)?;
+        let moved = Moved {
+            element,
+            taken: source.done(&taken),
+            added: target.done(&added),
+        };
         let transaction = write_to(Transaction::new(), from, (&source, &taken));
         let transaction = write_to(transaction, to, (&target, &added));
         match core.transaction(&transaction).await {
-            Ok(TransactionOutcome::Committed { .. }) => return Ok(Some(element)),
+            Ok(TransactionOutcome::Committed { .. }) => return Ok(Some(moved)),
             Ok(TransactionOutcome::Conflict { .. }) => {}
             Err(Error::KeysApart { .. } | Error::TransactionTooLong { .. }) => {
                 if put(core, from, source.version, &taken).await? {
-                    return add_or_put_back(core, (from, to), what, element).await;
+                    return add_or_put_back(core, (from, to), what, moved)
+                        .await
+                        .map(Some);
                 }
             }
             Err(error) => return Err(error.into()),
@@ -77,15 +92,17 @@ async fn add_or_put_back<T: Transfer>(
     core: &mut Core,
     (from, to): (&[u8], &[u8]),
     what: &T,
-    element: T::Element,
-) -> Result<Option<T::Element>, Failure> {
-    let added = update(core, to, |target| Ok((what.add(target, &element)?, ()))).await;
-    if let Err(failure) = added {
-        update(core, from, |source| {
-            Ok((what.put_back(source, &element)?, ()))
-        })
-        .await?;
-        return Err(failure);
+    moved: Moved<T::Element>,
+) -> Result<Moved<T::Element>, Failure> {
+    let element = &moved.element;
+    match update(core, to, |target| Ok((what.add(target, element)?, ()))).await {
+        Ok(((), added)) => Ok(Moved { added, ..moved }),
+        Err(failure) => {
+            update(core, from, |source| {
+                Ok((what.put_back(source, element)?, ()))
+            })
+            .await?;
+            Err(failure)
+        }
     }
-    Ok(Some(element))
 }

@@ -1,0 +1,149 @@
+//! Requests of the engine while events of keys are sent (`key_events`).
+//!
+//! The answer to most requests tells which events they make. Where it does not, because an event
+//! depends on whether the key was absent or had an expiry, the request is carried out as a
+//! transaction of one command (`plan`): the key is read, and written if it has not changed since.
+
+use farcore::{Operation, Refused};
+
+use super::transactions::{Outcome, commit};
+use super::{Call, Flow};
+use crate::event_classes::EventClasses;
+use crate::noted::{Noted, looking};
+use crate::plan::Plan;
+use crate::replies::{ReplyKind, error_text};
+use crate::resp::{Protocol, Writer};
+use crate::tasks::TaskOutput;
+use crate::token::Token;
+
+impl<'a> Call<'a> {
+    fn classes(&self) -> EventClasses {
+        self.serving.shared.event_classes.load()
+    }
+
+    /// Gives one request to the engine, and notes what events it may make.
+    #[cold]
+    pub(super) fn noted_request(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
+        let classes = self.classes();
+        let operation = looking_if(classes, operation);
+        let Some(noted) = Noted::of(Some(kind), &operation, classes, self.serving.now_ms) else {
+            return self.submit(kind, operation);
+        };
+        let protocol = self.connection.protocol;
+        if noted.needs_before(classes)
+            && let Some(plan) = Plan::bare(protocol, classes, kind, &operation)
+        {
+            return self.careful(vec![plan]);
+        }
+        let token = Token::new(self.number, self.connection.next_number(), 0);
+        let before = self.connection.outstanding;
+        let flow = self.submit(kind, operation);
+        // Else it was refused.
+        if self.connection.outstanding > before {
+            self.serving.noted.insert(token.0, noted);
+        }
+        flow
+    }
+
+    /// Gives a part of a command to the engine, and notes what events it may make.
+    #[cold]
+    pub(super) fn submit_noted(
+        &mut self,
+        operation: Operation<'_>,
+        token: Token,
+    ) -> Result<(), Refused> {
+        let classes = self.classes();
+        let operation = looking_if(classes, operation);
+        let noted = Noted::of(None, &operation, classes, self.serving.now_ms);
+        self.core.submit(operation, token.0)?;
+        if let Some(noted) = noted {
+            self.serving.noted.insert(token.0, noted);
+        }
+        Ok(())
+    }
+
+    /// True if the events of a command of several requests depend on what its keys were before. No
+    /// part of it was sent yet.
+    #[cold]
+    pub(super) fn needs_before(
+        &self,
+        count: usize,
+        operation: &impl Fn(&Self, usize) -> Operation<'a>,
+    ) -> bool {
+        let classes = self.classes();
+        let needs = |part| {
+            let noted = Noted::of(None, &operation(self, part), classes, self.serving.now_ms);
+            noted.is_some_and(|noted| noted.needs_before(classes))
+        };
+        self.connection.sent_parts.is_none() && count > 0 && needs(0)
+    }
+
+    /// Carries several puts out so that it is known what their keys were before.
+    #[cold]
+    pub(super) fn careful_requests(
+        &mut self,
+        count: usize,
+        operation: &impl Fn(&Self, usize) -> Operation<'a>,
+    ) -> Flow {
+        if !self.connection.pending.is_empty() {
+            return Flow::Later;
+        }
+        let (protocol, classes) = (self.connection.protocol, self.classes());
+        let plans = (0..count).filter_map(|part| {
+            Plan::bare(protocol, classes, ReplyKind::Stored, &operation(self, part))
+        });
+        let plans = plans.collect();
+        self.careful(plans)
+    }
+
+    /// Carries requests out one after the other; the reply is that of the last one, or of the first
+    /// that fails.
+    fn careful(&mut self, plans: Vec<Plan>) -> Flow {
+        self.task(move |mut core, output, protocol| async move {
+            let mut reply = Vec::new();
+            for plan in &plans {
+                let next = carry_out(&mut core, plan, &output, protocol).await;
+                if !reply.starts_with(b"-") {
+                    reply = next;
+                }
+            }
+            output.write(|bytes| bytes.extend_from_slice(&reply));
+            core
+        })
+    }
+}
+
+/// A put that notices that its key has expired, if that is an event.
+fn looking_if(classes: EventClasses, operation: Operation<'_>) -> Operation<'_> {
+    if classes.sends(EventClasses::EXPIRED) {
+        looking(operation)
+    } else {
+        operation
+    }
+}
+
+/// Carries a request out and leaves its events; returns its reply.
+async fn carry_out(
+    core: &mut farcore::Core,
+    plan: &Plan,
+    output: &TaskOutput,
+    protocol: Protocol,
+) -> Vec<u8> {
+    let result = match commit(core, plan, &Vec::new()).await {
+        Outcome::Committed(reply, events) => Ok((reply, events)),
+        // Its key holds what no transaction changes: it is not new.
+        Outcome::Replay | Outcome::Conflict => plan.run_plainly(core).await,
+        Outcome::Failed(error) => Err(error),
+    };
+    match result {
+        Ok((reply, events)) => {
+            output.notify_all(events);
+            reply
+        }
+        Err(error) => {
+            let mut reply = Vec::new();
+            Writer::new(&mut reply, protocol).error(&error_text(&error));
+            reply
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Events of keys (`notify-keyspace-events`): where commands leave them, and how they reach the
+//! subscribers of `__keyspace@0__:KEY` and `__keyevent@0__:EVENT`.
+//!
+//! ```text
+//! requests of the engine: Noted --answer--> EventSink \
+//! tasks: TaskOutput::notify -----------------------> EventSink -- end of turn --> each core with
+//!                                                                                 subscribers
+//! ```
+//!
+//! **How a command emits.** One that is a request of the engine ([`Call::request`],
+//! [`Call::requests`]) does nothing: `noted` derives its events from the operation and the answer,
+//! in `MULTI` too. One that is a task calls `output.notify(EventClasses::SET, "sadd", &key)` once
+//! the engine has answered that the change has happened, and before it ends; several events of a
+//! key in the order of Redis, e.g. `hdel` and then `del` of the generic class. If the key was absent
+//! before it was written, `output.notify(EventClasses::NEW, "new", &key)` comes first; if a command
+//! that only reads has found none, `output.notify(EventClasses::MISSED, "keymiss", &key)`. Keys are
+//! those under which the engine stores them. What is not selected costs a load and a branch.
+//!
+//! - I1: an event is left only when its change has happened.
+//! - I2: events of one key are sent in the order of its changes, as far as requests of one core made
+//!   them. Those of several keys in one pipeline, and of commands of several cores or steps that run
+//!   at one time, may be sent in another order.
+//! - I3: where no class is selected, a request of the engine costs one load and a branch more, and
+//!   its answer nothing.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::commands::shown_key;
+use crate::event_classes::EventClasses;
+use crate::port::Message as PortMessage;
+use crate::serving::Serving;
+use crate::shared::Shared;
+use crate::subscriptions::Message;
+
+/// An event of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct KeyEvent {
+    pub(crate) class: EventClasses,
+    pub(crate) name: &'static str,
+    /// As it is stored.
+    pub(crate) key: Vec<u8>,
+}
+
+impl KeyEvent {
+    pub(crate) fn new(class: EventClasses, name: &'static str, key: &[u8]) -> Self {
+        let key = key.to_vec();
+        Self { class, name, key }
+    }
+}
+
+/// Where the commands of a core leave events.
+#[derive(Clone, Debug)]
+pub(crate) struct EventSink {
+    shared: Arc<Shared>,
+    /// Those that are not sent.
+    events: Rc<RefCell<Vec<KeyEvent>>>,
+}
+
+impl EventSink {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            events: Rc::default(),
+        }
+    }
+
+    /// True if events of some of these classes are sent. Cost: one load.
+    #[inline]
+    pub(crate) fn sends(&self, classes: EventClasses) -> bool {
+        self.shared.event_classes.load().sends(classes)
+    }
+
+    /// Leaves an event of a key, if its class is selected and there is a subscriber.
+    #[inline]
+    pub(crate) fn notify(&self, class: EventClasses, name: &'static str, key: &[u8]) {
+        if self.sends(class) {
+            self.leave(class, name, key);
+        }
+    }
+
+    #[cold]
+    fn leave(&self, class: EventClasses, name: &'static str, key: &[u8]) {
+        let mut cores = self.shared.cores.iter();
+        if cores.any(|core| core.subscriptions.load(Ordering::Acquire) > 0) {
+            let event = KeyEvent::new(class, name, key);
+            self.events.borrow_mut().push(event);
+        }
+    }
+}
+
+/// The messages that an event makes: that of its key's channel, and that of its own.
+fn messages(event: &KeyEvent, classes: EventClasses) -> impl Iterator<Item = Message> {
+    let (name, key) = (event.name.as_bytes(), shown_key(&event.key));
+    let message = |prefix: &str, channel: &[u8], payload: &[u8]| Message {
+        is_sharded: false,
+        channel: [prefix.as_bytes(), channel].concat(),
+        payload: payload.to_vec(),
+    };
+    let of_key =
+        (classes.any_of(EventClasses::KEYSPACE)).then(|| message("__keyspace@0__:", key, name));
+    let of_event =
+        (classes.any_of(EventClasses::KEYEVENT)).then(|| message("__keyevent@0__:", name, key));
+    of_key.into_iter().chain(of_event)
+}
+
+impl Serving {
+    /// Sends the events of this turn to the cores that have subscribers. Cost without events: a
+    /// load and a branch.
+    #[inline]
+    pub(crate) fn send_key_events(&mut self) {
+        if !self.events.events.borrow().is_empty() {
+            self.send_key_events_now();
+        }
+    }
+
+    #[cold]
+    fn send_key_events_now(&mut self) {
+        let events = self.events.events.take();
+        let classes = self.shared.event_classes.load();
+        let shared = Arc::clone(&self.shared);
+        let has_subscribers =
+            |place: usize| shared.cores[place].subscriptions.load(Ordering::Acquire) > 0;
+        let here = self.place;
+        let mut elsewhere = (0..shared.cores.len())
+            .filter(|&place| place != here && has_subscribers(place))
+            .peekable();
+        if elsewhere.peek().is_none() {
+            return self.take_key_events(&events, classes);
+        }
+        let events: Arc<[KeyEvent]> = events.into();
+        for place in elsewhere {
+            let events = Arc::clone(&events);
+            shared.cores[place].send(PortMessage::Run(Box::new(move |serving| {
+                serving.take_key_events(&events, classes);
+            })));
+        }
+        self.take_key_events(&events, classes);
+    }
+
+    /// Hands events to the subscribers of this core.
+    fn take_key_events(&mut self, events: &[KeyEvent], classes: EventClasses) {
+        for event in events {
+            for message in messages(event, classes) {
+                self.publish(&message, None);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_goes_to_the_channels_that_are_selected() {
+        let event = KeyEvent::new(EventClasses::STRING, "set", b"a key");
+        let channels = |text: &str| {
+            let classes = EventClasses::parse(text.as_bytes()).expect(text);
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+            messages(&event, classes)
+                .map(|message| (text(message.channel), text(message.payload)))
+                .collect::<Vec<_>>()
+        };
+        let of_key = ("__keyspace@0__:a key".to_owned(), "set".to_owned());
+        let of_event = ("__keyevent@0__:set".to_owned(), "a key".to_owned());
+        let both = [of_key, of_event];
+        assert_eq!(channels("KEA"), both);
+        assert_eq!(channels("KA"), both[..1]);
+        assert_eq!(channels("EA"), both[1..]);
+    }
+}

@@ -1,0 +1,458 @@
+//! Events of keys (`notify-keyspace-events`), as subscribers see them.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod support;
+
+use self::support::{Served, WordClient};
+
+/// A client that has subscribed to everything.
+struct Watcher {
+    client: WordClient,
+    ends: usize,
+}
+
+impl Watcher {
+    fn of(server: &Served) -> Self {
+        let mut client = server.word_client();
+        assert_eq!(client.call("PSUBSCRIBE *"), "[\"psubscribe\", \"*\", 1]");
+        Self { client, ends: 0 }
+    }
+
+    /// The next event: its channel without `__` and the database, and what it says.
+    fn next(&mut self) -> String {
+        let reply = self.client.reply();
+        let words: Vec<_> = reply.split('"').skip(1).step_by(2).collect();
+        let [_, _, channel, payload] = words[..] else {
+            panic!("no message: {reply}");
+        };
+        let channel = channel.trim_start_matches("__").replacen("@0__", "", 1);
+        format!("{channel} {payload}")
+    }
+
+    /// The events of what a client has done until now.
+    fn seen(&mut self, client: &mut WordClient) -> Vec<String> {
+        self.ends += 1;
+        let end = format!("end {}", self.ends);
+        client.call(&format!("PUBLISH {end}"));
+        std::iter::from_fn(|| Some(self.next()).filter(|event| *event != end)).collect()
+    }
+}
+
+/// A client that has selected classes of events.
+fn selecting(server: &Served, classes: &str) -> WordClient {
+    let mut client = server.word_client();
+    select(&mut client, classes);
+    client
+}
+
+fn select(client: &mut WordClient, classes: &str) {
+    client.send(&[
+        b"CONFIG",
+        b"SET",
+        b"notify-keyspace-events",
+        classes.as_bytes(),
+    ]);
+    assert_eq!(client.reply(), "OK", "{classes}");
+}
+
+/// Runs commands, and compares their events by name.
+#[track_caller]
+fn check(watcher: &mut Watcher, client: &mut WordClient, commands: &[&str], expected: &str) {
+    for command in commands {
+        let reply = client.call(command);
+        assert!(!reply.contains("(error)"), "{command}: {reply}");
+    }
+    let seen = watcher.seen(client);
+    let names: Vec<_> = seen
+        .iter()
+        .map(|event| event.trim_start_matches("keyevent:"))
+        .collect();
+    assert_eq!(names.join(", "), expected, "{commands:?}");
+}
+
+#[test]
+fn nothing_is_sent_until_it_is_selected() {
+    let server = Served::roomy(2);
+    let (mut watcher, mut client) = (Watcher::of(&server), server.word_client());
+    let commands = ["SET k v", "GET none", "DEL k", "HSET h f v", "SET k v PX 1"];
+    check(&mut watcher, &mut client, &commands, "");
+    // Without channels, and for other classes only.
+    for classes in ["A", "K", "E", "KElszt", ""] {
+        select(&mut client, classes);
+        check(&mut watcher, &mut client, &commands, "");
+    }
+    select(&mut client, "E$");
+    check(&mut watcher, &mut client, &commands, "set k, set k");
+}
+
+#[test]
+fn the_setting_is_shown_as_redis_shows_it() {
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
+    let get = "CONFIG GET notify-keyspace-events";
+    let shown = |text: &str| format!("[\"notify-keyspace-events\", \"{text}\"]");
+    assert_eq!(client.call(get), shown(""));
+    for (classes, text) in [
+        ("gKE", "gKE"),
+        ("$lshzxeKE", "$lshzxeKE"),
+        ("KA", "AK"),
+        ("EA", "AE"),
+        ("Emn", "nEm"),
+        ("", ""),
+    ] {
+        select(&mut client, classes);
+        assert_eq!(client.call(get), shown(text));
+    }
+    select(&mut client, "KEA");
+    let refused = client.call("CONFIG SET notify-keyspace-events KEq");
+    assert_eq!(
+        refused,
+        "(error) ERR CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
+    );
+    assert_eq!(client.call(get), shown("AKE"));
+}
+
+#[test]
+fn an_event_is_sent_to_the_channels_that_are_selected() {
+    let server = Served::roomy(1);
+    let (mut watcher, mut client) = (Watcher::of(&server), selecting(&server, "KEA"));
+    client.call("SET k v");
+    let both = ["keyspace:k set", "keyevent:set k"];
+    assert_eq!(watcher.seen(&mut client), both);
+    select(&mut client, "AK");
+    client.call("SET k v");
+    assert_eq!(watcher.seen(&mut client), both[..1]);
+    select(&mut client, "AE");
+    client.send(&[b"SET", b"", b"of the empty key"]);
+    assert_eq!(client.reply(), "OK");
+    assert_eq!(watcher.seen(&mut client), ["keyevent:set "]);
+}
+
+/// Commands, and the events of all classes but missed and new keys.
+const EVENTS: &[(&str, &str)] = &[
+    ("SET k v", "set k"),
+    ("SET k v EX 100", "set k, expire k"),
+    ("SET k w KEEPTTL", "set k"),
+    ("SET k v NX", ""),
+    ("SET k v XX GET", "set k"),
+    ("SET k v NX GET", ""),
+    ("SET k w IFEQ none", ""),
+    ("SET k w IFEQ v PX 100000", "set k, expire k"),
+    ("SET k v EXAT 1", "set k, expire k, expired k"),
+    ("EXISTS k", ""),
+    ("SETNX k 10", "set k"),
+    ("SETNX k 11", ""),
+    ("SETEX k 100 v", "set k, expire k"),
+    ("PSETEX k 100000 10", "set k, expire k"),
+    ("GETSET k 10", "set k"),
+    ("MSET {m}a 1 {m}b 2 {m}c 3", "set {m}a, set {m}b, set {m}c"),
+    ("MSETNX {m}a 1 {m}d 2", ""),
+    ("MSETNX {t}d 1 {t}e 2", "set {t}d, set {t}e"),
+    ("APPEND k 0", "append k"),
+    ("SETRANGE k 1 1", "setrange k"),
+    ("SETRANGE none 1 1", "setrange none"),
+    ("INCR k", "incrby k"),
+    ("DECRBY k 5", "incrby k"),
+    ("INCRBYFLOAT k 0.5", "incrbyfloat k"),
+    ("SETBIT bits 7 1", "setbit bits"),
+    ("EXPIRE k 100", "expire k"),
+    ("EXPIRE k 50 GT", ""),
+    ("PEXPIRE k 100000", "expire k"),
+    ("PERSIST k", "persist k"),
+    ("PERSIST k", ""),
+    ("EXPIRE absent 10", ""),
+    ("EXPIREAT k 1", "del k"),
+    ("SET k v", "set k"),
+    ("GETEX k", ""),
+    ("GETEX k PERSIST", ""),
+    ("GETEX k EX 100", "expire k"),
+    ("GETEX k PERSIST", "persist k"),
+    ("GETEX absent PERSIST", ""),
+    ("GETEX k PXAT 1", "del k"),
+    ("GETDEL k", ""),
+    ("GETDEL {m}a", "del {m}a"),
+    ("DEL {m}b {m}none {m}c", "del {m}b, del {m}c"),
+    ("UNLINK bits", "del bits"),
+    ("SET a 1", "set a"),
+    ("DELIFEQ a 2", ""),
+    ("DELIFEQ a 1", "del a"),
+    ("SET a 1", "set a"),
+    ("RENAME a b", "rename_from a, rename_to b"),
+    ("RENAME b b", ""),
+    ("RENAMENX b {t}e", ""),
+    ("RENAMENX b c", "rename_from b, rename_to c"),
+    ("COPY c d", "copy_to d"),
+    ("COPY c d", ""),
+    ("COPY c d REPLACE", "copy_to d"),
+    ("COPY absent e", ""),
+    ("HSET h f 1 g 2", "hset h"),
+    ("HSETNX h f 2", ""),
+    ("HSETNX h i 2", "hset h"),
+    ("HMSET h f 1", "hset h"),
+    ("HINCRBY h f 2", "hincrby h"),
+    ("HINCRBYFLOAT h f 0.5", "hincrbyfloat h"),
+    ("HDEL h x", ""),
+    ("HDEL h f i", "hdel h"),
+    ("HDEL h g", "hdel h, del h"),
+    ("FLUSHALL", ""),
+];
+
+#[test]
+fn commands_make_the_events_of_redis() {
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let (mut watcher, mut client) = (Watcher::of(&server), selecting(&server, "EA"));
+        for (command, events) in EVENTS {
+            check(&mut watcher, &mut client, &[command], events);
+        }
+    }
+}
+
+#[test]
+fn new_keys_come_first() {
+    let events = [
+        ("SET k v", "new k, set k"),
+        ("SET k w", "set k"),
+        ("SET k v EX 9", "set k, expire k"),
+        ("SET i 1 EX 9", "new i, set i, expire i"),
+        ("INCR j", "new j, incrby j"),
+        ("INCR j", "incrby j"),
+        ("INCRBYFLOAT f 1", "new f, incrbyfloat f"),
+        ("APPEND a x", "new a, append a"),
+        ("SETRANGE r 2 x", "new r, setrange r"),
+        ("SETBIT b 2 1", "new b, setbit b"),
+        ("SETNX n 1", "new n, set n"),
+        ("GETSET o 1", "new o, set o"),
+        ("SET p 1 EXAT 1", "new p, set p, expire p, expired p"),
+        ("MSET k 1 l 2", "set k, new l, set l"),
+        (
+            "MSETNX {x}1 1 {x}2 2",
+            "new {x}1, set {x}1, new {x}2, set {x}2",
+        ),
+        ("SET q 1 NX GET", "new q, set q"),
+        ("COPY k c", "new c, copy_to c"),
+        ("COPY k c REPLACE", "copy_to c"),
+        ("RENAME k c", "rename_from k, rename_to c"),
+        ("RENAME c d", "new d, rename_from c, rename_to d"),
+        ("HSET h f v", "new h, hset h"),
+        ("HSET h g v", "hset h"),
+        // It is no string, and is replaced.
+        ("SET h v", "set h"),
+    ];
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let (mut watcher, mut client) = (Watcher::of(&server), selecting(&server, "EAn"));
+        for (command, expected) in events {
+            check(&mut watcher, &mut client, &[command], expected);
+        }
+        select(&mut client, "En");
+        check(&mut watcher, &mut client, &["SET k v", "SET k w"], "new k");
+        // What fails is replied as ever, and makes no event.
+        client.call("HSET hash f v");
+        assert!(client.call("INCR hash").starts_with("(error) WRONGTYPE"));
+        assert!(client.call("INCR k").starts_with("(error) ERR value"));
+        assert_eq!(watcher.seen(&mut client), ["keyevent:new hash"]);
+    }
+}
+
+#[test]
+fn reads_of_absent_keys_are_missed() {
+    let server = Served::roomy(2);
+    let (mut watcher, mut client) = (Watcher::of(&server), selecting(&server, "Em"));
+    let reads = [
+        "GET a",
+        "STRLEN a",
+        "GETRANGE a 0 1",
+        "GETBIT a 1",
+        "EXISTS a",
+        "TYPE a",
+        "TTL a",
+        "TOUCH a",
+        "GETEX a EX 5",
+        "GETDEL a",
+        "HGET a f",
+        "HGETALL a",
+        "HMGET a f g",
+        "HSCAN a 0",
+        "HRANDFIELD a",
+        "COPY a b",
+        "BITCOUNT a",
+    ];
+    for read in reads {
+        check(&mut watcher, &mut client, &[read], "keymiss a");
+    }
+    check(
+        &mut watcher,
+        &mut client,
+        &["MGET {k}a {k}b"],
+        "keymiss {k}a, keymiss {k}b",
+    );
+    check(
+        &mut watcher,
+        &mut client,
+        &["LCS a b"],
+        "keymiss a, keymiss b",
+    );
+    check(&mut watcher, &mut client, &["GETSET a 1"], "keymiss a");
+    check(&mut watcher, &mut client, &["SET b 1 NX GET"], "keymiss b");
+    let others = [
+        "GET a",
+        "DEL none",
+        "OBJECT REFCOUNT none",
+        "MEMORY USAGE none",
+        "SET none 1",
+        "INCR i",
+    ];
+    check(&mut watcher, &mut client, &others, "");
+}
+
+#[test]
+fn transactions_send_the_events_of_their_commands() {
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let (mut watcher, mut client) = (Watcher::of(&server), selecting(&server, "EAmn"));
+        // At once.
+        let at_once = [
+            "MULTI",
+            "SET {k}a 1",
+            "INCR {k}a",
+            "SET {k}b 1 PX 50000",
+            "GETEX {k}b PERSIST",
+            "GETEX {k}b PERSIST",
+            "GET {k}c",
+            "DEL {k}a {k}c",
+            "SET {k}a 2",
+            "EXEC",
+        ];
+        let expected = "new {k}a, set {k}a, incrby {k}a, new {k}b, set {k}b, expire {k}b, \
+                        persist {k}b, keymiss {k}c, del {k}a, new {k}a, set {k}a";
+        check(&mut watcher, &mut client, &at_once, expected);
+        // One after the other.
+        let replayed = [
+            "MULTI",
+            "HSET {k}h f 1",
+            "SET {k}a 3",
+            "HDEL {k}h f",
+            "MSET {k}a 4 {k}n 5",
+            "EXEC",
+        ];
+        let expected = "new {k}h, hset {k}h, set {k}a, hdel {k}h, del {k}h, set {k}a, new {k}n, \
+                        set {k}n";
+        check(&mut watcher, &mut client, &replayed, expected);
+        // Nothing has happened.
+        for command in ["WATCH {k}a", "MULTI", "SET {k}a 5"] {
+            client.call(command);
+        }
+        let mut other = server.word_client();
+        check(&mut watcher, &mut other, &["SET {k}a 6"], "set {k}a");
+        assert_eq!(client.call("EXEC"), "nil");
+        check(
+            &mut watcher,
+            &mut client,
+            &["MULTI", "SET {k}a 5", "DISCARD"],
+            "",
+        );
+    }
+}
+
+#[test]
+fn subscribers_of_all_cores_receive_the_events_of_all_cores() {
+    let server = Served::roomy(2);
+    let mut watchers: Vec<_> = (0..4).map(|_| Watcher::of(&server)).collect();
+    let mut clients: Vec<_> = (0..4).map(|_| selecting(&server, "EA")).collect();
+    for round in 0..50 {
+        for (place, client) in clients.iter_mut().enumerate() {
+            let commands: Vec<_> = (0..20).map(|key| format!("SET k{round}.{key} v")).collect();
+            let commands: Vec<_> = commands.iter().map(String::as_str).collect();
+            assert!(client.call_all(&commands).iter().all(|reply| reply == "OK"));
+            let expected: Vec<_> = (0..20)
+                .map(|key| format!("keyevent:set k{round}.{key}"))
+                .collect();
+            client.call(&format!("PUBLISH end {round}.{place}"));
+            for watcher in &mut watchers {
+                // Keys of two shards are changed in any order.
+                let mut seen: Vec<_> = expected.iter().map(|_| watcher.next()).collect();
+                seen.sort_by_key(|event| (event.len(), event.clone()));
+                assert_eq!(seen, expected);
+                assert_eq!(watcher.next(), format!("end {round}.{place}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn values_in_pieces_make_events() {
+    let server = Served::roomy(1);
+    let (mut watcher, mut client) = (Watcher::of(&server), selecting(&server, "EAn"));
+    let value = vec![b'v'; 300_000];
+    for expected in [
+        &["keyevent:new k", "keyevent:set k"][..],
+        &["keyevent:set k"],
+    ] {
+        client.send(&[b"SET", b"k", &value]);
+        assert_eq!(client.reply(), "OK");
+        assert_eq!(watcher.seen(&mut client), expected);
+    }
+    client.send(&[b"SETEX", b"k", b"100", &value]);
+    assert_eq!(client.reply(), "OK");
+    check(
+        &mut watcher,
+        &mut client,
+        &["DEL k"],
+        "set k, expire k, del k",
+    );
+}
+
+#[test]
+fn sets_make_the_events_of_redis() {
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let mut watcher = Watcher::of(&server);
+        let mut client = selecting(&server, "EA");
+        for (command, expected) in [
+            ("SADD s a b c", "sadd s"),
+            ("SADD s a", ""),
+            ("SREM s x", ""),
+            ("SREM s a", "srem s"),
+            ("SMOVE s t b", "srem s, sadd t"),
+            ("SMOVE s t x", ""),
+            ("SMOVE t t b", ""),
+            ("SADD t c", "sadd t"),
+            ("SMOVE s t c", "srem s, del s"),
+            ("SINTERSTORE u t t", "sinterstore u"),
+            ("SUNIONSTORE u t s", "sunionstore u"),
+            ("SDIFFSTORE u t s", "sdiffstore u"),
+            ("SDIFFSTORE u t t", "del u"),
+            ("SDIFFSTORE u t t", ""),
+            ("SPOP t", "spop t"),
+            ("SPOP t 0", ""),
+            ("SPOP t 9", "spop t, del t"),
+            ("SPOP t 9", ""),
+            ("SMEMBERS t", ""),
+        ] {
+            check(&mut watcher, &mut client, &[command], expected);
+        }
+        select(&mut client, "EAnm");
+        for (command, expected) in [
+            ("SADD s a", "new s, sadd s"),
+            ("SADD s b", "sadd s"),
+            ("SMOVE s t a", "srem s, new t, sadd t"),
+            ("SUNIONSTORE u s t", "new u, sunionstore u"),
+            ("SUNIONSTORE u s t", "sunionstore u"),
+            ("SUNIONSTORE u s none", "keymiss none, sunionstore u"),
+            ("SINTER s none", "keymiss none"),
+            ("SINTERCARD 1 none", "keymiss none"),
+            ("SISMEMBER none a", "keymiss none"),
+            ("SMISMEMBER none a b", "keymiss none"),
+            ("SMEMBERS none", "keymiss none"),
+            ("SCARD none", "keymiss none"),
+            ("SRANDMEMBER none", "keymiss none"),
+            ("SSCAN none 0", "keymiss none"),
+            ("TYPE none", "keymiss none"),
+            ("TYPE s", ""),
+        ] {
+            check(&mut watcher, &mut client, &[command], expected);
+        }
+    }
+}
