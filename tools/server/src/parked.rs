@@ -1,9 +1,9 @@
 //! Connections that wait for keys: how they are parked, woken, and end their wait.
 //!
-//! A command that may wait first looks at its keys as any command of several steps does. If it finds
-//! nothing there, its connection enters the queues of the keys (`waiting`), looks once more, and is
-//! parked. A parked connection runs nothing and lets the core sleep. What wakes it starts another
-//! look.
+//! A command that may wait first looks at its keys as any command of several steps does. If it
+//! finds nothing there, its connection enters the queues of the keys (`waiting`), looks once more,
+//! and is parked. A parked connection runs nothing and lets the core sleep. What wakes it starts
+//! another look.
 //!
 //! - I1: a connection that is parked or looks is blocked, so nothing of its input is run.
 //! - I2: it is in the queues from its second look on until its command has ended.
@@ -207,7 +207,8 @@ impl Serving {
         }
     }
 
-    /// Ends the wait of a connection that is closed, unless it looks: then the end of the look does.
+    /// Ends the wait of a connection that is closed, unless it looks: then the end of the look
+    /// does.
     pub(crate) fn forget_wait(&mut self, number: usize, connection: &mut Connection) {
         if let Some(parked) = &connection.parked
             && !parked.is_looking

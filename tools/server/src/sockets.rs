@@ -3,8 +3,8 @@
 //! An epoll set names the sockets. While the core is awake it asks the set without waiting. A core
 //! that goes to sleep has a small ring of its own poll the set once. The ring signals the core's
 //! wake-up event, which other threads signal too, and the executor waits for that event as for any
-//! file. So a sleeping core waits for sockets, messages and requests of other cores at once. A timer
-//! in the set ends a sleep at the time at which a client has waited long enough.
+//! file. So a sleeping core waits for sockets, messages and requests of other cores at once. A
+//! timer in the set ends a sleep at the time at which a client has waited long enough.
 
 #![allow(unsafe_code)] // submits to the ring, and shares the event's descriptor with the executor
 

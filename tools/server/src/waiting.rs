@@ -181,7 +181,7 @@ impl Readiness {
         if self.shared.waiting.first(key).is_none() {
             return;
         }
-        // Those that have ended meanwhile, with their connection, wake nobody.
+        // A transaction that has ended meanwhile, with its connection, wakes no client.
         if let Some(later) = self
             .later
             .as_ref()
