@@ -12,6 +12,7 @@ use farcore::{Answer, Error};
 
 use crate::long_input::LongInput;
 use crate::long_task::{LongTask, Retry};
+use crate::parked::Parked;
 use crate::parts::Parts;
 use crate::replies::ReplyKind;
 use crate::resp::{Arguments, Protocol, Writer};
@@ -132,10 +133,12 @@ pub(crate) struct Connection {
     pub(crate) transaction: Option<Box<ClientTransaction>>,
     /// Channels that it has subscribed to.
     pub(crate) subscribed: Option<Box<Subscribed>>,
-    /// A command with several steps runs: nothing else is parsed.
+    /// A command with several steps runs, or waits: nothing else is parsed.
     pub(crate) is_blocked: bool,
     /// Bytes that it has in hand.
     pub(crate) task_bytes: usize,
+    /// The wait of the command that runs, if it may wait.
+    pub(crate) parked: Option<Box<Parked>>,
     /// It sees the commands of all clients.
     pub(crate) is_monitor: bool,
     /// It is closed once its output is sent.
@@ -197,6 +200,7 @@ impl Connection {
             subscribed: None,
             is_blocked: false,
             task_bytes: 0,
+            parked: None,
             is_monitor: false,
             is_closing: false,
             is_gone: false,
@@ -440,6 +444,7 @@ impl Connection {
             + self.input.capacity()
             + self.output.capacity()
             + self.queued_bytes()
+            + self.parked.as_ref().map_or(0, |parked| parked.held_bytes())
             + self.pending.capacity() * size_of::<Pending>()
             + self.early_bytes
             + self.task_bytes

@@ -1,7 +1,7 @@
 //! The limits up to which Redis stores hashes, sets and lists compactly. They change only what
 //! `OBJECT ENCODING` replies and which ones a scan returns at once.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// A limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,24 +11,31 @@ enum Limit {
     SetIntegers,
     SetMembers,
     SetBytes,
+    ListSize,
+    ListDepth,
 }
 
 /// Each limit as Redis 7.2 has it.
-const LIMITS: [(Limit, usize); 5] = [
+const LIMITS: [(Limit, i64); 7] = [
     (Limit::HashFields, 512),
     (Limit::HashBytes, 64),
     (Limit::SetIntegers, 512),
     (Limit::SetMembers, 128),
     (Limit::SetBytes, 64),
+    (Limit::ListSize, -2),
+    (Limit::ListDepth, 0),
 ];
 
 /// Each setting with the limit that it is, by name. Some have the names that Redis gave them before
 /// too.
-const SETTINGS: [(&str, Limit); 7] = [
+const SETTINGS: [(&str, Limit); 10] = [
     ("hash-max-listpack-entries", Limit::HashFields),
     ("hash-max-listpack-value", Limit::HashBytes),
     ("hash-max-ziplist-entries", Limit::HashFields),
     ("hash-max-ziplist-value", Limit::HashBytes),
+    ("list-compress-depth", Limit::ListDepth),
+    ("list-max-listpack-size", Limit::ListSize),
+    ("list-max-ziplist-size", Limit::ListSize),
     ("set-max-intset-entries", Limit::SetIntegers),
     ("set-max-listpack-entries", Limit::SetMembers),
     ("set-max-listpack-value", Limit::SetBytes),
@@ -36,7 +43,7 @@ const SETTINGS: [(&str, Limit); 7] = [
 
 /// The limits up to which Redis stores hashes, sets and lists compactly.
 #[derive(Debug)]
-pub(crate) struct EncodingLimits([AtomicUsize; LIMITS.len()]);
+pub(crate) struct EncodingLimits([AtomicI64; LIMITS.len()]);
 
 /// The limits of sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +58,7 @@ pub(crate) struct SetLimits {
 
 impl Default for EncodingLimits {
     fn default() -> Self {
-        let limits = Self([const { AtomicUsize::new(0) }; LIMITS.len()]);
+        let limits = Self([const { AtomicI64::new(0) }; LIMITS.len()]);
         for (limit, value) in LIMITS {
             limits.0[limit as usize].store(value, Ordering::Relaxed);
         }
@@ -60,21 +67,30 @@ impl Default for EncodingLimits {
 }
 
 impl EncodingLimits {
-    fn load(&self, limit: Limit) -> usize {
+    fn load(&self, limit: Limit) -> i64 {
         self.0[limit as usize].load(Ordering::Relaxed)
+    }
+
+    fn count(&self, limit: Limit) -> usize {
+        usize::try_from(self.load(limit)).unwrap_or(0)
     }
 
     /// Fields of a hash, and bytes of a field or value.
     pub(crate) fn hash(&self) -> (usize, usize) {
-        (self.load(Limit::HashFields), self.load(Limit::HashBytes))
+        (self.count(Limit::HashFields), self.count(Limit::HashBytes))
+    }
+
+    /// Elements of a list, or a size in bytes if it is negative.
+    pub(crate) fn list(&self) -> i64 {
+        self.load(Limit::ListSize)
     }
 
     /// Those of sets.
     pub(crate) fn set(&self) -> SetLimits {
         SetLimits {
-            integers: self.load(Limit::SetIntegers),
-            members: self.load(Limit::SetMembers),
-            bytes: self.load(Limit::SetBytes),
+            integers: self.count(Limit::SetIntegers),
+            members: self.count(Limit::SetMembers),
+            bytes: self.count(Limit::SetBytes),
         }
     }
 
@@ -85,9 +101,13 @@ impl EncodingLimits {
             .into_iter()
     }
 
-    /// The limit that a setting is.
-    pub(crate) fn of_setting(&self, name: &str) -> Option<&AtomicUsize> {
+    /// The limit that a setting is, and the least that it may be.
+    pub(crate) fn of_setting(&self, name: &str) -> Option<(&AtomicI64, i64)> {
         let (_, limit) = SETTINGS.iter().find(|(known, _)| *known == name)?;
-        Some(&self.0[*limit as usize])
+        let min = match limit {
+            Limit::ListSize => i64::from(i32::MIN),
+            _ => 0,
+        };
+        Some((&self.0[*limit as usize], min))
     }
 }

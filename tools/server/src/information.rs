@@ -214,7 +214,7 @@ fn clients(gathered: &Gathering<'_>, text: &mut String) {
             ("connected_clients", connected),
             ("cluster_connections", 0),
             ("maxclients", shared.options.clients_max as u64),
-            ("blocked_clients", 0),
+            ("blocked_clients", shared.waiting.clients() as u64),
             ("tracking_clients", 0),
             (
                 "monitoring_clients",

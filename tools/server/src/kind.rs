@@ -9,6 +9,7 @@ use farcore::Answer;
 
 use crate::encoding_limits::EncodingLimits;
 use crate::hash_value::HashValue;
+use crate::list_value::ListValue;
 use crate::replies::WRONG_TYPE;
 use crate::set_value::SetValue;
 
@@ -90,7 +91,7 @@ pub(crate) fn encoding(record: &[u8], limits: &EncodingLimits) -> Option<&'stati
     match Kind::of(record)? {
         Kind::Hash => HashValue::of(record).map(|hash| hash.encoding(limits.hash())),
         Kind::Set => SetValue::of(record).map(|set| set.encoding(limits.set())),
-        Kind::List => None,
+        Kind::List => ListValue::of(record).map(|list| list.encoding(limits.list())),
     }
 }
 

@@ -3,6 +3,7 @@
 use farcore::{Answer, Error};
 
 use crate::hash_reply::HashFields;
+use crate::list_reply::ListPlaces;
 use crate::long_read::LongReplies;
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
@@ -27,6 +28,8 @@ pub(crate) enum PartsKind {
 pub(crate) enum Search {
     /// Fields of a hash.
     Fields(HashFields),
+    /// Occurrences of an element of a list.
+    Places(ListPlaces),
     /// Members of a set.
     Members(SetMembers),
 }
@@ -35,6 +38,7 @@ impl Search {
     pub(crate) fn write(&self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
         match self {
             Self::Fields(fields) => fields.write(answer, writer),
+            Self::Places(places) => places.write(answer, writer),
             Self::Members(members) => members.write(answer, writer),
         }
     }

@@ -4,6 +4,7 @@ use farcore::{Answer, Error, Expiry, Metadata};
 
 use crate::commands::{NO_FLOAT, NO_INTEGER, bit_count, parsed};
 use crate::hash_reply::HashReply;
+use crate::list_reply::ListReply;
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
 use crate::set_reply::SetReply;
@@ -47,6 +48,8 @@ pub(crate) enum ReplyKind {
     PlainType,
     /// What a hash holds.
     Hash(HashReply),
+    /// What a list holds.
+    List(ListReply),
     /// What a set holds.
     Set(SetReply),
     /// A part of the value, as the engine read it; empty if the key is absent.
@@ -218,6 +221,15 @@ fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+/// Writes the length of a plain value.
+fn write_length(metadata: Option<Metadata>, writer: &mut Writer<'_>) {
+    if metadata.is_some_and(|metadata| metadata.structured) {
+        return writer.error(WRONG_TYPE);
+    }
+    let length = metadata.map_or(0, |metadata| metadata.length);
+    writer.integer(i64::try_from(length).unwrap_or(i64::MAX));
+}
+
 /// Writes what an answer says.
 #[inline]
 pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Writer<'_>) {
@@ -240,6 +252,7 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             writer.integer_text(value);
         }
         (ReplyKind::Hash(reply), answer) => reply.write(answer, writer),
+        (ReplyKind::List(reply), answer) => reply.write(answer, writer),
         (ReplyKind::Set(reply), answer) => reply.write(answer, writer),
         (ReplyKind::PlainType, answer) => writer.simple(plain_type(answer)),
         (
@@ -250,15 +263,7 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             answer,
         ) => writer.integer(expiry_reply(kind, answer)),
         (ReplyKind::Length, &Answer::Value { version, value }) => {
-            match Metadata::decode(version, value) {
-                Some(Metadata {
-                    structured: true, ..
-                }) => writer.error(WRONG_TYPE),
-                metadata => {
-                    let length = metadata.map_or(0, |metadata| metadata.length);
-                    writer.integer(i64::try_from(length).unwrap_or(i64::MAX));
-                }
-            }
+            write_length(Metadata::decode(version, value), writer);
         }
         (
             ReplyKind::IsStored

@@ -30,6 +30,7 @@ use crate::key_events::EventSink;
 use crate::monitors::Monitors;
 use crate::native::Native;
 use crate::noted::Noted;
+use crate::parked::Parking;
 use crate::port::Message;
 use crate::receiving::RECEIVE_BYTES;
 use crate::replies::{error_text, write_answer};
@@ -87,6 +88,8 @@ pub(crate) struct Serving {
     pub(crate) slow: SlowLog,
     pub(crate) failures: Failures,
     pub(crate) monitors: Monitors,
+    /// Connections that wait for keys.
+    pub(crate) parking: Parking,
     /// Native connections, if they are served.
     pub(crate) native: Option<Native>,
     value_bytes_max: usize,
@@ -140,6 +143,7 @@ impl Serving {
             slow: SlowLog::default(),
             failures: Failures::default(),
             monitors: Monitors::default(),
+            parking: Parking::default(),
             native: None,
             value_bytes_max,
             now_ms: 0,
@@ -183,6 +187,7 @@ impl Serving {
             is_busy |= self.native_turn(is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
             self.start_long_tasks(&core);
+            self.serve_waits(&core);
             is_busy |= self.tasks_turn();
             self.send_lines();
             is_busy |= self.take_removed_keys();
@@ -201,14 +206,14 @@ impl Serving {
                 && self.tasks.is_empty()
                 && self.listed.is_empty()
                 && self.dirty.is_empty()
+                && self.parking.is_quiet()
                 && self.native.as_ref().is_none_or(Native::is_quiet);
             if is_quiet && is_stopping {
                 break;
             }
             if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
                 if self.native.as_mut().is_none_or(Native::arm) {
-                    self.counters().sleeps.add(1);
-                    self.sockets.sleep().await;
+                    self.sleep().await;
                 }
                 self.shared.cores[self.place].wake_up();
                 idle = 0;
@@ -224,6 +229,14 @@ impl Serving {
         }
         self.forget_removed_keys();
         self.sockets.close().await;
+    }
+
+    /// Sleeps until there is something to do, or a client has waited long enough.
+    async fn sleep(&mut self) {
+        self.counters().sleeps.add(1);
+        let deadline_ms = self.parking.next_deadline_ms();
+        self.sockets.set_timer(deadline_ms, self.now_ms);
+        self.sockets.sleep().await;
     }
 
     fn receive_messages(&mut self) -> bool {
@@ -307,6 +320,9 @@ impl Serving {
         let mut is_busy = false;
         for place in 0..self.sockets.look() {
             let (number, flags) = self.sockets.ready(place);
+            if Sockets::is_timer(number) {
+                continue;
+            }
             if let Some(native) = self.native.as_mut().filter(|_| Native::owns(number)) {
                 native.note_ready(number);
                 continue;
@@ -515,6 +531,9 @@ impl Serving {
         let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
             return;
         };
+        if self.goes_on_waiting(number, &mut connection) {
+            return self.put_back(number, connection);
+        }
         connection.end_task();
         connection.send_deferred();
         if let Some(stream) = connection.stream.take() {
@@ -542,10 +561,12 @@ impl Serving {
             if let Some(stream) = &connection.stream {
                 stream.cut();
             }
+            self.end_transaction(&mut connection);
             connection.drop_buffers();
             self.account(&mut connection);
         }
         self.forget_subscriptions(number, &mut connection);
+        self.forget_wait(number, &mut connection);
         self.connections[number] = Some(connection);
         self.free_if_done(number);
     }

@@ -17,6 +17,7 @@ use crate::port::{CorePort, Message};
 use crate::serving::Serving;
 use crate::slow::SlowSettings;
 use crate::tls::TlsConfig;
+use crate::waiting::Waiting;
 
 /// What happened in the latest second.
 #[derive(Debug, Default)]
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) idle_closed: AtomicU64,
     /// Connections that see the commands of all clients.
     pub(crate) monitors: AtomicUsize,
+    /// Clients that wait for keys.
+    pub(crate) waiting: Waiting,
     /// Events of keys that are sent.
     pub(crate) event_classes: SelectedClasses,
     pub(crate) slow: SlowSettings,
@@ -97,6 +100,7 @@ impl Shared {
             native_connected: AtomicUsize::new(0),
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
+            waiting: Waiting::default(),
             event_classes: SelectedClasses::default(),
             slow: SlowSettings::default(),
             encoding_limits: EncodingLimits::default(),

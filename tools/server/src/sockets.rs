@@ -3,7 +3,8 @@
 //! An epoll set names the sockets. While the core is awake it asks the set without waiting. A core
 //! that goes to sleep has a small ring of its own poll the set once. The ring signals the core's
 //! wake-up event, which other threads signal too, and the executor waits for that event as for any
-//! file. So a sleeping core waits for sockets, messages and requests of other cores at once.
+//! file. So a sleeping core waits for sockets, messages and requests of other cores at once. A
+//! timer in the set ends a sleep at the time at which a client has waited long enough.
 
 #![allow(unsafe_code)] // submits to the ring, and shares the event's descriptor with the executor
 
@@ -13,7 +14,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use glommio::io::BufferedFile;
 use io_uring::{IoUring, opcode, types};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::time::Timespec;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 /// Sockets that one look reports.
 const EVENTS: usize = 128;
@@ -30,6 +34,9 @@ pub(crate) struct Sockets {
     /// The ring's poll of the set is under way.
     is_polling: bool,
     wake_event: Option<BufferedFile>,
+    timer: OwnedFd,
+    /// When the timer ends the sleep, in milliseconds since 1970.
+    deadline_ms: Option<u64>,
 }
 
 impl Sockets {
@@ -41,13 +48,18 @@ impl Sockets {
         let ring = IoUring::new(RING_ENTRIES)?;
         ring.submitter().register_eventfd(wake_event.as_raw_fd())?;
         let wake_event = wake_event.try_clone_to_owned()?.into_raw_fd();
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+        let set = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&set, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
         Ok(Self {
-            set: epoll::create(CreateFlags::CLOEXEC)?,
+            set,
             ready: Vec::with_capacity(EVENTS),
             ring,
             is_polling: false,
             // SAFETY: the descriptor was duplicated just now, and nothing else owns it.
             wake_event: Some(unsafe { BufferedFile::from_raw_fd(wake_event) }),
+            timer,
+            deadline_ms: None,
         })
     }
 
@@ -92,6 +104,34 @@ impl Sockets {
         (usize::try_from(data.u64()).unwrap_or(usize::MAX), flags)
     }
 
+    /// True of the timer's number: it has ended the sleep, and needs nothing.
+    pub(crate) fn is_timer(number: usize) -> bool {
+        number as u64 == TIMER
+    }
+
+    /// Has the next sleep end at a time, in milliseconds since 1970. Cost: one system call if the
+    /// time is another one.
+    pub(crate) fn set_timer(&mut self, deadline_ms: Option<u64>, now_ms: u64) {
+        if self.deadline_ms == deadline_ms {
+            return;
+        }
+        self.deadline_ms = deadline_ms;
+        // Without a deadline, zeros end the timer, also one whose time is over.
+        let left_ms =
+            deadline_ms.map_or(0, |deadline_ms| deadline_ms.saturating_sub(now_ms).max(1));
+        let seconds = i64::try_from(left_ms / 1000).unwrap_or(i64::MAX);
+        let it_value = Timespec {
+            tv_sec: seconds,
+            tv_nsec: i64::try_from(left_ms % 1000).unwrap_or(0) * 1_000_000,
+        };
+        let time = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value,
+        };
+        let set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &time);
+        debug_assert!(set.is_ok(), "the time is one");
+    }
+
     /// Waits until a socket is ready or another thread wakes the core. Cost: two system calls, and
     /// those of the wake-up.
     pub(crate) async fn sleep(&mut self) {
@@ -119,6 +159,8 @@ impl Sockets {
     }
 }
 
+/// The timer's number; no connection has it.
+const TIMER: u64 = u64::MAX;
 /// `POLLIN`.
 const POLL_IN: u32 = 1;
 

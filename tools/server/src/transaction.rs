@@ -17,6 +17,7 @@ use crate::commands::{self, Call, Flow};
 use crate::connection::Connection;
 use crate::resp::{Arguments, Limits, Progress, Protocol, Writer, parse};
 use crate::serving::Serving;
+use crate::waiting::ReadyKeys;
 
 /// Bytes of queued commands that a connection may have.
 pub(crate) const QUEUE_BYTES_MAX: usize = 64 << 20;
@@ -30,6 +31,9 @@ pub(crate) struct ClientTransaction {
     /// Shared with the task of a `WATCH`.
     pub(crate) watched: Rc<RefCell<Watched>>,
     pub(crate) phase: Phase,
+    /// Keys to which commands have added elements: clients that wait for them are woken when all
+    /// have run.
+    pub(crate) ready: ReadyKeys,
 }
 
 /// How far a transaction is.
@@ -198,10 +202,18 @@ impl Serving {
             Phase::Watching | Phase::Queueing(_) => true,
         };
         if is_done {
-            connection.transaction = None;
+            self.end_transaction(connection);
             connection.send_deferred();
         }
         is_done
+    }
+
+    /// Ends the transaction of a connection, if it has one.
+    pub(crate) fn end_transaction(&self, connection: &mut Connection) {
+        let transaction = connection.transaction.take();
+        for key in transaction.iter().flat_map(|one| one.ready.take()) {
+            self.shared.wake_waiter(&key, &[]);
+        }
     }
 
     /// Runs queued commands as far as they may run now. True once all are replied to.

@@ -59,7 +59,7 @@ enum Change {
     Nothing,
     SlowerThan(i64),
     SlowCommands(usize),
-    EncodingLimit(usize),
+    EncodingLimit(i64),
     Events(EventClasses),
     /// `None`: the engine's limit alone.
     Memory(Option<u64>),
@@ -93,11 +93,14 @@ impl Change {
             "notify-keyspace-events" => {
                 Self::Events(EventClasses::parse(value).ok_or(UNKNOWN_CLASS)?)
             }
-            name if shared.encoding_limits.of_setting(name).is_some() => {
-                Self::EncodingLimit(count()?)
-            }
-            _ if current.as_bytes() == value => Self::Nothing,
-            _ => return Err("can't set immutable config".to_owned()),
+            name => match shared.encoding_limits.of_setting(name) {
+                Some((_, min)) => {
+                    let limit = number()?;
+                    Self::EncodingLimit(Some(limit).filter(|one| *one >= min).ok_or(NOT_INTEGER)?)
+                }
+                None if current.as_bytes() == value => Self::Nothing,
+                None => return Err("can't set immutable config".to_owned()),
+            },
         })
     }
 
@@ -122,7 +125,7 @@ impl Change {
             Self::SlowerThan(limit) => shared.slow.limit_us.store(limit, Ordering::Relaxed),
             Self::SlowCommands(count) => shared.slow.commands_max.store(count, Ordering::Relaxed),
             Self::EncodingLimit(limit) => {
-                if let Some(setting) = shared.encoding_limits.of_setting(name) {
+                if let Some((setting, _)) = shared.encoding_limits.of_setting(name) {
                     setting.store(limit, Ordering::Relaxed);
                 }
             }

@@ -6,6 +6,7 @@ use super::arguments::{count, integer, is_option};
 use super::subcommand::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX, tracking};
 use crate::connection::{ClientNames, Connection, ReplyMode};
+use crate::parked::WaitEnd;
 use crate::resp::{Protocol, Writer};
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -166,12 +167,21 @@ fn describe(connection: &Connection, now_ms: u64) -> String {
     let names = &connection.names;
     let [channels, patterns, shard_channels] = connection.subscription_counts();
     let queued = connection.queue().map(|queue| queue.commands.to_string());
-    let flags = match (connection.is_restricted(), queued.is_some()) {
-        (false, false) => "N",
-        (true, false) => "P",
-        (false, true) => "x",
-        (true, true) => "Px",
-    };
+    let is_waiting = connection
+        .parked
+        .as_ref()
+        .is_some_and(|one| one.is_waiting());
+    let flags = [
+        (connection.is_restricted(), 'P'),
+        (queued.is_some(), 'x'),
+        (is_waiting, 'b'),
+    ];
+    let mut flags: String = (flags.into_iter().filter(|(is_set, _)| *is_set))
+        .map(|(_, letter)| letter)
+        .collect();
+    if flags.is_empty() {
+        flags.push('N');
+    }
     format!(
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
         connection.id,
@@ -253,15 +263,22 @@ fn switch(call: &mut Call<'_>) -> Result {
 }
 
 fn unblock(call: &mut Call<'_>) -> Result {
-    integer(call.argument(2))?;
-    let is_reason = |reason| is_option(reason, "timeout") || is_option(reason, "error");
-    match call.count() {
-        3 => {}
-        4 if is_reason(call.argument(3)) => {}
+    let end = match call.count() {
+        3 => WaitEnd::Timeout,
+        4 if is_option(call.argument(3), "timeout") => WaitEnd::Timeout,
+        4 if is_option(call.argument(3), "error") => WaitEnd::Error,
         4 => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
         _ => return Err(SYNTAX.into()),
-    }
-    Ok(call.reply(|writer| writer.integer(0)))
+    };
+    // No client has a number below 1.
+    let client = u64::try_from(integer(call.argument(2))?).unwrap_or(0);
+    let shared = std::sync::Arc::clone(&call.serving.shared);
+    Ok(call.task(move |core: Core, output, protocol| async move {
+        let ended = shared.ask_all(move |serving| serving.end_wait_of_client(client, end));
+        let has_ended = ended.wait(&core).await.into_iter().any(|one| one);
+        output.write(|bytes| Writer::new(bytes, protocol).integer(i64::from(has_ended)));
+        core
+    }))
 }
 
 fn set_info(call: &mut Call<'_>) -> Result {

@@ -63,6 +63,9 @@ pub(super) fn categories(command: &Command) -> Vec<&'static str> {
     if has("admin") {
         categories.extend(["admin", "dangerous"]);
     }
+    if has("blocking") {
+        categories.push("blocking");
+    }
     categories.push(if has("fast") { "fast" } else { "slow" });
     categories
 }
@@ -118,19 +121,18 @@ fn key_flags(command: &Command) -> [&'static str; 2] {
     }
 }
 
-/// The place of the number of keys, in commands that have one.
-const COUNT_PLACE: i64 = 1;
-
-/// True if a command says how many keys it has.
-fn has_counted_keys(command: &Command) -> bool {
-    command.flags.split(' ').any(|flag| flag == "movablekeys")
+/// The place of the number of keys, in commands that have one. Those that wait have their time
+/// before it.
+fn count_place(command: &Command) -> Option<i64> {
+    let has = |wanted| command.flags.split(' ').any(|flag| flag == wanted);
+    has("movablekeys").then_some(if has("blocking") { 2 } else { 1 })
 }
 
 /// Writes where a command's keys are, as Redis 7 does.
 fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
     let (first, last, step) = command.keys;
-    let is_counted = has_counted_keys(command);
-    if first == 0 && !is_counted {
+    let counted = count_place(command);
+    if first == 0 && counted.is_none() {
         return writer.set(0);
     }
     writer.set(1);
@@ -141,10 +143,10 @@ fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
         writer.simple(flag);
     }
     writer.bulk(b"begin_search");
-    let begin = if is_counted { COUNT_PLACE } else { first };
+    let begin = counted.unwrap_or(first);
     specification(writer, "index", &[("index", begin)]);
     writer.bulk(b"find_keys");
-    if is_counted {
+    if counted.is_some() {
         let places = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
         return specification(writer, "keynum", &places);
     }
@@ -303,12 +305,13 @@ fn key_places(call: &Call<'_>) -> std::result::Result<(Vec<usize>, &'static Comm
         return Ok((vec![2 + key], command));
     }
     let (first, last, step) = command.keys;
-    if has_counted_keys(command) {
-        let keys = parsed(call.argument(3)).and_then(|keys| usize::try_from(keys).ok());
-        let is_there = |keys: &usize| (1..=count - 2).contains(keys);
+    if let Some(place) = count_place(command).and_then(|place| usize::try_from(place).ok()) {
+        let keys = parsed(call.argument(2 + place)).and_then(|keys| usize::try_from(keys).ok());
+        let is_there = |keys: &usize| (1..count - place).contains(keys);
         let keys = keys.filter(is_there);
         let keys = keys.ok_or("ERR Invalid arguments specified for command")?;
-        return Ok(((4..4 + keys).collect(), command));
+        let first = 2 + place + 1;
+        return Ok(((first..first + keys).collect(), command));
     }
     if first == 0 {
         return Err("ERR The command has no key arguments".into());

@@ -375,6 +375,7 @@ async fn rename_to(
 fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
     let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
     let value_bytes_max = call.serving.value_bytes_max();
+    let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
         let rules = CopyRules {
             output: output.clone(),
@@ -388,6 +389,7 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
             }
             output.notify(EventClasses::GENERIC, "rename_from", &from);
             output.notify(EventClasses::GENERIC, "rename_to", &to);
+            readiness.note(&core, &to).await;
         }
         finish(
             &output,
@@ -435,6 +437,7 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
         return Err("ERR source and destination objects are the same".into());
     }
     let value_bytes_max = call.serving.value_bytes_max();
+    let readiness = call.readiness();
     Ok(call.task(move |mut core, output, protocol| async move {
         let rules = CopyRules {
             output: output.clone(),
@@ -458,6 +461,7 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
                 output.notify(EventClasses::NEW, "new", &to);
             }
             output.notify(EventClasses::GENERIC, "copy_to", &to);
+            readiness.note(&core, &to).await;
         }
         finish(&output, protocol, copied, |writer, copied| {
             writer.integer(i64::from(matches!(copied, Put::Done { .. })));

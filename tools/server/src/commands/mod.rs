@@ -19,6 +19,8 @@ mod hashes;
 mod introspection;
 mod keys;
 mod lcs;
+mod list_takes;
+mod lists;
 mod long_set;
 mod monitor;
 mod noted;
@@ -38,6 +40,8 @@ mod transactions;
 mod transfer;
 
 use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use farcore::{Answer, Change, Core, Error, Operation, Refused};
 
@@ -53,11 +57,13 @@ use crate::serving::Serving;
 use crate::slow::{self, Measured};
 use crate::tasks::TaskOutput;
 use crate::token::Token;
+use crate::waiting::Readiness;
 
 pub(crate) use self::arguments::{parsed, shown_key};
 pub(crate) use self::bits::BitCounter;
 pub(crate) use self::bits::count as bit_count;
 pub(crate) use self::connection::REDIS_VERSION;
+pub(crate) use self::list_takes::{SourceErrors, Wanted};
 pub(crate) use self::table::{COMMANDS, Command, find};
 
 /// What became of a command.
@@ -295,6 +301,17 @@ impl<'a> Call<'a> {
     fn go_on_later(&mut self, part: usize) -> Flow {
         self.connection.sent_parts = Some(part);
         Flow::Later
+    }
+
+    /// Where the command says that it has added elements to keys.
+    fn readiness(&self) -> Readiness {
+        let shared = Arc::clone(&self.serving.shared);
+        match &self.connection.transaction {
+            Some(transaction) if self.connection.is_executing() => {
+                Readiness::later(shared, Rc::clone(&transaction.ready))
+            }
+            _ => Readiness::at_once(shared),
+        }
     }
 
     /// Starts a task once the replies before it are made. `work` gets a client of the core, the

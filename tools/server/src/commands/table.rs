@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use super::subcommand::{self, Subcommand, takes};
 use super::{
     Call, Flow, Refusal, absent, access, bits, channels, config, connection, element_draw,
-    element_scan, expiry, hashes, introspection, keys, lcs, monitor, object, random_key, server,
-    set_algebra, sets, slowlog, strings, transactions,
+    element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists, monitor, object,
+    random_key, server, set_algebra, sets, slowlog, strings, transactions,
 };
 
 /// A command.
@@ -122,6 +122,8 @@ const ALL: (i64, i64, i64) = (1, -1, 1);
 const PAIRS: (i64, i64, i64) = (1, -1, 2);
 /// The first two arguments are keys.
 const TWO: (i64, i64, i64) = (1, 2, 1);
+/// All arguments but the last one are keys.
+const BUT_LAST: (i64, i64, i64) = (1, -2, 1);
 const NONE: (i64, i64, i64) = (0, 0, 0);
 
 const READ: &str = "readonly fast";
@@ -129,6 +131,11 @@ const WRITE: &str = "write denyoom fast";
 const SLOW_WRITE: &str = "write denyoom";
 const CHANGE: &str = "write fast";
 const SLOW_READ: &str = "readonly";
+const BLOCKING: &str = "write noscript blocking";
+const BLOCKING_MOVE: &str = "write denyoom noscript blocking";
+/// The first argument, or the second, says how many keys follow it.
+const SEVERAL: &str = "write movablekeys";
+const BLOCKING_SEVERAL: &str = "write blocking movablekeys";
 /// The first argument says how many keys follow.
 const COUNTED_READ: &str = "readonly movablekeys";
 const ADMIN: &str = "admin loading stale";
@@ -150,6 +157,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("bgrewriteaof", 1, NONE, "admin", absent::save),
     command("bgsave", -1, NONE, "admin", absent::save),
     command("bitcount", -2, ONE, SLOW_READ, bits::bitcount),
+    command("blmove", 6, TWO, BLOCKING_MOVE, list_takes::blmove),
+    command("blmpop", -5, NONE, BLOCKING_SEVERAL, list_takes::blmpop),
+    command("blpop", -3, BUT_LAST, BLOCKING, list_takes::blpop),
+    command("brpop", -3, BUT_LAST, BLOCKING, list_takes::brpop),
+    command("brpoplpush", 4, TWO, BLOCKING_MOVE, list_takes::brpoplpush),
     container("client", INFO, connection::CLIENT),
     command("cluster", -2, NONE, ADMIN, absent::cluster),
     Command {
@@ -216,7 +228,20 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("lastsave", 1, NONE, INFO, absent::last_save),
     container("latency", ADMIN, slowlog::LATENCY),
     command("lcs", -3, TWO, SLOW_READ, lcs::lcs),
+    command("lindex", 3, ONE, SLOW_READ, lists::lindex),
+    command("linsert", 5, ONE, SLOW_WRITE, lists::linsert),
+    command("llen", 2, ONE, READ, lists::llen),
+    command("lmove", 5, TWO, SLOW_WRITE, list_takes::lmove),
+    command("lmpop", -4, NONE, SEVERAL, list_takes::lmpop),
     command("lolwut", -1, NONE, "readonly fast", absent::lolwut),
+    command("lpop", -2, ONE, CHANGE, lists::lpop),
+    command("lpos", -3, ONE, SLOW_READ, lists::lpos),
+    command("lpush", -3, ONE, WRITE, lists::lpush),
+    command("lpushx", -3, ONE, WRITE, lists::lpushx),
+    command("lrange", 4, ONE, SLOW_READ, lists::lrange),
+    command("lrem", 4, ONE, "write", lists::lrem),
+    command("lset", 4, ONE, SLOW_WRITE, lists::lset),
+    command("ltrim", 4, ONE, "write", lists::ltrim),
     container("memory", "readonly", object::MEMORY),
     command("mget", -2, ALL, READ, strings::mget),
     container("module", ADMIN, absent::MODULE),
@@ -249,6 +274,10 @@ pub(crate) static COMMANDS: &[Command] = &[
         connection::reset,
     ),
     command("role", 1, NONE, INFO, server::role),
+    command("rpop", -2, ONE, CHANGE, lists::rpop),
+    command("rpoplpush", 3, TWO, SLOW_WRITE, list_takes::rpoplpush),
+    command("rpush", -3, ONE, WRITE, lists::rpush),
+    command("rpushx", -3, ONE, WRITE, lists::rpushx),
     command("sadd", -3, ONE, WRITE, sets::sadd),
     command("save", 1, NONE, "admin noscript", absent::save),
     command("scan", -2, NONE, SLOW_READ, keys::scan),

@@ -177,6 +177,7 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
     let Some(ClientTransaction {
         watched,
         phase: Phase::Queueing(queue),
+        ..
     }) = call.connection.transaction.take().map(|boxed| *boxed)
     else {
         return Ok(Flow::Done);

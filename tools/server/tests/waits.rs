@@ -1,0 +1,346 @@
+//! Clients that wait for elements of lists: which are woken by what, in which order, and how their
+//! wait ends otherwise.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use self::support::{Served, WordClient, wait_until};
+
+/// Runs a test against servers on one core and on two.
+fn on_servers(test: impl Fn(&Served)) {
+    for cores in [1, 2] {
+        let mut server = Served::roomy(cores);
+        test(&server);
+        server.stop();
+    }
+}
+
+/// Waits until so many clients wait.
+fn until_waiting(client: &mut WordClient, count: usize) {
+    let line = format!("blocked_clients:{count}\\r");
+    wait_until(&line, || client.call("info clients").contains(&line));
+}
+
+/// A client that waits for the reply to a command.
+fn waiting(server: &Served, client: &mut WordClient, count: usize, words: &str) -> WordClient {
+    let mut waiting = server.word_client();
+    waiting.send_words(words);
+    until_waiting(client, count);
+    waiting
+}
+
+#[test]
+fn a_wait_ends_with_an_element_from_any_core() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        // Clients are spread over the cores.
+        let mut others: Vec<_> = (0..4).map(|_| server.word_client()).collect();
+        for (number, words) in [
+            "blpop none q 0",
+            "brpop q none 0",
+            "blmpop 0 2 none q left count 5",
+            "brpoplpush q target 0",
+            "blmove q target left right 0",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut waits = waiting(server, &mut client, 1, words);
+            let other = &mut others[number % 4];
+            assert_eq!(other.call("rpush q a"), "1");
+            let expected = match number {
+                0 | 1 => "[\"q\", \"a\"]",
+                2 => "[\"q\", [\"a\"]]",
+                _ => "\"a\"",
+            };
+            assert_eq!(waits.reply(), expected, "{words}");
+            until_waiting(&mut client, 0);
+            assert_eq!(client.call("exists q"), "0");
+        }
+        assert_eq!(client.call("lrange target 0 -1"), "[\"a\", \"a\"]");
+    });
+}
+
+#[test]
+fn what_is_there_is_taken_at_once() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        client.call("rpush q a b c d e f");
+        for (words, reply) in [
+            ("blpop none q 1", "[\"q\", \"a\"]"),
+            ("brpop none q 0", "[\"q\", \"f\"]"),
+            ("blmpop 1 2 none q right count 2", "[\"q\", [\"e\", \"d\"]]"),
+            ("blmove q r left left 0.5", "\"b\""),
+            ("brpoplpush q r 1", "\"c\""),
+            ("lrange r 0 -1", "[\"c\", \"b\"]"),
+        ] {
+            assert_eq!(client.call(words), reply, "{words}");
+        }
+    });
+}
+
+#[test]
+fn clients_are_served_in_the_order_in_which_they_wait() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let mut all: Vec<_> = (1..=5)
+            .map(|count| waiting(server, &mut client, count, "blpop q 0"))
+            .collect();
+        assert_eq!(client.call("rpush q 1 2 3"), "3");
+        // The push is replied to when those that it woke have taken theirs.
+        assert_eq!(client.call("exists q"), "0");
+        until_waiting(&mut client, 2);
+        assert_eq!(client.call("rpush q 4"), "1");
+        assert_eq!(client.call("rpush q 5"), "1");
+        for (waits, element) in all.iter_mut().zip(1..) {
+            assert_eq!(waits.reply(), format!("[\"q\", \"{element}\"]"));
+        }
+    });
+}
+
+#[test]
+fn moved_elements_wake_clients_in_turn() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let mut first = waiting(server, &mut client, 1, "blmove a b right left 0");
+        let mut second = waiting(server, &mut client, 2, "blmove b c left right 0");
+        assert_eq!(client.call("rpush a x"), "1");
+        assert_eq!(client.call("lrange c 0 -1"), "[\"x\"]");
+        assert_eq!(
+            (first.reply(), second.reply()),
+            ("\"x\"".into(), "\"x\"".into())
+        );
+        // In a circle, and from a list to itself.
+        let mut first = waiting(server, &mut client, 1, "brpoplpush d e 0");
+        let mut second = waiting(server, &mut client, 2, "brpoplpush e d 0");
+        assert_eq!(client.call("rpush d x"), "1");
+        assert_eq!(client.call("lrange d 0 -1"), "[\"x\"]");
+        assert_eq!(
+            (first.reply(), second.reply()),
+            ("\"x\"".into(), "\"x\"".into())
+        );
+        let mut one = waiting(server, &mut client, 1, "brpoplpush f f 0");
+        assert_eq!(client.call("rpush f x"), "1");
+        assert_eq!(one.reply(), "\"x\"");
+        assert_eq!(client.call("lrange f 0 -1"), "[\"x\"]");
+        // What is moved or renamed into place wakes as what is added does.
+        let mut one = waiting(server, &mut client, 1, "blpop g 0");
+        client.call("rpush other 1");
+        assert_eq!(client.call("lmove other g left left"), "\"1\"");
+        assert_eq!(one.reply(), "[\"g\", \"1\"]");
+        let mut one = waiting(server, &mut client, 1, "blpop g 0");
+        client.call("rpush other 2");
+        assert_eq!(client.call("rename other g"), "OK");
+        assert_eq!(one.reply(), "[\"g\", \"2\"]");
+        let mut one = waiting(server, &mut client, 1, "blpop h 0");
+        client.call("rpush other 3");
+        assert_eq!(client.call("copy other h"), "1");
+        assert_eq!(one.reply(), "[\"h\", \"3\"]");
+    });
+}
+
+#[test]
+fn a_transaction_wakes_clients_at_its_end() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let mut waits = waiting(server, &mut client, 1, "blpop q 0");
+        let replies = client.call_all(&["multi", "lpush q a", "del q", "set q text", "exec"]);
+        assert_eq!(replies[4], "[1, 1, OK]");
+        client.call("del q");
+        let replies = client.call_all(&["multi", "lpush q a", "lpush q b", "lpush q c", "exec"]);
+        assert_eq!(replies[4], "[1, 2, 3]");
+        assert_eq!(waits.reply(), "[\"q\", \"c\"]");
+    });
+}
+
+#[test]
+fn wrong_types_end_only_a_wait_for_the_target() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let wrong = "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
+        client.call("set target text");
+        let mut first = waiting(server, &mut client, 1, "brpoplpush q target 0");
+        let mut second = waiting(server, &mut client, 2, "brpoplpush q good 0");
+        assert_eq!(client.call("rpush q a b"), "2");
+        assert_eq!(first.reply(), wrong);
+        assert_eq!(second.reply(), "\"b\"");
+        assert_eq!(client.call("lrange q 0 -1"), "[\"a\"]");
+        client.call("del q");
+        let mut waits = waiting(server, &mut client, 1, "blpop q 0");
+        client.call("set q text");
+        until_waiting(&mut client, 1);
+        client.call("del q");
+        client.call("rpush q a");
+        assert_eq!(waits.reply(), "[\"q\", \"a\"]");
+    });
+}
+
+#[test]
+fn a_wait_ends_with_its_time_or_by_another_client() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        for words in [
+            "blpop q 0.01",
+            "brpop q r 0.001",
+            "blmpop 0.01 1 q left",
+            "blmove q r left left 0.01",
+            "brpoplpush q r 0.01",
+        ] {
+            assert_eq!(client.call(words), "nil", "{words}");
+        }
+        let mut waits = server.word_client();
+        let id = waits.call("client id");
+        for (words, reply) in [
+            (format!("client unblock {id}"), "nil"),
+            (format!("client unblock {id} timeout"), "nil"),
+            (
+                format!("client unblock {id} error"),
+                "(error) UNBLOCKED client unblocked via CLIENT UNBLOCK",
+            ),
+        ] {
+            assert_eq!(client.call(&words), "0");
+            waits.send_words("blpop q 0");
+            until_waiting(&mut client, 1);
+            let list = client.call(&format!("client list id {id}"));
+            assert!(list.contains("flags=b"), "{list}");
+            assert_eq!(client.call(&words), "1");
+            assert_eq!(waits.reply(), reply);
+        }
+        assert_eq!(client.call("rpush q a"), "1");
+        assert_eq!(client.call("lpop q"), "\"a\"");
+        for (words, text) in [
+            ("blpop q -1", "timeout is negative"),
+            ("brpop q x", "timeout is not a float or out of range"),
+            ("blmove q r left left inf", "timeout is out of range"),
+            ("blmpop 1 0 q left", "numkeys should be greater than 0"),
+        ] {
+            assert_eq!(client.call(words), format!("(error) ERR {text}"));
+        }
+    });
+}
+
+#[test]
+fn a_client_that_leaves_takes_nothing() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        for by_kill in [false, true] {
+            let gone = waiting(server, &mut client, 1, "blpop q 0");
+            let mut stays = waiting(server, &mut client, 2, "blpop q 0");
+            if by_kill {
+                let address = gone.0.address();
+                assert_eq!(client.call(&format!("client kill addr {address}")), "1");
+            } else {
+                drop(gone);
+            }
+            until_waiting(&mut client, 1);
+            assert_eq!(client.call("rpush q a"), "1");
+            assert_eq!(stays.reply(), "[\"q\", \"a\"]");
+        }
+    });
+}
+
+#[test]
+fn commands_behind_a_wait_run_after_it() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let mut waits = server.word_client();
+        for words in ["set k 1", "blpop q 0", "get k", "blpop q 0", "incr k"] {
+            waits.send_words(words);
+        }
+        until_waiting(&mut client, 1);
+        assert_eq!(client.call("set k 7"), "OK");
+        assert_eq!(client.call("rpush q a"), "1");
+        assert_eq!(waits.reply(), "OK");
+        assert_eq!(waits.reply(), "[\"q\", \"a\"]");
+        assert_eq!(waits.reply(), "\"7\"");
+        assert_eq!(client.call("rpush q b"), "1");
+        assert_eq!(waits.reply(), "[\"q\", \"b\"]");
+        assert_eq!(waits.reply(), "8");
+    });
+}
+
+/// Many clients that wait and many that add: each element is taken by one, and none waits at the
+/// end while there are elements.
+#[test]
+fn each_element_is_taken_by_one_client() {
+    const WORKERS: usize = 6;
+    const PRODUCERS: usize = 3;
+    const ELEMENTS: usize = 300;
+    on_servers(|server| {
+        let taken: Vec<String> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..WORKERS)
+                .map(|number| {
+                    let mut client = server.word_client();
+                    scope.spawn(move || {
+                        let mut taken = Vec::new();
+                        loop {
+                            let words = match number % 3 {
+                                0 => "blpop q1 q2 0",
+                                1 => "brpop q2 q1 0",
+                                _ => "blmpop 0 2 q1 q2 left count 3",
+                            };
+                            let reply = client.call(words);
+                            let elements: Vec<_> = reply
+                                .split(", ")
+                                .skip(1)
+                                .map(|one| one.trim_matches(['[', ']', '"']).to_owned())
+                                .collect();
+                            let ends = elements.iter().filter(|one| *one == "end").count();
+                            taken.extend(elements.into_iter().filter(|one| one != "end"));
+                            // One end for each worker.
+                            for _ in 1..ends {
+                                client.call("rpush q2 end");
+                            }
+                            if ends > 0 {
+                                return taken;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let producers: Vec<_> = (0..PRODUCERS)
+                .map(|number| {
+                    let mut client = server.word_client();
+                    scope.spawn(move || {
+                        for element in (0..ELEMENTS).step_by(2) {
+                            let key = 1 + element / 2 % 2;
+                            client.call(&format!(
+                                "rpush q{key} {number}-{element} {number}-{}",
+                                element + 1
+                            ));
+                        }
+                    })
+                })
+                .collect();
+            for producer in producers {
+                producer.join().expect("it ends");
+            }
+            let mut client = server.word_client();
+            wait_until("all are taken", || {
+                client.call("llen q1") == "0" && client.call("llen q2") == "0"
+            });
+            for _ in 0..WORKERS {
+                client.call("rpush q1 end");
+            }
+            (workers.into_iter())
+                .flat_map(|worker| worker.join().expect("it ends"))
+                .collect()
+        });
+        assert_eq!(taken.len(), PRODUCERS * ELEMENTS);
+        let taken: BTreeSet<_> = taken.into_iter().collect();
+        assert_eq!(taken.len(), PRODUCERS * ELEMENTS);
+    });
+}
+
+#[test]
+fn a_server_stops_while_clients_wait() {
+    for cores in [1, 2] {
+        let mut server = Served::roomy(cores);
+        let mut client = server.word_client();
+        let mut waits = waiting(&server, &mut client, 1, "blpop q 0");
+        server.stop();
+        assert!(waits.is_closed());
+    }
+}
