@@ -26,6 +26,8 @@ pub(crate) struct LongRead {
 #[derive(Debug)]
 enum From {
     Pieces(PinnedValue),
+    /// It is short now, and here.
+    Record(Vec<u8>),
     /// The key, as long as it has this version.
     Key(Version),
 }
@@ -51,6 +53,12 @@ impl Opened {
                 .read_pieces(&kept.pieces, at, bytes, part)
                 .await
                 .is_ok(),
+            From::Record(value) => {
+                let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(value.len());
+                part.clear();
+                part.extend_from_slice(&value[place(at)..place(at.saturating_add(bytes))]);
+                true
+            }
             From::Key(version) => {
                 let read = core.get_long_range(key, at, bytes, part).await;
                 matches!(read, Ok(Some(read)) if read == *version)
@@ -118,12 +126,29 @@ impl LongRead {
 
     /// Opens the value; `None` if the key is absent.
     async fn open(&self, core: &mut Core) -> Result<Option<Opened>> {
-        // If it is not kept, for whatever reason, it is read without.
-        if let Ok(PinOutcome::Long(kept)) = core.keep_long(&self.key, PinKind::Reading).await {
-            return Ok(Some(Opened {
-                length: kept.pieces.length(),
-                from: From::Pieces(kept),
-            }));
+        loop {
+            match core.keep_long(&self.key, PinKind::Reading).await {
+                Ok(PinOutcome::Long(kept)) => {
+                    return Ok(Some(Opened {
+                        length: kept.pieces.length(),
+                        from: From::Pieces(kept),
+                    }));
+                }
+                Ok(PinOutcome::Absent) => return Ok(None),
+                Ok(PinOutcome::Short) => match core.get(&self.key).await {
+                    // It was replaced meanwhile.
+                    Err(farcore::Error::LongValue { .. }) => {}
+                    Err(error) => return Err(error),
+                    Ok(read) => {
+                        return Ok(read.map(|value| Opened {
+                            length: value.len() as u64,
+                            from: From::Record(value.to_vec()),
+                        }));
+                    }
+                },
+                // If it is not kept, for whatever reason, it is read without.
+                Err(_) => break,
+            }
         }
         let metadata = core.inspect(&self.key).await?;
         if metadata.is_some_and(|metadata| metadata.structured) {

@@ -454,7 +454,9 @@ fn a_value_is_taken_once_and_whole_by_clients_that_race() {
                     let words: Vec<_> = command.split(' ').collect();
                     let mut long = 0;
                     while !is_done.load(Ordering::Relaxed) {
-                        let reply = client.ask(&words);
+                        client.send(&words);
+                        let reply = client.read();
+                        let reply = reply.unwrap_or_else(|| panic!("{command}: closed"));
                         assert!(is_uniform(&reply), "{command}");
                         let is_long = matches!(&reply, Reply::Bulk(bytes) if bytes.len() > 1);
                         long += usize::from(is_long && command != "GET k");
