@@ -102,6 +102,11 @@ impl CorePort {
         }
     }
 
+    /// How many messages there are.
+    pub(crate) fn message_count(&self) -> usize {
+        self.messages.len()
+    }
+
     /// The next message.
     pub(crate) fn receive(&self) -> Option<Message> {
         self.messages.pop()

@@ -181,9 +181,11 @@ impl Serving {
                     break;
                 }
             }
-            let mut is_busy = self.receive_messages();
-            is_busy |= self.serve_listed(&mut core);
+            self.now_ms = farcore_tuning::system_ms();
+            let messages = self.shared.cores[self.place].message_count();
+            let mut is_busy = self.serve_listed(&mut core);
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
+            is_busy |= self.receive_messages(messages);
             is_busy |= self.native_turn(is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
             self.start_long_tasks(&core);
@@ -239,11 +241,13 @@ impl Serving {
         self.sockets.sleep().await;
     }
 
-    fn receive_messages(&mut self) -> bool {
-        self.now_ms = farcore_tuning::system_ms();
-        let mut is_busy = false;
-        while let Some(message) = self.shared.cores[self.place].receive() {
-            is_busy = true;
+    /// Receives so many messages of other cores, which were there before sockets were served: a
+    /// client's `UNSUBSCRIBE` that was sent before another client's `PUBLISH` happens before it.
+    fn receive_messages(&mut self, count: usize) -> bool {
+        for _ in 0..count {
+            let Some(message) = self.shared.cores[self.place].receive() else {
+                break;
+            };
             match message {
                 Message::Connection(stream, peer, is_encrypted) => {
                     self.accept(stream, peer, is_encrypted);
@@ -256,7 +260,7 @@ impl Serving {
                 Message::Run(work) => work(self),
             }
         }
-        is_busy
+        count > 0
     }
 
     fn accept(&mut self, stream: TcpStream, peer: SocketAddr, is_encrypted: bool) {

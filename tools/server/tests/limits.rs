@@ -123,6 +123,11 @@ fn clients_that_leave_before_their_answers_leave_nothing() {
     let served = Served::start(2);
     let mut client = served.client();
     client.say("SET k v");
+    client.say("PING");
+    // A reply is counted after it is sent; once this one is, the connection of SET is accounted.
+    wait_until("both replies are counted", || {
+        figures(&served).sent_bytes >= "+OK\r\n+PONG\r\n".len() as u64
+    });
     let before = figures(&served);
     for number in 0..CLIENTS {
         let leaving = served.client();
