@@ -5,7 +5,7 @@
 # Docker's default seccomp profile forbids io_uring, which the engine needs.
 FROM rust:1.93-slim-bookworm AS build
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends gcc libc6-dev make pkg-config \
+    && apt-get install --yes --no-install-recommends gcc git libc6-dev make pkg-config \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
