@@ -68,6 +68,11 @@ impl EventSink {
         }
     }
 
+    /// What all cores share.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// The classes that are selected.
     pub(crate) fn classes(&self) -> EventClasses {
         self.shared.event_classes.load()

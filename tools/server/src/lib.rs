@@ -48,6 +48,7 @@ mod plan;
 mod port;
 mod random;
 mod receiving;
+mod record_memory;
 mod removed_keys;
 mod replies;
 pub mod resp;

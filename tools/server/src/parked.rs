@@ -253,7 +253,10 @@ impl Serving {
             parked.is_woken = std::mem::take(&mut parked.is_woken_again);
             parked.served = std::mem::take(&mut parked.served_again);
             let look = parked.look();
-            let (mut core, output) = (self.tasks.client(core), TaskOutput::new(&self.events));
+            let (mut core, output) = (
+                self.tasks.client(core),
+                TaskOutput::new(&self.events, &self.records),
+            );
             let written = output.clone();
             let future = async move {
                 let reply = (&written, protocol);

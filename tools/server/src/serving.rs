@@ -17,6 +17,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use farcore::{Answer, Core, Error, RemovedKeys};
@@ -33,6 +34,7 @@ use crate::noted::Noted;
 use crate::parked::Parking;
 use crate::port::Message;
 use crate::receiving::RECEIVE_BYTES;
+use crate::record_memory::RecordMemory;
 use crate::replies::{error_text, write_answer};
 use crate::resp::{Arguments, Limits};
 use crate::shared::Shared;
@@ -66,6 +68,8 @@ pub(crate) struct Serving {
     pub(crate) subscriptions: Subscriptions,
     /// Where commands leave events of keys.
     pub(crate) events: EventSink,
+    /// What commands have in hand of structured records.
+    pub(crate) records: Rc<RecordMemory>,
     /// Requests under way whose answers may make events, by token.
     pub(crate) noted: HashMap<u64, Noted>,
     /// Keys that were taken from the engine, empty between turns.
@@ -127,6 +131,7 @@ impl Serving {
             held_bytes_max: shared.options.client_bytes / shared.cores.len(),
             spare_buffers: Vec::new(),
             events: EventSink::new(Arc::clone(&shared)),
+            records: Rc::default(),
             noted: HashMap::new(),
             removed_keys: RemovedKeys::default(),
             shared,
@@ -459,7 +464,7 @@ impl Serving {
             };
             connection.is_blocked = true;
             let protocol = connection.protocol;
-            let output = TaskOutput::new(&self.events).holding(task.held_bytes());
+            let output = TaskOutput::new(&self.events, &self.records).holding(task.held_bytes());
             let (mut core, written) = (self.tasks.client(core), output.clone());
             let future = async move {
                 task.run(&mut core, &written, protocol, value_bytes_max)

@@ -14,6 +14,7 @@ use crate::gathered::Gathered;
 use crate::memory_limit::MemoryLimit;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
+use crate::record_memory::LongestRecord;
 use crate::serving::Serving;
 use crate::slow::SlowSettings;
 use crate::tls::TlsConfig;
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     pub(crate) event_classes: SelectedClasses,
     pub(crate) slow: SlowSettings,
     pub(crate) encoding_limits: EncodingLimits,
+    pub(crate) longest_record: LongestRecord,
     pub(crate) memory_limit: MemoryLimit,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
@@ -104,6 +106,7 @@ impl Shared {
             event_classes: SelectedClasses::default(),
             slow: SlowSettings::default(),
             encoding_limits: EncodingLimits::default(),
+            longest_record: LongestRecord::default(),
             memory_limit: MemoryLimit::default(),
             rates: Rates::default(),
             baseline: Mutex::default(),

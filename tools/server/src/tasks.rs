@@ -11,6 +11,7 @@ use farcore::Core;
 
 use crate::event_classes::EventClasses;
 use crate::key_events::{EventSink, KeyEvent};
+use crate::record_memory::{RecordMemory, TakenMemory};
 use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
 
@@ -29,6 +30,7 @@ pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Core>>>;
 pub(crate) struct TaskOutput {
     buffer: Rc<RefCell<TaskBuffer>>,
     events: EventSink,
+    records: Rc<RecordMemory>,
 }
 
 #[derive(Debug, Default)]
@@ -46,11 +48,24 @@ struct TaskBuffer {
 
 impl TaskOutput {
     /// Nothing yet.
-    pub(crate) fn new(events: &EventSink) -> Self {
+    pub(crate) fn new(events: &EventSink, records: &Rc<RecordMemory>) -> Self {
         Self {
             buffer: Rc::default(),
             events: events.clone(),
+            records: Rc::clone(records),
         }
+    }
+
+    /// Takes memory for so many structured records, which the command has in hand until it drops
+    /// it. It waits while others have it.
+    pub(crate) async fn take_memory(&self, core: &Core, records: usize) -> TakenMemory {
+        let bytes = self.events.shared().longest_record.needed(records);
+        self.records.take(core, bytes).await
+    }
+
+    /// Notes that a structured record is about to be stored.
+    pub(crate) fn note_record(&self, bytes: usize) {
+        self.events.shared().longest_record.note(bytes);
     }
 
     /// The same of a command that has so many bytes in hand.
@@ -66,6 +81,12 @@ impl TaskOutput {
         while self.buffer.borrow().is_short && farcore_tuning::system_ms() < until_ms {
             core.yield_now().await;
         }
+        self.buffer.borrow_mut().held += bytes;
+    }
+
+    /// Has bytes counted that the command has in hand until it ends, e.g. while its client takes the
+    /// reply.
+    pub(crate) fn keep(&self, bytes: usize) {
         self.buffer.borrow_mut().held += bytes;
     }
 

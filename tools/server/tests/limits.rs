@@ -147,6 +147,52 @@ fn clients_that_leave_before_their_answers_leave_nothing() {
 }
 
 #[test]
+fn commands_of_long_records_take_turns_and_all_end() {
+    const CLIENTS: usize = 40;
+    const ROUNDS: usize = 10;
+    let served = Served::roomy(2);
+    let mut client = served.client();
+    // Of some 40 KiB each, so that not all of them have room at once.
+    let text = "x".repeat(40);
+    for element in 0..900 {
+        let name = format!("{text}{element}");
+        for command in ["RPUSH from", "SADD one", "SADD two", "HSET hash"] {
+            let value = if command == "HSET hash" { " 0" } else { "" };
+            assert!(
+                !client
+                    .say(&format!("{command} {name}{value}"))
+                    .starts_with('-')
+            );
+        }
+    }
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let mut client = served.client();
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let moved = client.say("LMOVE from to LEFT RIGHT");
+                    assert!(!moved.starts_with('-') && moved.len() > 2, "{moved}");
+                    let kept = client.say(&format!("SUNIONSTORE kept{} one two", number % 3));
+                    assert_eq!(kept, ":900");
+                    assert_eq!(client.say("SINTERCARD 2 one two"), ":900");
+                    let field = format!("HINCRBY hash {} 1", "x".repeat(40) + "0");
+                    assert!(client.say(&field).starts_with(':'));
+                    let pushed = client.say(&format!("LPUSH from {number}.{round}"));
+                    assert!(pushed.starts_with(':'));
+                    let popped = client.say("BRPOP from 0");
+                    assert!(popped.contains("from"), "{popped}");
+                }
+            });
+        }
+    });
+    let steps = CLIENTS * ROUNDS;
+    assert_eq!(client.say("LLEN to"), format!(":{steps}"));
+    assert_eq!(client.say("LLEN from"), format!(":{}", 900 - steps));
+    let sum = client.say(&format!("HGET hash {text}0"));
+    assert!(sum.contains(&steps.to_string()), "{sum}");
+}
+
+#[test]
 fn bits_are_changed_by_many_clients_in_one_step_each() {
     const CLIENTS: usize = 8;
     const BITS: usize = 64;

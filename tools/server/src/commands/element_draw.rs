@@ -116,6 +116,7 @@ impl Draw {
 fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
     let key = call.key().to_vec();
     call.task(move |mut core, output, protocol| async move {
+        let memory = output.take_memory(&core, 1).await;
         let record = match Record::read(&mut core, &key).await {
             Ok(record) => {
                 record.notify_missed(&output, &key);
@@ -127,7 +128,12 @@ fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
             }
         };
         match record.entries(kind) {
-            Ok(all) => draw.write(all, &core, (&output, protocol)).await,
+            Ok(all) => {
+                output.keep(record.held_bytes() + size_of_val(&all[..]));
+                // From here on it counts as the client's.
+                drop(memory);
+                draw.write(all, &core, (&output, protocol)).await;
+            }
             Err(failure) => finish(&output, protocol, (kind, Err(failure)), |_, ()| {}),
         }
         core

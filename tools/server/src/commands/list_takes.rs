@@ -10,7 +10,7 @@ use farcore::{Core, Error};
 
 use super::arguments::{float, is_option, shown_key};
 use super::lists::{effect, number, pop_event, push_event, take_off, write_elements};
-use super::structured::{Done, Effect, Failure, Record, update};
+use super::structured::{Done, Effect, Failure, Record, Step, update};
 use super::transfer::{Moved, Transfer, transfer};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::kind::{self, Kind};
@@ -93,7 +93,7 @@ impl Wanted {
         match self {
             Self::Elements { keys, side, count } => {
                 let end = (*side, count.unwrap_or(1));
-                match take_first(core, keys, end, errors).await {
+                match take_first((core, output), keys, end, errors).await {
                     Ok(None) => return false,
                     Ok(Some((key, elements, done))) => {
                         done.notify(output, (Kind::List, pop_event(*side)), key);
@@ -107,7 +107,7 @@ impl Wanted {
                     Err(failure) => writer.error(&failure.text(Kind::List)),
                 }
             }
-            Self::Move(one) => match one.make(core, errors).await {
+            Self::Move(one) => match one.make((core, output), errors).await {
                 Ok(None) => return false,
                 Ok(Some(moved)) => {
                     writer.bulk(&moved.element);
@@ -135,13 +135,16 @@ type Taken<'k> = (&'k [u8], Vec<Vec<u8>>, Done);
 
 /// Takes elements of the first list that has some.
 async fn take_first<'k>(
-    core: &mut Core,
+    (core, output): Step<'_>,
     keys: &'k [Vec<u8>],
     (side, count): (Side, usize),
     errors: SourceErrors,
 ) -> std::result::Result<Option<Taken<'k>>, Failure> {
     for key in keys {
-        let taken = update(core, key, |record| take_off(record, side, count)).await;
+        let taken = update((&mut *core, output), key, |record| {
+            take_off(record, side, count)
+        })
+        .await;
         if let Some((Some(elements), done)) = errors.filter(taken.map(Some))? {
             return Ok(Some((key, elements, done)));
         }
@@ -181,10 +184,11 @@ impl Move {
     /// Moves the element; `None` if there is none.
     async fn make(
         &self,
-        core: &mut Core,
+        (core, output): Step<'_>,
         errors: SourceErrors,
     ) -> std::result::Result<Option<Moved<Vec<u8>>>, Failure> {
         if errors == SourceErrors::Ignored {
+            let _memory = output.take_memory(core, 1).await;
             let source = Record::read(core, &self.source).await;
             let list = source.and_then(|record| Ok(record.value::<ListValue<'_>>()?.is_some()));
             if !errors.filter(list)? {
@@ -192,14 +196,14 @@ impl Move {
             }
         }
         if self.source == self.target {
-            return self.turn(core).await;
+            return self.turn((core, output)).await;
         }
-        transfer(core, (&self.source, &self.target), self).await
+        transfer((core, output), (&self.source, &self.target), self).await
     }
 
     /// Moves an element from one end of a list to the same or the other end.
-    async fn turn(&self, core: &mut Core) -> std::result::Result<Option<Moved<Vec<u8>>>, Failure> {
-        let turned = update(core, &self.source, |record| {
+    async fn turn(&self, step: Step<'_>) -> std::result::Result<Option<Moved<Vec<u8>>>, Failure> {
+        let turned = update(step, &self.source, |record| {
             let Some(list) = record.value::<ListValue<'_>>()? else {
                 return Ok((Effect::Nothing, None));
             };

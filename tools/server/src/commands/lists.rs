@@ -118,7 +118,7 @@ fn push(call: &mut Call<'_>, side: Side, creates: bool) -> Flow {
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
         let key = stored_key(&arguments[1]);
-        let pushed = update(&mut core, key, |record| {
+        let pushed = update((&mut core, &output), key, |record| {
             let list = record.value::<ListValue<'_>>()?;
             if list.is_none() && !creates {
                 return Ok((Effect::Nothing, 0));

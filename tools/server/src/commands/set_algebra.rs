@@ -56,7 +56,8 @@ impl Algebra {
             Self::Union => {
                 let members = sets.iter().flatten().flat_map(SetValue::iter);
                 let mut all: Vec<_> = members.collect();
-                all.sort_unstable();
+                // A stable sort finds the runs that the sets are.
+                all.sort();
                 all.dedup();
                 all
             }
@@ -118,6 +119,7 @@ async fn write(members: &[&[u8]], core: &Core, (output, protocol): (&TaskOutput,
 fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
     let keys = keys(call, 1..call.count());
     call.task(move |mut core, output, protocol| async move {
+        let memory = output.take_memory(&core, keys.len()).await;
         let records = read_all(&mut core, &keys, &output).await;
         let sets = match &records {
             Ok(records) => sets(records),
@@ -126,6 +128,10 @@ fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
         match sets {
             Ok(sets) => {
                 let members = algebra.of(&sets, usize::MAX);
+                let records = records.iter().flatten().map(Record::held_bytes);
+                output.keep(records.sum::<usize>() + size_of_val(&members[..]));
+                // From here on they count as the client's.
+                drop(memory);
                 write(&members, &core, (&output, protocol)).await;
             }
             Err(failure) => {
@@ -154,6 +160,7 @@ async fn count_common(
     keys: &[Vec<u8>],
     (limit, output): (usize, &TaskOutput),
 ) -> std::result::Result<usize, Failure> {
+    let _memory = output.take_memory(core, keys.len()).await;
     let records = read_all(core, keys, output).await?;
     let common = Algebra::Intersection.of(&sets(&records)?, limit);
     Ok(common.len())
@@ -197,6 +204,7 @@ async fn make(
     algebra: Algebra,
     output: &TaskOutput,
 ) -> std::result::Result<(usize, Done), Failure> {
+    let _memory = output.take_memory(core, keys.len() + 1).await;
     loop {
         let records = Record::read_all(core, keys, BYTES_MAX).await?;
         let members = algebra.of(&sets(&records)?, usize::MAX);
@@ -210,6 +218,9 @@ async fn make(
             let version = core.inspect(target).await?.map_or(0, |known| known.version);
             transaction = transaction.expect(target, version);
             before = Some(version);
+        }
+        if let Some(record) = &made {
+            output.note_record(record.len());
         }
         transaction = match &made {
             Some(record) => transaction.put_structured(target, record, Expiry::Never),

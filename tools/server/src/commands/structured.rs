@@ -165,6 +165,11 @@ impl Record {
         }
     }
 
+    /// Bytes that it takes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Leaves the event of a read that has found no key.
     pub(super) fn notify_missed(&self, output: &TaskOutput, key: &[u8]) {
         if self.version == 0 {
@@ -209,10 +214,13 @@ impl Record {
     }
 }
 
+/// A client of the core, and the output of the command that uses it.
+pub(super) type Step<'a> = (&'a mut Core, &'a TaskOutput);
+
 /// Stores, removes or keeps the record of a key, which must have a version still. It keeps its
 /// expiry. False if another client was faster.
 pub(super) async fn put(
-    core: &mut Core,
+    (core, output): Step<'_>,
     key: &[u8],
     version: Version,
     effect: &Effect,
@@ -221,6 +229,7 @@ pub(super) async fn put(
     Ok(match effect {
         Effect::Nothing => true,
         Effect::Store(bytes) => {
+            output.note_record(bytes.len());
             let options = PutOptions {
                 expiry: Expiry::Keep,
                 condition,
@@ -238,14 +247,15 @@ pub(super) async fn put(
 
 /// Changes the record of a key in one step, and keeps the key's expiry.
 pub(super) async fn update<T>(
-    core: &mut Core,
+    (core, output): Step<'_>,
     key: &[u8],
     change: impl Fn(&Record) -> Result<(Effect, T), Failure>,
 ) -> Result<(T, Done), Failure> {
+    let _memory = output.take_memory(core, 1).await;
     loop {
         let record = Record::read(core, key).await?;
         let (effect, reply) = change(&record)?;
-        if put(core, key, record.version, &effect).await? {
+        if put((core, output), key, record.version, &effect).await? {
             return Ok((reply, record.done(&effect)));
         }
     }
@@ -266,7 +276,10 @@ pub(super) fn change<T: 'static>(
     let arguments = call.owned_arguments();
     call.task(move |mut core, output, protocol| async move {
         let key = stored_key(&arguments[1]);
-        let changed = update(&mut core, key, |record| change(&arguments, record)).await;
+        let changed = update((&mut core, &output), key, |record| {
+            change(&arguments, record)
+        })
+        .await;
         let changed = changed.map(|(reply, done)| {
             done.notify(&output, (kind, name), key);
             reply

@@ -4,9 +4,9 @@
 //! the element is removed from the source, so that only one client gets it, and is added to the
 //! target. Between the two no client sees it. If it cannot be added, it is put back.
 
-use farcore::{Core, Error, Expiry, Transaction, TransactionOutcome};
+use farcore::{Error, Expiry, Transaction, TransactionOutcome};
 
-use super::structured::{Done, Effect, Failure, Record, put, update};
+use super::structured::{Done, Effect, Failure, Record, Step, put, update};
 
 /// What is moved, and how.
 pub(super) trait Transfer {
@@ -51,10 +51,11 @@ fn write_to<'a>(
 
 /// Moves an element from one key to another one; `None` if there is none.
 pub(super) async fn transfer<T: Transfer>(
-    core: &mut Core,
+    (core, output): Step<'_>,
     (from, to): (&[u8], &[u8]),
     what: &T,
 ) -> Result<Option<Moved<T::Element>>, Failure> {
+    let memory = output.take_memory(core, 2).await;
     loop {
         let source = Record::read(core, from).await?;
         // As Redis, which does not look at the target then.
@@ -71,14 +72,21 @@ pub(super) async fn transfer<T: Transfer>(
             taken: source.done(&taken),
             added: target.done(&added),
         };
+        for effect in [&taken, &added] {
+            if let Effect::Store(bytes) = effect {
+                output.note_record(bytes.len());
+            }
+        }
         let transaction = write_to(Transaction::new(), from, (&source, &taken));
         let transaction = write_to(transaction, to, (&target, &added));
         match core.transaction(&transaction).await {
             Ok(TransactionOutcome::Committed { .. }) => return Ok(Some(moved)),
             Ok(TransactionOutcome::Conflict { .. }) => {}
             Err(Error::KeysApart { .. } | Error::TransactionTooLong { .. }) => {
-                if put(core, from, source.version, &taken).await? {
-                    return add_or_put_back(core, (from, to), what, moved)
+                if put((core, output), from, source.version, &taken).await? {
+                    // Each step takes what it needs.
+                    drop(memory);
+                    return add_or_put_back((core, output), (from, to), what, moved)
                         .await
                         .map(Some);
                 }
@@ -89,16 +97,20 @@ pub(super) async fn transfer<T: Transfer>(
 }
 
 async fn add_or_put_back<T: Transfer>(
-    core: &mut Core,
+    (core, output): Step<'_>,
     (from, to): (&[u8], &[u8]),
     what: &T,
     moved: Moved<T::Element>,
 ) -> Result<Moved<T::Element>, Failure> {
     let element = &moved.element;
-    match update(core, to, |target| Ok((what.add(target, element)?, ()))).await {
+    match update((&mut *core, output), to, |target| {
+        Ok((what.add(target, element)?, ()))
+    })
+    .await
+    {
         Ok(((), added)) => Ok(Moved { added, ..moved }),
         Err(failure) => {
-            update(core, from, |source| {
+            update((core, output), from, |source| {
                 Ok((what.put_back(source, element)?, ()))
             })
             .await?;
