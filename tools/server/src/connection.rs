@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use farcore::{Answer, Error};
 
+use crate::keys_under_way::KeysUnderWay;
 use crate::long_input::LongInput;
 use crate::long_task::{LongTask, Retry};
 use crate::parked::Parked;
@@ -109,6 +110,8 @@ pub(crate) struct Connection {
     pub(crate) skipped_bytes: usize,
     /// Bulk strings that are left of the command of a long value, after it.
     pub(crate) left: usize,
+    /// Keys of requests under way, if one may turn out to be about a long value.
+    pub(crate) keys_under_way: Option<Box<KeysUnderWay>>,
     /// Parts that were sent of a command that must go on later; its reply is promised.
     pub(crate) sent_parts: Option<usize>,
     pub(crate) output: Vec<u8>,
@@ -186,6 +189,7 @@ impl Connection {
             takes_whole: false,
             skipped_bytes: 0,
             left: 0,
+            keys_under_way: None,
             sent_parts: None,
             output: Vec::new(),
             written: 0,
@@ -281,6 +285,8 @@ impl Connection {
 
     /// The same for a command that may have to be carried out otherwise.
     pub(crate) fn promise_kept(&mut self, retry: Box<Retry>) {
+        let keys = self.keys_under_way.get_or_insert_default();
+        keys.note(retry.key(), true);
         self.early_bytes += retry.held_bytes();
         self.pending.push_back(Pending::Kept(retry));
     }

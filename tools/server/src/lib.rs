@@ -28,6 +28,7 @@ mod hash_reply;
 mod hash_value;
 mod information;
 mod key_events;
+mod keys_under_way;
 mod kind;
 mod length_prefixed;
 mod list_reply;

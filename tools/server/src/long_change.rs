@@ -184,6 +184,7 @@ impl LongChange {
         protocol: Protocol,
         value_bytes_max: usize,
     ) {
+        output.note_long_value();
         let rules = CopyRules {
             output: output.clone(),
             value_bytes_max,

@@ -80,6 +80,10 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.change.key
+    }
+
     pub(crate) fn held_bytes(&self) -> usize {
         self.change.held_bytes()
     }

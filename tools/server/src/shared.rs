@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) slow: SlowSettings,
     pub(crate) encoding_limits: EncodingLimits,
     pub(crate) longest_record: LongestRecord,
+    /// A value of several pieces may exist.
+    has_long_values: AtomicBool,
     pub(crate) memory_limit: MemoryLimit,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
@@ -87,6 +89,8 @@ impl Shared {
         run_id: String,
         port: u16,
     ) -> Self {
+        // Those of an engine that others have filled may be long.
+        let has_keys = reporter.stats().total.keys > 0;
         Self {
             options,
             tls,
@@ -107,6 +111,7 @@ impl Shared {
             slow: SlowSettings::default(),
             encoding_limits: EncodingLimits::default(),
             longest_record: LongestRecord::default(),
+            has_long_values: AtomicBool::new(has_keys),
             memory_limit: MemoryLimit::default(),
             rates: Rates::default(),
             baseline: Mutex::default(),
@@ -144,6 +149,19 @@ impl Shared {
         self.native_connected.fetch_sub(1, Ordering::Relaxed);
         let connections = &self.cores[core].native_connections;
         connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// True once a value of several pieces may exist.
+    #[inline]
+    pub(crate) fn has_long_values(&self) -> bool {
+        self.has_long_values.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a value of several pieces is about to be stored.
+    pub(crate) fn note_long_value(&self) {
+        if !self.has_long_values() {
+            self.has_long_values.store(true, Ordering::Relaxed);
+        }
     }
 
     /// True once nothing new is to be served.

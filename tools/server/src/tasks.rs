@@ -63,6 +63,11 @@ impl TaskOutput {
         self.records.take(core, bytes).await
     }
 
+    /// Notes that a value of several pieces is about to be stored.
+    pub(crate) fn note_long_value(&self) {
+        self.events.shared().note_long_value();
+    }
+
     /// Notes that a structured record is about to be stored.
     pub(crate) fn note_record(&self, bytes: usize) {
         self.events.shared().longest_record.note(bytes);

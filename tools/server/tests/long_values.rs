@@ -439,6 +439,143 @@ fn is_uniform(reply: &Reply) -> bool {
     }
 }
 
+/// What a server replies to commands that are sent at once.
+fn pipelined(client: &mut Client, commands: &[&[&[u8]]]) -> Vec<String> {
+    let bytes: Vec<u8> = commands.iter().flat_map(|one| request(one)).collect();
+    std::io::Write::write_all(&mut client.stream.get_ref(), &bytes).unwrap();
+    commands
+        .iter()
+        .map(|_| short(&client.read().unwrap()))
+        .collect()
+}
+
+/// A reply with what is long in it told by its length and its ends.
+fn short(reply: &Reply) -> String {
+    match reply {
+        Reply::Bulk(bytes) if bytes.len() > 20 => {
+            let (first, last) = (bytes[0] as char, bytes[bytes.len() - 1] as char);
+            format!("{first}..{last} {}", bytes.len())
+        }
+        Reply::Array(all) => {
+            let all: Vec<_> = all.iter().map(short).collect();
+            format!("[{}]", all.join(", "))
+        }
+        reply => reply.to_string(),
+    }
+}
+
+#[test]
+fn commands_of_one_client_are_carried_out_in_order() {
+    let long = vec![b'l'; 3 << 20];
+    let (nearly, more) = (vec![b'n'; RECORD_BYTES - 100], vec![b'm'; 1000]);
+    let (nearly, more) = (&nearly[..], &more[..]);
+    let [k, new]: [&[u8]; 2] = [b"k", b"new"];
+    let (set, get, append): (&[u8], &[u8], &[u8]) = (b"SET", b"GET", b"APPEND");
+    let cases: [(&[u8], &[&[&[u8]]], &[&str]); 12] = [
+        (
+            &long,
+            &[&[b"GETDEL", k], &[set, k, new], &[get, k]],
+            &["l..l 3145728", "+OK", "\"new\""],
+        ),
+        (
+            &long,
+            &[&[set, k, b"x", b"GET"], &[b"DEL", k], &[get, k]],
+            &["l..l 3145728", ":1", "null"],
+        ),
+        (
+            &long,
+            &[&[append, k, b"x"], &[set, k, new], &[get, k]],
+            &[":3145729", "+OK", "\"new\""],
+        ),
+        (
+            &long,
+            &[&[get, k], &[set, k, new], &[get, k]],
+            &["l..l 3145728", "+OK", "\"new\""],
+        ),
+        (
+            &long,
+            &[&[b"GETRANGE", k, b"0", b"3"], &[b"DEL", k], &[b"EXISTS", k]],
+            &["\"llll\"", ":1", ":0"],
+        ),
+        (
+            &long,
+            &[&[b"MGET", k, k], &[b"MSET", k, new], &[b"MGET", k]],
+            &["[l..l 3145728, l..l 3145728]", "+OK", "[\"new\"]"],
+        ),
+        (
+            &long,
+            &[&[b"GETBIT", k, b"1"], &[b"DEL", k], &[get, k]],
+            &[":1", ":1", "null"],
+        ),
+        (
+            &long,
+            &[&[b"GETEX", k, b"EX", b"100"], &[set, k, new], &[b"TTL", k]],
+            &["l..l 3145728", "+OK", ":-1"],
+        ),
+        (
+            nearly,
+            &[&[append, k, more], &[set, k, new], &[get, k]],
+            &[":66436", "+OK", "\"new\""],
+        ),
+        (
+            nearly,
+            &[&[append, k, more], &[append, k, b"y"], &[get, k]],
+            &[":66436", ":66437", "n..y 66437"],
+        ),
+        (
+            nearly,
+            &[&[append, k, more], &[get, k]],
+            &[":66436", "n..m 66436"],
+        ),
+        (
+            &long,
+            &[
+                &[b"MULTI"],
+                &[b"GETDEL", k],
+                &[set, k, new],
+                &[get, k],
+                &[b"EXEC"],
+            ],
+            &[
+                "+OK",
+                "+QUEUED",
+                "+QUEUED",
+                "+QUEUED",
+                "[l..l 3145728, +OK, \"new\"]",
+            ],
+        ),
+    ];
+    for cores in [1, 2] {
+        // The first long value of a server is known to all its connections a moment later.
+        let served = Served::vast(cores);
+        let mut client = served.client();
+        for (value, commands, expected) in cases {
+            set_value(&mut client, value);
+            let replies = pipelined(&mut client, commands);
+            assert_eq!(
+                replies,
+                expected,
+                "{cores}: {:?}",
+                String::from_utf8_lossy(commands[0][0])
+            );
+        }
+    }
+}
+
+fn set_value(client: &mut Client, value: &[u8]) {
+    assert_eq!(client.ask(&[&b"SET"[..], b"k", value]).to_string(), "+OK");
+}
+
+#[test]
+fn a_name_without_end_is_unknown() {
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let name = vec![b'x'; 3 * RECORD_BYTES];
+    assert!(client.ask(&[&name[..]]).is_error());
+    assert!(client.ask(&[&name[..], b"k"]).is_error());
+    assert_eq!(client.say("PING"), "+PONG");
+}
+
 #[test]
 fn a_value_is_taken_once_and_whole_by_clients_that_race() {
     const ROUNDS: usize = 25;

@@ -114,7 +114,7 @@ fn describe_as(
 
 /// How a command uses its keys.
 fn key_flags(command: &Command) -> [&'static str; 2] {
-    if command.flags.split(' ').any(|flag| flag == "write") {
+    if command.writes {
         ["RW", "update"]
     } else {
         ["RO", "access"]

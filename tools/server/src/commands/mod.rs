@@ -192,6 +192,50 @@ impl<'a> Call<'a> {
         })
     }
 
+    /// True if a command waits for the replies before it, because one of these may be about a long
+    /// value of one of its keys (`keys_under_way`).
+    #[inline]
+    fn must_wait(&mut self, command: &Command) -> bool {
+        let notes = self.serving.shared.has_long_values();
+        (notes || self.connection.keys_under_way.is_some())
+            && self.must_wait_for_keys(command, notes)
+    }
+
+    #[cold]
+    fn must_wait_for_keys(&mut self, command: &Command, notes: bool) -> bool {
+        if self.connection.pending.is_empty() {
+            self.connection.keys_under_way = None;
+        }
+        // What has begun goes on.
+        if self.connection.sent_parts.is_some() {
+            return false;
+        }
+        let (first, last, step) = command.keys;
+        if first == 0 {
+            // One of several words may have a key; those that count their keys are tasks, which wait
+            // for all replies.
+            let may_have_keys = !command.subcommands.is_empty();
+            return may_have_keys && self.connection.keys_under_way.is_some();
+        }
+        let count = i64::try_from(self.count()).unwrap_or(i64::MAX);
+        let last = if last < 0 { count + last } else { last };
+        let places = (first..=last.min(count - 1)).step_by(usize::try_from(step).unwrap_or(1));
+        let places = places.filter_map(|place| usize::try_from(place).ok());
+        let (arguments, input) = (self.arguments, self.input);
+        let keys = places.map(|place| arguments.get(place, input));
+        let under_way = &mut self.connection.keys_under_way;
+        if let Some(under_way) = under_way
+            && keys.clone().any(|key| under_way.hold(key, command.writes))
+        {
+            return true;
+        }
+        if notes {
+            let under_way = under_way.get_or_insert_default();
+            keys.for_each(|key| under_way.note(key, command.writes));
+        }
+        false
+    }
+
     /// True if a value of so many bytes may not fit a record with an expiry, or a change.
     pub(crate) fn is_beside_record(&self, bytes: usize) -> bool {
         bytes + BESIDE_BYTES > self.serving.value_bytes_max()
@@ -397,6 +441,9 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
     }
     let flow = match admitted(call, call.count()) {
         Ok(command) => {
+            if call.must_wait(command) {
+                return Flow::Later;
+            }
             // It was counted and shown when it was queued.
             let is_replayed = call.connection.is_executing();
             let flow = if call.connection.is_plain() {
@@ -439,10 +486,7 @@ pub(crate) fn streams(arguments: &Arguments, input: &[u8], left: usize) -> bool 
         arguments.get(0, input)
     };
     match find(name) {
-        Some(command) => {
-            let writes = command.flags.split(' ').any(|flag| flag == "write");
-            writes && long_set::streams(command.name, arguments.len(), left)
-        }
+        Some(command) => command.writes && long_set::streams(command.name, arguments.len(), left),
         None => left == 0,
     }
 }
@@ -450,6 +494,7 @@ pub(crate) fn streams(arguments: &Arguments, input: &[u8], left: usize) -> bool 
 /// Runs a command of which an argument, of so many bytes, is too long for a record and comes later,
 /// with `left` others after it.
 pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
+    call.serving.shared.note_long_value();
     let flow = match admitted(call, call.count() + 1 + left) {
         Ok(command) => long_set::run(call, command.name, bytes, left),
         Err(refusal) => Err(refusal),
@@ -530,7 +575,13 @@ fn unknown(call: &Call<'_>) -> Refusal {
         }
         arguments.push_str(&format!("'{}' ", repeated(call.argument(place), left)));
     }
-    let name = repeated(call.argument(0), REPEATED_BYTES_MAX);
+    // A name that is too long for a record is not kept.
+    let name = if call.count() == 0 {
+        &[]
+    } else {
+        call.argument(0)
+    };
+    let name = repeated(name, REPEATED_BYTES_MAX);
     Refusal(format!(
         "ERR unknown command '{name}', with args beginning with: {arguments}"
     ))

@@ -26,6 +26,8 @@ pub(crate) struct Command {
     pub(crate) is_for_strangers: bool,
     /// It may make data grow, so it is refused while memory is short.
     pub(crate) needs_memory: bool,
+    /// It may change its keys.
+    pub(crate) writes: bool,
     /// What it does by its second word.
     pub(crate) subcommands: &'static [Subcommand],
     pub(crate) run: Run,
@@ -73,6 +75,7 @@ const fn command(
         flags,
         is_for_strangers: false,
         needs_memory: begins_with(flags, SLOW_WRITE),
+        writes: begins_with(flags, "write"),
         subcommands: &[],
         run,
     }

@@ -145,6 +145,7 @@ impl Tasks {
                 }
             } else {
                 let parts = put.input.parts();
+                put.events.shared().note_long_value();
                 core.put_long_with(&put.key, length, parts, put.options)
                     .await
             };

@@ -1,0 +1,93 @@
+//! The keys of a connection's requests under way that may turn out to be about long values.
+//!
+//! The engine refuses a request that would need a long value in one buffer, and a task carries it
+//! out when its reply's turn comes (`long_task`). Commands that the client has sent after it may
+//! have been carried out by then. So a command waits for the replies before it if it changes a key
+//! that one of these reads, or touches one that one of these changes.
+//!
+//! Keys are told apart by a hash, so a command may wait without need.
+//!
+//! - I1: every key that was noted is found, until all replies before are made.
+//! - I2: requests are noted once a long value may exist (`Shared::has_long_values`), and changes that
+//!   may make one always. Of the first long value of all, requests that other connections have
+//!   under way in that moment are not noted.
+
+use std::hash::{DefaultHasher, Hasher};
+
+/// Words of a set of keys, of 64 bits each.
+const WORDS: usize = 16;
+
+/// A set of keys.
+#[derive(Clone, Copy, Debug, Default)]
+struct Keys([u64; WORDS]);
+
+impl Keys {
+    fn add(&mut self, (word, bit): (usize, u64)) {
+        self.0[word] |= bit;
+    }
+
+    fn has(&self, (word, bit): (usize, u64)) -> bool {
+        self.0[word] & bit != 0
+    }
+}
+
+/// Where a key is in a set.
+fn place(key: &[u8]) -> (usize, u64) {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    let hash = hasher.finish();
+    let word = (hash >> 6) % WORDS as u64;
+    (usize::try_from(word).unwrap_or(0), 1 << (hash % 64))
+}
+
+/// The keys that requests under way read, and those that they change.
+#[derive(Debug, Default)]
+pub(crate) struct KeysUnderWay {
+    read: Keys,
+    changed: Keys,
+}
+
+impl KeysUnderWay {
+    /// True if a command of this key must wait for them.
+    pub(crate) fn hold(&self, key: &[u8], changes: bool) -> bool {
+        let place = place(key);
+        self.changed.has(place) || changes && self.read.has(place)
+    }
+
+    /// Notes a request.
+    pub(crate) fn note(&mut self, key: &[u8], changes: bool) {
+        let keys = if changes {
+            &mut self.changed
+        } else {
+            &mut self.read
+        };
+        keys.add(place(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_wait_for_reads_and_everything_for_changes() {
+        let mut keys = KeysUnderWay::default();
+        keys.note(b"read", false);
+        keys.note(b"changed", true);
+        assert!(!keys.hold(b"read", false) && keys.hold(b"read", true));
+        assert!(keys.hold(b"changed", false) && keys.hold(b"changed", true));
+        // Of a thousand others nearly none is taken for one of the two.
+        let others = (0..1000).map(|other| format!("other{other}"));
+        let held = others.filter(|other| keys.hold(other.as_bytes(), true));
+        assert!(held.count() < 20);
+    }
+
+    #[test]
+    fn every_noted_key_is_found() {
+        let mut keys = KeysUnderWay::default();
+        for key in 0..500_u32 {
+            keys.note(&key.to_le_bytes(), true);
+            assert!((0..=key).all(|key| keys.hold(&key.to_le_bytes(), false)));
+        }
+    }
+}
