@@ -33,7 +33,7 @@ pub struct CoreFigures {
     pub evicted_clients: u64,
     /// Subscribers that were disconnected because they did not read.
     pub slow_subscribers: u64,
-    /// Expired and evicted keys without an event: too many at once, or removed unread.
+    /// Events of keys that were not sent: too many at once, or of keys that were removed unread.
     pub unsent_events: u64,
     /// Connections that were closed because their bytes were no requests, or beyond a limit.
     pub protocol_errors: u64,

@@ -21,7 +21,9 @@
 //! - I2: events of one key are sent in the order of its changes, as far as requests of one core
 //!   made them. Those of several keys in one pipeline, and of commands of several cores or steps
 //!   that run at one time, may be sent in another order.
-//! - I3: where no class is selected, a request of the engine costs one load and a branch more, and
+//! - I3: at most [`EVENT_BYTES_MAX`] and one turn's events of each core are on their way to a core.
+//!   Those beyond are not sent there, and are counted.
+//! - I4: where no class is selected, a request of the engine costs one load and a branch more, and
 //!   its answer nothing.
 
 use std::cell::RefCell;
@@ -36,6 +38,10 @@ use crate::serving::Serving;
 use crate::shared::Shared;
 use crate::subscriptions::Message;
 
+/// Bytes of events that are on their way to a core, above which it gets no more: it is slower than
+/// the cores that make them.
+const EVENT_BYTES_MAX: usize = 1 << 20;
+
 /// An event of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct KeyEvent {
@@ -49,6 +55,10 @@ impl KeyEvent {
     pub(crate) fn new(class: EventClasses, name: &'static str, key: &[u8]) -> Self {
         let key = key.to_vec();
         Self { class, name, key }
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.key.len()
     }
 }
 
@@ -158,10 +168,20 @@ impl Serving {
             return self.take_key_events(&events, classes);
         }
         let events: Arc<[KeyEvent]> = events.into();
+        let bytes = events.iter().map(KeyEvent::held_bytes).sum();
         for place in elsewhere {
+            let under_way = &shared.cores[place].event_bytes;
+            // ORDERING: it is a count, which orders nothing.
+            if under_way.fetch_add(bytes, Ordering::Relaxed) > EVENT_BYTES_MAX {
+                under_way.fetch_sub(bytes, Ordering::Relaxed);
+                self.counters().unsent_events.add(events.len() as u64);
+                continue;
+            }
             let events = Arc::clone(&events);
             shared.cores[place].send(PortMessage::Run(Box::new(move |serving| {
                 serving.take_key_events(&events, classes);
+                let under_way = &serving.shared.cores[serving.place].event_bytes;
+                under_way.fetch_sub(bytes, Ordering::Relaxed);
             })));
         }
         self.take_key_events(&events, classes);

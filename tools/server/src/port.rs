@@ -41,6 +41,8 @@ pub(crate) struct CorePort {
     pub(crate) native_connections: AtomicUsize,
     /// Subscriptions of its connections to channels. Only the core changes it.
     pub(crate) subscriptions: AtomicUsize,
+    /// Bytes of events of keys that are on their way to it.
+    pub(crate) event_bytes: AtomicUsize,
     /// Those that see the commands of all clients.
     pub(crate) monitors: AtomicUsize,
     /// Where the shard's keys end in the order of scans, once it was searched; else 0.
@@ -61,6 +63,7 @@ impl CorePort {
             connections: AtomicUsize::new(0),
             native_connections: AtomicUsize::new(0),
             subscriptions: AtomicUsize::new(0),
+            event_bytes: AtomicUsize::new(0),
             monitors: AtomicUsize::new(0),
             keys_end: AtomicU64::new(0),
         })

@@ -44,6 +44,8 @@ use crate::subscriptions::Subscriptions;
 use crate::tasks::{TaskOutput, Tasks};
 use crate::token::Token;
 
+/// Messages of other cores that are received in a turn, at most, so that clients are served too.
+const MESSAGES_A_TURN: usize = 64;
 /// Bytes of the longest value.
 const VALUE_BYTES_MAX: usize = 64 << 20;
 /// How long what was accepted may take to be answered when the server stops, in milliseconds.
@@ -249,7 +251,7 @@ impl Serving {
     /// Receives so many messages of other cores, which were there before sockets were served: a
     /// client's `UNSUBSCRIBE` that was sent before another client's `PUBLISH` happens before it.
     fn receive_messages(&mut self, count: usize) -> bool {
-        for _ in 0..count {
+        for _ in 0..count.min(MESSAGES_A_TURN) {
             let Some(message) = self.shared.cores[self.place].receive() else {
                 break;
             };

@@ -528,3 +528,44 @@ fn a_list_is_a_deque() {
         );
     });
 }
+
+#[test]
+fn an_element_goes_to_one_client_though_its_list_is_renamed() {
+    const ROUNDS: usize = 300;
+    on_servers(|server| {
+        for rename in ["renamenx", "rename"] {
+            let taken: usize = thread::scope(|scope| {
+                let mut taker = server.word_client();
+                let mut renamer = server.word_client();
+                let (started, starts) = std::sync::mpsc::sync_channel(0);
+                let taker = scope.spawn(move || {
+                    let mut taken = 0;
+                    for round in starts {
+                        let element = taker.call(&format!("lpop {rename}{round}"));
+                        taken += usize::from(element != "nil");
+                    }
+                    taken
+                });
+                for round in 0..ROUNDS {
+                    renamer.call(&format!("rpush {rename}{round} a b"));
+                    started.send(round).unwrap();
+                    renamer.call(&format!("{rename} {rename}{round} to{rename}{round}"));
+                }
+                drop(started);
+                taker.join().unwrap()
+            });
+            let mut client = server.word_client();
+            let mut left = 0;
+            for round in 0..ROUNDS {
+                for name in [format!("{rename}{round}"), format!("to{rename}{round}")] {
+                    left += client
+                        .call(&format!("llen {name}"))
+                        .parse::<usize>()
+                        .unwrap();
+                    client.call(&format!("del {name}"));
+                }
+            }
+            assert_eq!(taken + left, 2 * ROUNDS, "{rename}");
+        }
+    });
+}

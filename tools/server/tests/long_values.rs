@@ -439,14 +439,20 @@ fn is_uniform(reply: &Reply) -> bool {
     }
 }
 
-/// What a server replies to commands that are sent at once.
-fn pipelined(client: &mut Client, commands: &[&[&[u8]]]) -> Vec<String> {
-    let bytes: Vec<u8> = commands.iter().flat_map(|one| request(one)).collect();
-    std::io::Write::write_all(&mut client.stream.get_ref(), &bytes).unwrap();
-    commands
-        .iter()
-        .map(|_| short(&client.read().unwrap()))
-        .collect()
+/// What a server replies to commands that are sent at once; `MORE` stands for 1000 bytes.
+fn pipelined(client: &mut Client, commands: &str) -> Vec<String> {
+    let commands: Vec<_> = commands.split(" | ").collect();
+    let more = "m".repeat(1000);
+    let bytes: Vec<u8> = (commands.iter())
+        .flat_map(|command| {
+            let words = command.split(' ');
+            let words = words.map(|word| if word == "MORE" { &more } else { word });
+            request(&words.collect::<Vec<_>>())
+        })
+        .collect();
+    client.stream.get_ref().write_all(&bytes).unwrap();
+    let replies = commands.iter().map(|_| client.read().unwrap());
+    replies.map(|reply| short(&reply)).collect()
 }
 
 /// A reply with what is long in it told by its length and its ends.
@@ -464,106 +470,80 @@ fn short(reply: &Reply) -> String {
     }
 }
 
+/// Pipelines that begin with a long value, with what they reply.
+const OF_LONG: [(&str, &[&str]); 9] = [
+    (
+        "GETDEL k | SET k new | GET k",
+        &["l..l 3145728", "+OK", "\"new\""],
+    ),
+    (
+        "SET k x GET | DEL k | GET k",
+        &["l..l 3145728", ":1", "null"],
+    ),
+    (
+        "APPEND k x | SET k new | GET k",
+        &[":3145729", "+OK", "\"new\""],
+    ),
+    (
+        "GET k | SET k new | GET k",
+        &["l..l 3145728", "+OK", "\"new\""],
+    ),
+    (
+        "GETRANGE k 0 3 | DEL k | EXISTS k",
+        &["\"llll\"", ":1", ":0"],
+    ),
+    (
+        "MGET k k | MSET k new | MGET k",
+        &["[l..l 3145728, l..l 3145728]", "+OK", "[\"new\"]"],
+    ),
+    ("GETBIT k 1 | DEL k | GET k", &[":1", ":1", "null"]),
+    (
+        "GETEX k EX 100 | SET k new | TTL k",
+        &["l..l 3145728", "+OK", ":-1"],
+    ),
+    (
+        "MULTI | GETDEL k | SET k new | GET k | EXEC",
+        &[
+            "+OK",
+            "+QUEUED",
+            "+QUEUED",
+            "+QUEUED",
+            "[l..l 3145728, +OK, \"new\"]",
+        ],
+    ),
+];
+/// The same with a value that becomes long.
+const OF_GROWING: [(&str, &[&str]); 3] = [
+    (
+        "APPEND k MORE | SET k new | GET k",
+        &[":66436", "+OK", "\"new\""],
+    ),
+    (
+        "APPEND k MORE | APPEND k y | GET k",
+        &[":66436", ":66437", "n..y 66437"],
+    ),
+    ("APPEND k MORE | GET k", &[":66436", "n..m 66436"]),
+];
+
 #[test]
 fn commands_of_one_client_are_carried_out_in_order() {
-    let long = vec![b'l'; 3 << 20];
-    let (nearly, more) = (vec![b'n'; RECORD_BYTES - 100], vec![b'm'; 1000]);
-    let (nearly, more) = (&nearly[..], &more[..]);
-    let [k, new]: [&[u8]; 2] = [b"k", b"new"];
-    let (set, get, append): (&[u8], &[u8], &[u8]) = (b"SET", b"GET", b"APPEND");
-    let cases: [(&[u8], &[&[&[u8]]], &[&str]); 12] = [
-        (
-            &long,
-            &[&[b"GETDEL", k], &[set, k, new], &[get, k]],
-            &["l..l 3145728", "+OK", "\"new\""],
-        ),
-        (
-            &long,
-            &[&[set, k, b"x", b"GET"], &[b"DEL", k], &[get, k]],
-            &["l..l 3145728", ":1", "null"],
-        ),
-        (
-            &long,
-            &[&[append, k, b"x"], &[set, k, new], &[get, k]],
-            &[":3145729", "+OK", "\"new\""],
-        ),
-        (
-            &long,
-            &[&[get, k], &[set, k, new], &[get, k]],
-            &["l..l 3145728", "+OK", "\"new\""],
-        ),
-        (
-            &long,
-            &[&[b"GETRANGE", k, b"0", b"3"], &[b"DEL", k], &[b"EXISTS", k]],
-            &["\"llll\"", ":1", ":0"],
-        ),
-        (
-            &long,
-            &[&[b"MGET", k, k], &[b"MSET", k, new], &[b"MGET", k]],
-            &["[l..l 3145728, l..l 3145728]", "+OK", "[\"new\"]"],
-        ),
-        (
-            &long,
-            &[&[b"GETBIT", k, b"1"], &[b"DEL", k], &[get, k]],
-            &[":1", ":1", "null"],
-        ),
-        (
-            &long,
-            &[&[b"GETEX", k, b"EX", b"100"], &[set, k, new], &[b"TTL", k]],
-            &["l..l 3145728", "+OK", ":-1"],
-        ),
-        (
-            nearly,
-            &[&[append, k, more], &[set, k, new], &[get, k]],
-            &[":66436", "+OK", "\"new\""],
-        ),
-        (
-            nearly,
-            &[&[append, k, more], &[append, k, b"y"], &[get, k]],
-            &[":66436", ":66437", "n..y 66437"],
-        ),
-        (
-            nearly,
-            &[&[append, k, more], &[get, k]],
-            &[":66436", "n..m 66436"],
-        ),
-        (
-            &long,
-            &[
-                &[b"MULTI"],
-                &[b"GETDEL", k],
-                &[set, k, new],
-                &[get, k],
-                &[b"EXEC"],
-            ],
-            &[
-                "+OK",
-                "+QUEUED",
-                "+QUEUED",
-                "+QUEUED",
-                "[l..l 3145728, +OK, \"new\"]",
-            ],
-        ),
-    ];
+    let nearly = vec![b'n'; RECORD_BYTES - 100];
     for cores in [1, 2] {
-        // The first long value of a server is known to all its connections a moment later.
         let served = Served::vast(cores);
         let mut client = served.client();
-        for (value, commands, expected) in cases {
-            set_value(&mut client, value);
-            let replies = pipelined(&mut client, commands);
+        let growing = OF_GROWING.iter().map(|case| (&nearly, case));
+        let long = vec![b'l'; LONG];
+        let long = OF_LONG.iter().map(|case| (&long, case));
+        // Values that grow come first: while there is no long value, fewer keys are noted.
+        for (value, (commands, expected)) in growing.chain(long) {
+            set(&mut client, "k", value);
             assert_eq!(
-                replies,
+                &pipelined(&mut client, commands),
                 expected,
-                "{cores}: {:?}",
-                String::from_utf8_lossy(commands[0][0])
+                "{cores}: {commands}"
             );
         }
     }
-}
-
-fn set_value(client: &mut Client, value: &[u8]) {
-    assert_eq!(client.ask(&[&b"SET"[..], b"k", value]).to_string(), "+OK");
 }
 
 #[test]

@@ -100,7 +100,7 @@ const COUNTERS: &[CoreFamily] = &[
     ),
     (
         "server_unsent_events",
-        "Expired and evicted keys without an event: too many at once, or removed unread",
+        "Events of keys that were not sent: too many at once, or of keys that were removed unread",
         |core| core.unsent_events,
     ),
     (

@@ -1,6 +1,9 @@
 //! Commands of keys whatever their values are, and of all keys.
 
-use farcore::{Condition, Core, Cursor, Expiry, Operation, PutOptions, PutOutcome, ScanOptions};
+use farcore::{
+    Condition, Core, Cursor, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome,
+    ScanOptions, Transaction, TransactionOutcome,
+};
 
 use super::arguments::{is_option, shown_key};
 use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX, read_of};
@@ -338,37 +341,102 @@ enum Copied {
     TargetExists,
 }
 
+/// Renames a key in one step if both lie in one shard. Else it has two: the source is removed, so
+/// that no other client takes of it what the target will have, and the target is stored. If that
+/// fails, the source is stored again.
 async fn rename_to(
     core: &mut Core,
     (from, to): (&[u8], &[u8]),
-    (replaces, tells_new): (bool, bool),
+    how: (bool, bool),
     rules: &CopyRules,
 ) -> farcore::Result<Copied> {
-    let mut was_new = false;
     loop {
         let Some(source) = source(core, from).await? else {
             return Ok(Copied::NoSource);
         };
-        let version = source.value.version();
-        if from == to {
-            source.value.release(core).await;
-            return Ok(if replaces {
-                Copied::ToItself
-            } else {
-                Copied::TargetExists
-            });
-        }
-        let copied = copy_to(core, &source, to, (replaces, tells_new), rules).await;
+        let step = rename_step(core, &source, (from, to), how, rules).await;
         source.value.release(core).await;
-        match copied? {
-            Put::Done { is_new } => was_new |= is_new,
-            Put::Refused => return Ok(Copied::TargetExists),
+        // Else another client was faster.
+        if let Some(copied) = step? {
+            return Ok(copied);
         }
-        match core.delete_if(from, Condition::Version(version)).await? {
-            // It was changed meanwhile: the newer value is renamed.
-            farcore::DeleteOutcome::Mismatch(version) if version != 0 && replaces => {}
-            _ => return Ok(Copied::Yes { is_new: was_new }),
+    }
+}
+
+/// The same of a source as it was read; `None` if it was changed since.
+async fn rename_step(
+    core: &mut Core,
+    source: &Source,
+    (from, to): (&[u8], &[u8]),
+    how: (bool, bool),
+    rules: &CopyRules,
+) -> farcore::Result<Option<Copied>> {
+    let (replaces, tells_new) = how;
+    if from == to {
+        return Ok(Some(if replaces {
+            Copied::ToItself
+        } else {
+            Copied::TargetExists
+        }));
+    }
+    let target = if replaces && !tells_new {
+        None
+    } else {
+        let metadata = core.inspect(to).await?;
+        Some(metadata.map_or(0, |metadata| metadata.version))
+    };
+    if !replaces && target != Some(0) {
+        return Ok(Some(Copied::TargetExists));
+    }
+    if let Old::Short(value, version) = &source.value {
+        let renamed = Transaction::new().expect(from, *version).delete(from);
+        let renamed = match target {
+            Some(version) => renamed.expect(to, version),
+            None => renamed,
+        };
+        let renamed = if source.structured {
+            renamed.put_structured(to, value, source.expiry)
+        } else {
+            renamed.put_until(to, value, source.expiry)
+        };
+        match core.transaction(&renamed).await {
+            Ok(TransactionOutcome::Committed { .. }) => {
+                let is_new = target == Some(0);
+                return Ok(Some(Copied::Yes { is_new }));
+            }
+            Ok(TransactionOutcome::Conflict { .. }) => return Ok(None),
+            Err(Error::KeysApart { .. } | Error::TransactionTooLong { .. }) => {}
+            Err(error) => return Err(error),
         }
+    }
+    let condition = Condition::Version(source.value.version());
+    if !matches!(
+        core.delete_if(from, condition).await?,
+        DeleteOutcome::Deleted
+    ) {
+        return Ok(None);
+    }
+    match copy_to(core, source, to, how, rules).await {
+        Ok(Put::Done { is_new }) => Ok(Some(Copied::Yes { is_new })),
+        Ok(Put::Refused) => {
+            put_back(core, source, from, rules).await;
+            Ok(Some(Copied::TargetExists))
+        }
+        Err(error) => {
+            put_back(core, source, from, rules).await;
+            Err(error)
+        }
+    }
+}
+
+/// Stores a source again that was removed, unless another client has stored something meanwhile.
+async fn put_back(core: &mut Core, source: &Source, from: &[u8], rules: &CopyRules) {
+    match copy_to(core, source, from, (false, false), rules).await {
+        Ok(Put::Done { .. }) => {}
+        Ok(Put::Refused) => {
+            tracing::warn!("a key that could not be renamed was stored anew meanwhile");
+        }
+        Err(error) => tracing::warn!(%error, "a key that could not be renamed is lost"),
     }
 }
 
