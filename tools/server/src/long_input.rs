@@ -108,6 +108,13 @@ impl LongInput {
         self.0.borrow().missing == 0
     }
 
+    /// True if the task has taken all that has come, and more is to come.
+    pub(crate) fn is_starved(&self) -> bool {
+        let input = self.0.borrow();
+        let is_empty = input.waiting.is_empty() && input.following.is_none();
+        is_empty && input.missing > 0 && !input.is_cut && !input.is_ended
+    }
+
     /// True if what follows the value can be added: all before it is taken.
     pub(crate) fn is_taken(&self) -> bool {
         let input = self.0.borrow();

@@ -28,6 +28,7 @@ use crate::connection::{Connection, Pending};
 use crate::counters::CoreCounters;
 use crate::failures::Failures;
 use crate::key_events::EventSink;
+use crate::long_input::LongInput;
 use crate::monitors::Monitors;
 use crate::native::Native;
 use crate::noted::Noted;
@@ -52,6 +53,10 @@ const VALUE_BYTES_MAX: usize = 64 << 20;
 const STOP_MS: u64 = 5000;
 /// Idle turns before the core sleeps.
 const IDLE_TURNS: u32 = 2;
+/// Idle turns before it sleeps while commands of several steps wait for their clients.
+const IDLE_TURNS_OF_TASKS: u32 = 200;
+/// How long it sleeps then, at most, in milliseconds.
+const TASKS_LOOK_MS: u64 = 20;
 /// Turns after which the other tasks of the core run.
 const TURNS_A_YIELD: u32 = 16;
 
@@ -211,13 +216,8 @@ impl Serving {
                 continue;
             }
             idle += 1;
-            let is_quiet = core.in_flight() == 0
-                && self.tasks.is_empty()
-                && self.listed.is_empty()
-                && self.dirty.is_empty()
-                && self.parking.is_quiet()
-                && self.native.as_ref().is_none_or(Native::is_quiet);
-            if is_quiet && is_stopping {
+            let is_quiet = self.is_quiet(&core, idle);
+            if is_quiet && is_stopping && self.tasks.is_empty() {
                 break;
             }
             if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
@@ -240,10 +240,37 @@ impl Serving {
         self.sockets.close().await;
     }
 
+    /// True if there is nothing to do until a message comes or a socket is ready.
+    fn is_quiet(&self, core: &Core, idle: u32) -> bool {
+        core.in_flight() == 0
+            && self.listed.is_empty()
+            && self.dirty.is_empty()
+            && self.parking.is_quiet()
+            && self.native.as_ref().is_none_or(Native::is_quiet)
+            // A transfer under way is not slept through.
+            && (self.tasks.is_empty() || idle > IDLE_TURNS_OF_TASKS && self.tasks_wait())
+    }
+
+    /// True if all commands of several steps wait for their clients to send or to read.
+    fn tasks_wait(&self) -> bool {
+        self.tasks.all_wait(|number| {
+            let connection = self.connections.get(number).and_then(Option::as_ref);
+            connection.is_some_and(|connection| {
+                let stream = connection.stream.as_ref();
+                stream.is_some_and(LongInput::is_starved)
+            })
+        })
+    }
+
     /// Sleeps until there is something to do, or a client has waited long enough.
     async fn sleep(&mut self) {
         self.counters().sleeps.add(1);
-        let deadline_ms = self.parking.next_deadline_ms();
+        let mut deadline_ms = self.parking.next_deadline_ms();
+        if !self.tasks.is_empty() {
+            // What a command waits for besides, the engine has finished by then.
+            let look_ms = self.now_ms + TASKS_LOOK_MS;
+            deadline_ms = Some(deadline_ms.map_or(look_ms, |deadline_ms| deadline_ms.min(look_ms)));
+        }
         self.sockets.set_timer(deadline_ms, self.now_ms);
         self.sockets.sleep().await;
     }

@@ -163,6 +163,13 @@ impl Tasks {
         self.running.is_empty()
     }
 
+    /// True if each waits for its client: to read what was made, or, as `is_starved` says of its
+    /// connection, to send more.
+    pub(crate) fn all_wait(&self, is_starved: impl Fn(usize) -> bool) -> bool {
+        let mut running = self.running.iter();
+        running.all(|task| task.output.is_full() || is_starved(task.connection))
+    }
+
     /// A client for a command.
     pub(crate) fn client(&mut self, core: &Core) -> Core {
         self.idle.pop().unwrap_or_else(|| core.another())
