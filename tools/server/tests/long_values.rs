@@ -113,6 +113,36 @@ fn values_of_every_length_are_stored_by_every_command() {
 }
 
 #[test]
+fn bytes_of_a_value_are_no_error() {
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let text = b"-FORGED\r\n".repeat(LONG / 9);
+    for stored in [&vec![b'-'; LONG], &text] {
+        set(&mut client, "k", stored);
+        expect(&mut client, "k", stored);
+        let all = ask(&mut client, &[b"MGET", b"k", b"k"]);
+        assert!(
+            all.elements()
+                .iter()
+                .all(|one| *one == Reply::Bulk(stored.clone()))
+        );
+        let taken = client.ask(&["GETDEL", "k"]);
+        assert!(taken == Reply::Bulk(stored.clone()), "{}", kind(&taken));
+    }
+    assert!(
+        !client
+            .ask(&["INFO", "errorstats"])
+            .text()
+            .contains("errorstat_")
+    );
+    // What a command of several steps replies is counted still.
+    client.say("HSET h f v");
+    assert!(client.say("SETBIT h 1 1").starts_with("-WRONGTYPE"));
+    let counted = client.ask(&["INFO", "errorstats"]).text();
+    assert!(counted.contains("errorstat_WRONGTYPE:count=1"), "{counted}");
+}
+
+#[test]
 fn values_of_every_length_are_read_and_moved_by_every_command() {
     let served = Served::roomy(2);
     let mut client = served.client();
