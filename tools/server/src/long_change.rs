@@ -348,7 +348,8 @@ impl LongChange {
             let old = Old::open(core, &self.key).await?;
             let at = offset.unwrap_or(old.length());
             let length = old.length().max(at.saturating_add(bytes.bytes()));
-            if bytes.bytes() == 0 {
+            // `APPEND` of nothing still makes the key, and its event.
+            if bytes.bytes() == 0 && offset.is_some() {
                 let length = old.length();
                 old.release(core).await;
                 return Ok(Reply::Integer(length));

@@ -253,6 +253,18 @@ fn new_keys_come_first() {
         // What fails is replied as ever, and makes no event.
         client.call("HSET hash f v");
         assert!(client.call("INCR hash").starts_with("(error) WRONGTYPE"));
+        for (command, expected) in [
+            ("APPEND", &["keyevent:new z", "keyevent:append z"][..]),
+            ("APPEND", &["keyevent:append z"]),
+            ("SETRANGE", &[]),
+        ] {
+            let offset: &[&[u8]] = if command == "SETRANGE" { &[b"0"] } else { &[] };
+            let words = [&[command.as_bytes(), b"z"], offset, &[b""]].concat();
+            client.send(&words);
+            assert_eq!(client.reply(), "0", "{command}");
+            assert_eq!(watcher.seen(&mut client), expected, "{command}");
+        }
+        assert_eq!(client.call("EXISTS z"), "1");
         assert!(client.call("INCR k").starts_with("(error) ERR value"));
         assert_eq!(watcher.seen(&mut client), ["keyevent:new hash"]);
     }
