@@ -190,20 +190,20 @@ impl LongChange {
         };
         // What its answer does not tell: whether it had an expiry.
         let is_persist = self.kind == ChangeKind::Expire(Expiry::Never);
-        let mut had_expiry = true;
+        let mut had_none = false;
         if is_persist && output.sends(EventClasses::GENERIC) {
             let inspected = core.inspect(&self.key).await;
-            had_expiry = matches!(
+            had_none = matches!(
                 inspected,
                 Ok(Some(Metadata {
-                    expiry_ms: Some(_),
+                    expiry_ms: None,
                     ..
                 }))
             );
         }
         let result = self.change(core, &rules).await;
         if let Ok(reply) = &result
-            && had_expiry
+            && !had_none
         {
             self.notify(output, reply);
         }
@@ -419,12 +419,17 @@ async fn set_bit(
         } else {
             before & !mask
         }];
+        let reply = Reply::Integer(u64::from(before & mask != 0));
+        if byte == after {
+            old.release(core).await;
+            return Ok(reply);
+        }
         let put = splice_once(core, (key, &old), at, Segment::Bytes(&after), rules).await;
         let is_new = matches!(old, Old::Absent);
         old.release(core).await;
         if !matches!(put?, PutOutcome::Unmet(_)) {
             notify_change(&rules.output, key, is_new, "setbit");
-            return Ok(Reply::Integer(u64::from(before & mask != 0)));
+            return Ok(reply);
         }
     }
 }

@@ -284,54 +284,45 @@ async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> 
 
 /// What putting a copy to a key came to.
 enum Put {
-    Done {
-        /// The key was absent; not known unless it was to be.
-        is_new: bool,
-    },
+    Done,
     /// The target exists and is to stay.
     Refused,
 }
 
-/// Copies a key's value to another key. If `tells_new`, it says whether that was absent.
+/// Copies a key's value to another key.
 async fn copy_to(
     core: &mut Core,
     source: &Source,
     target: &[u8],
-    (replaces, tells_new): (bool, bool),
+    replaces: bool,
     rules: &CopyRules,
 ) -> farcore::Result<Put> {
     let all = [source.value.segment(0..source.value.length())];
-    loop {
-        let condition = if !replaces {
-            Condition::Absent
-        } else if tells_new {
-            let metadata = core.inspect(target).await?;
-            Condition::Version(metadata.map_or(0, |metadata| metadata.version))
-        } else {
+    let options = PutOptions {
+        expiry: source.expiry,
+        condition: if replaces {
             Condition::Always
-        };
-        let options = PutOptions {
-            expiry: source.expiry,
-            condition,
-            structured: source.structured,
-        };
-        match put_segments(core, target, &all, options, rules).await? {
-            PutOutcome::Unmet(_) if !replaces => return Ok(Put::Refused),
-            // Another client was faster.
-            PutOutcome::Unmet(_) => {}
-            _ => {
-                let is_new = matches!(condition, Condition::Absent | Condition::Version(0));
-                return Ok(Put::Done { is_new });
-            }
-        }
-    }
+        } else {
+            Condition::Absent
+        },
+        structured: source.structured,
+    };
+    let put = put_segments(core, target, &all, options, rules).await?;
+    Ok(match put {
+        PutOutcome::Unmet(_) => Put::Refused,
+        PutOutcome::Stored(_) | PutOutcome::Expired => Put::Done,
+    })
+}
+
+/// Leaves the event of a key that holds a copy. As Redis, which removes a key that is replaced
+/// first, so it is new in any case.
+fn notify_copied(output: &TaskOutput, target: &[u8]) {
+    output.notify(EventClasses::NEW, "new", target);
 }
 
 /// What renaming or copying a key came to.
 enum Copied {
-    Yes {
-        is_new: bool,
-    },
+    Yes,
     /// Both keys are one.
     ToItself,
     NoSource,
@@ -341,10 +332,9 @@ enum Copied {
 async fn rename_to(
     core: &mut Core,
     (from, to): (&[u8], &[u8]),
-    (replaces, tells_new): (bool, bool),
+    replaces: bool,
     rules: &CopyRules,
 ) -> farcore::Result<Copied> {
-    let mut was_new = false;
     loop {
         let Some(source) = source(core, from).await? else {
             return Ok(Copied::NoSource);
@@ -358,16 +348,15 @@ async fn rename_to(
                 Copied::TargetExists
             });
         }
-        let copied = copy_to(core, &source, to, (replaces, tells_new), rules).await;
+        let copied = copy_to(core, &source, to, replaces, rules).await;
         source.value.release(core).await;
-        match copied? {
-            Put::Done { is_new } => was_new |= is_new,
-            Put::Refused => return Ok(Copied::TargetExists),
+        if let Put::Refused = copied? {
+            return Ok(Copied::TargetExists);
         }
         match core.delete_if(from, Condition::Version(version)).await? {
             // It was changed meanwhile: the newer value is renamed.
             farcore::DeleteOutcome::Mismatch(version) if version != 0 && replaces => {}
-            _ => return Ok(Copied::Yes { is_new: was_new }),
+            _ => return Ok(Copied::Yes),
         }
     }
 }
@@ -381,12 +370,9 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
             output: output.clone(),
             value_bytes_max,
         };
-        let how = (replaces, output.sends(EventClasses::NEW));
-        let renamed = rename_to(&mut core, (&from, &to), how, &rules).await;
-        if let Ok(Copied::Yes { is_new }) = renamed {
-            if is_new {
-                output.notify(EventClasses::NEW, "new", &to);
-            }
+        let renamed = rename_to(&mut core, (&from, &to), replaces, &rules).await;
+        if let Ok(Copied::Yes) = renamed {
+            notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "rename_from", &from);
             output.notify(EventClasses::GENERIC, "rename_to", &to);
             readiness.note(&core, &to).await;
@@ -398,8 +384,8 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
             |writer, renamed| match renamed {
                 Copied::NoSource => writer.error("ERR no such key"),
                 Copied::ToItself => writer.simple("OK"),
-                Copied::Yes { .. } if replaces => writer.simple("OK"),
-                Copied::Yes { .. } => writer.integer(1),
+                Copied::Yes if replaces => writer.simple("OK"),
+                Copied::Yes => writer.integer(1),
                 Copied::TargetExists => writer.integer(0),
             },
         );
@@ -445,8 +431,7 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
         };
         let copied = match source(&mut core, &from).await {
             Ok(Some(source)) => {
-                let how = (replaces, output.sends(EventClasses::NEW));
-                let copied = copy_to(&mut core, &source, &to, how, &rules).await;
+                let copied = copy_to(&mut core, &source, &to, replaces, &rules).await;
                 source.value.release(&mut core).await;
                 copied
             }
@@ -456,15 +441,13 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
             }
             Err(error) => Err(error),
         };
-        if let Ok(Put::Done { is_new }) = copied {
-            if is_new {
-                output.notify(EventClasses::NEW, "new", &to);
-            }
+        if let Ok(Put::Done) = copied {
+            notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "copy_to", &to);
             readiness.note(&core, &to).await;
         }
         finish(&output, protocol, copied, |writer, copied| {
-            writer.integer(i64::from(matches!(copied, Put::Done { .. })));
+            writer.integer(i64::from(matches!(copied, Put::Done)));
         });
         core
     }))
