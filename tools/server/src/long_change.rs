@@ -490,14 +490,10 @@ async fn expire(core: &mut Core, key: &[u8], expiry: Expiry) -> Result<Old> {
         };
         let set = core.expire(key, expiry, ExpiryCondition::Always).await;
         let is_same = match &set {
-            Ok(ExpiryOutcome::Set(version)) => match Old::open(core, key).await {
+            // The change has happened, so what tells this may not fail for want of a pin.
+            Ok(ExpiryOutcome::Set(version)) => match core.long_pieces(key).await {
                 Ok(now) => {
-                    let is_same = matches!(
-                        &now,
-                        Old::Long(now) if now.version == *version && now.pieces == kept.pieces
-                    );
-                    now.release(core).await;
-                    is_same
+                    now.is_some_and(|(now, pieces)| now == *version && pieces == kept.pieces)
                 }
                 Err(error) => {
                     old.release(core).await;

@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -814,4 +814,33 @@ fn a_key_that_is_too_long_is_absent_and_cannot_be_stored() {
     assert_eq!(refused, text);
     client.stream.get_mut().flush().unwrap();
     assert_eq!(client.say("DBSIZE"), ":2");
+}
+
+#[test]
+fn a_value_that_takes_the_last_place_is_replied_with_its_expiry() {
+    const PLACES: usize = 64;
+    let served = Served::vast(1);
+    let mut client = served.client();
+    let stored = value(16 << 20, 1);
+    set(&mut client, "k", &stored);
+    let mut others: Vec<_> = (1..PLACES).map(|_| served.client()).collect();
+    for other in &mut others {
+        other.send(&["GETEX", "k", "EX", "1000"]);
+    }
+    for other in &mut others {
+        // It takes some of the value, and stops.
+        assert!(!other.stream.fill_buf().unwrap().is_empty());
+    }
+    let read = client.ask(&["GETEX", "k", "EX", "5000"]);
+    assert!(read == Reply::Bulk(stored), "{}", kind(&read));
+    let left: u32 = client.say("TTL k")[1..].parse().unwrap();
+    assert!(left > 1000, "{left}");
+    // It takes the last place, and one more has none.
+    let mut last = served.client();
+    last.send(&["GETEX", "k", "EX", "6000"]);
+    assert!(!last.stream.fill_buf().unwrap().is_empty());
+    let refused = client.say("GETEX k EX 7000");
+    assert!(refused.starts_with("-ERR 64 long values"), "{refused}");
+    let left: u32 = client.say("TTL k")[1..].parse().unwrap();
+    assert!((5001..=6000).contains(&left), "{left}");
 }
