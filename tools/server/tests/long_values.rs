@@ -691,6 +691,27 @@ fn the_longest_values_pass_through_little_memory() {
 }
 
 #[test]
+fn options_are_judged_before_the_time_of_one() {
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let long = value(LONG, 1);
+    for stored in [&b"v"[..], &long] {
+        for (options, text) in [
+            ("EX 0 BOGUS", "-ERR syntax error"),
+            ("PX x NX XX", "-ERR syntax error"),
+            ("EX 0 KEEPTTL", "-ERR syntax error"),
+            ("EX 0 NX", "-ERR invalid expire time in 'set' command"),
+            ("EX x GET", "-ERR value is not an integer or out of range"),
+        ] {
+            let mut words = vec![b"SET", &b"k"[..], stored];
+            words.extend(options.split(' ').map(str::as_bytes));
+            assert_eq!(shown(&mut client, &words), text, "{options}");
+        }
+    }
+    assert_eq!(client.say("EXISTS k"), ":0");
+}
+
+#[test]
 fn what_cannot_be_long_is_refused_with_its_limit() {
     let served = Served::roomy(1);
     let mut client = served.client();
