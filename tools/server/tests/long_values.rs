@@ -865,3 +865,29 @@ fn a_value_that_takes_the_last_place_is_replied_with_its_expiry() {
     let left: u32 = client.say("TTL k")[1..].parse().unwrap();
     assert!((5001..=6000).contains(&left), "{left}");
 }
+
+#[test]
+fn uploads_beyond_the_limit_of_a_shard_are_told_so() {
+    const UPLOADS: usize = 64;
+    let served = Served::roomy(1);
+    let mut stalled: Vec<_> = (0..UPLOADS).map(|_| served.client()).collect();
+    for (number, one) in stalled.iter_mut().enumerate() {
+        let key = format!("{number:02}");
+        one.write(format!("*3\r\n$3\r\nSET\r\n$2\r\n{key}\r\n$100000\r\n").as_bytes());
+    }
+    let mut client = served.client();
+    let stored = value(200_000, 1);
+    let mut reply = String::new();
+    wait_until("all of them have begun", || {
+        reply = shown(&mut client, &[b"SET", b"k", &stored]);
+        reply != "+OK"
+    });
+    assert!(
+        reply.starts_with("-ERR a shard takes 64 long values at once"),
+        "{reply}"
+    );
+    drop(stalled);
+    wait_until("they have ended", || {
+        shown(&mut client, &[b"SET", b"k", &stored]) == "+OK"
+    });
+}
