@@ -837,6 +837,56 @@ fn a_key_that_is_too_long_is_absent_and_cannot_be_stored() {
     assert_eq!(client.say("DBSIZE"), ":2");
 }
 
+/// The begin of an `MSET` of so many pairs, before a long value.
+fn pairs_before_a_long_value(pairs: usize) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n$4\r\nMSET\r\n", 3 + 2 * pairs).into_bytes();
+    for pair in 0..pairs {
+        bytes.extend_from_slice(format!("$6\r\nk{pair:05}\r\n$1\r\nv\r\n").as_bytes());
+    }
+    bytes.extend_from_slice(format!("$1\r\nl\r\n${LONG}\r\n").as_bytes());
+    bytes
+}
+
+#[test]
+fn pairs_before_a_long_value_count_until_they_are_stored() {
+    const PAIRS: usize = 30_000;
+    let command = pairs_before_a_long_value(PAIRS);
+    // Its input has room, and so have the places of its arguments, but not each in a buffer. Keys
+    // of another core are not stored at once.
+    let small = Served::with(2, |options| options.client_bytes = 6 << 20);
+    let mut client = small.client();
+    client.write(&command);
+    assert_eq!(client.read(), None);
+    assert_eq!(figures(&small).evicted_clients, 1);
+    let roomy = Served::roomy(1);
+    let (mut client, mut other) = (roomy.client(), roomy.client());
+    client.write(&command);
+    let last = format!("GET k{:05}", PAIRS - 1);
+    wait_until("the pairs are stored", || other.say(&last) == "\"v\"");
+    wait_until("their memory is free", || {
+        figures(&roomy).connection_bytes < 1 << 20
+    });
+    client.write(&value(LONG, 1));
+    client.write(b"\r\n");
+    assert_eq!(client.read().unwrap().to_string(), "+OK");
+    expect(&mut other, "l", &value(LONG, 1));
+}
+
+#[test]
+fn places_of_arguments_of_an_incomplete_command_count() {
+    const ARGUMENTS: usize = 200_000;
+    const PLACE_BYTES: usize = 16;
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let mut bytes = format!("*{}\r\n$4\r\nMSET\r\n", ARGUMENTS + 3).into_bytes();
+    bytes.extend(b"$0\r\n\r\n".repeat(ARGUMENTS));
+    client.write(&bytes);
+    let least = bytes.len() + ARGUMENTS * PLACE_BYTES;
+    wait_until("all are counted", || {
+        figures(&served).connection_bytes >= least as u64
+    });
+}
+
 #[test]
 fn a_value_that_takes_the_last_place_is_replied_with_its_expiry() {
     const PLACES: usize = 64;
