@@ -138,8 +138,8 @@ impl LongInput {
         }
     }
 
-    /// Waits for what follows the value; `None` if it does not come. Whoever takes it counts its
-    /// bytes from now on.
+    /// Waits for what follows the value; `None` if it does not come. The task that takes it counts
+    /// its bytes from now on.
     pub(crate) async fn following(&self, core: &Core) -> Option<Following> {
         while !self.has_following() {
             core.yield_now().await;
