@@ -448,6 +448,10 @@ impl Connection {
     pub(crate) fn held_bytes(&self) -> usize {
         size_of::<Self>()
             + self.input.capacity()
+            + self
+                .partial
+                .as_ref()
+                .map_or(0, |partial| partial.held_bytes())
             + self.output.capacity()
             + self.queued_bytes()
             + self.parked.as_ref().map_or(0, |parked| parked.held_bytes())

@@ -1,18 +1,26 @@
 //! How often each code of an error was replied: what `INFO errorstats` shows.
+//!
+//! - I1: a code is letters, and few: no text of a client is shown.
 
 /// Codes that are counted; as Redis. Others are not, so that no client fills memory.
 const CODES_MAX: usize = 128;
+/// Letters of a code, at most.
+const LETTERS_MAX: usize = 32;
 
 /// Errors by their code.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failures(Vec<(String, u64)>);
 
 impl Failures {
-    /// Counts an error by the first word of its text.
+    /// Counts an error by the first word of its text, if that is a code.
     #[cold]
     pub(crate) fn note(&mut self, text: &str) {
-        let code = text.split(' ').next().unwrap_or_default();
-        self.add(code, 1);
+        let code = text.split_ascii_whitespace().next().unwrap_or_default();
+        let is_code = (1..=LETTERS_MAX).contains(&code.len())
+            && code.bytes().all(|letter| letter.is_ascii_alphabetic());
+        if is_code {
+            self.add(code, 1);
+        }
     }
 
     fn add(&mut self, code: &str, count: u64) {
@@ -57,5 +65,25 @@ mod tests {
         assert_eq!(one.clone().sorted(), counts);
         one.clear();
         assert!(one.sorted().is_empty());
+    }
+
+    #[test]
+    fn only_codes_are_counted() {
+        let mut failures = Failures::default();
+        let longest = "A".repeat(LETTERS_MAX);
+        for text in [
+            &longest,
+            &format!("{longest}A"),
+            "",
+            "-ERR",
+            "ERR:x",
+            "4",
+            "\u{c4}RR",
+            "ERR\r\nfar:1",
+        ] {
+            failures.note(text);
+        }
+        let counts = [(longest, 1), ("ERR".to_owned(), 1)];
+        assert_eq!(failures.sorted(), counts);
     }
 }

@@ -191,20 +191,20 @@ impl LongChange {
         };
         // What its answer does not tell: whether it had an expiry.
         let is_persist = self.kind == ChangeKind::Expire(Expiry::Never);
-        let mut had_expiry = true;
+        let mut had_none = false;
         if is_persist && output.sends(EventClasses::GENERIC) {
             let inspected = core.inspect(&self.key).await;
-            had_expiry = matches!(
+            had_none = matches!(
                 inspected,
                 Ok(Some(Metadata {
-                    expiry_ms: Some(_),
+                    expiry_ms: None,
                     ..
                 }))
             );
         }
         let result = self.change(core, &rules).await;
         if let Ok(reply) = &result
-            && had_expiry
+            && !had_none
         {
             self.notify(output, reply);
         }
@@ -349,7 +349,8 @@ impl LongChange {
             let old = Old::open(core, &self.key).await?;
             let at = offset.unwrap_or(old.length());
             let length = old.length().max(at.saturating_add(bytes.bytes()));
-            if bytes.bytes() == 0 {
+            // `APPEND` of nothing still makes the key, and its event.
+            if bytes.bytes() == 0 && offset.is_some() {
                 let length = old.length();
                 old.release(core).await;
                 return Ok(Reply::Integer(length));
@@ -419,12 +420,17 @@ async fn set_bit(
         } else {
             before & !mask
         }];
+        let reply = Reply::Integer(u64::from(before & mask != 0));
+        if byte == after {
+            old.release(core).await;
+            return Ok(reply);
+        }
         let put = splice_once(core, (key, &old), at, Segment::Bytes(&after), rules).await;
         let is_new = matches!(old, Old::Absent);
         old.release(core).await;
         if !matches!(put?, PutOutcome::Unmet(_)) {
             notify_change(&rules.output, key, is_new, "setbit");
-            return Ok(Reply::Integer(u64::from(before & mask != 0)));
+            return Ok(reply);
         }
     }
 }
@@ -485,14 +491,10 @@ async fn expire(core: &mut Core, key: &[u8], expiry: Expiry) -> Result<Old> {
         };
         let set = core.expire(key, expiry, ExpiryCondition::Always).await;
         let is_same = match &set {
-            Ok(ExpiryOutcome::Set(version)) => match Old::open(core, key).await {
+            // The change has happened, so what tells this may not fail for want of a pin.
+            Ok(ExpiryOutcome::Set(version)) => match core.long_pieces(key).await {
                 Ok(now) => {
-                    let is_same = matches!(
-                        &now,
-                        Old::Long(now) if now.version == *version && now.pieces == kept.pieces
-                    );
-                    now.release(core).await;
-                    is_same
+                    now.is_some_and(|(now, pieces)| now == *version && pieces == kept.pieces)
                 }
                 Err(error) => {
                     old.release(core).await;

@@ -13,6 +13,9 @@ use farcore::Core;
 /// Bytes that may wait for the task, at most.
 const WAITING_BYTES_MAX: usize = 128 << 10;
 
+/// Bytes that the allocator takes for an argument beside its own, about.
+const ALLOCATION_BYTES: usize = 32;
+
 /// What follows a long value in its command.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Following {
@@ -20,6 +23,15 @@ pub(crate) struct Following {
     pub(crate) arguments: Vec<Vec<u8>>,
     /// Another long value after them, if one comes.
     pub(crate) next: Option<NextValue>,
+}
+
+impl Following {
+    /// Bytes of memory that its arguments take.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let all = self.arguments.iter();
+        let bytes: usize = all.map(|one| one.capacity() + ALLOCATION_BYTES).sum();
+        bytes + self.arguments.capacity() * size_of::<Vec<u8>>()
+    }
 }
 
 /// A long value that is to come.
@@ -42,7 +54,7 @@ struct Bytes {
     /// Bytes of the piece that the task gathers, at most.
     piece: usize,
     following: Option<Following>,
-    /// Bytes of its arguments.
+    /// Bytes of its arguments, until they are taken.
     following_bytes: usize,
     /// Long values may follow.
     takes_values: bool,
@@ -128,17 +140,20 @@ impl LongInput {
         debug_assert!(input.missing == 0 && input.waiting.is_empty(), "I1");
         input.missing = following.next.map_or(0, |next| next.bytes);
         if !input.is_ended {
-            input.following_bytes = following.arguments.iter().map(Vec::capacity).sum();
+            input.following_bytes = following.held_bytes();
             input.following = Some(following);
         }
     }
 
-    /// Waits for what follows the value; `None` if it does not come.
+    /// Waits for what follows the value; `None` if it does not come. The task that takes it counts
+    /// its bytes from now on.
     pub(crate) async fn following(&self, core: &Core) -> Option<Following> {
         while !self.has_following() {
             core.yield_now().await;
         }
-        self.0.borrow_mut().following.take()
+        let mut input = self.0.borrow_mut();
+        input.following_bytes = 0;
+        input.following.take()
     }
 
     /// Drops what is left of the value, until all of it has come.
@@ -165,8 +180,7 @@ impl LongInput {
         input.following.is_some() || input.is_cut
     }
 
-    /// Bytes that wait for the task, of the arguments that it has taken, and of the piece that it
-    /// gathers.
+    /// Bytes that wait for the task, of the arguments that do, and of the piece that it gathers.
     pub(crate) fn held_bytes(&self) -> usize {
         let input = self.0.borrow();
         let in_hand = input.piece + input.following_bytes;
@@ -184,6 +198,7 @@ impl LongInput {
         input.is_ended = true;
         input.waiting = Vec::new();
         input.following = None;
+        input.following_bytes = 0;
     }
 
     /// The bytes of the value under way as a source of a long put: an empty part says that more is

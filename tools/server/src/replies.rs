@@ -92,9 +92,10 @@ pub(crate) const WRONG_TYPE: &str =
 /// Why a command failed, as the client reads it.
 pub(crate) fn error_text(error: &Error) -> String {
     match error {
-        Error::FarFull { .. } | Error::IndexFull { .. } | Error::LongValues { .. } => {
-            OUT_OF_MEMORY.to_owned()
-        }
+        Error::FarFull { .. } | Error::IndexFull { .. } => OUT_OF_MEMORY.to_owned(),
+        Error::LongValues { writing, pieces } => format!(
+            "ERR a shard takes {writing} long values at once and holds {pieces} pieces: send fewer at once, delete long values or raise --local"
+        ),
         Error::NotANumber { reason } if reason.contains("integer") => NO_INTEGER.to_owned(),
         Error::NotANumber { reason } if reason.contains("finite decimal") => NO_FLOAT.to_owned(),
         Error::NotANumber { .. } => "ERR increment would produce NaN or Infinity".to_owned(),

@@ -517,8 +517,14 @@ impl Serving {
         is_busy
     }
 
-    /// Adds a task's output to its connection; returns how many bytes wait to be sent there.
-    pub(crate) fn take_output(&mut self, number: usize, bytes: &mut Vec<u8>) -> usize {
+    /// Adds a task's output to its connection; returns how many bytes wait to be sent there. Only
+    /// where a reply begins its first byte says what it is: further on it may be one of a value.
+    pub(crate) fn take_output(
+        &mut self,
+        number: usize,
+        bytes: &mut Vec<u8>,
+        begins: bool,
+    ) -> usize {
         let Some(Some(connection)) = self.connections.get_mut(number) else {
             return 0;
         };
@@ -531,7 +537,7 @@ impl Serving {
         }
         connection.emit_piece(bytes);
         let waiting = connection.waiting_bytes();
-        if let Some(error) = bytes.strip_prefix(b"-") {
+        if begins && let Some(error) = bytes.strip_prefix(b"-") {
             self.note_failure(&String::from_utf8_lossy(error));
         }
         bytes.clear();

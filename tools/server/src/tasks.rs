@@ -36,6 +36,8 @@ pub(crate) struct TaskOutput {
 #[derive(Debug, Default)]
 struct TaskBuffer {
     bytes: Vec<u8>,
+    /// Some of the reply is taken: what comes is inside of it.
+    has_begun: bool,
     /// Bytes that wait at the connection.
     waiting: usize,
     /// The reply cannot be finished.
@@ -195,7 +197,9 @@ impl Tasks {
             let mut buffer = task.output.buffer.borrow_mut();
             is_busy |= !buffer.bytes.is_empty() || polled.is_ready();
             serving.note_task_bytes(task.connection, buffer.held);
-            buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes);
+            let begins = !buffer.has_begun;
+            buffer.has_begun |= !buffer.bytes.is_empty();
+            buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes, begins);
             if buffer.is_broken {
                 serving.close(task.connection);
             }

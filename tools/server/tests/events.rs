@@ -158,6 +158,10 @@ const EVENTS: &[(&str, &str)] = &[
     ("DECRBY k 5", "incrby k"),
     ("INCRBYFLOAT k 0.5", "incrbyfloat k"),
     ("SETBIT bits 7 1", "setbit bits"),
+    ("SETBIT bits 7 1", ""),
+    ("SETBIT bits 6 0", ""),
+    ("SETBIT bits 8 0", "setbit bits"),
+    ("SETBIT bits 7 0", "setbit bits"),
     ("EXPIRE k 100", "expire k"),
     ("EXPIRE k 50 GT", ""),
     ("PEXPIRE k 100000", "expire k"),
@@ -234,8 +238,9 @@ fn new_keys_come_first() {
         ),
         ("SET q 1 NX GET", "new q, set q"),
         ("COPY k c", "new c, copy_to c"),
-        ("COPY k c REPLACE", "copy_to c"),
-        ("RENAME k c", "rename_from k, rename_to c"),
+        // As Redis, which removes the target first.
+        ("COPY k c REPLACE", "new c, copy_to c"),
+        ("RENAME k c", "new c, rename_from k, rename_to c"),
         ("RENAME c d", "new d, rename_from c, rename_to d"),
         ("HSET h f v", "new h, hset h"),
         ("HSET h g v", "hset h"),
@@ -248,6 +253,18 @@ fn new_keys_come_first() {
         for (command, expected) in events {
             check(&mut watcher, &mut client, &[command], expected);
         }
+        for (command, expected) in [
+            ("APPEND", &["keyevent:new z", "keyevent:append z"][..]),
+            ("APPEND", &["keyevent:append z"]),
+            ("SETRANGE", &[]),
+        ] {
+            let offset: &[&[u8]] = if command == "SETRANGE" { &[b"0"] } else { &[] };
+            let words = [&[command.as_bytes(), b"z"], offset, &[b""]].concat();
+            client.send(&words);
+            assert_eq!(client.reply(), "0", "{command}");
+            assert_eq!(watcher.seen(&mut client), expected, "{command}");
+        }
+        assert_eq!(client.call("EXISTS z"), "1");
         select(&mut client, "En");
         check(&mut watcher, &mut client, &["SET k v", "SET k w"], "new k");
         // What fails is replied as ever, and makes no event.
@@ -272,6 +289,7 @@ fn reads_of_absent_keys_are_missed() {
         "TTL a",
         "TOUCH a",
         "GETEX a EX 5",
+        "GETEX a PERSIST",
         "GETDEL a",
         "HGET a f",
         "HGETALL a",

@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -110,6 +110,36 @@ fn values_of_every_length_are_stored_by_every_command() {
         assert_eq!(client.say("STRLEN k"), ":5");
     }
     assert_eq!(figures(&served).evicted_clients, 0);
+}
+
+#[test]
+fn bytes_of_a_value_are_no_error() {
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let text = b"-FORGED\r\n".repeat(LONG / 9);
+    for stored in [&vec![b'-'; LONG], &text] {
+        set(&mut client, "k", stored);
+        expect(&mut client, "k", stored);
+        let all = ask(&mut client, &[b"MGET", b"k", b"k"]);
+        assert!(
+            all.elements()
+                .iter()
+                .all(|one| *one == Reply::Bulk(stored.clone()))
+        );
+        let taken = client.ask(&["GETDEL", "k"]);
+        assert!(taken == Reply::Bulk(stored.clone()), "{}", kind(&taken));
+    }
+    assert!(
+        !client
+            .ask(&["INFO", "errorstats"])
+            .text()
+            .contains("errorstat_")
+    );
+    // What a command of several steps replies is counted still.
+    client.say("HSET h f v");
+    assert!(client.say("SETBIT h 1 1").starts_with("-WRONGTYPE"));
+    let counted = client.ask(&["INFO", "errorstats"]).text();
+    assert!(counted.contains("errorstat_WRONGTYPE:count=1"), "{counted}");
 }
 
 #[test]
@@ -778,6 +808,27 @@ fn the_longest_values_pass_through_little_memory() {
 }
 
 #[test]
+fn options_are_judged_before_the_time_of_one() {
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let long = value(LONG, 1);
+    for stored in [&b"v"[..], &long] {
+        for (options, text) in [
+            ("EX 0 BOGUS", "-ERR syntax error"),
+            ("PX x NX XX", "-ERR syntax error"),
+            ("EX 0 KEEPTTL", "-ERR syntax error"),
+            ("EX 0 NX", "-ERR invalid expire time in 'set' command"),
+            ("EX x GET", "-ERR value is not an integer or out of range"),
+        ] {
+            let mut words = vec![b"SET", &b"k"[..], stored];
+            words.extend(options.split(' ').map(str::as_bytes));
+            assert_eq!(shown(&mut client, &words), text, "{options}");
+        }
+    }
+    assert_eq!(client.say("EXISTS k"), ":0");
+}
+
+#[test]
 fn what_cannot_be_long_is_refused_with_its_limit() {
     let served = Served::roomy(1);
     let mut client = served.client();
@@ -901,4 +952,109 @@ fn a_key_that_is_too_long_is_absent_and_cannot_be_stored() {
     assert_eq!(refused, text);
     client.stream.get_mut().flush().unwrap();
     assert_eq!(client.say("DBSIZE"), ":2");
+}
+
+/// The begin of an `MSET` of so many pairs, before a long value.
+fn pairs_before_a_long_value(pairs: usize) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n$4\r\nMSET\r\n", 3 + 2 * pairs).into_bytes();
+    for pair in 0..pairs {
+        bytes.extend_from_slice(format!("$6\r\nk{pair:05}\r\n$1\r\nv\r\n").as_bytes());
+    }
+    bytes.extend_from_slice(format!("$1\r\nl\r\n${LONG}\r\n").as_bytes());
+    bytes
+}
+
+#[test]
+fn pairs_before_a_long_value_count_until_they_are_stored() {
+    const PAIRS: usize = 30_000;
+    let command = pairs_before_a_long_value(PAIRS);
+    // Its input has room, and so have the places of its arguments, but not each in a buffer. Keys
+    // of another core are not stored at once.
+    let small = Served::with(2, |options| options.client_bytes = 6 << 20);
+    let mut client = small.client();
+    client.write(&command);
+    assert_eq!(client.read(), None);
+    assert_eq!(figures(&small).evicted_clients, 1);
+    let roomy = Served::roomy(1);
+    let (mut client, mut other) = (roomy.client(), roomy.client());
+    client.write(&command);
+    let last = format!("GET k{:05}", PAIRS - 1);
+    wait_until("the pairs are stored", || other.say(&last) == "\"v\"");
+    wait_until("their memory is free", || {
+        figures(&roomy).connection_bytes < 1 << 20
+    });
+    client.write(&value(LONG, 1));
+    client.write(b"\r\n");
+    assert_eq!(client.read().unwrap().to_string(), "+OK");
+    expect(&mut other, "l", &value(LONG, 1));
+}
+
+#[test]
+fn places_of_arguments_of_an_incomplete_command_count() {
+    const ARGUMENTS: usize = 200_000;
+    const PLACE_BYTES: usize = 16;
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let mut bytes = format!("*{}\r\n$4\r\nMSET\r\n", ARGUMENTS + 3).into_bytes();
+    bytes.extend(b"$0\r\n\r\n".repeat(ARGUMENTS));
+    client.write(&bytes);
+    let least = bytes.len() + ARGUMENTS * PLACE_BYTES;
+    wait_until("all are counted", || {
+        figures(&served).connection_bytes >= least as u64
+    });
+}
+
+#[test]
+fn a_value_that_takes_the_last_place_is_replied_with_its_expiry() {
+    const PLACES: usize = 64;
+    let served = Served::vast(1);
+    let mut client = served.client();
+    let stored = value(16 << 20, 1);
+    set(&mut client, "k", &stored);
+    let mut others: Vec<_> = (1..PLACES).map(|_| served.client()).collect();
+    for other in &mut others {
+        other.send(&["GETEX", "k", "EX", "1000"]);
+    }
+    for other in &mut others {
+        // It takes some of the value, and stops.
+        assert!(!other.stream.fill_buf().unwrap().is_empty());
+    }
+    let read = client.ask(&["GETEX", "k", "EX", "5000"]);
+    assert!(read == Reply::Bulk(stored), "{}", kind(&read));
+    let left: u32 = client.say("TTL k")[1..].parse().unwrap();
+    assert!(left > 1000, "{left}");
+    // It takes the last place, and one more has none.
+    let mut last = served.client();
+    last.send(&["GETEX", "k", "EX", "6000"]);
+    assert!(!last.stream.fill_buf().unwrap().is_empty());
+    let refused = client.say("GETEX k EX 7000");
+    assert!(refused.starts_with("-ERR 64 long values"), "{refused}");
+    let left: u32 = client.say("TTL k")[1..].parse().unwrap();
+    assert!((5001..=6000).contains(&left), "{left}");
+}
+
+#[test]
+fn uploads_beyond_the_limit_of_a_shard_are_told_so() {
+    const UPLOADS: usize = 64;
+    let served = Served::roomy(1);
+    let mut stalled: Vec<_> = (0..UPLOADS).map(|_| served.client()).collect();
+    for (number, one) in stalled.iter_mut().enumerate() {
+        let key = format!("{number:02}");
+        one.write(format!("*3\r\n$3\r\nSET\r\n$2\r\n{key}\r\n$100000\r\n").as_bytes());
+    }
+    let mut client = served.client();
+    let stored = value(200_000, 1);
+    let mut reply = String::new();
+    wait_until("all of them have begun", || {
+        reply = shown(&mut client, &[b"SET", b"k", &stored]);
+        reply != "+OK"
+    });
+    assert!(
+        reply.starts_with("-ERR a shard takes 64 long values at once"),
+        "{reply}"
+    );
+    drop(stalled);
+    wait_until("they have ended", || {
+        shown(&mut client, &[b"SET", b"k", &stored]) == "+OK"
+    });
 }

@@ -42,6 +42,17 @@ impl LongPieces {
         }
     }
 
+    /// Those that the answer of a shard tells.
+    fn opened(shard: u16, answer: &[u8]) -> Self {
+        let [length, id, piece_bytes] = [0, 1, 2].map(|place| word(answer, place));
+        Self {
+            shard,
+            id,
+            length,
+            piece_bytes: piece_bytes.max(1),
+        }
+    }
+
     /// The number of the value in its shard.
     #[cfg(test)]
     pub(crate) fn id(&self) -> u64 {
@@ -171,21 +182,31 @@ impl Core {
                 PinOutcome::Absent
             });
         };
-        let [length, id, piece_bytes, pin] = [0, 1, 2, 3].map(|place| word(&value, place));
+        let pin = word(&value, 3);
         if pin == 0 {
             return Err(Error::LongValuesKept { max: LONG_PINS_MAX });
         }
-        let pieces = LongPieces {
-            shard,
-            id,
-            length,
-            piece_bytes: piece_bytes.max(1),
-        };
         Ok(PinOutcome::Long(PinnedValue {
-            pieces,
+            pieces: LongPieces::opened(shard, &value),
             version,
             pin,
         }))
+    }
+
+    /// The pieces of the long value that a key holds, with the version under which it has them;
+    /// `None` if it holds none. They are not kept: they tell whether a value is the one that is
+    /// kept already. Cost: as [`Core::inspect`].
+    ///
+    /// # Errors
+    /// Those of [`Core::get`].
+    pub async fn long_pieces(&mut self, key: &[u8]) -> Result<Option<(Version, LongPieces)>> {
+        let (hasher, shards) = self.hasher_and_shards();
+        let Routed { shard, hash, .. } = routed(key, hasher, shards)?;
+        let parts = long_parts(OperationKind::LongOpen, key, &[]);
+        let mut open = One::new(shard, hash, parts);
+        RunShardRequests::run(self, &mut open).await?;
+        let opened = open.answer.unwrap_or(Err(Error::Closed))?;
+        Ok(opened.map(|(version, value)| (version, LongPieces::opened(shard, &value))))
     }
 
     /// Reads a part of a value's pieces into a buffer, which it replaces. The part is shorter where

@@ -287,54 +287,45 @@ async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> 
 
 /// What putting a copy to a key came to.
 enum Put {
-    Done {
-        /// The key was absent; not known unless it was to be.
-        is_new: bool,
-    },
+    Done,
     /// The target exists and is to stay.
     Refused,
 }
 
-/// Copies a key's value to another key. If `tells_new`, it says whether that was absent.
+/// Copies a key's value to another key.
 async fn copy_to(
     core: &mut Core,
     source: &Source,
     target: &[u8],
-    (replaces, tells_new): (bool, bool),
+    replaces: bool,
     rules: &CopyRules,
 ) -> farcore::Result<Put> {
     let all = [source.value.segment(0..source.value.length())];
-    loop {
-        let condition = if !replaces {
-            Condition::Absent
-        } else if tells_new {
-            let metadata = core.inspect(target).await?;
-            Condition::Version(metadata.map_or(0, |metadata| metadata.version))
-        } else {
+    let options = PutOptions {
+        expiry: source.expiry,
+        condition: if replaces {
             Condition::Always
-        };
-        let options = PutOptions {
-            expiry: source.expiry,
-            condition,
-            structured: source.structured,
-        };
-        match put_segments(core, target, &all, options, rules).await? {
-            PutOutcome::Unmet(_) if !replaces => return Ok(Put::Refused),
-            // Another client was faster.
-            PutOutcome::Unmet(_) => {}
-            _ => {
-                let is_new = matches!(condition, Condition::Absent | Condition::Version(0));
-                return Ok(Put::Done { is_new });
-            }
-        }
-    }
+        } else {
+            Condition::Absent
+        },
+        structured: source.structured,
+    };
+    let put = put_segments(core, target, &all, options, rules).await?;
+    Ok(match put {
+        PutOutcome::Unmet(_) => Put::Refused,
+        PutOutcome::Stored(_) | PutOutcome::Expired => Put::Done,
+    })
+}
+
+/// Leaves the event of a key that holds a copy. As Redis, which removes a key that is replaced
+/// first, so it is new in any case.
+fn notify_copied(output: &TaskOutput, target: &[u8]) {
+    output.notify(EventClasses::NEW, "new", target);
 }
 
 /// What renaming or copying a key came to.
 enum Copied {
-    Yes {
-        is_new: bool,
-    },
+    Yes,
     /// Both keys are one.
     ToItself,
     NoSource,
@@ -347,14 +338,14 @@ enum Copied {
 async fn rename_to(
     core: &mut Core,
     (from, to): (&[u8], &[u8]),
-    how: (bool, bool),
+    replaces: bool,
     rules: &CopyRules,
 ) -> farcore::Result<Copied> {
     loop {
         let Some(source) = source(core, from).await? else {
             return Ok(Copied::NoSource);
         };
-        let step = rename_step(core, &source, (from, to), how, rules).await;
+        let step = rename_step(core, &source, (from, to), replaces, rules).await;
         source.value.release(core).await;
         // Else another client was faster.
         if let Some(copied) = step? {
@@ -368,10 +359,9 @@ async fn rename_step(
     core: &mut Core,
     source: &Source,
     (from, to): (&[u8], &[u8]),
-    how: (bool, bool),
+    replaces: bool,
     rules: &CopyRules,
 ) -> farcore::Result<Option<Copied>> {
-    let (replaces, tells_new) = how;
     if from == to {
         return Ok(Some(if replaces {
             Copied::ToItself
@@ -379,20 +369,15 @@ async fn rename_step(
             Copied::TargetExists
         }));
     }
-    let target = if replaces && !tells_new {
-        None
-    } else {
-        let metadata = core.inspect(to).await?;
-        Some(metadata.map_or(0, |metadata| metadata.version))
-    };
-    if !replaces && target != Some(0) {
+    if !replaces && core.exists(to).await? {
         return Ok(Some(Copied::TargetExists));
     }
     if let Old::Short(value, version) = &source.value {
         let renamed = Transaction::new().expect(from, *version).delete(from);
-        let renamed = match target {
-            Some(version) => renamed.expect(to, version),
-            None => renamed,
+        let renamed = if replaces {
+            renamed
+        } else {
+            renamed.expect(to, 0)
         };
         let renamed = if source.structured {
             renamed.put_structured(to, value, source.expiry)
@@ -401,8 +386,7 @@ async fn rename_step(
         };
         match core.transaction(&renamed).await {
             Ok(TransactionOutcome::Committed { .. }) => {
-                let is_new = target == Some(0);
-                return Ok(Some(Copied::Yes { is_new }));
+                return Ok(Some(Copied::Yes));
             }
             Ok(TransactionOutcome::Conflict { .. }) => return Ok(None),
             Err(Error::KeysApart { .. } | Error::TransactionTooLong { .. }) => {}
@@ -416,8 +400,8 @@ async fn rename_step(
     ) {
         return Ok(None);
     }
-    match copy_to(core, source, to, how, rules).await {
-        Ok(Put::Done { is_new }) => Ok(Some(Copied::Yes { is_new })),
+    match copy_to(core, source, to, replaces, rules).await {
+        Ok(Put::Done) => Ok(Some(Copied::Yes)),
         Ok(Put::Refused) => {
             put_back(core, source, from, rules).await;
             Ok(Some(Copied::TargetExists))
@@ -431,8 +415,8 @@ async fn rename_step(
 
 /// Stores a source again that was removed, unless another client has stored something meanwhile.
 async fn put_back(core: &mut Core, source: &Source, from: &[u8], rules: &CopyRules) {
-    match copy_to(core, source, from, (false, false), rules).await {
-        Ok(Put::Done { .. }) => {}
+    match copy_to(core, source, from, false, rules).await {
+        Ok(Put::Done) => {}
         Ok(Put::Refused) => {
             tracing::warn!("a key that could not be renamed was stored anew meanwhile");
         }
@@ -449,12 +433,9 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
             output: output.clone(),
             value_bytes_max,
         };
-        let how = (replaces, output.sends(EventClasses::NEW));
-        let renamed = rename_to(&mut core, (&from, &to), how, &rules).await;
-        if let Ok(Copied::Yes { is_new }) = renamed {
-            if is_new {
-                output.notify(EventClasses::NEW, "new", &to);
-            }
+        let renamed = rename_to(&mut core, (&from, &to), replaces, &rules).await;
+        if let Ok(Copied::Yes) = renamed {
+            notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "rename_from", &from);
             output.notify(EventClasses::GENERIC, "rename_to", &to);
             readiness.note(&core, &to).await;
@@ -466,8 +447,8 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
             |writer, renamed| match renamed {
                 Copied::NoSource => writer.error("ERR no such key"),
                 Copied::ToItself => writer.simple("OK"),
-                Copied::Yes { .. } if replaces => writer.simple("OK"),
-                Copied::Yes { .. } => writer.integer(1),
+                Copied::Yes if replaces => writer.simple("OK"),
+                Copied::Yes => writer.integer(1),
                 Copied::TargetExists => writer.integer(0),
             },
         );
@@ -513,8 +494,7 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
         };
         let copied = match source(&mut core, &from).await {
             Ok(Some(source)) => {
-                let how = (replaces, output.sends(EventClasses::NEW));
-                let copied = copy_to(&mut core, &source, &to, how, &rules).await;
+                let copied = copy_to(&mut core, &source, &to, replaces, &rules).await;
                 source.value.release(&mut core).await;
                 copied
             }
@@ -524,15 +504,13 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
             }
             Err(error) => Err(error),
         };
-        if let Ok(Put::Done { is_new }) = copied {
-            if is_new {
-                output.notify(EventClasses::NEW, "new", &to);
-            }
+        if let Ok(Put::Done) = copied {
+            notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "copy_to", &to);
             readiness.note(&core, &to).await;
         }
         finish(&output, protocol, copied, |writer, copied| {
-            writer.integer(i64::from(matches!(copied, Put::Done { .. })));
+            writer.integer(i64::from(matches!(copied, Put::Done)));
         });
         core
     }))

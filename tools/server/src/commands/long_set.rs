@@ -153,10 +153,12 @@ fn set_with_options(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
                 return core;
             }
         };
-        let Some(Following { arguments, .. }) = input.following(&core).await else {
+        let Some(following) = input.following(&core).await else {
             written.discard(&mut core).await;
             return core;
         };
+        output.keep(following.held_bytes());
+        let Following { arguments, .. } = following;
         let options = SetOptions::of(arguments.len(), |place| arguments[place].as_slice());
         match options {
             Ok(options) => {
@@ -193,17 +195,21 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
         arguments: call.owned_arguments().split_off(1),
         next: Some(NextValue { bytes, left }),
     };
-    let flow = call.take_value(bytes, move |mut core, input, output, protocol| async move {
-        if let Some(stored) = store_all(&mut core, first, &input, &output).await {
-            output.write(|bytes| {
-                let mut writer = Writer::new(bytes, protocol);
-                match stored {
-                    Ok(()) => writer.simple("OK"),
-                    Err(error) => writer.error(&error_text(&error)),
-                }
-            });
+    let flow = call.take_value(bytes, move |mut core, input, output, protocol| {
+        // Before it begins: the client may send nothing more.
+        output.keep(first.held_bytes());
+        async move {
+            if let Some(stored) = store_all(&mut core, first, &input, &output).await {
+                output.write(|bytes| {
+                    let mut writer = Writer::new(bytes, protocol);
+                    match stored {
+                        Ok(()) => writer.simple("OK"),
+                        Err(error) => writer.error(&error_text(&error)),
+                    }
+                });
+            }
+            core
         }
-        core
     });
     if let Some(stream) = &call.connection.stream {
         stream.take_values();
@@ -212,6 +218,7 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
 }
 
 /// Stores keys and values as they come; returns the first error. `None` if the connection is gone.
+/// The bytes of the first are counted already, and are let go once they are stored.
 async fn store_all(
     core: &mut Core,
     first: Following,
@@ -221,13 +228,20 @@ async fn store_all(
     let mut result = Ok(());
     let mut following = first;
     loop {
-        let Following { arguments, next } = following;
+        let held = following.held_bytes();
+        let Following {
+            mut arguments,
+            next,
+        } = following;
         result = result.and(store_pairs(core, &arguments, output).await);
-        let (Some(NextValue { bytes, left }), Some(key)) = (next, arguments.last()) else {
+        let (Some(NextValue { bytes, left }), Some(key)) = (next, arguments.pop()) else {
             return Some(result);
         };
+        drop(arguments);
+        output.let_go(held - key.capacity());
         let options = PutOptions::default();
-        let key = stored_key(key);
+        let key_bytes = key.capacity();
+        let key = stored_key(&key);
         let is_new = is_absent(core, key, output).await;
         let put = core
             .put_long_with(key, bytes as u64, input.parts(), options)
@@ -241,7 +255,9 @@ async fn store_all(
         if left == 0 {
             return Some(result);
         }
+        output.let_go(key_bytes);
         following = input.following(core).await?;
+        output.keep(following.held_bytes());
     }
 }
 

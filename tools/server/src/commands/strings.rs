@@ -67,6 +67,7 @@ impl<'a> SetOptions<'a> {
             previous: false,
         };
         let mut has_expiry = false;
+        let mut time = None;
         let mut place = 0;
         while place < count {
             let option = argument(place);
@@ -86,13 +87,16 @@ impl<'a> SetOptions<'a> {
             } else if let Some(unit) = TimeUnit::of_option(option)
                 && !has_expiry
             {
-                let time = value.ok_or(SYNTAX)?;
-                (options.expiry, has_expiry) = (positive_expiry(time, unit, "set")?, true);
+                (time, has_expiry) = (Some((value.ok_or(SYNTAX)?, unit)), true);
                 place += 1;
             } else {
                 return Err(SYNTAX.into());
             }
             place += 1;
+        }
+        // As Redis, which reads the time once the options are known.
+        if let Some((time, unit)) = time {
+            options.expiry = positive_expiry(time, unit, "set")?;
         }
         Ok(options)
     }

@@ -63,6 +63,12 @@ impl Arguments {
         self.spans.iter().map(move |&span| self.bytes(span, input))
     }
 
+    /// Bytes of memory that they take, without the input.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.spans.capacity() * size_of::<Span>() + self.text.capacity()
+    }
+
     /// Drops the arguments and the state of an incomplete command: the next parse begins anew.
     pub fn clear(&mut self) {
         self.spans.clear();

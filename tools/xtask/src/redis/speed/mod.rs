@@ -51,8 +51,8 @@ pub(crate) struct Speed {
     /// Connections.
     #[arg(long, default_value_t = 50)]
     connections: u32,
-    /// Keys that requests are spread over.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Keys that requests are spread over, at most 1,000,000,000.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     keys: u32,
     /// Store all keys first, and draw keys with this exponent, e.g. 0.99, by a client of our own.
     /// Without it redis-benchmark draws them evenly.

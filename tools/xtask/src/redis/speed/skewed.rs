@@ -4,6 +4,9 @@
 //! pipeline's replies and sends the next one. So the server always has the pipelines of all other
 //! connections to work on.
 //!
+//! 2 Mi keys are drawn before the measurement, and repeated if it has more requests: of a great
+//! many keys, those that are seldom drawn are not requested at all.
+//!
 //! - I1: every key is stored before the first request, and every value begins with its key: a
 //!   missing, short or foreign value ends the measurement.
 
@@ -24,7 +27,8 @@ use super::super::server::Server;
 const DRAWS: usize = 1 << 21;
 /// Seed of the draws: all servers get the same requests.
 const SEED: u64 = 7;
-/// A prime beyond any number of keys, which scatters popular keys over all of them.
+/// A prime beyond any number of keys, of which `--keys` takes 10^9 at most. It scatters popular
+/// keys over all of them.
 const SCATTER: u64 = 2_654_435_761;
 /// Bytes of a key: as `redis-benchmark` writes it.
 const KEY_BYTES: usize = "key:000000000000".len();
