@@ -26,6 +26,11 @@ use crate::waiting::{Readiness, ReadyKeys, Served, Waiter};
 /// What a client reads if another one has ended its wait with an error; as Redis.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
+/// Bytes that a key takes for which a client waits, beside two copies of its text: the headers and
+/// allocations of both copies, and in the queues the place in the map, about a third of which is
+/// empty, and a queue, which has room for four clients from the first one on.
+const BYTES_A_KEY: usize = 288;
+
 /// How a wait ends without what was waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitEnd {
@@ -78,12 +83,17 @@ pub(crate) struct Parked {
     served: Vec<Served>,
     served_again: Vec<Served>,
     end: Option<WaitEnd>,
+    /// Bytes that it takes, with the queues of its keys.
+    held_bytes: usize,
 }
 
 impl Parked {
     /// The wait of a command whose first look begins.
     pub(crate) fn new(shared: &Arc<Shared>, wanted: Rc<Wanted>, deadline_ms: Option<u64>) -> Self {
         let ready = ReadyKeys::default();
+        let keys = wanted.keys().iter();
+        let keys = keys.map(|key| 2 * key.capacity() + BYTES_A_KEY);
+        let held_bytes = size_of::<Self>() + keys.sum::<usize>();
         Self {
             look: Look {
                 wanted,
@@ -99,6 +109,7 @@ impl Parked {
             served: Vec::new(),
             served_again: Vec::new(),
             end: None,
+            held_bytes,
         }
     }
 
@@ -111,10 +122,9 @@ impl Parked {
         self.entered.is_some()
     }
 
-    /// Bytes of its keys.
+    /// Bytes that it takes. Its place in the queues counts from its first look on.
     pub(crate) fn held_bytes(&self) -> usize {
-        let keys = self.look.wanted.keys().iter();
-        size_of::<Self>() + keys.map(Vec::capacity).sum::<usize>()
+        self.held_bytes
     }
 }
 

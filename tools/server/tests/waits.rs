@@ -241,6 +241,32 @@ fn a_client_that_leaves_takes_nothing() {
     });
 }
 
+/// Keys of one byte take much more memory than their text while a client waits for them.
+#[test]
+fn the_memory_of_a_wait_counts_its_keys_and_queues() {
+    const KEYS: usize = 2_000;
+    let mut server = Served::roomy(1);
+    let mut client = server.word_client();
+    let mut waits = server.word_client();
+    let id = waits.call("client id");
+    let mut held = || {
+        let line = client.call(&format!("client list id {id}"));
+        let held = line.split("tot-mem=").nth(1).expect("it is there");
+        let held = held.split(' ').next().expect("it is there");
+        held.parse::<usize>().expect("it is a number")
+    };
+    let before = held();
+    let keys: Vec<_> = (0..KEYS).map(|key| format!("{key:x}")).collect();
+    waits.send_words(&format!("blpop {} 0", keys.join(" ")));
+    wait_until("it waits", || held() > before + 250 * KEYS);
+    let mut other = server.word_client();
+    assert_eq!(other.call("rpush 7 a"), "1");
+    assert_eq!(waits.reply(), "[\"7\", \"a\"]");
+    assert_eq!(waits.call("ping"), "PONG");
+    wait_until("it is freed", || held() < before + 250 * KEYS);
+    server.stop();
+}
+
 #[test]
 fn commands_behind_a_wait_run_after_it() {
     on_servers(|server| {
