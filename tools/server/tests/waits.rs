@@ -149,9 +149,13 @@ fn a_transaction_wakes_clients_at_its_end() {
         let replies = client.call_all(&["multi", "lpush q a", "del q", "set q text", "exec"]);
         assert_eq!(replies[4], "[1, 1, OK]");
         client.call("del q");
-        let replies = client.call_all(&["multi", "lpush q a", "lpush q b", "lpush q c", "exec"]);
+        // Another list: the first client may still look at the first one.
+        let mut second = waiting(server, &mut client, 2, "blpop r 0");
+        let replies = client.call_all(&["multi", "lpush r a", "lpush r b", "lpush r c", "exec"]);
         assert_eq!(replies[4], "[1, 2, 3]");
-        assert_eq!(waits.reply(), "[\"q\", \"c\"]");
+        assert_eq!(second.reply(), "[\"r\", \"c\"]");
+        client.call("rpush q d");
+        assert_eq!(waits.reply(), "[\"q\", \"d\"]");
     });
 }
 
@@ -265,6 +269,35 @@ fn the_memory_of_a_wait_counts_its_keys_and_queues() {
     assert_eq!(waits.call("ping"), "PONG");
     wait_until("it is freed", || held() < before + 250 * KEYS);
     server.stop();
+}
+
+/// An element whose target has no room for it is never away from its list, so a client that waits
+/// for it meanwhile gets it.
+#[test]
+fn a_move_that_is_refused_leaves_its_element_to_those_that_wait() {
+    const MOVES: usize = 200;
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let element = vec![b'v'; 20_000];
+        loop {
+            client.send(&[b"RPUSH", b"full", &element]);
+            if client.reply().starts_with("(error)") {
+                break;
+            }
+        }
+        let mut waits = server.word_client();
+        for _ in 0..MOVES {
+            client.send(&[b"RPUSH", b"q", &element]);
+            assert_eq!(client.reply(), "1");
+            client.send_words("rpoplpush q full");
+            waits.send_words("blpop q 0");
+            let taken = waits.reply();
+            assert!(taken.starts_with("[\"q\", \"vvv"), "{taken:.20}");
+            // The client may have been faster.
+            let refused = client.reply();
+            assert!(refused == "nil" || refused.starts_with("(error) ERR list is too large"));
+        }
+    });
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl Wanted {
                     Err(failure) => writer.error(&failure.text(Kind::List)),
                 }
             }
-            Self::Move(one) => match one.make((core, output), errors).await {
+            Self::Move(one) => match one.make((core, output), errors, readiness).await {
                 Ok(None) => return false,
                 Ok(Some(moved)) => {
                     writer.bulk(&moved.element);
@@ -186,6 +186,7 @@ impl Move {
         &self,
         (core, output): Step<'_>,
         errors: SourceErrors,
+        readiness: &Readiness,
     ) -> std::result::Result<Option<Moved<Vec<u8>>>, Failure> {
         if errors == SourceErrors::Ignored {
             let _memory = output.take_memory(core, 1).await;
@@ -198,7 +199,8 @@ impl Move {
         if self.source == self.target {
             return self.turn((core, output)).await;
         }
-        transfer((core, output), (&self.source, &self.target), self).await
+        let keys = (&self.source[..], &self.target[..]);
+        transfer((core, output), keys, self, Some(readiness)).await
     }
 
     /// Moves an element from one end of a list to the same or the other end.
