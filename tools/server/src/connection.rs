@@ -450,6 +450,7 @@ impl Connection {
             + self.input.capacity()
             + self.output.capacity()
             + self.queued_bytes()
+            + self.deferred_bytes()
             + self.parked.as_ref().map_or(0, |parked| parked.held_bytes())
             + self.pending.capacity() * size_of::<Pending>()
             + self.early_bytes
