@@ -300,6 +300,21 @@ fn a_move_that_is_refused_leaves_its_element_to_those_that_wait() {
     });
 }
 
+/// So much input is behind its command that nothing more is received.
+#[test]
+fn a_client_that_leaves_behind_much_input_takes_nothing() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let gone = waiting(server, &mut client, 1, "blpop q 0");
+        let mut gone = gone.0;
+        gone.write(&b"*2\r\n$3\r\nget\r\n$1\r\nk\r\n".repeat(4_500));
+        drop(gone);
+        until_waiting(&mut client, 0);
+        assert_eq!(client.call("rpush q a"), "1");
+        assert_eq!(client.call("lpop q"), "\"a\"");
+    });
+}
+
 #[test]
 fn commands_behind_a_wait_run_after_it() {
     on_servers(|server| {
