@@ -44,6 +44,8 @@ pub(crate) enum WaitEnd {
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) wanted: Rc<Wanted>,
+    /// The place of the key that it looks at first.
+    first: usize,
     /// Set if nothing was there.
     pub(crate) is_vain: Rc<Cell<bool>>,
     pub(crate) readiness: Readiness,
@@ -58,7 +60,8 @@ impl Look {
         errors: SourceErrors,
     ) {
         let reply = (output, protocol);
-        let is_done = self.wanted.take(core, reply, &self.readiness, errors);
+        let from = (self.first, errors);
+        let is_done = self.wanted.take(core, reply, &self.readiness, from);
         self.is_vain.set(!is_done.await);
     }
 }
@@ -79,6 +82,8 @@ pub(crate) struct Parked {
     is_woken: bool,
     /// It was woken since that look began.
     is_woken_again: bool,
+    /// The place of the key for which it was woken first since then.
+    woken_for: Option<usize>,
     /// Those that wait until it has looked.
     served: Vec<Served>,
     served_again: Vec<Served>,
@@ -97,6 +102,7 @@ impl Parked {
         Self {
             look: Look {
                 wanted,
+                first: 0,
                 is_vain: Rc::default(),
                 readiness: Readiness::later(Arc::clone(shared), Rc::clone(&ready)),
             },
@@ -106,6 +112,7 @@ impl Parked {
             is_looking: true,
             is_woken: false,
             is_woken_again: false,
+            woken_for: None,
             served: Vec::new(),
             served_again: Vec::new(),
             end: None,
@@ -232,15 +239,18 @@ impl Serving {
     pub(crate) fn wake(&mut self, waiter: Waiter, key: &[u8], mut served: Vec<Served>) {
         let connection = self.connections.get_mut(waiter.number);
         let parked = connection.and_then(|connection| connection.as_mut()?.parked.as_mut());
-        let is_waiting = |parked: &Parked| {
+        let waiting = parked.filter(|parked| parked.entered == Some(waiter));
+        let woken = waiting.and_then(|parked| {
             let mut keys = parked.look.wanted.keys().iter();
-            parked.entered == Some(waiter) && keys.any(|one| one == key)
-        };
-        let Some(parked) = parked.filter(|parked| is_waiting(parked)) else {
+            let place = keys.position(|one| one == key)?;
+            Some((parked, place))
+        });
+        let Some((parked, place)) = woken else {
             // It has left the queue meanwhile.
             return self.shared.wake_waiter(key, &served);
         };
         parked.is_woken_again = true;
+        parked.woken_for.get_or_insert(place);
         parked.served_again.append(&mut served);
         if !parked.is_looking {
             self.parking.due.push(waiter.number);
@@ -262,6 +272,8 @@ impl Serving {
             parked.is_looking = true;
             parked.is_woken = std::mem::take(&mut parked.is_woken_again);
             parked.served = std::mem::take(&mut parked.served_again);
+            // Who has added to a key waits until it is looked at.
+            parked.look.first = parked.woken_for.take().unwrap_or(0);
             let look = parked.look();
             let (mut core, output) = (
                 self.tasks.client(core),

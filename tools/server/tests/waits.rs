@@ -316,6 +316,19 @@ fn a_client_that_leaves_behind_much_input_takes_nothing() {
 }
 
 #[test]
+fn a_wait_ends_with_the_key_that_was_added_to_first() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let mut waits = waiting(server, &mut client, 1, "blpop a b 0");
+        let replies = client.call_all(&["multi", "rpush b 1", "rpush a 2", "exec"]);
+        assert_eq!(replies[3], "[1, 1]");
+        assert_eq!(waits.reply(), "[\"b\", \"1\"]");
+        until_waiting(&mut client, 0);
+        assert_eq!(client.call("lpop a"), "\"2\"");
+    });
+}
+
+#[test]
 fn commands_behind_a_wait_run_after_it() {
     on_servers(|server| {
         let mut client = server.word_client();

@@ -80,20 +80,20 @@ impl Wanted {
         }
     }
 
-    /// Takes it and replies; false if nothing is there.
+    /// Takes it and replies; false if nothing is there. It begins with the key at the place `first`.
     pub(crate) async fn take(
         &self,
         core: &mut Core,
         (output, protocol): (&TaskOutput, Protocol),
         readiness: &Readiness,
-        errors: SourceErrors,
+        (first, errors): (usize, SourceErrors),
     ) -> bool {
         let mut reply = Vec::new();
         let mut writer = Writer::new(&mut reply, protocol);
         match self {
             Self::Elements { keys, side, count } => {
                 let end = (*side, count.unwrap_or(1));
-                match take_first((core, output), keys, end, errors).await {
+                match take_first((core, output), (keys, first), end, errors).await {
                     Ok(None) => return false,
                     Ok(Some((key, elements, done))) => {
                         done.notify(output, (Kind::List, pop_event(*side)), key);
@@ -133,14 +133,16 @@ impl Wanted {
 /// A key with the elements that were taken from its list, and what has become of that.
 type Taken<'k> = (&'k [u8], Vec<Vec<u8>>, Done);
 
-/// Takes elements of the first list that has some.
+/// Takes elements of the first list that has some, or of that at the place `first` if it has.
 async fn take_first<'k>(
     (core, output): Step<'_>,
-    keys: &'k [Vec<u8>],
+    (keys, first): (&'k [Vec<u8>], usize),
     (side, count): (Side, usize),
     errors: SourceErrors,
 ) -> std::result::Result<Option<Taken<'k>>, Failure> {
-    for key in keys {
+    let others = keys.iter().enumerate();
+    let others = others.filter_map(|(place, key)| (place != first).then_some(key));
+    for key in keys.get(first).into_iter().chain(others) {
         let taken = update((&mut *core, output), key, |record| {
             take_off(record, side, count)
         })
@@ -242,8 +244,8 @@ fn start(call: &mut Call<'_>, wanted: Wanted) -> Flow {
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
         let reply = (&output, protocol);
-        let errors = SourceErrors::Replied;
-        if !wanted.take(&mut core, reply, &readiness, errors).await {
+        let from = (0, SourceErrors::Replied);
+        if !wanted.take(&mut core, reply, &readiness, from).await {
             output.write(|bytes| wanted.write_nothing(&mut Writer::new(bytes, protocol)));
         }
         core
