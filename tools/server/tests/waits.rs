@@ -329,6 +329,20 @@ fn a_wait_ends_with_the_key_that_was_added_to_first() {
 }
 
 #[test]
+fn a_key_named_twice_is_waited_for_once() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let mut first = waiting(server, &mut client, 1, "blpop q q none q 0");
+        let mut second = waiting(server, &mut client, 2, "blmpop 0 3 q none q left");
+        assert_eq!(client.call("rpush q 1 2"), "2");
+        assert_eq!(first.reply(), "[\"q\", \"1\"]");
+        assert_eq!(second.reply(), "[\"q\", [\"2\"]]");
+        until_waiting(&mut client, 0);
+        assert_eq!(client.call("exists q"), "0");
+    });
+}
+
+#[test]
 fn commands_behind_a_wait_run_after_it() {
     on_servers(|server| {
         let mut client = server.word_client();

@@ -4,6 +4,8 @@
 //! - I1: an element is taken by one client, or stays; a move is one step as far as
 //!   [`transfer`](super::transfer) makes it one.
 
+use std::collections::HashSet;
+use std::ops::Range;
 use std::rc::Rc;
 
 use farcore::{Core, Error};
@@ -28,7 +30,7 @@ type Result = std::result::Result<Flow, Refusal>;
 pub(crate) enum Wanted {
     /// Elements of the first list that has some.
     Elements {
-        /// As they are stored.
+        /// As they are stored, each once.
         keys: Vec<Vec<u8>>,
         side: Side,
         /// At most so many, as an array; or one by itself.
@@ -301,6 +303,19 @@ fn side(argument: &[u8]) -> std::result::Result<Side, Refusal> {
     }
 }
 
+/// True if the turn of a command has not come: its keys would be copied each time that it is tried.
+fn must_wait(call: &Call<'_>) -> bool {
+    call.plan.is_none() && !call.connection.pending.is_empty()
+}
+
+/// The keys at these places, each once, in their order.
+fn distinct_keys(call: &Call<'_>, places: Range<usize>) -> Vec<Vec<u8>> {
+    let mut known = HashSet::new();
+    let keys = places.map(|place| call.key_at(place));
+    let keys = keys.filter(|key| known.insert(*key));
+    keys.map(<[u8]>::to_vec).collect()
+}
+
 /// The move between the first two keys.
 fn moved(call: &Call<'_>, from: Side, to: Side) -> Wanted {
     Wanted::Move(Move {
@@ -312,17 +327,26 @@ fn moved(call: &Call<'_>, from: Side, to: Side) -> Wanted {
 }
 
 pub(super) fn lmove(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let (from, to) = (side(call.argument(3))?, side(call.argument(4))?);
     let wanted = moved(call, from, to);
     Ok(start(call, wanted))
 }
 
 pub(super) fn rpoplpush(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let wanted = moved(call, Side::Right, Side::Left);
     Ok(start(call, wanted))
 }
 
 pub(super) fn blmove(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let (from, to) = (side(call.argument(3))?, side(call.argument(4))?);
     let timeout_ms = timeout_ms(call.argument(5))?;
     let wanted = moved(call, from, to);
@@ -330,17 +354,22 @@ pub(super) fn blmove(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn brpoplpush(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let timeout_ms = timeout_ms(call.argument(3))?;
     let wanted = moved(call, Side::Right, Side::Left);
     Ok(start_or_wait(call, wanted, timeout_ms))
 }
 
 fn blocking_pop(call: &mut Call<'_>, side: Side) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let last = call.count() - 1;
     let timeout_ms = timeout_ms(call.argument(last))?;
-    let keys = (1..last).map(|place| call.key_at(place).to_vec()).collect();
     let wanted = Wanted::Elements {
-        keys,
+        keys: distinct_keys(call, 1..last),
         side,
         count: None,
     };
@@ -378,20 +407,24 @@ fn several(call: &Call<'_>, place: usize) -> std::result::Result<Wanted, Refusal
         _ => return Err(SYNTAX.into()),
     };
     Ok(Wanted::Elements {
-        keys: (first..end)
-            .map(|place| call.key_at(place).to_vec())
-            .collect(),
+        keys: distinct_keys(call, first..end),
         side,
         count: Some(count),
     })
 }
 
 pub(super) fn lmpop(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let wanted = several(call, 1)?;
     Ok(start(call, wanted))
 }
 
 pub(super) fn blmpop(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let wanted = several(call, 2)?;
     let timeout_ms = timeout_ms(call.argument(1))?;
     Ok(start_or_wait(call, wanted, timeout_ms))
