@@ -82,7 +82,7 @@ impl Wanted {
         }
     }
 
-    /// Takes it and replies; false if nothing is there. It begins with the key at the place `first`.
+    /// Takes it and replies; false if nothing is there. The key at the place `first` comes first.
     pub(crate) async fn take(
         &self,
         core: &mut Core,
