@@ -152,8 +152,8 @@ pub(crate) struct Connection {
     pub(crate) is_removed: bool,
     /// Bytes of its buffers when they were counted last.
     pub(crate) accounted_bytes: usize,
-    /// What the socket is watched for.
-    pub(crate) watches: (bool, bool),
+    /// What the socket is watched for: input, room for output, the end of the input.
+    pub(crate) watches: (bool, bool, bool),
     /// It is in the list of those to be served next turn.
     pub(crate) is_listed: bool,
     /// It is in the list of those with output.
@@ -210,7 +210,7 @@ impl Connection {
             is_gone: false,
             is_removed: false,
             accounted_bytes: 0,
-            watches: (true, false),
+            watches: (true, false, false),
             is_listed: false,
             is_dirty: false,
             held_turns: 0,
@@ -454,6 +454,7 @@ impl Connection {
                 .map_or(0, |partial| partial.held_bytes())
             + self.output.capacity()
             + self.queued_bytes()
+            + self.deferred_bytes()
             + self.parked.as_ref().map_or(0, |parked| parked.held_bytes())
             + self.pending.capacity() * size_of::<Pending>()
             + self.early_bytes

@@ -26,6 +26,11 @@ use crate::waiting::{Readiness, ReadyKeys, Served, Waiter};
 /// What a client reads if another one has ended its wait with an error; as Redis.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
+/// Bytes that a key takes for which a client waits, beside two copies of its text: the headers and
+/// allocations of both copies, and in the queues the place in the map, about a third of which is
+/// empty, and a queue, which has room for four clients from the first one on.
+const BYTES_A_KEY: usize = 288;
+
 /// How a wait ends without what was waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitEnd {
@@ -39,6 +44,8 @@ pub(crate) enum WaitEnd {
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) wanted: Rc<Wanted>,
+    /// The place of the key that it looks at first.
+    first: usize,
     /// Set if nothing was there.
     pub(crate) is_vain: Rc<Cell<bool>>,
     pub(crate) readiness: Readiness,
@@ -53,7 +60,8 @@ impl Look {
         errors: SourceErrors,
     ) {
         let reply = (output, protocol);
-        let is_done = self.wanted.take(core, reply, &self.readiness, errors);
+        let from = (self.first, errors);
+        let is_done = self.wanted.take(core, reply, &self.readiness, from);
         self.is_vain.set(!is_done.await);
     }
 }
@@ -74,19 +82,27 @@ pub(crate) struct Parked {
     is_woken: bool,
     /// It was woken since that look began.
     is_woken_again: bool,
+    /// The place of the key for which it was woken first since then.
+    woken_for: Option<usize>,
     /// Those that wait until it has looked.
     served: Vec<Served>,
     served_again: Vec<Served>,
     end: Option<WaitEnd>,
+    /// Bytes that it takes, with the queues of its keys.
+    held_bytes: usize,
 }
 
 impl Parked {
     /// The wait of a command whose first look begins.
     pub(crate) fn new(shared: &Arc<Shared>, wanted: Rc<Wanted>, deadline_ms: Option<u64>) -> Self {
         let ready = ReadyKeys::default();
+        let keys = wanted.keys().iter();
+        let keys = keys.map(|key| 2 * key.capacity() + BYTES_A_KEY);
+        let held_bytes = size_of::<Self>() + keys.sum::<usize>();
         Self {
             look: Look {
                 wanted,
+                first: 0,
                 is_vain: Rc::default(),
                 readiness: Readiness::later(Arc::clone(shared), Rc::clone(&ready)),
             },
@@ -96,9 +112,11 @@ impl Parked {
             is_looking: true,
             is_woken: false,
             is_woken_again: false,
+            woken_for: None,
             served: Vec::new(),
             served_again: Vec::new(),
             end: None,
+            held_bytes,
         }
     }
 
@@ -111,10 +129,9 @@ impl Parked {
         self.entered.is_some()
     }
 
-    /// Bytes of its keys.
+    /// Bytes that it takes. Its place in the queues counts from its first look on.
     pub(crate) fn held_bytes(&self) -> usize {
-        let keys = self.look.wanted.keys().iter();
-        size_of::<Self>() + keys.map(Vec::capacity).sum::<usize>()
+        self.held_bytes
     }
 }
 
@@ -222,15 +239,18 @@ impl Serving {
     pub(crate) fn wake(&mut self, waiter: Waiter, key: &[u8], mut served: Vec<Served>) {
         let connection = self.connections.get_mut(waiter.number);
         let parked = connection.and_then(|connection| connection.as_mut()?.parked.as_mut());
-        let is_waiting = |parked: &Parked| {
+        let waiting = parked.filter(|parked| parked.entered == Some(waiter));
+        let woken = waiting.and_then(|parked| {
             let mut keys = parked.look.wanted.keys().iter();
-            parked.entered == Some(waiter) && keys.any(|one| one == key)
-        };
-        let Some(parked) = parked.filter(|parked| is_waiting(parked)) else {
+            let place = keys.position(|one| one == key)?;
+            Some((parked, place))
+        });
+        let Some((parked, place)) = woken else {
             // It has left the queue meanwhile.
             return self.shared.wake_waiter(key, &served);
         };
         parked.is_woken_again = true;
+        parked.woken_for.get_or_insert(place);
         parked.served_again.append(&mut served);
         if !parked.is_looking {
             self.parking.due.push(waiter.number);
@@ -252,6 +272,8 @@ impl Serving {
             parked.is_looking = true;
             parked.is_woken = std::mem::take(&mut parked.is_woken_again);
             parked.served = std::mem::take(&mut parked.served_again);
+            // Who has added to a key waits until it is looked at.
+            parked.look.first = parked.woken_for.take().unwrap_or(0);
             let look = parked.look();
             let (mut core, output) = (
                 self.tasks.client(core),

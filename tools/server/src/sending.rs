@@ -147,16 +147,20 @@ impl Serving {
 
     /// Watches a socket for what the connection can do.
     pub(crate) fn watch(&self, number: usize, connection: &mut Connection) {
-        let wanted = (connection.waits_for_input(), connection.waiting_bytes() > 0);
+        let reads = connection.waits_for_input();
+        let writes = connection.waiting_bytes() > 0;
+        // One that waits for keys behind enough input shows only so that its client is gone. Else
+        // an element would be taken for it.
+        let ends = !reads && connection.parked.is_some();
+        let wanted = (reads, writes, ends);
         if connection.watches != wanted {
             let is_paused = connection.watches.0 && !wanted.0;
             if is_paused && !connection.is_closing {
                 self.counters().pauses.add(1);
             }
             connection.watches = wanted;
-            let (reads, writes) = wanted;
             self.sockets
-                .change(&connection.socket, number as u64, reads, writes);
+                .change(&connection.socket, number as u64, wanted);
         }
     }
 

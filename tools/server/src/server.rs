@@ -83,7 +83,7 @@ impl Server {
         let shared = Shared::new(
             (options, tls),
             ports?,
-            engine.reporter(),
+            (engine.reporter(), engine.value_bytes_max()),
             run_id()?,
             address.port(),
         );

@@ -372,7 +372,9 @@ impl Serving {
                 is_busy = true;
                 self.note_dirty(number, &mut connection);
             }
-            let is_broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+            // As Redis, which closes a connection whose client sends no more.
+            let is_ended = flags.intersects(EventFlags::RDHUP) && connection.parked.is_some();
+            let is_broken = is_ended || flags.intersects(EventFlags::HUP | EventFlags::ERR);
             if is_broken && !connection.waits_for_input() {
                 // Nothing would be received that shows it.
                 connection.is_gone = true;

@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) slow: SlowSettings,
     pub(crate) encoding_limits: EncodingLimits,
     pub(crate) longest_record: LongestRecord,
+    /// Bytes of a record's value, at most.
+    pub(crate) value_bytes_max: usize,
     /// A value of several pieces may exist.
     has_long_values: AtomicBool,
     pub(crate) memory_limit: MemoryLimit,
@@ -85,7 +87,7 @@ impl Shared {
     pub(crate) fn new(
         (options, tls): (Options, Option<TlsConfig>),
         cores: Vec<CorePort>,
-        reporter: EngineReporter,
+        (reporter, value_bytes_max): (EngineReporter, usize),
         run_id: String,
         port: u16,
     ) -> Self {
@@ -111,6 +113,7 @@ impl Shared {
             slow: SlowSettings::default(),
             encoding_limits: EncodingLimits::default(),
             longest_record: LongestRecord::default(),
+            value_bytes_max,
             has_long_values: AtomicBool::new(has_keys),
             memory_limit: MemoryLimit::default(),
             rates: Rates::default(),

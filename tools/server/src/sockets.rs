@@ -69,11 +69,18 @@ impl Sockets {
         Ok(epoll::add(&self.set, socket, data, EventFlags::IN)?)
     }
 
-    /// Changes what is waited for at a socket.
-    pub(crate) fn change(&self, socket: impl AsFd, number: u64, reads: bool, writes: bool) {
+    /// Changes what is waited for at a socket: bytes, room for bytes, and the end of what its peer
+    /// sends, which comes without being received. A failure is reported in any case.
+    pub(crate) fn change(
+        &self,
+        socket: impl AsFd,
+        number: u64,
+        (reads, writes, ends): (bool, bool, bool),
+    ) {
         let mut flags = EventFlags::empty();
         flags.set(EventFlags::IN, reads);
         flags.set(EventFlags::OUT, writes);
+        flags.set(EventFlags::RDHUP, ends);
         let data = EventData::new_u64(number);
         let changed = epoll::modify(&self.set, socket, data, flags);
         debug_assert!(changed.is_ok(), "the socket is in the set");

@@ -5,7 +5,8 @@
 //! subscribers.
 //!
 //! - I1: a core's count of subscriptions is right when a client reads that it has subscribed.
-//! - I2: a message stands between whole replies: it waits while a reply is made in steps.
+//! - I2: a message stands between whole replies: it waits while a reply is made in steps. A
+//!   command that waits for keys makes none before it ends.
 //! - I3: a subscriber that does not read has at most [`UNREAD_BYTES_MAX`] waiting, and one message
 //!   more; then it is disconnected.
 
@@ -202,13 +203,28 @@ impl Connection {
         writer.integer(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
+    /// True while a reply is made in steps. That of a command that waits is made in one.
+    fn is_within_reply(&self) -> bool {
+        self.is_executing() || self.is_blocked && self.parked.is_none()
+    }
+
+    /// Bytes of messages that wait for the end of a reply.
+    pub(crate) fn deferred_bytes(&self) -> usize {
+        let subscribed = self.subscribed.as_ref();
+        subscribed.map_or(0, |subscribed| subscribed.deferred.capacity())
+    }
+
     /// Adds a message behind the replies. False if too much waits already, and the connection is
     /// gone.
     fn receive(&mut self, message: &Message, pattern: Option<&[u8]>, is_deferred: bool) -> bool {
-        let is_deferred = is_deferred || self.is_blocked || self.is_executing();
+        let is_deferred = is_deferred || self.is_within_reply();
         let Some(subscribed) = &mut self.subscribed else {
             return true;
         };
+        if !is_deferred {
+            // Those that came before stay before it.
+            self.output.append(&mut subscribed.deferred);
+        }
         if self.written > SENT_BYTES_KEPT && self.written * 2 > self.output.len() {
             // A subscriber that reads slowly may never have read all.
             self.output.drain(..self.written);
@@ -230,11 +246,12 @@ impl Connection {
 
     /// Adds messages that waited for the end of a reply to the output.
     pub(crate) fn send_deferred(&mut self) {
-        let is_between = !self.is_blocked && !self.is_executing();
+        let is_between = !self.is_within_reply();
         if let Some(subscribed) = &mut self.subscribed
             && is_between
         {
-            self.output.append(&mut subscribed.deferred);
+            self.output
+                .append(&mut std::mem::take(&mut subscribed.deferred));
             if subscribed.counts() == [0; 3] {
                 self.subscribed = None;
             }

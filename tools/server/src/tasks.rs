@@ -70,6 +70,11 @@ impl TaskOutput {
         self.events.shared().note_long_value();
     }
 
+    /// Bytes of a record's value, at most.
+    pub(crate) fn value_bytes_max(&self) -> usize {
+        self.events.shared().value_bytes_max
+    }
+
     /// Notes that a structured record is about to be stored.
     pub(crate) fn note_record(&self, bytes: usize) {
         self.events.shared().longest_record.note(bytes);

@@ -7,7 +7,7 @@ mod support;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::support::{Served, WordClient};
+use self::support::{Served, WordClient, wait_until};
 
 /// How long a reply is waited for, far beyond need.
 const WAIT_LIMIT: Duration = Duration::from_secs(30);
@@ -373,4 +373,28 @@ fn a_server_stops_while_clients_publish() {
         publisher.reply();
     }
     server.stop();
+}
+
+/// A client that waits for a key has no reply under way, so its messages come at once.
+#[test]
+fn messages_reach_a_client_that_waits_for_a_key() {
+    for cores in [1, 2] {
+        let mut server = Served::roomy(cores);
+        let (mut waits, mut client) = (server.word_client(), server.word_client());
+        waits.call("HELLO 3");
+        waits.call("SUBSCRIBE news");
+        waits.send_words("BLPOP q 0");
+        wait_until("it waits", || {
+            client.call("INFO clients").contains("blocked_clients:1\\r")
+        });
+        for text in ["one", "two"] {
+            assert_eq!(client.call(&format!("PUBLISH news {text}")), "1");
+            let message = waits.reply();
+            assert!(message.contains("\"message\""), "{message}");
+            assert!(message.contains(text), "{message}");
+        }
+        assert_eq!(client.call("RPUSH q a"), "1");
+        assert_eq!(waits.reply(), "[\"q\", \"a\"]");
+        server.stop();
+    }
 }

@@ -149,9 +149,13 @@ fn a_transaction_wakes_clients_at_its_end() {
         let replies = client.call_all(&["multi", "lpush q a", "del q", "set q text", "exec"]);
         assert_eq!(replies[4], "[1, 1, OK]");
         client.call("del q");
-        let replies = client.call_all(&["multi", "lpush q a", "lpush q b", "lpush q c", "exec"]);
+        // Another list: the first client may still look at the first one.
+        let mut second = waiting(server, &mut client, 2, "blpop r 0");
+        let replies = client.call_all(&["multi", "lpush r a", "lpush r b", "lpush r c", "exec"]);
         assert_eq!(replies[4], "[1, 2, 3]");
-        assert_eq!(waits.reply(), "[\"q\", \"c\"]");
+        assert_eq!(second.reply(), "[\"r\", \"c\"]");
+        client.call("rpush q d");
+        assert_eq!(waits.reply(), "[\"q\", \"d\"]");
     });
 }
 
@@ -238,6 +242,103 @@ fn a_client_that_leaves_takes_nothing() {
             assert_eq!(client.call("rpush q a"), "1");
             assert_eq!(stays.reply(), "[\"q\", \"a\"]");
         }
+    });
+}
+
+/// Keys of one byte take much more memory than their text while a client waits for them.
+#[test]
+fn the_memory_of_a_wait_counts_its_keys_and_queues() {
+    const KEYS: usize = 2_000;
+    let mut server = Served::roomy(1);
+    let mut client = server.word_client();
+    let mut waits = server.word_client();
+    let id = waits.call("client id");
+    let mut held = || {
+        let line = client.call(&format!("client list id {id}"));
+        let held = line.split("tot-mem=").nth(1).expect("it is there");
+        let held = held.split(' ').next().expect("it is there");
+        held.parse::<usize>().expect("it is a number")
+    };
+    let before = held();
+    let keys: Vec<_> = (0..KEYS).map(|key| format!("{key:x}")).collect();
+    waits.send_words(&format!("blpop {} 0", keys.join(" ")));
+    wait_until("it waits", || held() > before + 250 * KEYS);
+    let mut other = server.word_client();
+    assert_eq!(other.call("rpush 7 a"), "1");
+    assert_eq!(waits.reply(), "[\"7\", \"a\"]");
+    assert_eq!(waits.call("ping"), "PONG");
+    wait_until("it is freed", || held() < before + 250 * KEYS);
+    server.stop();
+}
+
+/// An element whose target has no room for it is never away from its list, so a client that waits
+/// for it meanwhile gets it.
+#[test]
+fn a_move_that_is_refused_leaves_its_element_to_those_that_wait() {
+    const MOVES: usize = 200;
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let element = vec![b'v'; 20_000];
+        loop {
+            client.send(&[b"RPUSH", b"full", &element]);
+            if client.reply().starts_with("(error)") {
+                break;
+            }
+        }
+        let mut waits = server.word_client();
+        for _ in 0..MOVES {
+            client.send(&[b"RPUSH", b"q", &element]);
+            assert_eq!(client.reply(), "1");
+            client.send_words("rpoplpush q full");
+            waits.send_words("blpop q 0");
+            let taken = waits.reply();
+            assert!(taken.starts_with("[\"q\", \"vvv"), "{taken:.20}");
+            // The client may have been faster.
+            let refused = client.reply();
+            assert!(refused == "nil" || refused.starts_with("(error) ERR list is too large"));
+        }
+    });
+}
+
+/// So much input is behind its command that nothing more is received.
+#[test]
+fn a_client_that_leaves_behind_much_input_takes_nothing() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let gone = waiting(server, &mut client, 1, "blpop q 0");
+        let mut gone = gone.0;
+        gone.write(&b"*2\r\n$3\r\nget\r\n$1\r\nk\r\n".repeat(4_500));
+        drop(gone);
+        until_waiting(&mut client, 0);
+        assert_eq!(client.call("rpush q a"), "1");
+        assert_eq!(client.call("lpop q"), "\"a\"");
+    });
+}
+
+#[test]
+fn a_wait_ends_with_the_key_that_was_added_to_first() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let mut waits = waiting(server, &mut client, 1, "blpop a b 0");
+        let replies = client.call_all(&["multi", "rpush b 1", "rpush a 2", "exec"]);
+        assert_eq!(replies[3], "[1, 1]");
+        assert_eq!(waits.reply(), "[\"b\", \"1\"]");
+        until_waiting(&mut client, 0);
+        assert_eq!(client.call("lpop a"), "\"2\"");
+    });
+}
+
+#[test]
+fn a_key_named_twice_is_waited_for_once() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let mut first = waiting(server, &mut client, 1, "blpop q q none q 0");
+        let mut second = waiting(server, &mut client, 2, "blmpop 0 3 q none q left");
+        assert_eq!(client.call("rpush q 1 2"), "2");
+        assert_eq!(first.reply(), "[\"q\", \"1\"]");
+        assert_eq!(second.reply(), "[\"q\", [\"2\"]]");
+        until_waiting(&mut client, 0);
+        assert_eq!(client.call("exists q"), "0");
     });
 }
 

@@ -4,6 +4,8 @@
 //! - I1: an element is taken by one client, or stays; a move is one step as far as
 //!   [`transfer`](super::transfer) makes it one.
 
+use std::collections::HashSet;
+use std::ops::Range;
 use std::rc::Rc;
 
 use farcore::{Core, Error};
@@ -28,7 +30,7 @@ type Result = std::result::Result<Flow, Refusal>;
 pub(crate) enum Wanted {
     /// Elements of the first list that has some.
     Elements {
-        /// As they are stored.
+        /// As they are stored, each once.
         keys: Vec<Vec<u8>>,
         side: Side,
         /// At most so many, as an array; or one by itself.
@@ -80,20 +82,20 @@ impl Wanted {
         }
     }
 
-    /// Takes it and replies; false if nothing is there.
+    /// Takes it and replies; false if nothing is there. The key at the place `first` comes first.
     pub(crate) async fn take(
         &self,
         core: &mut Core,
         (output, protocol): (&TaskOutput, Protocol),
         readiness: &Readiness,
-        errors: SourceErrors,
+        (first, errors): (usize, SourceErrors),
     ) -> bool {
         let mut reply = Vec::new();
         let mut writer = Writer::new(&mut reply, protocol);
         match self {
             Self::Elements { keys, side, count } => {
                 let end = (*side, count.unwrap_or(1));
-                match take_first((core, output), keys, end, errors).await {
+                match take_first((core, output), (keys, first), end, errors).await {
                     Ok(None) => return false,
                     Ok(Some((key, elements, done))) => {
                         done.notify(output, (Kind::List, pop_event(*side)), key);
@@ -107,7 +109,7 @@ impl Wanted {
                     Err(failure) => writer.error(&failure.text(Kind::List)),
                 }
             }
-            Self::Move(one) => match one.make((core, output), errors).await {
+            Self::Move(one) => match one.make((core, output), errors, readiness).await {
                 Ok(None) => return false,
                 Ok(Some(moved)) => {
                     writer.bulk(&moved.element);
@@ -133,14 +135,16 @@ impl Wanted {
 /// A key with the elements that were taken from its list, and what has become of that.
 type Taken<'k> = (&'k [u8], Vec<Vec<u8>>, Done);
 
-/// Takes elements of the first list that has some.
+/// Takes elements of the first list that has some, or of that at the place `first` if it has.
 async fn take_first<'k>(
     (core, output): Step<'_>,
-    keys: &'k [Vec<u8>],
+    (keys, first): (&'k [Vec<u8>], usize),
     (side, count): (Side, usize),
     errors: SourceErrors,
 ) -> std::result::Result<Option<Taken<'k>>, Failure> {
-    for key in keys {
+    let others = keys.iter().enumerate();
+    let others = others.filter_map(|(place, key)| (place != first).then_some(key));
+    for key in keys.get(first).into_iter().chain(others) {
         let taken = update((&mut *core, output), key, |record| {
             take_off(record, side, count)
         })
@@ -186,6 +190,7 @@ impl Move {
         &self,
         (core, output): Step<'_>,
         errors: SourceErrors,
+        readiness: &Readiness,
     ) -> std::result::Result<Option<Moved<Vec<u8>>>, Failure> {
         if errors == SourceErrors::Ignored {
             let _memory = output.take_memory(core, 1).await;
@@ -198,7 +203,8 @@ impl Move {
         if self.source == self.target {
             return self.turn((core, output)).await;
         }
-        transfer((core, output), (&self.source, &self.target), self).await
+        let keys = (&self.source[..], &self.target[..]);
+        transfer((core, output), keys, self, Some(readiness)).await
     }
 
     /// Moves an element from one end of a list to the same or the other end.
@@ -240,8 +246,8 @@ fn start(call: &mut Call<'_>, wanted: Wanted) -> Flow {
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
         let reply = (&output, protocol);
-        let errors = SourceErrors::Replied;
-        if !wanted.take(&mut core, reply, &readiness, errors).await {
+        let from = (0, SourceErrors::Replied);
+        if !wanted.take(&mut core, reply, &readiness, from).await {
             output.write(|bytes| wanted.write_nothing(&mut Writer::new(bytes, protocol)));
         }
         core
@@ -297,6 +303,19 @@ fn side(argument: &[u8]) -> std::result::Result<Side, Refusal> {
     }
 }
 
+/// True if the turn of a command has not come: its keys would be copied each time that it is tried.
+fn must_wait(call: &Call<'_>) -> bool {
+    call.plan.is_none() && !call.connection.pending.is_empty()
+}
+
+/// The keys at these places, each once, in their order.
+fn distinct_keys(call: &Call<'_>, places: Range<usize>) -> Vec<Vec<u8>> {
+    let mut known = HashSet::new();
+    let keys = places.map(|place| call.key_at(place));
+    let keys = keys.filter(|key| known.insert(*key));
+    keys.map(<[u8]>::to_vec).collect()
+}
+
 /// The move between the first two keys.
 fn moved(call: &Call<'_>, from: Side, to: Side) -> Wanted {
     Wanted::Move(Move {
@@ -308,17 +327,26 @@ fn moved(call: &Call<'_>, from: Side, to: Side) -> Wanted {
 }
 
 pub(super) fn lmove(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let (from, to) = (side(call.argument(3))?, side(call.argument(4))?);
     let wanted = moved(call, from, to);
     Ok(start(call, wanted))
 }
 
 pub(super) fn rpoplpush(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let wanted = moved(call, Side::Right, Side::Left);
     Ok(start(call, wanted))
 }
 
 pub(super) fn blmove(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let (from, to) = (side(call.argument(3))?, side(call.argument(4))?);
     let timeout_ms = timeout_ms(call.argument(5))?;
     let wanted = moved(call, from, to);
@@ -326,17 +354,22 @@ pub(super) fn blmove(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn brpoplpush(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let timeout_ms = timeout_ms(call.argument(3))?;
     let wanted = moved(call, Side::Right, Side::Left);
     Ok(start_or_wait(call, wanted, timeout_ms))
 }
 
 fn blocking_pop(call: &mut Call<'_>, side: Side) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let last = call.count() - 1;
     let timeout_ms = timeout_ms(call.argument(last))?;
-    let keys = (1..last).map(|place| call.key_at(place).to_vec()).collect();
     let wanted = Wanted::Elements {
-        keys,
+        keys: distinct_keys(call, 1..last),
         side,
         count: None,
     };
@@ -374,20 +407,24 @@ fn several(call: &Call<'_>, place: usize) -> std::result::Result<Wanted, Refusal
         _ => return Err(SYNTAX.into()),
     };
     Ok(Wanted::Elements {
-        keys: (first..end)
-            .map(|place| call.key_at(place).to_vec())
-            .collect(),
+        keys: distinct_keys(call, first..end),
         side,
         count: Some(count),
     })
 }
 
 pub(super) fn lmpop(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let wanted = several(call, 1)?;
     Ok(start(call, wanted))
 }
 
 pub(super) fn blmpop(call: &mut Call<'_>) -> Result {
+    if must_wait(call) {
+        return Ok(Flow::Later);
+    }
     let wanted = several(call, 2)?;
     let timeout_ms = timeout_ms(call.argument(1))?;
     Ok(start_or_wait(call, wanted, timeout_ms))

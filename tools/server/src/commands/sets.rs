@@ -193,7 +193,8 @@ pub(super) fn smove(call: &mut Call<'_>) -> Result {
     let [from, to] = [1, 2].map(|place| call.key_at(place).to_vec());
     let member = Move(call.argument(3).to_vec());
     Ok(call.task(move |mut core, output, protocol| async move {
-        let moved = transfer((&mut core, &output), (&from, &to), &member).await;
+        // No client waits for a set.
+        let moved = transfer((&mut core, &output), (&from, &to), &member, None).await;
         if let Ok(Some(moved)) = &moved {
             moved.taken.notify(&output, (Kind::Set, "srem"), &from);
             moved.added.notify(&output, (Kind::Set, "sadd"), &to);

@@ -2,11 +2,16 @@
 //!
 //! If both keys lie in one shard, the move is one transaction of the engine. Else it has two steps:
 //! the element is removed from the source, so that only one client gets it, and is added to the
-//! target. Between the two no client sees it. If it cannot be added, it is put back.
+//! target. Between the two no client sees it. A target that would be too long is refused before the
+//! first step. If the element cannot be added otherwise, e.g. because the target has changed, it is
+//! put back, and clients that wait for the source learn of it: they may have looked meanwhile.
 
 use farcore::{Error, Expiry, Transaction, TransactionOutcome};
 
+use super::arguments::shown_key;
 use super::structured::{Done, Effect, Failure, Record, Step, put, update};
+use crate::tasks::TaskOutput;
+use crate::waiting::Readiness;
 
 /// What is moved, and how.
 pub(super) trait Transfer {
@@ -49,11 +54,25 @@ fn write_to<'a>(
     }
 }
 
-/// Moves an element from one key to another one; `None` if there is none.
+/// Refuses a record that no key can hold.
+fn check_length(output: &TaskOutput, effect: &Effect) -> Result<(), Failure> {
+    let max = output.value_bytes_max();
+    match effect {
+        Effect::Store(record) if record.len() > max => {
+            let bytes = record.len();
+            Err(Error::ValueTooLong { bytes, max }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Moves an element from one key to another one; `None` if there is none. If clients may wait for
+/// the source, `readiness` tells them of an element that is put back.
 pub(super) async fn transfer<T: Transfer>(
     (core, output): Step<'_>,
     (from, to): (&[u8], &[u8]),
     what: &T,
+    readiness: Option<&Readiness>,
 ) -> Result<Option<Moved<T::Element>>, Failure> {
     let memory = output.take_memory(core, 2).await;
     loop {
@@ -67,6 +86,7 @@ pub(super) async fn transfer<T: Transfer>(
             return Ok(None);
         };
         let added = what.add(&target, &element)?;
+        check_length(output, &added)?;
         let moved = Moved {
             element,
             taken: source.done(&taken),
@@ -86,9 +106,9 @@ pub(super) async fn transfer<T: Transfer>(
                 if put((core, output), from, source.version, &taken).await? {
                     // Each step takes what it needs.
                     drop(memory);
-                    return add_or_put_back((core, output), (from, to), what, moved)
-                        .await
-                        .map(Some);
+                    let keys = (from, to);
+                    let moved = add_or_put_back((core, output), keys, what, moved, readiness);
+                    return moved.await.map(Some);
                 }
             }
             Err(error) => return Err(error.into()),
@@ -101,20 +121,33 @@ async fn add_or_put_back<T: Transfer>(
     (from, to): (&[u8], &[u8]),
     what: &T,
     moved: Moved<T::Element>,
+    readiness: Option<&Readiness>,
 ) -> Result<Moved<T::Element>, Failure> {
     let element = &moved.element;
-    match update((&mut *core, output), to, |target| {
+    let added = update((&mut *core, output), to, |target| {
         Ok((what.add(target, element)?, ()))
-    })
-    .await
-    {
-        Ok(((), added)) => Ok(Moved { added, ..moved }),
-        Err(failure) => {
-            update((core, output), from, |source| {
-                Ok((what.put_back(source, element)?, ()))
-            })
-            .await?;
-            Err(failure)
+    });
+    let failure = match added.await {
+        Ok(((), added)) => return Ok(Moved { added, ..moved }),
+        Err(failure) => failure,
+    };
+    let back = update((&mut *core, output), from, |source| {
+        Ok((what.put_back(source, element)?, ()))
+    });
+    match back.await {
+        Ok(_) => {
+            if let Some(readiness) = readiness {
+                readiness.note(core, from).await;
+            }
+        }
+        Err(second) => {
+            tracing::warn!(
+                key = %String::from_utf8_lossy(shown_key(from)),
+                add = ?failure,
+                put_back = ?second,
+                "an element is lost: it could neither be moved nor be put back"
+            );
         }
     }
+    Err(failure)
 }

@@ -469,7 +469,7 @@ impl Native {
         if waits != connection.waits_for_room {
             connection.waits_for_room = waits;
             if let [Some(descriptor), _] = connection.endpoint.descriptors() {
-                sockets.change(descriptor, SOCKETS + number as u64, true, waits);
+                sockets.change(descriptor, SOCKETS + number as u64, (true, waits, false));
             }
         }
         let in_use = connection.uploads.in_use() + connection.lends.in_use();
