@@ -339,6 +339,39 @@ fn sets_are_made_of_several() {
 }
 
 #[test]
+fn a_member_that_is_added_stays_while_the_set_is_stored_over_itself() {
+    const ROUNDS: usize = 150;
+    let mut server = Served::roomy(2);
+    let mut client = server.word_client();
+    // Some of them lie in another shard than `d`.
+    for source in 0..8 {
+        client.call(&format!("sadd x{source} {source}"));
+    }
+    thread::scope(|scope| {
+        for adder in 0..2 {
+            let mut client = server.word_client();
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    assert_eq!(client.call(&format!("sadd d {adder}.{round}")), "1");
+                }
+            });
+        }
+        for maker in 0..2 {
+            let mut client = server.word_client();
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let source = (maker + round) % 8;
+                    let made = client.call(&format!("sunionstore d d x{source}"));
+                    assert!(made.parse::<usize>().is_ok(), "{made}");
+                }
+            });
+        }
+    });
+    assert_eq!(client.call("scard d"), (2 * ROUNDS + 8).to_string());
+    server.stop();
+}
+
+#[test]
 fn a_member_is_moved_once() {
     on_servers(|server| {
         let mut client = server.word_client();

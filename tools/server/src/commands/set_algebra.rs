@@ -2,7 +2,8 @@
 //!
 //! All sets are read at once, a request each, and a key that is named twice is read once. A result is stored by one transaction of the engine
 //! with the versions that were read, so it is one step for other clients, if all keys lie in one
-//! shard. Else it is stored whatever other clients have changed meanwhile.
+//! shard. Else it is stored whatever other clients have changed meanwhile, except that a target that
+//! is also a source must be as it was read.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -278,8 +279,11 @@ async fn make(
         for (key, record) in read.take(TRANSACTION_KEYS_MAX + 1) {
             transaction = transaction.expect(key, record.version);
         }
-        let mut before = None;
-        if made.is_none() || output.sends(EventClasses::NEW) {
+        // A target that is a source must be as it was read, or members that others have added
+        // since would be lost.
+        let place = sources.keys.iter().position(|key| key == target);
+        let mut before = place.map(|place| records[place].version);
+        if before.is_none() && (made.is_none() || output.sends(EventClasses::NEW)) {
             let version = core.inspect(target).await?.map_or(0, |known| known.version);
             transaction = transaction.expect(target, version);
             before = Some(version);
@@ -293,8 +297,7 @@ async fn make(
         };
         let is_done = match core.transaction(&transaction).await {
             Ok(TransactionOutcome::Committed { .. }) => true,
-            // The target is a source, and was changed between the reads.
-            Ok(TransactionOutcome::Conflict { .. }) | Err(Error::KeyTwice { .. }) => false,
+            Ok(TransactionOutcome::Conflict { .. }) => false,
             Err(
                 Error::KeysApart { .. }
                 | Error::TransactionKeys { .. }
