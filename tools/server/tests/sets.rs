@@ -339,6 +339,33 @@ fn sets_are_made_of_several() {
 }
 
 #[test]
+fn a_key_that_is_too_long_is_absent() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let long = "k".repeat(1025);
+        let refused = "(error) ERR the key has 1025 bytes, and a key has at most 1024: use a shorter \
+                       one, for example a hash of it";
+        expect(
+            &mut client,
+            &[
+                ("sadd a 1 2", "2"),
+                (&format!("sinter a {long}"), "[]"),
+                (&format!("sinter {long}"), "[]"),
+                (&format!("sunion {long} a"), "[\"1\", \"2\"]"),
+                (&format!("sdiff a {long}"), "[\"1\", \"2\"]"),
+                (&format!("sdiff {long} a"), "[]"),
+                (&format!("sintercard 2 {long} a"), "0"),
+                (&format!("sunionstore to {long} a"), "2"),
+                (&format!("sinterstore to a {long}"), "0"),
+                ("exists to", "0"),
+                (&format!("sdiffstore {long} a"), refused),
+                (&format!("sunionstore {long} {long} a"), refused),
+            ],
+        );
+    });
+}
+
+#[test]
 fn a_member_that_is_added_stays_while_the_set_is_stored_over_itself() {
     const ROUNDS: usize = 150;
     let mut server = Served::roomy(2);

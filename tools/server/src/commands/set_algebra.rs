@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use farcore::constants::TRANSACTION_KEYS_MAX;
+use farcore::constants::{KEY_BYTES_MAX, TRANSACTION_KEYS_MAX};
 use farcore::{
     Condition, Core, DeleteOutcome, Error, Expiry, PutOptions, PutOutcome, Transaction,
     TransactionOutcome, Version,
@@ -276,6 +276,8 @@ async fn make(
         let (made, count) = of_sorted(members.into_iter());
         let mut transaction = Transaction::new();
         let read = sources.keys.iter().zip(&records);
+        // One that is too long stays absent.
+        let read = read.filter(|(key, _)| key.len() <= KEY_BYTES_MAX);
         for (key, record) in read.take(TRANSACTION_KEYS_MAX + 1) {
             transaction = transaction.expect(key, record.version);
         }
