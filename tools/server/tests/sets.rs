@@ -326,7 +326,13 @@ fn sets_are_made_of_several() {
                 ),
             ],
         );
-        // More keys than a transaction has.
+    });
+}
+
+#[test]
+fn a_set_is_made_of_more_keys_than_a_transaction_has() {
+    on_servers(|server| {
+        let mut client = server.word_client();
         let names: Vec<_> = (0..200).map(|number| format!("k{number}")).collect();
         for name in &names {
             client.call(&format!("sadd {name} all {name}"));
@@ -336,6 +342,44 @@ fn sets_are_made_of_several() {
         assert_eq!(client.call(&format!("sunionstore to {all}")), "201");
         assert_eq!(client.call("scard to"), "201");
     });
+}
+
+#[test]
+fn odd_arguments_of_scans_and_draws_are_refused_as_redis_does() {
+    let served = Served::roomy(1);
+    let mut client = served.word_client();
+    let range = "(error) ERR value is out of range, value must between -9223372036854775807 and \
+                 9223372036854775807";
+    let syntax = "(error) ERR syntax error";
+    expect(
+        &mut client,
+        &[
+            ("sadd s a", "1"),
+            ("hset h f v", "1"),
+            ("rpush l a", "1"),
+            ("set text a", "OK"),
+            ("srandmember s -9223372036854775808", range),
+            ("srandmember none -9223372036854775808", range),
+            ("hrandfield h -9223372036854775808", range),
+            ("hrandfield h -9223372036854775808 withvalues", range),
+            (
+                "hrandfield h -9223372036854775807 withvalues",
+                "(error) ERR value is out of range",
+            ),
+            ("sscan none 0 count -1", "[\"0\", []]"),
+            ("hscan none 0 count 0", "[\"0\", []]"),
+            ("sscan none 0 odd", "[\"0\", []]"),
+            ("sscan none x count 1", "(error) ERR invalid cursor"),
+            ("sscan s 0 count -1", syntax),
+            ("hscan h 0 count 0", syntax),
+            ("sscan text 0 count 0", WRONG_TYPE),
+            ("sscan h 0 count 0", WRONG_TYPE),
+            (
+                "lmpop 1 l left count 0",
+                "(error) ERR count should be greater than 0",
+            ),
+        ],
+    );
 }
 
 #[test]
@@ -497,7 +541,8 @@ fn members_are_drawn_and_popped() {
                 ),
                 (
                     "srandmember one -9223372036854775808",
-                    "(error) ERR value is out of range",
+                    "(error) ERR value is out of range, value must between \
+                     -9223372036854775807 and 9223372036854775807",
                 ),
                 ("spop one 0", "[]"),
                 ("spop one 1 2", "(error) ERR syntax error"),
