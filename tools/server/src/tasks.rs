@@ -68,7 +68,7 @@ impl TaskOutput {
         self.events.shared().note_long_value();
     }
 
-    /// Notes that a structured record is about to be stored.
+    /// Notes that a structured record was read or is about to be stored.
     pub(crate) fn note_record(&self, bytes: usize) {
         self.events.shared().longest_record.note(bytes);
     }

@@ -126,6 +126,7 @@ fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
         let memory = output.take_memory(&core, 1).await;
         let record = match Record::read(&mut core, &key).await {
             Ok(record) => {
+                record.note(&output);
                 record.notify_missed(&output, &key);
                 record
             }

@@ -147,6 +147,7 @@ fn scan(call: &mut Call<'_>, kind: Kind) -> Result {
         let record = Record::read(&mut core, &key).await;
         let page = match &record {
             Ok(record) => {
+                record.note(&output);
                 record.notify_missed(&output, &key);
                 scan.page(record, &shared.encoding_limits)
             }

@@ -136,8 +136,16 @@ impl Sources {
     }
 
     /// Reads the records of all keys.
-    async fn read(&self, core: &mut Core) -> std::result::Result<Vec<Record>, Failure> {
-        Record::read_all(core, &self.keys, BYTES_MAX).await
+    async fn read(
+        &self,
+        core: &mut Core,
+        output: &TaskOutput,
+    ) -> std::result::Result<Vec<Record>, Failure> {
+        let records = Record::read_all(core, &self.keys, BYTES_MAX).await?;
+        if let Some(longest) = records.iter().max_by_key(|record| record.held_bytes()) {
+            longest.note(output);
+        }
+        Ok(records)
     }
 
     /// The sets that the records of all keys are.
@@ -181,7 +189,7 @@ fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
     let sources = Sources::of(call, 1..call.count());
     call.task(move |mut core, output, protocol| async move {
         let memory = output.take_memory(&core, sources.keys.len()).await;
-        let records = sources.read(&mut core).await;
+        let records = sources.read(&mut core, &output).await;
         let sets = match &records {
             Ok(records) => {
                 sources.notify_missed(&output, records);
@@ -225,7 +233,7 @@ async fn count_common(
     (limit, output): (usize, &TaskOutput),
 ) -> std::result::Result<usize, Failure> {
     let _memory = output.take_memory(core, sources.keys.len()).await;
-    let records = sources.read(core).await?;
+    let records = sources.read(core, output).await?;
     sources.notify_missed(output, &records);
     let common = Algebra::Intersection.of(&sources.sets(&records)?, limit);
     Ok(common.len())
@@ -271,7 +279,7 @@ async fn make(
 ) -> std::result::Result<(usize, Done), Failure> {
     let _memory = output.take_memory(core, sources.keys.len() + 1).await;
     loop {
-        let records = sources.read(core).await?;
+        let records = sources.read(core, output).await?;
         let members = algebra.of(&sources.sets(&records)?, usize::MAX);
         let (made, count) = of_sorted(members.into_iter());
         let mut transaction = Transaction::new();

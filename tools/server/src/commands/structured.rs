@@ -169,6 +169,11 @@ impl Record {
         }
     }
 
+    /// Notes how long it is, for the memory that other commands take; see `record_memory`.
+    pub(super) fn note(&self, output: &TaskOutput) {
+        output.note_record(self.bytes.len());
+    }
+
     /// Bytes that it takes.
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes.len()
@@ -258,6 +263,7 @@ pub(super) async fn update<T>(
     let _memory = output.take_memory(core, 1).await;
     loop {
         let record = Record::read(core, key).await?;
+        record.note(output);
         let (effect, reply) = change(&record)?;
         if put((core, output), key, record.version, &effect).await? {
             return Ok((reply, record.done(&effect)));
