@@ -92,7 +92,7 @@ fn strike(members: &[&[u8]], is_left: &mut [bool], other: SetValue<'_>) {
         while rest.get(end).is_some_and(|known| *known < member) {
             end *= 2;
         }
-        let near = &rest[..rest.len().min(end + 1)];
+        let near = &rest[..rest.len().min(end)];
         let place = start + near.partition_point(|known| *known < member);
         match members.get(place) {
             None => return,
