@@ -6,8 +6,9 @@
 //! one slows others for two periods of [`PERIOD_MS`] at most after its last use.
 //!
 //! What a command takes is an estimate: commands that began before a long record was noted may have
-//! more in hand than they took. That happens when long records are used for the first time, or again
-//! after two quiet periods; from the first read of one on, those that begin take enough.
+//! more in hand than they took. That happens when long records are used for the first time, or
+//! again after two quiet periods; once one was noted, commands that begin take enough for it. A move
+//! from one key to another notes what it stores, not what it reads.
 //!
 //! - I1: the commands that run have taken at most [`BYTES_MAX`] together, or one alone has more.
 //! - I2: commands begin in the order in which they came.
@@ -38,8 +39,8 @@ const BYTES_BITS: u32 = 32;
 #[derive(Debug)]
 pub(crate) struct LongestRecord {
     began: Instant,
-    /// Of even periods and of odd ones: the period in the upper half, the bytes in the lower one, so
-    /// that a later period is the greater number, and in one period the longer record is.
+    /// Of even periods and of odd ones: the period in the upper half, the bytes in the lower one.
+    /// So a later period is the greater number, and in one period the longer record is.
     windows: [AtomicU64; 2],
 }
 

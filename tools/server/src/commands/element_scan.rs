@@ -41,7 +41,7 @@ struct Scan {
     pattern: Option<Vec<u8>>,
     /// Fields come without their values.
     names_only: bool,
-    /// Why the options are refused. As in Redis, a key that is absent has an empty page all the same.
+    /// Why the options are refused. As in Redis, an absent key has an empty page all the same.
     refusal: Option<Refusal>,
 }
 

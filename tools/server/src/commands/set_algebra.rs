@@ -1,9 +1,9 @@
 //! `SINTER`, `SUNION`, `SDIFF`, their `STORE` forms and `SINTERCARD`: sets made of several.
 //!
-//! All sets are read at once, a request each, and a key that is named twice is read once. A result is stored by one transaction of the engine
-//! with the versions that were read, so it is one step for other clients, if all keys lie in one
-//! shard. Else it is stored whatever other clients have changed meanwhile, except that a target that
-//! is also a source must be as it was read.
+//! All sets are read at once, a request each, and a key that is named twice is read once. A result
+//! is stored by one transaction of the engine with the versions that were read, so it is one step
+//! for other clients, if all keys lie in one shard. Else it is stored whatever other clients have
+//! changed meanwhile, except that a target that is also a source must be as it was read.
 
 use std::collections::HashSet;
 use std::ops::Range;
