@@ -7,8 +7,8 @@
 //!
 //! What a command takes is an estimate: commands that began before a long record was noted may have
 //! more in hand than they took. That happens when long records are used for the first time, or
-//! again after two quiet periods; once one was noted, commands that begin take enough for it. A move
-//! from one key to another notes what it stores, not what it reads.
+//! again after two quiet periods; once one was noted, commands that begin take enough for it. A
+//! move from one key to another notes what it stores, not what it reads.
 //!
 //! - I1: the commands that run have taken at most [`BYTES_MAX`] together, or one alone has more.
 //! - I2: commands begin in the order in which they came.
