@@ -1,8 +1,14 @@
 //! Memory that the commands of a core have in hand while they change or combine structured records.
 //!
 //! Such a command copies records, and how long these are is known only once they were read. So it
-//! takes beforehand what the longest record that was ever stored would need, and waits while others
-//! have the rest. While all records are short, this keeps nobody waiting.
+//! takes beforehand what the longest record would need that was lately read or stored, and waits
+//! while others have the rest. While all records are short, no command waits, and a long
+//! one slows others for two periods of [`PERIOD_MS`] at most after its last use.
+//!
+//! What a command takes is an estimate: commands that began before a long record was noted may have
+//! more in hand than they took. That happens when long records are used for the first time, or
+//! again after two quiet periods; once one was noted, commands that begin take enough for it. A
+//! move from one key to another notes what it stores, not what it reads.
 //!
 //! - I1: the commands that run have taken at most [`BYTES_MAX`] together, or one alone has more.
 //! - I2: commands begin in the order in which they came.
@@ -12,7 +18,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use farcore::Core;
 
@@ -22,24 +29,72 @@ const BYTES_MAX: usize = 3 << 20;
 /// its way to the engine.
 const COPIES: usize = 3;
 
-/// The length of the longest structured record that was stored; all cores share it.
-#[derive(Debug, Default)]
-pub(crate) struct LongestRecord(AtomicUsize);
+/// How long the longest record of a period counts at least beyond it, and at most twice.
+const PERIOD_MS: u128 = 10_000;
+/// Bits of a window below its period.
+const BYTES_BITS: u32 = 32;
+
+/// The length of the longest structured record that was read or stored in this period or in the one
+/// before; all cores share it.
+#[derive(Debug)]
+pub(crate) struct LongestRecord {
+    began: Instant,
+    /// Of even periods and of odd ones: the period in the upper half, the bytes in the lower one.
+    /// So a later period is the greater number, and in one period the longer record is.
+    windows: [AtomicU64; 2],
+}
+
+impl Default for LongestRecord {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            windows: [const { AtomicU64::new(0) }; 2],
+        }
+    }
+}
 
 impl LongestRecord {
-    /// Notes that a record is about to be stored.
+    /// Notes that a record was read or is about to be stored. Cost: the time and a load, mostly.
     pub(crate) fn note(&self, bytes: usize) {
+        self.note_in(self.period(), bytes);
+    }
+
+    /// Bytes that a command of so many records takes. Cost: the time and two loads.
+    pub(crate) fn needed(&self, records: usize) -> usize {
+        let longest = self.longest_in(self.period());
+        longest.saturating_mul(records).saturating_mul(COPIES)
+    }
+
+    /// Periods since the start, of which 32 bits last for more than a thousand years.
+    fn period(&self) -> u32 {
+        let periods = self.began.elapsed().as_millis() / PERIOD_MS;
+        u32::try_from(periods).unwrap_or(u32::MAX)
+    }
+
+    fn note_in(&self, period: u32, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let noted = u64::from(period) << BYTES_BITS | u64::from(bytes);
+        let [even, odd] = &self.windows;
+        let window = if period.is_multiple_of(2) { even } else { odd };
         // ORDERING: it is only an estimate for others.
-        if bytes > self.0.load(Ordering::Relaxed) {
-            self.0.fetch_max(bytes, Ordering::Relaxed);
+        if noted > window.load(Ordering::Relaxed) {
+            window.fetch_max(noted, Ordering::Relaxed);
         }
     }
 
-    /// Bytes that a command of so many records takes.
-    pub(crate) fn needed(&self, records: usize) -> usize {
-        // ORDERING: as above.
-        let longest = self.0.load(Ordering::Relaxed);
-        longest.saturating_mul(records).saturating_mul(COPIES)
+    fn longest_in(&self, period: u32) -> usize {
+        let longest = self.windows.iter().map(|window| {
+            // ORDERING: as above.
+            let noted = window.load(Ordering::Relaxed);
+            let is_late = noted >> BYTES_BITS < u64::from(period.saturating_sub(1));
+            let bytes = if is_late {
+                0
+            } else {
+                noted & u64::from(u32::MAX)
+            };
+            usize::try_from(bytes).unwrap_or(usize::MAX)
+        });
+        longest.max().unwrap_or(0)
     }
 }
 
@@ -116,7 +171,12 @@ impl<'a> Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut waiting = self.memory.waiting.borrow_mut();
-        waiting.retain(|&ticket| ticket != self.ticket);
+        if waiting.front() == Some(&self.ticket) {
+            waiting.pop_front();
+        } else {
+            // Its command was given up before its turn.
+            waiting.retain(|&ticket| ticket != self.ticket);
+        }
     }
 }
 
@@ -160,5 +220,25 @@ mod tests {
         longest.note(100);
         longest.note(40);
         assert_eq!((longest.needed(1), longest.needed(3)), (300, 900));
+    }
+
+    #[test]
+    fn a_long_record_counts_for_two_periods_after_its_last_use() {
+        let longest = LongestRecord::default();
+        longest.note_in(4, 1000);
+        longest.note_in(4, 10);
+        longest.note_in(5, 20);
+        assert_eq!((longest.longest_in(4), longest.longest_in(5)), (1000, 1000));
+        assert_eq!((longest.longest_in(6), longest.longest_in(7)), (20, 0));
+        // The next of its window; and a core whose period is over notes nothing.
+        longest.note_in(6, 30);
+        longest.note_in(4, 5000);
+        assert_eq!((longest.longest_in(6), longest.longest_in(7)), (30, 30));
+        longest.note_in(7, 40);
+        longest.note_in(6, 50);
+        assert_eq!((longest.longest_in(7), longest.longest_in(8)), (50, 40));
+        longest.note_in(u32::MAX, usize::MAX);
+        let most = u32::MAX as usize;
+        assert_eq!(longest.longest_in(u32::MAX), most);
     }
 }

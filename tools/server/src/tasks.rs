@@ -75,7 +75,7 @@ impl TaskOutput {
         self.events.shared().value_bytes_max
     }
 
-    /// Notes that a structured record is about to be stored.
+    /// Notes that a structured record was read or is about to be stored.
     pub(crate) fn note_record(&self, bytes: usize) {
         self.events.shared().longest_record.note(bytes);
     }
@@ -96,8 +96,8 @@ impl TaskOutput {
         self.buffer.borrow_mut().held += bytes;
     }
 
-    /// Has bytes counted that the command has in hand until it ends, e.g. while its client takes the
-    /// reply.
+    /// Has bytes counted that the command has in hand until it ends, e.g. while its client takes
+    /// the reply.
     pub(crate) fn keep(&self, bytes: usize) {
         self.buffer.borrow_mut().held += bytes;
     }

@@ -377,7 +377,8 @@ fn scans_and_draws_return_fields() {
                 ("hrandfield h 1 values", "(error) ERR syntax error"),
                 (
                     "hrandfield h -9223372036854775808",
-                    "(error) ERR value is out of range",
+                    "(error) ERR value is out of range, value must between \
+                     -9223372036854775807 and 9223372036854775807",
                 ),
                 (
                     "hrandfield h -9223372036854770000 withvalues",

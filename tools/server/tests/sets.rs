@@ -282,6 +282,10 @@ fn sets_are_made_of_several() {
                 ("sdiff a b", "[\"1\", \"2\"]"),
                 ("sdiff a none b c", "[\"1\", \"2\"]"),
                 ("sdiff a a", "[]"),
+                ("sdiff a b none a a", "[]"),
+                ("sdiff a b b b", "[\"1\", \"2\"]"),
+                ("sinter a b a b a", "[\"3\", \"4\"]"),
+                ("sintercard 4 a b a b", "2"),
                 ("sdiff none a", "[]"),
                 ("sintercard 2 a b", "2"),
                 ("sintercard 2 a b limit 1", "1"),
@@ -322,7 +326,13 @@ fn sets_are_made_of_several() {
                 ),
             ],
         );
-        // More keys than a transaction has.
+    });
+}
+
+#[test]
+fn a_set_is_made_of_more_keys_than_a_transaction_has() {
+    on_servers(|server| {
+        let mut client = server.word_client();
         let names: Vec<_> = (0..200).map(|number| format!("k{number}")).collect();
         for name in &names {
             client.call(&format!("sadd {name} all {name}"));
@@ -332,6 +342,104 @@ fn sets_are_made_of_several() {
         assert_eq!(client.call(&format!("sunionstore to {all}")), "201");
         assert_eq!(client.call("scard to"), "201");
     });
+}
+
+#[test]
+fn odd_arguments_of_scans_and_draws_are_refused_as_redis_does() {
+    let served = Served::roomy(1);
+    let mut client = served.word_client();
+    let range = "(error) ERR value is out of range, value must between -9223372036854775807 and \
+                 9223372036854775807";
+    let syntax = "(error) ERR syntax error";
+    expect(
+        &mut client,
+        &[
+            ("sadd s a", "1"),
+            ("hset h f v", "1"),
+            ("rpush l a", "1"),
+            ("set text a", "OK"),
+            ("srandmember s -9223372036854775808", range),
+            ("srandmember none -9223372036854775808", range),
+            ("hrandfield h -9223372036854775808", range),
+            ("hrandfield h -9223372036854775808 withvalues", range),
+            (
+                "hrandfield h -9223372036854775807 withvalues",
+                "(error) ERR value is out of range",
+            ),
+            ("sscan none 0 count -1", "[\"0\", []]"),
+            ("hscan none 0 count 0", "[\"0\", []]"),
+            ("sscan none 0 odd", "[\"0\", []]"),
+            ("sscan none x count 1", "(error) ERR invalid cursor"),
+            ("sscan s 0 count -1", syntax),
+            ("hscan h 0 count 0", syntax),
+            ("sscan text 0 count 0", WRONG_TYPE),
+            ("sscan h 0 count 0", WRONG_TYPE),
+            (
+                "lmpop 1 l left count 0",
+                "(error) ERR count should be greater than 0",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_key_that_is_too_long_is_absent() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let long = "k".repeat(1025);
+        let refused = "(error) ERR the key has 1025 bytes, and a key has at most 1024: use a shorter \
+                       one, for example a hash of it";
+        expect(
+            &mut client,
+            &[
+                ("sadd a 1 2", "2"),
+                (&format!("sinter a {long}"), "[]"),
+                (&format!("sinter {long}"), "[]"),
+                (&format!("sunion {long} a"), "[\"1\", \"2\"]"),
+                (&format!("sdiff a {long}"), "[\"1\", \"2\"]"),
+                (&format!("sdiff {long} a"), "[]"),
+                (&format!("sintercard 2 {long} a"), "0"),
+                (&format!("sunionstore to {long} a"), "2"),
+                (&format!("sinterstore to a {long}"), "0"),
+                ("exists to", "0"),
+                (&format!("sdiffstore {long} a"), refused),
+                (&format!("sunionstore {long} {long} a"), refused),
+            ],
+        );
+    });
+}
+
+#[test]
+fn a_member_that_is_added_stays_while_the_set_is_stored_over_itself() {
+    const ROUNDS: usize = 150;
+    let mut server = Served::roomy(2);
+    let mut client = server.word_client();
+    // Some of them lie in another shard than `d`.
+    for source in 0..8 {
+        client.call(&format!("sadd x{source} {source}"));
+    }
+    thread::scope(|scope| {
+        for adder in 0..2 {
+            let mut client = server.word_client();
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    assert_eq!(client.call(&format!("sadd d {adder}.{round}")), "1");
+                }
+            });
+        }
+        for maker in 0..2 {
+            let mut client = server.word_client();
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let source = (maker + round) % 8;
+                    let made = client.call(&format!("sunionstore d d x{source}"));
+                    assert!(made.parse::<usize>().is_ok(), "{made}");
+                }
+            });
+        }
+    });
+    assert_eq!(client.call("scard d"), (2 * ROUNDS + 8).to_string());
+    server.stop();
 }
 
 #[test]
@@ -433,7 +541,8 @@ fn members_are_drawn_and_popped() {
                 ),
                 (
                     "srandmember one -9223372036854775808",
-                    "(error) ERR value is out of range",
+                    "(error) ERR value is out of range, value must between \
+                     -9223372036854775807 and 9223372036854775807",
                 ),
                 ("spop one 0", "[]"),
                 ("spop one 1 2", "(error) ERR syntax error"),

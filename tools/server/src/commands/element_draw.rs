@@ -16,6 +16,10 @@ type Result = std::result::Result<Flow, Refusal>;
 /// Elements that are written before the client must have taken some.
 const ELEMENTS_AT_ONCE: u64 = 64;
 
+/// The refusal of the one count that has no opposite.
+const OUT_OF_RANGE: &str = "ERR value is out of range, value must between -9223372036854775807 and \
+                            9223372036854775807";
+
 /// How many elements are drawn.
 #[derive(Clone, Copy)]
 enum Count {
@@ -34,6 +38,9 @@ impl Count {
             return Ok(Self::One);
         }
         let count = integer(call.argument(2))?;
+        if count == i64::MIN {
+            return Err(OUT_OF_RANGE.into());
+        }
         if !(-most..=most).contains(&count) {
             return Err("ERR value is out of range".into());
         }
@@ -119,6 +126,7 @@ fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
         let memory = output.take_memory(&core, 1).await;
         let record = match Record::read(&mut core, &key).await {
             Ok(record) => {
+                record.note(&output);
                 record.notify_missed(&output, &key);
                 record
             }

@@ -41,6 +41,8 @@ struct Scan {
     pattern: Option<Vec<u8>>,
     /// Fields come without their values.
     names_only: bool,
+    /// Why the options are refused. As in Redis, an absent key has an empty page all the same.
+    refusal: Option<Refusal>,
 }
 
 /// Elements of a page, and the next cursor.
@@ -56,12 +58,18 @@ impl Scan {
             count: ELEMENTS,
             pattern: None,
             names_only: kind == Kind::Set,
+            refusal: None,
         };
+        scan.refusal = scan.read_options(call).err();
+        Ok(scan)
+    }
+
+    fn read_options(&mut self, call: &Call<'_>) -> std::result::Result<(), Refusal> {
         let mut place = 3;
         while place < call.count() {
             let option = call.argument(place);
-            if kind == Kind::Hash && is_option(option, "novalues") {
-                scan.names_only = true;
+            if self.kind == Kind::Hash && is_option(option, "novalues") {
+                self.names_only = true;
                 place += 1;
                 continue;
             }
@@ -70,19 +78,19 @@ impl Scan {
             }
             let value = call.argument(place + 1);
             if is_option(option, "match") {
-                scan.pattern = Some(value.to_vec());
+                self.pattern = Some(value.to_vec());
             } else if is_option(option, "count") {
                 let count = usize::try_from(integer(value)?).unwrap_or(0);
                 if count < 1 {
                     return Err(SYNTAX.into());
                 }
-                scan.count = count;
+                self.count = count;
             } else {
                 return Err(SYNTAX.into());
             }
             place += 2;
         }
-        Ok(scan)
+        Ok(())
     }
 
     /// The elements of the page, and the next cursor. Cost: a hash of every element.
@@ -92,6 +100,12 @@ impl Scan {
         limits: &EncodingLimits,
     ) -> std::result::Result<Page<'a>, Failure> {
         let elements = record.entries(self.kind)?;
+        if record.version == 0 {
+            return Ok((elements, 0));
+        }
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone().into());
+        }
         if record.is_compact(limits) {
             return Ok((elements, 0));
         }
@@ -133,6 +147,7 @@ fn scan(call: &mut Call<'_>, kind: Kind) -> Result {
         let record = Record::read(&mut core, &key).await;
         let page = match &record {
             Ok(record) => {
+                record.note(&output);
                 record.notify_missed(&output, &key);
                 scan.page(record, &shared.encoding_limits)
             }
@@ -168,6 +183,7 @@ mod tests {
             count,
             pattern: None,
             names_only: false,
+            refusal: None,
         }
     }
 

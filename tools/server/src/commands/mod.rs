@@ -212,8 +212,8 @@ impl<'a> Call<'a> {
         }
         let (first, last, step) = command.keys;
         if first == 0 {
-            // One of several words may have a key; those that count their keys are tasks, which wait
-            // for all replies.
+            // One of several words may have a key; those that count their keys are tasks, which
+            // wait for all replies.
             let may_have_keys = !command.subcommands.is_empty();
             return may_have_keys && self.connection.keys_under_way.is_some();
         }

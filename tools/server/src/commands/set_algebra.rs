@@ -1,10 +1,14 @@
 //! `SINTER`, `SUNION`, `SDIFF`, their `STORE` forms and `SINTERCARD`: sets made of several.
 //!
-//! All sets are read at once, a request each. A result is stored by one transaction of the engine
-//! with the versions that were read, so it is one step for other clients, if all keys lie in one
-//! shard. Else it is stored whatever other clients have changed meanwhile.
+//! All sets are read at once, a request each, and a key that is named twice is read once. A result
+//! is stored by one transaction of the engine with the versions that were read, so it is one step
+//! for other clients, if all keys lie in one shard. Else it is stored whatever other clients have
+//! changed meanwhile, except that a target that is also a source must be as it was read.
 
-use farcore::constants::TRANSACTION_KEYS_MAX;
+use std::collections::HashSet;
+use std::ops::Range;
+
+use farcore::constants::{KEY_BYTES_MAX, TRANSACTION_KEYS_MAX};
 use farcore::{
     Condition, Core, DeleteOutcome, Error, Expiry, PutOptions, PutOutcome, Transaction,
     TransactionOutcome, Version,
@@ -65,41 +69,106 @@ impl Algebra {
                 let Some((Some(first), others)) = sets.split_first() else {
                     return Vec::new();
                 };
-                let is_left =
-                    |member: &&[u8]| !others.iter().flatten().any(|set| set.contains(member));
-                first.iter().filter(is_left).collect()
+                let members: Vec<_> = first.iter().collect();
+                let mut is_left = vec![true; members.len()];
+                for other in others.iter().flatten() {
+                    strike(&members, &mut is_left, *other);
+                }
+                let left = members.iter().zip(is_left).filter(|(_, is_left)| *is_left);
+                left.map(|(member, _)| *member).collect()
             }
         }
     }
 }
 
-/// The keys from one argument to another, as they are stored.
-fn keys(call: &Call<'_>, places: std::ops::Range<usize>) -> Vec<Vec<u8>> {
-    let arguments = places.map(|place| stored_key(call.argument(place)));
-    arguments.map(<[u8]>::to_vec).collect()
-}
-
-/// Reads the records of all keys.
-async fn read_all(
-    core: &mut Core,
-    keys: &[Vec<u8>],
-    output: &TaskOutput,
-) -> std::result::Result<Vec<Record>, Failure> {
-    let records = Record::read_all(core, keys, BYTES_MAX).await?;
-    notify_missed(output, keys, &records);
-    Ok(records)
-}
-
-/// Leaves the events of keys that were read and not found.
-fn notify_missed(output: &TaskOutput, keys: &[Vec<u8>], records: &[Record]) {
-    for (key, record) in keys.iter().zip(records) {
-        record.notify_missed(output, key);
+/// Strikes out of sorted members those that another set has. Cost: a look at some members for each
+/// of the other set's, so many small sets cost little beside a long one.
+fn strike(members: &[&[u8]], is_left: &mut [bool], other: SetValue<'_>) {
+    let mut start = 0;
+    for member in other.iter() {
+        let rest = &members[start..];
+        // What comes next is mostly near: look ever farther, then between the last two places.
+        let mut end = 1;
+        while rest.get(end).is_some_and(|known| *known < member) {
+            end *= 2;
+        }
+        let near = &rest[..rest.len().min(end)];
+        let place = start + near.partition_point(|known| *known < member);
+        match members.get(place) {
+            None => return,
+            Some(known) if *known == member => is_left[place] = false,
+            Some(_) => {}
+        }
+        start = place;
     }
 }
 
-/// The sets that the records are.
-fn sets(records: &[Record]) -> std::result::Result<Vec<Option<SetValue<'_>>>, Failure> {
-    records.iter().map(Record::value).collect()
+/// The keys that a command names, as they are stored.
+#[derive(Debug)]
+struct Sources {
+    /// In the order of the command, each once.
+    keys: Vec<Vec<u8>>,
+    /// The first is named again, so it is subtracted from itself too.
+    is_first_again: bool,
+}
+
+impl Sources {
+    /// Those from one argument to another.
+    fn of(call: &Call<'_>, places: Range<usize>) -> Self {
+        let all = places.map(|place| stored_key(call.argument(place)));
+        Self::named(all)
+    }
+
+    fn named<'a>(all: impl Iterator<Item = &'a [u8]>) -> Self {
+        let (mut known, mut keys) = (HashSet::new(), Vec::<Vec<u8>>::new());
+        let mut is_first_again = false;
+        for key in all {
+            if known.insert(key) {
+                keys.push(key.to_vec());
+            } else {
+                is_first_again |= keys.first().is_some_and(|first| first == key);
+            }
+        }
+        Self {
+            keys,
+            is_first_again,
+        }
+    }
+
+    /// Reads the records of all keys.
+    async fn read(
+        &self,
+        core: &mut Core,
+        output: &TaskOutput,
+    ) -> std::result::Result<Vec<Record>, Failure> {
+        let records = Record::read_all(core, &self.keys, BYTES_MAX).await?;
+        if let Some(longest) = records.iter().max_by_key(|record| record.held_bytes()) {
+            longest.note(output);
+        }
+        Ok(records)
+    }
+
+    /// The sets that the records of all keys are.
+    fn sets<'a>(
+        &self,
+        records: &'a [Record],
+    ) -> std::result::Result<Vec<Option<SetValue<'a>>>, Failure> {
+        let mut sets = records
+            .iter()
+            .map(Record::value)
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        if self.is_first_again {
+            sets.extend_from_within(..1);
+        }
+        Ok(sets)
+    }
+
+    /// Leaves the events of keys that were read and not found.
+    fn notify_missed(&self, output: &TaskOutput, records: &[Record]) {
+        for (key, record) in self.keys.iter().zip(records) {
+            record.notify_missed(output, key);
+        }
+    }
 }
 
 /// Writes members.
@@ -117,12 +186,15 @@ async fn write(members: &[&[u8]], core: &Core, (output, protocol): (&TaskOutput,
 }
 
 fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
-    let keys = keys(call, 1..call.count());
+    let sources = Sources::of(call, 1..call.count());
     call.task(move |mut core, output, protocol| async move {
-        let memory = output.take_memory(&core, keys.len()).await;
-        let records = read_all(&mut core, &keys, &output).await;
+        let memory = output.take_memory(&core, sources.keys.len()).await;
+        let records = sources.read(&mut core, &output).await;
         let sets = match &records {
-            Ok(records) => sets(records),
+            Ok(records) => {
+                sources.notify_missed(&output, records);
+                sources.sets(records)
+            }
             Err(failure) => Err(failure.clone()),
         };
         match sets {
@@ -157,12 +229,13 @@ pub(super) fn sdiff(call: &mut Call<'_>) -> Result {
 /// How many members the intersection of some sets has, up to a limit.
 async fn count_common(
     core: &mut Core,
-    keys: &[Vec<u8>],
+    sources: &Sources,
     (limit, output): (usize, &TaskOutput),
 ) -> std::result::Result<usize, Failure> {
-    let _memory = output.take_memory(core, keys.len()).await;
-    let records = read_all(core, keys, output).await?;
-    let common = Algebra::Intersection.of(&sets(&records)?, limit);
+    let _memory = output.take_memory(core, sources.keys.len()).await;
+    let records = sources.read(core, output).await?;
+    sources.notify_missed(output, &records);
+    let common = Algebra::Intersection.of(&sources.sets(&records)?, limit);
     Ok(common.len())
 }
 
@@ -187,9 +260,9 @@ pub(super) fn sintercard(call: &mut Call<'_>) -> Result {
         };
         place += 2;
     }
-    let keys = keys(call, 2..2 + count);
+    let sources = Sources::of(call, 2..2 + count);
     Ok(call.task(move |mut core, output, protocol| async move {
-        let count = count_common(&mut core, &keys, (limit, &output)).await;
+        let count = count_common(&mut core, &sources, (limit, &output)).await;
         structured::finish(&output, protocol, (Kind::Set, count), write_count);
         core
     }))
@@ -200,21 +273,27 @@ pub(super) fn sintercard(call: &mut Call<'_>) -> Result {
 /// at if that makes an event, or if it is removed.
 async fn make(
     core: &mut Core,
-    (target, keys): (&[u8], &[Vec<u8>]),
+    (target, sources): (&[u8], &Sources),
     algebra: Algebra,
     output: &TaskOutput,
 ) -> std::result::Result<(usize, Done), Failure> {
-    let _memory = output.take_memory(core, keys.len() + 1).await;
+    let _memory = output.take_memory(core, sources.keys.len() + 1).await;
     loop {
-        let records = Record::read_all(core, keys, BYTES_MAX).await?;
-        let members = algebra.of(&sets(&records)?, usize::MAX);
+        let records = sources.read(core, output).await?;
+        let members = algebra.of(&sources.sets(&records)?, usize::MAX);
         let (made, count) = of_sorted(members.into_iter());
         let mut transaction = Transaction::new();
-        for (key, record) in keys.iter().zip(&records).take(TRANSACTION_KEYS_MAX + 1) {
+        let read = sources.keys.iter().zip(&records);
+        // One that is too long stays absent.
+        let read = read.filter(|(key, _)| key.len() <= KEY_BYTES_MAX);
+        for (key, record) in read.take(TRANSACTION_KEYS_MAX + 1) {
             transaction = transaction.expect(key, record.version);
         }
-        let mut before = None;
-        if made.is_none() || output.sends(EventClasses::NEW) {
+        // A target that is a source must be as it was read, or members that others have added
+        // since would be lost.
+        let place = sources.keys.iter().position(|key| key == target);
+        let mut before = place.map(|place| records[place].version);
+        if before.is_none() && (made.is_none() || output.sends(EventClasses::NEW)) {
             let version = core.inspect(target).await?.map_or(0, |known| known.version);
             transaction = transaction.expect(target, version);
             before = Some(version);
@@ -228,8 +307,7 @@ async fn make(
         };
         let is_done = match core.transaction(&transaction).await {
             Ok(TransactionOutcome::Committed { .. }) => true,
-            // A key that is named twice was changed between its reads.
-            Ok(TransactionOutcome::Conflict { .. }) | Err(Error::KeyTwice { .. }) => false,
+            Ok(TransactionOutcome::Conflict { .. }) => false,
             Err(
                 Error::KeysApart { .. }
                 | Error::TransactionKeys { .. }
@@ -238,7 +316,7 @@ async fn make(
             Err(error) => return Err(error.into()),
         };
         if is_done {
-            notify_missed(output, keys, &records);
+            sources.notify_missed(output, &records);
             let is_new = before == Some(0);
             let done = match made {
                 Some(_) => Done::Stored { is_new },
@@ -274,9 +352,9 @@ async fn put(
 /// Starts a `STORE` form, which is the event `name`.
 fn store(call: &mut Call<'_>, algebra: Algebra, name: &'static str) -> Flow {
     let target = call.key().to_vec();
-    let keys = keys(call, 2..call.count());
+    let sources = Sources::of(call, 2..call.count());
     call.task(move |mut core, output, protocol| async move {
-        let made = make(&mut core, (&target, &keys), algebra, &output).await;
+        let made = make(&mut core, (&target, &sources), algebra, &output).await;
         let made = made.map(|(count, done)| {
             if done == Done::Deleted {
                 output.notify(EventClasses::GENERIC, "del", &target);
@@ -315,7 +393,7 @@ mod tests {
     proptest! {
         #[test]
         fn sets_are_made_of_several_as_sorted_sets_are(
-            all in prop::collection::vec(prop::collection::btree_set(0_u8..60, 0..50), 1..5),
+            all in prop::collection::vec(prop::collection::btree_set(0_u8..60, 0..50), 1..9),
             limit in 0_usize..70,
         ) {
             let records: Vec<_> = all.iter().map(|members| {
@@ -346,5 +424,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_key_that_is_named_again_is_read_once() {
+        let keys = |names: &[&str]| {
+            let sources = Sources::named(names.iter().map(|name| name.as_bytes()));
+            let records: Vec<_> = sources.keys.iter().map(|_| Record::default()).collect();
+            let sets = sources.sets(&records).expect("no keys").len();
+            let keys = sources.keys.into_iter().map(String::from_utf8);
+            let keys = keys.collect::<std::result::Result<Vec<_>, _>>();
+            (keys.expect("text").join(" "), sets)
+        };
+        assert_eq!(keys(&["b", "a", "a", "c", "a"]), ("b a c".into(), 3));
+        assert_eq!(keys(&["b", "a", "b", "b"]), ("b a".into(), 3));
+        assert_eq!(keys(&["b", "b"]), ("b".into(), 2));
     }
 }

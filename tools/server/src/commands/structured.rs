@@ -3,6 +3,7 @@
 //! A change reads the record, makes the next one, and stores it if the version is still the one
 //! that was read; so it is one step for other clients, and it begins anew if another was faster.
 
+use farcore::constants::KEY_BYTES_MAX;
 use farcore::{
     Answer, Condition, Core, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome,
     Refused, Version,
@@ -132,7 +133,8 @@ impl Record {
         }))
     }
 
-    /// Reads those of several keys at once. Together they may have so many bytes.
+    /// Reads those of several keys at once. Together they may have so many bytes. A key that is too
+    /// long cannot exist, so it counts as absent.
     pub(super) async fn read_all(
         core: &mut Core,
         keys: &[Vec<u8>],
@@ -140,17 +142,19 @@ impl Record {
     ) -> Result<Vec<Self>, Failure> {
         let mut records: Vec<_> = keys.iter().map(|_| Self::default()).collect();
         let (mut failed, mut bytes) = (None, 0);
-        let operations = keys.iter().map(|key| Operation::GetStructured { key });
+        let all = keys.iter().enumerate();
+        let possible: Vec<_> = all.filter(|(_, key)| key.len() <= KEY_BYTES_MAX).collect();
+        let operations = possible
+            .iter()
+            .map(|(_, key)| Operation::GetStructured { key });
         core.many(operations, |place, answer| match answer {
             Answer::Value { version, value } => {
                 bytes += value.len();
                 if bytes <= bytes_max {
                     let bytes = value.to_vec();
-                    records[place] = Self { version, bytes };
+                    records[possible[place].0] = Self { version, bytes };
                 }
             }
-            // A key that is too long cannot exist.
-            Answer::Failed(Error::KeyTooLong { .. }) => {}
             Answer::Failed(error) => failed = Some(error.clone()),
             _ => {}
         })
@@ -163,6 +167,11 @@ impl Record {
             .into()),
             None => Ok(records),
         }
+    }
+
+    /// Notes how long it is, for the memory that other commands take; see `record_memory`.
+    pub(super) fn note(&self, output: &TaskOutput) {
+        output.note_record(self.bytes.len());
     }
 
     /// Bytes that it takes.
@@ -254,6 +263,7 @@ pub(super) async fn update<T>(
     let _memory = output.take_memory(core, 1).await;
     loop {
         let record = Record::read(core, key).await?;
+        record.note(output);
         let (effect, reply) = change(&record)?;
         if put((core, output), key, record.version, &effect).await? {
             return Ok((reply, record.done(&effect)));
