@@ -233,13 +233,13 @@ mod tests {
                 .filter_map(|group| group.selected(only))
                 .collect()
         };
-        assert_eq!(selected("string..quit")[0].passes_min, Some(204));
+        assert!(selected("string..quit")[0].passes_min.is_some());
         let expire = &selected("expire")[0];
         assert_eq!(
             (&expire.units[..], expire.passes_min),
             (&["unit/expire".to_owned()][..], None)
         );
         assert_eq!(selected("unit/type/hash")[0].passes_min, Some(70));
-        assert!(selected("list").is_empty());
+        assert!(selected("stream").is_empty());
     }
 }
