@@ -100,8 +100,10 @@ pub(crate) struct Connection {
     pub(crate) parsed: usize,
     /// Bytes of `input` that are needed before parsing makes sense.
     pub(crate) needed: usize,
-    /// A command of which only a part was received.
+    /// A command of which only a part was received, or whose requests were sent in part.
     pub(crate) partial: Option<Box<Arguments>>,
+    /// Its bytes in `input`, if it is whole; else 0.
+    pub(crate) whole_bytes: usize,
     /// The long value that comes.
     pub(crate) stream: Option<LongInput>,
     /// The next command is kept whole, however long its last argument is.
@@ -185,6 +187,7 @@ impl Connection {
             parsed: 0,
             needed: 0,
             partial: None,
+            whole_bytes: 0,
             stream: None,
             takes_whole: false,
             skipped_bytes: 0,

@@ -15,7 +15,7 @@ use farcore::{
 };
 
 use crate::event_classes::EventClasses;
-use crate::long_copy::{CopyRules, Old, Segment, put_segments, send_pieces};
+use crate::long_copy::{Old, Segment, put_segments, send_pieces};
 use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
@@ -46,13 +46,14 @@ impl Bytes {
     /// Stores them as the value of a key, if a condition holds.
     async fn put(
         &self,
-        core: &mut Core,
+        (core, output): (&mut Core, &TaskOutput),
         key: &[u8],
         options: PutOptions<'_>,
     ) -> Result<PutOutcome> {
         match self {
             Self::Written(written) => core.commit_long(written, options).await,
             Self::Short(bytes) => {
+                output.note_value(bytes.len());
                 let length = bytes.len() as u64;
                 core.put_long_with(key, length, [bytes], options).await
             }
@@ -107,6 +108,16 @@ pub(crate) struct SetRule {
     pub(crate) condition: SetCondition,
     /// The value before is replied.
     pub(crate) previous: bool,
+}
+
+impl SetRule {
+    fn options<'a>(&self, condition: Condition<'a>) -> PutOptions<'a> {
+        PutOptions {
+            expiry: self.expiry,
+            condition,
+            structured: false,
+        }
+    }
 }
 
 /// What is done to a key.
@@ -177,18 +188,7 @@ impl LongChange {
     }
 
     /// Carries it out and writes its reply.
-    pub(crate) async fn run(
-        self,
-        core: &mut Core,
-        output: &TaskOutput,
-        protocol: Protocol,
-        value_bytes_max: usize,
-    ) {
-        output.note_long_value();
-        let rules = CopyRules {
-            output: output.clone(),
-            value_bytes_max,
-        };
+    pub(crate) async fn run(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
         // What its answer does not tell: whether it had an expiry.
         let is_persist = self.kind == ChangeKind::Expire(Expiry::Never);
         let mut had_none = false;
@@ -202,7 +202,7 @@ impl LongChange {
                 }))
             );
         }
-        let result = self.change(core, &rules).await;
+        let result = self.change(core, output).await;
         if let Ok(reply) = &result
             && !had_none
         {
@@ -249,16 +249,16 @@ impl LongChange {
         }
     }
 
-    async fn change(&self, core: &mut Core, rules: &CopyRules) -> Result<Reply> {
+    async fn change(&self, core: &mut Core, output: &TaskOutput) -> Result<Reply> {
         let key = &self.key[..];
         match &self.kind {
             ChangeKind::Take => take(core, key).await.map(Reply::Value),
             ChangeKind::Expire(expiry) => expire(core, key, *expiry).await.map(Reply::Value),
-            ChangeKind::Set(rule) => self.set(core, rule, &rules.output).await,
-            ChangeKind::Append => self.splice(core, None, rules).await,
-            ChangeKind::SetRange { offset } => self.splice(core, Some(*offset), rules).await,
+            ChangeKind::Set(rule) => self.set(core, rule, output).await,
+            ChangeKind::Append => self.splice(core, None, output).await,
+            ChangeKind::SetRange { offset } => self.splice(core, Some(*offset), output).await,
             &ChangeKind::SetBit { byte, mask, is_set } => {
-                set_bit(core, key, (byte, mask, is_set), rules).await
+                set_bit(core, key, (byte, mask, is_set), output).await
             }
             ChangeKind::DeleteIfEqual => {
                 let Bytes::Short(compared) = &self.bytes else {
@@ -271,27 +271,8 @@ impl LongChange {
 
     async fn set(&self, core: &mut Core, rule: &SetRule, output: &TaskOutput) -> Result<Reply> {
         let needs_old = rule.previous || matches!(rule.condition, SetCondition::Equals(_));
-        let options = |condition| PutOptions {
-            expiry: rule.expiry,
-            condition,
-            structured: false,
-        };
         if !needs_old {
-            let condition = match rule.condition {
-                SetCondition::Absent => Condition::Absent,
-                SetCondition::Present => Condition::Present,
-                _ => Condition::Always,
-            };
-            let is_new = match rule.condition {
-                SetCondition::Always => is_absent(core, &self.key, output).await,
-                _ => rule.condition == SetCondition::Absent,
-            };
-            let put = self.bytes.put(core, &self.key, options(condition)).await?;
-            notify_set(output, &self.key, is_new, (rule.expiry, put));
-            return Ok(match put {
-                PutOutcome::Unmet(_) => Reply::Null,
-                PutOutcome::Stored(_) | PutOutcome::Expired => Reply::Stored,
-            });
+            return self.set_without_look(core, rule, output).await;
         }
         loop {
             let old = Old::open(core, &self.key).await?;
@@ -304,8 +285,11 @@ impl LongChange {
                     Ok(Some(false))
                 }
                 Ok(true) => {
-                    let options = options(Condition::Version(old.version()));
-                    let put = self.bytes.put(core, &self.key, options).await;
+                    let options = rule.options(Condition::Version(old.version()));
+                    let put = self
+                        .bytes
+                        .put((&mut *core, output), &self.key, options)
+                        .await;
                     put.map(|put| {
                         let is_stored = !matches!(put, PutOutcome::Unmet(_));
                         if is_stored && is_new && rule.previous {
@@ -337,12 +321,37 @@ impl LongChange {
         }
     }
 
+    /// The same of a rule for which the value before does not matter.
+    async fn set_without_look(
+        &self,
+        core: &mut Core,
+        rule: &SetRule,
+        output: &TaskOutput,
+    ) -> Result<Reply> {
+        let condition = match rule.condition {
+            SetCondition::Absent => Condition::Absent,
+            SetCondition::Present => Condition::Present,
+            _ => Condition::Always,
+        };
+        let is_new = match rule.condition {
+            SetCondition::Always => is_absent(core, &self.key, output).await,
+            _ => rule.condition == SetCondition::Absent,
+        };
+        let options = rule.options(condition);
+        let put = self.bytes.put((core, output), &self.key, options).await?;
+        notify_set(output, &self.key, is_new, (rule.expiry, put));
+        Ok(match put {
+            PutOutcome::Unmet(_) => Reply::Null,
+            PutOutcome::Stored(_) | PutOutcome::Expired => Reply::Stored,
+        })
+    }
+
     /// Puts the bytes into the value, at an offset or behind it.
     async fn splice(
         &self,
         core: &mut Core,
         offset: Option<u64>,
-        rules: &CopyRules,
+        output: &TaskOutput,
     ) -> Result<Reply> {
         let bytes = self.bytes.segment();
         loop {
@@ -356,7 +365,7 @@ impl LongChange {
                 return Ok(Reply::Integer(length));
             }
             let is_new = matches!(old, Old::Absent);
-            let put = splice_once(core, (&self.key, &old), at, bytes.clone(), rules).await;
+            let put = splice_once(core, (&self.key, &old), at, bytes.clone(), output).await;
             old.release(core).await;
             // Else another client was faster.
             if !matches!(put?, PutOutcome::Unmet(_)) {
@@ -365,7 +374,7 @@ impl LongChange {
                 } else {
                     "append"
                 };
-                notify_change(&rules.output, &self.key, is_new, name);
+                notify_change(output, &self.key, is_new, name);
                 return Ok(Reply::Integer(length));
             }
         }
@@ -378,7 +387,7 @@ async fn splice_once(
     (key, old): (&[u8], &Old),
     at: u64,
     bytes: Segment<'_>,
-    rules: &CopyRules,
+    output: &TaskOutput,
 ) -> Result<PutOutcome> {
     let length = old.length();
     let before = at.min(length);
@@ -394,7 +403,7 @@ async fn splice_once(
         condition: Condition::Version(old.version()),
         structured: false,
     };
-    put_segments(core, key, &segments, options, rules).await
+    put_segments(core, key, &segments, options, output).await
 }
 
 /// Sets or clears a bit; replies what it was.
@@ -402,7 +411,7 @@ async fn set_bit(
     core: &mut Core,
     key: &[u8],
     (at, mask, is_set): (u64, u8, bool),
-    rules: &CopyRules,
+    output: &TaskOutput,
 ) -> Result<Reply> {
     loop {
         let old = Old::open(core, key).await?;
@@ -425,11 +434,11 @@ async fn set_bit(
             old.release(core).await;
             return Ok(reply);
         }
-        let put = splice_once(core, (key, &old), at, Segment::Bytes(&after), rules).await;
+        let put = splice_once(core, (key, &old), at, Segment::Bytes(&after), output).await;
         let is_new = matches!(old, Old::Absent);
         old.release(core).await;
         if !matches!(put?, PutOutcome::Unmet(_)) {
-            notify_change(&rules.output, key, is_new, "setbit");
+            notify_change(output, key, is_new, "setbit");
             return Ok(reply);
         }
     }

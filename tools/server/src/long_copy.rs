@@ -18,7 +18,7 @@ use crate::long_input::LongInput;
 use crate::tasks::TaskOutput;
 
 /// Bytes that are read at once.
-const CHUNK_BYTES: u64 = 64 << 10;
+pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
 /// Bytes that a copy has in hand beside a piece: what was read, and what waits to be written.
 const COPY_BYTES: usize = 256 << 10;
 
@@ -154,14 +154,6 @@ impl Segment<'_> {
     }
 }
 
-/// How values are stored: what fits a record, and where memory is counted.
-#[derive(Clone, Debug)]
-pub(crate) struct CopyRules {
-    pub(crate) output: TaskOutput,
-    /// Bytes of a record's value, at most.
-    pub(crate) value_bytes_max: usize,
-}
-
 /// Stores a value that segments make.
 ///
 /// # Errors
@@ -171,7 +163,7 @@ pub(crate) async fn put_segments(
     key: &[u8],
     segments: &[Segment<'_>],
     options: PutOptions<'_>,
-    rules: &CopyRules,
+    output: &TaskOutput,
 ) -> Result<PutOutcome> {
     let total: u64 = segments.iter().map(Segment::bytes).sum();
     let (bytes, max) = (total, LONG_VALUE_BYTES_MAX);
@@ -179,7 +171,8 @@ pub(crate) async fn put_segments(
         return Err(Error::LongValueTooLong { bytes, max });
     }
     let whole = usize::try_from(total).unwrap_or(usize::MAX);
-    if whole <= rules.value_bytes_max {
+    output.note_value(whole);
+    if whole <= output.value_bytes_max() {
         let (mut value, mut part) = (Vec::with_capacity(whole), Vec::new());
         for segment in segments {
             let mut at = 0;
@@ -191,8 +184,8 @@ pub(crate) async fn put_segments(
         }
         return core.put_long_with(key, total, [value], options).await;
     }
-    let held = COPY_BYTES + rules.value_bytes_max / 2;
-    rules.output.hold(core, held).await;
+    let held = COPY_BYTES + output.value_bytes_max() / 2;
+    output.hold(core, held).await;
     let input = LongInput::new(whole);
     let mut writer = core.another();
     let write = async {
@@ -210,7 +203,7 @@ pub(crate) async fn put_segments(
         passed
     };
     let (put, passed) = zip(write, read).await;
-    rules.output.let_go(held);
+    output.let_go(held);
     passed?;
     put
 }

@@ -7,13 +7,10 @@
 use farcore::{Core, PinKind, PinOutcome, PinnedValue, Result, Version};
 
 use crate::commands::BitCounter;
-use crate::long_copy::send_pieces;
+use crate::long_copy::{CHUNK_BYTES, send_pieces};
 use crate::replies::{ReplyKind, error_text, range};
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
-
-/// Bytes that are read at once.
-const CHUNK_BYTES: u64 = 64 << 10;
 
 /// A value to read.
 #[derive(Clone, Debug)]

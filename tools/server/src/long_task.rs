@@ -56,18 +56,12 @@ impl LongTask {
         }
     }
 
-    /// Carries the command out and writes its reply. A record's value has so many bytes at most.
-    pub(crate) async fn run(
-        self,
-        core: &mut Core,
-        output: &TaskOutput,
-        protocol: Protocol,
-        value_bytes_max: usize,
-    ) {
+    /// Carries the command out and writes its reply.
+    pub(crate) async fn run(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
         match self {
             Self::Read(read) => read.run(core, output, protocol).await,
             Self::Many(replies) => replies.run(core, output, protocol).await,
-            Self::Change(change) => change.run(core, output, protocol, value_bytes_max).await,
+            Self::Change(change) => change.run(core, output, protocol).await,
         }
     }
 }

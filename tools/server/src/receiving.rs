@@ -224,7 +224,7 @@ impl Serving {
                     parsed += bytes;
                 }
                 Parsed::Stop => {
-                    if connection.needed > 0 {
+                    if connection.needed > 0 || connection.whole_bytes > 0 {
                         connection.partial = Some(Box::new(arguments));
                     } else {
                         self.arguments = arguments;
@@ -346,7 +346,11 @@ impl Serving {
             true => &self.limits,
             false => &self.limits_of_strangers,
         };
-        let (consumed, value) = match parse(input, limits, arguments) {
+        let whole = match std::mem::take(&mut connection.whole_bytes) {
+            0 => parse(input, limits, arguments),
+            consumed => Ok(Progress::Complete { consumed }),
+        };
+        let (consumed, value) = match whole {
             Ok(Progress::Complete { consumed }) => {
                 connection.takes_whole = false;
                 (consumed, None)
@@ -394,6 +398,10 @@ impl Serving {
         match flow {
             Flow::Done => Parsed::Bytes(consumed),
             Flow::Later => {
+                // One of many keys goes on often, and is not parsed anew each time.
+                if connection.sent_parts.is_some() {
+                    connection.whole_bytes = consumed;
+                }
                 self.list(number, connection);
                 Parsed::Stop
             }

@@ -484,7 +484,6 @@ impl Serving {
 
     /// Starts the commands of long values whose turn has come.
     fn start_long_tasks(&mut self, core: &Core) {
-        let value_bytes_max = self.value_bytes_max;
         for place in 0..self.dirty.len() {
             let number = self.dirty[place];
             let Some(Some(connection)) = self.connections.get_mut(number) else {
@@ -498,8 +497,7 @@ impl Serving {
             let output = TaskOutput::new(&self.events, &self.records).holding(task.held_bytes());
             let (mut core, written) = (self.tasks.client(core), output.clone());
             let future = async move {
-                task.run(&mut core, &written, protocol, value_bytes_max)
-                    .await;
+                task.run(&mut core, &written, protocol).await;
                 core
             };
             self.tasks.start(number, output, Box::pin(future));

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use farcore::Core;
 
+use crate::commands::BESIDE_BYTES;
 use crate::event_classes::EventClasses;
 use crate::key_events::{EventSink, KeyEvent};
 use crate::record_memory::{RecordMemory, TakenMemory};
@@ -65,9 +66,11 @@ impl TaskOutput {
         self.records.take(core, bytes).await
     }
 
-    /// Notes that a value of several pieces is about to be stored.
-    pub(crate) fn note_long_value(&self) {
-        self.events.shared().note_long_value();
+    /// Notes that a value of so many bytes is about to be stored: it may have several pieces.
+    pub(crate) fn note_value(&self, bytes: usize) {
+        if bytes + BESIDE_BYTES > self.value_bytes_max() {
+            self.events.shared().note_long_value();
+        }
     }
 
     /// Bytes of a record's value, at most.

@@ -13,7 +13,7 @@ use crate::client::call::PutOutcome;
 use crate::client::core::Core;
 use crate::client::long::calls::routed;
 use crate::client::shard_requests::{RunShardRequests, ShardRequests};
-use crate::constants::LONG_PINS_MAX;
+use crate::constants::{LONG_PINS_MAX, LONG_READER_PINS_MAX};
 use crate::error::{Error, Result};
 use crate::message::change::PutOptions;
 use crate::message::hash::IndexHash;
@@ -184,7 +184,11 @@ impl Core {
         };
         let pin = word(&value, 3);
         if pin == 0 {
-            return Err(Error::LongValuesKept { max: LONG_PINS_MAX });
+            let max = match keep_for {
+                PinKind::Reading => LONG_READER_PINS_MAX,
+                PinKind::Changing => LONG_PINS_MAX,
+            };
+            return Err(Error::LongValuesKept { max });
         }
         Ok(PinOutcome::Long(PinnedValue {
             pieces: LongPieces::opened(shard, &value),

@@ -47,7 +47,7 @@ pub(super) const CATEGORIES: &[&str] = &[
 
 /// The categories of a command.
 pub(super) fn categories(command: &Command) -> Vec<&'static str> {
-    let has = |flag| command.flags.split(' ').any(|one| one == flag);
+    let has = |flag| command.has_flag(flag);
     let mut categories = Vec::new();
     for (flag, category) in [("write", "write"), ("readonly", "read")] {
         if has(flag) {
@@ -124,8 +124,8 @@ fn key_flags(command: &Command) -> [&'static str; 2] {
 /// The place of the number of keys, in commands that have one. Those that wait have their time
 /// before it.
 fn count_place(command: &Command) -> Option<i64> {
-    let has = |wanted| command.flags.split(' ').any(|flag| flag == wanted);
-    has("movablekeys").then_some(if has("blocking") { 2 } else { 1 })
+    let place = if command.has_flag("blocking") { 2 } else { 1 };
+    command.has_flag("movablekeys").then_some(place)
 }
 
 /// Writes where a command's keys are, as Redis 7 does.

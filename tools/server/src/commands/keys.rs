@@ -10,7 +10,7 @@ use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
 use crate::glob;
 use crate::kind::type_name;
-use crate::long_copy::{CopyRules, Old, put_segments};
+use crate::long_copy::{Old, put_segments};
 use crate::parts::PartsKind;
 use crate::replies::{ReplyKind, error_text};
 use crate::resp::Writer;
@@ -298,7 +298,7 @@ async fn copy_to(
     source: &Source,
     target: &[u8],
     replaces: bool,
-    rules: &CopyRules,
+    output: &TaskOutput,
 ) -> farcore::Result<Put> {
     let all = [source.value.segment(0..source.value.length())];
     let options = PutOptions {
@@ -310,7 +310,7 @@ async fn copy_to(
         },
         structured: source.structured,
     };
-    let put = put_segments(core, target, &all, options, rules).await?;
+    let put = put_segments(core, target, &all, options, output).await?;
     Ok(match put {
         PutOutcome::Unmet(_) => Put::Refused,
         PutOutcome::Stored(_) | PutOutcome::Expired => Put::Done,
@@ -339,13 +339,13 @@ async fn rename_to(
     core: &mut Core,
     (from, to): (&[u8], &[u8]),
     replaces: bool,
-    rules: &CopyRules,
+    output: &TaskOutput,
 ) -> farcore::Result<Copied> {
     loop {
         let Some(source) = source(core, from).await? else {
             return Ok(Copied::NoSource);
         };
-        let step = rename_step(core, &source, (from, to), replaces, rules).await;
+        let step = rename_step(core, &source, (from, to), replaces, output).await;
         source.value.release(core).await;
         // Else another client was faster.
         if let Some(copied) = step? {
@@ -360,7 +360,7 @@ async fn rename_step(
     source: &Source,
     (from, to): (&[u8], &[u8]),
     replaces: bool,
-    rules: &CopyRules,
+    output: &TaskOutput,
 ) -> farcore::Result<Option<Copied>> {
     if from == to {
         return Ok(Some(if replaces {
@@ -400,22 +400,22 @@ async fn rename_step(
     ) {
         return Ok(None);
     }
-    match copy_to(core, source, to, replaces, rules).await {
+    match copy_to(core, source, to, replaces, output).await {
         Ok(Put::Done) => Ok(Some(Copied::Yes)),
         Ok(Put::Refused) => {
-            put_back(core, source, from, rules).await;
+            put_back(core, source, from, output).await;
             Ok(Some(Copied::TargetExists))
         }
         Err(error) => {
-            put_back(core, source, from, rules).await;
+            put_back(core, source, from, output).await;
             Err(error)
         }
     }
 }
 
 /// Stores a source again that was removed, unless another client has stored something meanwhile.
-async fn put_back(core: &mut Core, source: &Source, from: &[u8], rules: &CopyRules) {
-    match copy_to(core, source, from, false, rules).await {
+async fn put_back(core: &mut Core, source: &Source, from: &[u8], output: &TaskOutput) {
+    match copy_to(core, source, from, false, output).await {
         Ok(Put::Done) => {}
         Ok(Put::Refused) => {
             tracing::warn!("a key that could not be renamed was stored anew meanwhile");
@@ -426,14 +426,9 @@ async fn put_back(core: &mut Core, source: &Source, from: &[u8], rules: &CopyRul
 
 fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
     let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
-    let value_bytes_max = call.serving.value_bytes_max();
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
-        let rules = CopyRules {
-            output: output.clone(),
-            value_bytes_max,
-        };
-        let renamed = rename_to(&mut core, (&from, &to), replaces, &rules).await;
+        let renamed = rename_to(&mut core, (&from, &to), replaces, &output).await;
         if let Ok(Copied::Yes) = renamed {
             notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "rename_from", &from);
@@ -485,16 +480,11 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
     if from == to {
         return Err("ERR source and destination objects are the same".into());
     }
-    let value_bytes_max = call.serving.value_bytes_max();
     let readiness = call.readiness();
     Ok(call.task(move |mut core, output, protocol| async move {
-        let rules = CopyRules {
-            output: output.clone(),
-            value_bytes_max,
-        };
         let copied = match source(&mut core, &from).await {
             Ok(Some(source)) => {
-                let copied = copy_to(&mut core, &source, &to, replaces, &rules).await;
+                let copied = copy_to(&mut core, &source, &to, replaces, &output).await;
                 source.value.release(&mut core).await;
                 copied
             }

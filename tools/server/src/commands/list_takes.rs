@@ -303,11 +303,6 @@ fn side(argument: &[u8]) -> std::result::Result<Side, Refusal> {
     }
 }
 
-/// True if the turn of a command has not come: its keys would be copied each time that it is tried.
-fn must_wait(call: &Call<'_>) -> bool {
-    call.plan.is_none() && !call.connection.pending.is_empty()
-}
-
 /// The keys at these places, each once, in their order.
 fn distinct_keys(call: &Call<'_>, places: Range<usize>) -> Vec<Vec<u8>> {
     let mut known = HashSet::new();
@@ -327,7 +322,7 @@ fn moved(call: &Call<'_>, from: Side, to: Side) -> Wanted {
 }
 
 pub(super) fn lmove(call: &mut Call<'_>) -> Result {
-    if must_wait(call) {
+    if call.is_early() {
         return Ok(Flow::Later);
     }
     let (from, to) = (side(call.argument(3))?, side(call.argument(4))?);
@@ -336,7 +331,7 @@ pub(super) fn lmove(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn rpoplpush(call: &mut Call<'_>) -> Result {
-    if must_wait(call) {
+    if call.is_early() {
         return Ok(Flow::Later);
     }
     let wanted = moved(call, Side::Right, Side::Left);
@@ -344,7 +339,7 @@ pub(super) fn rpoplpush(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn blmove(call: &mut Call<'_>) -> Result {
-    if must_wait(call) {
+    if call.is_early() {
         return Ok(Flow::Later);
     }
     let (from, to) = (side(call.argument(3))?, side(call.argument(4))?);
@@ -354,7 +349,7 @@ pub(super) fn blmove(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn brpoplpush(call: &mut Call<'_>) -> Result {
-    if must_wait(call) {
+    if call.is_early() {
         return Ok(Flow::Later);
     }
     let timeout_ms = timeout_ms(call.argument(3))?;
@@ -363,7 +358,7 @@ pub(super) fn brpoplpush(call: &mut Call<'_>) -> Result {
 }
 
 fn blocking_pop(call: &mut Call<'_>, side: Side) -> Result {
-    if must_wait(call) {
+    if call.is_early() {
         return Ok(Flow::Later);
     }
     let last = call.count() - 1;
@@ -414,7 +409,7 @@ fn several(call: &Call<'_>, place: usize) -> std::result::Result<Wanted, Refusal
 }
 
 pub(super) fn lmpop(call: &mut Call<'_>) -> Result {
-    if must_wait(call) {
+    if call.is_early() {
         return Ok(Flow::Later);
     }
     let wanted = several(call, 1)?;
@@ -422,7 +417,7 @@ pub(super) fn lmpop(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn blmpop(call: &mut Call<'_>) -> Result {
-    if must_wait(call) {
+    if call.is_early() {
         return Ok(Flow::Later);
     }
     let wanted = several(call, 2)?;

@@ -110,8 +110,7 @@ pub(super) fn pop_event(side: Side) -> &'static str {
 }
 
 fn push(call: &mut Call<'_>, side: Side, creates: bool) -> Flow {
-    // It would be copied each time that it is tried.
-    if call.plan.is_none() && !call.connection.pending.is_empty() {
+    if call.is_early() {
         return Flow::Later;
     }
     let arguments = call.owned_arguments();

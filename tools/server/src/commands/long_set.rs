@@ -121,15 +121,12 @@ fn set(call: &mut Call<'_>, name: &str, bytes: usize) -> Result {
 /// A change whose bytes come later: they are written first, and belong to no key until it happens.
 fn change(call: &mut Call<'_>, bytes: usize, kind: ChangeKind) -> Flow {
     let key = call.key().to_vec();
-    let value_bytes_max = call.serving.value_bytes_max();
     call.take_value(bytes, move |mut core, input, output, protocol| async move {
         match core.write_long(&key, bytes as u64, input.parts()).await {
             Ok(written) => {
                 let bytes = Bytes::Written(written);
                 let change = LongChange { key, bytes, kind };
-                change
-                    .run(&mut core, &output, protocol, value_bytes_max)
-                    .await;
+                change.run(&mut core, &output, protocol).await;
             }
             Err(error) => {
                 output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
@@ -143,7 +140,6 @@ fn change(call: &mut Call<'_>, bytes: usize, kind: ChangeKind) -> Flow {
 fn set_with_options(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
     debug_assert!(left > 0, "options follow");
     let key = call.key().to_vec();
-    let value_bytes_max = call.serving.value_bytes_max();
     call.take_value(bytes, move |mut core, input, output, protocol| async move {
         let written = core.write_long(&key, bytes as u64, input.parts()).await;
         let written = match written {
@@ -172,9 +168,7 @@ fn set_with_options(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
                     bytes: written,
                     kind: ChangeKind::Set(rule),
                 };
-                change
-                    .run(&mut core, &output, protocol, value_bytes_max)
-                    .await;
+                change.run(&mut core, &output, protocol).await;
             }
             Err(Refusal(text)) => {
                 written.discard(&mut core).await;

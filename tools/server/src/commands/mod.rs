@@ -86,7 +86,8 @@ impl From<&str> for Refusal {
     }
 }
 
-/// Bytes of a request beside the value that it stores, and of an expiry, at most.
+/// Bytes that a record, or the request that stores it, may have beside the value: the options of a
+/// put, and an expiry.
 pub(crate) const BESIDE_BYTES: usize = 32;
 /// A syntax error, as Redis says it.
 pub(crate) const SYNTAX: &str = "ERR syntax error";
@@ -175,15 +176,15 @@ impl<'a> Call<'a> {
         change: Change<'_>,
         long: LongChange,
     ) -> Flow {
-        let key = long.key.clone();
-        let operation = Operation::Change { key: &key, change };
+        let key = self.key();
+        let operation = Operation::Change { key, change };
         if let Some(plan) = &mut self.plan {
             plan.request(kind, &operation);
             return Flow::Done;
         }
         // Such a change is too long for a request, or its task tells what the key was before.
         let has_events = self.serving.shared.event_classes.is_any();
-        if has_events || self.is_beside_record(long.held_bytes()) {
+        if has_events || self.may_exceed_record(long.held_bytes()) {
             return self.long_task(LongTask::Change(long));
         }
         let retry = Box::new(Retry { kind, change: long });
@@ -237,16 +238,15 @@ impl<'a> Call<'a> {
     }
 
     /// True if a value of so many bytes may not fit a record with an expiry, or a change.
-    pub(crate) fn is_beside_record(&self, bytes: usize) -> bool {
+    pub(crate) fn may_exceed_record(&self, bytes: usize) -> bool {
         bytes + BESIDE_BYTES > self.serving.value_bytes_max()
     }
 
     /// Starts a command of long values.
     pub(crate) fn long_task(&mut self, task: LongTask) -> Flow {
-        let (bytes, value_bytes_max) = (task.held_bytes(), self.serving.value_bytes_max());
+        let bytes = task.held_bytes();
         self.task_holding(bytes, move |mut core, output, protocol| async move {
-            task.run(&mut core, &output, protocol, value_bytes_max)
-                .await;
+            task.run(&mut core, &output, protocol).await;
             core
         })
     }
@@ -365,6 +365,12 @@ impl<'a> Call<'a> {
         F: Future<Output = Core> + 'static,
     {
         self.task_holding(0, work)
+    }
+
+    /// True if it would be run again because replies before it are not made, and would copy its
+    /// arguments each time.
+    pub(crate) fn is_early(&self) -> bool {
+        self.plan.is_none() && !self.connection.pending.is_empty()
     }
 
     /// The same for a task that has so many bytes in hand.

@@ -125,7 +125,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Result {
         ReplyKind::StoredOrNull
     };
     let needs_value = previous || matches!(condition, Condition::Equals(_));
-    if !needs_value && !call.is_beside_record(value.len()) {
+    if !needs_value && !call.may_exceed_record(value.len()) {
         return Ok(call.change(kind, change));
     }
     let rule = SetRule {
@@ -155,7 +155,7 @@ pub(super) fn setnx(call: &mut Call<'_>) -> Result {
 fn set_until(call: &mut Call<'_>, unit: TimeUnit, name: &str) -> Result {
     let expiry = positive_expiry(call.argument(2), unit, name)?;
     let value = call.argument(3);
-    if call.is_beside_record(value.len()) {
+    if call.may_exceed_record(value.len()) {
         let rule = SetRule {
             expiry,
             condition: SetCondition::Always,

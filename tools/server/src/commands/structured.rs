@@ -279,8 +279,7 @@ pub(super) fn change<T: 'static>(
     change: impl Fn(&[Vec<u8>], &Record) -> Result<(Effect, T), Failure> + 'static,
     write: impl FnOnce(&mut Writer<'_>, T) + 'static,
 ) -> Flow {
-    // It would be copied each time that it is tried.
-    if call.plan.is_none() && !call.connection.pending.is_empty() {
+    if call.is_early() {
         return Flow::Later;
     }
     let arguments = call.owned_arguments();

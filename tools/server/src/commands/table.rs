@@ -52,11 +52,15 @@ impl Command {
         bytes / size_of::<Self>()
     }
 
+    /// True if it has a flag.
+    pub(crate) fn has_flag(&self, wanted: &str) -> bool {
+        self.flags.split(' ').any(|flag| flag == wanted)
+    }
+
     /// True if clients that watch see it: it is no business of the server's owner, and has no
     /// password among its arguments.
     pub(crate) fn is_shown(&self) -> bool {
-        let mut flags = self.flags.split(' ');
-        !flags.any(|flag| flag == "admin") && !matches!(self.name, "auth" | "hello")
+        !self.has_flag("admin") && !matches!(self.name, "auth" | "hello")
     }
 }
 

@@ -15,6 +15,7 @@ use farcore_protocol::{Header, Kind};
 use farcore_rdma::{Completion, PeerArrival, PeerEndpoint};
 use farcore_tuning::Clock;
 
+use crate::commands::BESIDE_BYTES;
 use crate::key_events::EventSink;
 use crate::shared::Shared;
 use crate::sockets::Sockets;
@@ -32,8 +33,6 @@ const SOCKETS: u64 = 1 << 40;
 const LINES: u64 = 1 << 41;
 /// Completions that are polled at once.
 const COMPLETIONS: usize = 64;
-/// Bytes that a value in a record may have beside it: the options of its put, and an expiry.
-const BESIDE_BYTES: usize = 32;
 /// How long what was accepted may take to be answered when a connection ends, in milliseconds.
 const REFUSAL_MS: u64 = 1000;
 
