@@ -1,13 +1,16 @@
-//! Keys of all kinds: they are listed once, expire, and keep their values.
+//! Keys of all kinds: they are listed once, expire, and keep their values; one that is too long is
+//! absent and cannot be stored.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use self::support::long_values::{shown, value};
 use self::support::{Client, Served, wait_until};
 
 const KEYS: usize = 3_000;
@@ -180,4 +183,102 @@ fn any_bytes_are_keys_and_values() {
     }
     let keys = client.ask(&["KEYS", "*"]);
     assert_eq!(keys.elements().len(), 4);
+}
+
+/// Commands that only read or remove, with what they reply for an absent key.
+const MISSES: &[(&str, &str)] = &[
+    ("GET K", "null"),
+    ("MGET K s", "[null, \"v\"]"),
+    ("EXISTS K", ":0"),
+    ("EXISTS K s", ":1"),
+    ("TTL K", ":-2"),
+    ("TYPE K", "+none"),
+    ("STRLEN K", ":0"),
+    ("GETRANGE K 0 -1", "\"\""),
+    ("GETBIT K 1", ":0"),
+    ("BITCOUNT K", ":0"),
+    ("LCS K s", "\"\""),
+    ("OBJECT ENCODING K", "null"),
+    ("MEMORY USAGE K", "null"),
+    ("DEL K", ":0"),
+    ("UNLINK K s2", ":0"),
+    ("GETDEL K", "null"),
+    ("GETEX K EX 10", "null"),
+    ("EXPIRE K 10", ":0"),
+    ("PERSIST K", ":0"),
+    ("DELIFEQ K x", ":0"),
+    ("RENAME K s", "-ERR no such key"),
+    ("COPY K s", ":0"),
+    ("HGET K f", "null"),
+    ("HMGET K f g", "[null, null]"),
+    ("HGETALL K", "[]"),
+    ("HLEN K", ":0"),
+    ("HDEL K f", ":0"),
+    ("HSCAN K 0", "[\"0\", []]"),
+    ("HRANDFIELD K", "null"),
+    ("WATCH K", "+OK"),
+];
+
+/// Commands that would store under a key.
+const WRITES: &[&str] = &[
+    "SET K v",
+    "SET K v XX GET",
+    "SETNX K v",
+    "SETEX K 9 v",
+    "MSET s v K v",
+    "MSETNX K v",
+    "GETSET K v",
+    "APPEND K v",
+    "SETRANGE K 1 v",
+    "SETBIT K 1 1",
+    "INCR K",
+    "INCRBYFLOAT K 1",
+    "RENAME s K",
+    "COPY s K",
+    "HSET K f v",
+    "HINCRBY K f 1",
+];
+
+#[test]
+fn a_key_that_is_too_long_is_absent_and_cannot_be_stored() {
+    let served = Served::start(2);
+    let key = "k".repeat(1025);
+    let mut client = served.client();
+    client.say("SET s v");
+    for &(command, reply) in MISSES {
+        assert_eq!(
+            client.say(&command.replace(" K", &format!(" {key}"))),
+            reply,
+            "{command}"
+        );
+    }
+    client.say("UNWATCH");
+    let text = "-ERR the key has 1025 bytes, and a key has at most 1024: use a shorter one, for example a hash of it";
+    for command in WRITES {
+        assert_eq!(
+            client.say(&command.replace(" K", &format!(" {key}"))),
+            text,
+            "{command}"
+        );
+    }
+    assert_eq!(client.say("GET s"), "\"v\"");
+    client.say("MULTI");
+    client.say(&format!("GET {key}"));
+    client.say(&format!("SET {key} v"));
+    client.say("SET s w");
+    let replies = client.ask(&["EXEC"]);
+    assert_eq!(replies.to_string(), format!("[null, {text}, +OK]"));
+    let longest = "k".repeat(1024);
+    assert_eq!(client.say(&format!("SET {longest} v")), "+OK");
+    // A long value is not taken for such a key.
+    let stored = value(200_000, 1);
+    let refused = shown(&mut client, &[b"SET", key.as_bytes(), &stored]);
+    assert_eq!(refused, text);
+    let refused = shown(
+        &mut client,
+        &[b"SET", key.as_bytes(), &stored, b"EX", b"10"],
+    );
+    assert_eq!(refused, text);
+    client.stream.get_mut().flush().unwrap();
+    assert_eq!(client.say("DBSIZE"), ":2");
 }

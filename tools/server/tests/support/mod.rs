@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 pub(crate) mod history;
+pub(crate) mod long_values;
 pub(crate) mod reply;
 pub(crate) mod words;
 
@@ -11,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use farcore::{Config, Engine, WhenFull};
-use farcore_server::{Options, Server};
+use farcore_server::{CoreFigures, Options, Server};
 
 pub(crate) use self::client::Client;
 pub(crate) use self::reply::Reply;
@@ -74,6 +75,11 @@ impl Served {
 
     pub(crate) fn server(&self) -> &Server {
         self.server.as_ref().expect("it runs until it is stopped")
+    }
+
+    /// The figures of all cores together.
+    pub(crate) fn figures(&self) -> CoreFigures {
+        self.server().reporter().figures().total()
     }
 
     pub(crate) fn shards(&self) -> usize {
