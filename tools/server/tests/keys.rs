@@ -18,19 +18,10 @@ const KEYS: usize = 3_000;
 /// All keys that `SCAN` returns, with how often it does.
 fn scanned(client: &mut Client, options: &str) -> HashMap<String, usize> {
     let mut seen = HashMap::new();
-    let mut cursor = "0".to_owned();
-    loop {
-        let mut words = vec!["SCAN", &cursor];
-        words.extend(options.split_whitespace());
-        let page = client.ask(&words);
-        for key in page.elements()[1].elements() {
-            *seen.entry(key.text()).or_default() += 1;
-        }
-        cursor = page.elements()[0].text();
-        if cursor == "0" {
-            return seen;
-        }
+    for key in client.scan("SCAN", options).concat() {
+        *seen.entry(key).or_default() += 1;
     }
+    seen
 }
 
 /// Draws reach all keys of many about equally often: in each sixteenth of the keys, in the order of
@@ -53,16 +44,8 @@ fn random_keys_come_from_everywhere() {
         client.read().unwrap();
     }
     let mut order = HashMap::new();
-    let mut cursor = "0".to_owned();
-    loop {
-        let page = client.ask(&["SCAN", &cursor, "COUNT", "1000"]);
-        for key in page.elements()[1].elements() {
-            order.insert(key.text(), order.len());
-        }
-        cursor = page.elements()[0].text();
-        if cursor == "0" {
-            break;
-        }
+    for key in client.scan("SCAN", "COUNT 1000").concat() {
+        order.insert(key, order.len());
     }
     let mut drawn = [0; PARTS];
     for _ in 0..DRAWS {

@@ -113,6 +113,15 @@ impl Drop for Served {
     }
 }
 
+/// Runs a test against servers on one core and on two.
+pub(crate) fn on_servers(test: impl Fn(&Served)) {
+    for cores in [1, 2] {
+        let mut server = Served::roomy(cores);
+        test(&server);
+        server.stop();
+    }
+}
+
 /// An engine on so many cores.
 pub(crate) fn small_engine(cores: usize) -> Engine {
     engine(cores, 64 << 20)
