@@ -3,28 +3,11 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::thread;
 
-use self::support::{Random, Reply, Served, WordClient};
-
-const WRONG_TYPE: &str =
-    "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
-
-/// Runs a test against servers on one core and on two.
-fn on_servers(test: impl Fn(&Served)) {
-    for cores in [1, 2] {
-        let mut server = Served::roomy(cores);
-        test(&server);
-        server.stop();
-    }
-}
-
-#[track_caller]
-fn expect(client: &mut WordClient, calls: &[(&str, &str)]) {
-    for (words, reply) in calls {
-        assert_eq!(client.call(words), *reply, "{words}");
-    }
-}
+use self::support::words::{WRONG_TYPE, expect};
+use self::support::{Random, Served, on_servers};
 
 #[test]
 fn fields_are_set_read_and_removed() {
@@ -328,20 +311,9 @@ fn a_long_hash_is_scanned_in_pages() {
     for field in 0..FIELDS {
         client.say(&format!("HSET h f{field} {field}"));
     }
-    let (mut cursor, mut pages) = ("0".to_owned(), 0);
-    let mut listed = Vec::new();
-    loop {
-        let page = client.ask(&["HSCAN", "h", &cursor, "COUNT", "100", "NOVALUES"]);
-        cursor = page.elements()[0].text();
-        listed.extend(page.elements()[1].elements().iter().map(Reply::text));
-        pages += 1;
-        if cursor == "0" {
-            break;
-        }
-    }
-    assert_eq!(pages, 10);
-    listed.sort_unstable();
-    listed.dedup();
+    let pages = client.scan("HSCAN h", "COUNT 100 NOVALUES");
+    assert_eq!(pages.len(), 10);
+    let listed: BTreeSet<_> = pages.into_iter().flatten().collect();
     assert_eq!(listed.len(), FIELDS);
     // A pattern is of what a page has; the pages are the same.
     let page = client.ask(&["HSCAN", "h", "0", "COUNT", "1000", "MATCH", "f99?"]);

@@ -1,13 +1,16 @@
-//! Keys of all kinds: they are listed once, expire, and keep their values.
+//! Keys of all kinds: they are listed once, expire, and keep their values; one that is too long is
+//! absent and cannot be stored.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use self::support::long_values::{shown, value};
 use self::support::{Client, Served, wait_until};
 
 const KEYS: usize = 3_000;
@@ -15,19 +18,10 @@ const KEYS: usize = 3_000;
 /// All keys that `SCAN` returns, with how often it does.
 fn scanned(client: &mut Client, options: &str) -> HashMap<String, usize> {
     let mut seen = HashMap::new();
-    let mut cursor = "0".to_owned();
-    loop {
-        let mut words = vec!["SCAN", &cursor];
-        words.extend(options.split_whitespace());
-        let page = client.ask(&words);
-        for key in page.elements()[1].elements() {
-            *seen.entry(key.text()).or_default() += 1;
-        }
-        cursor = page.elements()[0].text();
-        if cursor == "0" {
-            return seen;
-        }
+    for key in client.scan("SCAN", options).concat() {
+        *seen.entry(key).or_default() += 1;
     }
+    seen
 }
 
 /// Draws reach all keys of many about equally often: in each sixteenth of the keys, in the order of
@@ -50,16 +44,8 @@ fn random_keys_come_from_everywhere() {
         client.read().unwrap();
     }
     let mut order = HashMap::new();
-    let mut cursor = "0".to_owned();
-    loop {
-        let page = client.ask(&["SCAN", &cursor, "COUNT", "1000"]);
-        for key in page.elements()[1].elements() {
-            order.insert(key.text(), order.len());
-        }
-        cursor = page.elements()[0].text();
-        if cursor == "0" {
-            break;
-        }
+    for key in client.scan("SCAN", "COUNT 1000").concat() {
+        order.insert(key, order.len());
     }
     let mut drawn = [0; PARTS];
     for _ in 0..DRAWS {
@@ -180,4 +166,102 @@ fn any_bytes_are_keys_and_values() {
     }
     let keys = client.ask(&["KEYS", "*"]);
     assert_eq!(keys.elements().len(), 4);
+}
+
+/// Commands that only read or remove, with what they reply for an absent key.
+const MISSES: &[(&str, &str)] = &[
+    ("GET K", "null"),
+    ("MGET K s", "[null, \"v\"]"),
+    ("EXISTS K", ":0"),
+    ("EXISTS K s", ":1"),
+    ("TTL K", ":-2"),
+    ("TYPE K", "+none"),
+    ("STRLEN K", ":0"),
+    ("GETRANGE K 0 -1", "\"\""),
+    ("GETBIT K 1", ":0"),
+    ("BITCOUNT K", ":0"),
+    ("LCS K s", "\"\""),
+    ("OBJECT ENCODING K", "null"),
+    ("MEMORY USAGE K", "null"),
+    ("DEL K", ":0"),
+    ("UNLINK K s2", ":0"),
+    ("GETDEL K", "null"),
+    ("GETEX K EX 10", "null"),
+    ("EXPIRE K 10", ":0"),
+    ("PERSIST K", ":0"),
+    ("DELIFEQ K x", ":0"),
+    ("RENAME K s", "-ERR no such key"),
+    ("COPY K s", ":0"),
+    ("HGET K f", "null"),
+    ("HMGET K f g", "[null, null]"),
+    ("HGETALL K", "[]"),
+    ("HLEN K", ":0"),
+    ("HDEL K f", ":0"),
+    ("HSCAN K 0", "[\"0\", []]"),
+    ("HRANDFIELD K", "null"),
+    ("WATCH K", "+OK"),
+];
+
+/// Commands that would store under a key.
+const WRITES: &[&str] = &[
+    "SET K v",
+    "SET K v XX GET",
+    "SETNX K v",
+    "SETEX K 9 v",
+    "MSET s v K v",
+    "MSETNX K v",
+    "GETSET K v",
+    "APPEND K v",
+    "SETRANGE K 1 v",
+    "SETBIT K 1 1",
+    "INCR K",
+    "INCRBYFLOAT K 1",
+    "RENAME s K",
+    "COPY s K",
+    "HSET K f v",
+    "HINCRBY K f 1",
+];
+
+#[test]
+fn a_key_that_is_too_long_is_absent_and_cannot_be_stored() {
+    let served = Served::start(2);
+    let key = "k".repeat(1025);
+    let mut client = served.client();
+    client.say("SET s v");
+    for &(command, reply) in MISSES {
+        assert_eq!(
+            client.say(&command.replace(" K", &format!(" {key}"))),
+            reply,
+            "{command}"
+        );
+    }
+    client.say("UNWATCH");
+    let text = "-ERR the key has 1025 bytes, and a key has at most 1024: use a shorter one, for example a hash of it";
+    for command in WRITES {
+        assert_eq!(
+            client.say(&command.replace(" K", &format!(" {key}"))),
+            text,
+            "{command}"
+        );
+    }
+    assert_eq!(client.say("GET s"), "\"v\"");
+    client.say("MULTI");
+    client.say(&format!("GET {key}"));
+    client.say(&format!("SET {key} v"));
+    client.say("SET s w");
+    let replies = client.ask(&["EXEC"]);
+    assert_eq!(replies.to_string(), format!("[null, {text}, +OK]"));
+    let longest = "k".repeat(1024);
+    assert_eq!(client.say(&format!("SET {longest} v")), "+OK");
+    // A long value is not taken for such a key.
+    let stored = value(200_000, 1);
+    let refused = shown(&mut client, &[b"SET", key.as_bytes(), &stored]);
+    assert_eq!(refused, text);
+    let refused = shown(
+        &mut client,
+        &[b"SET", key.as_bytes(), &stored, b"EX", b"10"],
+    );
+    assert_eq!(refused, text);
+    client.stream.get_mut().flush().unwrap();
+    assert_eq!(client.say("DBSIZE"), ":2");
 }

@@ -4,15 +4,9 @@
 
 mod support;
 
-use farcore_server::CoreFigures;
-
 use self::support::{Client, Served, wait_until};
 
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
-
-fn figures(served: &Served) -> CoreFigures {
-    served.server().reporter().figures().total()
-}
 
 /// Commands that must be refused while memory is short, and such that must not.
 fn expect_writes(client: &mut Client, are_refused: bool) {
@@ -92,7 +86,7 @@ fn requests_beyond_a_limit_are_counted() {
         assert!(client.read().unwrap().is_error());
         assert_eq!(client.read(), None);
     }
-    assert_eq!(figures(&served).protocol_errors, 3);
+    assert_eq!(served.figures().protocol_errors, 3);
 }
 
 #[test]
@@ -107,7 +101,7 @@ fn a_client_that_does_not_read_is_not_read_from() {
         // It ends when the client does.
         let _ = std::io::Write::write_all(&mut &sender, &gets);
     });
-    wait_until("it is paused", || figures(&served).pauses > 0);
+    wait_until("it is paused", || served.figures().pauses > 0);
     assert_eq!(served.client().say("PING"), "+PONG");
     client
         .stream
@@ -126,9 +120,9 @@ fn clients_that_leave_before_their_answers_leave_nothing() {
     client.say("PING");
     // A reply is counted after it is sent; once this one is, the connection of SET is accounted.
     wait_until("both replies are counted", || {
-        figures(&served).sent_bytes >= "+OK\r\n+PONG\r\n".len() as u64
+        served.figures().sent_bytes >= "+OK\r\n+PONG\r\n".len() as u64
     });
-    let before = figures(&served);
+    let before = served.figures();
     for number in 0..CLIENTS {
         let leaving = served.client();
         // Keys of both shards, so that some answers come from another core.
@@ -138,11 +132,11 @@ fn clients_that_leave_before_their_answers_leave_nothing() {
         std::io::Write::write_all(&mut leaving.stream.get_ref(), &gets).unwrap();
     }
     wait_until("all are gone", || {
-        figures(&served).connections == before.connections
+        served.figures().connections == before.connections
     });
     client.say("PING");
     wait_until("they take no memory", || {
-        figures(&served).connection_bytes <= before.connection_bytes
+        served.figures().connection_bytes <= before.connection_bytes
     });
 }
 

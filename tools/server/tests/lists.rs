@@ -6,26 +6,8 @@ mod support;
 use std::collections::VecDeque;
 use std::thread;
 
-use self::support::{Random, Served, WordClient};
-
-const WRONG_TYPE: &str =
-    "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
-
-/// Runs a test against servers on one core and on two.
-fn on_servers(test: impl Fn(&Served)) {
-    for cores in [1, 2] {
-        let mut server = Served::roomy(cores);
-        test(&server);
-        server.stop();
-    }
-}
-
-#[track_caller]
-fn expect(client: &mut WordClient, calls: &[(&str, &str)]) {
-    for (words, reply) in calls {
-        assert_eq!(client.call(words), *reply, "{words}");
-    }
-}
+use self::support::words::{WRONG_TYPE, expect};
+use self::support::{Random, on_servers};
 
 #[test]
 fn elements_are_added_and_taken_at_both_ends() {

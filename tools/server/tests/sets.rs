@@ -1,39 +1,12 @@
-//! Sets of a whole server: their commands, their types beside strings and hashes, and clients that
-//! change sets at once.
+//! Sets of a whole server: their commands, and their type beside strings and hashes. Commands of
+//! several sets are in `several_sets.rs`.
 
 mod support;
 
 use std::collections::BTreeSet;
-use std::thread;
 
-use self::support::{Random, Reply, Served, WordClient};
-
-const WRONG_TYPE: &str =
-    "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
-
-/// Runs a test against servers on one core and on two.
-fn on_servers(test: impl Fn(&Served)) {
-    for cores in [1, 2] {
-        let mut server = Served::roomy(cores);
-        test(&server);
-        server.stop();
-    }
-}
-
-#[track_caller]
-fn expect(client: &mut WordClient, calls: &[(&str, &str)]) {
-    for (words, reply) in calls {
-        assert_eq!(client.call(words), *reply, "{words}");
-    }
-}
-
-/// The elements of a reply.
-fn members(reply: &str) -> BTreeSet<String> {
-    let inside = reply.trim_matches(['[', ']', '{', '}']);
-    let all = inside.split(", ").filter(|member| !member.is_empty());
-    all.map(|member| member.trim_matches('"').to_owned())
-        .collect()
-}
+use self::support::words::{WRONG_TYPE, expect, members};
+use self::support::{Random, Served, on_servers};
 
 #[test]
 fn members_are_added_found_and_removed() {
@@ -263,88 +236,6 @@ fn the_encoding_follows_the_settings() {
 }
 
 #[test]
-fn sets_are_made_of_several() {
-    on_servers(|server| {
-        let mut client = server.word_client();
-        expect(
-            &mut client,
-            &[
-                ("sadd a 1 2 3 4", "4"),
-                ("sadd b 3 4 5", "3"),
-                ("sadd c 4 5 6", "3"),
-                ("sinter a b c", "[\"4\"]"),
-                ("sinter a", "[\"1\", \"2\", \"3\", \"4\"]"),
-                ("sinter a none c", "[]"),
-                (
-                    "sunion a b none c",
-                    "[\"1\", \"2\", \"3\", \"4\", \"5\", \"6\"]",
-                ),
-                ("sdiff a b", "[\"1\", \"2\"]"),
-                ("sdiff a none b c", "[\"1\", \"2\"]"),
-                ("sdiff a a", "[]"),
-                ("sdiff a b none a a", "[]"),
-                ("sdiff a b b b", "[\"1\", \"2\"]"),
-                ("sinter a b a b a", "[\"3\", \"4\"]"),
-                ("sintercard 4 a b a b", "2"),
-                ("sdiff none a", "[]"),
-                ("sintercard 2 a b", "2"),
-                ("sintercard 2 a b limit 1", "1"),
-                ("sintercard 2 a b limit 0", "2"),
-                ("sintercard 2 a none", "0"),
-                (
-                    "sintercard 0 a",
-                    "(error) ERR numkeys should be greater than 0",
-                ),
-                (
-                    "sintercard x a",
-                    "(error) ERR numkeys should be greater than 0",
-                ),
-                (
-                    "sintercard 2 a",
-                    "(error) ERR Number of keys can't be greater than number of args",
-                ),
-                ("sintercard 1 a b", "(error) ERR syntax error"),
-                ("sintercard 1 a limit", "(error) ERR syntax error"),
-                (
-                    "sintercard 1 a limit -1",
-                    "(error) ERR LIMIT can't be negative",
-                ),
-                ("sinterstore to a b", "2"),
-                ("smembers to", "[\"3\", \"4\"]"),
-                ("sunionstore to to c", "4"),
-                ("sdiffstore to to b", "1"),
-                ("smembers to", "[\"6\"]"),
-                ("sinterstore to to a", "0"),
-                ("exists to", "0"),
-                ("sunionstore to none", "0"),
-                ("sdiffstore a a a b", "0"),
-                ("exists a", "0"),
-                ("command getkeys sintercard 2 a b limit 1", "[\"a\", \"b\"]"),
-                (
-                    "command getkeys sintercard 3 a b",
-                    "(error) ERR Invalid arguments specified for command",
-                ),
-            ],
-        );
-    });
-}
-
-#[test]
-fn a_set_is_made_of_more_keys_than_a_transaction_has() {
-    on_servers(|server| {
-        let mut client = server.word_client();
-        let names: Vec<_> = (0..200).map(|number| format!("k{number}")).collect();
-        for name in &names {
-            client.call(&format!("sadd {name} all {name}"));
-        }
-        let all = names.join(" ");
-        assert_eq!(client.call(&format!("sinterstore to {all}")), "1");
-        assert_eq!(client.call(&format!("sunionstore to {all}")), "201");
-        assert_eq!(client.call("scard to"), "201");
-    });
-}
-
-#[test]
 fn odd_arguments_of_scans_and_draws_are_refused_as_redis_does() {
     let served = Served::roomy(1);
     let mut client = served.word_client();
@@ -380,115 +271,6 @@ fn odd_arguments_of_scans_and_draws_are_refused_as_redis_does() {
             ),
         ],
     );
-}
-
-#[test]
-fn a_key_that_is_too_long_is_absent() {
-    on_servers(|server| {
-        let mut client = server.word_client();
-        let long = "k".repeat(1025);
-        let refused = "(error) ERR the key has 1025 bytes, and a key has at most 1024: use a shorter \
-                       one, for example a hash of it";
-        expect(
-            &mut client,
-            &[
-                ("sadd a 1 2", "2"),
-                (&format!("sinter a {long}"), "[]"),
-                (&format!("sinter {long}"), "[]"),
-                (&format!("sunion {long} a"), "[\"1\", \"2\"]"),
-                (&format!("sdiff a {long}"), "[\"1\", \"2\"]"),
-                (&format!("sdiff {long} a"), "[]"),
-                (&format!("sintercard 2 {long} a"), "0"),
-                (&format!("sunionstore to {long} a"), "2"),
-                (&format!("sinterstore to a {long}"), "0"),
-                ("exists to", "0"),
-                (&format!("sdiffstore {long} a"), refused),
-                (&format!("sunionstore {long} {long} a"), refused),
-            ],
-        );
-    });
-}
-
-#[test]
-fn a_member_that_is_added_stays_while_the_set_is_stored_over_itself() {
-    const ROUNDS: usize = 150;
-    let mut server = Served::roomy(2);
-    let mut client = server.word_client();
-    // Some of them lie in another shard than `d`.
-    for source in 0..8 {
-        client.call(&format!("sadd x{source} {source}"));
-    }
-    thread::scope(|scope| {
-        for adder in 0..2 {
-            let mut client = server.word_client();
-            scope.spawn(move || {
-                for round in 0..ROUNDS {
-                    assert_eq!(client.call(&format!("sadd d {adder}.{round}")), "1");
-                }
-            });
-        }
-        for maker in 0..2 {
-            let mut client = server.word_client();
-            scope.spawn(move || {
-                for round in 0..ROUNDS {
-                    let source = (maker + round) % 8;
-                    let made = client.call(&format!("sunionstore d d x{source}"));
-                    assert!(made.parse::<usize>().is_ok(), "{made}");
-                }
-            });
-        }
-    });
-    assert_eq!(client.call("scard d"), (2 * ROUNDS + 8).to_string());
-    server.stop();
-}
-
-#[test]
-fn a_member_is_moved_once() {
-    on_servers(|server| {
-        let mut client = server.word_client();
-        expect(
-            &mut client,
-            &[
-                ("sadd a 1 2", "2"),
-                ("smove a b 1", "1"),
-                ("smove a b 1", "0"),
-                ("smove a b x", "0"),
-                ("smove none b x", "0"),
-                ("smove a a 2", "1"),
-                ("smove a a x", "0"),
-                ("smembers a", "[\"2\"]"),
-                ("smembers b", "[\"1\"]"),
-                ("sadd b 2", "1"),
-                ("smove a b 2", "1"),
-                ("exists a", "0"),
-                ("smembers b", "[\"1\", \"2\"]"),
-            ],
-        );
-        // Each of 200 members is moved by one of the clients that try it, and none is lost.
-        let names: Vec<_> = (0..200).map(|number| number.to_string()).collect();
-        client.call(&format!("sadd from {}", names.join(" ")));
-        let moved: usize = thread::scope(|scope| {
-            let movers: Vec<_> = (0..3)
-                .map(|number| {
-                    let (mut client, names) = (server.word_client(), &names);
-                    scope.spawn(move || {
-                        let words = names
-                            .iter()
-                            .map(|name| format!("smove from to{number} {name}"));
-                        words.filter(|words| client.call(words) == "1").count()
-                    })
-                })
-                .collect();
-            movers
-                .into_iter()
-                .map(|mover| mover.join().expect("it ends"))
-                .sum()
-        });
-        assert_eq!(moved, names.len());
-        assert_eq!(client.call("exists from"), "0");
-        let all = client.call("sunion to0 to1 to2");
-        assert_eq!(members(&all), names.into_iter().collect());
-    });
 }
 
 #[test]
@@ -624,20 +406,9 @@ fn a_long_set_is_scanned_in_pages() {
     for member in 0..MEMBERS {
         client.say(&format!("SADD s m{member}"));
     }
-    let (mut cursor, mut pages) = ("0".to_owned(), 0);
-    let mut listed = Vec::new();
-    loop {
-        let page = client.ask(&["SSCAN", "s", &cursor, "COUNT", "100"]);
-        cursor = page.elements()[0].text();
-        listed.extend(page.elements()[1].elements().iter().map(Reply::text));
-        pages += 1;
-        if cursor == "0" {
-            break;
-        }
-    }
-    assert_eq!(pages, 10);
-    listed.sort_unstable();
-    listed.dedup();
+    let pages = client.scan("SSCAN s", "COUNT 100");
+    assert_eq!(pages.len(), 10);
+    let listed: BTreeSet<_> = pages.into_iter().flatten().collect();
     assert_eq!(listed.len(), MEMBERS);
     let page = client.ask(&["SSCAN", "s", "0", "COUNT", "1000", "MATCH", "m99?"]);
     assert_eq!(page.elements()[0].text(), "0");
@@ -674,28 +445,6 @@ fn a_set_that_is_too_large_is_refused_and_stays() {
     assert!(reply.contains("ERR set is too large"), "{reply}");
     assert_eq!(client.call("scard from"), "2");
     assert_eq!(client.call("scard s"), (added + 1).to_string());
-}
-
-#[test]
-fn sets_that_are_too_large_together_are_refused() {
-    const KEYS: usize = 100;
-    let served = Served::start(1);
-    let mut client = served.word_client();
-    let names: Vec<_> = (0..KEYS).map(|number| format!("k{number}")).collect();
-    for name in &names {
-        let members = [b"a", b"b", b"c", b"d", b"e"].map(|member| member.repeat(10_000));
-        let mut arguments = vec![&b"SADD"[..], name.as_bytes()];
-        arguments.extend(members.iter().map(Vec::as_slice));
-        client.send(&arguments);
-        assert_eq!(client.reply(), "5");
-    }
-    for command in ["sunion", "sunionstore to", "sintercard 100"] {
-        let reply = client.call(&format!("{command} {}", names.join(" ")));
-        assert!(reply.contains("ERR the keys hold"), "{reply}");
-    }
-    assert_eq!(client.call("exists to"), "0");
-    let reply = client.call(&format!("sintercard 40 {}", names[..40].join(" ")));
-    assert_eq!(reply, "5");
 }
 
 /// Sets do under random commands what sorted sets do.

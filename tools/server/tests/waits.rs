@@ -6,16 +6,8 @@ mod support;
 use std::collections::BTreeSet;
 use std::thread;
 
-use self::support::{Served, WordClient, wait_until};
-
-/// Runs a test against servers on one core and on two.
-fn on_servers(test: impl Fn(&Served)) {
-    for cores in [1, 2] {
-        let mut server = Served::roomy(cores);
-        test(&server);
-        server.stop();
-    }
-}
+use self::support::words::WRONG_TYPE;
+use self::support::{Served, WordClient, on_servers, wait_until};
 
 /// Waits until so many clients wait.
 fn until_waiting(client: &mut WordClient, count: usize) {
@@ -163,12 +155,11 @@ fn a_transaction_wakes_clients_at_its_end() {
 fn wrong_types_end_only_a_wait_for_the_target() {
     on_servers(|server| {
         let mut client = server.word_client();
-        let wrong = "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
         client.call("set target text");
         let mut first = waiting(server, &mut client, 1, "brpoplpush q target 0");
         let mut second = waiting(server, &mut client, 2, "brpoplpush q good 0");
         assert_eq!(client.call("rpush q a b"), "2");
-        assert_eq!(first.reply(), wrong);
+        assert_eq!(first.reply(), WRONG_TYPE);
         assert_eq!(second.reply(), "\"b\"");
         assert_eq!(client.call("lrange q 0 -1"), "[\"a\"]");
         client.call("del q");

@@ -72,6 +72,22 @@ impl Client {
         self.ask(&words).to_string()
     }
 
+    /// Carries a whole scan out, from its command with its key, and its options. Returns what each
+    /// page lists.
+    pub(crate) fn scan(&mut self, command: &str, options: &str) -> Vec<Vec<String>> {
+        let (mut cursor, mut pages) = ("0".to_owned(), Vec::new());
+        loop {
+            let words = format!("{command} {cursor} {options}");
+            let page = self.ask(&words.split_whitespace().collect::<Vec<_>>());
+            let listed = page.elements()[1].elements();
+            pages.push(listed.iter().map(Reply::text).collect());
+            cursor = page.elements()[0].text();
+            if cursor == "0" {
+                return pages;
+            }
+        }
+    }
+
     /// Sends a line of an inline command.
     pub(crate) fn line(&mut self, line: &str) -> Option<Reply> {
         self.write(format!("{line}\r\n").as_bytes());

@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 pub(crate) mod history;
+pub(crate) mod long_values;
 pub(crate) mod reply;
 pub(crate) mod words;
 
@@ -11,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use farcore::{Config, Engine, WhenFull};
-use farcore_server::{Options, Server};
+use farcore_server::{CoreFigures, Options, Server};
 
 pub(crate) use self::client::Client;
 pub(crate) use self::reply::Reply;
@@ -76,6 +77,11 @@ impl Served {
         self.server.as_ref().expect("it runs until it is stopped")
     }
 
+    /// The figures of all cores together.
+    pub(crate) fn figures(&self) -> CoreFigures {
+        self.server().reporter().figures().total()
+    }
+
     pub(crate) fn shards(&self) -> usize {
         self.engine.shards()
     }
@@ -104,6 +110,15 @@ impl Drop for Served {
     fn drop(&mut self) {
         // Its jobs end before the engine closes.
         drop(self.server.take());
+    }
+}
+
+/// Runs a test against servers on one core and on two.
+pub(crate) fn on_servers(test: impl Fn(&Served)) {
+    for cores in [1, 2] {
+        let mut server = Served::roomy(cores);
+        test(&server);
+        server.stop();
     }
 }
 

@@ -4,10 +4,15 @@
 //! OK   (error) ERR text   7   "bulk"   nil   [1, "array"]   {"key", "of a map"}   >["push"]
 //! ```
 
+use std::collections::BTreeSet;
 use std::io::Read;
 
 use super::client::request;
 use super::{Client, Reply};
+
+/// The reply to a command for another type of value than that of the key.
+pub(crate) const WRONG_TYPE: &str =
+    "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// A client of words.
 #[derive(Debug)]
@@ -76,4 +81,20 @@ impl WordClient {
             }
         }
     }
+}
+
+/// Each of these commands has this reply, one after another.
+#[track_caller]
+pub(crate) fn expect(client: &mut WordClient, calls: &[(&str, &str)]) {
+    for (words, reply) in calls {
+        assert_eq!(client.call(words), *reply, "{words}");
+    }
+}
+
+/// The elements of an array or map that is shown.
+pub(crate) fn members(reply: &str) -> BTreeSet<String> {
+    let inside = reply.trim_matches(['[', ']', '{', '}']);
+    let all = inside.split(", ").filter(|member| !member.is_empty());
+    all.map(|member| member.trim_matches('"').to_owned())
+        .collect()
 }
