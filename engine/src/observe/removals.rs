@@ -68,8 +68,8 @@ impl RemovedKeys {
         })
     }
 
-    /// How many keys are not listed, because there were too many at once or because nothing but
-    /// their place was known.
+    /// How many keys are not listed: those beyond 1 MiB a shard, 3 bytes of it beside each key,
+    /// that came before the list was taken, and those of which nothing but their place was known.
     #[must_use]
     pub fn unlisted(&self) -> u64 {
         self.unlisted
@@ -171,16 +171,24 @@ impl Removals {
 }
 
 impl EngineReporter {
-    /// Selects which removals a shard lists that it does by itself; none at first. `waker` is woken
-    /// when its list gets an entry and was empty. One reader a shard: a later call replaces an
-    /// earlier one. With none selected the list is dropped.
+    /// Selects which removals a shard lists that it does by itself; none at first. `shard` is its
+    /// position, from 0 to one less than [`Engine::shards`]. One reader a shard: a later call
+    /// replaces an earlier one. With none selected the list is dropped.
+    ///
+    /// `waker` is woken when the list gets an entry and was empty, on the thread that removes the
+    /// key: the shard's core, or a caller that serves itself. It must not block.
     ///
     /// Keys that clients remove are not listed, and neither are those that [`Engine::close`]
-    /// drops. An expired key is listed when it is removed: when a request meets it, or some seconds
-    /// later. An evicted key is listed only if its record was read: a shard that lists them reads
-    /// records in far memory before it evicts them.
+    /// drops. An expired key is listed when it is removed: when a request meets it, or by the
+    /// shard's next pass over its keys, of which one begins each second; one in far memory when its
+    /// page is compacted. An evicted key is listed only if its record was read: a shard that lists
+    /// them reads records in far memory before it evicts them.
+    ///
+    /// Cost: a lock. From then on each key that the shard removes by itself costs a load, and one
+    /// of a selected kind a lock and a copy of the key.
     ///
     /// [`Engine::close`]: crate::Engine::close
+    /// [`Engine::shards`]: crate::Engine::shards
     ///
     /// # Panics
     /// The engine has no such shard.

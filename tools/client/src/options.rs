@@ -32,8 +32,10 @@ pub struct ClientOptions {
     pub name: String,
     /// How long values come.
     pub transfer: Transfer,
-    /// Values that may travel in a message, both ways: the server's threshold decides, and longer
-    /// ones never do. Each credit costs two buffers of this length. 512 to 49,152, default 4096.
+    /// The longest value, in bytes, that this client takes in a message for sure. The server's
+    /// `--small-bytes` limits it too: values of that length and more never travel so. Memory: for
+    /// each of `credits` two buffers of this length and about 1 KiB for a key. 512 to 49,152;
+    /// default 4096.
     pub small_bytes: usize,
     /// Operations that may wait to be sent; more are refused. Default 4096.
     pub queue: usize,

@@ -128,6 +128,8 @@ impl SelectedClasses {
     /// The classes. Cost: one load.
     #[inline]
     pub(crate) fn load(&self) -> EventClasses {
+        // ORDERING: relaxed; a setting, which orders nothing. A core that sees it late sends the
+        // events of the one before.
         EventClasses(self.0.load(Ordering::Relaxed))
     }
 
@@ -138,6 +140,7 @@ impl SelectedClasses {
     }
 
     pub(crate) fn store(&self, classes: EventClasses) {
+        // ORDERING: relaxed; see `load`.
         self.0.store(classes.0, Ordering::Relaxed);
     }
 }

@@ -7,11 +7,15 @@
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
 //! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
 //! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`,
-//! `long_copy`), also of commands that turn out to be about one (`long_task`, `long_change`).
-//! Hashes, sets and lists are structured records of the engine (`kind`). Changes of keys make
-//! events (`key_events`, `noted`, `removed_keys`), which go to subscribers of channels
-//! (`subscriptions`). Encrypted connections pass through a session each (`encrypted`, `tls`).
-//! Clients of the native protocol come over the fabric, into the same loop (`native`).
+//! `long_copy`), also of commands that turn out to be about one (`long_task`, `long_change`), for
+//! which later commands of the same keys wait (`keys_under_way`). Queued commands are kept with
+//! their connection (`transaction`) and carried out at once where that is possible (`plan`).
+//! Hashes, sets and lists are structured records of the engine (`kind`), and what their changes
+//! have in hand is limited (`record_memory`). Clients that wait for keys are parked (`parked`,
+//! `waiting`). Changes of keys make events (`key_events`, `noted`, `removed_keys`), which go to
+//! subscribers of channels (`subscriptions`). Encrypted connections pass through a session each
+//! (`encrypted`, `tls`). Clients of the native protocol come over the fabric, into the same loop
+//! (`native`). The map of all this: `docs/internals/server.md`.
 
 mod accept;
 mod commands;

@@ -272,7 +272,7 @@ impl Serving {
             parked.is_looking = true;
             parked.is_woken = std::mem::take(&mut parked.is_woken_again);
             parked.served = std::mem::take(&mut parked.served_again);
-            // Who has added to a key waits until it is looked at.
+            // A command that has added to a key waits until it is looked at.
             parked.look.first = parked.woken_for.take().unwrap_or(0);
             let look = parked.look();
             let (mut core, output) = (

@@ -2,14 +2,18 @@
 //! sends replies.
 //!
 //! ```text
-//! sockets -> recv -> parse -> commands -> engine -> answers -> replies in order -> send
-//!                              \-> tasks: commands of several steps --/
+//! sockets -> recv -> parse -> commands -> engine -> answers --> replies in order -> send
+//!                              |  \-> tasks: commands of several steps --/
+//!                              \----> waits: parked until a key or a time --> a task that looks
+//! answers, tasks, keys that the shard has removed -> events -> subscribers of all cores
 //! ```
 //!
 //! One turn receives once and sends once a connection. Requests of one read go to the engine as
 //! they are parsed, which batches them by shard; one `poll` then serves those of its shard and
-//! takes the answers of the others. Nothing here waits: the loop sleeps when no request is under
-//! way and no socket is ready.
+//! takes the answers of the others. Nothing here waits. The loop sleeps when no request is under
+//! way, no socket is ready, no message has come and no look is due: until one of these is, or the
+//! next deadline of a wait. It also sleeps while all tasks wait for their clients, 20 ms at a time
+//! at most. `docs/internals/server.md` has the map.
 //!
 //! - I1: a connection's number is reused only when no answer for it is under way.
 //! - I2: bytes are received only for connections whose output is below its limit.

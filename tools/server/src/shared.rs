@@ -138,11 +138,13 @@ impl Shared {
 
     /// The number of the next client.
     pub(crate) fn next_client(&self) -> u64 {
+        // ORDERING: relaxed; numbers only differ.
         self.next_client.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Notes that a core's connection has ended.
     pub(crate) fn gone(&self, core: usize) {
+        // ORDERING: relaxed, also below; they are counts, which order nothing.
         self.connected.fetch_sub(1, Ordering::Relaxed);
         self.cores[core].connections.fetch_sub(1, Ordering::Relaxed);
     }
@@ -157,23 +159,30 @@ impl Shared {
     /// True once a value of several pieces may exist.
     #[inline]
     pub(crate) fn has_long_values(&self) -> bool {
+        // ORDERING: relaxed; a core that sees it late is like one whose requests were under way
+        // when the first long value was stored (I2 of `keys_under_way`).
         self.has_long_values.load(Ordering::Relaxed)
     }
 
     /// Notes that a value of several pieces is about to be stored.
     pub(crate) fn note_long_value(&self) {
         if !self.has_long_values() {
+            // ORDERING: relaxed; see `has_long_values`.
             self.has_long_values.store(true, Ordering::Relaxed);
         }
     }
 
     /// True once nothing new is to be served.
     pub(crate) fn is_stopping(&self) -> bool {
+        // ORDERING: relaxed; read each turn, and nothing else is read by it. A core that sleeps is
+        // woken by `stop`.
         self.is_stopping.load(Ordering::Relaxed)
     }
 
     /// Has every core end when it has answered what it accepted.
     pub(crate) fn stop(&self) {
+        // ORDERING: sequentially consistent, before the swap of the sleep flag in `CorePort::wake`:
+        // a core that this wakes sees it.
         self.is_stopping.store(true, Ordering::SeqCst);
         self.wake_all();
     }
@@ -212,10 +221,12 @@ impl Shared {
 
     /// Asks the owner of the server to stop it.
     pub(crate) fn ask_to_stop(&self) {
+        // ORDERING: relaxed; the owner looks again and again, and reads nothing by it.
         self.is_asked_to_stop.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_asked_to_stop(&self) -> bool {
+        // ORDERING: relaxed; see `ask_to_stop`.
         self.is_asked_to_stop.load(Ordering::Relaxed)
     }
 }

@@ -83,6 +83,7 @@ impl Waiting {
 
     /// How many clients wait.
     pub(crate) fn clients(&self) -> usize {
+        // ORDERING: relaxed, also where it changes; it is a count for figures.
         self.clients.load(Ordering::Relaxed)
     }
 
@@ -94,6 +95,9 @@ impl Waiting {
             let mut queues = part.queues();
             let queue = queues.entry(key.clone()).or_default();
             queue.push_back(waiter);
+            // ORDERING: sequentially consistent, as the load in `first` is, its partner (I1): this
+            // comes before the client's last look, that after a command has added elements. If the
+            // shard served the look first, the load sees the place.
             part.places.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -109,6 +113,7 @@ impl Waiting {
             };
             if let Some(place) = queue.iter().position(|one| *one == waiter) {
                 queue.remove(place);
+                // ORDERING: with the load in `first`; one that sees it late takes the lock.
                 part.places.fetch_sub(1, Ordering::SeqCst);
             }
             if queue.is_empty() {
@@ -120,6 +125,7 @@ impl Waiting {
     /// The client that waits longest for a key. Cost if no client waits: a hash and a load.
     pub(crate) fn first(&self, key: &[u8]) -> Option<Waiter> {
         let part = self.part(key);
+        // ORDERING: partner of the addition in `enter` (I1).
         if part.places.load(Ordering::SeqCst) == 0 {
             return None;
         }

@@ -66,7 +66,8 @@ impl LongPieces {
     }
 }
 
-/// A long value that stays readable until it is released.
+/// A long value that stays readable until it is released. Dropped without [`Core::release_long`],
+/// it takes one of the shard's places until the value was not read for 60 s.
 #[derive(Debug)]
 pub struct PinnedValue {
     /// Its pieces.
@@ -96,7 +97,8 @@ pub enum PinOutcome {
     Long(PinnedValue),
 }
 
-/// A long value that is written and that no key has yet.
+/// A long value that is written and that no key has yet. Dropped without [`Core::discard_long`], it
+/// takes one of the shard's places, and its room, until it was not used for 60 s.
 #[derive(Debug)]
 pub struct LongDraft {
     /// Its pieces.
@@ -161,7 +163,9 @@ impl ShardRequests for One<'_> {
 
 impl Core {
     /// Keeps the long value that a key holds: its pieces stay readable, whatever becomes of the
-    /// key, until [`Core::release_long`]. Cost: as [`Core::inspect`].
+    /// key, until [`Core::release_long`], or until nothing of the value was read for 60 s. A shard
+    /// keeps 64 at once, and with [`PinKind::Reading`] one more only while fewer than 48 are kept.
+    /// Cost: as [`Core::inspect`].
     ///
     /// # Errors
     /// Those of [`Core::get`]; [`Error::LongValuesKept`] if too many are kept.
@@ -214,7 +218,9 @@ impl Core {
     }
 
     /// Reads a part of a value's pieces into a buffer, which it replaces. The part is shorter where
-    /// the value ends.
+    /// the value ends, and empty from an offset at its end or beyond. The buffer is empty after an
+    /// error. Cost: a request for each piece that holds some of the part, 8 under way at once; one
+    /// far READ each where they are far. A piece is nearly a quarter of a page.
     ///
     /// # Errors
     /// [`Error::LongValueGone`] if the value ended, because it was not used for a minute or because
@@ -244,6 +250,9 @@ impl Core {
     /// Writes a value of `length` bytes, at least one, in pieces. No key has it until
     /// [`Core::commit_long`]. An empty part says that no bytes are there yet.
     ///
+    /// Cost: a request to begin and one for each piece, of nearly a quarter of a page, 8 under way
+    /// at once. Limits: 64 MiB a value, and 64 values of a shard that are begun and not committed.
+    ///
     /// # Errors
     /// Those of [`Core::put_long_with`]. Nothing of the value is left.
     pub async fn write_long(
@@ -264,7 +273,7 @@ impl Core {
 
     /// Stores a value that was written under its key, if a condition holds. If it does not, or if
     /// the call fails, the value is still only written. One that would expire at once is not stored
-    /// either.
+    /// either. Cost: one request, as [`Core::put_with`] of 16 bytes; no piece is read or moved.
     ///
     /// # Errors
     /// Those of [`Core::put_with`]; [`Error::LongValueGone`] if the value ended meanwhile.

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! - L1: `owners` has the address of every piece that is not lost, and of every head.
-//! - L2: a value without a head is being written; it ends with its commit, or when its client
-//!   pauses for too long.
+//! - L2: a value without a head is being written, unless it is an orphan (L3). It gets its head
+//!   with its commit, and ends when its client pauses for too long.
 //! - L3: a piece dies with its value. A value dies with its head, unless a client has pinned it:
 //!   then it has no key any more (an *orphan*), and dies with its last pin.
 //! - L4: a pin lapses when nothing of its value was read for too long.

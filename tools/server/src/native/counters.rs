@@ -5,7 +5,7 @@ use crate::counters::Figure;
 /// A figure by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NativeFigure {
-    /// Its name, as in metrics after `server_native_`.
+    /// Its name, as in metrics after `farcore_server_native_`.
     pub name: &'static str,
     /// What it counts.
     pub about: &'static str,
