@@ -14,6 +14,8 @@
 //! Clients of the native protocol come over the fabric, into the same loop (`native`).
 
 mod accept;
+#[cfg(test)]
+mod by_hand;
 mod commands;
 mod connection;
 mod counters;
