@@ -33,7 +33,7 @@ fn keep_busy(mut client: Client, ends: &AtomicBool) {
 /// The message of `PUBLISH` to the core of a subscriber does not overtake what that one has sent.
 #[test]
 fn who_has_ended_a_subscription_gets_no_message_that_is_published_then() {
-    const ROUNDS: usize = 300;
+    const ROUNDS: usize = 1000;
     let served = Served::roomy(2);
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
