@@ -200,6 +200,7 @@ impl Serving {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::by_hand::on_first_core;
 
     #[test]
     fn an_event_goes_to_the_channels_that_are_selected() {
@@ -217,5 +218,43 @@ mod tests {
         assert_eq!(channels("KEA"), both);
         assert_eq!(channels("KA"), both[..1]);
         assert_eq!(channels("EA"), both[1..]);
+    }
+
+    #[test]
+    fn a_core_that_takes_no_events_gets_so_many_and_others_are_counted() {
+        const EVENTS: usize = 100;
+        const TURNS: usize = 100;
+        on_first_core(2, |bench| async move {
+            let (shared, mut serving) = (&bench.shared, bench.serving(0));
+            let slow_core = &shared.cores[1];
+            shared
+                .event_classes
+                .store(EventClasses::parse(b"EA").expect("classes"));
+            slow_core.subscriptions.store(1, Ordering::Release);
+            let key = [b'k'; 1000];
+            let turn_bytes = EVENTS * (size_of::<KeyEvent>() + key.len());
+            let mut turn = || {
+                for _ in 0..EVENTS {
+                    serving.events.notify(EventClasses::STRING, "set", &key);
+                }
+                serving.send_key_events();
+            };
+            let unsent = || shared.counters[0].unsent_events.get();
+            (0..TURNS).for_each(|_| turn());
+            let sent = slow_core.message_count();
+            let under_way = slow_core.event_bytes.load(Ordering::Relaxed);
+            assert_eq!(under_way, sent * turn_bytes);
+            assert!(under_way > EVENT_BYTES_MAX && under_way <= EVENT_BYTES_MAX + turn_bytes);
+            assert_eq!(unsent(), (EVENTS * (TURNS - sent)) as u64);
+            // Once it has taken them it gets more.
+            let mut slow = bench.serving(1);
+            while let Some(PortMessage::Run(take)) = slow_core.receive() {
+                take(&mut slow);
+            }
+            assert_eq!(slow_core.event_bytes.load(Ordering::Relaxed), 0);
+            let before = unsent();
+            turn();
+            assert_eq!((slow_core.message_count(), unsent()), (1, before));
+        });
     }
 }

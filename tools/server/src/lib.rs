@@ -18,6 +18,8 @@
 //! (`native`). The map of all this: `docs/internals/server.md`.
 
 mod accept;
+#[cfg(test)]
+mod by_hand;
 mod commands;
 mod connection;
 mod counters;

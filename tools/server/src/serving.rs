@@ -680,3 +680,31 @@ impl std::fmt::Debug for Serving {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::by_hand::on_first_core;
+
+    #[test]
+    fn a_turn_receives_some_messages_and_none_that_came_within_it() {
+        on_first_core(1, |bench| async move {
+            let (mut serving, port) = (bench.serving(0), &bench.shared.cores[0]);
+            let done = Arc::new(AtomicUsize::new(0));
+            for _ in 0..3 * MESSAGES_A_TURN {
+                let done = Arc::clone(&done);
+                port.send(Message::Run(Box::new(move |_| {
+                    done.fetch_add(1, Ordering::Relaxed);
+                })));
+            }
+            assert!(serving.receive_messages(port.message_count()));
+            assert_eq!(done.load(Ordering::Relaxed), MESSAGES_A_TURN);
+            // As if others had come since they were counted.
+            assert!(serving.receive_messages(5));
+            assert_eq!(done.load(Ordering::Relaxed), MESSAGES_A_TURN + 5);
+            assert!(!serving.receive_messages(0));
+        });
+    }
+}

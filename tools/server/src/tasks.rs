@@ -241,3 +241,34 @@ impl std::fmt::Debug for Tasks {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_lite::future::poll_once;
+
+    use crate::by_hand::on_first_core;
+
+    #[test]
+    fn commands_of_long_records_take_memory_in_turn() {
+        on_first_core(1, |bench| async move {
+            let (core, output) = (&bench.core, bench.output());
+            // Of two such records at most there is memory.
+            output.note_record(500_000);
+            let first = output.take_memory(core, 1).await;
+            let second = output.take_memory(core, 1).await;
+            let mut third = pin!(output.take_memory(core, 1));
+            assert!(poll_once(third.as_mut()).await.is_none());
+            let mut fourth = pin!(output.take_memory(core, 1));
+            assert!(poll_once(fourth.as_mut()).await.is_none());
+            drop(first);
+            // It came later.
+            assert!(poll_once(fourth.as_mut()).await.is_none());
+            let third = third.await;
+            assert!(poll_once(fourth.as_mut()).await.is_none());
+            drop((second, third));
+            drop(fourth.await);
+        });
+    }
+}

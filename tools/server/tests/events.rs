@@ -579,3 +579,107 @@ fn sets_make_the_events_of_redis() {
         }
     }
 }
+
+/// As Redis 7.0 sends them.
+const LIST_EVENTS: &[(&str, &str)] = &[
+    ("RPUSH l a b c", "rpush l"),
+    ("LPUSH l z", "lpush l"),
+    ("RPUSHX l d", "rpush l"),
+    ("LPUSHX l y", "lpush l"),
+    ("RPUSHX none x", ""),
+    ("LPUSHX none x", ""),
+    ("LLEN l", ""),
+    ("LRANGE l 0 -1", ""),
+    ("LINDEX l 0", ""),
+    ("LPOS l a", ""),
+    ("LSET l 0 x", "lset l"),
+    ("LSET l 0 x", "lset l"),
+    ("LINSERT l BEFORE a w", "linsert l"),
+    ("LINSERT l AFTER none w", ""),
+    ("LINSERT none AFTER a w", ""),
+    ("LREM l 0 none", ""),
+    ("LREM l 0 w", "lrem l"),
+    ("LREM none 0 w", ""),
+    ("LTRIM l 0 -1", "ltrim l"),
+    ("LTRIM l 0 3", "ltrim l"),
+    ("LTRIM none 0 1", ""),
+    ("LPOP l 0", ""),
+    ("RPOP l 0", ""),
+    ("LPOP l", "lpop l"),
+    ("RPOP l", "rpop l"),
+    ("LPOP l 1", "lpop l"),
+    ("LPOP none", ""),
+    ("RPOP l 9", "rpop l, del l"),
+    ("RPUSH l a b", "rpush l"),
+    ("LTRIM l 5 9", "ltrim l, del l"),
+    ("RPUSH l a b b", "rpush l"),
+    ("LREM l 0 a", "lrem l"),
+    ("LREM l 0 b", "lrem l, del l"),
+    ("RPUSH l a b c d e f g h", "rpush l"),
+    ("LMOVE l m LEFT RIGHT", "rpush m, lpop l"),
+    ("LMOVE l m RIGHT LEFT", "lpush m, rpop l"),
+    ("RPOPLPUSH l m", "lpush m, rpop l"),
+    ("LMOVE l l LEFT RIGHT", "rpush l, lpop l"),
+    ("LMOVE l l RIGHT LEFT", "lpush l, rpop l"),
+    ("LMOVE none m LEFT LEFT", ""),
+    ("LMPOP 2 none l LEFT", "lpop l"),
+    ("LMPOP 2 l none RIGHT COUNT 2", "rpop l"),
+    ("LMPOP 1 none LEFT", ""),
+    ("BLPOP none l 0", "lpop l"),
+    ("BRPOP l 0", "rpop l, del l"),
+    ("LMPOP 1 m LEFT COUNT 9", "lpop m, del m"),
+    ("RPUSH l a b c d e", "rpush l"),
+    ("BLMOVE l m LEFT LEFT 0", "lpush m, lpop l"),
+    ("BRPOPLPUSH l m 0", "lpush m, rpop l"),
+    ("BLMPOP 0 1 l LEFT", "lpop l"),
+    ("BLMPOP 0 1 l RIGHT COUNT 5", "rpop l, del l"),
+    ("RPUSH o a", "rpush o"),
+    ("LMOVE o o LEFT RIGHT", "rpush o, lpop o"),
+    ("LMOVE o p LEFT RIGHT", "rpush p, lpop o, del o"),
+    ("BLMOVE p q LEFT RIGHT 0", "rpush q, lpop p, del p"),
+    ("LPOP q", "lpop q, del q"),
+    ("RPUSH q a", "rpush q"),
+    ("BRPOP q 0", "rpop q, del q"),
+];
+
+/// The same with those of new and missed keys.
+const LIST_EVENTS_OF_KEYS: &[(&str, &str)] = &[
+    ("RPUSH l a", "new l, rpush l"),
+    ("RPUSH l b", "rpush l"),
+    ("LPUSH k a", "new k, lpush k"),
+    ("LPUSHX k a", "lpush k"),
+    ("LMOVE l m LEFT RIGHT", "new m, rpush m, lpop l"),
+    ("LMOVE l m LEFT RIGHT", "rpush m, lpop l, del l"),
+    ("LMOVE m m LEFT RIGHT", "rpush m, lpop m"),
+    ("RPOPLPUSH m n", "new n, lpush n, rpop m"),
+    ("LLEN none", "keymiss none"),
+    ("LRANGE none 0 1", "keymiss none"),
+    ("LINDEX none 0", "keymiss none"),
+    ("LPOS none a", "keymiss none"),
+    ("LPOP none", ""),
+    ("RPOP none 1", ""),
+    ("LPUSHX none a", ""),
+    ("RPUSHX none a", ""),
+    ("LINSERT none BEFORE a b", ""),
+    ("LREM none 0 a", ""),
+    ("LTRIM none 0 1", ""),
+    ("LMOVE none m LEFT LEFT", ""),
+    ("RPOPLPUSH none m", ""),
+    ("LMPOP 2 none nil LEFT", ""),
+    ("BLPOP none m 0", "lpop m, del m"),
+];
+
+#[test]
+fn lists_make_the_events_of_redis() {
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let mut watcher = Watcher::of(&server);
+        for (classes, events) in [("EA", LIST_EVENTS), ("EAnm", LIST_EVENTS_OF_KEYS)] {
+            let mut client = selecting(&server, classes);
+            client.call("FLUSHALL");
+            for (command, expected) in events {
+                check(&mut watcher, &mut client, &[command], expected);
+            }
+        }
+    }
+}

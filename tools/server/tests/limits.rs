@@ -141,7 +141,7 @@ fn clients_that_leave_before_their_answers_leave_nothing() {
 }
 
 #[test]
-fn commands_of_long_records_take_turns_and_all_end() {
+fn commands_of_long_records_of_many_clients_all_end() {
     const CLIENTS: usize = 40;
     const ROUNDS: usize = 10;
     let served = Served::roomy(2);

@@ -393,6 +393,17 @@ async fn rename_step(
             Err(error) => return Err(error),
         }
     }
+    rename_apart(core, source, (from, to), replaces, rules).await
+}
+
+/// The same in two steps.
+async fn rename_apart(
+    core: &mut Core,
+    source: &Source,
+    (from, to): (&[u8], &[u8]),
+    replaces: bool,
+    rules: &CopyRules,
+) -> farcore::Result<Option<Copied>> {
     let condition = Condition::Version(source.value.version());
     if !matches!(
         core.delete_if(from, condition).await?,
@@ -504,4 +515,44 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
         });
         core
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by_hand::on_first_core;
+
+    #[test]
+    fn a_source_is_stored_again_whose_target_has_come_meanwhile() {
+        on_first_core(2, |bench| async move {
+            let rules = CopyRules {
+                output: bench.output(),
+                value_bytes_max: bench.shared.value_bytes_max,
+            };
+            let (mut core, keys) = (bench.core, bench.keys);
+            let (from, to) = (&keys[0][..], &keys[1][..]);
+            let expiry = Expiry::At(farcore_tuning::system_ms() + 1_000_000);
+            let options = PutOptions {
+                expiry,
+                condition: Condition::Always,
+                structured: false,
+            };
+            let put = core.put_with(from, b"ours", options);
+            assert!(matches!(put.await, Ok(PutOutcome::Stored(_))));
+            let read = source(&mut core, from).await.expect("read");
+            let read = read.expect("it is there");
+            core.put(to, b"theirs").await.expect("it is stored");
+            let renamed = rename_apart(&mut core, &read, (from, to), false, &rules).await;
+            assert!(matches!(renamed, Ok(Some(Copied::TargetExists))));
+            for (key, value, expiry) in [(from, "ours", expiry), (to, "theirs", Expiry::Never)] {
+                let found = source(&mut core, key).await.expect("read");
+                let found = found.expect("it is there");
+                assert!(matches!(&found.value, Old::Short(bytes, _) if bytes == value.as_bytes()));
+                assert_eq!(found.expiry, expiry);
+            }
+            // Nor if the source has changed.
+            let renamed = rename_apart(&mut core, &read, (from, to), true, &rules).await;
+            assert!(matches!(renamed, Ok(None)));
+        });
+    }
 }

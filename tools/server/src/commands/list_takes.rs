@@ -427,7 +427,94 @@ pub(super) fn blmpop(call: &mut Call<'_>) -> Result {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use farcore::{Condition, Expiry, PutOptions, PutOutcome};
+
     use super::*;
+    use crate::by_hand::on_first_core;
+    use crate::waiting::{ReadyKeys, Waiter};
+
+    /// A move whose target has no room any more once the element is taken.
+    struct LateRefusal {
+        one: Move,
+        adds: Cell<usize>,
+    }
+
+    impl Transfer for LateRefusal {
+        type Element = Vec<u8>;
+
+        fn take(
+            &self,
+            source: &Record,
+            target: &Record,
+        ) -> std::result::Result<Option<(Effect, Vec<u8>)>, Failure> {
+            self.one.take(source, target)
+        }
+
+        fn add(&self, target: &Record, element: &Vec<u8>) -> std::result::Result<Effect, Failure> {
+            self.adds.set(self.adds.get() + 1);
+            match self.adds.get() {
+                1 => self.one.add(target, element),
+                _ => Err("ERR no room".into()),
+            }
+        }
+
+        fn put_back(
+            &self,
+            source: &Record,
+            element: &Vec<u8>,
+        ) -> std::result::Result<Effect, Failure> {
+            self.one.put_back(source, element)
+        }
+    }
+
+    #[test]
+    fn an_element_whose_target_has_no_room_goes_back_to_its_place_and_wakes() {
+        on_first_core(2, |mut bench| async move {
+            let (output, keys) = (bench.output(), bench.keys.clone());
+            let [from, to] = &keys[..] else {
+                panic!("two shards");
+            };
+            let elements = [&b"a"[..], b"b"];
+            let list = with_added(None, Side::Right, elements.into_iter()).expect("a list");
+            let options = PutOptions {
+                expiry: Expiry::Never,
+                condition: Condition::Always,
+                structured: true,
+            };
+            let put = bench.core.put_with(from, &list, options);
+            assert!(matches!(put.await, Ok(PutOutcome::Stored(_))));
+            let (client, core, number) = (1, 0, 0);
+            let waiter = Waiter {
+                client,
+                core,
+                number,
+            };
+            bench.shared.waiting.enter(&keys[..1], waiter);
+            let ready = ReadyKeys::default();
+            let readiness = Readiness::later(Arc::clone(&bench.shared), Rc::clone(&ready));
+            let refused = LateRefusal {
+                one: Move {
+                    source: from.clone(),
+                    target: to.clone(),
+                    from: Side::Left,
+                    to: Side::Right,
+                },
+                adds: Cell::new(0),
+            };
+            let step = (&mut bench.core, &output);
+            let moved = transfer(step, (from, to), &refused, Some(&readiness)).await;
+            assert_eq!(moved.expect_err("no room").text(Kind::List), "ERR no room");
+            assert_eq!(refused.adds.get(), 2);
+            let source = Record::read(&mut bench.core, from).await.expect("read");
+            let list: ListValue<'_> = source.value().expect("a list").expect("it is there");
+            assert!(list.iter().eq(elements));
+            assert_eq!(ready.take(), keys[..1]);
+            assert!(!bench.core.exists(to).await.expect("read"));
+        });
+    }
 
     #[test]
     fn times_are_seconds_with_fractions() {

@@ -6,8 +6,9 @@
 use farcore::Operation;
 
 use super::arguments::{integer, is_option, stored_key};
-use super::structured::{Effect, Failure, Record, change, finish, update};
+use super::structured::{Done, Effect, Failure, Record, change, finish, update};
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::event_classes::EventClasses;
 use crate::kind::Kind;
 use crate::list_reply::{self, ListPlaces, ListReply};
 use crate::list_value::{ListValue, Occurrences, Side, with_added, with_replaced};
@@ -290,17 +291,26 @@ pub(super) fn lrem(call: &mut Call<'_>) -> Result {
 
 pub(super) fn ltrim(call: &mut Call<'_>) -> Result {
     let (start, end) = (integer(call.argument(2))?, integer(call.argument(3))?);
-    let trim = move |_: &[Vec<u8>], record: &Record| {
-        let Some(list) = record.value::<ListValue<'_>>()? else {
-            return Ok((Effect::Nothing, ()));
-        };
-        let kept = list.places(start, end);
-        let effect = if kept.len() == list.len() {
-            Effect::Nothing
-        } else {
-            effect(list.part(kept))
-        };
-        Ok((effect, ()))
-    };
-    Ok(change(call, (Kind::List, "ltrim"), trim, write_ok))
+    let key = call.key().to_vec();
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let trimmed = update((&mut core, &output), &key, |record| {
+            let Some(list) = record.value::<ListValue<'_>>()? else {
+                return Ok((Effect::Nothing, false));
+            };
+            let kept = list.places(start, end);
+            let effect = if kept.len() == list.len() {
+                Effect::Nothing
+            } else {
+                effect(list.part(kept))
+            };
+            Ok((effect, true))
+        });
+        let trimmed = trimmed.await.map(|(is_list, done)| match done {
+            // As Redis, which tells of a list that is all within the range too.
+            Done::Nothing if is_list => output.notify(EventClasses::LIST, "ltrim", &key),
+            done => done.notify(&output, (Kind::List, "ltrim"), &key),
+        });
+        finish(&output, protocol, (Kind::List, trimmed), write_ok);
+        core
+    }))
 }

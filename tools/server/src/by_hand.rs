@@ -1,0 +1,70 @@
+//! For tests: what the cores of a server share, without a loop that serves them, so that a test does
+//! by hand what it is about.
+
+use std::sync::Arc;
+
+use farcore::{Config, Core, Engine};
+
+use crate::key_events::EventSink;
+use crate::options::Options;
+use crate::port::CorePort;
+use crate::serving::Serving;
+use crate::shared::Shared;
+use crate::tasks::TaskOutput;
+
+/// What a job on the first core of an engine has at hand.
+pub(crate) struct Bench {
+    pub(crate) core: Core,
+    pub(crate) shared: Arc<Shared>,
+    /// A key of each shard.
+    pub(crate) keys: Vec<Vec<u8>>,
+}
+
+impl Bench {
+    /// The loop of a core, which does not run.
+    pub(crate) fn serving(&self, place: usize) -> Serving {
+        let shared = Arc::clone(&self.shared);
+        let value_bytes_max = shared.value_bytes_max;
+        Serving::new(shared, place, value_bytes_max).expect("descriptors")
+    }
+
+    /// The output of a command.
+    pub(crate) fn output(&self) -> TaskOutput {
+        let events = EventSink::new(Arc::clone(&self.shared));
+        TaskOutput::new(&events, &std::rc::Rc::default())
+    }
+}
+
+/// Runs a job on the first core of an engine that has so many.
+pub(crate) fn on_first_core<F: Future<Output = ()> + 'static>(
+    cores: usize,
+    job: impl FnOnce(Bench) -> F + Send + 'static,
+) {
+    let engine = Engine::open(Config {
+        cores: Config::default().cores.into_iter().take(cores).collect(),
+        local_bytes: 32 << 20,
+        far_bytes: 64 << 20,
+        page_bytes: Some(128 << 10),
+        keys_expected: 20_000,
+        spin_ns: 0,
+        prefault: false,
+        huge_pages: false,
+        ..Config::default()
+    })
+    .expect("an engine");
+    let ports = (0..engine.shards()).map(|_| CorePort::new().expect("descriptors"));
+    let shared = Arc::new(Shared::new(
+        (Options::new(([127, 0, 0, 1], 0).into()), None),
+        ports.collect(),
+        (engine.reporter(), engine.value_bytes_max()),
+        String::new(),
+        0,
+    ));
+    let key_of = |shard| {
+        let mut keys = (0..).map(|number: u32| number.to_string().into_bytes());
+        keys.find(|key| engine.shard_of(key) == shard).expect("one")
+    };
+    let keys = (0..engine.shards()).map(key_of).collect();
+    let job = engine.run_on_core(0, move |core| job(Bench { core, shared, keys }));
+    job.expect("it starts").join().expect("it succeeds");
+}
