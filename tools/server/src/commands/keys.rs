@@ -393,7 +393,7 @@ async fn rename_step(
             Err(error) => return Err(error),
         }
     }
-    rename_apart(core, source, (from, to), replaces, rules).await
+    rename_apart(core, source, (from, to), replaces, output).await
 }
 
 /// The same in two steps.
@@ -402,7 +402,7 @@ async fn rename_apart(
     source: &Source,
     (from, to): (&[u8], &[u8]),
     replaces: bool,
-    rules: &CopyRules,
+    output: &TaskOutput,
 ) -> farcore::Result<Option<Copied>> {
     let condition = Condition::Version(source.value.version());
     if !matches!(
@@ -525,10 +525,7 @@ mod tests {
     #[test]
     fn a_source_is_stored_again_whose_target_has_come_meanwhile() {
         on_first_core(2, |bench| async move {
-            let rules = CopyRules {
-                output: bench.output(),
-                value_bytes_max: bench.shared.value_bytes_max,
-            };
+            let output = bench.output();
             let (mut core, keys) = (bench.core, bench.keys);
             let (from, to) = (&keys[0][..], &keys[1][..]);
             let expiry = Expiry::At(farcore_tuning::system_ms() + 1_000_000);
@@ -542,7 +539,7 @@ mod tests {
             let read = source(&mut core, from).await.expect("read");
             let read = read.expect("it is there");
             core.put(to, b"theirs").await.expect("it is stored");
-            let renamed = rename_apart(&mut core, &read, (from, to), false, &rules).await;
+            let renamed = rename_apart(&mut core, &read, (from, to), false, &output).await;
             assert!(matches!(renamed, Ok(Some(Copied::TargetExists))));
             for (key, value, expiry) in [(from, "ours", expiry), (to, "theirs", Expiry::Never)] {
                 let found = source(&mut core, key).await.expect("read");
@@ -551,7 +548,7 @@ mod tests {
                 assert_eq!(found.expiry, expiry);
             }
             // Nor if the source has changed.
-            let renamed = rename_apart(&mut core, &read, (from, to), true, &rules).await;
+            let renamed = rename_apart(&mut core, &read, (from, to), true, &output).await;
             assert!(matches!(renamed, Ok(None)));
         });
     }
