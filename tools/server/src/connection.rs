@@ -231,9 +231,12 @@ impl Connection {
         self.waiting_bytes() + self.early_bytes + self.outstanding as usize * self.reply_bytes
     }
 
-    /// True if its output, made or expected, is as much as it may have.
+    /// True if its output, made or expected, is as much as it may have. A reply of many parts that
+    /// has begun goes on at any length: it can be sent only once it is whole.
     pub(crate) fn is_ahead(&self) -> bool {
-        self.outstanding >= self.outstanding_max || self.coming_bytes() >= self.share_bytes
+        let has_begun = self.sent_parts.is_some() && self.outstanding == 0;
+        let is_much = self.coming_bytes() >= self.share_bytes;
+        !has_begun && (is_much || self.outstanding >= self.outstanding_max)
     }
 
     /// Notes how long a reply is.
