@@ -1,9 +1,10 @@
 //! How other threads reach a core's loop: connections and messages for it, and the event
 //! that wakes it.
 //!
-//! - I1: a sender pushes before it looks at the sleep flag, and a core sets the flag before it
-//!   looks for messages. Both are sequentially consistent, so a message is seen or the event is
-//!   signalled.
+//! - I1: who wakes a core leaves what it is woken for, notes the call, and then looks at the sleep
+//!   flag; a core sets the flag before it looks for calls. Both are sequentially consistent, so the
+//!   call is seen or the event is signalled, also if it comes after the core has looked at what it
+//!   is called for.
 //! - I2: a message to a core that has ended is dropped, by the core or by its sender, so a client
 //!   that waits for an answer learns that none will come.
 
@@ -32,6 +33,8 @@ pub(crate) enum Message {
 pub(crate) struct CorePort {
     messages: SegQueue<Message>,
     is_asleep: AtomicBool,
+    /// Something was left for the core since it last fell asleep.
+    is_called: AtomicBool,
     /// The core serves no more.
     has_ended: AtomicBool,
     wake_event: OwnedFd,
@@ -58,6 +61,7 @@ impl CorePort {
         Ok(Self {
             messages: SegQueue::new(),
             is_asleep: AtomicBool::new(false),
+            is_called: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             wake_event: eventfd(0, EventfdFlags::CLOEXEC)?,
             connections: AtomicUsize::new(0),
@@ -93,8 +97,9 @@ impl CorePort {
         while self.messages.pop().is_some() {}
     }
 
-    /// Wakes the core if it sleeps.
+    /// Has the core look at what was left for it, also if it falls asleep now.
     pub(crate) fn wake(&self) {
+        self.is_called.store(true, Ordering::SeqCst);
         if self.is_asleep.swap(false, Ordering::SeqCst) {
             // The counter cannot overflow: it is at most 1 a sleep.
             #[expect(
@@ -121,10 +126,11 @@ impl CorePort {
         self.connections.load(Ordering::Relaxed) + native
     }
 
-    /// Sets the sleep flag; false if there are messages, which must be served first.
+    /// Sets the sleep flag; false if the core was called since the last time, and must look first.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.is_asleep.store(true, Ordering::SeqCst);
-        let may_sleep = self.messages.is_empty();
+        let was_called = self.is_called.swap(false, Ordering::SeqCst);
+        let may_sleep = !was_called && self.messages.is_empty();
         if !may_sleep {
             self.wake_up();
         }
@@ -149,5 +155,29 @@ impl std::fmt::Debug for Message {
             Self::Connection(_, peer, _) => f.debug_tuple("Connection").field(peer).finish(),
             Self::Run(_) => f.write_str("Run"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_that_was_called_looks_again_before_it_sleeps() {
+        let port = CorePort::new().expect("descriptors");
+        assert!(port.fall_asleep());
+        port.wake_up();
+        // What it is called for it has looked at already, and found nothing.
+        port.wake();
+        assert!(!port.fall_asleep());
+        assert!(port.fall_asleep());
+        // A call in its sleep is not forgotten either, and signals the event once.
+        port.wake();
+        port.wake();
+        let mut count = [0; 8];
+        rustix::io::read(port.wake_event(), &mut count).expect("a signal");
+        assert_eq!(count.iter().sum::<u8>(), 1);
+        port.wake_up();
+        assert!(!port.fall_asleep());
     }
 }
