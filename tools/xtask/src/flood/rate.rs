@@ -92,7 +92,7 @@ struct Load {
     seed: u64,
 }
 
-/// What came of some requests.
+/// How some requests were answered.
 #[derive(Clone, Debug, Default)]
 struct Outcome {
     right: u64,
@@ -158,7 +158,7 @@ fn send(core: &mut Core, load: &mut Load, key: u32, is_put: bool) -> Result<bool
     }
 }
 
-/// Sends requests until the time is over or all keys had their turn; returns what came of them.
+/// Sends requests until the time is over or all keys had their turn.
 async fn requests(
     core: &mut Core,
     load: &mut Load,
