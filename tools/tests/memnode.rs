@@ -221,3 +221,43 @@ fn it_serves_exposes_its_metrics_and_stops() {
         assert!(TcpStream::connect(address).is_err());
     }
 }
+
+/// What a node that starts says on stderr, until it is stopped.
+fn said(arguments: &[&str]) -> String {
+    let mut child = memnode(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a running memory node");
+    let mut out = BufReader::new(child.stdout.take().expect("a running memory node"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a running memory node");
+    signal(&child, "TERM");
+    let output = child.wait_with_output().expect("a running memory node");
+    let text = String::from_utf8(output.stderr).expect("plain text");
+    assert!(line.starts_with("ready: "), "{line}{text}");
+    text
+}
+
+#[test]
+fn what_lets_others_in_is_a_warning() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("token");
+    std::fs::write(&file, "sixteen bytes at least").expect("a file");
+    let path = file.to_str().expect("plain characters");
+    let node = ["--listen", "tcp://127.0.0.1:0", "--memory", "1MiB"];
+    let with_token = [&node[..], &["--token-file", path]].concat();
+    let exposed = format!("the token file {path}: mode 0644 lets other users read it");
+    let open = "no token: any process of this machine can read and write all of the memory";
+    for (mode, arguments, is_exposed, is_open) in [
+        (0o644, &with_token[..], true, false),
+        (0o600, &with_token[..], false, false),
+        (0o600, &node[..], false, true),
+    ] {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(&file, mode).expect("a mode");
+        let text = said(arguments);
+        assert_eq!(text.contains(&exposed), is_exposed, "{text}");
+        assert_eq!(text.contains(open), is_open, "{text}");
+    }
+}

@@ -14,4 +14,6 @@ pub use self::message::{
 };
 pub(crate) use self::message::{clean_name, decode, encode};
 pub(crate) use self::token::{Join, SessionKey};
-pub use self::token::{MemoryProof, Nonce, PeerProof, PeerSide, Proof, Token, TokenError};
+pub use self::token::{
+    MemoryProof, Nonce, PeerProof, PeerSide, Proof, Token, TokenError, exposed_mode,
+};

@@ -21,13 +21,18 @@
 //! path can change packets. Source: RFC 2104, NIST SP 800-107 (truncation).
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use tracing::warn;
 use zeroize::Zeroizing;
+
+/// The permission of group and others to read a file.
+const READABLE_BY_OTHERS: u32 = 0o044;
 
 /// A random number used once.
 pub type Nonce = [u8; 16];
@@ -81,7 +86,7 @@ impl Token {
         Ok(Self(Zeroizing::new(bytes.to_vec())))
     }
 
-    /// Reads a token from a file.
+    /// Reads a token from a file. Logs a warning if group or others may read that file too.
     ///
     /// # Errors
     /// [`TokenError`].
@@ -92,19 +97,34 @@ impl Token {
         let read = File::open(path).and_then(|mut file| {
             loop {
                 match file.read(&mut bytes[filled..]) {
-                    Ok(0) => return Ok(()),
+                    Ok(0) => return file.metadata(),
                     Ok(more) => filled += more,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
             }
         });
-        read.map_err(|source| TokenError::Read {
+        let facts = read.map_err(|source| TokenError::Read {
             path: path.to_owned(),
             source,
         })?;
-        Self::new(&bytes[..filled])
+        let token = Self::new(&bytes[..filled])?;
+        if let Some(mode) = exposed_mode(&facts) {
+            let path = path.display();
+            warn!(
+                "the token file {path}: mode {mode:04o} lets other users read it; run `chmod 600 {path}`"
+            );
+        }
+        Ok(token)
     }
+}
+
+/// The mode of a file that group or others may read.
+#[must_use]
+pub fn exposed_mode(facts: &Metadata) -> Option<u32> {
+    let mode = facts.permissions().mode() & 0o777;
+    // A pipe, as from `<(command)`, is no file that stays readable.
+    (facts.is_file() && mode & READABLE_BY_OTHERS != 0).then_some(mode)
 }
 
 impl fmt::Debug for Token {
@@ -272,6 +292,16 @@ impl SessionKey {
         ))))
     }
 
+    /// A key of no session. A proof is checked against it where there is no session, so that the
+    /// answer takes as long as where there is one.
+    pub(crate) fn of_none() -> Self {
+        let nonces = Nonces {
+            client: [0; 16],
+            node: [0; 16],
+        };
+        Self::derive(&[], &nonces)
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0[..]
     }
@@ -305,6 +335,25 @@ impl fmt::Debug for SessionKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_file_that_others_can_read_is_exposed() {
+        let name = format!("farcore-token-{}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        std::fs::write(&file, "sixteen bytes at least").unwrap();
+        let mode = |path: &Path| exposed_mode(&std::fs::metadata(path).unwrap());
+        for (given, exposed) in [
+            (0o600, None),
+            (0o400, None),
+            (0o640, Some(0o640)),
+            (0o604, Some(0o604)),
+        ] {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(given)).unwrap();
+            assert_eq!(mode(&file), exposed, "{given:o}");
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(mode(Path::new("/dev/null")), None);
+    }
 
     #[test]
     fn a_token_is_trimmed_and_its_length_checked() {

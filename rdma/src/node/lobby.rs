@@ -49,6 +49,8 @@ const ACCEPTS: usize = 256;
 const STOP_CHECK: Duration = Duration::from_millis(20);
 /// Interval at which it tries executors that had no room.
 const ROOM_CHECK: Duration = Duration::from_millis(1);
+/// Fewer deadlines are not worth a pass over them.
+const DEADLINES_MIN: usize = 64;
 /// Pause after an accept that failed although no connection is kept that could make room.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -88,7 +90,7 @@ struct Lobby {
     /// By stage.
     stages: [Places<Kept>; STAGES],
     kept: HashMap<u64, Spot>,
-    /// In order; those of connections that have left their spot are passed over.
+    /// In order; some are of connections that have left their spot.
     deadlines: VecDeque<Deadline>,
     /// The next number, of a connection or a place.
     next: u64,
@@ -189,7 +191,9 @@ impl Lobby {
                 Some(Errno::MFILE | Errno::NFILE) if self.evict_any() => {}
                 _ => {
                     // Open connections go on.
-                    warn!(%error, "cannot accept a connection");
+                    if self.node.refused(Why::System) {
+                        warn!(%error, "cannot accept a connection");
+                    }
                     thread::sleep(ACCEPT_PAUSE);
                     return;
                 }
@@ -236,7 +240,9 @@ impl Lobby {
             let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
             let data = EventData::new_u64(connection);
             if let Err(error) = epoll::add(&self.epoll, kept.peer.stream(), data, flags) {
-                warn!(%error, "cannot wait for a connection's next message");
+                if self.node.refused(Why::System) {
+                    warn!(%error, "cannot wait for a connection's next message");
+                }
                 return;
             }
             kept.watched = true;
@@ -249,14 +255,25 @@ impl Lobby {
         while self.stages[spot.stage].is_full() {
             self.evict(spot.stage);
         }
+        self.kept.insert(connection, spot);
+        self.note_deadline(connection, spot);
+        self.stages[spot.stage].take(spot.network, spot.number, kept);
+    }
+
+    /// Notes when a connection will have stayed in its spot for too long. Those that have left
+    /// theirs are removed once they are most of all, so that a flood makes no long list.
+    fn note_deadline(&mut self, connection: u64, spot: Spot) {
+        if self.deadlines.len() > DEADLINES_MIN + 2 * self.kept.len() {
+            let kept = &self.kept;
+            self.deadlines
+                .retain(|one| kept.get(&one.connection) == Some(&one.spot));
+        }
         let at = Instant::now() + self.node.options().handshake_limit;
         self.deadlines.push_back(Deadline {
             at,
             connection,
             spot,
         });
-        self.kept.insert(connection, spot);
-        self.stages[spot.stage].take(spot.network, spot.number, kept);
     }
 
     /// Takes a connection out of its spot.

@@ -53,9 +53,11 @@ pub(crate) enum Why {
     Silent,
     Evicted,
     Stopping,
+    /// The system has no means for the connection.
+    System,
 }
 
-pub(crate) const REASONS: [&str; 10] = [
+pub(crate) const REASONS: [&str; 11] = [
     "version",
     "token",
     "proof",
@@ -66,8 +68,9 @@ pub(crate) const REASONS: [&str; 10] = [
     "silent",
     "evicted",
     "stopping",
+    "system",
 ];
-const _: () = assert!(Why::Stopping as usize + 1 == REASONS.len());
+const _: () = assert!(Why::System as usize + 1 == REASONS.len());
 
 impl From<Refused> for Why {
     fn from(refused: Refused) -> Self {

@@ -21,8 +21,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use crate::executor::{self, Semaphore, Timer, spawn};
-use futures_lite::future::{or, yield_now};
+use crate::executor::{self, BusyTask, Semaphore, Timer, spawn};
+use futures_lite::future::or;
 use tracing::{Instrument, debug, info_span, warn};
 
 #[cfg(feature = "verbs")]
@@ -162,6 +162,7 @@ impl Worker {
         welcome: &[u8],
     ) -> io::Result<()> {
         let options = self.node.options();
+        let mut turns = BusyTask::new();
         within(options.handshake_limit, channel.send(welcome)).await?;
         loop {
             // A client silent for that long has lost its session anyway.
@@ -173,7 +174,7 @@ impl Worker {
                 }
                 other => other?,
             };
-            let performed = self.perform(speaker, &message).await?;
+            let performed = self.perform(speaker, &message, &mut turns).await?;
             let (reply, last) = match performed {
                 Ok(Reply::Farewell) => {
                     self.maintenance.unpark();
@@ -195,6 +196,8 @@ impl Worker {
             if last {
                 return Ok(());
             }
+            // A client that sends requests ahead never makes this wait for its socket.
+            turns.yield_now().await;
         }
     }
 
@@ -203,6 +206,7 @@ impl Worker {
         &self,
         speaker: Speaker,
         message: &[u8],
+        turns: &mut BusyTask,
     ) -> io::Result<Result<Reply, Refused>> {
         let limit = self.node.options().handshake_limit;
         let mut since = Instant::now();
@@ -212,7 +216,7 @@ impl Worker {
                 Err(refused) => return Ok(Err(refused)),
                 Ok(Performed::InPart) => {
                     since = Instant::now();
-                    yield_now().await;
+                    turns.yield_now().await;
                 }
                 Ok(Performed::Waits) if since.elapsed() >= limit => {
                     return Err(io::ErrorKind::TimedOut.into());

@@ -11,6 +11,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use super::sessions::{Over, Sessions, Speaker, Ticket};
 use super::start::NodeOptions;
 use crate::address::Scheme;
 use crate::control::token;
-use crate::control::{Join, MemoryProof, NodeGreeted};
+use crate::control::{Join, MemoryProof, NodeGreeted, SessionKey};
 use crate::control::{NodeStatistics, Opening, Refused, Reply, Request, Welcome};
 use crate::node::metrics::{Place, ServerMetrics, Why, add, get, set};
 use crate::pool::{ExtentRun, OwnerId, TakenBack};
@@ -233,7 +234,11 @@ impl Service {
                 session,
                 incarnation,
             } => {
-                let key = self.sessions().key(session, incarnation, now_ns)?;
+                let key = self.sessions().key(session, incarnation, now_ns);
+                let key = key.inspect_err(|_| {
+                    // As in `Sessions::join`.
+                    let _ = black_box(greeted.proved(proof, SessionKey::of_none().bytes(), true));
+                })?;
                 let proved = greeted.proved(proof, key.bytes(), true)?;
                 let speaker = self.sessions().resume(session, now_ns)?;
                 (proved, speaker, Some(key))

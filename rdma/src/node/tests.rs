@@ -3,6 +3,7 @@
 
 mod isolation;
 mod newcomers;
+mod turns;
 
 use std::future::Future;
 use std::io::{Read, Write};

@@ -37,9 +37,29 @@ pub use self::peer::Served;
 const DIRECT_BYTES: usize = 8 << 10;
 /// Memory of waiting output, in bytes, above which the peer's requests wait.
 pub(super) const HELD_BYTES_MAX: usize = 128 << 10;
+/// Waiting output, in bytes and wherever it lies, above which the peer's requests wait: the answers
+/// of long READs take no memory here, but the thread's time.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+/// Requests that an equal peer may have in flight, in depths of this side's queue pair.
+const PEER_DEPTHS: usize = 8;
+/// The same for a shallow queue pair, as if it were this deep.
+const PEER_DEPTH_MIN: usize = 128;
+/// Memory of an answer that waits, in bytes, at most.
+const ANSWER_BYTES_MAX: usize = HEADER_BYTES + COPY_BYTES_MAX + 2 * size_of::<Answered>();
+/// Output of which only a part has left and that keeps its memory, in bytes, at most.
+const SENT_BYTES_MAX: usize = 128 << 10;
 
 /// Capacity that an idle connection keeps for READs.
 const SPARE_ANSWERS: usize = 256;
+
+/// What becomes of a peer's request if it finds more memory of waiting output than so many bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unread {
+    /// It waits.
+    Waits(usize),
+    /// The connection ends.
+    Ends(usize),
+}
 
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
@@ -306,21 +326,28 @@ impl Connection {
         }
     }
 
-    /// Decodes and performs everything received, however much output waits. Two equal peers that
-    /// both waited for output to leave would wait for ever; what one requests is limited by the
-    /// depth of its queue pair.
+    /// Decodes and performs everything received, although output waits: two equal peers that both
+    /// waited for output to leave would wait for ever. What one requests is limited by the depth of
+    /// its queue pair. A peer that requests many times more than this side could has read none of
+    /// the answers.
     ///
     /// # Errors
     /// [`WireError`]: the peer violates the protocol; fail the connection.
     pub(super) fn process(&mut self) -> Result<(), WireError> {
-        self.process_within(usize::MAX)
+        let requests = self.depth + PEER_DEPTHS * self.depth.max(PEER_DEPTH_MIN);
+        self.process_with(Unread::Ends(SENT_BYTES_MAX + requests * ANSWER_BYTES_MAX))
     }
 
-    /// The same for as long as waiting output takes at most `held_max` bytes.
+    /// The same for as long as waiting output takes at most `held_max` bytes of memory, and is not
+    /// too long for a turn of the thread.
     ///
     /// # Errors
     /// As [`Connection::process`].
     pub(super) fn process_within(&mut self, held_max: usize) -> Result<(), WireError> {
+        self.process_with(Unread::Waits(held_max))
+    }
+
+    fn process_with(&mut self, unread: Unread) -> Result<(), WireError> {
         (self.retry, self.is_held) = (None, false);
         loop {
             if let Some(payload) = &mut self.payload {
@@ -347,7 +374,7 @@ impl Connection {
                 break;
             };
             let header = Header::decode(bytes)?;
-            if !self.begin(&header, held_max)? {
+            if !self.begin(&header, unread)? {
                 break;
             }
             self.input.consume(HEADER_BYTES);
@@ -368,7 +395,7 @@ impl Connection {
 
     /// Processes a header; false if it must wait: for a receive, for output to leave, or to be
     /// retried.
-    fn begin(&mut self, header: &Header, held_max: usize) -> Result<bool, WireError> {
+    fn begin(&mut self, header: &Header, unread: Unread) -> Result<bool, WireError> {
         match header.opcode {
             Opcode::Acknowledge | Opcode::Refuse | Opcode::ReadAnswer | Opcode::AtomicAnswer => {
                 self.answered(header)?;
@@ -380,11 +407,20 @@ impl Connection {
             Opcode::Send | Opcode::WriteImmediate if self.depth > 0 && self.receives.is_empty() => {
                 return Ok(false);
             }
-            _ if self.held_bytes() > held_max => {
+            _ => {}
+        }
+        match unread {
+            Unread::Waits(held_max)
+                if self.held_bytes() > held_max
+                    || self.output.waiting_bytes() > WAITING_BYTES_MAX =>
+            {
                 self.is_held = true;
                 return Ok(false);
             }
-            _ => {}
+            Unread::Ends(held_max) if self.held_bytes() > held_max => {
+                return Err(WireError::Unread(self.held_bytes()));
+            }
+            Unread::Waits(_) | Unread::Ends(_) => {}
         }
         let performed = self.perform(header);
         if performed == Ok(false) {
@@ -412,9 +448,9 @@ impl Connection {
         self.end_write(payload);
         match payload.then {
             Then::Read => self.complete_oldest(Status::Success),
-            Then::Written => self.unacknowledged = Some(header.sequence),
+            Then::Written => self.written(header),
             Then::WrittenImmediate(word) => {
-                self.unacknowledged = Some(header.sequence);
+                self.written(header);
                 self.complete_receive(header.bytes, Some(word));
             }
             Then::Received => {
@@ -422,6 +458,11 @@ impl Connection {
                 self.complete_receive(header.bytes, None);
             }
         }
+    }
+
+    fn written(&mut self, header: &Header) {
+        self.served.write_bytes += u64::from(header.bytes);
+        self.unacknowledged = Some(header.sequence);
     }
 
     fn complete_receive(&mut self, bytes: u32, immediate: Option<u32>) {

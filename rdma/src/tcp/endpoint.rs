@@ -36,6 +36,8 @@ const BATCH_MIN: usize = 8;
 const BATCH_WAIT_NS: u64 = 15_000;
 /// Limit on the system calls per socket and poll.
 const RECEIVES: usize = 4;
+/// Limit on the bytes of one flush: as much as an empty socket usually accepts.
+const FLUSH_BYTES: usize = 4 << 20;
 
 /// Hands established connections to a queue pair of the same thread.
 #[derive(Debug, Default)]
@@ -133,16 +135,16 @@ impl Queue {
             return;
         }
         if alone || self.unsent >= BATCH_MIN {
-            self.send();
+            self.send(&mut usize::MAX.clone());
         }
     }
 
-    fn send(&mut self) {
+    fn send(&mut self, budget: &mut usize) {
         self.unsent = 0;
-        if let Some(socket) = &self.socket
-            && !self.connection.output.is_empty()
-            && self.connection.output.send(socket.raw()).is_err()
-        {
+        let Some(socket) = self.socket.as_ref().map(|socket| socket.raw()) else {
+            return;
+        };
+        if self.connection.output.send_within(socket, budget).is_err() {
             self.fail(Status::RetryExceeded);
         }
     }
@@ -156,7 +158,7 @@ impl Queue {
             && !self.is_corked
             && now_ns.saturating_sub(self.unsent_since_ns) >= BATCH_WAIT_NS
         {
-            self.send();
+            self.send(&mut usize::MAX.clone());
         }
         let mut answered = false;
         for _ in 0..RECEIVES {
@@ -192,7 +194,7 @@ impl Queue {
                 _ if sent.is_err() => return self.lose(),
                 Err(_) => return self.lose(),
                 Ok(Received::Nothing) => break,
-                Ok(Received::Some) => answered = true,
+                Ok(Received::Some(_)) => answered = true,
             }
         }
         if !self.connection.awaits_answers() {
@@ -263,9 +265,11 @@ impl TcpEndpoint {
         }
     }
 
-    /// Sends what waits, as far as the socket accepts it. Cost: a system call if anything waits.
+    /// Sends what waits, as far as the socket accepts it, up to a limit: what a peer's READs of
+    /// long memory have made must not keep this thread from others. [`TcpEndpoint::has_output`]
+    /// says whether to call it again. Cost: a system call if anything waits.
     pub fn flush(&mut self, queue: usize) {
-        self.queues[queue].send();
+        self.queues[queue].send(&mut FLUSH_BYTES.clone());
     }
 
     /// Whether output waits for [`TcpEndpoint::flush`], or for room in the socket.

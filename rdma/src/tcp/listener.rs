@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::executor::{AcceptedTcpStream, TcpListener, TcpStream, Timer};
+use crate::executor::{AcceptedTcpStream, BusyTask, TcpListener, TcpStream, Timer};
 
 use super::connection::{Connection, HELD_BYTES_MAX, Retry, Served};
 use super::exposed::Exposed;
 use super::message::MessageChannel;
+use super::output::Sent;
 use super::socket::{Closer, Received, Socket};
 use super::wire::{
     self, CONNECT_REQUEST_BYTES, ConnectRequest, PROTOCOL_VERSION, Purpose, Refusal,
@@ -33,6 +34,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(1);
 const RETRIES_MAX: u32 = 5_000;
 /// Rounds of a busy connection before it yields to others of its thread.
 const ROUNDS: u32 = 16;
+/// Bytes that it sends and receives before it yields: some 100 us.
+const TURN_BYTES: usize = 512 << 10;
 
 /// A listening address, bound on any thread.
 #[derive(Debug)]
@@ -235,6 +238,8 @@ impl Incoming {
             closer,
             metrics,
             held_bytes: 0,
+            turn: Turn::WHOLE,
+            task: BusyTask::new(),
         })
     }
 
@@ -322,6 +327,32 @@ impl ServedMetrics {
     }
 }
 
+/// What a connection may still do before it yields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Turn {
+    rounds: u32,
+    bytes: usize,
+}
+
+impl Turn {
+    const WHOLE: Self = Self {
+        rounds: ROUNDS,
+        bytes: TURN_BYTES,
+    };
+
+    fn round(&mut self) {
+        self.rounds -= 1;
+    }
+
+    fn moved(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    fn is_over(self) -> bool {
+        self.rounds == 0 || self.bytes == 0
+    }
+}
+
 /// A queue pair whose peer's one-sided requests are performed by this process.
 #[derive(Debug)]
 pub struct ServedQueue {
@@ -331,6 +362,8 @@ pub struct ServedQueue {
     metrics: Arc<ServedMetrics>,
     /// Its share of the held bytes in the metrics.
     held_bytes: u64,
+    turn: Turn,
+    task: BusyTask,
 }
 
 impl ServedQueue {
@@ -346,7 +379,7 @@ impl ServedQueue {
     /// # Errors
     /// Why it ended, unless the peer closed it cleanly or [`Closer::close`] did.
     pub async fn serve(mut self) -> io::Result<()> {
-        let (mut rounds, mut retries) = (0u32, 0);
+        let mut retries = 0;
         loop {
             if self.closer.is_closed() {
                 return Ok(());
@@ -357,9 +390,9 @@ impl ServedQueue {
             if !self.send().await? || self.connection.is_over() {
                 return Ok(());
             }
-            rounds += 1;
-            if rounds.is_multiple_of(ROUNDS) {
-                futures_lite::future::yield_now().await;
+            self.turn.round();
+            if self.turn.is_over() {
+                self.yield_now().await;
             }
             match self.connection.retry() {
                 Some(Retry::Later) => {
@@ -372,7 +405,7 @@ impl ServedQueue {
                 }
                 Some(Retry::NextTurn) => {
                     retries = 0;
-                    futures_lite::future::yield_now().await;
+                    self.yield_now().await;
                     continue;
                 }
                 None => retries = 0,
@@ -382,25 +415,45 @@ impl ServedQueue {
             }
             // A long payload is received in place, as far as it has arrived.
             let direct = self.connection.spare().2;
-            if !direct || self.socket.receive(&mut self.connection)? == Received::Nothing {
-                self.connection.shrink();
-                match self.socket.fill(&mut self.connection).await {
-                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-                    filled => filled?,
+            let received = match direct {
+                true => self.socket.receive(&mut self.connection)?,
+                false => Received::Nothing,
+            };
+            let bytes = match received {
+                Received::Some(bytes) => bytes,
+                Received::Nothing => {
+                    self.connection.shrink();
+                    match self.socket.fill(&mut self.connection).await {
+                        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                        filled => filled?,
+                    }
                 }
-            }
+            };
+            self.turn.moved(bytes);
         }
+    }
+
+    /// Lets the other connections of this thread have their turn. Awaiting the socket does not: one
+    /// that is ready is used at once.
+    async fn yield_now(&mut self) {
+        self.task.yield_now().await;
+        self.turn = Turn::WHOLE;
     }
 
     /// Sends all output; false if the connection was closed meanwhile.
     async fn send(&mut self) -> io::Result<bool> {
         loop {
-            let done = self.connection.output.send(self.socket.raw())?;
+            let (socket, budget) = (self.socket.raw(), &mut self.turn.bytes);
+            let sent = self.connection.output.send_within(socket, budget)?;
             self.count();
-            if done {
-                return Ok(true);
+            match sent {
+                Sent::All => return Ok(true),
+                Sent::Budget => self.yield_now().await,
+                Sent::Blocked => {
+                    let bytes = self.socket.drain(&mut self.connection).await?;
+                    self.turn.moved(bytes);
+                }
             }
-            self.socket.drain(&mut self.connection).await?;
             if self.closer.is_closed() {
                 return Ok(false);
             }

@@ -28,6 +28,16 @@ enum Segment {
     Memory(*const u8, usize),
 }
 
+/// How far output was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sent {
+    All,
+    /// The socket accepts no more now.
+    Blocked,
+    /// The budget is used up.
+    Budget,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Output {
     buffer: Vec<u8>,
@@ -42,6 +52,11 @@ pub(super) struct Output {
 impl Output {
     pub(super) fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Bytes that wait, wherever they lie.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Bytes put since the connection began.
@@ -100,13 +115,29 @@ impl Output {
     /// # Errors
     /// The socket's error, except "would block".
     pub(super) fn send(&mut self, socket: RawFd) -> io::Result<bool> {
+        let sent = self.send_within(socket, &mut usize::MAX.clone())?;
+        Ok(sent == Sent::All)
+    }
+
+    /// The same, until `budget` bytes are used up: a peer that reads as fast as this side sends
+    /// would keep its thread for as long as there is output.
+    ///
+    /// # Errors
+    /// As [`Output::send`].
+    pub(super) fn send_within(&mut self, socket: RawFd, budget: &mut usize) -> io::Result<Sent> {
         while self.bytes > 0 {
+            if *budget == 0 {
+                return Ok(Sent::Budget);
+            }
             let mut pieces = [libc::iovec {
                 iov_base: std::ptr::null_mut(),
                 iov_len: 0,
             }; PIECES];
-            let (mut count, mut place) = (0, self.sent);
+            let (mut count, mut place, mut left) = (0, self.sent, *budget);
             for (piece, segment) in pieces.iter_mut().zip(&self.segments) {
+                if left == 0 {
+                    break;
+                }
                 (piece.iov_base, piece.iov_len) = match *segment {
                     Segment::Buffered(bytes) => {
                         let start = self.buffer[place..place + bytes].as_ptr();
@@ -115,6 +146,8 @@ impl Output {
                     }
                     Segment::Memory(start, bytes) => (start.cast_mut().cast(), bytes),
                 };
+                piece.iov_len = piece.iov_len.min(left);
+                left -= piece.iov_len;
                 count += 1;
             }
             // SAFETY: all zero is a valid message header.
@@ -132,14 +165,15 @@ impl Output {
             let Ok(sent) = usize::try_from(sent) else {
                 let error = io::Error::last_os_error();
                 match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(false),
+                    io::ErrorKind::WouldBlock => return Ok(Sent::Blocked),
                     io::ErrorKind::Interrupted => continue,
                     _ => return Err(error),
                 }
             };
+            *budget -= sent;
             self.advance(sent);
         }
-        Ok(true)
+        Ok(Sent::All)
     }
 
     /// Copies the next bytes into one piece, for a caller that awaits the socket.
@@ -227,7 +261,10 @@ mod tests {
         let mut got = Vec::new();
         let mut buffer = [0; 10_000];
         loop {
-            let done = output.send(near.as_raw_fd()).unwrap();
+            let mut budget = 33_333;
+            let sent = output.send_within(near.as_raw_fd(), &mut budget).unwrap();
+            assert!(budget == 0 || sent != Sent::Budget);
+            let done = sent == Sent::All;
             let mut first = [0; 100];
             let bytes = output.first(&mut first);
             assert_eq!(bytes == 0, done);

@@ -23,8 +23,12 @@ use super::connection::Connection;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Received {
     Nothing,
-    Some,
+    /// This many bytes.
+    Some(usize),
 }
+
+/// Bytes of one receive, at most: so much is copied without a turn for other connections.
+const RECEIVE_BYTES_MAX: usize = 512 << 10;
 
 #[derive(Debug)]
 pub(super) struct Socket {
@@ -62,6 +66,7 @@ impl Socket {
     /// The socket's error; the end of the stream is one.
     pub(super) fn receive(&self, connection: &mut Connection) -> io::Result<Received> {
         let (target, bytes, direct) = connection.spare();
+        let bytes = bytes.min(RECEIVE_BYTES_MAX);
         if bytes == 0 {
             return Ok(Received::Nothing);
         }
@@ -71,11 +76,11 @@ impl Socket {
             Ok(0) => Err(closed()),
             Ok(bytes) if direct => {
                 connection.filled_direct(bytes);
-                Ok(Received::Some)
+                Ok(Received::Some(bytes))
             }
             Ok(bytes) => {
                 connection.filled(bytes);
-                Ok(Received::Some)
+                Ok(Received::Some(bytes))
             }
             Err(_) => {
                 let error = io::Error::last_os_error();
@@ -117,23 +122,23 @@ impl Socket {
         usize::try_from(peeked).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Waits for bytes; an end of the stream is an error.
-    pub(super) async fn fill(&mut self, connection: &mut Connection) -> io::Result<()> {
+    /// Waits for bytes, and returns their number; an end of the stream is an error.
+    pub(super) async fn fill(&mut self, connection: &mut Connection) -> io::Result<usize> {
         let bytes = self.stream.read(connection.spare_buffer()).await?;
         if bytes == 0 {
             return Err(closed());
         }
         connection.filled(bytes);
-        Ok(())
+        Ok(bytes)
     }
 
-    /// Waits until the socket accepts some of the output.
-    pub(super) async fn drain(&mut self, connection: &mut Connection) -> io::Result<()> {
+    /// Waits until the socket accepts some of the output, and returns how much.
+    pub(super) async fn drain(&mut self, connection: &mut Connection) -> io::Result<usize> {
         let mut piece = [0; 4 << 10];
         let bytes = connection.output.first(&mut piece);
         let sent = self.stream.write(&piece[..bytes]).await?;
         connection.output.advance(sent);
-        Ok(())
+        Ok(sent)
     }
 
     pub(super) async fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {

@@ -334,3 +334,80 @@ fn requests_of_its_own_hold_up_no_request_of_an_equal_peer() {
         assert!(!done.is_empty() && done.iter().all(|one| one.status == Status::Success));
     }
 }
+
+/// A node's end of a connection, with requests for READs that have arrived.
+fn asked(depth: usize, reads: u32, bytes: u32) -> Connection {
+    let mut far = Connection::new(depth, Exposed::new(vec![(KEY, region())]));
+    for sequence in 0..reads {
+        let read = Header {
+            key: KEY,
+            bytes,
+            ..Header::new(Opcode::Read, sequence)
+        };
+        tell(&mut far, &read);
+    }
+    far
+}
+
+#[test]
+fn long_answers_wait_although_they_take_no_memory() {
+    const LONG: u32 = 200 << 10;
+    let mut far = asked(0, 100, LONG);
+    let mut served = 0;
+    while served < 100 {
+        far.process_within(usize::MAX).unwrap();
+        let waiting = far.output.waiting_bytes();
+        assert!(waiting <= (1 << 20) + 2 * LONG as usize, "{waiting}");
+        far.output.advance(waiting);
+        let more = far.take_served().reads;
+        assert!(more > 0 && (served + more == 100) != far.is_held());
+        served += more;
+    }
+}
+
+#[test]
+fn an_equal_peer_that_reads_no_answers_is_closed() {
+    const READS: u32 = 1_000;
+    let mut far = asked(DEPTH, 0, 0);
+    let mut sequence = 0;
+    let (mut seen, mut ended) = (0, None);
+    while ended.is_none() {
+        // Each kind of request that has an answer of its own.
+        for opcode in [Opcode::Read, Opcode::FetchAdd].repeat(READS as usize / 2) {
+            let request = Header {
+                key: KEY,
+                bytes: 8,
+                ..Header::new(opcode, sequence)
+            };
+            tell(&mut far, &request);
+            sequence += 1;
+        }
+        ended = far.process().err();
+        seen = far.held_bytes();
+        assert!(seen < 4 << 20, "{seen} bytes");
+    }
+    assert_eq!(ended, Some(WireError::Unread(seen)));
+    // A peer that is many times as deep as this side and reads late is honest.
+    assert!(sequence > 8 * READS, "{sequence} requests");
+}
+
+#[test]
+fn the_bytes_of_a_write_count_when_they_have_arrived() {
+    const BYTES: u32 = 1_000;
+    let mut far = asked(0, 0, 0);
+    let write = Header {
+        key: KEY,
+        bytes: BYTES,
+        ..Header::new(Opcode::Write, 0)
+    };
+    tell(&mut far, &write);
+    let mut arrive = |bytes: usize| {
+        far.spare_buffer()[..bytes].fill(7);
+        far.filled(bytes);
+        far.process_within(usize::MAX).unwrap();
+        let served = far.take_served();
+        (served.writes, served.write_bytes)
+    };
+    assert_eq!(arrive(999), (1, 0));
+    assert_eq!(arrive(1), (0, u64::from(BYTES)));
+}

@@ -168,6 +168,9 @@ pub enum WireError {
     /// An answer to no request.
     #[error("an answer numbered {0} to no request")]
     Sequence(u32),
+    /// The peer goes on to request and leaves this many bytes of answers unread.
+    #[error("{0} bytes of answers that are not read")]
+    Unread(usize),
 }
 
 fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {

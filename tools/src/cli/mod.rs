@@ -86,9 +86,6 @@ impl Arguments {
             "--timeout 0: no operation could end; use 1ms or more"
         );
         let token = self.token_file.as_deref().map(token::read).transpose()?;
-        if let Some(file) = &self.token_file {
-            token::warn_if_exposed(file);
-        }
         Ok(ClientOptions {
             token,
             timeout: self.timeout.into(),

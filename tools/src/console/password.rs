@@ -7,11 +7,10 @@ use std::io::{self, BufRead, IsTerminal, Stdin, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use farcore_rdma::control::exposed_mode;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tracing::warn;
 use zeroize::Zeroizing;
-
-use crate::token;
 
 /// Shortest password, in characters: the console's own limit.
 const CHARACTERS_MIN: usize = 12;
@@ -98,7 +97,7 @@ pub(super) fn from_file(file: &Path) -> Result<Zeroizing<String>> {
         !line.is_empty(),
         "--admin-password-file {name}: its first line is empty; write the password there"
     );
-    if let Some(mode) = token::exposed_mode(file) {
+    if let Some(mode) = fs::metadata(file).ok().as_ref().and_then(exposed_mode) {
         warn!(
             "--admin-password-file {name}: mode {mode:04o} lets other users read the password; run `chmod 600 {name}`"
         );

@@ -4,7 +4,8 @@
 //! a signal. `lent` checks the memory, `exposed` has the metrics, `descriptors` the limit on open
 //! files.
 //!
-//! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
+//! - I1: an error at start is one line on stderr with the remedy, and exit code 1. Only a warning
+//!   about the token's file may come before it.
 //! - I2: beyond loopback the node needs a token or `--insecure`. Metrics have no token, so beyond
 //!   loopback they need `--insecure` in any case.
 //! - I3: SIGTERM and SIGINT end it cleanly with exit code 0, also during the start.
@@ -315,9 +316,6 @@ fn serve(arguments: &Arguments) -> Result<()> {
         "up to {cores} cores; descriptor limit {}",
         descriptors.limit
     );
-    if let Some(file) = &arguments.token_file {
-        token::warn_if_exposed(file);
-    }
     if !handle.is_locked() {
         warn!(
             "not all memory is locked, so the kernel may swap it out; raise `ulimit -l`, or give --require-lock to make this an error"

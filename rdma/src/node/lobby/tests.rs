@@ -158,3 +158,21 @@ fn strangers_take_no_place_of_a_client() {
     assert_eq!(lobby.node.metrics().controls.taken(), 1);
     drop((strangers, client));
 }
+
+#[test]
+fn a_flood_leaves_no_long_list_of_deadlines() {
+    let (mut lobby, address, _executors) = lobby(1);
+    let mut crowd = Vec::new();
+    // The first stays where it is, with the earliest deadline.
+    let first = connect(address, &[request()]);
+    lobby.until(|lobby| lobby.at(1) == 1);
+    for _ in 0..10 {
+        crowd.clear();
+        crowd.extend((0..50).map(|_| connect(address, &[])));
+        let before = lobby.node.statistics().refusals;
+        lobby.until(|lobby| lobby.node.statistics().refusals >= before + 50 - 2);
+        assert!(lobby.deadlines.len() <= DEADLINES_MIN + 2 * lobby.kept.len() + 1);
+    }
+    assert_eq!(lobby.at(1), 1);
+    drop((first, crowd));
+}

@@ -36,7 +36,7 @@ pub struct Served {
     pub read_bytes: u64,
     /// WRITEs, with and without immediate.
     pub writes: u64,
-    /// Bytes written.
+    /// Bytes of WRITEs that have arrived.
     pub write_bytes: u64,
     /// Compare-and-swaps and additions.
     pub atomics: u64,
@@ -102,7 +102,6 @@ impl Connection {
                 }
                 let target = self.exposed.begin(Access::Write, range)?;
                 self.served.writes += 1;
-                self.served.write_bytes += u64::from(bytes);
                 let then = if header.opcode == Opcode::Write {
                     Then::Written
                 } else {
