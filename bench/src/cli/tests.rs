@@ -137,6 +137,12 @@ fn the_window_is_that_of_the_flag_else_of_the_profile() {
     let flagged = flagged.plans(&machine()).unwrap();
     assert_eq!((tuned[0].window, flagged[0].window), (96, 7));
     assert_eq!(flagged[0].profile.batch, Some(8));
+    std::fs::write(&file, "window = 0\n").unwrap();
+    let refused = contest(&["--profile", name]).plans(&machine()).unwrap_err();
+    let message = "window of --profile is 0: it must be 1 to 4096";
+    assert!(refused.to_string().starts_with(message), "{refused}");
+    let flagged = contest(&["--profile", name, "--window", "7"]);
+    assert_eq!(flagged.plans(&machine()).unwrap()[0].window, 7);
     std::fs::remove_file(&file).unwrap();
     let gone = contest(&["--profile", name]).plans(&machine());
     assert!(gone.unwrap_err().to_string().contains(name));
