@@ -72,6 +72,9 @@ pub fn compare(
         })
         .collect();
     let mut failures: Vec<anyhow::Error> = failed.into_iter().collect();
+    let unwritten = outcomes.iter().flatten();
+    let unwritten = unwritten.filter_map(|outcome| outcome.unwritten.clone());
+    failures.extend(unwritten.map(anyhow::Error::msg));
     if measured.is_empty() {
         if failures.is_empty() {
             print("partial: a signal ended the command before a phase was measured")?;

@@ -40,9 +40,13 @@ fn run(command: Command) -> anyhow::Result<Ending> {
         }
         Command::Trace(args) => {
             let machine = Machine::here();
-            let input = Input::open(&args.file)?;
-            let plans = args.plans(&input, &machine);
-            compared(machine, plans, &args.common)
+            match Input::open(&args.file) {
+                Ok(input) => {
+                    let plans = args.plans(&input, &machine);
+                    compared(machine, plans, &args.common)
+                }
+                Err(error) => Ok(Ending::usage(&error)),
+            }
         }
         Command::Fairness(args) => {
             let machine = Machine::here();

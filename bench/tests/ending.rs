@@ -283,6 +283,25 @@ fn a_run_ends_when_its_command_is_killed() {
     assert!(!socket.exists(), "the run removed its socket");
 }
 
+#[test]
+fn a_record_that_cannot_be_written_hides_no_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("figures.json");
+    let output = bench(&format!(
+        "ycsb --workload f --engines farcore --cores 0 --records 600 --operations 900 --local 16MiB \
+         --far 16MiB --record /dev/full --json {}",
+        file.display()
+    ));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let logged = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}{logged}");
+    assert!(said.contains("transactions"), "{said}{logged}");
+    let last = logged.lines().last().unwrap();
+    let start = "farcore-bench: --record /dev/full cannot be written: No space left";
+    assert!(last.starts_with(start), "{last}");
+    assert_eq!(json(&file)["runs"][0]["phases"][1]["ops"], 900);
+}
+
 /// As the kernel does when memory runs out.
 #[test]
 fn a_run_that_is_killed_leaves_no_socket() {

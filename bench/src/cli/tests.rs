@@ -32,6 +32,9 @@ fn without_flags_there_is_a_plan_for_every_engine() {
         ]
     );
     assert_eq!(plans[0].keys(), 2_000_000);
+    assert_eq!(plans[0].mixed_ops(), 200_000);
+    let sized = contest(&["--keys-per-core", "600"]).plans(&machine());
+    assert_eq!(sized.unwrap()[0].mixed_ops(), 400);
     assert!(plans[2].local_bytes > 3 * plans[2].data_bytes());
     assert!(plans[0].local_bytes < plans[0].data_bytes());
     assert!(

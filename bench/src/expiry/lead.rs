@@ -77,7 +77,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Run> {
     }
     let mut figures = Vec::new();
     for client in clients {
-        figures.push(client.join().context("a client")?);
+        figures.push(client.join().context("a client was lost")?);
     }
     let samples = led?;
     engine.close();

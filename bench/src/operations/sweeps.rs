@@ -166,7 +166,7 @@ pub(super) fn scan(plan: &Plan) -> anyhow::Result<Run> {
     let any = on_core(&engine, 0, move |mut core| async move {
         Ok(core.scan(Cursor::START, one).await?.next())
     })?;
-    let any = any.context("there are too few keys for a scan")?;
+    let any = any.context("there are too few keys for a scan: raise --scan-keys")?;
     let mut run = Run::of(Part::Scan);
     let (mut own, mut whole) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -225,7 +225,8 @@ pub(super) fn export(plan: &Plan, settings: &Settings) -> anyhow::Result<Run> {
     })?;
     let bytes = settings.value_bytes;
     load(&engine, plan, bytes)?;
-    engine.flush().context("flush")?;
+    let flushed = engine.flush();
+    flushed.context("the keys could not be written to far memory")?;
     let generator = Generator::new(plan.seed);
     let mut run = Run::of(Part::Export);
     let (mut payloads, mut reads) = (Vec::new(), Vec::new());
