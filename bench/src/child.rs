@@ -20,7 +20,7 @@ use crate::plan::{Plan, Scenario};
 use crate::run::{Outcome, run};
 use crate::stop::{self, Forwarding};
 use crate::words;
-use crate::{embed, expiry, operations};
+use crate::{cache, embed, expiry, operations};
 
 /// The hidden command of a child.
 const COMMAND: &str = "run-one";
@@ -86,6 +86,14 @@ pub fn embed_in_child(plan: &Plan) -> anyhow::Result<Option<embed::report::Run>>
     run_with(plan, Stdio::inherit())
 }
 
+/// Runs a plan of `cache` in a child process, which shows its progress and its log.
+///
+/// # Errors
+/// As [`run_in_child`].
+pub fn cache_in_child(plan: &Plan) -> anyhow::Result<Option<cache::report::Run>> {
+    run_with(plan, Stdio::inherit())
+}
+
 fn run_with<T: DeserializeOwned>(plan: &Plan, stderr: Stdio) -> anyhow::Result<Option<T>> {
     let program = std::env::current_exe().context("the path of this program is unknown")?;
     let child = Command::new(program)
@@ -97,8 +105,12 @@ fn run_with<T: DeserializeOwned>(plan: &Plan, stderr: Stdio) -> anyhow::Result<O
         .stderr(stderr)
         .spawn()
         .context("the process of a run could not be started")?;
-    let _forwarding = Forwarding::to(child.id()).context("the process of a run was lost")?;
+    let number = child.id();
+    let _forwarding = Forwarding::to(number).context("the process of a run was lost")?;
     let output = exchange(child, plan)?;
+    if output.status.signal().is_some() {
+        plan.watch.remove_left(number);
+    }
     let answer = serde_json::from_slice(&output.stdout);
     match answer {
         Ok(Answer::Ran(outcome)) => Ok(Some(outcome)),
@@ -159,6 +171,7 @@ pub fn serve() -> anyhow::Result<()> {
         Scenario::Expiry(_) => return answer(expiry::lead::run(&plan)),
         Scenario::Operations(_) => return answer(operations::lead::run(&plan)),
         Scenario::Embed(_) => return answer(embed::lead::run(&plan)),
+        Scenario::Cache(_) => return answer(cache::lead::run(&plan)),
         Scenario::Fairness(_) => {}
     }
     let outcome = lead::run(&plan);

@@ -31,6 +31,9 @@ pub fn check<'a>(plans: &[Plan], args: &'a CommonArgs) -> anyhow::Result<FigureF
     for plan in plans.iter().filter(|plan| plan.engine.is_ours()) {
         Farcore::check(plan)?;
     }
+    if let Some(plan) = plans.first() {
+        plan.watch.check()?;
+    }
     if let Some(file) = &args.record {
         check_file("--record", file)?;
     }
@@ -69,6 +72,9 @@ pub fn compare(
         })
         .collect();
     let mut failures: Vec<anyhow::Error> = failed.into_iter().collect();
+    let unwritten = outcomes.iter().flatten();
+    let unwritten = unwritten.filter_map(|outcome| outcome.unwritten.clone());
+    failures.extend(unwritten.map(anyhow::Error::msg));
     if measured.is_empty() {
         if failures.is_empty() {
             print("partial: a signal ended the command before a phase was measured")?;
@@ -183,6 +189,7 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
         Scenario::Expiry(settings) => settings.to_string(),
         Scenario::Operations(settings) => settings.to_string(),
         Scenario::Embed(settings) => settings.to_string(),
+        Scenario::Cache(settings) => settings.to_string(),
         Scenario::Trace(choice) => {
             let trace = &choice.summary;
             format!(

@@ -86,6 +86,17 @@ pub fn describe(counts: &ErrorCounts) -> String {
     kinds.join(", ")
 }
 
+/// Wrong values and errors in one line, such as `wrong values: 0, errors: 3 (3 FarFull)`.
+#[must_use]
+pub fn faults(wrong: u64, errors: &ErrorCounts) -> String {
+    let total = total(errors);
+    let kinds = match total {
+        0 => String::new(),
+        _ => format!(" ({})", describe(errors)),
+    };
+    format!("wrong values: {wrong}, errors: {total}{kinds}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,5 +118,9 @@ mod tests {
         let mut sum = failures.counts();
         add(&mut sum, &failures.counts());
         assert_eq!(total(&sum), 6);
+        let text = "wrong values: 1, errors: 6 (2 Closed, 4 FarFull)";
+        assert_eq!(faults(1, &sum), text);
+        let none = faults(0, &ErrorCounts::new());
+        assert_eq!(none, "wrong values: 0, errors: 0");
     }
 }

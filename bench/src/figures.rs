@@ -58,6 +58,7 @@ impl<'a> FigureFiles<'a> {
 mod tests {
     use super::*;
     use crate::report::PhaseReport;
+    use crate::words::describe;
 
     #[test]
     fn a_file_that_cannot_be_written_hides_no_other() {
@@ -72,6 +73,18 @@ mod tests {
         assert!(plots.len() == 2 && plots.iter().all(|plot| plot.exists()));
         let errors: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
         assert_eq!(errors.len(), 1);
+        // A folder cannot be replaced by a plot.
+        let file = folder.path().join("latency.svg");
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        let files = FigureFiles::open(None, Some(folder.path())).unwrap();
+        let (_, unwritten) = files.write(&run, std::slice::from_ref(&run));
+        let text = describe(&unwritten[0]);
+        let start = format!(
+            "--plot: {} cannot be written: Is a directory",
+            file.display()
+        );
+        assert!(text.starts_with(&start), "{text}");
         assert!(
             errors[0].starts_with("--json /dev/full cannot be written: "),
             "{errors:?}"

@@ -1,7 +1,7 @@
 //! The core-pinned benchmark of Farcore: one driver, several engines, every value verified.
 //!
 //! - Requests: [`record`] keys and values; [`phase`] which keys when; [`skew`] hot keys; [`load`]
-//!   requests and their verdicts; [`trace`] replays of cache traces, [`cache`] miss ratios
+//!   requests and their verdicts; [`trace`] replays of cache traces
 //! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`range`] errors of settings,
 //!   [`words`] how errors read; [`worker`] one thread; [`stats`] its statistics, [`failures`] its
 //!   errors, [`doubts`] keys that they leave unknown; [`run`] one engine's run; [`child`] each run
@@ -13,7 +13,8 @@
 //!   [`events`] of the processor; [`line_trip`] between two cores
 //! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only;
 //!   [`expiry`]: many keys expire at once; [`operations`]: kinds of operations beside each other;
-//!   [`embed`]: callers of a program that embeds the engine, beside those of maps
+//!   [`cache`]: miss ratios over made traces; [`embed`]: callers of a program that embeds the
+//!   engine, beside those of maps
 
 pub mod block_on;
 pub mod cache;

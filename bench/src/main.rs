@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use farcore_bench::cli::{Cli, Command, CommonArgs, EmbedArgs, plain};
+use farcore_bench::cli::{Cli, Command, CommonArgs, plain};
 use farcore_bench::ending::Ending;
 use farcore_bench::machine::Machine;
 use farcore_bench::outputs::complain;
@@ -40,67 +40,65 @@ fn run(command: Command) -> anyhow::Result<Ending> {
         }
         Command::Trace(args) => {
             let machine = Machine::here();
-            let input = Input::open(&args.file)?;
-            let plans = args.plans(&input, &machine);
-            compared(machine, plans, &args.common)
+            match Input::open(&args.file) {
+                Ok(input) => {
+                    let plans = args.plans(&input, &machine);
+                    compared(machine, plans, &args.common)
+                }
+                Err(error) => Ok(Ending::usage(&error)),
+            }
         }
         Command::Fairness(args) => {
             let machine = Machine::here();
-            let checked = args
-                .plan(&machine)
-                .map_err(Into::into)
-                .and_then(|plan| Ok((fairness::check(&plan, &args)?, plan)));
-            match checked {
-                Ok((files, plan)) => {
-                    stop::forward_signals()?;
-                    fairness::command(machine, &plan, args.runs, files)
-                }
-                Err(error) => Ok(Ending::usage(&error)),
-            }
+            let plan = args.plan(&machine);
+            measured(
+                plan,
+                |plan| fairness::check(plan, &args),
+                |plan, files| fairness::command(machine, &plan, args.runs, files),
+            )
         }
-        Command::Cache(args) => cache::command(&Machine::here(), &args),
+        Command::Cache(args) => {
+            let machine = Machine::here();
+            let plans = args.plans(&machine);
+            measured(
+                plans,
+                |plans| cache::check(plans, &args),
+                |plans, file| cache::command(machine, plans, args.write.as_deref(), file),
+            )
+        }
         Command::Expiry(args) => {
             let machine = Machine::here();
-            let plans = args.plans(&machine).map_err(Into::into);
-            let checked = plans.and_then(|plans| Ok((expiry::check(&plans, &args)?, plans)));
-            match checked {
-                Ok((file, plans)) => {
-                    stop::forward_signals()?;
-                    expiry::command(machine, plans, file)
-                }
-                Err(error) => Ok(Ending::usage(&error)),
-            }
+            let plans = args.plans(&machine);
+            measured(
+                plans,
+                |plans| expiry::check(plans, &args),
+                |plans, file| expiry::command(machine, plans, file),
+            )
         }
         Command::Operations(args) => {
             let machine = Machine::here();
-            let plans = args.plans(&machine).map_err(Into::into);
-            let checked = plans.and_then(|plans| Ok((operations::check(&plans, &args)?, plans)));
-            match checked {
-                Ok((file, plans)) => {
-                    stop::forward_signals()?;
-                    operations::command(machine, plans, file)
-                }
-                Err(error) => Ok(Ending::usage(&error)),
-            }
+            let plans = args.plans(&machine);
+            measured(
+                plans,
+                |plans| operations::check(plans, &args),
+                |plans, file| operations::command(machine, plans, file),
+            )
         }
-        Command::Embed(args) => embedded(&args),
+        Command::Embed(args) => {
+            let machine = Machine::here();
+            let plans = args.plans(&machine);
+            measured(
+                plans,
+                |plans| embed::check(plans, &args),
+                |plans, files| embed::command(machine, plans, args.repeats(), files),
+            )
+        }
         Command::Completions(args) => args.print().map(|()| Ending::sound()),
-        Command::Man(args) => args.write().map(|()| Ending::sound()),
+        Command::Man(args) => match args.check() {
+            Ok(()) => args.write().map(|()| Ending::sound()),
+            Err(error) => Ok(Ending::usage(&error)),
+        },
         Command::RunOne => child::serve().map(|()| Ending::sound()),
-    }
-}
-
-/// Measures callers of embedded engines, unless the command cannot be run as written.
-fn embedded(args: &EmbedArgs) -> anyhow::Result<Ending> {
-    let machine = Machine::here();
-    let plans = args.plans(&machine).map_err(Into::into);
-    let checked = plans.and_then(|plans| Ok((embed::check(&plans, args)?, plans)));
-    match checked {
-        Ok((files, plans)) => {
-            stop::forward_signals()?;
-            embed::command(machine, plans, args.repeats, files)
-        }
-        Err(error) => Ok(Ending::usage(&error)),
     }
 }
 
@@ -110,11 +108,24 @@ fn compared(
     plans: anyhow::Result<Vec<Plan>>,
     args: &CommonArgs,
 ) -> anyhow::Result<Ending> {
-    let checked = plans.and_then(|plans| Ok((compare::check(&plans, args)?, plans)));
-    match checked {
+    measured(
+        plans,
+        |plans| compare::check(plans, args),
+        |plans, files| compare::compare(machine, &plans, args.runs, files),
+    )
+}
+
+/// Checks a command and runs it, unless it cannot be run as written.
+fn measured<P, F>(
+    plans: Result<P, impl Into<anyhow::Error>>,
+    check: impl FnOnce(&P) -> anyhow::Result<F>,
+    run: impl FnOnce(P, F) -> anyhow::Result<Ending>,
+) -> anyhow::Result<Ending> {
+    let plans = plans.map_err(Into::into);
+    match plans.and_then(|plans| Ok((check(&plans)?, plans))) {
         Ok((files, plans)) => {
             stop::forward_signals()?;
-            compare::compare(machine, &plans, args.runs, files)
+            run(plans, files)
         }
         Err(error) => Ok(Ending::usage(&error)),
     }

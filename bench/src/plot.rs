@@ -56,9 +56,17 @@ pub fn write(folder: &Path, runs: &[RunReport]) -> anyhow::Result<Vec<PathBuf>> 
     fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
     let (throughput, latency) = (folder.join("throughput.svg"), folder.join("latency.svg"));
     throughput_plot(&throughput, runs)
-        .map_err(|error| anyhow!("{}: {error}", throughput.display()))?;
-    latency_plot(&latency, runs).map_err(|error| anyhow!("{}: {error}", latency.display()))?;
+        .map_err(|error| anyhow!("{}", unwritten(&throughput, &*error)))?;
+    latency_plot(&latency, runs).map_err(|error| anyhow!("{}", unwritten(&latency, &*error)))?;
     Ok(vec![throughput, latency])
+}
+
+/// Why a plot could not be written, without the words of the library about its layers.
+pub(crate) fn unwritten(file: &Path, error: &dyn std::error::Error) -> String {
+    let text = error.to_string();
+    let why = text.trim_start_matches("backend error: ");
+    let why = why.trim_start_matches("Drawing backend error: ");
+    format!("{} cannot be written: {why}", file.display())
 }
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;

@@ -34,6 +34,7 @@ use crate::skew;
 use crate::stop;
 use crate::store::{Running, Store, Usage};
 use crate::trace::{self, Script};
+use crate::words;
 use crate::worker::{Event, Gate, Part, Worker};
 
 /// How often the progress bar moves.
@@ -52,6 +53,10 @@ pub struct Outcome {
     /// A description of the first request that ended with an error.
     #[serde(default)]
     pub failure: Option<String>,
+    /// Why the engine could not be closed as it should, for example because a recorded trace could
+    /// not be written. The figures are not affected.
+    #[serde(default)]
+    pub unwritten: Option<String>,
     /// Counters of the engine's cores in the last phase, the mixed one, where the engine reports
     /// them.
     #[serde(default)]
@@ -127,6 +132,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
         digest: 0,
         complaint: None,
         failure: None,
+        unwritten: None,
         mixed: None,
     };
     let led = lead(&plan, &*store, &gate, &inbox, &mut outcome);
@@ -141,7 +147,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     collect::totals(&mut outcome.report, &store.usage());
     match Arc::try_unwrap(store) {
         Ok(store) => {
-            store.close()?;
+            outcome.unwritten = store.close().err().map(|error| words::describe(&error));
             outcome.report.line_trip_ns = longer_ns(trip_before_ns, line_trip_ns(&plan.cores));
         }
         Err(_) => warn!("the engine is still in use and was not closed"),

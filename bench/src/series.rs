@@ -1,9 +1,16 @@
-//! Runs of farcore one after the other, each in a process of its own.
+//! Runs of farcore one after the other, each in a process of its own, and how their figures are
+//! published.
+//!
+//! I1: neither a file that cannot be written nor a closed standard output hides what the other one
+//!     would show; the file is written first.
 
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::engines::Farcore;
-use crate::outputs::OutputFile;
+use crate::origin::Origin;
+use crate::outputs::{OutputFile, print};
 use crate::plan::Plan;
 use crate::stop;
 
@@ -36,4 +43,25 @@ pub(crate) fn measure<R>(
         }
     }
     (runs, None)
+}
+
+/// Writes the file and prints the table, and adds what could not be done to `failures`. Without a
+/// table nothing was measured: an older file stays as it is.
+pub(crate) fn publish(
+    table: Option<String>,
+    file: Option<OutputFile>,
+    report: &impl Serialize,
+    origin: &Origin,
+    failures: &mut Vec<anyhow::Error>,
+) {
+    let Some(table) = table else {
+        if failures.is_empty() {
+            let nothing = "partial: a signal ended the command before anything was measured";
+            failures.extend(print(nothing).err());
+        }
+        return;
+    };
+    failures.extend(file.and_then(|file| file.write_json(report).err()));
+    let printed = print(table).and_then(|()| origin.note().map_or(Ok(()), print));
+    failures.extend(printed.err());
 }

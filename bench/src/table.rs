@@ -30,7 +30,11 @@ pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
     if let Some(events) = events::table(runs) {
         let _ = write!(text, "\n{events}");
     }
-    if !runs.iter().any(|run| run.partial) {
+    // The time of a run that did less than the others says nothing.
+    if !runs
+        .iter()
+        .any(|run| run.partial || failures::total(&run.errors) > 0)
+    {
         for contrast in &contrasts {
             let _ = write!(text, "\n{}", total_time(runs, contrast));
         }
@@ -276,5 +280,11 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("result hash: 0000000000000001") && text.contains("no far tier"));
+        let failed = RunReport {
+            errors: ErrorCounts::from([("FarFull".into(), 1)]),
+            ..run("farcore", 6.0)
+        };
+        let text = render(&[failed, run("dashmap", 2.0)], &[1, 1]);
+        assert!(!text.contains("total time: "), "{text}");
     }
 }

@@ -4,16 +4,21 @@
 //! The flags become a [`Watch`], which travels in the plan to the process of the run. What it opens
 //! stays open for as long as the engine runs. Addresses beyond loopback need `--insecure`.
 
-use std::net::SocketAddr;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use farcore::EngineReporter;
 use farcore::statistics::{
     Exposition, HttpServer, Reporter, StatisticsSocket, default_socket, is_loopback,
 };
 use farcore_tuning::Exposed;
+use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
@@ -22,6 +27,16 @@ use crate::stop;
 
 /// Stands for the default path.
 const DEFAULT: &str = "default";
+/// The name of a default socket begins with this.
+const NAME: &str = "bench";
+
+fn is_default(path: &Path) -> bool {
+    path == Path::new(DEFAULT)
+}
+
+fn taken(address: SocketAddr) -> String {
+    format!("cannot listen on {address}; give --http another address")
+}
 
 /// Flags of the metrics.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -76,6 +91,63 @@ impl WatchArgs {
 }
 
 impl Watch {
+    /// Checks before anything runs that the endpoints can be opened.
+    ///
+    /// # Errors
+    /// They cannot; the error names the flag.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if let Some(path) = self
+            .stats_socket
+            .as_deref()
+            .filter(|path| !is_default(path))
+        {
+            let folder = path.parent().filter(|folder| folder != &Path::new(""));
+            let folder = folder.unwrap_or(Path::new("."));
+            let refusal = || format!("--stats-socket {} cannot be opened", path.display());
+            match fs::symlink_metadata(path) {
+                Ok(found) if found.file_type().is_socket() => {}
+                Ok(_) => bail!(
+                    "{}: the file is not a socket: remove it or choose another path",
+                    refusal()
+                ),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    access(folder, Access::WRITE_OK | Access::EXEC_OK).with_context(refusal)?;
+                }
+                Err(error) => return Err(error).with_context(refusal),
+            }
+        }
+        if let Some(address) = self.http {
+            let listener = TcpListener::bind(address);
+            listener.map(drop).with_context(|| taken(address))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the socket of a process that was killed, unless another engine listens there.
+    pub fn remove_left(&self, process: u32) {
+        let Some(path) = &self.stats_socket else {
+            return;
+        };
+        let path = if is_default(path) {
+            let Ok(own) = default_socket(NAME) else {
+                return;
+            };
+            own.with_file_name(format!("{NAME}-{process}.sock"))
+        } else {
+            path.clone()
+        };
+        // A connection to any other file is refused, too.
+        let found = fs::symlink_metadata(&path);
+        if !found.is_ok_and(|found| found.file_type().is_socket()) {
+            return;
+        }
+        let listening = UnixStream::connect(&path);
+        if listening.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            // What cannot be removed is replaced by the next socket at this path.
+            let _ = fs::remove_file(&path);
+        }
+    }
+
     /// Opens the endpoints.
     ///
     /// # Errors
@@ -95,8 +167,8 @@ impl Watch {
     ) -> anyhow::Result<Watched> {
         let socket = match &self.stats_socket {
             Some(path) => {
-                let path = if path == Path::new(DEFAULT) {
-                    default_socket("bench").context("--stats-socket")?
+                let path = if is_default(path) {
+                    default_socket(NAME).context("--stats-socket")?
                 } else {
                     path.clone()
                 };
@@ -111,9 +183,8 @@ impl Watch {
         let http = match self.http {
             Some(address) => {
                 let exposed = exposed(Exposition::new(reporter));
-                let server = HttpServer::bind(address, exposed).with_context(|| {
-                    format!("cannot listen on {address}; give --http another address")
-                })?;
+                let server = HttpServer::bind(address, exposed);
+                let server = server.with_context(|| taken(address))?;
                 info!(address = %server.address(), "metrics over HTTP");
                 Some(server)
             }
@@ -123,5 +194,65 @@ impl Watch {
             _socket: socket,
             _http: http,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::words::describe;
+
+    fn socket(path: &Path) -> Watch {
+        Watch {
+            stats_socket: Some(path.to_owned()),
+            http: None,
+        }
+    }
+
+    #[test]
+    fn endpoints_are_checked_before_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        socket(&path).check().unwrap();
+        socket(Path::new("socket")).check().unwrap();
+        assert!(!path.exists(), "nothing was opened");
+        fs::write(&path, "").unwrap();
+        for (path, why) in [
+            (path.clone(), "the file is not a socket: remove it"),
+            (folder.path().join("none/socket"), "No such file"),
+            (path.join("socket"), "Not a directory"),
+        ] {
+            let error = describe(&socket(&path).check().unwrap_err());
+            let start = format!("--stats-socket {} cannot be opened: {why}", path.display());
+            assert!(error.starts_with(&start), "{error}");
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let watch = Watch {
+            stats_socket: None,
+            http: listener.local_addr().ok(),
+        };
+        let error = describe(&watch.check().unwrap_err());
+        assert!(error.contains("; give --http another address: "), "{error}");
+        drop(listener);
+        watch.check().unwrap();
+    }
+
+    #[test]
+    fn only_a_socket_that_nothing_listens_on_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let watch = socket(&path);
+        watch.remove_left(1);
+        let listener = UnixListener::bind(&path).unwrap();
+        watch.remove_left(1);
+        assert!(path.exists(), "another engine listens");
+        drop(listener);
+        watch.remove_left(1);
+        assert!(!path.exists());
+        fs::write(&path, "a file").unwrap();
+        watch.remove_left(1);
+        assert!(path.exists(), "a file is no socket");
     }
 }

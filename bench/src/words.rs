@@ -30,12 +30,37 @@ const FLAGS: [(&str, &str); 16] = [
     ("spin_ns", "spin_ns of --profile"),
 ];
 
+/// What a client says of a memory node that it cannot use, and how that reads beside the node's
+/// address.
+const REFUSALS: [(&str, &str); 4] = [
+    (
+        "wrong token",
+        "rejected the token: --token-file differs from the node's",
+    ),
+    (
+        "requires a token",
+        "requires a token: give --token-file the node's file",
+    ),
+    (
+        "has no token",
+        "has no token: leave --token-file out, or start the node with it",
+    ),
+    (
+        "does not speak Farcore's wire format",
+        "sent an invalid answer, and the connection is closed: --fabric names no memory node, or one \
+         of another version",
+    ),
+];
+
 /// An error and its causes in one line. A cause that has been named is left out.
 #[must_use]
 pub fn describe(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
-        let cause = cause.to_string();
+        let cause = match cause.downcast_ref::<Error>() {
+            Some(Error::Unavailable { node, reason }) => unavailable(node, reason),
+            _ => cause.to_string(),
+        };
         if text.contains(&cause) {
             continue;
         }
@@ -45,6 +70,25 @@ pub fn describe(error: &anyhow::Error) -> String {
         text.push_str(&cause);
     }
     in_flags(&text)
+}
+
+/// What is wrong with one or several memory nodes, and the remedy; `nodes` are their addresses.
+fn unavailable(nodes: &str, reason: &str) -> String {
+    let is_one = !nodes.contains(", ");
+    let known = REFUSALS.iter().find(|(said, _)| reason.contains(said));
+    if let Some((_, words)) = known.filter(|_| is_one) {
+        return format!("{nodes} {words}");
+    }
+    // The reason may name the node again.
+    let (_, place) = nodes.split_once("://").unwrap_or(("", nodes));
+    let mut reason = reason.to_owned();
+    for name in [nodes, place]
+        .iter()
+        .filter(|name| is_one && !name.is_empty())
+    {
+        reason = reason.replace(&format!("{name}: "), "");
+    }
+    format!("memory node {nodes} is unavailable: {reason}")
 }
 
 /// Replaces the names of fields by those of flags.
@@ -69,23 +113,37 @@ pub fn refusal(error: &Error, keys: u64, far_bytes: u64) -> String {
     else {
         return in_flags(&error.to_string());
     };
-    let bytes = |text: &str, before: &str| {
-        let (number, _) = text.strip_prefix(before)?.split_once(" bytes")?;
-        number.parse::<u64>().ok()
-    };
-    if *field == "local_bytes"
-        && let (Some(given), Some(least)) = (bytes(value, ""), bytes(limit, "at least "))
-    {
+    if let Some((given, least)) = too_little_local(error) {
         return format!(
-            "--local {} is too small: {} is needed for {keys} keys and --far {}; raise it, or lower \
-             the number of keys or --far",
-            size(given),
-            size(least.div_ceil(MIB) * MIB),
+            "--local {given} is too small: {least} is needed for {keys} keys and --far {}; raise it, \
+             or lower the number of keys or --far",
             size(far_bytes)
         );
     }
-    let value = bytes(value, "").map_or_else(|| value.clone(), size);
+    let value = bytes_in(value, "").map_or_else(|| value.clone(), size);
     in_flags(&format!("`{field}` is {value}: {limit}"))
+}
+
+/// The number of bytes in a text, after some words.
+fn bytes_in(text: &str, before: &str) -> Option<u64> {
+    let (number, _) = text.strip_prefix(before)?.split_once(" bytes")?;
+    number.parse().ok()
+}
+
+/// The local memory that was given and the least that is needed, in words; `None` if the error is
+/// about something else.
+#[must_use]
+pub fn too_little_local(error: &Error) -> Option<(String, String)> {
+    let Error::Config {
+        field: "local_bytes",
+        value,
+        limit,
+    } = error
+    else {
+        return None;
+    };
+    let least = bytes_in(limit, "at least ")?.div_ceil(MIB) * MIB;
+    Some((size(bytes_in(value, "")?), size(least)))
 }
 
 /// A size with the largest unit of which it has at least one, such as `8 MiB` or `21.7 GiB`.
@@ -128,6 +186,42 @@ mod tests {
             describe(&io).starts_with("a: No such file"),
             "{}",
             describe(&io)
+        );
+    }
+
+    #[test]
+    fn a_memory_node_is_named_once_and_with_the_remedy() {
+        let of = |node: &str, reason: &'static str| {
+            let error = Error::Unavailable {
+                node: node.into(),
+                reason: reason.into(),
+            };
+            describe(&anyhow!(error).context("the engine could not be opened"))
+        };
+        assert_eq!(
+            of(
+                "tcp://a:1",
+                "tcp://a:1: wrong token: the node was started with a different token"
+            ),
+            "the engine could not be opened: tcp://a:1 rejected the token: --token-file differs from \
+             the node's"
+        );
+        assert_eq!(
+            of(
+                "tcp://a:1",
+                "0 of 1 answered (`nodes_min`): a:1: Connection refused"
+            ),
+            "the engine could not be opened: memory node tcp://a:1 is unavailable: 0 of 1 answered \
+             (--nodes-min): Connection refused"
+        );
+        // Of several nodes, the reasons name theirs.
+        assert_eq!(
+            of(
+                "tcp://a:1, tcp://b:2",
+                "a:1: wrong token; b:2: Connection refused"
+            ),
+            "the engine could not be opened: memory node tcp://a:1, tcp://b:2 is unavailable: a:1: \
+             wrong token; b:2: Connection refused"
         );
     }
 

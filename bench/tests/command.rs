@@ -8,10 +8,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 
-use farcore::statistics::{ReadError, read_report};
+use clap::CommandFactory;
 
-use farcore_rdma::Lock;
-use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeOptions};
+use farcore::statistics::{ReadError, read_report};
+use farcore_bench::cli::Cli;
+
+use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions};
+use farcore_rdma::{Lock, Token};
 use serde_json::Value;
 
 fn bench(line: &str) -> Output {
@@ -260,14 +263,17 @@ fn a_trace_is_read_from_standard_input() {
 #[test]
 fn a_cache_misses_less_often_than_it_hits_and_writes_its_traces() {
     let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("figures.json");
     let output = bench(&format!(
-        "cache --keys 60000 --requests 200000 --local 6MiB --far 2MiB --write {}",
-        folder.path().display()
+        "cache --keys 60000 --requests 200000 --local 6MiB --far 2MiB --write {} --json {}",
+        folder.path().display(),
+        json.display()
     ));
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
     let miss_ratio = |name: &str| -> f64 {
-        let line = said.lines().find(|line| line.contains(name)).unwrap();
+        let start = format!("| {name} ");
+        let line = said.lines().find(|line| line.starts_with(&start)).unwrap();
         line.split('|').nth(3).unwrap().trim().parse().unwrap()
     };
     assert!(miss_ratio("zipf-1.0") < 0.4, "{said}");
@@ -275,6 +281,21 @@ fn a_cache_misses_less_often_than_it_hits_and_writes_its_traces() {
     for name in ["zipf-0.8", "zipf-1.0", "scan"] {
         let path = folder.path().join(format!("{name}.oracleGeneral"));
         assert_eq!(fs::metadata(path).unwrap().len(), 200_000 * 24);
+    }
+    assert!(said.contains("\nwrong values: 0, errors: 0\n"), "{said}");
+    let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(report["plans"][2]["scenario"]["cache"]["requests"], 200_000);
+    assert_eq!(
+        report["plans"][2]["scenario"]["cache"]["part"]["trace"],
+        "scan"
+    );
+    assert_eq!(
+        (&report["runs"][1]["wrong_values"], &report["partial"]),
+        (&0.into(), &false.into())
+    );
+    assert!(report["runs"][1]["errors"].as_object().unwrap().is_empty());
+    for fact in ["command", "version", "commit", "date", "machine"] {
+        assert!(!report[fact].is_null(), "{fact}");
     }
     let output = bench("cache --put-rounds 1 --requests 40000 --local 6MiB --far 2MiB");
     assert!(output.status.success(), "{output:?}");
@@ -284,25 +305,23 @@ fn a_cache_misses_less_often_than_it_hits_and_writes_its_traces() {
 
 #[test]
 fn completions_and_manual_pages_cover_every_command() {
+    let command = Cli::command();
+    let commands = command.get_subcommands().filter(|one| !one.is_hide_set());
+    let commands: Vec<&str> = commands.map(clap::Command::get_name).collect();
+    assert!(commands.contains(&"embed") && commands.contains(&"cache"));
     for shell in ["bash", "zsh", "fish"] {
         let output = bench(&format!("completions {shell}"));
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(
-            output.status.success() && said.contains("fairness"),
-            "{said}"
-        );
+        assert!(output.status.success(), "{said}");
+        for name in &commands {
+            assert!(said.contains(name), "{shell}: {name}");
+        }
     }
     let folder = std::env::temp_dir().join(format!("farcore-bench-man-{}", std::process::id()));
     let output = bench(&format!("man --out {}", folder.display()));
     assert!(output.status.success());
-    for name in [
-        "farcore-bench",
-        "farcore-bench-contest",
-        "farcore-bench-ycsb",
-        "farcore-bench-trace",
-        "farcore-bench-fairness",
-        "farcore-bench-cache",
-    ] {
+    let pages = commands.iter().map(|name| format!("farcore-bench-{name}"));
+    for name in pages.chain(["farcore-bench".to_owned()]) {
         let page = fs::read_to_string(folder.join(format!("{name}.1"))).unwrap();
         assert!(
             page.contains(".SH SYNOPSIS") || page.contains(".SH DESCRIPTION"),
@@ -311,6 +330,10 @@ fn completions_and_manual_pages_cover_every_command() {
     }
     assert!(!folder.join("farcore-bench-run-one.1").exists());
     fs::remove_dir_all(folder).unwrap();
+    let output = bench("man --out /dev/null/pages");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--out /dev/null/pages: "), "{said}");
 }
 
 #[test]
@@ -345,4 +368,122 @@ fn a_command_waits_for_its_memory_node() {
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert!(child.wait().unwrap().success(), "{rest:?}");
     drop(node);
+}
+
+/// A memory node of this process.
+fn node(token: Option<&[u8]>) -> NodeHandle {
+    let memory = MemoryOptions {
+        region_bytes: 16 << 20,
+        huge_pages: false,
+        lock: Lock::Off,
+        ..MemoryOptions::new(64 << 20)
+    };
+    let options = NodeOptions {
+        token: token.map(|bytes| Token::new(bytes).unwrap()),
+        ..NodeOptions::new("127.0.0.1:0".parse().unwrap(), memory)
+    };
+    MemoryNode::start(options).unwrap()
+}
+
+/// A run against a memory node that cannot be used; returns its last line.
+fn refused(address: &str, flags: &str) -> String {
+    let output = bench(&format!(
+        "contest --engines farcore --cores 0 --keys-per-core 100 --local 16MiB --far 16MiB --fabric \
+         tcp://{address} --wait-for-nodes=1s {flags}"
+    ));
+    let logged = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{logged}");
+    let last = logged.lines().last().unwrap();
+    assert_eq!(last.matches(address).count(), 1, "{last}");
+    last.to_owned()
+}
+
+#[test]
+fn a_memory_node_that_cannot_be_used_is_named_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, "another token than the node's").unwrap();
+    let with_token = format!("--token-file {}", file.display());
+    let open = node(None);
+    let closed = node(Some(b"the token of the node"));
+    let (open, closed) = (open.address().to_string(), closed.address().to_string());
+    for (address, flags, words) in [
+        (
+            &closed,
+            &with_token[..],
+            "rejected the token: --token-file differs from the node's",
+        ),
+        (
+            &closed,
+            "",
+            "requires a token: give --token-file the node's file",
+        ),
+        (
+            &open,
+            &with_token,
+            "has no token: leave --token-file out, or start the node with it",
+        ),
+    ] {
+        let last = refused(address, flags);
+        assert!(
+            last.ends_with(&format!("tcp://{address} {words}")),
+            "{last}"
+        );
+    }
+}
+
+#[test]
+fn a_peer_that_is_no_memory_node_sent_an_invalid_answer() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    // Ends with the test's process.
+    std::thread::spawn(move || {
+        for mut peer in listener.incoming().flatten() {
+            // The client closes the connection when it has seen enough.
+            let _ = peer.write_all(&[b'x'; 4096]);
+            let _ = peer.read(&mut [0; 4096]);
+        }
+    });
+    let last = refused(&address, "");
+    let words =
+        "sent an invalid answer, and the connection is closed: --fabric names no memory node";
+    assert!(last.contains(&format!("tcp://{address} {words}")), "{last}");
+}
+
+/// The node dies while requests need it: they end with errors of their kind, and no value is wrong.
+#[test]
+fn a_memory_node_that_vanishes_is_an_error_and_no_wrong_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("figures.json");
+    let node = node(None);
+    let line = format!(
+        "ycsb --workload a --zipf 0 --engines farcore --cores 0 --records 30000 --operations 500000 \
+         --local 8MiB --far 60MiB --fabric tcp://{} --json {}",
+        node.address(),
+        json.display()
+    );
+    let mut child = Command::new(env!("CARGO_BIN_EXE_farcore-bench"))
+        .args(line.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env_remove("RUST_LOG")
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let starts = |line: &String| line.contains("phase starts") && line.contains("transactions");
+    lines
+        .by_ref()
+        .map(Result::unwrap)
+        .find(starts)
+        .expect("the last phase starts");
+    drop(node);
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{rest:?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("- Unavailable"), "{said}");
+    let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(report["runs"][0]["wrong_values"], 0, "{rest:?}");
+    assert!(report["runs"][0]["errors"]["Unavailable"].as_u64().unwrap() > 0);
+    assert!(rest.last().unwrap().ends_with(" Unavailable"), "{rest:?}");
 }

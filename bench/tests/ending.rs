@@ -120,31 +120,6 @@ fn files_that_cannot_be_written_fail_the_command_before_it_runs() {
 }
 
 #[test]
-fn files_are_written_although_the_reader_of_the_table_has_gone() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("figures.json");
-    for line in [
-        "contest --engines sharded --cores 0 --keys-per-core 100",
-        "fairness --cores 0 --keys 10000 --value 2000 --local 8MiB --far 64MiB --window 16 \
-         --sleepers 0 --flooders 0 --seconds 0.1 --give-up 60",
-    ] {
-        let line = format!("{line} --json {}", file.display());
-        let (reader, writer) = std::io::pipe().unwrap();
-        drop(reader);
-        let output = command(&line)
-            .stdout(writer)
-            .stderr(Stdio::piped())
-            .output()
-            .unwrap();
-        let logged = String::from_utf8_lossy(&output.stderr);
-        assert!(!logged.contains("panicked"), "{logged}");
-        assert_eq!(output.status.code(), Some(0), "{logged}");
-        assert_eq!(json(&file)["partial"], false);
-        fs::remove_file(&file).unwrap();
-    }
-}
-
-#[test]
 fn a_run_that_fails_hides_no_figures_of_the_runs_before_it() {
     // No process listens there.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -176,32 +151,6 @@ fn a_run_that_fails_hides_no_figures_of_the_runs_before_it() {
     let output = bench(&line("farcore"));
     assert_eq!(output.status.code(), Some(4));
     assert_eq!(json(&file), report);
-}
-
-#[test]
-fn figures_that_cannot_be_written_hide_no_table() {
-    for (line, figure) in [
-        (
-            "contest --engines sharded --cores 0 --keys-per-core 100",
-            "verify4",
-        ),
-        (
-            "fairness --cores 0 --keys 10000 --value 2000 --local 8MiB --far 64MiB --window 16 \
-             --sleepers 0 --flooders 0 --seconds 0.1 --give-up 60",
-            "measured",
-        ),
-    ] {
-        let output = bench(&format!("{line} --json /dev/full"));
-        let said = String::from_utf8_lossy(&output.stdout);
-        let logged = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(4), "{said}{logged}");
-        assert!(said.contains(figure), "{said}");
-        let last = logged.lines().last().unwrap();
-        assert!(
-            last.starts_with("farcore-bench: --json /dev/full cannot be written: No space left"),
-            "{last}"
-        );
-    }
 }
 
 /// A command in the middle of its last phase, which takes minutes, and the process of its run.
@@ -332,6 +281,62 @@ fn a_run_ends_when_its_command_is_killed() {
     running.signal(Signal::KILL);
     running.end();
     assert!(!socket.exists(), "the run removed its socket");
+}
+
+#[test]
+fn a_record_that_cannot_be_written_hides_no_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("figures.json");
+    let output = bench(&format!(
+        "ycsb --workload f --engines farcore --cores 0 --records 600 --operations 900 --local 16MiB \
+         --far 16MiB --record /dev/full --json {}",
+        file.display()
+    ));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let logged = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}{logged}");
+    assert!(said.contains("transactions"), "{said}{logged}");
+    let last = logged.lines().last().unwrap();
+    let start = "farcore-bench: --record /dev/full cannot be written: No space left";
+    assert!(last.starts_with(start), "{last}");
+    assert_eq!(json(&file)["runs"][0]["phases"][1]["ops"], 900);
+}
+
+/// As the kernel does when memory runs out.
+#[test]
+fn a_run_that_is_killed_leaves_no_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let running = start(&format!("--stats-socket {}", socket.display()));
+    assert!(socket.exists());
+    pidfd_send_signal(&running.run, Signal::KILL).unwrap();
+    let (ended, said) = running.end();
+    assert_eq!(ended.code(), Some(4), "{said}");
+    assert!(
+        !socket.exists(),
+        "the command removed the socket of its run"
+    );
+}
+
+#[test]
+fn a_socket_that_cannot_be_opened_fails_the_command_before_it_runs() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = format!("--http {}", taken.local_addr().unwrap());
+    for (flag, words) in [
+        (
+            "--stats-socket /dev/null/socket",
+            "--stats-socket /dev/null/socket cannot be opened: Not a directory",
+        ),
+        (&http, "give --http another address: Address already in use"),
+    ] {
+        for command in ["contest --engines sharded,farcore", "fairness"] {
+            let output = bench(&format!("{command} {flag}"));
+            let logged = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{logged}");
+            assert!(logged.contains(words), "{logged}");
+            assert!(output.stdout.is_empty());
+        }
+    }
 }
 
 #[test]

@@ -158,7 +158,11 @@ impl FairnessArgs {
             let why = "beside --sleepers 0: it is for sleepers; leave one of them out";
             refuse(&flags, why)?;
         }
-        Ok(())
+        // The sleepers' window is that of --window unless it has a flag of its own.
+        let is_idle = self.flooders == 0 && (self.sleepers == 0 || self.sleeper_window.is_some());
+        let why =
+            "without flooders or sleepers that have it: raise --flooders, or leave the flag out";
+        refuse(&[("--window", is_idle && self.setup.window.is_some())], why)
     }
 }
 
@@ -166,6 +170,7 @@ impl ExpiryArgs {
     /// Checks that every flag given has an effect.
     pub(super) fn check_effects(&self) -> Result<(), PlanError> {
         self.setup.check_effects(&[EngineName::Farcore])?;
+        self.wait.check_effects(&self.setup)?;
         if self.places.contains(&Place::Far) {
             return Ok(());
         }
@@ -190,9 +195,34 @@ impl OperationsArgs {
             &[("--fabric", is_away)],
             "here: far memory is embedded; leave the flag out",
         )?;
-        let latency = self.setup.far_latency.is_some() && !self.parts.contains(&Part::Export);
-        let why = "without the part export: add it to --parts, or leave the flag out";
-        refuse(&[("--far-latency", latency)], why)
+        let has = |part| self.parts.contains(&part);
+        let without = |part: &str| {
+            format!("without the part {part}: add it to --parts, or leave the flag out")
+        };
+        let requests = [
+            ("--keys", self.keys.is_some()),
+            ("--window", self.setup.window.is_some()),
+        ];
+        let scan = [("--scan-keys", self.scan_keys.is_some())];
+        let export = [
+            ("--far-latency", self.setup.far_latency.is_some()),
+            ("--export-keys", self.export_keys.is_some()),
+            ("--link", self.link.is_some()),
+        ];
+        let long = [("--long-value", self.long_value.is_some())];
+        for (part, name, flags) in [
+            (Part::Requests, "requests", &requests[..]),
+            (Part::Scan, "scan", &scan),
+            (Part::Export, "export", &export),
+            (Part::Long, "long", &long),
+        ] {
+            if !has(part) {
+                refuse(flags, &without(name))?;
+            }
+        }
+        let is_idle = !has(Part::Requests) && !has(Part::Scan);
+        let value = [("--value-bytes", is_idle && self.value_bytes.is_some())];
+        refuse(&value, &without("requests or scan"))
     }
 }
 
@@ -239,6 +269,9 @@ impl EmbedArgs {
                 ("--threads", self.threads.is_some()),
                 ("--tasks", self.tasks.is_some()),
                 ("--workers", self.workers.is_some()),
+                ("--reads", self.reads.is_some()),
+                ("--repeats", self.repeats.is_some()),
+                ("--plot", self.plot.is_some()),
             ];
             let why = "without the part callers: add it to --parts, or leave the flag out";
             refuse(&flags, why)?;
@@ -258,6 +291,11 @@ impl EmbedArgs {
                 self.idle_seconds.is_some() && !has(EmbedPart::Idle),
             )],
             "without the part idle: add it to --parts, or leave the flag out",
+        )?;
+        let is_timed = has(EmbedPart::Callers) || has(EmbedPart::Beside);
+        refuse(
+            &[("--seconds", self.seconds.is_some() && !is_timed)],
+            "without the parts callers and beside: add one to --parts, or leave the flag out",
         )?;
         refuse(
             &[("--pairs", self.pairs.is_some() && !has(EmbedPart::Beside))],

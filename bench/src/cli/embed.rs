@@ -22,7 +22,12 @@ const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const TASKS: [usize; 5] = [1, 8, 64, 1000, 10_000];
 /// Default threads of the runtime.
 const WORKERS: usize = 2;
+/// Default share of gets.
+const READS: f64 = 0.95;
+const SECONDS: f64 = 0.1;
 const IDLE_SECONDS: f64 = 3.0;
+/// Default number of rounds.
+const REPEATS: u32 = 5;
 const PAIRS: usize = 15;
 const CALLERS: [Caller; 5] = [
     Caller::Handle,
@@ -67,8 +72,9 @@ pub struct EmbedArgs {
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
     /// Time that each number of callers is measured in a round, and half of each pair of beside
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.1)]
-    pub seconds: f64,
+    /// [default: 0.1]
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<f64>,
     /// Time that an idle engine is measured [default: 3]
     #[arg(long, value_name = "SECONDS")]
     pub idle_seconds: Option<f64>,
@@ -81,23 +87,19 @@ pub struct EmbedArgs {
     /// Bytes of each value
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub value_bytes: usize,
-    /// Share of gets among the operations; the others are puts
-    #[arg(
-        long,
-        value_name = "SHARE",
-        default_value_t = 0.95,
-        allow_negative_numbers = true
-    )]
-    pub reads: f64,
+    /// Share of gets among the operations; the others are puts [default: 0.95]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub reads: Option<f64>,
     /// Local memory of farcore-far, in percent of the data; lanes of callers come on top
     #[arg(long, value_name = "PERCENT")]
     pub local_percent: Option<u64>,
     /// Latency added to each far access of farcore-far, e.g. 2us [default: none]
     #[arg(long, value_name = "DURATION", value_parser = parse_nanoseconds)]
     pub far_latency: Option<u64>,
-    /// Rounds of all engines in turn; medians are reported, with the least and the most
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeats: u32,
+    /// Rounds of all engines in turn; medians are reported, with the least and the most [default:
+    /// 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: Option<u32>,
     /// Seed of the keys, the values and the order of requests
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -132,6 +134,12 @@ impl EmbedArgs {
             }
         }
         engines
+    }
+
+    /// The rounds of the flag, or the default.
+    #[must_use]
+    pub fn repeats(&self) -> u32 {
+        self.repeats.unwrap_or(REPEATS)
     }
 
     /// The callers of the flag, or all.
@@ -188,8 +196,8 @@ impl EmbedArgs {
             workers: self.workers.unwrap_or(WORKERS),
             keys,
             value_bytes: self.value_bytes,
-            reads: self.reads,
-            seconds: self.seconds,
+            reads: self.reads.unwrap_or(READS),
+            seconds: self.seconds.unwrap_or(SECONDS),
             idle_seconds: self.idle_seconds.unwrap_or(IDLE_SECONDS),
             pairs: self.pairs.unwrap_or(PAIRS),
             local_percent: self.local_percent.filter(|_| is_far),
@@ -406,6 +414,10 @@ mod tests {
             ("--callers tasks --threads 4", "--threads has no effect"),
             ("--parts idle --callers tasks", "--callers has no effect"),
             ("--parts callers --pairs 3", "--pairs has no effect"),
+            ("--parts idle --reads 0.5", "--reads has no effect"),
+            ("--parts beside --repeats 2", "--repeats has no effect"),
+            ("--parts idle --plot d", "--plot has no effect"),
+            ("--parts idle --seconds 1", "--seconds has no effect"),
             (
                 "--parts callers --idle-seconds 3",
                 "--idle-seconds has no effect",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{SetupArgs, parse_milliseconds, parse_size};
+use super::{SetupArgs, WaitArgs, parse_milliseconds, parse_size};
 use crate::expiry::settings::{Place, Settings};
 use crate::machine::Machine;
 use crate::plan::{Plan, PlanError, Scenario};
@@ -50,6 +50,9 @@ pub struct ExpiryArgs {
     /// Cores and memory; --local is for the place far.
     #[command(flatten)]
     pub setup: SetupArgs,
+    /// How long to wait for memory nodes.
+    #[command(flatten)]
+    pub wait: WaitArgs,
     /// Write the figures to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -77,6 +80,7 @@ impl ExpiryArgs {
             };
             let scenario = Scenario::Expiry(Box::new(settings));
             let mut plan = self.setup.plan(cores.clone(), keys_per_core, scenario);
+            plan.nodes_wait_ns = self.wait.wait_for_nodes;
             if place == Place::Local {
                 plan.local_bytes = plan.all_local_bytes();
             }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use farcore_tuning::Profile;
 
-use super::{SetupArgs, WaitArgs, parse_size};
+use super::{SetupArgs, WaitArgs, parse_size, read_profile};
 use crate::fairness::keys::RECORD_BYTES_BESIDE;
 use crate::fairness::settings::{Form, Request, Settings};
 use crate::machine::Machine;
@@ -113,7 +113,7 @@ impl FairnessArgs {
         let mut window = plan.window;
         let mut profile = Profile::default();
         if let Some(file) = &self.profile {
-            profile = Profile::read(file)?;
+            profile = read_profile(file, &self.setup)?;
             window = plan.clone().with_profile(profile).window;
             window = self.setup.window.unwrap_or(window);
         }
@@ -267,6 +267,14 @@ mod tests {
                 "--local is 200 MiB: it must be at most",
             ),
             ("--window 0", "--window is 0"),
+            (
+                "--flooders 0 --sleepers 0 --window 8",
+                "--window has no effect without flooders or sleepers",
+            ),
+            (
+                "--flooders 0 --sleeper-window 4 --window 8",
+                "--window has no effect",
+            ),
         ] {
             let error = plan(2, flags).expect_err(flags).to_string();
             assert!(error.contains(message), "{flags}: {error}");

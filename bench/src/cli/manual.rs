@@ -41,12 +41,19 @@ impl CompletionsArgs {
 }
 
 impl ManArgs {
+    /// Creates the folder.
+    ///
+    /// # Errors
+    /// No file can be written there.
+    pub fn check(&self) -> anyhow::Result<()> {
+        check_folder("--out", &self.out)
+    }
+
     /// Writes the manual pages and names them on standard output.
     ///
     /// # Errors
     /// They cannot be written.
     pub fn write(&self) -> anyhow::Result<()> {
-        check_folder("--out", &self.out)?;
         let mut command = Cli::command();
         command.build();
         let hidden = |command: &clap::Command| command.is_hide_set();

@@ -1,8 +1,8 @@
 //! The command line: flags, their defaults for this machine, and the plans that they give.
 //!
 //! - This file: `contest` and `ycsb`, and the flags that all commands share
-//! - `trace.rs`, `fairness.rs`, `expiry.rs`, `operations.rs`, `embed.rs`: the flags of these
-//!   commands
+//! - `trace.rs`, `fairness.rs`, `cache.rs`, `expiry.rs`, `operations.rs`, `embed.rs`: the flags of
+//!   these commands
 //! - `size.rs`: the sizes of `contest` and `ycsb`
 //! - `manual.rs`: completions of shells and manual pages
 //! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect
@@ -11,6 +11,7 @@
 //! Parsing reads no file but a profile and a trace. Each `plans` returns plans that have passed
 //! [`Plan::validate`].
 
+mod cache;
 mod core_list;
 mod effect;
 mod embed;
@@ -22,13 +23,14 @@ mod size;
 mod trace;
 mod usage;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use farcore_tuning::{LogFormat, Profile};
 
+pub use self::cache::CacheArgs;
 pub use self::core_list::CoreList;
 pub use self::embed::EmbedArgs;
 pub use self::expiry::ExpiryArgs;
@@ -38,10 +40,12 @@ pub use self::operations::OperationsArgs;
 pub use self::size::{ContestSize, YcsbSize};
 pub use self::trace::{TraceArgs, TraceSize};
 pub use self::usage::plain;
-use crate::cache::CacheArgs;
 use crate::ending::STATUSES;
 use crate::machine::Machine;
-use crate::plan::{Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
+use crate::plan::{
+    Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, WINDOW_MAX, Workload,
+};
+use crate::range::RangeError;
 use crate::skew::Skew;
 use crate::watch::{Watch, WatchArgs};
 
@@ -325,6 +329,19 @@ fn parse_milliseconds(text: &str) -> Result<u64, String> {
     parse_nanoseconds(text).map(|nanoseconds| nanoseconds.div_ceil(1_000_000))
 }
 
+/// Reads the profile of a flag. Its window, unless a flag replaces it, must be one that a plan may
+/// have; a plan's own check would name the flag that was not given.
+fn read_profile(file: &Path, setup: &SetupArgs) -> Result<Profile, PlanError> {
+    let profile = Profile::read(file)?;
+    match profile.window.filter(|_| setup.window.is_none()) {
+        Some(window) if !(1..=WINDOW_MAX).contains(&(window as usize)) => {
+            let limit = format!("it must be 1 to {WINDOW_MAX} requests in flight a core");
+            Err(RangeError::new("window of --profile", window, limit).into())
+        }
+        _ => Ok(profile),
+    }
+}
+
 impl ContestArgs {
     /// One plan for each engine.
     ///
@@ -456,7 +473,7 @@ impl CommonArgs {
         let engines = self.engines_for(&plan);
         self.check_effects(engines)?;
         if let Some(file) = &self.profile {
-            plan = plan.with_profile(Profile::read(file)?);
+            plan = plan.with_profile(read_profile(file, &self.setup)?);
             plan.window = self.setup.window.unwrap_or(plan.window);
         }
         plan.watch = self.watch.watch()?;

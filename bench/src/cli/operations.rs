@@ -29,24 +29,25 @@ pub struct OperationsArgs {
         default_value = "requests,scan,export,long"
     )]
     pub parts: Vec<Part>,
-    /// Keys of each kind of request, all threads together
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    pub keys: u64,
-    /// Bytes of each value of requests and of the scan
-    #[arg(long, value_name = "SIZE", default_value = "64", value_parser = parse_size)]
-    pub value_bytes: u64,
-    /// Keys of the scan, all threads together
-    #[arg(long, value_name = "N", default_value_t = 4_000_000)]
-    pub scan_keys: u64,
-    /// Keys of the export, with values of 1 KiB; an eighth of them is local
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    pub export_keys: u64,
+    /// Keys of each kind of request, all threads together [default: 1000000]
+    #[arg(long, value_name = "N")]
+    pub keys: Option<u64>,
+    /// Bytes of each value of requests and of the scan [default: 64]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub value_bytes: Option<u64>,
+    /// Keys of the scan, all threads together [default: 4000000]
+    #[arg(long, value_name = "N")]
+    pub scan_keys: Option<u64>,
+    /// Keys of the export, with values of 1 KiB; an eighth of them is local [default: 1000000]
+    #[arg(long, value_name = "N")]
+    pub export_keys: Option<u64>,
     /// Bytes a second of the export's link; one core exports, as each core has a link of its own
-    #[arg(long, value_name = "SIZE", default_value = "1250MB", value_parser = parse_size)]
-    pub link: u64,
-    /// Bytes of each long value
-    #[arg(long, value_name = "SIZE", default_value_t = LONG_BYTES_MAX, value_parser = parse_size)]
-    pub long_value: u64,
+    /// [default: 1250MB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub link: Option<u64>,
+    /// Bytes of each long value [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub long_value: Option<u64>,
     /// Cores and memory; --far-latency is for the export, 10us by default.
     #[command(flatten)]
     pub setup: SetupArgs,
@@ -55,6 +56,12 @@ pub struct OperationsArgs {
     pub json: Option<PathBuf>,
 }
 
+/// Default keys of requests and of the export, and of the scan.
+const KEYS: u64 = 1_000_000;
+const SCAN_KEYS: u64 = 4_000_000;
+const VALUE_BYTES: u64 = 64;
+/// Default bytes a second of the export's link.
+const LINK_BYTES_PER_SECOND: u64 = 1_250_000_000;
 /// Default latency of the export's link, in nanoseconds.
 const LINK_LATENCY_NS: u64 = 10_000;
 
@@ -82,23 +89,23 @@ impl OperationsArgs {
             cores.truncate(1);
         }
         let threads = (cores.len() as u64).max(1);
-        let value_bytes = usize::try_from(self.value_bytes).unwrap_or(usize::MAX);
+        let value_bytes = self.value_bytes.unwrap_or(VALUE_BYTES);
+        let value_bytes = usize::try_from(value_bytes).unwrap_or(usize::MAX);
+        let long_bytes = self.long_value.unwrap_or(LONG_BYTES_MAX);
         let (keys, value_bytes) = match part {
-            Part::Requests => (self.keys, value_bytes),
-            Part::Scan => (self.scan_keys, value_bytes),
-            Part::Export => (self.export_keys, EXPORT_VALUE_BYTES),
+            Part::Requests => (self.keys.unwrap_or(KEYS), value_bytes),
+            Part::Scan => (self.scan_keys.unwrap_or(SCAN_KEYS), value_bytes),
+            Part::Export => (self.export_keys.unwrap_or(KEYS), EXPORT_VALUE_BYTES),
             Part::Long => (threads, value_bytes),
         };
         let settings = Settings {
             part,
             value_bytes,
-            link_bytes_per_second: self.link,
-            long_bytes: self.long_value,
+            link_bytes_per_second: self.link.unwrap_or(LINK_BYTES_PER_SECOND),
+            long_bytes,
         };
         let scenario = Scenario::Operations(Box::new(settings));
-        let mut plan = self
-            .setup
-            .plan(cores, keys.div_ceil(threads).max(1), scenario);
+        let mut plan = self.setup.plan(cores, keys.div_ceil(threads), scenario);
         let local_bytes = match part {
             Part::Requests | Part::Scan => plan.all_local_bytes(),
             Part::Export => {
@@ -106,7 +113,7 @@ impl OperationsArgs {
                 plan.local_bytes.min(plan.data_bytes() / EXPORT_FACTOR)
             }
             Part::Long => {
-                let round = self.long_value.saturating_mul(2);
+                let round = long_bytes.saturating_mul(2);
                 let core = LONG_CORE_BYTES.saturating_mul(threads);
                 round.saturating_mul(LONG_ROUNDS).max(core)
             }

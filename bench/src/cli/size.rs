@@ -18,8 +18,12 @@ const KEYS_PER_CORE_MIN: u64 = 500_000;
 /// Memory that a default record takes in the engine that takes most, farcore with three times the
 /// data in far memory, and in the driver.
 const KEY_MEMORY_BYTES: u64 = 800;
-/// The contest has one hot request for three keys.
+/// A contest whose number of keys is given has one hot request for three of them.
 const KEYS_PER_HOT_OP: u64 = 3;
+/// A contest without flags has fewer: `locked-lru`, which reads a page for most of them, would take
+/// longer for these than all engines for all other phases.
+const KEYS_PER_HOT_OP_DEFAULT: u64 = 10;
+
 /// The size of the contest.
 #[derive(Clone, Debug, Args)]
 pub struct ContestSize {
@@ -27,7 +31,8 @@ pub struct ContestSize {
     /// of `farcore tune`; fewer if memory is short]
     #[arg(long, value_name = "N")]
     pub keys_per_core: Option<u64>,
-    /// Requests of the hot mix, all threads together [default: a third of the keys]
+    /// Requests of the hot mix, all threads together [default: a third of the keys; a tenth in a
+    /// contest of the default size]
     #[arg(long, value_name = "N")]
     pub hot_ops: Option<u64>,
     /// Skew of the hot mix: the exponent of a Zipf distribution; 0 requests all keys alike
@@ -72,9 +77,16 @@ impl ContestSize {
     pub fn of_contest(&self, machine: &Machine, setup: &SetupArgs) -> Self {
         let threads = setup.cores(machine).len() as u64;
         let wanted = KEYS.div_ceil(threads.max(1)).max(KEYS_PER_CORE_MIN);
-        let default = || fitting(machine, threads, wanted);
+        let keys_per_core = self
+            .keys_per_core
+            .unwrap_or_else(|| fitting(machine, threads, wanted));
+        let hot_ops = match (self.hot_ops, self.keys_per_core) {
+            (None, None) => Some((keys_per_core * threads / KEYS_PER_HOT_OP_DEFAULT).max(1)),
+            (given, _) => given,
+        };
         Self {
-            keys_per_core: Some(self.keys_per_core.unwrap_or_else(default)),
+            keys_per_core: Some(keys_per_core),
+            hot_ops,
             ..self.clone()
         }
     }

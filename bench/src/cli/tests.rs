@@ -32,6 +32,9 @@ fn without_flags_there_is_a_plan_for_every_engine() {
         ]
     );
     assert_eq!(plans[0].keys(), 2_000_000);
+    assert_eq!(plans[0].mixed_ops(), 200_000);
+    let sized = contest(&["--keys-per-core", "600"]).plans(&machine());
+    assert_eq!(sized.unwrap()[0].mixed_ops(), 400);
     assert!(plans[2].local_bytes > 3 * plans[2].data_bytes());
     assert!(plans[0].local_bytes < plans[0].data_bytes());
     assert!(
@@ -137,6 +140,12 @@ fn the_window_is_that_of_the_flag_else_of_the_profile() {
     let flagged = flagged.plans(&machine()).unwrap();
     assert_eq!((tuned[0].window, flagged[0].window), (96, 7));
     assert_eq!(flagged[0].profile.batch, Some(8));
+    std::fs::write(&file, "window = 0\n").unwrap();
+    let refused = contest(&["--profile", name]).plans(&machine()).unwrap_err();
+    let message = "window of --profile is 0: it must be 1 to 4096";
+    assert!(refused.to_string().starts_with(message), "{refused}");
+    let flagged = contest(&["--profile", name, "--window", "7"]);
+    assert_eq!(flagged.plans(&machine()).unwrap()[0].window, 7);
     std::fs::remove_file(&file).unwrap();
     let gone = contest(&["--profile", name]).plans(&machine());
     assert!(gone.unwrap_err().to_string().contains(name));

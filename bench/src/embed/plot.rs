@@ -9,7 +9,7 @@ use plotters::prelude::*;
 
 use super::report::{EmbedReport, Row};
 use super::settings::{Caller, Subject};
-use crate::plot::COLOURS;
+use crate::plot::{COLOURS, unwritten};
 use crate::table::nanoseconds;
 
 const PANEL_WIDTH: u32 = 620;
@@ -61,7 +61,7 @@ fn time(value: f64) -> String {
 /// The file could not be written.
 pub(super) fn write(folder: &Path, report: &EmbedReport) -> anyhow::Result<PathBuf> {
     let file = folder.join(FILE);
-    draw(&file, report).map_err(|error| anyhow!("{}: {error}", file.display()))?;
+    draw(&file, report).map_err(|error| anyhow!("{}", unwritten(&file, &*error)))?;
     Ok(file)
 }
 

@@ -5,6 +5,7 @@
 //! recorder, endpoints, engine.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
@@ -32,6 +33,8 @@ pub struct Farcore {
     /// Closed before the engine.
     watched: Watched,
     recorder: Option<Arc<Recorder>>,
+    /// What is said if the recorder cannot write.
+    record: String,
 }
 
 /// Empty polls after which the thread yields, because another thread of this core may have to run
@@ -149,11 +152,13 @@ impl Store for Farcore {
     fn open(plan: &Plan) -> anyhow::Result<Self> {
         Self::check(plan)?;
         let engine = Engine::open(Self::config(plan)?)?;
+        let record = plan.record.as_deref().unwrap_or(Path::new(""));
+        let record = format!("--record {} cannot be written", record.display());
         let recorder = match &plan.record {
             Some(file) => Some(Arc::new(
                 File::create(file)
                     .and_then(Recorder::start)
-                    .with_context(|| format!("--record {}", file.display()))?,
+                    .with_context(|| record.clone())?,
             )),
             None => None,
         };
@@ -165,6 +170,7 @@ impl Store for Farcore {
             window: plan.window,
             far_resident_bytes,
             recorder,
+            record,
         })
     }
 
@@ -187,7 +193,7 @@ impl Store for Farcore {
             })?;
         Ok(Running::new(move || {
             task.join()
-                .with_context(|| format!("the job on core {core}"))
+                .with_context(|| format!("the job on core {core} was lost"))
         }))
     }
 
@@ -233,7 +239,7 @@ impl Store for Farcore {
 
     fn close(self) -> anyhow::Result<()> {
         if let Some(recorder) = self.recorder.and_then(Arc::into_inner) {
-            let Recording { recorded, dropped } = recorder.finish().context("--record")?;
+            let Recording { recorded, dropped } = recorder.finish().context(self.record)?;
             if dropped == 0 {
                 tracing::info!(recorded, "trace recorded");
             } else {

@@ -17,6 +17,8 @@ use farcore::{Answer, Change, Condition, Core, Expiry, HistogramSnapshot, Operat
 use farcore_tuning::{Clock, Histogram};
 
 use super::settings::Settings;
+use crate::doubts::Doubts;
+use crate::failures::Failures;
 use crate::record::{Generator, KEY_BYTES, Scratch, Shape, below, mix};
 use crate::worker::thread_cpu_ns;
 
@@ -55,6 +57,8 @@ pub(super) struct Shared {
     pub(super) others: u64,
     /// The numbers of the other keys in each core's shard.
     pub(super) own: Vec<Vec<u32>>,
+    /// Keys of which a write ended with an error.
+    pub(super) doubts: Doubts,
     /// Clients that have written their keys.
     pub(super) loaded: AtomicUsize,
     /// The leader lets them go on.
@@ -79,7 +83,7 @@ impl Shared {
 }
 
 /// What a client measured.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Figures {
     /// Requests a second of processor time, at most.
     pub(super) most: f64,
@@ -90,7 +94,12 @@ pub(super) struct Figures {
     /// The same in processor time.
     pub(super) processor: Vec<HistogramSnapshot>,
     pub(super) wrong: u64,
-    pub(super) errors: u64,
+    /// A description of the first wrong answer.
+    pub(super) complaint: Option<String>,
+    /// Keys that were absent after their write had failed.
+    pub(super) unverified: u64,
+    /// Requests that ended with an error.
+    pub(super) failures: Failures,
     /// Keys that were found after they had expired.
     pub(super) found_late: u64,
     /// Loading ended after the first key was to expire.
@@ -133,18 +142,31 @@ pub(super) struct Client {
 /// Counts an answer to a get of a key that does not expire.
 fn judge(
     generator: &Generator,
-    bytes: usize,
+    shared: &Shared,
     subject: u64,
     answer: &Answer<'_>,
     figures: &mut Figures,
 ) {
+    let bytes = shared.settings.value_bytes;
     match answer {
-        Answer::Value { value, .. } => {
-            let word = generator.key_word(subject);
-            figures.wrong += u64::from(!generator.is_any(word, bytes, value));
-        }
-        Answer::Failed(_) => figures.errors += 1,
-        _ => figures.wrong += 1,
+        Answer::Value { value, .. }
+            if generator.is_any(generator.key_word(subject), bytes, value) => {}
+        Answer::Failed(error) => figures.failures.count(error, || format!("key {subject}")),
+        Answer::Absent if shared.doubts.has(subject) => figures.unverified += 1,
+        _ => figures.wrong(subject),
+    }
+}
+
+impl Figures {
+    #[cold]
+    fn wrong(&mut self, subject: u64) {
+        self.wrong += 1;
+        self.complain(|| format!("key {subject} was answered with a wrong value"));
+    }
+
+    #[cold]
+    fn complain(&mut self, complaint: impl FnOnce() -> String) {
+        self.complaint.get_or_insert_with(complaint);
     }
 }
 
@@ -170,14 +192,17 @@ impl Client {
         self.load().await;
         let shared = Arc::clone(&self.shared);
         shared.loaded.fetch_add(1, Ordering::Relaxed);
-        while !shared.goes_on.load(Ordering::Relaxed) && !shared.is_aborted.load(Ordering::Relaxed)
-        {
+        while !shared.goes_on.load(Ordering::Relaxed) && !self.is_aborted() {
             self.turn().await;
         }
-        self.most().await;
-        self.figures.is_late = shared.clock.now_ns() >= shared.times.first_ns;
-        if !self.figures.is_late && !shared.is_aborted.load(Ordering::Relaxed) {
+        if !self.is_aborted() {
+            self.most().await;
+            self.figures.is_late = shared.clock.now_ns() >= shared.times.first_ns;
+        }
+        if !self.figures.is_late && !self.is_aborted() {
             self.paced().await;
+        }
+        if !self.figures.is_late && !self.is_aborted() {
             self.check_expired().await;
         }
         shared.ended.fetch_add(1, Ordering::Relaxed);
@@ -185,6 +210,10 @@ impl Client {
             self.turn().await;
         }
         self.figures
+    }
+
+    fn is_aborted(&self) -> bool {
+        self.shared.is_aborted.load(Ordering::Relaxed)
     }
 
     async fn turn(&mut self) {
@@ -220,6 +249,9 @@ impl Client {
                 self.poll_puts();
             }
             if step % 2048 == 0 {
+                if self.is_aborted() {
+                    break;
+                }
                 self.core.yield_now().await;
             }
         }
@@ -230,11 +262,14 @@ impl Client {
     }
 
     fn poll_puts(&mut self) {
-        let figures = &mut self.figures;
-        self.core.poll(|_, answer| match answer {
+        let (figures, doubts) = (&mut self.figures, &self.shared.doubts);
+        self.core.poll(|subject, answer| match answer {
             Answer::Stored { .. } => {}
-            Answer::Failed(_) => figures.errors += 1,
-            _ => figures.wrong += 1,
+            Answer::Failed(error) => {
+                doubts.add(subject);
+                figures.failures.count(error, || format!("key {subject}"));
+            }
+            _ => figures.wrong(subject),
         });
     }
 
@@ -260,11 +295,13 @@ impl Client {
                     },
                 },
             };
-            match self.core.submit(operation, 0) {
+            match self.core.submit(operation, subject) {
                 Ok(()) => return,
                 Err(Refused::Full) => self.poll_puts(),
-                Err(Refused::Error(_)) => {
-                    self.figures.errors += 1;
+                Err(Refused::Error(error)) => {
+                    let name = || format!("key {subject}");
+                    self.shared.doubts.add(subject);
+                    self.figures.failures.count(&error, name);
                     return;
                 }
             }
@@ -296,9 +333,12 @@ impl Client {
             }
             Err(refused) => {
                 self.free.push(slot);
-                let is_full = matches!(refused, Refused::Full);
-                self.figures.errors += u64::from(!is_full);
-                !is_full
+                let Refused::Error(error) = refused else {
+                    return false;
+                };
+                let name = || format!("key {subject}");
+                self.figures.failures.count(&error, name);
+                true
             }
         }
     }
@@ -314,7 +354,6 @@ impl Client {
             free,
             ..
         } = self;
-        let bytes = shared.settings.value_bytes;
         // The answers of one poll arrive at once.
         let mut times = None;
         core.poll(|slot, answer| {
@@ -327,7 +366,7 @@ impl Client {
                 let processor_ns = cpu_ns.saturating_sub(sent.due_ns);
                 latencies.processor.record(processor_ns);
             }
-            judge(generator, bytes, sent.subject, &answer, figures);
+            judge(generator, shared, sent.subject, &answer, figures);
             free.push(slot);
         })
     }
@@ -374,7 +413,7 @@ impl Client {
         let mut due_ns = start_cpu_ns;
         loop {
             let now_ns = shared.clock.now_ns();
-            if now_ns >= end_ns {
+            if now_ns >= end_ns || self.is_aborted() {
                 break;
             }
             let cpu_ns = thread_cpu_ns();
@@ -415,21 +454,36 @@ impl Client {
         let shared = Arc::clone(&self.shared);
         let mut key = [0; KEY_BYTES];
         let poll = |core: &mut Core, figures: &mut Figures| {
-            core.poll(|_, answer| match answer {
+            core.poll(|subject, answer| match answer {
                 Answer::Absent => {}
-                Answer::Failed(_) => figures.errors += 1,
-                _ => figures.found_late += 1,
+                Answer::Failed(error) => figures.failures.count(error, || format!("key {subject}")),
+                _ => {
+                    figures.found_late += 1;
+                    figures.complain(|| format!("key {subject} was found after it had expired"));
+                }
             });
         };
         for number in shared.part(shared.settings.expiring, self.thread) {
-            self.generator.key(shared.others + number, &mut key);
-            while self.core.submit(Operation::Get { key: &key }, 0).is_err() {
-                poll(&mut self.core, &mut self.figures);
+            let subject = shared.others + number;
+            self.generator.key(subject, &mut key);
+            loop {
+                match self.core.submit(Operation::Get { key: &key }, subject) {
+                    Ok(()) => break,
+                    Err(Refused::Full) => poll(&mut self.core, &mut self.figures),
+                    Err(Refused::Error(error)) => {
+                        let name = || format!("key {subject}");
+                        self.figures.failures.count(&error, name);
+                        break;
+                    }
+                }
             }
             while self.core.in_flight() >= shared.window {
                 poll(&mut self.core, &mut self.figures);
             }
             if number % 2048 == 0 {
+                if self.is_aborted() {
+                    break;
+                }
                 self.core.yield_now().await;
             }
         }

@@ -18,7 +18,9 @@ use tracing::info;
 use super::client::{Client, Figures, Shared, Times};
 use super::report::{Comeback, Run};
 use super::settings::Settings;
+use crate::doubts::Doubts;
 use crate::engines::Farcore;
+use crate::failures::{self, Failures};
 use crate::plan::{Plan, Scenario};
 use crate::progress::PhaseBar;
 use crate::record::{Generator, KEY_BYTES};
@@ -67,22 +69,25 @@ pub fn run(plan: &Plan) -> anyhow::Result<Run> {
     }
     let shared = Arc::new(shared(plan, settings, clock, own));
     let clients = start(plan, &engine, &shared)?;
-    let led = lead(&engine, &shared);
-    if led.is_err() {
+    let mut failures = Failures::default();
+    let led = lead(&engine, &shared, &mut failures);
+    let partial = stop::is_requested();
+    if led.is_err() || partial {
         shared.is_aborted.store(true, Ordering::Relaxed);
     }
     let mut figures = Vec::new();
     for client in clients {
-        figures.push(client.join().context("a client")?);
+        figures.push(client.join().context("a client was lost")?);
     }
     let samples = led?;
     engine.close();
-    if figures.iter().any(|client| client.is_late) {
+    if !partial && figures.iter().any(|client| client.is_late) {
         return Err(too_late(settings));
     }
     Ok(Run {
         startup_seconds,
-        ..collect(&shared, &figures, &samples)
+        partial,
+        ..collect(&shared, figures, failures, &samples)
     })
 }
 
@@ -125,6 +130,7 @@ fn shared(plan: &Plan, settings: &Settings, clock: Clock, own: Vec<Vec<u32>>) ->
         window: plan.window,
         others: plan.keys(),
         own,
+        doubts: Doubts::default(),
         loaded: AtomicUsize::new(0),
         goes_on: AtomicBool::new(false),
         is_aborted: AtomicBool::new(false),
@@ -142,22 +148,30 @@ fn start(plan: &Plan, engine: &Engine, shared: &Arc<Shared>) -> anyhow::Result<V
     Ok(clients)
 }
 
-/// Waits for the clients to load, and measures memory until the end.
-fn lead(engine: &Engine, shared: &Shared) -> anyhow::Result<Vec<Sample>> {
+/// Waits for the clients to load, and measures memory until the end, or a signal.
+fn lead(engine: &Engine, shared: &Shared, failures: &mut Failures) -> anyhow::Result<Vec<Sample>> {
     let Times {
-        first_ns, end_ns, ..
+        first_ns,
+        last_ns,
+        end_ns,
+        ..
     } = shared.times;
     let clients = usize::try_from(shared.threads)?;
     while shared.loaded.load(Ordering::Relaxed) < clients {
         if shared.clock.now_ns() >= first_ns {
             return Err(too_late(&shared.settings));
         }
-        check_signal()?;
+        if stop::is_requested() {
+            return Ok(Vec::new());
+        }
         sleep(TICK);
     }
     info!("loaded");
     if engine.stats().total.far_writes > 0 {
-        engine.flush().context("flush")?;
+        // What is not flushed stays in local memory.
+        if let Err(error) = engine.flush() {
+            failures.count(&error, || "a flush".to_owned());
+        }
     }
     shared.goes_on.store(true, Ordering::Relaxed);
     let start_ns = shared.clock.now_ns();
@@ -167,28 +181,42 @@ fn lead(engine: &Engine, shared: &Shared) -> anyhow::Result<Vec<Sample>> {
         end_ns.saturating_sub(start_ns) as f64 / 1e9,
     );
     let mut samples = Vec::new();
+    let mut marks = [
+        (first_ns, "the first key expires"),
+        (last_ns, "the last key has expired"),
+    ]
+    .into_iter()
+    .peekable();
     loop {
         let now_ns = shared.clock.now_ns();
         samples.push(Sample::of(&engine.stats(), now_ns));
         bar.set(now_ns.saturating_sub(start_ns) / NS_A_MS);
-        if now_ns >= end_ns {
+        while let Some((_, text)) = marks.next_if(|(at_ns, _)| *at_ns <= now_ns) {
+            info!("{text}");
+        }
+        if now_ns >= end_ns || stop::is_requested() {
             break;
         }
-        check_signal()?;
         sleep(TICK.min(Duration::from_nanos(end_ns - now_ns)));
     }
     bar.finish();
     Ok(samples)
 }
 
-fn check_signal() -> anyhow::Result<()> {
-    if stop::is_requested() {
-        bail!("a signal ended the run");
+fn collect(
+    shared: &Shared,
+    mut figures: Vec<Figures>,
+    mut failures: Failures,
+    samples: &[Sample],
+) -> Run {
+    let mut errors = failures.counts();
+    let mut complaint = None;
+    for client in &mut figures {
+        failures::add(&mut errors, &client.failures.counts());
+        let first = client.complaint.take();
+        complaint = complaint.or(first).or_else(|| client.failures.take_first());
     }
-    Ok(())
-}
-
-fn collect(shared: &Shared, figures: &[Figures], samples: &[Sample]) -> Run {
+    let complaint = complaint.or_else(|| failures.take_first());
     let settings = &shared.settings;
     let merged = |of: &dyn Fn(&Figures) -> Option<HistogramSnapshot>| {
         let mut all = HistogramSnapshot::default();
@@ -222,8 +250,11 @@ fn collect(shared: &Shared, figures: &[Figures], samples: &[Sample]) -> Run {
         processor_p99_during_ns: processor(1),
         comebacks: comebacks(shared, samples),
         wrong_values: sum(&|client| client.wrong) + sum(&|client| client.found_late),
+        unverified_values: sum(&|client| client.unverified),
         found_late: sum(&|client| client.found_late),
-        errors: sum(&|client| client.errors),
+        complaint,
+        errors,
+        partial: false,
     }
 }
 

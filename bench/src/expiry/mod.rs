@@ -3,7 +3,7 @@
 //! - [`settings`]: how many keys, where, and at which load
 //! - [`lead`]: one run: load, then gets at an even rate while keys expire
 //! - `client`: one core's part of that
-//! - [`report`]: the figures and their table
+//! - [`report`]: the figures; `table`: how they are printed
 //!
 //! The keys that expire are written evenly among others that do not. Gets of the others are sent at
 //! a share of the most that the engine serves, and their latency counts from when each was due.
@@ -13,19 +13,23 @@ mod client;
 pub mod lead;
 pub mod report;
 pub mod settings;
+mod table;
+
+use tracing::error;
 
 use crate::child::expiry_in_child;
 use crate::cli::ExpiryArgs;
 use crate::compare::describe;
 use crate::ending::Ending;
-use crate::failures::ErrorCounts;
+use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::outputs::{OutputFile, print};
 use crate::plan::Plan;
 use crate::series;
 
-use self::report::{ExpiryReport, render};
+use self::report::{ExpiryReport, Run};
+use self::table::render;
 
 /// Checks what can be checked before anything runs: the engine's settings and the file of `--json`,
 /// which it returns.
@@ -54,23 +58,20 @@ pub fn command(
     origin.end(failed.as_ref());
     let mut failures: Vec<anyhow::Error> = failed.into_iter().collect();
     let wrong = runs.iter().map(|run| run.wrong_values).sum();
-    let failed_requests: u64 = runs.iter().map(|run| run.errors).sum();
     let mut errors = ErrorCounts::new();
-    if failed_requests > 0 {
-        errors.insert("any kind".to_owned(), failed_requests);
-    }
-    if !runs.is_empty() {
-        let report = ExpiryReport {
-            origin,
-            machine,
-            plans,
-            runs,
-        };
-        failures.extend(file.and_then(|file| file.write_json(&report).err()));
-        print(render(&report.runs))?;
-        if let Some(note) = report.origin.note() {
-            print(note)?;
+    for run in &runs {
+        if let Some(complaint) = &run.complaint {
+            error!(complaint, "wrong value or failed request");
         }
+        failures::add(&mut errors, &run.errors);
     }
+    let table = (!runs.iter().all(Run::is_empty)).then(|| render(&runs));
+    let report = ExpiryReport {
+        origin,
+        machine,
+        plans,
+        runs,
+    };
+    series::publish(table, file, &report, &report.origin, &mut failures);
     Ok(Ending::of(wrong, &errors, None, &failures))
 }

@@ -57,6 +57,7 @@ use crate::stop;
 /// Farcore cannot run the plan, or a file could not be written.
 pub fn check<'a>(plan: &Plan, args: &'a FairnessArgs) -> anyhow::Result<FigureFiles<'a>> {
     Farcore::check(plan)?;
+    plan.watch.check()?;
     FigureFiles::open(args.json.as_deref(), args.plot.as_deref())
 }
 

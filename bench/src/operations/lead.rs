@@ -5,7 +5,7 @@ use anyhow::bail;
 
 use super::report::{Row, Run, median};
 use super::settings::Part;
-use super::sweeps;
+use super::{long, sweeps};
 use crate::phase::{SINGLES, Single};
 use crate::plan::{Plan, Scenario};
 use crate::report::PhaseReport;
@@ -26,7 +26,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Run> {
         Part::Requests => requests(plan),
         Part::Scan => sweeps::scan(plan),
         Part::Export => sweeps::export(plan, settings),
-        Part::Long => sweeps::long(plan, settings),
+        Part::Long => long::run(plan, settings),
     }
 }
 
@@ -34,7 +34,10 @@ fn requests(plan: &Plan) -> anyhow::Result<Run> {
     let outcome = run::run(plan.clone())?;
     let report = outcome.report;
     Ok(Run {
-        rows: SINGLES.map(|single| row(single, &report.phases)).into(),
+        rows: SINGLES
+            .iter()
+            .filter_map(|&single| row(single, &report.phases))
+            .collect(),
         wrong_values: report.wrong_values,
         complaint: outcome.complaint.or(outcome.failure),
         errors: report.errors,
@@ -43,28 +46,29 @@ fn requests(plan: &Plan) -> anyhow::Result<Run> {
     })
 }
 
-/// The row of one kind of request. The first round, which writes the keys, does not count.
-fn row(single: Single, phases: &[PhaseReport]) -> Row {
+/// The row of one kind of request; `None` if a signal came before it was measured. The first round,
+/// which writes the keys, does not count.
+fn row(single: Single, phases: &[PhaseReport]) -> Option<Row> {
     let of = |single: Single| -> Vec<f64> {
         let phases = phases.iter().filter(|phase| phase.name == single.name());
         phases.map(|phase| phase.mops).skip(1).collect()
     };
     let own = of(single);
     let base = single.base().map(|base| (base, of(base)));
-    let ratios = base.as_ref().map(|(_, base)| {
+    let ratio = base.as_ref().and_then(|(_, base)| {
         let ratios = own.iter().zip(base).map(|(own, base)| own / base);
         median(ratios.collect())
     });
     let is_bound = matches!(single, Single::PutIf | Single::Increment);
-    Row {
+    Some(Row {
         name: single.name().to_owned(),
-        figure: median(own),
+        figure: median(own)?,
         unit: "Mops/s".to_owned(),
         beside: base.map(|(base, _)| base.name().to_owned()),
-        ratio: ratios,
+        ratio,
         ratio_min: is_bound.then_some(CHANGE_RATIO_MIN),
         figure_min: None,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -88,8 +92,10 @@ mod tests {
             phase(Single::Put, 20.0),
             phase(Single::PutIf, 19.0),
         ];
-        let row = row(Single::PutIf, &phases);
+        let row = row(Single::PutIf, &phases).unwrap();
         assert_eq!((row.figure, row.ratio), (9.0, Some(0.9)));
         assert_eq!(row.is_met(), Some(true));
+        // The first round alone.
+        assert!(super::row(Single::PutIf, &phases[..2]).is_none());
     }
 }

@@ -2,7 +2,7 @@
 //! depend on how fast the machine is at the time.
 //!
 //! - [`settings`]: what is measured, and its sizes
-//! - [`lead`]: one run; `sweeps`: scans, exports and long values
+//! - [`lead`]: one run; `sweeps`: scans and exports; `long`: long values
 //! - [`report`]: the figures and their table
 //!
 //! Each part is a run of its own: requests on one key, each kind beside a put or a get; a scan of
@@ -10,13 +10,14 @@
 //! ones.
 
 pub mod lead;
+mod long;
 pub mod report;
 pub mod settings;
 mod sweeps;
 
 use tracing::error;
 
-use self::report::{OperationsReport, render};
+use self::report::{OperationsReport, Run, render};
 use crate::child::operations_in_child;
 use crate::cli::OperationsArgs;
 use crate::compare::describe;
@@ -62,18 +63,13 @@ pub fn command(
         }
         failures::add(&mut errors, &run.errors);
     }
-    if !runs.is_empty() {
-        let report = OperationsReport {
-            origin,
-            machine,
-            plans,
-            runs,
-        };
-        failures.extend(file.and_then(|file| file.write_json(&report).err()));
-        print(render(&report.runs))?;
-        if let Some(note) = report.origin.note() {
-            print(note)?;
-        }
-    }
+    let table = (!runs.iter().all(Run::is_empty)).then(|| render(&runs));
+    let report = OperationsReport {
+        origin,
+        machine,
+        plans,
+        runs,
+    };
+    series::publish(table, file, &report, &report.origin, &mut failures);
     Ok(Ending::of(wrong, &errors, None, &failures))
 }

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 
 use super::settings::Part;
-use crate::failures::ErrorCounts;
+use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::plan::Plan;
@@ -44,6 +44,12 @@ pub struct Run {
 }
 
 impl Run {
+    /// Whether a signal came before anything was measured.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.partial && self.rows.is_empty()
+    }
+
     /// A run without figures.
     #[must_use]
     pub fn of(part: Part) -> Self {
@@ -93,11 +99,11 @@ impl Row {
     }
 }
 
-/// The median of some figures; 0 without any.
+/// The median of some figures; `None` without any, as of a round that a signal cut short.
 #[must_use]
-pub fn median(mut figures: Vec<f64>) -> f64 {
+pub fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+    figures.get(figures.len() / 2).copied()
 }
 
 /// The table of all runs.
@@ -106,7 +112,11 @@ pub fn render(runs: &[Run]) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
     table.set_header(["operation", "speed", "", "ratio", "beside", "wanted"]);
-    for row in runs.iter().flat_map(|run| &run.rows) {
+    let rows = runs
+        .iter()
+        .flat_map(|run| run.rows.iter().map(move |row| (run, row)));
+    for (run, row) in rows {
+        let partial = if run.partial { " (partial)" } else { "" };
         let wanted = match (row.ratio_min, row.figure_min) {
             (Some(least), _) => format!("ratio {least}"),
             (None, Some(least)) => format!("{least} {}", row.unit),
@@ -118,7 +128,7 @@ pub fn render(runs: &[Run]) -> String {
             ""
         };
         table.add_row([
-            row.name.clone(),
+            format!("{}{partial}", row.name),
             format!("{:.2}", row.figure),
             row.unit.clone(),
             row.ratio
@@ -133,7 +143,12 @@ pub fn render(runs: &[Run]) -> String {
         }
     }
     let wrong: u64 = runs.iter().map(|run| run.wrong_values).sum();
-    format!("{table}\nwrong values: {wrong}; figures and ratios are medians of the rounds of a run")
+    let mut errors = ErrorCounts::new();
+    for run in runs {
+        failures::add(&mut errors, &run.errors);
+    }
+    let faults = failures::faults(wrong, &errors);
+    format!("{table}\n{faults}; figures and ratios are medians of the rounds of a run")
 }
 
 #[cfg(test)]
@@ -164,6 +179,16 @@ mod tests {
         };
         assert_eq!(scan.is_met(), Some(false));
         assert_eq!(Row::default().is_met(), None);
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(Vec::new()), None);
+        let cut = Run {
+            partial: true,
+            errors: ErrorCounts::from([("FarFull".into(), 2)]),
+            ..run(vec![row(9.0, 0.9)])
+        };
+        let text = render(&[cut]);
+        assert!(text.contains("increment (partial)"), "{text}");
+        let faults = "\nwrong values: 0, errors: 2 (2 FarFull); ";
+        assert!(text.contains(faults), "{text}");
     }
 }

@@ -15,11 +15,13 @@ mod validate;
 
 use std::path::PathBuf;
 
+use farcore::Config;
 use farcore_tuning::Profile;
 use serde::{Deserialize, Serialize};
 
 pub use self::engine::{Encryption, EngineName};
 pub use self::error::PlanError;
+use crate::cache::settings as cache;
 use crate::embed::settings as embed;
 use crate::expiry::settings as expiry;
 use crate::fairness::keys::Keys;
@@ -115,6 +117,8 @@ pub enum Scenario {
     Expiry(Box<expiry::Settings>),
     /// Operations beside each other, as [`operations`](crate::operations) runs it.
     Operations(Box<operations::Settings>),
+    /// The engine as a cache, as [`cache`](crate::cache) runs it.
+    Cache(Box<cache::Settings>),
     /// Callers of an embedded engine, as [`embed`](crate::embed) runs them.
     Embed(Box<embed::Settings>),
 }
@@ -222,6 +226,8 @@ impl Plan {
             Scenario::Ycsb { .. } => "--records",
             Scenario::Trace(_) => "--limit",
             Scenario::Fairness(_) | Scenario::Expiry(_) | Scenario::Embed(_) => "--keys",
+            // As many as its memory holds.
+            Scenario::Cache(_) => "--local or --far",
             Scenario::Operations(ref settings) => match settings.part {
                 Part::Scan => "--scan-keys",
                 Part::Export => "--export-keys",
@@ -265,12 +271,14 @@ impl Plan {
         }
     }
 
-    /// Handles in use at once. `fairness` and `embed` use handles; the others run as jobs on cores.
+    /// Handles in use at once. `fairness` and `embed` use handles, and `cache` has those of an
+    /// embedder; the others run as jobs on cores.
     #[must_use]
     pub fn handles(&self) -> usize {
         match &self.scenario {
             Scenario::Fairness(settings) => settings.clients(),
             Scenario::Embed(settings) => settings.handles(),
+            Scenario::Cache(_) => Config::default().handles_max,
             _ => 1,
         }
     }
@@ -284,7 +292,10 @@ impl Plan {
             Scenario::Trace(_) => &TRACE,
             Scenario::Operations(_) => &OPERATIONS,
             // Its phases are measured in seconds, not in requests.
-            Scenario::Fairness(_) | Scenario::Expiry(_) | Scenario::Embed(_) => &[],
+            Scenario::Fairness(_)
+            | Scenario::Expiry(_)
+            | Scenario::Embed(_)
+            | Scenario::Cache(_) => &[],
         }
     }
 
@@ -309,7 +320,8 @@ impl Plan {
             | Scenario::Fairness(_)
             | Scenario::Expiry(_)
             | Scenario::Operations(_)
-            | Scenario::Embed(_) => Vec::new(),
+            | Scenario::Embed(_)
+            | Scenario::Cache(_) => Vec::new(),
         }
     }
 
@@ -333,7 +345,8 @@ impl Plan {
             Scenario::Fairness(_)
             | Scenario::Expiry(_)
             | Scenario::Operations(_)
-            | Scenario::Embed(_) => 0,
+            | Scenario::Embed(_)
+            | Scenario::Cache(_) => 0,
         }
     }
 
@@ -365,7 +378,8 @@ impl Plan {
             | Scenario::Fairness(_)
             | Scenario::Expiry(_)
             | Scenario::Operations(_)
-            | Scenario::Embed(_) => return None,
+            | Scenario::Embed(_)
+            | Scenario::Cache(_) => return None,
         };
         Some(KeyDraws {
             keys: if is_latest {
@@ -395,9 +409,10 @@ impl Plan {
             Scenario::Expiry(settings) => settings.value_bytes as u64 + EXPIRY_BYTES,
             Scenario::Operations(settings) => settings.value_bytes as u64,
             Scenario::Embed(settings) => settings.value_bytes as u64,
+            Scenario::Cache(settings) => settings.value_bytes,
         };
         self.keys_max()
-            .saturating_mul(value_bytes + KEY_BYTES as u64 + RECORD_HEADER_BYTES)
+            .saturating_mul(value_bytes.saturating_add(KEY_BYTES as u64 + RECORD_HEADER_BYTES))
     }
 
     /// An estimate of the memory that the run takes, in bytes.
@@ -407,7 +422,11 @@ impl Plan {
             // Memory on other nodes is not this process's.
             EngineName::Farcore if !self.fabric.is_empty() => self.local_bytes,
             EngineName::Farcore | EngineName::FarcoreEmbedded | EngineName::FarcoreAllLocal => {
-                self.local_bytes.saturating_add(self.far_bytes)
+                let beside = match &self.scenario {
+                    Scenario::Cache(settings) => settings.far_bytes_beside(),
+                    _ => 0,
+                };
+                self.local_bytes.saturating_add(self.far_bytes.max(beside))
             }
             EngineName::LockedLru => {
                 let map = self.data_bytes() + self.keys_max().saturating_mul(MAP_OVERHEAD_BYTES);
@@ -426,4 +445,4 @@ impl Plan {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

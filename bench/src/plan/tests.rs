@@ -9,6 +9,11 @@ fn contest(hot_ops: u64) -> Scenario {
 }
 
 fn plan() -> Plan {
+    plan_of(contest(1000))
+}
+
+/// A small plan of a scenario.
+pub(crate) fn plan_of(scenario: Scenario) -> Plan {
     Plan {
         engine: EngineName::Farcore,
         cores: vec![0, 1],
@@ -31,7 +36,7 @@ fn plan() -> Plan {
         seed: 1,
         watch: Watch::default(),
         record: None,
-        scenario: contest(1000),
+        scenario,
     }
 }
 

@@ -83,7 +83,8 @@ impl Plan {
             Scenario::Fairness(_)
             | Scenario::Expiry(_)
             | Scenario::Operations(_)
-            | Scenario::Embed(_) => None,
+            | Scenario::Embed(_)
+            | Scenario::Cache(_) => None,
         };
         match counted {
             Some(flag) if self.mixed_ops() == 0 => {
@@ -107,6 +108,7 @@ impl Plan {
             Scenario::Expiry(settings) => settings.validate()?,
             Scenario::Operations(settings) => settings.validate()?,
             Scenario::Embed(settings) => settings.validate()?,
+            Scenario::Cache(settings) => settings.validate()?,
             _ => {}
         }
         if let Scenario::Ycsb { value_bytes, .. } = self.scenario
@@ -133,11 +135,11 @@ impl Plan {
     fn validate_memory_sizes(&self) -> Result<(), RangeError> {
         let local_min = LOCAL_BYTES_MIN * self.threads();
         if self.local_bytes < local_min {
-            let limit = format!(
-                "{} cores need at least {}",
-                self.cores.len(),
-                size(local_min)
-            );
+            let cores = match self.cores.len() {
+                1 => "1 core needs".to_owned(),
+                count => format!("{count} cores need"),
+            };
+            let limit = format!("{cores} at least {}", size(local_min));
             return Err(RangeError::new("--local", size(self.local_bytes), limit));
         }
         if self.engine.has_far_tier() && self.far_bytes == 0 {

@@ -44,7 +44,7 @@ impl Input {
         });
         let copy = copied.with_context(|| {
             let place = place.display();
-            format!("standard input cannot be copied to {place}: TMPDIR names another folder")
+            format!("standard input cannot be copied to {place}; name another folder in TMPDIR")
         })?;
         let (process, number) = (std::process::id(), copy.as_raw_fd());
         Ok(Self {

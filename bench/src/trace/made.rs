@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Zipf};
+use serde::{Deserialize, Serialize};
 
 use crate::record::{below, mix};
 
@@ -19,13 +20,16 @@ const SCAN: [u64; 2] = [20_000, 10_000];
 const SCANNED_KEYS: u64 = 2;
 
 /// The kind of a made trace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Shape {
     /// Zipf with exponent 0.8.
     #[value(name = "zipf-0.8")]
+    #[serde(rename = "zipf-0.8")]
     Zipf08,
     /// Zipf with exponent 1.
     #[value(name = "zipf-1.0")]
+    #[serde(rename = "zipf-1.0")]
     Zipf10,
     /// Zipf with exponent 1, and scans.
     Scan,
@@ -93,16 +97,25 @@ impl Made {
         }))
     }
 
-    /// Writes the trace as oracleGeneral records, each key with values of this length.
+    /// Writes the trace as oracleGeneral records, each key with values of this length, for as long
+    /// as it is to go on. Returns whether the trace is whole.
     ///
     /// # Errors
     /// Those of the output; or there are no keys.
-    pub fn write(self, value_bytes: u32, mut output: impl Write) -> anyhow::Result<()> {
+    pub fn write(
+        self,
+        value_bytes: u32,
+        mut output: impl Write,
+        goes_on: impl Fn() -> bool,
+    ) -> anyhow::Result<bool> {
         for (time, key) in (0u32..).zip(self.keys()?) {
+            if !goes_on() {
+                return Ok(false);
+            }
             write_record(&mut output, time, key, value_bytes)?;
         }
         output.flush()?;
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -166,7 +179,8 @@ mod tests {
             .suffix(".oracleGeneral")
             .tempfile()
             .unwrap();
-        made.write(77, &mut file).unwrap();
+        assert!(!made.write(77, std::io::sink(), || false).unwrap());
+        assert!(made.write(77, &mut file, || true).unwrap());
         let mut source = crate::trace::source::Source::open(file.path(), None).unwrap();
         for key in made.keys().unwrap() {
             let entry = source.read().unwrap().unwrap().unwrap();
