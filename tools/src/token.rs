@@ -1,4 +1,4 @@
-//! The file of `--token-file`: reads it, and warns if others can read it too.
+//! Files with secrets: reads the token of one, and warns if others can read it too.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,33 +11,32 @@ use tracing::warn;
 /// The permission of group and others to read a file.
 const READABLE_BY_OTHERS: u32 = 0o044;
 
-/// Reads the token of `--token-file`.
+/// Reads the token in the file of a flag.
 ///
 /// # Errors
 /// The file cannot be read, or holds no token.
-pub(crate) fn read(file: &Path) -> Result<Token> {
+pub(crate) fn read(flag: &str, file: &Path) -> Result<Token> {
     Token::read(file).map_err(|error| {
         let file = file.display();
         match error {
-            TokenError::Read { source, .. } => anyhow!("--token-file {file}: {source}"),
-            other @ TokenError::Length { .. } => anyhow!("--token-file {file}: {other}"),
+            TokenError::Read { source, .. } => anyhow!("{flag} {file}: {source}"),
+            other @ TokenError::Length { .. } => anyhow!("{flag} {file}: {other}"),
         }
     })
 }
 
-/// Warns if other users can read the token's file.
-pub(crate) fn warn_if_exposed(file: &Path) {
+/// Warns if other users can read `secret` in the file of a flag.
+pub(crate) fn warn_if_exposed(flag: &str, file: &Path, secret: &str) {
     if let Some(mode) = exposed_mode(file) {
+        let file = file.display();
         warn!(
-            "--token-file {}: mode {mode:04o} lets other users read the token; run `chmod 600 {}`",
-            file.display(),
-            file.display()
+            "{flag} {file}: mode {mode:04o} lets other users read the {secret}; run `chmod 600 {file}`"
         );
     }
 }
 
 /// The mode of a file that group or others may read.
-pub(crate) fn exposed_mode(file: &Path) -> Option<u32> {
+fn exposed_mode(file: &Path) -> Option<u32> {
     // A pipe, as from `<(command)`, is no file that stays readable.
     let facts = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
     let mode = facts.permissions().mode() & 0o777;

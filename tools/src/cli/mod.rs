@@ -3,17 +3,20 @@
 //! One command from the arguments, one a line from standard input, or a prompt. `words` has the
 //! commands and their flags, `operations` carries them out, `bench` measures, `answer` shows
 //! outcomes as text or JSON, `output` writes them. `lines` reads scripts, `prompt` a terminal,
-//! `history` what the prompt remembers. `escaped` makes bytes printable.
+//! `history` what the prompt remembers, `interrupt` handles signals. `escaped` makes bytes printable.
 //!
 //! - I1: exit code 0: done; 1: an error, which is one line on stderr; 2: a key is absent; 3: a
 //!   condition does not hold.
 //! - I2: bytes from the server reach a terminal escaped.
 //! - I3: the token comes from a file, and no file keeps a value that was typed.
+//! - I4: a signal ends the command as if it were not caught, but for a measurement, which ends
+//!   early with exit code 128 + the signal's number, and the terminal's mode, which is restored.
 
 mod answer;
 mod bench;
 mod escaped;
 mod history;
+mod interrupt;
 mod lines;
 mod operations;
 mod output;
@@ -23,24 +26,31 @@ mod words;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
+use farcore_bench::outputs::complain;
 use farcore_client::{Client, ClientOptions, Error, FabricAddress, VerbsOptions};
 use farcore_rdma::Scheme;
 
 use self::operations::Session;
 use self::output::Output;
 use self::words::Command;
-use crate::device::DeviceArguments;
+use crate::device::{DeviceArguments, check_build};
+use crate::text::line;
 use crate::token;
 
 /// The command's name.
 pub(crate) const NAME: &str = "cli";
 
+/// The longest time limit on an operation.
+const TIMEOUT_MAX: Duration = Duration::from_hours(24);
+
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 error, 2 a key is absent, 3 a condition does not hold."
+    after_help = "Exit codes: 0 done, 1 error, 2 a key is absent, 3 a condition does not hold, \
+                  128 + n signal n ended `bench`, whose figures until then are printed."
 )]
 pub(crate) struct Arguments {
     /// Server of native clients, as `farcore serve --native` prints it
@@ -81,13 +91,17 @@ impl Arguments {
         if self.server.scheme() == Scheme::Tcp {
             self.device.refuse("with a --server of tcp://")?;
         }
+        check_build("--server", &self.server)?;
         ensure!(
-            !self.timeout.is_zero(),
-            "--timeout 0: no operation could end; use 1ms or more"
+            (Duration::from_millis(1)..=TIMEOUT_MAX).contains(&*self.timeout),
+            "--timeout {}: no operation could end, or hardly ever; use 1ms to 24h",
+            self.timeout
         );
-        let token = self.token_file.as_deref().map(token::read).transpose()?;
+        let token = self.token_file.as_deref();
+        let token = token.map(|file| token::read("--token-file", file));
+        let token = token.transpose()?;
         if let Some(file) = &self.token_file {
-            token::warn_if_exposed(file);
+            token::warn_if_exposed("--token-file", file, "token");
         }
         Ok(ClientOptions {
             token,
@@ -129,6 +143,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         !arguments.keep_going || reads_script,
         "--keep-going has no effect unless standard input has the commands: omit it"
     );
+    interrupt::start()?;
     let client = arguments.connect()?;
     let Some(command) = &arguments.command else {
         let mut session = Session::new(client, Output::of_lines(arguments.json));
@@ -140,7 +155,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let name = arguments.name();
     let mut session = Session::new(client, Output::single(name, arguments.json));
-    let ending = session.carry_out(command)?;
+    let ended = session.carry_out(command);
     session.output.flush()?;
-    Ok(ending.code())
+    match (interrupt::status(), ended) {
+        (None, ended) => Ok(ended?.code()),
+        (Some(status), ended) => {
+            if let Err(error) = ended {
+                complain(format_args!("farcore {name}: {}", line(&error)));
+            }
+            Ok(ExitCode::from(status))
+        }
+    }
 }
