@@ -117,18 +117,34 @@ impl Arguments {
 
     fn connect(&self) -> Result<Client> {
         let options = self.options()?;
-        Client::connect(&self.server, options).map_err(|error| {
-            let remedy = match &error {
-                Error::Unreachable { .. } => {
-                    "; start it with `farcore serve --native ADDRESS`, or name another with --server"
-                }
-                Error::Refused { .. } | Error::Token { .. } => {
-                    "; --token-file names the token of this client"
-                }
-                _ => "",
+        Client::connect(&self.server, options).map_err(|error| self.refusal(error))
+    }
+
+    /// Why there is no connection, and the remedy.
+    fn refusal(&self, error: Error) -> anyhow::Error {
+        let server = &self.server;
+        if matches!(error, Error::Token { .. }) {
+            return match &self.token_file {
+                Some(file) => anyhow!(
+                    "{server} rejected the token: --token-file {} differs from the server's --native-token-file, or the server has none",
+                    file.display()
+                ),
+                None => anyhow!(
+                    "{server} requires a token: give --token-file the server's --native-token-file"
+                ),
             };
-            anyhow!("{}{remedy}", operations::explained(error))
-        })
+        }
+        let remedy = match &error {
+            Error::Unreachable { .. } => {
+                "; start it with `farcore serve --native ADDRESS`, or name another with --server"
+            }
+            Error::Refused { .. } => "; --token-file names the token of this client",
+            _ => "",
+        };
+        // The reason may name the address again.
+        let place = format!(" {}:{}:", server.host(), server.port());
+        let said = operations::explained(error).to_string();
+        anyhow!("{}{remedy}", said.replacen(&place, "", 1))
     }
 }
 
@@ -158,7 +174,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let ended = session.carry_out(command);
     session.output.flush()?;
     match (interrupt::status(), ended) {
-        (None, ended) => Ok(ended?.code()),
+        (None, Ok(ending)) => Ok(ending.code()),
+        (None, Err(error)) => {
+            // The command is named before its error.
+            let operation = format!("{}: ", name.trim_start_matches("cli "));
+            let said = line(&error);
+            Err(anyhow!(
+                "{}",
+                said.strip_prefix(&operation).unwrap_or(&said)
+            ))
+        }
         (Some(status), ended) => {
             if let Err(error) = ended {
                 complain(format_args!("farcore {name}: {}", line(&error)));
