@@ -1,5 +1,5 @@
-//! What every command says of flags that are unknown, wrong or without effect, and of files that are
-//! missing: one error that names the flag as it was typed, the limit, the value and the remedy.
+//! What every command says of flags that are unknown, wrong or without effect, and of files that
+//! are missing: one error that names the flag as it was typed, the limit, the value and the remedy.
 //!
 //! The list of commands is that of the flags' parser, so that a new command fails these tests until
 //! it is in [`ROWS`]. What concerns addresses, secrets and servers is in the tests of the commands.

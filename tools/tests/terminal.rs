@@ -1,5 +1,5 @@
-//! Commands that change a terminal's mode, `top`, the prompt of `cli` and the password of `console`:
-//! whatever ends or suspends them, the terminal is as it was before.
+//! Commands on a terminal: whatever ends or suspends `top`, the prompt of `cli` and the password of
+//! `console`, its mode is as it was before; progress is one line.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -3,7 +3,8 @@
 //! One command from the arguments, one a line from standard input, or a prompt. `words` has the
 //! commands and their flags, `operations` carries them out, `bench` measures, `answer` shows
 //! outcomes as text or JSON, `output` writes them. `lines` reads scripts, `prompt` a terminal,
-//! `history` what the prompt remembers, `interrupt` handles signals. `escaped` makes bytes printable.
+//! `history` what the prompt remembers. `interrupt` handles signals, `escaped` makes bytes
+//! printable.
 //!
 //! - I1: exit code 0: done; 1: an error, which is one line on stderr; 2: a key is absent; 3: a
 //!   condition does not hold.
