@@ -38,7 +38,7 @@ enum When {
     Printed(&'static str),
     /// It handles the signal.
     Handling,
-    /// It handles the signal and has a child.
+    /// It has the process of a run.
     Child,
     /// It has used so much processor time, in hundredths of a second, that it has figures.
     Busy(u64),
@@ -107,6 +107,12 @@ const ROWS: &[Row] = &[
         End::Partial,
     ),
     row(
+        "card run",
+        "card run --one-tier --trace - --csv FILE",
+        When::Running,
+        End::Signal,
+    ),
+    row(
         "card sweep",
         "card sweep --vary messages=1000,1000000000000 --warmup 0 --repeats 1 --jobs 1 --json --csv FILE",
         When::Busy(50),
@@ -165,6 +171,19 @@ const ROWS: &[Row] = &[
         When::Busy(200),
         End::Partial,
     ),
+    // A node that does not answer leaves nothing to print.
+    row(
+        "fabric bandwidth",
+        "fabric bandwidth --fabric SILENT --json FILE",
+        When::Handling,
+        End::Early,
+    ),
+    row(
+        "fabric ping",
+        "fabric ping --fabric SILENT --json FILE",
+        When::Handling,
+        End::Early,
+    ),
     held("fabric devices", "fabric devices"),
     row(
         "fabric ping",
@@ -199,6 +218,12 @@ const ROWS: &[Row] = &[
          --local 8MiB --far 128MiB --far-latency 2ms --out FILE",
         When::Child,
         End::Early,
+    ),
+    row(
+        "tune",
+        "tune --predict cores=8 --repeats 1000 --keys-per-core 5000 --hot-ops 8000 --no-prefault --json --plot FILE",
+        When::Child,
+        End::Signal,
     ),
 ];
 
@@ -312,11 +337,16 @@ impl Run {
         fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default()
     }
 
-    /// The numbers of its children.
-    fn children(&self) -> Vec<String> {
+    /// The numbers of its runs: other children tell it about the machine.
+    fn runs(&self) -> Vec<String> {
         let id = self.process.0.id();
         let text = self.of_process(&format!("task/{id}/children"));
-        text.split_whitespace().map(str::to_owned).collect()
+        let is_run = |child: &&str| {
+            let words = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).contains("run-one")
+        };
+        let children = text.split_whitespace().filter(is_run);
+        children.map(str::to_owned).collect()
     }
 
     /// Hundredths of a second that it has run on a processor.
@@ -345,10 +375,7 @@ impl Run {
             When::Running => {}
             When::Printed(text) => drop(self.out.as_mut().unwrap().wait(text)),
             When::Handling => self.wait_until("handling", |run| run.process.handles(signal)),
-            // Before it handles signals, a child tells it about the machine.
-            When::Child => self.wait_until("a parent", |run| {
-                run.process.handles(signal) && !run.children().is_empty()
-            }),
+            When::Child => self.wait_until("a parent", |run| !run.runs().is_empty()),
             When::Busy(ticks) => self.wait_until("busy", |run| run.busy() >= ticks),
         }
     }
@@ -421,7 +448,7 @@ fn every_command_ends_by_a_signal_and_leaves_nothing() {
         for row in ROWS {
             let mut run = Run::start(row, &peers, "--default-signal");
             run.wait(row.when, signal);
-            let children = run.children();
+            let children = run.runs();
             run.process.signal(name);
             let status = run.process.end();
             run.check(row, status, signal, &children);
@@ -438,7 +465,7 @@ fn a_hangup_that_was_ignored_at_the_start_stays_ignored() {
         let mut run = Run::start(row, &peers, "--default-signal --ignore-signal=HUP");
         run.wait(row.when, 15);
         assert!(!run.process.handles(1), "{} handles SIGHUP", row.name);
-        let children = run.children();
+        let children = run.runs();
         run.process.signal("HUP");
         run.process.signal("TERM");
         let status = run.process.end();
@@ -476,7 +503,7 @@ fn the_run_of_a_search_ends_with_its_killed_command() {
     };
     let mut run = Run::start(&killed, &peers, "--default-signal");
     run.wait(killed.when, 15);
-    let children = run.children();
+    let children = run.runs();
     run.process.signal("KILL");
     let status = run.process.end();
     run.check(&killed, status, 9, &children);
