@@ -1,8 +1,23 @@
-//! The flags that select an RDMA device, shared by several commands.
+//! The flags that select an RDMA device, and whether this build can use one. Shared by several
+//! commands.
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
-use farcore_rdma::VerbsOptions;
+use farcore_rdma::{FabricAddress, Scheme, VerbsOptions};
+
+/// Checks that this build can use an address.
+///
+/// # Errors
+/// It is reached over an RDMA device, and this build has no verbs.
+pub(crate) fn check_build(flag: &str, address: &FabricAddress) -> Result<()> {
+    ensure!(
+        address.scheme() == Scheme::Tcp || cfg!(feature = "verbs"),
+        "{flag} {address}: this build has no verbs: build it with `--features verbs`, or write it as tcp://{}:{}",
+        address.host(),
+        address.port()
+    );
+    Ok(())
+}
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct DeviceArguments {

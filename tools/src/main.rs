@@ -3,7 +3,9 @@
 //! One module a command: `card`, `cli`, `console`, `doctor`, `fabric`, `memnode`, `serve`, `top`,
 //! `tune`; `manual` has completions and manual pages. Each checks its flags and returns the exit
 //! code, or an error, which is one line on stderr and exit code 1. `watch` reads reports of running
-//! engines; `device`, `given`, `text` and `token` hold the flags and formats that commands share.
+//! engines; `device`, `given`, `listen`, `text` and `token` hold what commands share of flags and
+//! formats.
+//! Commands that wait for signals also end in order when their terminal hangs up.
 //! Streams and files are those of [`farcore_bench::outputs`].
 
 mod card;
@@ -14,6 +16,7 @@ mod device;
 mod doctor;
 mod fabric;
 mod given;
+mod listen;
 mod manual;
 mod memnode;
 mod serve;
@@ -34,8 +37,17 @@ use farcore_tuning::{LogFormat, log_to_stderr};
 use self::given::Given;
 use self::text::line;
 
+/// The exit statuses, for `--help`.
+const STATUSES: &str = "\
+Exit status:
+  0        done; console, memnode, serve and top: also if a signal ended it
+  1        an error, which is the last line on stderr; doctor: no engine can run here
+  2        the command line cannot be read; cli: a key is absent, and such errors are 1
+  3        cli: a condition does not hold
+  128 + n  signal n ended a measurement; what it had measured is printed and written";
+
 #[derive(Debug, Parser)]
-#[command(name = "farcore", version, about = "Operate and inspect Farcore")]
+#[command(name = "farcore", version, about = "Operate and inspect Farcore", after_help = STATUSES)]
 struct Arguments {
     /// Format of the log on stderr: text or json
     #[arg(long, global = true, value_name = "FORMAT", env = LogFormat::VARIABLE, default_value_t)]
@@ -118,7 +130,7 @@ impl Command {
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Fabric(command) => fabric::run(command),
             Self::Memnode(arguments) => memnode::run(arguments),
-            Self::Serve(arguments) => serve::run(arguments),
+            Self::Serve(arguments) => serve::run(arguments, given),
             Self::Top(arguments) => top::run(arguments, given),
             Self::Tune(arguments) => tune::run(arguments, given),
             Self::Completions(arguments) => manual::completions(arguments, &Arguments::command()),

@@ -415,11 +415,42 @@ fn errors_name_what_is_wrong_and_the_remedy() {
 fn the_token_of_a_file_is_proved() {
     let token = TokenFile::new("cli");
     let cli = Cli::start(&["--native-token-file", token.path()]);
+    let address = cli.server.native.clone().expect("an address");
     let said = cli.fails("get k");
-    assert!(said.contains("--token-file"), "{said}");
+    let missing = format!("{address} requires a token: give --token-file the server's");
+    assert!(said.contains(&missing), "{said}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = folder.path().join("other");
+    fs::write(&other, "another token of the tests").expect("a file");
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).expect("a mode");
+    let other = other.display();
+    let said = cli.fails(&format!("--token-file {other} get k"));
+    let differs = format!("{address} rejected the token: --token-file {other} differs from");
+    assert!(said.contains(&differs), "{said}");
     let token = format!("--token-file {}", token.path());
     assert!(cli.prints(&format!("{token} put k v")).contains("version"));
     assert_eq!(cli.prints(&format!("{token} get k")), "v");
+}
+
+/// The engine behind the server names fields of its configuration.
+#[test]
+fn errors_of_the_server_name_flags() {
+    let cli = Cli::start(&[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("value");
+    fs::write(&file, vec![7; 30_000_000]).expect("a file");
+    let put = format!("--file {}", file.display());
+    cli.prints(&format!("put one {put}"));
+    let said = cli.fails(&format!("put two {put}"));
+    let start = "farcore cli put: far memory is full: ";
+    assert!(said.starts_with(start), "{said}");
+    assert!(
+        said.ends_with("delete keys or raise --far of the server\n"),
+        "{said}"
+    );
+    // An address is named once.
+    let said = cli.fails("--server tcp://127.0.0.1:1 get k");
+    assert_eq!(said.matches("127.0.0.1:1").count(), 1, "{said}");
 }
 
 /// The client library says in its log that the connection ended and that it cannot connect again;

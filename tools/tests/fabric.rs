@@ -3,14 +3,16 @@
 
 mod support;
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use self::support::{Node, TOKEN, TokenFile};
+use self::support::{Node, Process, TOKEN, TokenFile};
 
 fn fabric(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
@@ -234,6 +236,57 @@ fn memory_nodes_are_measured_and_all_memory_is_freed() {
     assert_eq!(free_extents(http), free);
 }
 
+/// What the kernel says it has run on a processor, in hundredths of a second.
+fn busy(process: &Process) -> u64 {
+    let stat = format!("/proc/{}/stat", process.0.id());
+    let stat = std::fs::read_to_string(stat).unwrap_or_default();
+    let (_, fields) = stat.rsplit_once(") ").unwrap_or_default();
+    let ticks = fields.split(' ').skip(11).take(2);
+    ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn a_signal_frees_far_memory_and_keeps_the_figures() {
+    let token = TokenFile::new("fabric-signal");
+    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = probe.local_addr().unwrap();
+    drop(probe);
+    let node = start(&token, &["--http", &http.to_string()]);
+    let free = free_extents(http);
+    let address = format!("tcp://{}", node.address);
+    for words in [
+        "ping --operation read --count 1000000000000",
+        "bandwidth --operation read --depth 4 --seconds 3600",
+    ] {
+        let json = Json::new("signal");
+        let mut command = Command::new("env");
+        command
+            .args(["--default-signal", env!("CARGO_BIN_EXE_farcore"), "fabric"])
+            .args(words.split(' '))
+            .args(["--bytes", "64", "--fabric"])
+            .args([&address, "--token-file", token.path(), "--json"])
+            .arg(json.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut process = Process(command.spawn().unwrap());
+        // Its warm-up is over.
+        while busy(&process) < 200 {
+            assert!(process.is_alive(), "{words}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_ne!(free_extents(http), free, "{words}");
+        process.signal("INT");
+        assert_eq!(process.end().code(), Some(130), "{words}");
+        assert_eq!(free_extents(http), free, "{words}");
+        let report = json.read();
+        assert_eq!(report["origin"]["partial"], true, "{words}: {report}");
+        assert!(
+            report["rows"][0]["count"].as_u64() > Some(0),
+            "{words}: {report}"
+        );
+    }
+}
+
 #[test]
 fn refusals_of_a_node_are_reported() {
     let token = TokenFile::new("fabric-refusals");
@@ -243,6 +296,7 @@ fn refusals_of_a_node_are_reported() {
     assert!(text.contains("requires a token"), "{text}");
     let wrong = Json::new("wrong-token");
     std::fs::write(&wrong.0, "another token of the tests").unwrap();
+    std::fs::set_permissions(&wrong.0, Permissions::from_mode(0o600)).unwrap();
     let text = refused(&[
         "bandwidth",
         "--fabric",

@@ -43,6 +43,9 @@ fn runs_calibrate_the_model_and_measure_its_error() {
         assert!(step["requests_s"].as_f64() > Some(0.0), "{step}");
     }
     assert!(answer["limit"]["station"].is_string(), "{answer}");
+    assert!(answer["origin"]["commit"].is_string(), "{answer}");
+    assert!(answer["calibrated_on"]["kernel"].is_string(), "{answer}");
+    assert_eq!(answer["seed"], 1, "{answer}");
     let own = &answer["calibration"]["workload"]["own_s"];
     assert!(own.as_f64() > Some(0.0), "{answer}");
     let cores = answer["checks"].as_array().unwrap().len();

@@ -4,6 +4,7 @@ mod support;
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -150,7 +151,7 @@ fn native_addresses_are_printed_and_their_limits_checked() {
     let sizes = ["--local", "32MiB", "--far", "32MiB", "--no-huge-pages"];
     let native = ["--native", "tcp://127.0.0.1:0", "--small-bytes", "100"];
     let text = refused(&[&["--resp", "127.0.0.1:0"][..], &native, &sizes].concat());
-    assert!(text.contains("small_bytes is 100: must be 512"), "{text}");
+    assert!(text.contains("--small-bytes is 100: must be 512"), "{text}");
 }
 
 #[test]
@@ -193,6 +194,36 @@ fn the_password_of_a_file_is_required() {
             .line("AUTH \"secret \\nanother line\"")
             .starts_with("-WRONGPASS")
     );
+}
+
+#[test]
+fn secrets_that_others_can_read_are_named() {
+    // The mode of most new files.
+    let password = File::new("exposed.password", "secret\n");
+    let token = File::new("exposed.token", "a token of the tests of the server\n");
+    for file in [&password, &token] {
+        let mode = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(file.path(), mode).expect("a file");
+    }
+    let mut server = Serve::start(&[
+        "--password-file",
+        password.path(),
+        "--native",
+        "tcp://127.0.0.1:0",
+        "--native-token-file",
+        token.path(),
+    ]);
+    for (flag, file) in [
+        ("--password-file", &password),
+        ("--native-token-file", &token),
+    ] {
+        let line = server.log.wait(flag);
+        let remedy = format!("run `chmod 600 {}`", file.path());
+        assert!(
+            line.contains("mode 0644") && line.contains(&remedy),
+            "{line}"
+        );
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `farcore top` on a terminal: whatever ends or suspends it, the terminal is as it was before.
+//! Commands on a terminal: whatever ends or suspends `top`, the prompt of `cli` and the password of
+//! `console`, its mode is as it was before; progress is one line.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +16,7 @@ use std::time::Instant;
 
 use rustix::termios::{LocalModes, tcgetattr};
 
-use self::support::{PATIENCE, Process, terminal, text_of};
+use self::support::{PATIENCE, Process, Serve, terminal, text_of};
 
 /// Where no engine is, so that the view waits.
 const NOWHERE: &str = "/nonexistent/engine.sock";
@@ -24,7 +25,7 @@ const TAKEN: &str = "\u{1b}[?1049h";
 const GIVEN_BACK: &str = "\u{1b}[?1049l";
 const WAITING: &str = "waiting for an engine";
 
-/// A terminal of 80 columns, and `farcore top` on it.
+/// A terminal of 80 columns, and a command on it, mostly `top`.
 struct Terminal {
     top: Process,
     keys: File,
@@ -34,25 +35,34 @@ struct Terminal {
     seen: String,
 }
 
-/// Starts `farcore top` on a new terminal: its master, its line, the process.
-fn top_on(kind: &str) -> (File, File, Process) {
+/// Starts `farcore` on a new terminal: its master, its line, the process.
+fn farcore_on(kind: &str, arguments: &[&str]) -> (File, File, Process) {
     let (master, line) = terminal();
     let end = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
     // As from a shell, whatever the signals that this process ignores.
-    let top = Command::new("env")
+    let process = Command::new("env")
         .args(["--default-signal", env!("CARGO_BIN_EXE_farcore")])
-        .args(["top", NOWHERE, "--interval", "100ms"])
+        .args(arguments)
         .env("TERM", kind)
+        .env_remove("XDG_STATE_HOME")
+        .env_remove("HOME")
         .stdin(end())
         .stdout(end())
         .stderr(end())
         .spawn();
-    (master, line, Process(top.unwrap()))
+    (master, line, Process(process.unwrap()))
+}
+
+fn top_on(kind: &str) -> (File, File, Process) {
+    farcore_on(kind, &["top", NOWHERE, "--interval", "100ms"])
 }
 
 impl Terminal {
     fn start(kind: &str) -> Self {
-        let (keys, line, top) = top_on(kind);
+        Self::of(top_on(kind))
+    }
+
+    fn of((keys, line, top): (File, File, Process)) -> Self {
         Self {
             top,
             output: text_of(keys.try_clone().unwrap()),
@@ -113,6 +123,86 @@ fn signals_and_keys_end_the_view_and_give_the_terminal_back() {
         terminal.wait(GIVEN_BACK);
         assert_eq!(terminal.top.end().code(), Some(0), "{end:?}");
         assert!(terminal.is_as_before(), "{end:?}");
+    }
+}
+
+/// Signals that end a command, and their numbers.
+const ENDS: [(&str, i32); 3] = [("TERM", 15), ("INT", 2), ("HUP", 1)];
+
+#[test]
+fn a_signal_ends_the_prompt_and_gives_the_terminal_back() {
+    let server = Serve::start(&["--native", "tcp://127.0.0.1:0", "--cores", "0"]);
+    let address = server.native.as_deref().unwrap();
+    for (name, signal) in ENDS {
+        for kind in ["xterm", "dumb"] {
+            let prompt = farcore_on(kind, &["cli", "--server", address]);
+            let mut terminal = Terminal::of(prompt);
+            terminal.wait("> ");
+            // A terminal that cannot draw keeps its mode.
+            if kind == "xterm" {
+                assert!(!terminal.is_as_before(), "{name}");
+            }
+            terminal.top.signal(name);
+            // Where lines can be edited, an interrupt begins a new one, as in a shell.
+            if (name, kind) == ("INT", "xterm") {
+                terminal.wait("> ");
+                terminal.keys.write_all(b"\x04").unwrap();
+                assert_eq!(terminal.top.end().code(), Some(0), "{name}");
+            } else {
+                let status = terminal.top.end();
+                assert_eq!(status.signal(), Some(signal), "{name}: {status}");
+            }
+            assert!(terminal.is_as_before(), "{name} on {kind}");
+        }
+    }
+}
+
+#[test]
+fn a_prompt_whose_terminal_has_vanished_ends_without_a_panic() {
+    let server = Serve::start(&["--native", "tcp://127.0.0.1:0", "--cores", "0"]);
+    let address = server.native.as_deref().unwrap();
+    let (mut master, line, mut prompt) = farcore_on("xterm", &["cli", "--server", address]);
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains("> ") {
+        let mut piece = [0; 4096];
+        let bytes = master.read(&mut piece).unwrap();
+        seen.extend_from_slice(&piece[..bytes]);
+    }
+    drop((master, line));
+    // A panic would end it with 101, or with a signal.
+    let status = prompt.end();
+    assert!(matches!(status.code(), Some(0 | 1)), "{status}");
+}
+
+#[cfg(feature = "console")]
+#[test]
+fn a_signal_ends_the_typing_of_a_password_and_the_terminal_shows_again_what_is_typed() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data").display().to_string();
+    let console = ["console", "--listen", "127.0.0.1:0", "--data", &data];
+    let shows = |terminal: &Terminal| {
+        let mode = tcgetattr(&terminal.line).unwrap().local_modes;
+        mode.contains(LocalModes::ECHO)
+    };
+    for (name, signal) in ENDS {
+        let mut terminal = Terminal::of(farcore_on("xterm", &console));
+        terminal.wait("Password");
+        assert!(!shows(&terminal), "{name}");
+        terminal.top.signal("TSTP");
+        terminal.wait_for_stop(true);
+        assert!(shows(&terminal), "{name}: while it is stopped");
+        terminal.top.signal("CONT");
+        terminal.wait_for_stop(false);
+        let start = Instant::now();
+        while shows(&terminal) {
+            assert!(start.elapsed() < PATIENCE, "it is not silent again");
+            thread::yield_now();
+        }
+        terminal.top.signal(name);
+        let status = terminal.top.end();
+        assert_eq!(status.signal(), Some(signal), "{name}: {status}");
+        assert!(shows(&terminal), "{name}");
+        assert!(!folder.path().join("data").exists(), "{name}");
     }
 }
 
@@ -179,4 +269,63 @@ fn a_terminal_that_cannot_draw_gets_plain_lines() {
         terminal.seen.push_str(&text);
     }
     assert!(!terminal.seen.contains('\u{1b}'), "{:?}", terminal.seen);
+}
+
+/// The lines that a terminal was sent, without sequences that move its cursor.
+fn lines_of(text: &str) -> Vec<String> {
+    let mut plain = String::new();
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        if c == '\u{1b}' {
+            // A sequence ends with a letter.
+            rest.by_ref().find(char::is_ascii_alphabetic);
+        } else {
+            plain.push(c);
+        }
+    }
+    plain.split(['\r', '\n']).map(str::to_owned).collect()
+}
+
+#[test]
+fn progress_is_one_line_of_eighty_columns() {
+    for (line, shown) in [
+        ("card run --messages 3000000", "M/s"),
+        (
+            "card sweep --vary queue-pairs=1,2,3 --messages 1000 --repeats 2",
+            "6/6",
+        ),
+        ("fabric ping --count 1000 --bytes 8,64", "read 64 B"),
+        ("fabric bandwidth --count 100000", "write 1 MiB"),
+        (
+            "tune --cores 0 --local 16MiB --far 16MiB --no-prefault --repeats 6 --keys-per-core 300 \
+             --hot-ops 300 --knobs batch,window --out /dev/null",
+            "first run",
+        ),
+    ] {
+        let (master, line_end) = terminal();
+        let output = text_of(master);
+        let child = Command::new(env!("CARGO_BIN_EXE_farcore"))
+            .args(line.split_whitespace())
+            .env("TERM", "xterm")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::from(OwnedFd::from(line_end)))
+            .spawn();
+        let mut process = Process(child.unwrap());
+        let status = process.end();
+        assert!(status.success(), "{line}: {status}");
+        // The reader ends with the terminal.
+        let text: String = output.iter().collect();
+        let lines = lines_of(&text);
+        assert!(
+            lines.iter().any(|one| one.contains(shown)),
+            "{line}: {text:?}"
+        );
+        for one in lines
+            .iter()
+            .filter(|one| !one.starts_with("farcore tune: "))
+        {
+            assert!(one.chars().count() <= 80, "{line}: {one:?}");
+        }
+    }
 }

@@ -65,7 +65,9 @@ fn a_search_leaves_a_profile_and_a_report() {
         let profile = Profile::read(&out).unwrap();
         let text = fs::read_to_string(&out).unwrap();
         assert!(
-            text.contains("# Workload: ") && text.contains("# Machine: "),
+            ["Workload", "Machine", "Commit", "Command"]
+                .iter()
+                .all(|part| text.contains(&format!("# {part}: "))),
             "{text}"
         );
         assert_eq!(

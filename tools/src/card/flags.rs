@@ -219,6 +219,23 @@ impl SettingFlags {
         Ok(settings)
     }
 
+    /// Refuses flags that have no effect on a simulation of these settings.
+    ///
+    /// # Errors
+    /// One was typed.
+    pub(super) fn refuse_idle(settings: &SimulationSettings, given: &Given) -> Result<()> {
+        let card = &settings.card;
+        if card.policy != PolicyName::Hybrid {
+            let why = format!("with --policy {}", card.policy.name());
+            given.refuse(&["alpha"], &why)?;
+        }
+        if card.cxl_pages == 0 {
+            let why = "without pages behind CXL (--cxl-pages)";
+            given.refuse(&["cxl_latency", "to_cxl", "batch_max"], why)?;
+        }
+        Ok(())
+    }
+
     /// Changes the settings that flags name.
     pub(super) fn apply(&self, settings: &mut SimulationSettings) -> Result<()> {
         self.workload.apply(&mut settings.workload)?;
@@ -345,11 +362,27 @@ impl CardFlags {
     }
 }
 
+/// Settings and the flags that set them, where the names differ.
+const FLAGS: [(&str, &str); 6] = [
+    ("messages-s ", "card-rate "),
+    ("cxl-latency-ns ", "cxl-latency "),
+    ("host-latency-ns ", "host-latency "),
+    ("burst ", "special "),
+    ("length ", "special "),
+    (
+        "queue-pairs + regions + completion-queues is ",
+        "queue-pairs, --regions and --completion-queues together are ",
+    ),
+];
+
 /// An error of a setting, worded by its flag.
 fn flagged(error: impl std::fmt::Display) -> anyhow::Error {
     let text = error.to_string();
-    let text = text.replace("messages-s ", "card-rate ");
-    anyhow!("--{text}")
+    let named = FLAGS.iter().find_map(|(setting, flag)| {
+        let rest = text.strip_prefix(setting)?;
+        Some(format!("{flag}{rest}"))
+    });
+    anyhow!("--{}", named.unwrap_or(text))
 }
 
 fn read_settings(path: &Path) -> Result<SimulationSettings> {
@@ -398,18 +431,26 @@ impl TraceFlags {
         if self.recorded_times {
             settings.arrival = Arrival::Recorded;
         }
-        read_trace(path, self.limit).map(Arc::new).map(Some)
+        let recording = read_trace(Some("--trace"), path, self.limit)?;
+        Ok(Some(Arc::new(recording)))
     }
 }
 
-/// Reads a trace from a file or standard input.
+/// Reads a trace from a file, which a flag may name, or from standard input.
 ///
 /// # Errors
 /// It cannot be read, or is no trace.
-pub(super) fn read_trace(path: &Path, limit: Option<usize>) -> Result<Recording> {
+pub(super) fn read_trace(
+    flag: Option<&str>,
+    path: &Path,
+    limit: Option<usize>,
+) -> Result<Recording> {
+    if limit == Some(0) {
+        bail!("--limit is 0: write 1 or more");
+    }
     let mut limits = TraceLimits::default();
     set(&mut limits.messages, limit);
-    let name = || format!("the trace {}", path.display());
+    let name = || format!("{} {}", flag.unwrap_or("the trace"), path.display());
     let recording = if path == Path::new("-") {
         Recording::read(std::io::stdin().lock(), limits)
     } else {
@@ -485,7 +526,15 @@ mod tests {
             ("--period 9", "--period has no effect with --pattern zipf"),
             (
                 "--pattern scan --period 10 --special 11",
-                "--length is 11: write 0 to 10",
+                "--special is 11: write 0 to 10",
+            ),
+            (
+                "--cxl-latency 1e9",
+                "--cxl-latency is 1000000000: write 0 to 1000000",
+            ),
+            (
+                "--queue-pairs 0 --regions 0 --completion-queues 0",
+                "--completion-queues together are 0: write 1 to",
             ),
             ("--policy arc", "`arc` is no policy"),
             ("--policy belady", "--one-tier"),

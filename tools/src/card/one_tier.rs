@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
+use farcore_bench::origin::Origin;
 use farcore_bench::outputs::print;
 use farcore_tuning::metadata_cache::policy::PolicyName;
 use farcore_tuning::metadata_cache::replay::{ReplayCounts, replay};
@@ -144,7 +145,10 @@ impl OneTierFlags {
             plot::hit_ratios(&lines.collect::<Vec<_>>())
         })?;
         if json {
-            print(serde_json::to_string_pretty(&rows)?)
+            let origin = Origin::here();
+            let answer =
+                serde_json::json!({ "origin": origin, "settings": settings, "rows": rows });
+            print(serde_json::to_string_pretty(&answer)?)
         } else {
             print(table(&rows, places, keys))
         }

@@ -4,13 +4,18 @@ use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
+use farcore_bench::origin::Origin;
 use farcore_bench::outputs::print;
 use farcore_bench::stop;
-use farcore_tuning::metadata_cache::simulator::{Outcome, Progress, Simulation, Statistics};
+use farcore_tuning::metadata_cache::simulator::{
+    Outcome, Progress, Simulation, SimulationSettings, Statistics,
+};
+use farcore_tuning::metadata_cache::trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
 use super::columns::Sheet;
 use super::file::FileFlags;
@@ -35,6 +40,14 @@ pub(crate) struct Arguments {
     files: FileFlags,
 }
 
+/// The outcome as JSON, and where it comes from.
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    origin: Origin,
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -44,7 +57,9 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
         arguments.one_tier.settings(&arguments.settings, given)?
     } else {
         arguments.one_tier.refuse(given)?;
-        arguments.settings.settings()?
+        let settings = arguments.settings.settings()?;
+        SettingFlags::refuse_idle(&settings, given)?;
+        settings
     };
     let files = arguments.files.open()?;
     let recording = arguments.trace.read(&mut settings, given)?;
@@ -53,18 +68,39 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
         one_tier.run(&settings, recording, arguments.json, files)?;
         return Ok(ExitCode::SUCCESS);
     }
+    check_warmup(&settings, recording.as_deref())?;
     stop::forward_signals().context("signals cannot be caught")?;
     let outcome = watched(simulation(settings, recording.as_ref())?);
     files.write(&Sheet::of_series(&outcome.series), || {
         plot::course(&outcome)
     })?;
     if arguments.json {
-        print(serde_json::to_string_pretty(&outcome)?)?;
+        let mut origin = Origin::here();
+        origin.end(None);
+        let answer = Answer {
+            origin,
+            outcome: &outcome,
+        };
+        print(serde_json::to_string_pretty(&answer)?)?;
     } else {
         print(table(&outcome))?;
+        if stop::is_requested() {
+            print("partial: a signal ended the simulation")?;
+        }
     }
     // The figures of an interrupted run are of its messages until then.
     Ok(stop::status().map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// Checks that a trace has messages after the warm-up.
+fn check_warmup(settings: &SimulationSettings, recording: Option<&Recording>) -> Result<()> {
+    let messages = recording.map_or(u64::MAX, |recording| recording.messages().len() as u64);
+    ensure!(
+        settings.warmup < messages,
+        "--warmup is {}: the trace has {messages} messages; write a smaller number than that",
+        settings.warmup
+    );
+    Ok(())
 }
 
 /// Runs a simulation with a bar if stderr is a terminal; a signal ends it.
@@ -82,7 +118,7 @@ fn watched(simulation: Simulation) -> Outcome {
             bar.set_length(progress.total);
             bar.set_position(progress.started);
             if let Some(point) = progress.point {
-                bar.set_message(format!("{:.1} M messages/s", point.messages_s / 1e6));
+                bar.set_message(format!("{:.1} M/s", point.messages_s / 1e6));
             }
         }
         if stop::is_requested() {
@@ -227,8 +263,6 @@ fn paths(counted: &Statistics) -> Lines {
 
 #[cfg(test)]
 mod tests {
-    use farcore_tuning::metadata_cache::simulator::SimulationSettings;
-
     use super::*;
 
     #[test]

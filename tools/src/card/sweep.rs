@@ -1,5 +1,8 @@
 //! `farcore card sweep`: simulations with every combination of some settings, several times each
 //! with other seeds, on all cores.
+//!
+//! - I1: after a signal, the combinations whose simulations are all complete are printed and
+//!   written, marked partial.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -11,9 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::error::ErrorKind;
 use clap::{Args, Parser};
 use comfy_table::{CellAlignment, Table, presets};
-use farcore_bench::outputs::print;
+use farcore_bench::cli::plain;
+use farcore_bench::origin::Origin;
+use farcore_bench::outputs::{complain, print};
 use farcore_bench::stop;
 use farcore_tuning::MeanEstimate;
 use farcore_tuning::metadata_cache::simulator::{Outcome, SimulationSettings};
@@ -41,8 +47,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     repeats: u64,
     /// Simulations at one time [default: the number of cores]
-    #[arg(long, value_name = "N")]
-    jobs: Option<NonZero<usize>>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    jobs: Option<u16>,
     #[command(flatten)]
     settings: SettingFlags,
     #[command(flatten)]
@@ -124,7 +130,14 @@ fn settings(
         .zip(values)
         .flat_map(|(axis, value)| [format!("--{}", axis.name), value.clone()]);
     let parsed = Combination::try_parse_from(words).map_err(|error| {
-        let text = error.to_string();
+        if error.kind() == ErrorKind::UnknownArgument {
+            let names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
+            return anyhow!(
+                "--vary {}: there is no such setting; write the name of a flag below it in --help",
+                names.join(", ")
+            );
+        }
+        let text = plain(error).to_string();
         let line = text.lines().next().unwrap_or_default();
         anyhow!("--vary: {}", line.trim_start_matches("error: "))
     })?;
@@ -152,6 +165,11 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
         .map(|text| axis(text))
         .collect::<Result<_>>()?;
     let mut base = arguments.settings.settings()?;
+    given.refuse(&["points"], "with sweep, which has no series")?;
+    let is_varied = |name: &str| axes.iter().any(|axis| axis.name == name);
+    if !["policy", "preset", "cxl-pages"].into_iter().any(is_varied) {
+        SettingFlags::refuse_idle(&base, given)?;
+    }
     // A series would only take memory.
     base.points = 1;
     let files = arguments.files.open()?;
@@ -184,30 +202,39 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
     }
     stop::forward_signals().context("signals cannot be caught")?;
     let outcomes = simulate(plans, recording.as_ref(), arguments.jobs)?;
-    if let Some(status) = stop::status() {
-        return Ok(ExitCode::from(status));
+    let mut origin = Origin::here();
+    origin.end(None);
+    let rows = rows(combinations, outcomes, usize::try_from(repeats)?);
+    let ended = stop::status().map_or(ExitCode::SUCCESS, ExitCode::from);
+    if let Some(note) = origin.note() {
+        if rows.is_empty() {
+            complain("farcore card sweep: a signal ended it before the first combination");
+            return Ok(ended);
+        }
+        complain(format_args!("farcore card sweep: {note}"));
     }
-    let rows = rows(combinations, &outcomes, usize::try_from(repeats)?);
     let names: Vec<String> = axes.into_iter().map(|axis| axis.name).collect();
     files.write(&sheet(&names, &rows), || plot::sweep(&names, &rows))?;
     if arguments.json {
-        let answer = serde_json::json!({ "names": names, "settings": base, "rows": rows });
+        let answer = serde_json::json!({
+            "origin": origin, "names": names, "settings": base, "repeats": repeats, "rows": rows
+        });
         print(serde_json::to_string_pretty(&answer)?)?;
     } else {
         print(table(&names, &rows))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ended)
 }
 
-/// Runs simulations on several threads; their outcomes have the order of the plans. After a signal
-/// some are missing.
+/// Runs simulations on several threads; their outcomes have the order of the plans. Those that a
+/// signal has ended are missing.
 fn simulate(
     plans: Vec<SimulationSettings>,
     recording: Option<&Arc<Recording>>,
-    jobs: Option<NonZero<usize>>,
-) -> Result<Vec<Outcome>> {
+    jobs: Option<u16>,
+) -> Result<Vec<Option<Outcome>>> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let jobs = jobs.map_or(cores, NonZero::get).min(plans.len());
+    let jobs = jobs.map_or(cores, usize::from).min(plans.len());
     let bar = io::stderr().is_terminal().then(|| {
         let bar = ProgressBar::new(plans.len() as u64);
         if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {eta}") {
@@ -232,6 +259,9 @@ fn simulate(
                             false => ControlFlow::Continue(()),
                         })
                     });
+                    if stop::is_requested() {
+                        break;
+                    }
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                     results.push((at, outcome));
                     if let Some(bar) = &bar {
@@ -244,14 +274,27 @@ fn simulate(
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, outcome)| outcome).collect()
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut outcomes = vec![None; plans.len()];
+    for (at, outcome) in results {
+        outcomes[at] = Some(outcome?);
+    }
+    Ok(outcomes)
 }
 
-fn rows(combinations: Vec<Vec<String>>, outcomes: &[Outcome], repeats: usize) -> Vec<Row> {
-    let groups = outcomes.chunks(repeats);
-    let row = |(values, group): (Vec<String>, &[Outcome])| {
+/// The rows of the combinations of which no outcome is missing.
+fn rows(
+    combinations: Vec<Vec<String>>,
+    outcomes: Vec<Option<Outcome>>,
+    repeats: usize,
+) -> Vec<Row> {
+    let mut outcomes = outcomes.into_iter();
+    let groups = combinations.into_iter().filter_map(|values| {
+        let group: Vec<Option<Outcome>> = outcomes.by_ref().take(repeats).collect();
+        let group = group.into_iter().collect::<Option<Vec<Outcome>>>()?;
+        Some((values, group))
+    });
+    let row = |(values, group): (Vec<String>, Vec<Outcome>)| {
         let figures = OUTCOME.iter().filter_map(|&(name, figure)| {
             let figures: Vec<f64> = group.iter().map(figure).collect();
             MeanEstimate::of(&figures).map(|estimate| (name, estimate))
@@ -261,7 +304,7 @@ fn rows(combinations: Vec<Vec<String>>, outcomes: &[Outcome], repeats: usize) ->
             figures: figures.collect(),
         }
     };
-    combinations.into_iter().zip(groups).map(row).collect()
+    groups.map(row).collect()
 }
 
 fn sheet(names: &[String], rows: &[Row]) -> Sheet {
@@ -378,7 +421,8 @@ mod tests {
         }
         let base = SimulationSettings::default();
         for (text, message) in [
-            ("nothing=1", "--nothing"),
+            ("nothing=1", "--vary nothing: there is no such setting"),
+            ("queue-pairs=x", "write a whole number"),
             ("policy=arc", "arc"),
             ("card-entries=1", "--card-entries is 1: write 16 to 65536"),
         ] {
@@ -402,12 +446,19 @@ mod tests {
             plan
         };
         let plans: Vec<_> = (0..8).map(plan).collect();
-        let outcomes = simulate(plans, None, NonZero::new(2)).unwrap();
+        let mut outcomes = simulate(plans, None, Some(2)).unwrap();
         let seeds = outcomes
             .iter()
+            .flatten()
             .map(|outcome| outcome.settings.workload.seed);
         assert!(seeds.eq(0..8));
-        let rows = rows(vec![vec!["a".into()], vec!["b".into()]], &outcomes, 4);
+        let combinations = vec![vec!["a".to_owned()], vec!["b".to_owned()]];
+        let all = outcomes.clone();
+        // A combination of which one is missing is left out.
+        outcomes[2] = None;
+        let left = super::rows(combinations.clone(), outcomes, 4);
+        assert_eq!((left.len(), left[0].values[0].as_str()), (1, "b"));
+        let rows = super::rows(combinations, all, 4);
         assert_eq!((rows.len(), rows[1].figures["messages_s"].runs), (2, 4));
         let text = table(&["x".to_owned()], &rows);
         assert!(

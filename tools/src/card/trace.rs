@@ -218,7 +218,7 @@ impl Summary {
 }
 
 fn inspect(arguments: &Inspect) -> Result<()> {
-    let recording = read_trace(&arguments.trace, arguments.limit)?;
+    let recording = read_trace(None, &arguments.trace, arguments.limit)?;
     let summary = Summary::of(&recording);
     if arguments.json {
         print(serde_json::to_string_pretty(&summary)?)
@@ -229,7 +229,7 @@ fn inspect(arguments: &Inspect) -> Result<()> {
 
 fn convert(arguments: &Convert) -> Result<()> {
     let output = OutputFile::open("--out", &arguments.out)?;
-    let recording = read_trace(&arguments.trace, arguments.limit)?;
+    let recording = read_trace(None, &arguments.trace, arguments.limit)?;
     match arguments.to {
         Format::Csv => output.write(csv(&recording)),
         Format::OracleGeneral => output.write(oracle_general(&recording)),

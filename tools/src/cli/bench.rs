@@ -1,7 +1,7 @@
 //! `farcore cli bench`: rate and latency of gets and puts, some of them under way at once.
 //!
-//! It makes keys of its own, which no other run shares, measures, and removes them. If it is
-//! killed, they expire within an hour.
+//! It makes keys of its own, which no other run shares, measures, and removes them, also after a
+//! signal, which ends it early. If it is killed, they expire within an hour.
 //!
 //! - I1: a latency is from the submission to the moment at which this thread has the outcome.
 //! - I2: as many operations as given are under way until the last ones.
@@ -14,6 +14,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
+use farcore_bench::machine::Machine;
+use farcore_bench::origin::Origin;
 use farcore_client::{Client, Error, Expiry, PutOptions};
 use farcore_protocol::VALUE_BYTES_MAX;
 use farcore_tuning::{Histogram, HistogramSnapshot};
@@ -21,6 +23,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
+use super::interrupt::{self, Measuring};
 use super::operations::explained;
 use super::words::Bench;
 use crate::text::{grouped, shown, table};
@@ -49,6 +52,7 @@ type Work = Pin<Box<dyn Future<Output = Result<Done, Error>>>>;
 /// What was measured.
 #[derive(Debug)]
 pub(super) struct Measured {
+    origin: Origin,
     operations: u64,
     value_bytes: u64,
     in_flight: u16,
@@ -78,10 +82,29 @@ struct Slot {
     waker: Waker,
 }
 
+/// How far operations go on after a signal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Course {
+    /// Those under way end, and no others begin.
+    Stops,
+    /// All of them are run.
+    GoesOn,
+}
+
+impl Course {
+    /// How many are to be run if so many have begun.
+    fn count(self, count: u64, begun: u64) -> u64 {
+        match self {
+            Self::Stops if interrupt::is_requested() => begun,
+            Self::Stops | Self::GoesOn => count,
+        }
+    }
+}
+
 /// Runs `count` operations, `in_flight` at once. `ended` gets the latency of each.
 fn run_all(
     in_flight: u16,
-    count: u64,
+    (count, course): (u64, Course),
     mut start: impl FnMut(u64) -> Work,
     mut ended: impl FnMut(Duration, Done),
 ) -> Result<(), Error> {
@@ -98,13 +121,13 @@ fn run_all(
         slot.waker.wake_by_ref();
     }
     let (mut begun, mut done) = (0, 0);
-    while done < count {
+    while done < course.count(count, begun) {
         let place = receiver.recv().map_err(|_| Error::Closed)?;
         let Some(slot) = slots.get_mut(place) else {
             continue;
         };
         loop {
-            if slot.work.is_none() && begun < count {
+            if slot.work.is_none() && begun < course.count(count, begun) {
                 let now = Instant::now();
                 slot.work = Some((now, start(begun)));
                 begun += 1;
@@ -166,6 +189,7 @@ impl Load<'_> {
         let Bench {
             in_flight, keys, ..
         } = *self.arguments;
+        let keys = (keys, Course::Stops);
         run_all(in_flight, keys, |number| self.put(number), |_, _| {})
     }
 
@@ -173,6 +197,7 @@ impl Load<'_> {
         let Bench {
             in_flight, keys, ..
         } = *self.arguments;
+        let keys = (keys, Course::GoesOn);
         run_all(in_flight, keys, |number| self.delete(number), |_, _| {})
     }
 
@@ -196,28 +221,34 @@ impl Load<'_> {
                 self.put(key)
             }
         };
-        run_all(in_flight, operations, start, |took, done| {
+        let all = (operations, Course::Stops);
+        run_all(in_flight, all, start, |took, done| {
             absent += u64::from(done == Done::Absent);
             let histogram = if done == Done::Put { &puts } else { &gets };
             histogram.record(nanoseconds(took));
         })?;
+        let (gets, puts) = (gets.snapshot(), puts.snapshot());
         Ok(Measured {
-            operations,
+            origin: Origin {
+                partial: interrupt::is_requested(),
+                ..Origin::here()
+            },
+            operations: gets.count() + puts.count(),
             value_bytes,
             in_flight,
             keys,
             took: begun.elapsed(),
             absent,
-            gets: gets.snapshot(),
-            puts: puts.snapshot(),
+            gets,
+            puts,
         })
     }
 }
 
-/// Measures, and removes the keys that it made.
+/// Measures until a signal or the end, and removes the keys that it made.
 ///
 /// # Errors
-/// An option is out of range, or an operation failed.
+/// An option is out of range, an operation failed, or a signal came before the first one ended.
 pub(super) fn measure(client: &Client, arguments: &Bench) -> Result<Measured> {
     let value_bytes = arguments.value_bytes;
     ensure!(
@@ -240,6 +271,7 @@ pub(super) fn measure(client: &Client, arguments: &Bench) -> Result<Measured> {
         value: vec![FILL; length],
         prefix: format!("farcore-cli-bench-{run:016x}-"),
     };
+    let measuring = Measuring::begin();
     let measured = load.fill().and_then(|()| load.measure());
     // After a failure too: what cannot be removed expires.
     let removed = load.remove();
@@ -248,6 +280,11 @@ pub(super) fn measure(client: &Client, arguments: &Bench) -> Result<Measured> {
         let error = explained(error);
         anyhow!("the keys {}* remain for an hour: {error}", load.prefix)
     })?;
+    drop(measuring);
+    ensure!(
+        measured.operations > 0,
+        "a signal ended it before anything was measured; its keys are removed"
+    );
     Ok(measured)
 }
 
@@ -301,6 +338,9 @@ impl Measured {
             self.took.as_secs_f64(),
             table(&columns, 1, rows),
         );
+        if let Some(note) = self.origin.note() {
+            text.push_str(&format!("\n{note}"));
+        }
         if self.absent > 0 {
             text.push_str(&format!(
                 "\n{} gets found no value: the server evicts; use fewer --keys",
@@ -323,6 +363,9 @@ impl Measured {
             })
         };
         json!({
+            "origin": self.origin,
+            "machine": Machine::here(),
+            "seed": SEED,
             "operations": self.operations,
             "keys": self.keys,
             "value_bytes": self.value_bytes,
@@ -373,7 +416,8 @@ mod tests {
                 // Every third one is ready at once.
                 Box::pin(Late(number % 3 == 0, Rc::clone(&under_way)))
             };
-            run_all(in_flight, count, start, |_, _| ended += 1).expect("no failure");
+            run_all(in_flight, (count, Course::Stops), start, |_, _| ended += 1)
+                .expect("no failure");
             assert_eq!((ended, under_way.get()), (count, 0));
             assert_eq!(numbers, (0..count).collect::<Vec<_>>());
             let expected = u64::from(in_flight).min(count.saturating_sub(count.div_ceil(3)).max(1));
@@ -394,7 +438,7 @@ mod tests {
             })
         };
         let mut ended = 0;
-        let outcome = run_all(2, 100, start, |_, _| ended += 1);
+        let outcome = run_all(2, (100, Course::Stops), start, |_, _| ended += 1);
         assert_eq!((outcome, ended), (Err(Error::Closed), 5));
     }
 }

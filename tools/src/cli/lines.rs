@@ -2,6 +2,7 @@
 //!
 //! - I1: a line is read whole, within a limit, before it is carried out.
 //! - I2: results of earlier lines are written before an error is.
+//! - I3: a signal that ends a measurement early ends the script after it.
 
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, ensure};
 use farcore_bench::outputs::complain;
 
+use super::interrupt;
 use super::operations::Session;
 use super::words::{Said, said};
 use crate::text::line as one_line;
@@ -80,6 +82,12 @@ pub(super) fn run(
         };
         let outcome = carry_out(session, &line);
         session.output.flush()?;
+        if let Some(status) = interrupt::status() {
+            if let Err(error) = outcome {
+                complain(format_args!("farcore cli: {}", failed(number, &error)));
+            }
+            return Ok(ExitCode::from(status));
+        }
         match outcome {
             Ok(true) if session.output.is_closed() => break,
             Ok(true) => {}

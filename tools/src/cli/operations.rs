@@ -25,6 +25,18 @@ use crate::text::grouped;
 /// The most entries of a page of a scan.
 const PAGE_ENTRIES: u32 = 512;
 
+/// Options of the client and settings of the engine behind the server, and the flags that set them.
+const FLAGS: [(&str, &str); 5] = [
+    ("`timeout`", "--timeout"),
+    ("`local_bytes` or `keys_expected`", "--local of the server"),
+    ("`local_bytes`", "--local of the server"),
+    ("`far_bytes`", "--far of the server"),
+    (
+        "; if keys collide, open the engine with a random `seed`",
+        "",
+    ),
+];
+
 /// A connection, and where results go.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -34,7 +46,9 @@ pub(super) struct Session {
 
 /// The client's error as one line that a terminal can show. The texts of a server are among it.
 pub(super) fn explained(error: Error) -> anyhow::Error {
-    let said = error.to_string().replace("`timeout`", "--timeout");
+    let said = FLAGS.iter().fold(error.to_string(), |said, (field, flag)| {
+        said.replace(field, flag)
+    });
     let said = escaped(said.trim_end().as_bytes());
     match error {
         Error::Server {

@@ -1,6 +1,6 @@
 //! The prompt of a terminal: line editing, completion of commands, history.
 //!
-//! - I1: an error is printed and the prompt goes on.
+//! - I1: an error is printed and the prompt goes on. A signal ends it, also after a measurement.
 //! - I2: values that were typed are in this process's history only.
 
 use std::borrow::Cow;
@@ -20,6 +20,7 @@ use rustyline::{Config, Context, Editor, Helper};
 
 use super::escaped::escaped;
 use super::history::{self, History};
+use super::interrupt;
 use super::lines;
 use super::operations::Session;
 use super::words::names;
@@ -115,6 +116,9 @@ pub(super) fn run(session: &mut Session, server: &FabricAddress) -> Result<ExitC
                 "error: {}",
                 escaped(one_line(&error).as_bytes())
             )),
+        }
+        if let Some(status) = interrupt::status() {
+            return Ok(ExitCode::from(status));
         }
     }
 }

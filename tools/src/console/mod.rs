@@ -7,7 +7,8 @@
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
 //! - I2: beyond loopback the console needs a proxy that encrypts, or `--open-to-all`: passwords
 //!   cross the network otherwise.
-//! - I3: SIGTERM and SIGINT end it with exit code 0 after open requests are answered.
+//! - I3: SIGTERM, SIGINT and SIGHUP end it with exit code 0 after open requests are answered. While
+//!   a password is typed they end the process at once, and the terminal shows again what is typed.
 
 mod live;
 mod password;
@@ -17,21 +18,28 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use farcore_bench::cli::parse_size;
 use farcore_bench::stop;
-use farcore_console::{Console, FirstAdministrator, Options, is_first_start};
+use farcore_console::{
+    Console, FirstAdministrator, Options, StartError, StoreError, is_first_start,
+};
 use farcore_tuning::is_loopback;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use self::live::Sockets;
+use crate::listen::{cannot_listen, check_address};
 
 /// Most simulations at a time.
 const PARALLEL_MAX: usize = 256;
+/// The longest name of an administrator, in characters: the console's own limit.
+const NAME_MAX: usize = 64;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -85,6 +93,13 @@ impl Arguments {
             );
             options.parallel = parallel;
         }
+        if let Some(host) = self.host.iter().find(|host| !is_host(host)) {
+            bail!("--host `{host}` is no name of a host: write it as console.example.org");
+        }
+        ensure!(
+            self.import_limit > 0,
+            "--import-limit 0: no file could be imported; write 1MiB or more"
+        );
         options.hosts.clone_from(&self.host);
         options.is_behind_tls = self.behind_tls;
         options.import_bytes_max = self.import_limit;
@@ -98,6 +113,11 @@ impl Arguments {
         if !is_first_start(&self.data) {
             return Ok(None);
         }
+        let characters = self.admin_name.chars().count();
+        ensure!(
+            (1..=NAME_MAX).contains(&characters),
+            "--admin-name has {characters} characters: write 1 to {NAME_MAX}"
+        );
         let password = match &self.admin_password_file {
             Some(file) => password::from_file(file)?,
             None => password::from_terminal(&self.admin_name)?,
@@ -109,12 +129,49 @@ impl Arguments {
     }
 }
 
+/// Whether a text can be the name of a host or an address.
+fn is_host(text: &str) -> bool {
+    let is_of_one = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    !text.is_empty() && text.chars().all(is_of_one)
+}
+
+/// Passes signals on, but those that come while a password is typed.
+fn signals() -> Result<Receiver<i32>> {
+    let heeded = stop::heeded(&[SIGTERM, SIGINT, SIGHUP, SIGTSTP]);
+    let mut signals = Signals::new(heeded).context("cannot wait for signals")?;
+    let (sender, received) = mpsc::channel();
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if signal == SIGTSTP || password::is_typed() {
+                    password::act(signal);
+                } else if sender.send(signal).is_err() {
+                    return;
+                }
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(received)
+}
+
+/// The error of a start in terms of the flags.
+fn named(arguments: &Arguments, error: StartError) -> anyhow::Error {
+    match error {
+        StartError::Listen { address, source } => cannot_listen("--listen", address, &source),
+        // This text names the flag.
+        StartError::Store(error @ StoreError::Locked { .. }) => error.into(),
+        StartError::Store(error) => anyhow!("--data {error}"),
+        StartError::First(text) => anyhow!("--data {}: {text}", arguments.data.display()),
+        other => other.into(),
+    }
+}
+
 fn serve(arguments: &Arguments) -> Result<()> {
+    let signals = signals()?;
     let options = arguments.options()?;
-    // From here on a signal ends the console in order.
-    let mut signals =
-        Signals::new(stop::heeded(&[SIGTERM, SIGINT])).context("cannot wait for signals")?;
-    let console = Console::start(options)?;
+    check_address("--listen", arguments.listen)?;
+    let console = Console::start(options).map_err(|error| named(arguments, error))?;
     let address = console.address();
     if !is_loopback(address) && arguments.open_to_all {
         warn!("no encryption: any host between {address} and a browser can read passwords");
@@ -122,9 +179,8 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let mut out = io::stdout();
     // A closed stdout is no reason to stop.
     let _ = writeln!(out, "ready: http://{address}").and_then(|()| out.flush());
-    if let Some(signal) = signals.forever().next() {
-        info!(signal, "stopping");
-    }
+    let signal = signals.recv().context("signals were lost")?;
+    info!(signal, "stopping");
     console.stop();
     info!("stopped");
     Ok(())

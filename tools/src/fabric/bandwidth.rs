@@ -8,9 +8,11 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 use farcore_bench::outputs::{OutputFile, print};
+use farcore_bench::stop;
 use farcore_rdma::run_local;
 use serde::Serialize;
 
+use super::Circumstances;
 use super::output::{Progress, count, length, table};
 use super::probe::{self, Probe, Streamed, Until};
 use super::request::{Operation, Selection, Shape, longest_bytes};
@@ -21,8 +23,10 @@ const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];
 const BATCH: usize = 16;
 const SECONDS: f64 = 2.0;
 const SECONDS_MAX: f64 = 3600.0;
-/// The warm-up of a row takes a tenth of the row.
+/// The warm-up of a row takes a tenth of the row, but no longer than these.
 const WARM_UP_PART: u64 = 10;
+const WARM_UP_NS_MAX: u64 = 1_000_000_000;
+const WARM_UP_COUNT_MAX: u64 = 1_000_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -65,7 +69,8 @@ struct Row {
 #[derive(Debug, Serialize)]
 struct Report {
     measured: &'static str,
-    version: &'static str,
+    #[serde(flatten)]
+    circumstances: Circumstances,
     fabric: Vec<String>,
     queue_pairs: usize,
     depth: usize,
@@ -146,14 +151,18 @@ fn row(shape: Shape, streamed: Streamed) -> Row {
 
 fn measure(probe: &mut Probe, plan: &Plan) -> Result<Vec<Row>> {
     let warm_up = match plan.until {
-        Until::Count(count) => Until::Count(count.div_ceil(WARM_UP_PART)),
-        Until::Nanoseconds(ns) => Until::Nanoseconds(ns / WARM_UP_PART),
+        Until::Count(count) => Until::Count(count.div_ceil(WARM_UP_PART).min(WARM_UP_COUNT_MAX)),
+        Until::Nanoseconds(ns) => Until::Nanoseconds((ns / WARM_UP_PART).min(WARM_UP_NS_MAX)),
     };
     let progress = Progress::new(plan.shapes.len());
     let mut rows = Vec::new();
     for &shape in &plan.shapes {
         progress.begin(format_args!("{} {}", shape.operation, length(shape.bytes)));
         probe.stream(shape, plan.batch, warm_up)?;
+        if stop::is_requested() {
+            break;
+        }
+        // One that a signal ends early has the figures until then.
         rows.push(row(shape, probe.stream(shape, plan.batch, plan.until)?));
         progress.end();
     }
@@ -162,7 +171,10 @@ fn measure(probe: &mut Probe, plan: &Plan) -> Result<Vec<Row>> {
 
 async fn open_and_measure(plan: &Plan) -> Result<Vec<Row>> {
     let longest_bytes = longest_bytes(&plan.shapes);
-    let mut probe = Probe::open(&plan.target, plan.depth, longest_bytes).await?;
+    let opened = Probe::open(&plan.target, plan.depth, longest_bytes).await?;
+    let Some(mut probe) = opened else {
+        return Ok(Vec::new());
+    };
     let rows = measure(&mut probe, plan);
     probe.close().await;
     rows
@@ -186,9 +198,9 @@ fn render(rows: &[Row]) -> String {
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let plan = arguments.plan()?;
     let json = OutputFile::open_if("--json", arguments.json.as_deref())?;
-    let report = Report {
+    let mut report = Report {
         measured: "bandwidth",
-        version: env!("CARGO_PKG_VERSION"),
+        circumstances: Circumstances::begin()?,
         fabric: plan.target.names(),
         queue_pairs: plan.target.queues(),
         depth: plan.depth,
@@ -199,11 +211,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         Until::Count(count) => format!("{count} requests"),
         Until::Nanoseconds(ns) => format!("{} s", ns as f64 / 1e9),
     };
+    let rows = report.rows.len();
+    if !report.circumstances.end("fabric bandwidth", rows) {
+        return Ok(());
+    }
     if let Some(json) = json {
         json.write_json(&report)?;
     }
     print(format_args!(
-        "{}: {}, each with {} requests in flight (depth) and {} a doorbell (batch), {row} a row after a warm-up of a tenth of it",
+        "{}: {}, each with {} requests in flight (depth) and {} a doorbell (batch), {row} a row after a warm-up of a tenth of it, at most 1 s or 1,000,000 requests",
         report.fabric.join(", "),
         count(report.queue_pairs, "queue pair"),
         report.depth,

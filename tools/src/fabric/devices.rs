@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use farcore_bench::origin::Origin;
 use farcore_bench::outputs::{OutputFile, print};
 use farcore_rdma::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices};
 use serde::Serialize;
@@ -48,6 +49,7 @@ struct Device {
 
 #[derive(Debug, Serialize)]
 struct Report {
+    origin: Origin,
     devices: Vec<Device>,
 }
 
@@ -142,7 +144,8 @@ fn render(devices: &[Device]) -> String {
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let json = OutputFile::open_if("--json", arguments.json.as_deref())?;
     let devices = rdma_devices().into_iter().map(Device::from).collect();
-    let report = Report { devices };
+    let origin = Origin::here();
+    let report = Report { origin, devices };
     if let Some(json) = json {
         json.write_json(&report)?;
     }
@@ -194,7 +197,8 @@ mod tests {
         assert!(lines[2].contains("20.31.1014") && lines[2].contains("eth2"));
         assert!(lines[3].contains("mlx5_0") && lines[3].ends_with('-'));
         let devices = vec![device()];
-        let json = serde_json::to_value(Report { devices }).unwrap();
+        let origin = Origin::default();
+        let json = serde_json::to_value(Report { origin, devices }).unwrap();
         let port = &json["devices"][0]["ports"][0];
         assert_eq!(port["gids"][1]["chosen"], true);
         assert_eq!(port["gids"][0]["chosen"], false);

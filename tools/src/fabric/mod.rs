@@ -6,7 +6,10 @@
 //!
 //! - I1: an error is one line on stderr with the remedy, and exit code 1. Flags are checked before
 //!   anything is opened.
-//! - I2: far memory is freed and sessions are closed, also after a failure.
+//! - I2: far memory is freed and sessions are closed, also after a failure or a signal. A signal
+//!   while they are being opened leaves them to the node, which ends them with their lease.
+//! - I3: SIGINT, SIGTERM and SIGHUP end a measurement early. What was measured is printed and
+//!   written, marked partial, and the exit code is 128 + the signal's number.
 
 mod bandwidth;
 mod devices;
@@ -18,8 +21,13 @@ mod target;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Subcommand;
+use farcore_bench::machine::Machine;
+use farcore_bench::origin::Origin;
+use farcore_bench::outputs::complain;
+use farcore_bench::stop;
+use serde::Serialize;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -48,9 +56,46 @@ impl Command {
 /// A flag is wrong, a node does not answer, or an output cannot be written.
 pub(crate) fn run(command: &Command) -> Result<ExitCode> {
     match command {
-        Command::Ping(arguments) => ping::run(arguments),
-        Command::Bandwidth(arguments) => bandwidth::run(arguments),
-        Command::Devices(arguments) => devices::run(arguments),
+        Command::Ping(arguments) => ping::run(arguments)?,
+        Command::Bandwidth(arguments) => bandwidth::run(arguments)?,
+        Command::Devices(arguments) => devices::run(arguments)?,
     }
-    .map(|()| ExitCode::SUCCESS)
+    Ok(stop::status().map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// Where and by what a measurement was made.
+#[derive(Debug, Serialize)]
+struct Circumstances {
+    origin: Origin,
+    machine: Machine,
+}
+
+impl Circumstances {
+    /// Those of this process. From here on a signal ends the measurement early.
+    ///
+    /// # Errors
+    /// The signals cannot be caught.
+    fn begin() -> Result<Self> {
+        stop::forward_signals().context("signals cannot be caught")?;
+        Ok(Self {
+            origin: Origin::here(),
+            machine: Machine::here(),
+        })
+    }
+
+    /// Notes whether a signal has ended the measurement, and says so. False if nothing was
+    /// measured.
+    fn end(&mut self, command: &str, rows: usize) -> bool {
+        self.origin.end(None);
+        match self.origin.note() {
+            Some(_) if rows == 0 => {
+                complain(format_args!(
+                    "farcore {command}: a signal ended it before anything was measured"
+                ));
+            }
+            Some(note) => complain(format_args!("farcore {command}: {note}")),
+            None => {}
+        }
+        rows > 0
+    }
 }

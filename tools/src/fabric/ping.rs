@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 use farcore_bench::outputs::{OutputFile, print};
+use farcore_bench::stop;
 use farcore_rdma::run_local;
 use farcore_tuning::Histogram;
 use serde::Serialize;
 
+use super::Circumstances;
 use super::output::{Progress, count, length, table};
 use super::probe::{self, Probe};
 use super::request::{Operation, Selection, Shape, longest_bytes};
@@ -57,7 +59,8 @@ struct Row {
 #[derive(Debug, Serialize)]
 struct Report {
     measured: &'static str,
-    version: &'static str,
+    #[serde(flatten)]
+    circumstances: Circumstances,
     fabric: Vec<String>,
     queue_pairs: usize,
     depth: usize,
@@ -66,19 +69,23 @@ struct Report {
     rows: Vec<Row>,
 }
 
-fn row(probe: &mut Probe, queue: usize, shape: Shape, count: u64) -> Result<Row> {
+/// The figures of some requests; `None` if a signal came before the first.
+fn row(probe: &mut Probe, queue: usize, shape: Shape, count: u64) -> Result<Option<Row>> {
     for _ in 0..count.min(WARM_UP_MAX) {
         probe.ping(queue, shape)?;
     }
     let histogram = Histogram::default();
     let mut min_ns = u64::MAX;
     for _ in 0..count {
+        if stop::is_requested() {
+            break;
+        }
         let took_ns = probe.ping(queue, shape)?;
         histogram.record(took_ns);
         min_ns = min_ns.min(took_ns);
     }
     let seen = histogram.snapshot();
-    Ok(Row {
+    Ok((seen.count() > 0).then(|| Row {
         node: String::new(),
         operation: shape.operation,
         bytes: shape.bytes,
@@ -89,7 +96,7 @@ fn row(probe: &mut Probe, queue: usize, shape: Shape, count: u64) -> Result<Row>
         p99_ns: seen.percentile(99.0),
         p999_ns: seen.percentile(99.9),
         max_ns: seen.max(),
-    })
+    }))
 }
 
 fn measure(probe: &mut Probe, names: &[String], shapes: &[Shape], count: u64) -> Result<Vec<Row>> {
@@ -98,7 +105,9 @@ fn measure(probe: &mut Probe, names: &[String], shapes: &[Shape], count: u64) ->
     for (queue, name) in names.iter().enumerate() {
         for &shape in shapes {
             progress.begin(format_args!("{} {}", shape.operation, length(shape.bytes)));
-            let measured = row(probe, queue, shape, count)?;
+            let Some(measured) = row(probe, queue, shape, count)? else {
+                return Ok(rows);
+            };
             rows.push(Row {
                 node: name.clone(),
                 ..measured
@@ -110,7 +119,9 @@ fn measure(probe: &mut Probe, names: &[String], shapes: &[Shape], count: u64) ->
 }
 
 async fn open_and_measure(target: &Target, shapes: &[Shape], count: u64) -> Result<Vec<Row>> {
-    let mut probe = Probe::open(target, 1, longest_bytes(shapes)).await?;
+    let Some(mut probe) = Probe::open(target, 1, longest_bytes(shapes)).await? else {
+        return Ok(Vec::new());
+    };
     let rows = measure(&mut probe, &target.names(), shapes, count);
     probe.close().await;
     rows
@@ -169,9 +180,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     probe::check(target.queues(), 1, longest_bytes(&shapes))?;
     let json = OutputFile::open_if("--json", arguments.json.as_deref())?;
     let warm_up_count = arguments.count.min(WARM_UP_MAX);
-    let report = Report {
+    let mut report = Report {
         measured: "ping",
-        version: env!("CARGO_PKG_VERSION"),
+        circumstances: Circumstances::begin()?,
         fabric: target.names(),
         queue_pairs: target.queues(),
         depth: 1,
@@ -179,6 +190,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         warm_up_count,
         rows: run_local(open_and_measure(&target, &shapes, arguments.count))??,
     };
+    if !report.circumstances.end("fabric ping", report.rows.len()) {
+        return Ok(());
+    }
     if let Some(json) = json {
         json.write_json(&report)?;
     }

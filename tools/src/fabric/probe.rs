@@ -18,12 +18,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
+use farcore_bench::stop;
 use farcore_rdma::control::SessionError;
 use farcore_rdma::{
     Completion, ConnectOptions, EmbeddedEndpoint, EmbeddedNode, Endpoint, ExtentRun, FabricAddress,
     FabricEndpoint, FabricOptions, Heartbeats, LinkModel, LocalKey, LocalSlice, Lock, ManagerError,
     NodeConnections, PostError, QueuePairState, Region, RegionOptions, RemoteSlice, Status, Work,
-    WorkId, WorkRequest,
+    WorkId, WorkRequest, pause,
 };
 use farcore_tuning::Clock;
 
@@ -48,6 +49,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 const LIMIT_NS: u64 = 5_000_000_000;
 /// Time limit for a queue pair to become ready.
 const READY_NS: u64 = LIMIT_NS;
+/// How often a signal is looked for while nodes are connected to.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Far memory at one node, behind the queue pair of the same index.
 #[derive(Debug)]
@@ -223,8 +226,26 @@ pub(super) fn check(queues: usize, depth: usize, longest_bytes: u32) -> Result<(
 
 impl Probe {
     /// Connects to all nodes and allocates far memory there, for up to `depth` requests of up to
-    /// `longest_bytes` each.
-    pub(super) async fn open(target: &Target, depth: usize, longest_bytes: u32) -> Result<Self> {
+    /// `longest_bytes` each. `None` if a signal ends the command meanwhile.
+    ///
+    /// # Errors
+    /// A node cannot be used.
+    pub(super) async fn open(
+        target: &Target,
+        depth: usize,
+        longest_bytes: u32,
+    ) -> Result<Option<Self>> {
+        let opened = async { Self::open_all(target, depth, longest_bytes).await.map(Some) };
+        let stopped = async {
+            while !stop::is_requested() {
+                pause(LOOK).await;
+            }
+            Ok(None)
+        };
+        futures_lite::future::or(opened, stopped).await
+    }
+
+    async fn open_all(target: &Target, depth: usize, longest_bytes: u32) -> Result<Self> {
         check(target.queues(), depth, longest_bytes)?;
         let far_bytes = FAR_BYTES.max(longest_bytes.into());
         let mut nodes = Vec::new();
@@ -452,8 +473,8 @@ impl Probe {
         self.one(queue, work)
     }
 
-    /// Keeps every queue pair full, `batch` requests a doorbell, until the stream is over and all
-    /// posted requests have completed.
+    /// Keeps every queue pair full, `batch` requests a doorbell, until the stream is over, or a
+    /// signal ends it, and all posted requests have completed.
     pub(super) fn stream(&mut self, shape: Shape, batch: usize, until: Until) -> Result<Streamed> {
         let mut seen = [Completion::NONE; COMPLETIONS_PER_POLL];
         let (mut posted, mut completed) = (0, 0);
@@ -465,7 +486,9 @@ impl Probe {
                 self.completed(completion)?;
             }
             completed += count as u64;
+            let is_stopped = stop::is_requested();
             let is_over = |posted| match until {
+                _ if is_stopped => true,
                 Until::Count(count) => posted == count,
                 Until::Nanoseconds(limit_ns) => now_ns - start_ns >= limit_ns,
             };

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use farcore_rdma::{FabricAddress, Scheme, Token, VerbsOptions};
 
-use crate::device::DeviceArguments;
+use crate::device::{DeviceArguments, check_build};
 use crate::token;
 
 /// Far memory in this process.
@@ -50,12 +50,7 @@ impl TargetArguments {
         let mut nodes = Vec::new();
         for text in self.fabric.iter().filter(|_| !embedded) {
             let node: FabricAddress = text.parse().map_err(|error| anyhow!("--fabric {error}"))?;
-            ensure!(
-                node.scheme() == Scheme::Tcp || cfg!(feature = "verbs"),
-                "--fabric {node}: this build has no verbs: build it with `--features verbs`, or write it as tcp://{}:{}",
-                node.host(),
-                node.port()
-            );
+            check_build("--fabric", &node)?;
             nodes.push(node);
         }
         ensure!(
@@ -70,10 +65,9 @@ impl TargetArguments {
             };
             self.device.refuse(why)?;
         }
-        let token = match &self.token_file {
-            Some(file) => Some(token::read(file)?),
-            None => None,
-        };
+        let token = self.token_file.as_deref();
+        let token = token.map(|file| token::read("--token-file", file));
+        let token = token.transpose()?;
         Ok(Target {
             nodes,
             token,

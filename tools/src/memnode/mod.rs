@@ -8,7 +8,7 @@
 //!   about the token's file may come before it.
 //! - I2: beyond loopback the node needs a token or `--insecure`. Metrics have no token, so beyond
 //!   loopback they need `--insecure` in any case.
-//! - I3: SIGTERM and SIGINT end it cleanly with exit code 0, also during the start.
+//! - I3: SIGTERM, SIGINT and SIGHUP end it cleanly with exit code 0, also during the start.
 
 mod descriptors;
 mod exposed;
@@ -36,7 +36,7 @@ use farcore_rdma::node::{
 use farcore_rdma::{FabricAddress, Lock, PageKind, Scheme};
 use farcore_tuning::{HttpLimits, HttpServer, is_loopback};
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
@@ -170,11 +170,13 @@ impl Arguments {
         let verbs = self.device.options()?;
         let listen = resolve("--listen", &self.listen, address.host(), address.port())?;
         let http = match &self.http {
-            Some(text) => Some(read::<SocketAddr>("--http", text, "127.0.0.1:9400")?),
+            Some(text) => Some(text.parse::<SocketAddr>().map_err(|_| {
+                anyhow!("--http `{text}` is no address with a port: write it as 127.0.0.1:9400")
+            })?),
             None => None,
         };
         let token = match &self.token_file {
-            Some(file) => Some(token::read(file)?),
+            Some(file) => Some(token::read("--token-file", file)?),
             None => None,
         };
         if !self.insecure {
@@ -360,8 +362,8 @@ fn serve(arguments: &Arguments) -> Result<()> {
 /// and a signal must not wait for it.
 fn start(node: NodeOptions) -> Result<Receiver<Event>> {
     let (sender, events) = mpsc::channel();
-    let mut signals =
-        Signals::new(stop::heeded(&[SIGTERM, SIGINT])).context("cannot wait for signals")?;
+    let mut signals = Signals::new(stop::heeded(&[SIGTERM, SIGINT, SIGHUP]))
+        .context("cannot wait for signals")?;
     let signalled = sender.clone();
     thread::Builder::new()
         .name("signals".to_owned())

@@ -2,26 +2,30 @@
 //!
 //! Checks the flags, opens the engine, starts the server, prints `native: ADDRESS` for each native
 //! address and `ready: redis://ADDRESS`, and waits for a signal or a client's `SHUTDOWN`. `sizes`
-//! chooses the memory where no flag does, `heap` has buffers returned to the system.
+//! chooses the memory where no flag does, `heap` has buffers returned to the system. `limits`
+//! checks values, `refusal` words errors by flags.
 //!
-//! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
+//! - I1: an error at start is one line on stderr with the remedy, and exit code 1. What can be
+//!   checked before the engine takes its memory is.
 //! - I2: beyond loopback the server needs a password, certificates of clients, or `--open-to-all`.
-//! - I3: SIGTERM, SIGINT and `SHUTDOWN` end it with exit code 0 after what was accepted is
-//!   answered.
+//! - I3: SIGTERM, SIGINT, SIGHUP and `SHUTDOWN` end it with exit code 0 after what was accepted is
+//!   answered. A signal ends it also while the engine opens, which may wait for memory nodes.
 
 mod exposed;
 mod heap;
+mod limits;
 mod native;
+mod refusal;
 mod reported;
 mod secret;
 mod sizes;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -30,20 +34,23 @@ use bytesize::ByteSize;
 use clap::Args;
 use farcore::{Config, Engine, FabricAddress, LinkModel, WhenFull};
 use farcore_bench::cli::{CoreList, parse_size};
-use farcore_bench::stop;
 use farcore_bench::watch::WatchArgs;
+use farcore_bench::{outputs, stop};
+use farcore_rdma::Scheme;
 use farcore_server::{CLIENTS_MAX, Options, Server, TlsOptions};
 use farcore_tuning::is_loopback;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use self::exposed::ExposedServer;
 use self::heap::Returned;
 use self::native::NativeArguments;
 use self::reported::ReportedServer;
 use self::sizes::Sizes;
-use crate::device::DeviceArguments;
+use crate::device::{DeviceArguments, check_build};
+use crate::given::Given;
+use crate::listen::check_address;
 use crate::token;
 
 /// How often the command looks whether a client wants the server's end.
@@ -134,18 +141,32 @@ pub(crate) struct Arguments {
     no_huge_pages: bool,
 }
 
+/// What the signals and the start of the engine send to the command.
+enum Event {
+    Opened(Box<farcore::Result<Engine>>),
+    Signal(i32),
+}
+
 impl Arguments {
     fn config(&self) -> Result<Config> {
-        let sizes = Sizes::choose(self.local, self.far, !self.fabric.is_empty());
+        let is_remote = !self.fabric.is_empty();
+        let sizes = Sizes::choose(self.local, self.far, is_remote);
         let default = Config::default();
-        if self.fabric.is_empty() && !self.native.uses_device() {
+        let is_of_device = |node: &FabricAddress| node.scheme() != Scheme::Tcp;
+        if !self.fabric.iter().any(is_of_device) && !self.native.uses_device() {
             self.device
                 .refuse("without --fabric or --native over RDMA")?;
         }
-        let token = self.token_file.as_deref().map(token::read).transpose()?;
-        let latency_ns = self.far_latency.map_or(0, |latency| {
-            u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX)
-        });
+        for node in &self.fabric {
+            check_build("--fabric", node)?;
+        }
+        refusal::check_memory(sizes, is_remote)?;
+        let token = self.token_file.as_deref();
+        let token = token.map(|file| token::read("--token-file", file));
+        let token = token.transpose()?;
+        let latency = self.far_latency.map_or(Duration::ZERO, Into::into);
+        limits::latency("--far-latency", latency)?;
+        let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         Ok(Config {
             cores: self
                 .cores
@@ -201,6 +222,10 @@ impl Arguments {
             self.max_clients > 0,
             "--max-clients 0: no client could connect; use at least 1"
         );
+        if let Some(timeout) = self.idle_timeout {
+            limits::time("--idle-timeout", timeout.into())?;
+        }
+        limits::memory("--client-memory", self.client_memory)?;
         Ok(Options {
             clients_max: self.max_clients,
             password,
@@ -226,12 +251,72 @@ impl Arguments {
     }
 }
 
-fn serve(arguments: &Arguments) -> Result<()> {
+impl Arguments {
+    /// Checks what the server needs, before the engine takes its memory.
+    fn check(&self, options: &Options) -> Result<()> {
+        let native = options.native.validate();
+        native.map_err(|error| refusal::of_server(&error.into(), self))?;
+        refusal::check_file("--tls-cert", self.tls_cert.as_deref())?;
+        refusal::check_file("--tls-key", self.tls_key.as_deref())?;
+        refusal::check_file("--tls-ca", self.tls_ca.as_deref())?;
+        // `default` is a path that the command makes.
+        let socket = self.watch.stats_socket.as_deref();
+        if let Some(socket) = socket.filter(|socket| *socket != Path::new("default")) {
+            outputs::check_file("--stats-socket", socket)?;
+        }
+        let metrics = self.watch.http.map(|address| ("--http", address));
+        let encrypted = self.tls.map(|address| ("--tls", address));
+        let addresses = [Some(("--resp", self.resp)), encrypted, metrics];
+        for (flag, address) in addresses.into_iter().flatten() {
+            check_address(flag, address)?;
+        }
+        Ok(())
+    }
+
+    /// Warns of secrets that others can read; of tokens, reading them does.
+    fn warn_if_exposed(&self) {
+        for (flag, file, secret) in [
+            ("--password-file", &self.password_file, "password"),
+            ("--tls-key", &self.tls_key, "key"),
+        ] {
+            if let Some(file) = file {
+                token::warn_if_exposed(flag, file, secret);
+            }
+        }
+    }
+}
+
+/// Opens the engine in a thread, which may take long, while another waits for signals.
+fn open(config: Config) -> Result<Receiver<Event>> {
+    let (sender, events) = mpsc::channel();
+    let mut signals = Signals::new(stop::heeded(&[SIGTERM, SIGINT, SIGHUP]))
+        .context("cannot wait for signals")?;
+    let opened = sender.clone();
+    // The receiver is gone only when the command ends.
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            for signal in signals.forever() {
+                let _ = sender.send(Event::Signal(signal));
+            }
+        })
+        .context("cannot start a thread")?;
+    thread::Builder::new()
+        .name("open".to_owned())
+        .spawn(move || {
+            let engine = Engine::open(config);
+            let _ = opened.send(Event::Opened(Box::new(engine)));
+        })
+        .context("cannot start a thread")?;
+    Ok(events)
+}
+
+fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
+    arguments.native.refuse_idle(given)?;
     let (config, options) = (arguments.config()?, arguments.options()?);
     let watch = arguments.watch.watch()?;
-    // Before the engine, which takes a while to open: a signal ends the command at once then.
-    let signals =
-        Signals::new(stop::heeded(&[SIGTERM, SIGINT])).context("cannot wait for signals")?;
+    arguments.check(&options)?;
+    arguments.warn_if_exposed();
     heap::return_buffers();
     let has_password = options.password.is_some();
     let (local, far) = (config.local_bytes, config.far_bytes);
@@ -242,8 +327,19 @@ fn serve(arguments: &Arguments) -> Result<()> {
         beside_bytes = arguments.beside_bytes(),
         "opening the engine"
     );
-    let engine = Engine::open(config)?;
-    let server = Server::start(&engine, options)?;
+    let (cores, sizes) = (config.cores.len(), Sizes::of_config(&config));
+    let events = open(config)?;
+    let engine = match events.recv().context("the start was lost")? {
+        Event::Opened(engine) => {
+            engine.map_err(|error| refusal::of_engine(&error, sizes, cores))?
+        }
+        Event::Signal(signal) => {
+            info!(signal, "stopped before it was ready");
+            return Ok(());
+        }
+    };
+    let server = Server::start(&engine, options);
+    let server = server.map_err(|error| refusal::of_server(&error, arguments))?;
     let reporter = server.reporter();
     let returned = Returned::new(reporter.clone(), arguments.client_memory);
     let reported = ReportedServer {
@@ -272,38 +368,34 @@ fn serve(arguments: &Arguments) -> Result<()> {
         let _ = writeln!(out, "native: {address}");
     }
     let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
-    wait(signals, &server, returned)?;
+    let waited = wait(&events, &server, returned);
     drop(watched);
     server.stop()?;
     engine.close();
+    waited?;
     info!("stopped");
     Ok(())
 }
 
 /// Waits for a signal, or for a client that wants the end.
-fn wait(mut signals: Signals, server: &Server, mut returned: Returned) -> Result<()> {
-    let (sender, received) = mpsc::channel();
-    thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            if let Some(signal) = signals.forever().next() {
-                let _ = sender.send(signal);
-            }
-        })
-        .context("cannot start a thread")?;
+///
+/// # Errors
+/// A core has ended by itself.
+fn wait(events: &Receiver<Event>, server: &Server, mut returned: Returned) -> Result<()> {
     loop {
-        match received.recv_timeout(LOOK) {
-            Ok(signal) => {
+        match events.recv_timeout(LOOK) {
+            Ok(Event::Signal(signal)) => {
                 info!(signal, "stopping");
                 return Ok(());
             }
+            // The engine opens once.
+            Ok(Event::Opened(_)) => {}
             Err(RecvTimeoutError::Timeout) if server.is_asked_to_stop() => {
                 info!("a client sent SHUTDOWN: stopping");
                 return Ok(());
             }
             Err(RecvTimeoutError::Timeout) if !server.is_serving() => {
-                error!("a core has ended by a fault: stopping");
-                return Ok(());
+                return Err(anyhow!("a core has ended by a fault, which the log has"));
             }
             Err(RecvTimeoutError::Timeout) => returned.look(),
             Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("signals were lost")),
@@ -315,6 +407,6 @@ fn wait(mut signals: Signals, server: &Server, mut returned: Returned) -> Result
 ///
 /// # Errors
 /// A flag is wrong, or engine or server cannot start.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    serve(arguments).map(|()| ExitCode::SUCCESS)
+pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
+    serve(arguments, given).map(|()| ExitCode::SUCCESS)
 }

@@ -9,8 +9,18 @@ use farcore_bench::cli::parse_size;
 use farcore_rdma::{Scheme, VerbsOptions};
 use farcore_server::NativeOptions;
 
-use crate::device::DeviceArguments;
+use super::limits;
+use crate::device::{DeviceArguments, check_build};
+use crate::given::Given;
 use crate::token;
+
+/// Flags that have no effect without `--native`.
+const FLAGS: [&str; 4] = [
+    "small_bytes",
+    "native_timeout",
+    "native_clients",
+    "native_memory",
+];
 
 /// How clients of the native protocol are served.
 #[derive(Debug, Args)]
@@ -52,17 +62,31 @@ impl NativeArguments {
         }
     }
 
+    /// Refuses flags that have no effect.
+    ///
+    /// # Errors
+    /// One was typed.
+    pub(super) fn refuse_idle(&self, given: &Given) -> Result<()> {
+        if self.native.is_empty() {
+            given.refuse(&FLAGS, "without --native")?;
+        }
+        Ok(())
+    }
+
     pub(super) fn options(
         &self,
         device: &DeviceArguments,
         open_to_all: bool,
     ) -> Result<NativeOptions> {
         let default = NativeOptions::default();
-        let token = self
-            .native_token_file
-            .as_deref()
-            .map(token::read)
-            .transpose()?;
+        for address in &self.native {
+            check_build("--native", address)?;
+        }
+        limits::time("--native-timeout", *self.native_timeout)?;
+        limits::memory("--native-memory", self.native_memory)?;
+        let token = self.native_token_file.as_deref();
+        let token = token.map(|file| token::read("--native-token-file", file));
+        let token = token.transpose()?;
         if let Some(address) = self.native.iter().find(|address| !address.is_loopback()) {
             ensure!(
                 token.is_some() || open_to_all,

@@ -26,25 +26,39 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
+use farcore_bench::origin::Origin;
 use farcore_bench::outputs::{OutputFile, print};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
+use serde::Serialize;
 
 use self::app::App;
 use crate::given::Given;
+use crate::watch::rates::Rates;
 use crate::watch::source::Source;
 
 /// The view's size without a terminal.
 const SIZE: (u16, u16) = (80, 24);
 /// The longest side of a view.
 const SIDE_MAX: u16 = 1000;
+/// The shortest and the longest time between two reports.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+const INTERVAL_MAX: Duration = Duration::from_hours(24);
+
+/// Rates as JSON, and where they come from.
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    origin: Origin,
+    #[serde(flatten)]
+    rates: &'a Rates,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The engine's statistics socket [default: the newest in the default folder]
     path: Option<PathBuf>,
-    /// Time between two reports of the engine, at least 100ms.
+    /// Time between two reports of the engine, 100ms to 24h.
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     interval: humantime::Duration,
     /// Print one view and exit.
@@ -109,7 +123,8 @@ fn once(arguments: &Arguments, source: &mut Source, app: &mut App) -> Result<()>
         svg.write(picture::svg(&view))?;
     }
     if arguments.json {
-        print(serde_json::to_string_pretty(rates)?)?;
+        let origin = Origin::here();
+        print(serde_json::to_string_pretty(&Answer { origin, rates })?)?;
     } else if !is_drawn {
         print(picture::text(&view).trim_end_matches('\n'))?;
     }
@@ -124,8 +139,8 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
     given.refuse(&["log_format"], "with top, which has no log")?;
     let interval = Duration::from(arguments.interval);
     ensure!(
-        interval >= Duration::from_millis(100),
-        "--interval is {}: it must be at least 100ms, because a report takes a millisecond of the engine's machine",
+        (INTERVAL_MIN..=INTERVAL_MAX).contains(&interval),
+        "--interval is {}: it must be 100ms to 24h, because a report takes a millisecond of the engine's machine",
         arguments.interval
     );
     ensure!(

@@ -6,13 +6,15 @@ use anyhow::{Error, anyhow};
 use crate::text::line;
 
 /// Fields and the flags that set them; longer texts first.
-const FLAGS: [(&str, &str); 9] = [
+const FLAGS: [(&str, &str); 10] = [
     // What follows has no flags.
     (
         "`keys_expected`, `far_bytes`, `page_bytes`, `handles_max`, `handle_lane_bytes` or `lane_bytes`",
         "--keys-per-core or --far",
     ),
     ("`nodes_min`, `nodes_wait_ns`", "--nodes-min"),
+    // The runs name a flag of the benchmark.
+    ("--nodes-min, --wait-for-nodes", "--nodes-min"),
     ("`nodes_min`", "--nodes-min"),
     ("`local_bytes`", "--local"),
     ("`far_bytes`", "--far"),

@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use farcore_bench::machine::Machine;
+use farcore_bench::origin::Origin;
 use farcore_bench::report::HotKeyReport;
 use farcore_tuning::RatioEstimate;
 
@@ -17,7 +18,7 @@ pub(super) struct Setting {
     pub(super) workload: String,
     pub(super) metric: Metric,
     pub(super) machine: Machine,
-    pub(super) command: String,
+    pub(super) origin: Origin,
     pub(super) confidence: f64,
 }
 
@@ -98,15 +99,18 @@ pub(super) fn comment(findings: &Findings, setting: &Setting) -> String {
     } = &setting.machine;
     format!(
         "Found by `farcore tune`, Farcore {}; judged by `{}`, ratios with {:.0} % intervals.\n{}\n\
-         Workload: {}\nMachine: {cpu_model}, {} cores, {} MiB, Linux {kernel}\nCommand: {}",
-        env!("CARGO_PKG_VERSION"),
+         Workload: {}\nMachine: {cpu_model}, {} cores, {} MiB, Linux {kernel}\n\
+         Commit: {}, begun at {}\nCommand: {}",
+        setting.origin.version,
         setting.metric.name(),
         setting.confidence * 100.0,
         summary(findings),
         setting.workload,
         cores.len(),
         memory_bytes >> 20,
-        setting.command,
+        setting.origin.commit,
+        setting.origin.date,
+        setting.origin.command.join(" "),
     )
 }
 

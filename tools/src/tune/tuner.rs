@@ -13,6 +13,7 @@ use farcore_bench::cli::TraceSize;
 use farcore_bench::cli::YcsbSize;
 use farcore_bench::engines::Farcore;
 use farcore_bench::machine::Machine;
+use farcore_bench::origin::Origin;
 use farcore_bench::outputs::{OutputFile, complain, print};
 use farcore_bench::plan::{Plan, Workload};
 use farcore_bench::report::HotKeyReport;
@@ -142,7 +143,7 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> Result<Ended> {
         workload: farcore_bench::compare::describe(&plan, repeats),
         metric: arguments.metric(),
         machine,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        origin: Origin::here(),
         confidence: CONFIDENCE,
     };
     print(&setting.workload)?;

@@ -23,7 +23,7 @@ pub(crate) struct Source {
 fn why(error: &ReadError) -> String {
     match error {
         ReadError::Absent { path } => format!(
-            "{error}: start one with `farcore-bench contest --stats-socket {}`, or give another path",
+            "{error}: start one with `farcore serve --stats-socket {}`, or give another path",
             path.display()
         ),
         _ => error.to_string(),
@@ -78,7 +78,7 @@ impl Source {
         let why = match find_sockets() {
             Ok(_) => format!(
                 "no engine has a statistics socket in {}: start one there \
-                 (farcore-bench contest --stats-socket), or give a path",
+                 (farcore serve --stats-socket), or give a path",
                 folder.display()
             ),
             Err(error) => format!("{}: {error}", folder.display()),

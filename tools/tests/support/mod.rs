@@ -1,8 +1,10 @@
-//! A memory node or a server in a separate process, and terminals, for the tests of this folder.
-//! The output of a process is read line by line, and it ends with its owner.
+//! A memory node or a server in a separate process, the commands that there are, and terminals,
+//! for the tests of this folder. The output of a process is read line by line, and it ends with its
+//! owner.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -24,6 +26,38 @@ pub(crate) fn closed_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     writer.into()
+}
+
+/// The commands that can be run, from the parser of the flags itself: each has a manual page. Words
+/// of one command are separated by a space.
+pub(crate) fn commands() -> BTreeSet<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+    let made = command.arg("man").arg("--out").arg(folder.path()).status();
+    assert!(made.expect("the command runs").success());
+    let pages = std::fs::read_dir(folder.path()).expect("pages");
+    let names: BTreeSet<String> = pages
+        .filter_map(|page| {
+            let name = page.expect("a page").file_name().into_string();
+            let name = name.expect("a plain name");
+            // The page of all commands has no hyphen.
+            let name = name.strip_prefix("farcore-")?.strip_suffix(".1")?;
+            Some(name.replace('-', " "))
+        })
+        // Hidden, so without a page.
+        .chain([String::from("run-one")])
+        .collect();
+    // A name before those of other commands runs nothing, but for `cli`.
+    let is_group = |name: &String| {
+        let start = format!("{name} ");
+        name != "cli" && names.iter().any(|other| other.starts_with(&start))
+    };
+    let groups: BTreeSet<String> = names
+        .iter()
+        .filter(|name| is_group(name))
+        .cloned()
+        .collect();
+    &names - &groups
 }
 
 /// The token of these tests.
@@ -130,6 +164,15 @@ impl Process {
             assert!(start.elapsed() < PATIENCE, "it does not end");
             thread::yield_now();
         }
+    }
+
+    /// Whether it handles a signal.
+    pub(crate) fn handles(&self, signal: i32) -> bool {
+        let status = format!("/proc/{}/status", self.0.id());
+        let status = std::fs::read_to_string(status).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let mask = mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap_or(0));
+        mask >> (signal - 1) & 1 == 1
     }
 
     pub(crate) fn is_alive(&mut self) -> bool {

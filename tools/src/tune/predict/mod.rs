@@ -17,6 +17,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use farcore_bench::cli::{ContestSize, SetupArgs};
+use farcore_bench::machine::Machine as Here;
+use farcore_bench::origin::Origin;
 use farcore_bench::outputs::{OutputFile, print};
 
 use self::adapter::Adapter;
@@ -68,7 +70,11 @@ pub(super) fn run(
         messages_s: adapter.map_or(machine.messages_s, |adapter| adapter.messages_s),
         ..*machine
     };
+    let has_runs = options.from.is_none();
     let answer = Answer {
+        origin: Origin::here(),
+        calibrated_on: has_runs.then(Here::here),
+        seed: has_runs.then_some(setup.seed),
         adapter,
         adapter_messages_s: full,
         machine: *machine,

@@ -170,6 +170,9 @@ mod tests {
     fn answer(machine: Machine) -> Answer {
         let calibration = example();
         Answer {
+            origin: farcore_bench::origin::Origin::default(),
+            calibrated_on: None,
+            seed: None,
             adapter: None,
             adapter_messages_s: machine.messages_s,
             machine,

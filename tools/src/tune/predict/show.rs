@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
+use farcore_bench::machine::Machine as Here;
+use farcore_bench::origin::Origin;
 use serde::Serialize;
 
 use super::adapter::Adapter;
@@ -16,6 +18,10 @@ pub(super) const SHOWN_MIN: f64 = 0.05;
 /// A prediction.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
+    pub(super) origin: Origin,
+    /// The machine of the calibrating runs, and their seed; absent if a report was given.
+    pub(super) calibrated_on: Option<Here>,
+    pub(super) seed: Option<u64>,
     /// The host's adapter, if its queue pairs or regions are named.
     pub(super) adapter: Option<Adapter>,
     /// Work requests a second of the host's adapter with few of them.
@@ -178,6 +184,9 @@ mod tests {
             p50_error: -0.5,
         };
         let answer = Answer {
+            origin: Origin::default(),
+            calibrated_on: None,
+            seed: None,
             adapter: None,
             adapter_messages_s: machine.messages_s,
             machine,

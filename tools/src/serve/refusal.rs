@@ -1,0 +1,233 @@
+//! Errors at the start in words of the flags: engine and server name fields of their options, which
+//! a user of the command has never typed.
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Error, Result, anyhow, ensure};
+use farcore_bench::words::{in_flags, size};
+use farcore_server::StartError;
+use farcore_tuning::{Root, available_memory};
+
+use super::Arguments;
+use super::sizes::Sizes;
+use crate::listen::cannot_listen;
+
+/// Fields without a flag, and settings of the server; longer texts first.
+const WORDS: [(&str, &str); 5] = [
+    (" (`nodes_min`, `nodes_wait_ns`)", ""),
+    (
+        "raise it, or lower `keys_expected`, ",
+        "raise it, or lower ",
+    ),
+    (
+        "`page_bytes`, `handles_max`, `handle_lane_bytes` or `lane_bytes`",
+        "the number of --cores",
+    ),
+    ("small_bytes is", "--small-bytes is"),
+    ("connections_max is", "--native-clients is"),
+];
+
+/// A text in words of the flags.
+fn plain(text: &str) -> String {
+    let text = WORDS.iter().fold(text.to_owned(), |text, (theirs, ours)| {
+        text.replace(theirs, ours)
+    });
+    in_flags(&text)
+}
+
+/// The number of bytes after some words.
+fn bytes_after(text: &str, before: &str) -> Option<u64> {
+    let (number, _) = text.strip_prefix(before)?.split_once(" bytes")?;
+    number.parse().ok()
+}
+
+/// Checks that the memory that an engine is to touch is there.
+///
+/// # Errors
+/// It is not.
+pub(super) fn check_memory(sizes: Sizes, is_remote: bool) -> Result<()> {
+    let Some(available) = available_memory(&Root::new("/")) else {
+        return Ok(());
+    };
+    let far_bytes = if is_remote { 0 } else { sizes.far_bytes };
+    let (place, remedy) = (available.end.place(), available.end.remedy());
+    let far = match is_remote {
+        true => String::new(),
+        false => format!(" and --far {}", size(far_bytes)),
+    };
+    ensure!(
+        sizes.local_bytes.saturating_add(far_bytes) <= available.bytes,
+        "--local {}{far}: only {} is available {place}: lower them, or {remedy}",
+        size(sizes.local_bytes),
+        size(available.bytes)
+    );
+    Ok(())
+}
+
+/// The engine's error.
+pub(super) fn of_engine(error: &farcore::Error, sizes: Sizes, cores: usize) -> Error {
+    match error {
+        farcore::Error::Config {
+            field: "local_bytes",
+            value,
+            limit,
+        } => {
+            let numbers = (bytes_after(value, ""), bytes_after(limit, "at least "));
+            let (Some(given), Some(least)) = numbers else {
+                return anyhow!(plain(&error.to_string()));
+            };
+            anyhow!(
+                "--local {} is too small: {} is needed for {cores} {} and --far {}; raise it, or lower --far or the number of --cores",
+                size(given),
+                size(least.next_multiple_of(1 << 20)),
+                if cores == 1 { "core" } else { "cores" },
+                size(sizes.far_bytes)
+            )
+        }
+        farcore::Error::Unavailable { node, reason } => unavailable(node, reason),
+        other => anyhow!(plain(&other.to_string())),
+    }
+}
+
+/// Why a memory node cannot be used.
+fn unavailable(node: &str, reason: &str) -> Error {
+    // The flag names the node already.
+    let reason = plain(reason).replace(&format!("{node}: "), "");
+    if reason.contains("wrong token") {
+        return anyhow!("--fabric {node} rejected the token: --token-file differs from the node's");
+    }
+    if reason.contains("requires a token") {
+        return anyhow!("--fabric {node} requires a token: give --token-file the node's file");
+    }
+    if reason.contains("has no token") {
+        return anyhow!(
+            "--fabric {node} has no token: omit --token-file, or start the node with it"
+        );
+    }
+    anyhow!("--fabric {node}: {reason}; start it with `farcore memnode`, or name another")
+}
+
+/// The server's error.
+pub(super) fn of_server(error: &StartError, arguments: &Arguments) -> Error {
+    match error {
+        StartError::Listen { address, error } => {
+            let flag = match arguments.tls == Some(*address) {
+                true => "--tls",
+                false => "--resp",
+            };
+            cannot_listen(flag, address, error)
+        }
+        StartError::ListenNative { address, error } => cannot_listen("--native", address, error),
+        StartError::Tls(text) => {
+            let is_in = |file: &Option<std::path::PathBuf>| {
+                let name = file.as_ref().map(|file| file.display().to_string());
+                name.is_some_and(|name| text.starts_with(&format!("{name}: ")))
+            };
+            let flag = match () {
+                () if is_in(&arguments.tls_cert) => "--tls-cert ",
+                () if is_in(&arguments.tls_key) => "--tls-key ",
+                () if is_in(&arguments.tls_ca) => "--tls-ca ",
+                () => "--tls: ",
+            };
+            anyhow!("{flag}{text}")
+        }
+        other => anyhow!(plain(&other.to_string())),
+    }
+}
+
+/// Checks that a file can be read, before the engine takes its memory.
+///
+/// # Errors
+/// It cannot.
+pub(super) fn check_file(flag: &str, file: Option<&Path>) -> Result<()> {
+    match file.map(File::open) {
+        Some(Err(error)) => {
+            let file = file.unwrap_or(Path::new("")).display();
+            Err(anyhow!("{flag} {file}: {error}"))
+        }
+        Some(Ok(_)) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: Sizes = Sizes {
+        local_bytes: 1 << 20,
+        far_bytes: 32 << 20,
+    };
+
+    fn said(error: &farcore::Error) -> String {
+        of_engine(error, SIZES, 2).to_string()
+    }
+
+    #[test]
+    fn errors_of_the_engine_name_flags() {
+        let config = |field, value: &str, limit: &str| farcore::Error::Config {
+            field,
+            value: value.to_owned(),
+            limit: limit.to_owned(),
+        };
+        let small = config(
+            "local_bytes",
+            "1048576 bytes",
+            "at least 15712534 bytes for 1 core: raise it",
+        );
+        assert_eq!(
+            said(&small),
+            "--local 1 MiB is too small: 15 MiB is needed for 2 cores and --far 32 MiB; raise it, or lower --far or the number of --cores"
+        );
+        let core = farcore::Error::Core {
+            core: 9,
+            available: vec![0, 1],
+        };
+        assert!(said(&core).starts_with("--cores names core 9: this process may use [0, 1]"));
+        let node = |reason: &str| farcore::Error::Unavailable {
+            node: "tcp://a:1".into(),
+            reason: reason.to_owned().into(),
+        };
+        for (reason, part) in [
+            (
+                "tcp://a:1: the node requires a token: give",
+                "give --token-file",
+            ),
+            (
+                "tcp://a:1: the node has no token and this",
+                "omit --token-file",
+            ),
+        ] {
+            let said = said(&node(reason));
+            assert!(
+                said.starts_with("--fabric tcp://a:1 ") && said.contains(part),
+                "{said}"
+            );
+        }
+        assert_eq!(
+            said(&node(
+                "0 of 1 memory nodes answered and 1 must (`nodes_min`, `nodes_wait_ns`): why"
+            )),
+            "--fabric tcp://a:1: 0 of 1 memory nodes answered and 1 must: why; start it with `farcore memnode`, or name another"
+        );
+        assert_eq!(
+            said(&node("wrong token")),
+            "--fabric tcp://a:1 rejected the token: --token-file differs from the node's"
+        );
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_refused_in_flags() {
+        let huge = Sizes {
+            local_bytes: 1 << 60,
+            far_bytes: 1 << 30,
+        };
+        let error = check_memory(huge, false).unwrap_err().to_string();
+        assert!(
+            error.starts_with("--local 1 EiB and --far 1 GiB: only "),
+            "{error}"
+        );
+        let error = check_memory(huge, true).unwrap_err().to_string();
+        assert!(error.starts_with("--local 1 EiB: only "), "{error}");
+    }
+}
