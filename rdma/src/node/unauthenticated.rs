@@ -188,8 +188,8 @@ impl UnauthenticatedPeer {
         Proceeded::Refused
     }
 
-    /// Closes the connection at once, so that the kernel keeps nothing of it. It would keep it for a
-    /// minute if the peer did not answer an orderly end: a flood would use up its memory.
+    /// Closes the connection at once, so that the kernel keeps nothing of it. It would keep it for
+    /// a minute if the peer did not answer an orderly end: a flood would use up its memory.
     pub(super) fn reset(self) {
         let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
     }
