@@ -17,6 +17,7 @@ mod heartbeats;
 mod initiator;
 mod landing;
 mod link;
+mod log_limit;
 mod memory;
 pub mod node;
 mod pool;
@@ -49,6 +50,7 @@ pub use initiator::{
 };
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
+pub use log_limit::LogLimit;
 pub use pool::{
     Audit, CHUNK_BYTES, Chunk, ChunkSource, Chunks, ChunksError, Claim, Claims, ClaimsError,
     ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, Piece, PoolNode, RegionDescriptor, Table,

@@ -1,4 +1,5 @@
-//! A memory node whose stderr is a pipe that is full and never read serves on.
+//! A memory node, and an engine's core, whose stderr is a pipe that is full and never read serve
+//! on.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -116,4 +117,52 @@ fn a_stderr_that_is_never_read_locks_no_client_out() {
     engine.close();
     node.signal("TERM");
     assert_eq!(node.end().code(), Some(0));
+}
+
+/// Lines that fill a pipe of 64 KiB and the log's queue of 4,096 lines behind it.
+const LINES: usize = 6_000;
+
+#[test]
+fn a_stderr_that_is_never_read_stops_no_core_of_an_engine() {
+    let child = Command::new(env!("CARGO_BIN_EXE_farcore"))
+        .args(["serve", "--resp", "127.0.0.1:0", "--no-huge-pages"])
+        .args(["--native", "tcp://127.0.0.1:0"])
+        .args(["--local", "32MiB", "--far", "32MiB"])
+        // The engine's core logs a line for each native connection that begins wrongly.
+        .env("RUST_LOG", "debug")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut server = Process(child.unwrap());
+    let out = BufReader::new(server.0.stdout.take().unwrap());
+    let (mut native, mut redis): (Option<SocketAddr>, Option<SocketAddr>) = (None, None);
+    for line in out.lines().map(Result::unwrap) {
+        let address = |prefix: &str| line.strip_prefix(prefix)?.parse().ok();
+        native = native.or_else(|| address("native: tcp://"));
+        redis = redis.or_else(|| address("ready: redis://"));
+        if redis.is_some() {
+            break;
+        }
+    }
+    for _ in 0..LINES {
+        let mut stream = TcpStream::connect(native.unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // The server may close before it has read all.
+        let _ = stream.write_all(&GARBAGE);
+        match stream.read(&mut [0]) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                panic!("the core does not serve: {error}")
+            }
+            _ => {}
+        }
+    }
+    let mut client = TcpStream::connect(redis.unwrap()).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"SET key value\r\nGET key\r\n").unwrap();
+    let mut replies = [0; 16];
+    client.read_exact(&mut replies).unwrap();
+    assert_eq!(&replies, b"+OK\r\n$5\r\nvalue\r\n");
+    server.signal("TERM");
+    assert_eq!(server.end().code(), Some(0));
 }

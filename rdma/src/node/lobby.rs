@@ -303,9 +303,9 @@ impl Lobby {
             self.proceed(kept, arrived, false);
             return false;
         }
-        // Dropping a connection closes it, and takes it off the events.
         self.node.metrics().refused(Why::Evicted);
         debug!(peer = %kept.peer.address(), stage, "evicted an unauthenticated connection to make room");
+        kept.peer.reset();
         true
     }
 
@@ -372,7 +372,9 @@ impl Lobby {
             if here {
                 // Counted before it is closed.
                 self.node.metrics().refused(Why::Silent);
-                self.take(spot);
+                if let Some(kept) = self.take(spot) {
+                    kept.peer.reset();
+                }
             }
         }
     }

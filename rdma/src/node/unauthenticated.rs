@@ -17,6 +17,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread::Thread;
+use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags};
 use tracing::{debug, info, warn};
@@ -185,6 +186,12 @@ impl UnauthenticatedPeer {
         node.metrics().refused(Why::Request);
         debug!(peer = %self.address, stage = self.stage(), "the connection ended in the handshake");
         Proceeded::Refused
+    }
+
+    /// Closes the connection at once, so that the kernel keeps nothing of it. It would keep it for
+    /// a minute if the peer did not answer an orderly end: a flood would use up its memory.
+    pub(super) fn reset(self) {
+        let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
     }
 
     fn send(&self, bytes: &[u8]) -> bool {

@@ -22,6 +22,7 @@ use super::connection::Connection;
 use super::exposed::Exposed;
 use super::socket::{Received, Socket};
 use crate::fabric::{Endpoint, PostError, QueuePairState, RegisterError};
+use crate::log_limit::LogLimit;
 use crate::memory;
 use crate::region::Region;
 use crate::work::{Completion, LocalKey, RemoteKey, Status, WorkRequest};
@@ -38,6 +39,9 @@ const BATCH_WAIT_NS: u64 = 15_000;
 const RECEIVES: usize = 4;
 /// Limit on the bytes of one flush: as much as an empty socket usually accepts.
 const FLUSH_BYTES: usize = 4 << 20;
+
+/// Any peer that can connect can violate the protocol, and connect again.
+static VIOLATIONS: LogLimit = LogLimit::new();
 
 /// Hands established connections to a queue pair of the same thread.
 #[derive(Debug, Default)]
@@ -177,7 +181,9 @@ impl Queue {
                 self.connection.output.send(socket.raw())
             };
             if let Err(error) = understood {
-                tracing::warn!(%error, "a peer violated the protocol: closing its connection");
+                if let Some(left_out) = VIOLATIONS.note() {
+                    tracing::warn!(%error, left_out, "a peer violated the protocol: closing its connection");
+                }
                 self.fail(Status::RetryExceeded);
                 return true;
             }

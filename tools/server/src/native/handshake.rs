@@ -3,12 +3,16 @@
 use farcore_protocol::handshake::{Challenge, Hello, Welcome, decode_proof, encode_refusal};
 use farcore_protocol::{HEADER_BYTES, VALUE_BYTES_MAX, message_bytes};
 use farcore_protocol::{PROTOCOL_VERSION, Status, TRANSFER_SLOT_BYTES, TRANSFER_SLOT_BYTES_MAX};
+use farcore_rdma::LogLimit;
 use farcore_rdma::control::{PeerProof, PeerSide};
 
 use super::connection::{NativeConnection, State};
 use super::counters::NativeCounters;
 use super::options::NativeOptions;
 use super::slots::{Budget, UPLOADS};
+
+/// Any client that can connect can be refused.
+static REFUSALS: LogLimit = LogLimit::new();
 
 impl NativeConnection {
     /// Goes on with the handshake.
@@ -32,7 +36,9 @@ impl NativeConnection {
         match done {
             Ok(state) => self.state = state,
             Err((status, reason)) => {
-                tracing::info!(peer = %self.peer, reason, "a native client is refused");
+                if let Some(left_out) = REFUSALS.note() {
+                    tracing::info!(peer = %self.peer, reason, left_out, "a native client is refused");
+                }
                 counters.refused.add(1);
                 // One that speaks another protocol learns nothing.
                 if self.credits.spend_in_handshake() {
