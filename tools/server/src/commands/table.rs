@@ -7,7 +7,7 @@ use super::subcommand::{self, Subcommand, takes};
 use super::{
     Call, Flow, Refusal, absent, access, bits, channels, config, connection, element_draw,
     element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists, monitor, object,
-    random_key, server, set_algebra, sets, slowlog, strings, transactions,
+    random_key, renames, server, set_algebra, sets, slowlog, strings, transactions,
 };
 
 /// A command.
@@ -176,7 +176,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         ..command("command", -1, NONE, INFO, introspection::command)
     },
     container("config", ADMIN, config::CONFIG),
-    command("copy", -3, TWO, SLOW_WRITE, keys::copy),
+    command("copy", -3, TWO, SLOW_WRITE, renames::copy),
     command("dbsize", 1, NONE, READ, keys::dbsize),
     command("debug", -2, NONE, ADMIN, absent::debug),
     command("decr", 2, ONE, WRITE, strings::decr),
@@ -272,8 +272,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("randomkey", 1, NONE, SLOW_READ, random_key::randomkey),
     command("readonly", 1, NONE, INFO, absent::cluster),
     command("readwrite", 1, NONE, INFO, absent::cluster),
-    command("rename", 3, TWO, "write", keys::rename),
-    command("renamenx", 3, TWO, CHANGE, keys::renamenx),
+    command("rename", 3, TWO, "write", renames::rename),
+    command("renamenx", 3, TWO, CHANGE, renames::renamenx),
     open(
         "reset",
         1,
