@@ -5,7 +5,7 @@
 //! - I2: what an answer does not tell (whether a key was absent before it was written, or had an
 //!   expiry) makes an event only if it is given beside it.
 
-use farcore::{Answer, Change, Condition, Expiry, Metadata, Operation};
+use farcore::{Answer, Change, Condition, Expiry, Metadata, Operation, PutOutcome};
 
 use crate::event_classes::EventClasses;
 use crate::replies::ReplyKind;
@@ -33,7 +33,7 @@ impl Before {
 
 /// The expiry that a put or a change of expiry sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Until {
+pub(crate) enum Until {
     /// None, or the one that is there.
     Ever,
     Later,
@@ -41,7 +41,8 @@ enum Until {
 }
 
 impl Until {
-    fn of(expiry: Expiry, now_ms: u64) -> Self {
+    /// What an expiry is at a time, in milliseconds since 1970.
+    pub(crate) fn of(expiry: Expiry, now_ms: u64) -> Self {
         match expiry {
             Expiry::Never | Expiry::Keep => Self::Ever,
             Expiry::In(0) => Self::Past,
@@ -297,20 +298,40 @@ fn put(until: Until, is_new: bool, mut notify: impl FnMut(EventClasses, &'static
     }
 }
 
-/// A put that looks at the record that it replaces, so that an expired one is noticed. Its answer
-/// is that of the plain one.
-pub(crate) fn looking(operation: Operation<'_>) -> Operation<'_> {
+/// Hands the events of a put that was carried out in steps to `notify`. Its outcome tells whether
+/// the key has expired: the time may have come since.
+pub(crate) fn put_in_steps(
+    outcome: PutOutcome,
+    expiry: Expiry,
+    is_new: bool,
+    notify: impl FnMut(EventClasses, &'static str),
+) {
+    let until = match (outcome, expiry) {
+        (PutOutcome::Unmet(_), _) => return,
+        (_, Expiry::Never | Expiry::Keep) => Until::Ever,
+        (PutOutcome::Expired, _) => Until::Past,
+        (PutOutcome::Stored(_), _) => Until::Later,
+    };
+    put(until, is_new, notify);
+}
+
+/// The operation that is given to the engine while events of some classes are sent. If one tells
+/// that a key has expired, a put looks at the record that it replaces, so that an expired one is
+/// noticed. Its answer is that of the plain one.
+pub(crate) fn looking(operation: Operation<'_>, classes: EventClasses) -> Operation<'_> {
     match operation {
-        Operation::Put { key, value } => Operation::Change {
-            key,
-            change: Change::Put {
-                value,
-                expiry: Expiry::Never,
-                condition: Condition::Always,
-                previous: false,
-                structured: false,
-            },
-        },
+        Operation::Put { key, value } if classes.sends(EventClasses::EXPIRED) => {
+            Operation::Change {
+                key,
+                change: Change::Put {
+                    value,
+                    expiry: Expiry::Never,
+                    condition: Condition::Always,
+                    previous: false,
+                    structured: false,
+                },
+            }
+        }
         operation => operation,
     }
 }

@@ -7,12 +7,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use farcore::Core;
+use farcore::{Core, Error};
 
 use crate::commands::BESIDE_BYTES;
 use crate::event_classes::EventClasses;
 use crate::key_events::{EventSink, KeyEvent};
 use crate::record_memory::{RecordMemory, TakenMemory};
+use crate::replies::error_text;
+use crate::resp::{Protocol, Writer};
 use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
 
@@ -114,6 +116,24 @@ impl TaskOutput {
     /// Adds to the reply.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.buffer.borrow_mut().bytes);
+    }
+
+    /// Writes what a step came to, or the engine's error.
+    pub(crate) fn finish<T>(
+        &self,
+        protocol: Protocol,
+        result: farcore::Result<T>,
+        write: impl FnOnce(&mut Writer<'_>, T),
+    ) {
+        match result {
+            Ok(result) => self.write(|bytes| write(&mut Writer::new(bytes, protocol), result)),
+            Err(error) => self.fail(protocol, &error),
+        }
+    }
+
+    /// Writes an error of the engine.
+    pub(crate) fn fail(&self, protocol: Protocol, error: &Error) {
+        self.write(|bytes| Writer::new(bytes, protocol).error(&error_text(error)));
     }
 
     /// Leaves an event of a key, which is as it is stored; see `key_events`.

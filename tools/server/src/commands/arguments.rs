@@ -41,6 +41,13 @@ pub(crate) fn count(text: &[u8]) -> Result<u64, Refusal> {
     u64::try_from(integer(text)?).map_err(|_| NO_INTEGER.into())
 }
 
+/// A number of elements or keys from `min` on, or this refusal.
+pub(super) fn number(text: &[u8], min: usize, refusal: &str) -> Result<usize, Refusal> {
+    let number = integer(text).map_err(|_| Refusal::from(refusal))?;
+    let number = usize::try_from(number).ok().filter(|number| *number >= min);
+    number.ok_or_else(|| refusal.into())
+}
+
 /// A finite or infinite number as Redis takes it.
 pub(crate) fn float(text: &[u8]) -> Result<f64, Refusal> {
     let refused = || Refusal::from(NO_FLOAT);

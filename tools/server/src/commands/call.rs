@@ -138,18 +138,14 @@ impl<'a> Call<'a> {
         if self.connection.sent_parts.is_some() {
             return false;
         }
-        let (first, last, step) = command.keys;
-        if first == 0 {
+        if !command.has_keys() {
             // One of several words may have a key; those that count their keys are tasks, which
             // wait for all replies.
             let may_have_keys = !command.subcommands.is_empty();
             return may_have_keys && self.connection.keys_under_way.is_some();
         }
-        let count = i64::try_from(self.count()).unwrap_or(i64::MAX);
-        let last = if last < 0 { count + last } else { last };
-        let places = (first..=last.min(count - 1)).step_by(usize::try_from(step).unwrap_or(1));
-        let places = places.filter_map(|place| usize::try_from(place).ok());
         let (arguments, input) = (self.arguments, self.input);
+        let places = command.key_places(self.count());
         let keys = places.map(|place| arguments.get(place, input));
         let under_way = &mut self.connection.keys_under_way;
         if let Some(under_way) = under_way

@@ -8,9 +8,8 @@ use crate::event_classes::EventClasses;
 use crate::glob;
 use crate::kind::type_name;
 use crate::parts::PartsKind;
-use crate::replies::{ReplyKind, error_text};
+use crate::replies::ReplyKind;
 use crate::resp::Writer;
-use crate::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -59,7 +58,7 @@ pub(super) fn type_of(call: &mut Call<'_>) -> Result {
         if name == Ok(ABSENT) {
             output.notify(EventClasses::MISSED, "keymiss", &key);
         }
-        finish(&output, protocol, name, |writer, name| {
+        output.finish(protocol, name, |writer, name| {
             writer.simple(name);
         });
         core
@@ -86,26 +85,10 @@ async fn type_of_key(core: &mut Core, key: &[u8]) -> farcore::Result<&'static st
     }
 }
 
-/// Writes a result of the engine, or its error.
-pub(super) fn finish<T>(
-    output: &TaskOutput,
-    protocol: crate::resp::Protocol,
-    result: farcore::Result<T>,
-    write: impl FnOnce(&mut Writer<'_>, T),
-) {
-    output.write(|bytes| {
-        let mut writer = Writer::new(bytes, protocol);
-        match result {
-            Ok(result) => write(&mut writer, result),
-            Err(error) => writer.error(&error_text(&error)),
-        }
-    });
-}
-
 pub(super) fn dbsize(call: &mut Call<'_>) -> Result {
     Ok(call.task(|mut core, output, protocol| async move {
         let count = core.len().await;
-        finish(&output, protocol, count, |writer, count| {
+        output.finish(protocol, count, |writer, count| {
             writer.integer(i64::try_from(count).unwrap_or(i64::MAX));
         });
         core
@@ -119,7 +102,7 @@ pub(super) fn flush(call: &mut Call<'_>) -> Result {
     }
     Ok(call.task(|mut core, output, protocol| async move {
         let cleared = core.clear().await;
-        finish(&output, protocol, cleared, |writer, _| writer.simple("OK"));
+        output.finish(protocol, cleared, |writer, _| writer.simple("OK"));
         core
     }))
 }
@@ -158,7 +141,7 @@ pub(super) fn keys(call: &mut Call<'_>) -> Result {
                     output.write(|bytes| Writer::new(bytes, protocol).bulk(&key));
                 }
             }
-            Err(error) => finish(&output, protocol, Err(error), |_, ()| {}),
+            Err(error) => output.fail(protocol, &error),
         }
         core
     }))
@@ -218,7 +201,7 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result {
             entries: scan.entries,
         };
         let page = core.scan(core.cursor(scan.word), options).await;
-        finish(&output, protocol, page, |writer, page| {
+        output.finish(protocol, page, |writer, page| {
             let pattern = scan.pattern.as_deref();
             let is_wanted = |key: &&[u8]| pattern.is_none_or(|one| glob::matches(one, key));
             let wanted = scan.type_name.as_deref();

@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::arguments::{float, is_option};
+use super::arguments::{float, is_option, number};
 use super::list_move::Move;
-use super::lists::number;
 use super::wanted::{SourceErrors, Wanted};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::list_value::Side;

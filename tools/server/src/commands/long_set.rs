@@ -13,7 +13,6 @@ use crate::long_change::{
 };
 use crate::long_input::{Following, LongInput, NextValue};
 use crate::long_task::swap;
-use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
 
@@ -104,14 +103,10 @@ fn set(call: &mut Call<'_>, name: &str, bytes: usize) -> Result {
         if let Ok(put) = put {
             notify_set(&output, &key, is_new || was_absent, (expiry, put));
         }
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            match put {
-                Ok(PutOutcome::Unmet(_)) => writer.integer(0),
-                Ok(_) if is_new => writer.integer(1),
-                Ok(_) => writer.simple("OK"),
-                Err(error) => writer.error(&error_text(&error)),
-            }
+        output.finish(protocol, put, |writer, put| match put {
+            PutOutcome::Unmet(_) => writer.integer(0),
+            _ if is_new => writer.integer(1),
+            _ => writer.simple("OK"),
         });
         core
     };
@@ -128,9 +123,7 @@ fn change(call: &mut Call<'_>, bytes: usize, kind: ChangeKind) -> Flow {
                 let change = LongChange { key, bytes, kind };
                 change.run(&mut core, &output, protocol).await;
             }
-            Err(error) => {
-                output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
-            }
+            Err(error) => output.fail(protocol, &error),
         }
         core
     })
@@ -145,7 +138,7 @@ fn set_with_options(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
         let written = match written {
             Ok(written) => Bytes::Written(written),
             Err(error) => {
-                output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
+                output.fail(protocol, &error);
                 return core;
             }
         };
@@ -194,13 +187,7 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
         output.keep(first.held_bytes());
         async move {
             if let Some(stored) = store_all(&mut core, first, &input, &output).await {
-                output.write(|bytes| {
-                    let mut writer = Writer::new(bytes, protocol);
-                    match stored {
-                        Ok(()) => writer.simple("OK"),
-                        Err(error) => writer.error(&error_text(&error)),
-                    }
-                });
+                output.finish(protocol, stored, |writer, ()| writer.simple("OK"));
             }
             core
         }

@@ -10,7 +10,6 @@ use farcore::{
 };
 
 use super::arguments::{integer, is_option};
-use super::keys::finish;
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
 use crate::long_copy::{Old, put_segments};
@@ -216,18 +215,13 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
             output.notify(EventClasses::GENERIC, "rename_to", &to);
             readiness.note(&core, &to).await;
         }
-        finish(
-            &output,
-            protocol,
-            renamed,
-            |writer, renamed| match renamed {
-                Copied::NoSource => writer.error("ERR no such key"),
-                Copied::ToItself => writer.simple("OK"),
-                Copied::Yes if replaces => writer.simple("OK"),
-                Copied::Yes => writer.integer(1),
-                Copied::TargetExists => writer.integer(0),
-            },
-        );
+        output.finish(protocol, renamed, |writer, renamed| match renamed {
+            Copied::NoSource => writer.error("ERR no such key"),
+            Copied::ToItself => writer.simple("OK"),
+            Copied::Yes if replaces => writer.simple("OK"),
+            Copied::Yes => writer.integer(1),
+            Copied::TargetExists => writer.integer(0),
+        });
         core
     })
 }
@@ -280,7 +274,7 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
             output.notify(EventClasses::GENERIC, "copy_to", &to);
             readiness.note(&core, &to).await;
         }
-        finish(&output, protocol, copied, |writer, copied| {
+        output.finish(protocol, copied, |writer, copied| {
             writer.integer(i64::from(matches!(copied, Put::Done)));
         });
         core

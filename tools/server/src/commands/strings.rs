@@ -12,8 +12,7 @@ use crate::event_classes::EventClasses;
 use crate::long_change::{ChangeKind, LongChange, SetCondition, SetRule, notify_set};
 use crate::long_task::{LongTask, swap};
 use crate::parts::PartsKind;
-use crate::replies::{ReplyKind, error_text};
-use crate::resp::Writer;
+use crate::replies::ReplyKind;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -284,12 +283,8 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result {
                 notify_set(&output, key, seen.insert(key), stored);
             }
         }
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            match stored {
-                Ok(is_stored) => writer.integer(i64::from(is_stored)),
-                Err(error) => writer.error(&error_text(&error)),
-            }
+        output.finish(protocol, stored, |writer, is_stored| {
+            writer.integer(i64::from(is_stored));
         });
         core
     }))

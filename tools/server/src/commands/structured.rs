@@ -169,6 +169,11 @@ impl Record {
         }
     }
 
+    /// For a put in its place: that it is still as it was read, and keeps its expiry.
+    pub(super) fn as_read(&self) -> (Condition<'static>, Expiry) {
+        (Condition::Version(self.version), Expiry::Keep)
+    }
+
     /// Notes how long it is, for the memory that other commands take; see `record_memory`.
     pub(super) fn note(&self, output: &TaskOutput) {
         output.note_record(self.bytes.len());
@@ -226,21 +231,20 @@ impl Record {
 /// A client of the core, and the output of the command that uses it.
 pub(super) type Step<'a> = (&'a mut Core, &'a TaskOutput);
 
-/// Stores, removes or keeps the record of a key, which must have a version still. It keeps its
-/// expiry. False if another client was faster.
+/// Stores, removes or keeps the record of a key, if a condition still holds. False if it does not:
+/// another client was faster.
 pub(super) async fn put(
     (core, output): Step<'_>,
     key: &[u8],
-    version: Version,
+    (condition, expiry): (Condition<'_>, Expiry),
     effect: &Effect,
 ) -> Result<bool, Failure> {
-    let condition = Condition::Version(version);
     Ok(match effect {
         Effect::Nothing => true,
         Effect::Store(bytes) => {
             output.note_record(bytes.len());
             let options = PutOptions {
-                expiry: Expiry::Keep,
+                expiry,
                 condition,
                 structured: true,
             };
@@ -265,7 +269,7 @@ pub(super) async fn update<T>(
         let record = Record::read(core, key).await?;
         record.note(output);
         let (effect, reply) = change(&record)?;
-        if put((core, output), key, record.version, &effect).await? {
+        if put((core, output), key, record.as_read(), &effect).await? {
             return Ok((reply, record.done(&effect)));
         }
     }

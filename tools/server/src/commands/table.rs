@@ -52,6 +52,26 @@ impl Command {
         bytes / size_of::<Self>()
     }
 
+    /// True if it has keys at places that its name alone tells.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.keys != NONE
+    }
+
+    /// The places of its keys among so many arguments, as many as it takes; its name is at 0. Keys
+    /// that its arguments count, and that of a second word, are not among them.
+    pub(crate) fn key_places(&self, count: usize) -> impl Iterator<Item = usize> + Clone + use<> {
+        let (first, last, step) = self.keys;
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let end = match last {
+            _ if !self.has_keys() => first,
+            ..0 => count + last + 1,
+            last => last + 1,
+        };
+        (first..end)
+            .step_by(usize::try_from(step).unwrap_or(1).max(1))
+            .filter_map(|place| usize::try_from(place).ok())
+    }
+
     /// True if it has a flag.
     pub(crate) fn has_flag(&self, wanted: &str) -> bool {
         self.flags.split(' ').any(|flag| flag == wanted)
@@ -381,5 +401,33 @@ mod tests {
             assert_eq!(found.map(Command::place), Some(place), "{}", command.name);
         }
         assert!(find(b"nothing").is_none());
+    }
+
+    #[test]
+    fn keys_are_where_the_table_says() {
+        for (name, count, expected) in [
+            ("get", 2, &[1][..]),
+            ("set", 5, &[1]),
+            ("mget", 4, &[1, 2, 3]),
+            ("mset", 7, &[1, 3, 5]),
+            ("rename", 3, &[1, 2]),
+            ("copy", 4, &[1, 2]),
+            ("blpop", 4, &[1, 2]),
+            ("lmpop", 4, &[]),
+            ("ping", 2, &[]),
+        ] {
+            let command = find(name.as_bytes()).expect(name);
+            let places: Vec<_> = command.key_places(count).collect();
+            assert_eq!(places, expected, "{name}");
+        }
+        for command in COMMANDS {
+            let least = usize::try_from(command.arity.unsigned_abs()).expect("few");
+            let mut places = command.key_places(least);
+            assert!(
+                places.all(|place| (1..least).contains(&place)),
+                "{command:?}"
+            );
+            assert_eq!(command.has_keys(), command.key_places(least).count() > 0);
+        }
     }
 }

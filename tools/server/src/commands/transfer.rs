@@ -103,7 +103,7 @@ pub(super) async fn transfer<T: Transfer>(
             Ok(TransactionOutcome::Committed { .. }) => return Ok(Some(moved)),
             Ok(TransactionOutcome::Conflict { .. }) => {}
             Err(Error::KeysApart { .. } | Error::TransactionTooLong { .. }) => {
-                if put((core, output), from, source.version, &taken).await? {
+                if put((core, output), from, source.as_read(), &taken).await? {
                     // Each step takes what it needs.
                     drop(memory);
                     let keys = (from, to);

@@ -21,7 +21,7 @@ pub(crate) use self::set::{SetCondition, SetRule, is_absent, notify_set};
 use self::splice::set_bit;
 use crate::event_classes::EventClasses;
 use crate::long_copy::{Old, Segment, send_pieces};
-use crate::replies::error_text;
+use crate::noted::Until;
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
 
@@ -175,9 +175,7 @@ impl LongChange {
                     Reply::Null | Reply::Value(_) => writer.null(),
                 }
             }),
-            Err(error) => {
-                output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
-            }
+            Err(error) => output.fail(protocol, &error),
         }
     }
 
@@ -302,7 +300,7 @@ async fn expire(core: &mut Core, key: &[u8], expiry: Expiry) -> Result<Old> {
 }
 
 fn is_past(expiry: Expiry) -> bool {
-    matches!(expiry, Expiry::At(at_ms) if at_ms <= farcore_tuning::system_ms())
+    Until::of(expiry, farcore_tuning::system_ms()) == Until::Past
 }
 
 /// Writes a value, or null, and lets it go.

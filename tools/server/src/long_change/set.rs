@@ -8,6 +8,7 @@ use farcore::{Condition, Core, Expiry, PutOptions, PutOutcome, Result};
 use super::{LongChange, Reply};
 use crate::event_classes::EventClasses;
 use crate::long_copy::Old;
+use crate::noted;
 use crate::tasks::TaskOutput;
 
 /// What a key must hold for a `SET`.
@@ -158,17 +159,7 @@ pub(crate) fn notify_set(
     is_new: bool,
     (expiry, put): (Expiry, PutOutcome),
 ) {
-    if let PutOutcome::Unmet(_) = put {
-        return;
-    }
-    if is_new {
-        output.notify(EventClasses::NEW, "new", key);
-    }
-    output.notify(EventClasses::STRING, "set", key);
-    if let Expiry::At(_) | Expiry::In(_) = expiry {
-        output.notify(EventClasses::GENERIC, "expire", key);
-    }
-    if put == PutOutcome::Expired {
-        output.notify(EventClasses::EXPIRED, "expired", key);
-    }
+    noted::put_in_steps(put, expiry, is_new, |class, name| {
+        output.notify(class, name, key);
+    });
 }

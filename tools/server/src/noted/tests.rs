@@ -204,3 +204,20 @@ fn only_selected_classes_are_noted() {
     assert_eq!(noted("KEA", &get), None);
     assert_eq!(noted("Em", &get), Some(false));
 }
+
+#[test]
+fn a_put_in_steps_makes_the_events_of_one_in_a_request() {
+    let (ever, later) = (Expiry::Keep, Expiry::At(100));
+    for (outcome, expiry, is_new, expected) in [
+        (PutOutcome::Stored(1), Expiry::Never, true, "new set"),
+        (PutOutcome::Stored(1), ever, false, "set"),
+        (PutOutcome::Stored(1), later, false, "set expire"),
+        (PutOutcome::Stored(1), Expiry::In(5), true, "new set expire"),
+        (PutOutcome::Expired, later, false, "set expire expired"),
+        (PutOutcome::Unmet(1), later, true, ""),
+    ] {
+        let mut names = Vec::new();
+        put_in_steps(outcome, expiry, is_new, |_, name| names.push(name));
+        assert_eq!(names.join(" "), expected, "{outcome:?} {expiry:?}");
+    }
+}
