@@ -20,6 +20,7 @@
 
 mod accept;
 mod answering;
+mod bit_counter;
 #[cfg(test)]
 mod by_hand;
 mod closing;
@@ -80,6 +81,7 @@ mod token;
 mod transaction;
 mod upkeep;
 mod waiting;
+mod words;
 
 pub use self::figures::{CallFigures, CoreFigures, ServerFigures, ServerReporter};
 pub use self::native::{NativeFigure, NativeFigures, NativeOptions, NativeOptionsError};

@@ -6,7 +6,7 @@
 
 use farcore::{Core, PinKind, PinOutcome, Result, Version};
 
-use crate::commands::BitCounter;
+use crate::bit_counter::BitCounter;
 use crate::long_copy::{CHUNK_BYTES, Old, send_pieces};
 use crate::replies::{ReplyKind, range};
 use crate::resp::{Protocol, Writer};

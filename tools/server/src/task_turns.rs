@@ -22,7 +22,7 @@ impl Serving {
             };
             connection.is_blocked = true;
             let protocol = connection.protocol;
-            let output = TaskOutput::new(&self.events, &self.records).holding(task.held_bytes());
+            let output = TaskOutput::new(&self.events, &self.records).with_held(task.held_bytes());
             let (mut core, written) = (self.tasks.client(core), output.clone());
             let future = async move {
                 task.run(&mut core, &written, protocol).await;

@@ -317,7 +317,7 @@ impl<'a> Call<'a> {
             return Flow::Later;
         }
         let core = self.serving.tasks.client(self.core);
-        let output = TaskOutput::new(&self.serving.events, &self.serving.records).holding(bytes);
+        let output = TaskOutput::new(&self.serving.events, &self.serving.records).with_held(bytes);
         let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
         let ended = self.serving.slow.ended();
         let work = work(core, output.clone(), self.connection.protocol);

@@ -1,12 +1,12 @@
 //! `COMMAND`: what clients learn about the commands.
 
-use super::arguments::parsed;
 use super::documentation::{self, Documented};
 use super::subcommand::{Subcommand, find_subcommand, takes};
 use super::syntax;
 use super::{COMMANDS, Call, Command, Flow, Refusal, SYNTAX, find};
 use crate::glob;
 use crate::resp::Writer;
+use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -305,7 +305,8 @@ fn key_places(call: &Call<'_>) -> std::result::Result<(Vec<usize>, &'static Comm
         return Ok((vec![2 + key], command));
     }
     if let Some(place) = count_place(command).and_then(|place| usize::try_from(place).ok()) {
-        let keys = parsed(call.argument(2 + place)).and_then(|keys| usize::try_from(keys).ok());
+        let keys =
+            parsed_integer(call.argument(2 + place)).and_then(|keys| usize::try_from(keys).ok());
         let is_there = |keys: &usize| (1..count - place).contains(keys);
         let keys = keys.filter(is_there);
         let keys = keys.ok_or("ERR Invalid arguments specified for command")?;

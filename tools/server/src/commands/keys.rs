@@ -2,14 +2,15 @@
 
 use farcore::{Core, Cursor, Operation, ScanOptions};
 
-use super::arguments::{is_option, shown_key};
-use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX, read_of};
+use super::arguments::is_option;
+use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
 use crate::glob;
 use crate::kind::type_name;
 use crate::parts::PartsKind;
 use crate::replies::ReplyKind;
 use crate::resp::Writer;
+use crate::words::{NO_INTEGER, shown_key};
 
 type Result = std::result::Result<Flow, Refusal>;
 

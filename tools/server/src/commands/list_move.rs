@@ -57,7 +57,7 @@ impl Move {
         readiness: &Readiness,
     ) -> std::result::Result<Option<Moved<Vec<u8>>>, Failure> {
         if errors == SourceErrors::Ignored {
-            let _memory = output.take_memory(core, 1).await;
+            let _memory = output.take_record_memory(core, 1).await;
             let source = Record::read(core, &self.source).await;
             let list = source.and_then(|record| Ok(record.value::<ListValue<'_>>()?.is_some()));
             if !errors.filter(list)? {

@@ -5,7 +5,7 @@
 
 use farcore::Operation;
 
-use super::arguments::{integer, is_option, number, stored_key};
+use super::arguments::{integer, is_option, number};
 use super::structured::{Done, Effect, Failure, Record, change, finish, update};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::event_classes::EventClasses;
@@ -15,6 +15,7 @@ use crate::list_value::{ListValue, Occurrences, Side, with_added, with_replaced}
 use crate::parts::Search;
 use crate::replies::ReplyKind;
 use crate::resp::Writer;
+use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 

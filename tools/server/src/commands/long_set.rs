@@ -5,7 +5,7 @@
 
 use farcore::{Condition, Core, Expiry, PutOptions, PutOutcome};
 
-use super::arguments::{TimeUnit, integer, positive_expiry, stored_key};
+use super::arguments::{TimeUnit, integer, positive_expiry};
 use super::strings::{SetOptions, TOO_LONG, is_beyond};
 use super::{Call, Flow, Refusal};
 use crate::long_change::{
@@ -14,7 +14,8 @@ use crate::long_change::{
 use crate::long_input::{Following, LongInput, NextValue};
 use crate::long_task::swap;
 use crate::resp::{Protocol, Writer};
-use crate::tasks::TaskOutput;
+use crate::tasks::{HeldMemory, TaskOutput};
+use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -146,7 +147,7 @@ fn set_with_options(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
             written.discard(&mut core).await;
             return core;
         };
-        output.keep(following.held_bytes());
+        let _held = output.hold(following.held_bytes());
         let Following { arguments, .. } = following;
         let options = SetOptions::of(arguments.len(), |place| arguments[place].as_slice());
         match options {
@@ -184,8 +185,9 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
     };
     let flow = call.take_value(bytes, move |mut core, input, output, protocol| {
         // Before it begins: the client may send nothing more.
-        output.keep(first.held_bytes());
+        let held = output.hold(first.held_bytes());
         async move {
+            let first = (first, held);
             if let Some(stored) = store_all(&mut core, first, &input, &output).await {
                 output.finish(protocol, stored, |writer, ()| writer.simple("OK"));
             }
@@ -199,17 +201,15 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
 }
 
 /// Stores keys and values as they come; returns the first error. `None` if the connection is gone.
-/// The bytes of the first are counted already, and are let go once they are stored.
+/// The memory of the first is counted already.
 async fn store_all(
     core: &mut Core,
-    first: Following,
+    (mut following, mut held): (Following, HeldMemory),
     input: &LongInput,
     output: &TaskOutput,
 ) -> Option<farcore::Result<()>> {
     let mut result = Ok(());
-    let mut following = first;
     loop {
-        let held = following.held_bytes();
         let Following {
             mut arguments,
             next,
@@ -219,9 +219,8 @@ async fn store_all(
             return Some(result);
         };
         drop(arguments);
-        output.let_go(held - key.capacity());
+        held.shrink_to(key.capacity());
         let options = PutOptions::default();
-        let key_bytes = key.capacity();
         let key = stored_key(&key);
         let is_new = is_absent(core, key, output).await;
         let put = core
@@ -236,9 +235,9 @@ async fn store_all(
         if left == 0 {
             return Some(result);
         }
-        output.let_go(key_bytes);
+        drop(held);
         following = input.following(core).await?;
-        output.keep(following.held_bytes());
+        held = output.hold(following.held_bytes());
     }
 }
 

@@ -48,9 +48,6 @@ use farcore::Error;
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Arguments;
 
-pub(crate) use self::arguments::{parsed, shown_key};
-pub(crate) use self::bits::BitCounter;
-pub(crate) use self::bits::count as bit_count;
 pub(crate) use self::call::Call;
 pub(crate) use self::connection::REDIS_VERSION;
 pub(crate) use self::table::{COMMANDS, Command, find};
@@ -81,11 +78,6 @@ impl From<&str> for Refusal {
 pub(crate) const BESIDE_BYTES: usize = 32;
 /// A syntax error, as Redis says it.
 pub(crate) const SYNTAX: &str = "ERR syntax error";
-/// A text that is no number, as Redis says it.
-pub(crate) const NO_FLOAT: &str = "ERR value is not a valid float";
-/// A text that is no integer, as Redis says it.
-pub(crate) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
-
 /// What a read of a key came to. A key that is too long cannot exist.
 pub(crate) fn read_of<T>(read: farcore::Result<Option<T>>) -> farcore::Result<Option<T>> {
     match read {

@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 
 use farcore::{Core, Cursor, ScanOptions, ScanPage};
 
-use super::arguments::shown_key;
 use super::{Call, Flow, Refusal};
 use crate::random::Numbers;
 use crate::shared::Shared;
+use crate::words::shown_key;
 
 /// The lowest bit of the shard in a cursor's word.
 const CURSOR_SHARD: u32 = 54;

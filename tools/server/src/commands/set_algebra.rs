@@ -11,7 +11,7 @@ use std::ops::Range;
 use farcore::constants::{KEY_BYTES_MAX, TRANSACTION_KEYS_MAX};
 use farcore::{Condition, Core, Error, Expiry, Transaction, TransactionOutcome};
 
-use super::arguments::{is_option, number, stored_key};
+use super::arguments::{is_option, number};
 use super::structured::{self, Done, Effect, Failure, Record, write_count};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::event_classes::EventClasses;
@@ -19,6 +19,7 @@ use crate::kind::Kind;
 use crate::resp::{Protocol, Writer};
 use crate::set_value::{SetValue, of_sorted};
 use crate::tasks::TaskOutput;
+use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -185,7 +186,7 @@ async fn write(members: &[&[u8]], core: &Core, (output, protocol): (&TaskOutput,
 fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
     let sources = Sources::of(call, 1..call.count());
     call.task(move |mut core, output, protocol| async move {
-        let memory = output.take_memory(&core, sources.keys.len()).await;
+        let memory = output.take_record_memory(&core, sources.keys.len()).await;
         let records = sources.read(&mut core, &output).await;
         let sets = match &records {
             Ok(records) => {
@@ -198,14 +199,12 @@ fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
             Ok(sets) => {
                 let members = algebra.of(&sets, usize::MAX);
                 let records = records.iter().flatten().map(Record::held_bytes);
-                output.keep(records.sum::<usize>() + size_of_val(&members[..]));
                 // From here on they count as the client's.
+                let _held = output.hold(records.sum::<usize>() + size_of_val(&members[..]));
                 drop(memory);
                 write(&members, &core, (&output, protocol)).await;
             }
-            Err(failure) => {
-                structured::finish(&output, protocol, (Kind::Set, Err(failure)), |_, ()| {});
-            }
+            Err(failure) => structured::fail(&output, protocol, Kind::Set, &failure),
         }
         core
     })
@@ -229,7 +228,7 @@ async fn count_common(
     sources: &Sources,
     (limit, output): (usize, &TaskOutput),
 ) -> std::result::Result<usize, Failure> {
-    let _memory = output.take_memory(core, sources.keys.len()).await;
+    let _memory = output.take_record_memory(core, sources.keys.len()).await;
     let records = sources.read(core, output).await?;
     sources.notify_missed(output, &records);
     let common = Algebra::Intersection.of(&sources.sets(&records)?, limit);
@@ -271,7 +270,9 @@ async fn make(
     algebra: Algebra,
     output: &TaskOutput,
 ) -> std::result::Result<(usize, Done), Failure> {
-    let _memory = output.take_memory(core, sources.keys.len() + 1).await;
+    let _memory = output
+        .take_record_memory(core, sources.keys.len() + 1)
+        .await;
     loop {
         let records = sources.read(core, output).await?;
         let members = algebra.of(&sources.sets(&records)?, usize::MAX);

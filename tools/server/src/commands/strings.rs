@@ -6,13 +6,14 @@ use farcore::{
     Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOutcome, Transaction,
 };
 
-use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry, stored_key};
-use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
+use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry};
+use super::{Call, Flow, Refusal, SYNTAX};
 use crate::event_classes::EventClasses;
 use crate::long_change::{ChangeKind, LongChange, SetCondition, SetRule, notify_set};
 use crate::long_task::{LongTask, swap};
 use crate::parts::PartsKind;
 use crate::replies::ReplyKind;
+use crate::words::{NO_INTEGER, stored_key};
 
 type Result = std::result::Result<Flow, Refusal>;
 

@@ -9,7 +9,6 @@ use farcore::{
     Refused, Version,
 };
 
-use super::arguments::stored_key;
 use super::{Call, Flow, Refusal, read_of};
 use crate::connection::Pending;
 use crate::encoding_limits::EncodingLimits;
@@ -22,6 +21,7 @@ use crate::resp::{Protocol, Writer};
 use crate::set_value::SetValue;
 use crate::tasks::TaskOutput;
 use crate::token::Token;
+use crate::words::stored_key;
 
 /// Why a record was not read or changed.
 #[derive(Clone, Debug)]
@@ -264,7 +264,7 @@ pub(super) async fn update<T>(
     key: &[u8],
     change: impl Fn(&Record) -> Result<(Effect, T), Failure>,
 ) -> Result<(T, Done), Failure> {
-    let _memory = output.take_memory(core, 1).await;
+    let _memory = output.take_record_memory(core, 1).await;
     loop {
         let record = Record::read(core, key).await?;
         record.note(output);
@@ -309,13 +309,15 @@ pub(super) fn finish<T>(
     (kind, result): (Kind, Result<T, Failure>),
     write: impl FnOnce(&mut Writer<'_>, T),
 ) {
-    output.write(|bytes| {
-        let mut writer = Writer::new(bytes, protocol);
-        match result {
-            Ok(reply) => write(&mut writer, reply),
-            Err(failure) => writer.error(&failure.text(kind)),
-        }
-    });
+    match result {
+        Ok(reply) => output.write(|bytes| write(&mut Writer::new(bytes, protocol), reply)),
+        Err(failure) => fail(output, protocol, kind, &failure),
+    }
+}
+
+/// Writes why a step over records of a kind did not happen.
+pub(super) fn fail(output: &TaskOutput, protocol: Protocol, kind: Kind, failure: &Failure) {
+    output.write(|bytes| Writer::new(bytes, protocol).error(&failure.text(kind)));
 }
 
 /// Replies how many there were.

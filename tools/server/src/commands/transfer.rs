@@ -8,10 +8,10 @@
 
 use farcore::{Error, Expiry, Transaction, TransactionOutcome};
 
-use super::arguments::shown_key;
 use super::structured::{Done, Effect, Failure, Record, Step, put, update};
 use crate::tasks::TaskOutput;
 use crate::waiting::Readiness;
+use crate::words::shown_key;
 
 /// What is moved, and how.
 pub(super) trait Transfer {
@@ -74,7 +74,7 @@ pub(super) async fn transfer<T: Transfer>(
     what: &T,
     readiness: Option<&Readiness>,
 ) -> Result<Option<Moved<T::Element>>, Failure> {
-    let memory = output.take_memory(core, 2).await;
+    let memory = output.take_record_memory(core, 2).await;
     loop {
         let source = Record::read(core, from).await?;
         // As Redis, which does not look at the target then.

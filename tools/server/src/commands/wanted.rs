@@ -5,7 +5,6 @@
 use farcore::{Core, Error};
 
 use super::Refusal;
-use super::arguments::shown_key;
 use super::list_move::Move;
 use super::lists::{pop_event, take_off, write_elements};
 use super::structured::{Done, Failure, Step, update};
@@ -15,6 +14,7 @@ use crate::replies::WRONG_TYPE;
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
 use crate::waiting::Readiness;
+use crate::words::shown_key;
 
 /// What a command takes from lists.
 #[derive(Clone, PartialEq, Eq, Debug)]

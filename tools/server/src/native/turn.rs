@@ -15,7 +15,7 @@ use farcore_tuning::Clock;
 use crate::commands::BESIDE_BYTES;
 use crate::key_events::EventSink;
 use crate::shared::Shared;
-use crate::sockets::Sockets;
+use crate::sockets::{Interest, Sockets};
 
 use super::accepting::Accepting;
 use super::answers::{Delivery, Rest};
@@ -383,7 +383,11 @@ impl Native {
         if waits != connection.waits_for_room {
             connection.waits_for_room = waits;
             if let [Some(descriptor), _] = connection.endpoint.descriptors() {
-                sockets.change(descriptor, SOCKETS + number as u64, (true, waits, false));
+                let interest = Interest {
+                    room: waits,
+                    ..Interest::INPUT
+                };
+                sockets.change(descriptor, SOCKETS + number as u64, interest);
             }
         }
         let in_use = connection.uploads.in_use() + connection.lends.in_use();
