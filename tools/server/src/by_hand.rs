@@ -1,5 +1,5 @@
-//! For tests: what the cores of a server share, without a loop that serves them, so that a test does
-//! by hand what it is about.
+//! For tests: what the cores of a server share, without a loop that serves them, so that a test
+//! does by hand what it is about.
 
 use std::sync::Arc;
 

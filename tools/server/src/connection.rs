@@ -17,6 +17,7 @@ use crate::parked::Parked;
 use crate::parts::Parts;
 use crate::replies::ReplyKind;
 use crate::resp::{Arguments, Protocol, Writer};
+use crate::sockets::Interest;
 use crate::subscriptions::Subscribed;
 use crate::tls::TlsSession;
 use crate::transaction::ClientTransaction;
@@ -90,7 +91,7 @@ pub(crate) struct Connection {
     pub(crate) names: ClientNames,
     pub(crate) reply_mode: ReplyMode,
     pub(crate) connected: Instant,
-    /// Turn of the core in which it was heard last.
+    /// When it was heard last, in milliseconds since 1970.
     pub(crate) heard_ms: u64,
     /// The last command's name.
     pub(crate) last_command: &'static str,
@@ -154,8 +155,8 @@ pub(crate) struct Connection {
     pub(crate) is_removed: bool,
     /// Bytes of its buffers when they were counted last.
     pub(crate) accounted_bytes: usize,
-    /// What the socket is watched for: input, room for output, the end of the input.
-    pub(crate) watches: (bool, bool, bool),
+    /// What is waited for at the socket.
+    pub(crate) interest: Interest,
     /// It is in the list of those to be served next turn.
     pub(crate) is_listed: bool,
     /// It is in the list of those with output.
@@ -213,7 +214,7 @@ impl Connection {
             is_gone: false,
             is_removed: false,
             accounted_bytes: 0,
-            watches: (true, false, false),
+            interest: Interest::INPUT,
             is_listed: false,
             is_dirty: false,
             held_turns: 0,

@@ -31,12 +31,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::commands::shown_key;
 use crate::event_classes::EventClasses;
 use crate::port::Message as PortMessage;
 use crate::serving::Serving;
 use crate::shared::Shared;
 use crate::subscriptions::Message;
+use crate::words::shown_key;
 
 /// Bytes of events that are on their way to a core, above which it gets no more: it is slower than
 /// the cores that make them.

@@ -3,13 +3,14 @@
 //!
 //! A [`Server`] runs on the cores of an engine. An ordinary thread accepts connections (`accept`)
 //! and hands each to the core with the fewest (`port`). Each core runs one loop over its
-//! connections (`serving`, `sockets`, `connection`), which receives and parses requests
+//! connections (`serving`, `sockets`, `connection`, `closing`), which receives and parses requests
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
-//! replies in order (`sending`, `replies`, `parts`). A command of several steps is a future beside
-//! the loop (`tasks`); long values pass through one in pieces (`long_input`, `long_read`,
-//! `long_copy`), also of commands that turn out to be about one (`long_task`, `long_change`), for
-//! which later commands of the same keys wait (`keys_under_way`). Queued commands are kept with
-//! their connection (`transaction`) and carried out at once where that is possible (`plan`).
+//! replies in order (`answering`, `sending`, `replies`, `parts`). A command of several steps is a
+//! future beside the loop (`tasks`, `task_turns`); long values pass through one in pieces
+//! (`long_input`, `long_read`, `long_copy`), also of commands that turn out to be about one
+//! (`long_task`, `long_change`), for which later commands of the same keys wait (`keys_under_way`).
+//! Queued commands are kept with their connection (`transaction`) and carried out at once where
+//! that is possible (`plan`).
 //! Hashes, sets and lists are structured records of the engine (`kind`), and what their changes
 //! have in hand is limited (`record_memory`). Clients that wait for keys are parked (`parked`,
 //! `waiting`). Changes of keys make events (`key_events`, `noted`, `removed_keys`), which go to
@@ -18,8 +19,11 @@
 //! (`native`). The map of all this: `docs/internals/server.md`.
 
 mod accept;
+mod answering;
+mod bit_counter;
 #[cfg(test)]
 mod by_hand;
+mod closing;
 mod commands;
 mod connection;
 mod counters;
@@ -68,6 +72,7 @@ mod shared;
 mod slow;
 mod sockets;
 mod subscriptions;
+mod task_turns;
 mod tasks;
 mod texts;
 #[cfg_attr(not(feature = "tls"), path = "tls_absent.rs")]
@@ -76,6 +81,7 @@ mod token;
 mod transaction;
 mod upkeep;
 mod waiting;
+mod words;
 
 pub use self::figures::{CallFigures, CoreFigures, ServerFigures, ServerReporter};
 pub use self::native::{NativeFigure, NativeFigures, NativeOptions, NativeOptionsError};

@@ -184,8 +184,8 @@ pub(crate) async fn put_segments(
         }
         return core.put_long_with(key, total, [value], options).await;
     }
-    let held = COPY_BYTES + output.value_bytes_max() / 2;
-    output.hold(core, held).await;
+    let taken = COPY_BYTES + output.value_bytes_max() / 2;
+    let held = output.hold_when_free(core, taken).await;
     let input = LongInput::new(whole);
     let mut writer = core.another();
     let write = async {
@@ -203,7 +203,7 @@ pub(crate) async fn put_segments(
         passed
     };
     let (put, passed) = zip(write, read).await;
-    output.let_go(held);
+    drop(held);
     passed?;
     put
 }

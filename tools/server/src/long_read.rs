@@ -4,11 +4,11 @@
 //! of one moment. If too many are kept, it is read without: then the connection is closed if the
 //! value is replaced, for the reply has begun and cannot be finished.
 
-use farcore::{Core, PinKind, PinOutcome, PinnedValue, Result, Version};
+use farcore::{Core, PinKind, PinOutcome, Result, Version};
 
-use crate::commands::BitCounter;
-use crate::long_copy::{CHUNK_BYTES, send_pieces};
-use crate::replies::{ReplyKind, error_text, range};
+use crate::bit_counter::BitCounter;
+use crate::long_copy::{CHUNK_BYTES, Old, send_pieces};
+use crate::replies::{ReplyKind, range};
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
 
@@ -19,25 +19,25 @@ pub(crate) struct LongRead {
     pub(crate) kind: ReplyKind,
 }
 
-/// Where a value's bytes come from.
+/// An opened value.
 #[derive(Debug)]
-enum From {
-    Pieces(PinnedValue),
-    /// It is short now, and here.
-    Record(Vec<u8>),
-    /// The key, as long as it has this version.
-    Key(Version),
-}
-
-/// An opened value: its length, and where it comes from.
-#[derive(Debug)]
-struct Opened {
-    length: u64,
-    from: From,
+enum Opened {
+    /// It stays as it was.
+    Kept(Old),
+    /// The key has it, as long as it has this version.
+    Key { version: Version, length: u64 },
 }
 
 impl Opened {
-    /// Reads some bytes; `None` if they are not those of the value that was opened.
+    fn length(&self) -> u64 {
+        match self {
+            Self::Kept(old) => old.length(),
+            Self::Key { length, .. } => *length,
+        }
+    }
+
+    /// Reads some bytes, a chunk at most; `None` if they are not those of the value that was
+    /// opened.
     async fn read(
         &self,
         core: &mut Core,
@@ -45,18 +45,12 @@ impl Opened {
         (at, bytes): (u64, u64),
         part: &mut Vec<u8>,
     ) -> Option<()> {
-        let is_read = match &self.from {
-            From::Pieces(kept) => core
-                .read_pieces(&kept.pieces, at, bytes, part)
-                .await
-                .is_ok(),
-            From::Record(value) => {
-                let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(value.len());
-                part.clear();
-                part.extend_from_slice(&value[place(at)..place(at.saturating_add(bytes))]);
-                true
+        let is_read = match self {
+            Self::Kept(old) => {
+                let segment = old.segment(at..at.saturating_add(bytes));
+                segment.read(core, 0, part).await.is_ok()
             }
-            From::Key(version) => {
+            Self::Key { version, .. } => {
                 let read = core.get_long_range(key, at, bytes, part).await;
                 matches!(read, Ok(Some(read)) if read == *version)
             }
@@ -65,9 +59,8 @@ impl Opened {
     }
 
     async fn release(self, core: &mut Core) {
-        if let From::Pieces(kept) = self.from {
-            // If it fails the engine closes, and the value ends with it.
-            let _ = core.release_long(kept).await;
+        if let Self::Kept(old) = self {
+            old.release(core).await;
         }
     }
 }
@@ -107,9 +100,7 @@ impl LongRead {
                 opened.release(core).await;
             }
             Ok(None) => output.write(|bytes| self.write_absent(&mut Writer::new(bytes, protocol))),
-            Err(error) => {
-                output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
-            }
+            Err(error) => output.fail(protocol, &error),
         }
     }
 
@@ -126,10 +117,7 @@ impl LongRead {
         loop {
             match core.keep_long(&self.key, PinKind::Reading).await {
                 Ok(PinOutcome::Long(kept)) => {
-                    return Ok(Some(Opened {
-                        length: kept.pieces.length(),
-                        from: From::Pieces(kept),
-                    }));
+                    return Ok(Some(Opened::Kept(Old::Long(kept))));
                 }
                 Ok(PinOutcome::Absent) => return Ok(None),
                 Ok(PinOutcome::Short) => match core.get(&self.key).await {
@@ -137,9 +125,8 @@ impl LongRead {
                     Err(farcore::Error::LongValue { .. }) => {}
                     Err(error) => return Err(error),
                     Ok(read) => {
-                        return Ok(read.map(|value| Opened {
-                            length: value.len() as u64,
-                            from: From::Record(value.to_vec()),
+                        return Ok(read.map(|value| {
+                            Opened::Kept(Old::Short(value.to_vec(), value.version()))
                         }));
                     }
                 },
@@ -151,9 +138,9 @@ impl LongRead {
         if metadata.is_some_and(|metadata| metadata.structured) {
             return Err(farcore::Error::Structured);
         }
-        Ok(metadata.map(|metadata| Opened {
+        Ok(metadata.map(|metadata| Opened::Key {
+            version: metadata.version,
             length: metadata.length,
-            from: From::Key(metadata.version),
         }))
     }
 
@@ -165,11 +152,11 @@ impl LongRead {
         output: &TaskOutput,
         protocol: Protocol,
     ) -> Option<()> {
-        let (start, end) = self.wanted(opened.length);
+        let (start, end) = self.wanted(opened.length());
         output.write(|bytes| {
             Writer::new(bytes, protocol).bulk_head(usize::try_from(end - start).unwrap_or(0));
         });
-        if let From::Pieces(kept) = &opened.from {
+        if let Opened::Kept(Old::Long(kept)) = opened {
             send_pieces(core, output, &kept.pieces, start..end).await;
             return Some(());
         }
@@ -193,7 +180,7 @@ impl LongRead {
         output: &TaskOutput,
         protocol: Protocol,
     ) -> Option<()> {
-        let mut counter = BitCounter::of(self.kind, opened.length);
+        let mut counter = BitCounter::of(self.kind, opened.length());
         let bytes = counter.bytes();
         let (mut at, mut part) = (bytes.start, Vec::new());
         while at < bytes.end {

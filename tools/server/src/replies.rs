@@ -2,12 +2,13 @@
 
 use farcore::{Answer, Error, Expiry, Metadata};
 
-use crate::commands::{NO_FLOAT, NO_INTEGER, bit_count, parsed};
+use crate::bit_counter::bit_count;
 use crate::hash_reply::HashReply;
 use crate::list_reply::ListReply;
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
 use crate::set_reply::SetReply;
+use crate::words::{NO_FLOAT, NO_INTEGER, parsed_integer};
 
 /// How an answer becomes a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,7 +172,7 @@ const EMBEDDED_BYTES_MAX: usize = 44;
 /// The encoding that Redis would choose for a value, of which at least the first 45 bytes are
 /// given.
 pub(crate) fn encoding(value: &[u8]) -> &'static str {
-    if parsed(value).is_some() {
+    if parsed_integer(value).is_some() {
         "int"
     } else if value.len() <= EMBEDDED_BYTES_MAX {
         "embstr"

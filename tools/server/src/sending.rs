@@ -8,6 +8,7 @@ use rustix::net::{SendFlags, send};
 
 use crate::connection::{Connection, share_of};
 use crate::serving::Serving;
+use crate::sockets::Interest;
 
 /// How bytes are sent.
 pub(crate) const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
@@ -147,18 +148,20 @@ impl Serving {
 
     /// Watches a socket for what the connection can do.
     pub(crate) fn watch(&self, number: usize, connection: &mut Connection) {
-        let reads = connection.waits_for_input();
-        let writes = connection.waiting_bytes() > 0;
-        // One that waits for keys behind enough input shows only so that its client is gone. Else
-        // an element would be taken for it.
-        let ends = !reads && connection.parked.is_some();
-        let wanted = (reads, writes, ends);
-        if connection.watches != wanted {
-            let is_paused = connection.watches.0 && !wanted.0;
+        let input = connection.waits_for_input();
+        let wanted = Interest {
+            input,
+            room: connection.waiting_bytes() > 0,
+            // One that waits for keys behind enough input shows only so that its client is gone.
+            // Else an element would be taken for it.
+            end: !input && connection.parked.is_some(),
+        };
+        if connection.interest != wanted {
+            let is_paused = connection.interest.input && !wanted.input;
             if is_paused && !connection.is_closing {
                 self.counters().pauses.add(1);
             }
-            connection.watches = wanted;
+            connection.interest = wanted;
             self.sockets
                 .change(&connection.socket, number as u64, wanted);
         }

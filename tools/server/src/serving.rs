@@ -1,5 +1,5 @@
 //! The loop of a core: it takes connections and their bytes, gives requests to the engine, and
-//! sends replies.
+//! sends replies. What a turn does in each of its steps stands in files of their own.
 //!
 //! ```text
 //! sockets -> recv -> parse -> commands -> engine -> answers --> replies in order -> send
@@ -15,8 +15,7 @@
 //! next deadline of a wait. It also sleeps while all tasks wait for their clients, 20 ms at a time
 //! at most. `docs/internals/server.md` has the map.
 //!
-//! - I1: a connection's number is reused only when no answer for it is under way.
-//! - I2: bytes are received only for connections whose output is below its limit.
+//! - I1: bytes are received only for connections whose output is below its limit.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,15 +23,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use farcore::{Answer, Core, Error, RemovedKeys};
+use farcore::{Core, RemovedKeys};
 use rustix::event::epoll::EventFlags;
 
 use crate::commands::BESIDE_BYTES;
-use crate::connection::{Connection, Pending};
+use crate::connection::Connection;
 use crate::counters::CoreCounters;
 use crate::failures::Failures;
 use crate::key_events::EventSink;
-use crate::long_input::LongInput;
 use crate::monitors::Monitors;
 use crate::native::Native;
 use crate::noted::Noted;
@@ -40,14 +38,12 @@ use crate::parked::Parking;
 use crate::port::Message;
 use crate::receiving::RECEIVE_BYTES;
 use crate::record_memory::RecordMemory;
-use crate::replies::{error_text, write_answer};
 use crate::resp::{Arguments, Limits};
 use crate::shared::Shared;
 use crate::slow::SlowLog;
 use crate::sockets::Sockets;
 use crate::subscriptions::Subscriptions;
-use crate::tasks::{TaskOutput, Tasks};
-use crate::token::Token;
+use crate::tasks::Tasks;
 
 /// Messages of other cores that are received in a turn, at most, so that clients are served too.
 const MESSAGES_A_TURN: usize = 64;
@@ -70,7 +66,8 @@ pub(crate) struct Serving {
     /// The core's place among the server's.
     pub(crate) place: usize,
     pub(crate) connections: Vec<Option<Box<Connection>>>,
-    free: Vec<usize>,
+    /// Numbers of no connection.
+    pub(crate) free: Vec<usize>,
     pub(crate) sockets: Sockets,
     /// Connections that go on next turn though their socket is not ready.
     listed: Vec<usize>,
@@ -255,17 +252,6 @@ impl Serving {
             && (self.tasks.is_empty() || idle > IDLE_TURNS_OF_TASKS && self.tasks_wait())
     }
 
-    /// True if all commands of several steps wait for their clients to send or to read.
-    fn tasks_wait(&self) -> bool {
-        self.tasks.all_wait(|number| {
-            let connection = self.connections.get(number).and_then(Option::as_ref);
-            connection.is_some_and(|connection| {
-                let stream = connection.stream.as_ref();
-                stream.is_some_and(LongInput::is_starved)
-            })
-        })
-    }
-
     /// Sleeps until there is something to do, or a client has waited long enough.
     async fn sleep(&mut self) {
         self.counters().sleeps.add(1);
@@ -433,242 +419,6 @@ impl Serving {
             connection.is_listed = true;
             self.listed.push(number);
         }
-    }
-
-    /// Takes the engine's answers and makes replies of them, and events if some are noted.
-    fn take_answers(&mut self, core: &mut Core) -> usize {
-        if self.noted.is_empty() {
-            self.take_answers_with::<false>(core)
-        } else {
-            self.take_answers_with::<true>(core)
-        }
-    }
-
-    fn take_answers_with<const NOTED: bool>(&mut self, core: &mut Core) -> usize {
-        let Self {
-            shared,
-            place,
-            connections,
-            dirty,
-            slow,
-            failures,
-            events,
-            noted,
-            ..
-        } = self;
-        core.poll(|token, answer| {
-            // Also of a connection that is gone: the change has happened.
-            if NOTED && let Some(noted) = noted.remove(&token) {
-                noted.answered(&answer, None, |class, name, key| {
-                    events.notify(class, name, key);
-                });
-            }
-            let token = Token(token);
-            if slow.is_measured(token) {
-                slow.end(&shared.slow);
-            }
-            let Some(Some(connection)) = connections.get_mut(token.connection()) else {
-                debug_assert!(false, "its number is kept while answers are under way");
-                return;
-            };
-            connection.outstanding -= 1;
-            if connection.is_gone {
-                return;
-            }
-            if let Some(error) = deliver(connection, token, &answer) {
-                shared.counters[*place].failed_commands.add(1);
-                failures.note(&error);
-            }
-            if !connection.is_dirty {
-                connection.is_dirty = true;
-                dirty.push(token.connection());
-            }
-        })
-    }
-
-    /// Starts the commands of long values whose turn has come.
-    fn start_long_tasks(&mut self, core: &Core) {
-        for place in 0..self.dirty.len() {
-            let number = self.dirty[place];
-            let Some(Some(connection)) = self.connections.get_mut(number) else {
-                continue;
-            };
-            let Some(task) = connection.take_due_long() else {
-                continue;
-            };
-            connection.is_blocked = true;
-            let protocol = connection.protocol;
-            let output = TaskOutput::new(&self.events, &self.records).holding(task.held_bytes());
-            let (mut core, written) = (self.tasks.client(core), output.clone());
-            let future = async move {
-                task.run(&mut core, &written, protocol).await;
-                core
-            };
-            self.tasks.start(number, output, Box::pin(future));
-        }
-    }
-
-    /// One turn of the commands of several steps.
-    fn tasks_turn(&mut self) -> bool {
-        if self.tasks.is_empty() {
-            return false;
-        }
-        let mut tasks = std::mem::take(&mut self.tasks);
-        let is_busy = tasks.turn(self);
-        tasks.append(&mut self.tasks);
-        self.tasks = tasks;
-        self.slow.take_ended(&self.shared.slow);
-        is_busy
-    }
-
-    /// Adds a task's output to its connection; returns how many bytes wait to be sent there. Only
-    /// where a reply begins its first byte says what it is: further on it may be one of a value.
-    pub(crate) fn take_output(
-        &mut self,
-        number: usize,
-        bytes: &mut Vec<u8>,
-        begins: bool,
-    ) -> usize {
-        let Some(Some(connection)) = self.connections.get_mut(number) else {
-            return 0;
-        };
-        if connection.is_gone {
-            bytes.clear();
-            return 0;
-        }
-        if bytes.is_empty() {
-            return connection.waiting_bytes();
-        }
-        connection.emit_piece(bytes);
-        let waiting = connection.waiting_bytes();
-        if begins && let Some(error) = bytes.strip_prefix(b"-") {
-            self.note_failure(&String::from_utf8_lossy(error));
-        }
-        bytes.clear();
-        self.note_output(number);
-        waiting
-    }
-
-    /// Counts the bytes that a connection's task has in hand.
-    pub(crate) fn note_task_bytes(&mut self, number: usize, bytes: usize) {
-        let Some(place) = self.connections.get_mut(number) else {
-            return;
-        };
-        if place.as_ref().is_none_or(|one| one.task_bytes == bytes) {
-            return;
-        }
-        if let Some(mut connection) = place.take() {
-            connection.task_bytes = bytes;
-            self.account(&mut connection);
-            self.connections[number] = Some(connection);
-        }
-    }
-
-    /// Notes that a connection has output.
-    pub(crate) fn note_output(&mut self, number: usize) {
-        if let Some(Some(connection)) = self.connections.get_mut(number)
-            && !connection.is_dirty
-        {
-            connection.is_dirty = true;
-            self.dirty.push(number);
-        }
-    }
-
-    /// Ends the command of several steps of a connection, which goes on with its input.
-    pub(crate) fn unblock(&mut self, number: usize) {
-        let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
-            return;
-        };
-        if self.goes_on_waiting(number, &mut connection) {
-            return self.put_back(number, connection);
-        }
-        connection.end_task();
-        connection.send_deferred();
-        if let Some(stream) = connection.stream.take() {
-            stream.end();
-            connection.stream = (!stream.is_done()).then_some(stream);
-        }
-        self.list(number, &mut connection);
-        self.note_dirty(number, &mut connection);
-        self.put_back(number, connection);
-    }
-
-    /// Closes a connection. Its number is free once nothing is under way for it.
-    pub(crate) fn close(&mut self, number: usize) {
-        let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
-            return;
-        };
-        self.end_monitor(&mut connection);
-        connection.is_gone = true;
-        if !connection.is_removed {
-            connection.is_removed = true;
-            connection.end_session();
-            self.sockets.remove(&connection.socket);
-            let _ = connection.socket.shutdown(std::net::Shutdown::Both);
-            self.shared.gone(self.place);
-            if let Some(stream) = &connection.stream {
-                stream.cut();
-            }
-            self.end_transaction(&mut connection);
-            connection.drop_buffers();
-            self.account(&mut connection);
-        }
-        self.forget_subscriptions(number, &mut connection);
-        self.forget_wait(number, &mut connection);
-        self.connections[number] = Some(connection);
-        self.free_if_done(number);
-    }
-
-    /// Has connections end; returns how many.
-    pub(crate) fn kill(&mut self, is_meant: impl Fn(&Connection) -> bool) -> usize {
-        let mut count = 0;
-        for number in 0..self.connections.len() {
-            let meant = self.connections[number].as_ref();
-            if meant.is_some_and(|one| !one.is_gone && is_meant(one)) {
-                count += 1;
-                self.close(number);
-            }
-        }
-        count
-    }
-
-    fn free_if_done(&mut self, number: usize) {
-        let Some(Some(connection)) = self.connections.get(number) else {
-            return;
-        };
-        if connection.outstanding == 0 && !connection.is_blocked {
-            self.connections[number] = None;
-            self.free.push(number);
-        } else if !self.dirty.contains(&number) {
-            self.dirty.push(number);
-        }
-    }
-}
-
-/// Makes a reply of an answer, in its place. Returns the text of an error that is replied.
-#[inline]
-fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) -> Option<String> {
-    let place = token.number().wrapping_sub(connection.first) as usize;
-    if let Some(Pending::Parts(_)) = connection.pending.get(place) {
-        connection.fulfil_part(token.number(), token.part(), answer);
-        return match answer {
-            // It is read otherwise.
-            Answer::Failed(Error::LongValue { .. }) => None,
-            Answer::Failed(error) => Some(error_text(error)),
-            _ => None,
-        };
-    }
-    if let Answer::Failed(error) = answer
-        && connection.begin_long(token.number(), error)
-    {
-        return None;
-    }
-    connection.fulfil(token.number(), |kind, writer| {
-        write_answer(kind, answer, writer);
-    });
-    match answer {
-        Answer::Failed(error) => Some(error_text(error)),
-        _ => None,
     }
 }
 

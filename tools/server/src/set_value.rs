@@ -15,10 +15,10 @@
 //!   [`SetLookup`].
 //! - I2: a set has each member once, and at least one.
 
-use crate::commands::parsed;
 use crate::encoding_limits::SetLimits;
 use crate::kind::{Kind, Structured};
 use crate::length_prefixed::{self, LENGTH_BYTES_MAX};
+use crate::words::parsed_integer;
 
 /// The version of the encoding.
 const VERSION: u8 = Kind::Set.byte();
@@ -150,7 +150,7 @@ impl<'a> SetValue<'a> {
 
     /// The encoding that Redis would choose.
     pub(crate) fn encoding(&self, limits: SetLimits) -> &'static str {
-        let is_integer = |member: &[u8]| parsed(member).is_some();
+        let is_integer = |member: &[u8]| parsed_integer(member).is_some();
         if self.count <= limits.integers && self.iter().all(is_integer) {
             "intset"
         } else if self.count <= limits.members

@@ -26,6 +26,26 @@ const RING_ENTRIES: u32 = 4;
 /// Bytes of the wake-up event's counter.
 const EVENT_BYTES: usize = 8;
 
+/// What is waited for at a socket. A failure is reported in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Interest {
+    /// Bytes that its peer sends.
+    pub(crate) input: bool,
+    /// Room for bytes that are sent.
+    pub(crate) room: bool,
+    /// The end of what its peer sends, which comes without being received.
+    pub(crate) end: bool,
+}
+
+impl Interest {
+    /// That of a socket that is added.
+    pub(crate) const INPUT: Self = Self {
+        input: true,
+        room: false,
+        end: false,
+    };
+}
+
 /// The sockets of a core.
 pub(crate) struct Sockets {
     set: OwnedFd,
@@ -63,24 +83,18 @@ impl Sockets {
         })
     }
 
-    /// Adds a socket under a number.
+    /// Adds a socket under a number, to wait for its input.
     pub(crate) fn add(&self, socket: impl AsFd, number: u64) -> io::Result<()> {
         let data = EventData::new_u64(number);
         Ok(epoll::add(&self.set, socket, data, EventFlags::IN)?)
     }
 
-    /// Changes what is waited for at a socket: bytes, room for bytes, and the end of what its peer
-    /// sends, which comes without being received. A failure is reported in any case.
-    pub(crate) fn change(
-        &self,
-        socket: impl AsFd,
-        number: u64,
-        (reads, writes, ends): (bool, bool, bool),
-    ) {
+    /// Changes what is waited for at a socket.
+    pub(crate) fn change(&self, socket: impl AsFd, number: u64, interest: Interest) {
         let mut flags = EventFlags::empty();
-        flags.set(EventFlags::IN, reads);
-        flags.set(EventFlags::OUT, writes);
-        flags.set(EventFlags::RDHUP, ends);
+        flags.set(EventFlags::IN, interest.input);
+        flags.set(EventFlags::OUT, interest.room);
+        flags.set(EventFlags::RDHUP, interest.end);
         let data = EventData::new_u64(number);
         let changed = epoll::modify(&self.set, socket, data, flags);
         debug_assert!(changed.is_ok(), "the socket is in the set");

@@ -1,18 +1,20 @@
 //! Commands of several steps: each is a future with its client of the core, and has its connection
 //! wait until it ends.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use farcore::Core;
+use farcore::{Core, Error};
 
 use crate::commands::BESIDE_BYTES;
 use crate::event_classes::EventClasses;
 use crate::key_events::{EventSink, KeyEvent};
 use crate::record_memory::{RecordMemory, TakenMemory};
+use crate::replies::error_text;
+use crate::resp::{Protocol, Writer};
 use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
 
@@ -29,9 +31,19 @@ pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Core>>>;
 /// events go.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskOutput {
-    buffer: Rc<RefCell<TaskBuffer>>,
+    state: Rc<TaskState>,
     events: EventSink,
     records: Rc<RecordMemory>,
+}
+
+/// What a command and the loop tell each other.
+#[derive(Debug, Default)]
+struct TaskState {
+    buffer: RefCell<TaskBuffer>,
+    /// Bytes that the command has in hand beside its output.
+    held_bytes: Cell<usize>,
+    /// Little memory for clients is left.
+    is_crowded: Cell<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -43,25 +55,52 @@ struct TaskBuffer {
     waiting: usize,
     /// The reply cannot be finished.
     is_broken: bool,
-    /// Bytes that the command has in hand beside its output.
-    held: usize,
-    /// Little memory for clients is left.
-    is_short: bool,
+}
+
+/// Client memory that a command has in hand beside its output, and that its connection counts until
+/// this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct HeldMemory {
+    state: Rc<TaskState>,
+    bytes: usize,
+}
+
+impl HeldMemory {
+    /// Lets all but so many bytes go.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let rest = bytes.min(self.bytes);
+        let held = &self.state.held_bytes;
+        held.set(held.get().saturating_sub(self.bytes - rest));
+        self.bytes = rest;
+    }
+}
+
+impl Drop for HeldMemory {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
 }
 
 impl TaskOutput {
     /// Nothing yet.
     pub(crate) fn new(events: &EventSink, records: &Rc<RecordMemory>) -> Self {
         Self {
-            buffer: Rc::default(),
+            state: Rc::default(),
             events: events.clone(),
             records: Rc::clone(records),
         }
     }
 
-    /// Takes memory for so many structured records, which the command has in hand until it drops
-    /// it. It waits while others have it.
-    pub(crate) async fn take_memory(&self, core: &Core, records: usize) -> TakenMemory {
+    /// The same for a command that has so many bytes in hand from its beginning to its end.
+    pub(crate) fn with_held(self, bytes: usize) -> Self {
+        self.state.held_bytes.set(bytes);
+        self
+    }
+
+    /// Takes record memory for so many structured records, until it is dropped. It waits while
+    /// others have it.
+    pub(crate) async fn take_record_memory(&self, core: &Core, records: usize) -> TakenMemory {
         let bytes = self.events.shared().longest_record.needed(records);
         self.records.take(core, bytes).await
     }
@@ -83,37 +122,47 @@ impl TaskOutput {
         self.events.shared().longest_record.note(bytes);
     }
 
-    /// The same of a command that has so many bytes in hand.
-    pub(crate) fn holding(self, bytes: usize) -> Self {
-        self.buffer.borrow_mut().held = bytes;
-        self
+    /// Has bytes counted that the command has in hand.
+    pub(crate) fn hold(&self, bytes: usize) -> HeldMemory {
+        let held = &self.state.held_bytes;
+        held.set(held.get().saturating_add(bytes));
+        HeldMemory {
+            state: Rc::clone(&self.state),
+            bytes,
+        }
     }
 
-    /// Has bytes counted that the command takes now. While little memory is left for clients it
-    /// waits, so that those that have begun end, but not for ever.
-    pub(crate) async fn hold(&self, core: &Core, bytes: usize) {
+    /// The same of bytes that the command takes from now on. While little memory is left for
+    /// clients it waits, so that those that have begun end, but not for ever.
+    pub(crate) async fn hold_when_free(&self, core: &Core, bytes: usize) -> HeldMemory {
         let until_ms = farcore_tuning::system_ms() + DEFERRED_MS;
-        while self.buffer.borrow().is_short && farcore_tuning::system_ms() < until_ms {
+        while self.state.is_crowded.get() && farcore_tuning::system_ms() < until_ms {
             core.yield_now().await;
         }
-        self.buffer.borrow_mut().held += bytes;
-    }
-
-    /// Has bytes counted that the command has in hand until it ends, e.g. while its client takes
-    /// the reply.
-    pub(crate) fn keep(&self, bytes: usize) {
-        self.buffer.borrow_mut().held += bytes;
-    }
-
-    /// The same bytes are in hand no more.
-    pub(crate) fn let_go(&self, bytes: usize) {
-        let mut buffer = self.buffer.borrow_mut();
-        buffer.held = buffer.held.saturating_sub(bytes);
+        self.hold(bytes)
     }
 
     /// Adds to the reply.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.buffer.borrow_mut().bytes);
+        write(&mut self.state.buffer.borrow_mut().bytes);
+    }
+
+    /// Writes what a step came to, or the engine's error.
+    pub(crate) fn finish<T>(
+        &self,
+        protocol: Protocol,
+        result: farcore::Result<T>,
+        write: impl FnOnce(&mut Writer<'_>, T),
+    ) {
+        match result {
+            Ok(result) => self.write(|bytes| write(&mut Writer::new(bytes, protocol), result)),
+            Err(error) => self.fail(protocol, &error),
+        }
+    }
+
+    /// Writes an error of the engine.
+    pub(crate) fn fail(&self, protocol: Protocol, error: &Error) {
+        self.write(|bytes| Writer::new(bytes, protocol).error(&error_text(error)));
     }
 
     /// Leaves an event of a key, which is as it is stored; see `key_events`.
@@ -136,12 +185,12 @@ impl TaskOutput {
 
     /// Has the connection closed: the reply cannot be finished.
     pub(crate) fn break_off(&self) {
-        self.buffer.borrow_mut().is_broken = true;
+        self.state.buffer.borrow_mut().is_broken = true;
     }
 
     /// True while the client takes what was made before.
     pub(crate) fn is_full(&self) -> bool {
-        let buffer = self.buffer.borrow();
+        let buffer = self.state.buffer.borrow();
         buffer.bytes.len() + buffer.waiting >= OUTPUT_BYTES_MAX
     }
 
@@ -200,11 +249,12 @@ impl Tasks {
         let mut is_busy = false;
         let mut place = 0;
         while let Some(task) = self.running.get_mut(place) {
-            task.output.buffer.borrow_mut().is_short = serving.is_crowded();
+            let state = &task.output.state;
+            state.is_crowded.set(serving.is_crowded());
             let polled = task.future.as_mut().poll(&mut context);
-            let mut buffer = task.output.buffer.borrow_mut();
+            let mut buffer = state.buffer.borrow_mut();
             is_busy |= !buffer.bytes.is_empty() || polled.is_ready();
-            serving.note_task_bytes(task.connection, buffer.held);
+            serving.note_task_bytes(task.connection, state.held_bytes.get());
             let begins = !buffer.has_begun;
             buffer.has_begun |= !buffer.bytes.is_empty();
             buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes, begins);
@@ -251,16 +301,43 @@ mod tests {
     use crate::by_hand::on_first_core;
 
     #[test]
+    fn what_a_command_has_in_hand_is_counted_until_it_is_dropped() {
+        on_first_core(1, |bench| async move {
+            let output = bench.output().with_held(10);
+            let counted = || output.state.held_bytes.get();
+            let mut first = output.hold(500);
+            let second = output.hold_when_free(&bench.core, 3000).await;
+            assert_eq!(counted(), 3510);
+            first.shrink_to(20);
+            // It cannot grow so.
+            first.shrink_to(200);
+            assert_eq!(counted(), 3030);
+            drop(second);
+            assert_eq!(counted(), 30);
+            drop(first);
+            assert_eq!(counted(), 10);
+            output.state.is_crowded.set(true);
+            let mut late = pin!(output.hold_when_free(&bench.core, 3000));
+            assert!(poll_once(late.as_mut()).await.is_none());
+            assert_eq!(counted(), 10);
+            output.state.is_crowded.set(false);
+            let late = late.await;
+            assert_eq!(counted(), 3010);
+            drop(late);
+        });
+    }
+
+    #[test]
     fn commands_of_long_records_take_memory_in_turn() {
         on_first_core(1, |bench| async move {
             let (core, output) = (&bench.core, bench.output());
             // Of two such records at most there is memory.
             output.note_record(500_000);
-            let first = output.take_memory(core, 1).await;
-            let second = output.take_memory(core, 1).await;
-            let mut third = pin!(output.take_memory(core, 1));
+            let first = output.take_record_memory(core, 1).await;
+            let second = output.take_record_memory(core, 1).await;
+            let mut third = pin!(output.take_record_memory(core, 1));
             assert!(poll_once(third.as_mut()).await.is_none());
-            let mut fourth = pin!(output.take_memory(core, 1));
+            let mut fourth = pin!(output.take_record_memory(core, 1));
             assert!(poll_once(fourth.as_mut()).await.is_none());
             drop(first);
             // It came later.

@@ -373,6 +373,9 @@ fn a_server_stops_while_clients_publish() {
         publisher.reply();
     }
     server.stop();
+    for client in subscribers.iter_mut().chain(&mut publishers) {
+        assert!(client.is_closed());
+    }
 }
 
 /// A client that waits for a key has no reply under way, so its messages come at once.

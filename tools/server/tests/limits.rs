@@ -131,6 +131,8 @@ fn clients_that_leave_before_their_answers_leave_nothing() {
             .collect();
         std::io::Write::write_all(&mut leaving.stream.get_ref(), &gets).unwrap();
     }
+    // Connections are accepted in order, so all of them were before this one.
+    assert_eq!(served.client().say("PING"), "+PONG");
     wait_until("all are gone", || {
         served.figures().connections == before.connections
     });
@@ -146,6 +148,12 @@ fn commands_of_long_records_of_many_clients_all_end() {
     const ROUNDS: usize = 10;
     let served = Served::roomy(2);
     let mut client = served.client();
+    // A move to another shard has two steps, each of which takes memory.
+    let elsewhere = |to: &String| served.shard_of(to.as_bytes()) != served.shard_of(b"from");
+    let to = (0..)
+        .map(|place| format!("to{place}"))
+        .find(elsewhere)
+        .unwrap();
     // Of some 40 KiB each, so that not all of them have room at once.
     let text = "x".repeat(40);
     for element in 0..900 {
@@ -161,10 +169,10 @@ fn commands_of_long_records_of_many_clients_all_end() {
     }
     std::thread::scope(|scope| {
         for number in 0..CLIENTS {
-            let mut client = served.client();
+            let (mut client, to) = (served.client(), &to);
             scope.spawn(move || {
                 for round in 0..ROUNDS {
-                    let moved = client.say("LMOVE from to LEFT RIGHT");
+                    let moved = client.say(&format!("LMOVE from {to} LEFT RIGHT"));
                     assert!(!moved.starts_with('-') && moved.len() > 2, "{moved}");
                     let kept = client.say(&format!("SUNIONSTORE kept{} one two", number % 3));
                     assert_eq!(kept, ":900");
@@ -180,7 +188,7 @@ fn commands_of_long_records_of_many_clients_all_end() {
         }
     });
     let steps = CLIENTS * ROUNDS;
-    assert_eq!(client.say("LLEN to"), format!(":{steps}"));
+    assert_eq!(client.say(&format!("LLEN {to}")), format!(":{steps}"));
     assert_eq!(client.say("LLEN from"), format!(":{}", 900 - steps));
     let sum = client.say(&format!("HGET hash {text}0"));
     assert!(sum.contains(&steps.to_string()), "{sum}");

@@ -262,23 +262,28 @@ fn the_memory_of_a_wait_counts_its_keys_and_queues() {
     server.stop();
 }
 
-/// An element whose target has no room for it is never away from its list, so a client that waits
-/// for it meanwhile gets it.
+/// Elements of which not many have room in a list.
+static ELEMENT: [u8; 20_000] = [b'v'; 20_000];
+
+/// Fills the list `full`, so that it has no room for such an element.
+fn fill(client: &mut WordClient) {
+    loop {
+        client.send(&[b"RPUSH", b"full", &ELEMENT]);
+        if client.reply().starts_with("(error)") {
+            return;
+        }
+    }
+}
+
 #[test]
 fn a_move_that_is_refused_leaves_its_element_to_those_that_wait() {
     const MOVES: usize = 200;
     on_servers(|server| {
         let mut client = server.word_client();
-        let element = vec![b'v'; 20_000];
-        loop {
-            client.send(&[b"RPUSH", b"full", &element]);
-            if client.reply().starts_with("(error)") {
-                break;
-            }
-        }
+        fill(&mut client);
         let mut waits = server.word_client();
         for _ in 0..MOVES {
-            client.send(&[b"RPUSH", b"q", &element]);
+            client.send(&[b"RPUSH", b"q", &ELEMENT]);
             assert_eq!(client.reply(), "1");
             client.send_words("rpoplpush q full");
             waits.send_words("blpop q 0");
@@ -288,6 +293,28 @@ fn a_move_that_is_refused_leaves_its_element_to_those_that_wait() {
             let refused = client.reply();
             assert!(refused == "nil" || refused.starts_with("(error) ERR list is too large"));
         }
+    });
+}
+
+#[test]
+fn an_element_is_never_away_while_its_move_is_refused() {
+    const MOVES: usize = 300;
+    on_servers(|server| {
+        let (mut client, mut mover) = (server.word_client(), server.word_client());
+        fill(&mut client);
+        client.send(&[b"RPUSH", b"q", &ELEMENT]);
+        assert_eq!(client.reply(), "1");
+        thread::scope(|scope| {
+            let mover = scope.spawn(move || {
+                for _ in 0..MOVES {
+                    let refused = mover.call("rpoplpush q full");
+                    assert!(refused.starts_with("(error) ERR list is too large"));
+                }
+            });
+            while !mover.is_finished() {
+                assert_eq!(client.call("llen q"), "1");
+            }
+        });
     });
 }
 

@@ -1,44 +1,25 @@
-//! Arguments of commands: numbers, keys, expiries, options.
+//! Arguments of commands: numbers, expiries, options.
 
 use farcore::{Expiry, ExpiryCondition};
 
-use super::{NO_FLOAT, NO_INTEGER, Refusal};
+use super::Refusal;
+use crate::words::{NO_FLOAT, NO_INTEGER, parsed_integer};
 
-/// What stands for the empty key, which the engine does not take.
-const EMPTY_KEY: &[u8] = b"\0farcore:the empty key";
-
-/// The key under which a client's key is stored.
-#[inline]
-pub(crate) fn stored_key(key: &[u8]) -> &[u8] {
-    if key.is_empty() { EMPTY_KEY } else { key }
-}
-
-/// A client's key from the one under which it is stored.
-#[inline]
-pub(crate) fn shown_key(key: &[u8]) -> &[u8] {
-    if key == EMPTY_KEY { b"" } else { key }
-}
-
-/// An integer as Redis takes it: no sign but `-`, no leading zeros, no blanks.
+/// An integer as Redis takes it.
 pub(crate) fn integer(text: &[u8]) -> Result<i64, Refusal> {
-    parsed(text).ok_or_else(|| NO_INTEGER.into())
-}
-
-/// The same; `None` if it is none.
-pub(crate) fn parsed(text: &[u8]) -> Option<i64> {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let is_canonical = match digits {
-        [b'0'] => digits.len() == text.len(),
-        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    let text = std::str::from_utf8(text).ok().filter(|_| is_canonical)?;
-    text.parse().ok()
+    parsed_integer(text).ok_or_else(|| NO_INTEGER.into())
 }
 
 /// A number that is not negative.
 pub(crate) fn count(text: &[u8]) -> Result<u64, Refusal> {
     u64::try_from(integer(text)?).map_err(|_| NO_INTEGER.into())
+}
+
+/// A number of elements or keys from `min` on, or this refusal.
+pub(super) fn number(text: &[u8], min: usize, refusal: &str) -> Result<usize, Refusal> {
+    let number = integer(text).map_err(|_| Refusal::from(refusal))?;
+    let number = usize::try_from(number).ok().filter(|number| *number >= min);
+    number.ok_or_else(|| refusal.into())
 }
 
 /// A finite or infinite number as Redis takes it.
@@ -156,27 +137,6 @@ pub(crate) fn expiry_condition<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_canonical_integers_are_taken() {
-        for (text, number) in [("0", 0), ("-1", -1), ("9223372036854775807", i64::MAX)] {
-            assert_eq!(parsed(text.as_bytes()), Some(number));
-        }
-        for text in [
-            "",
-            "-",
-            "+1",
-            "01",
-            "-0",
-            " 1",
-            "1 ",
-            "1.0",
-            "9223372036854775808",
-            "x",
-        ] {
-            assert_eq!(parsed(text.as_bytes()), None, "{text}");
-        }
-    }
 
     #[test]
     fn times_out_of_range_are_refused() {

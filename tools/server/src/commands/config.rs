@@ -5,7 +5,6 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use super::arguments::parsed;
 use super::subcommand::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::event_classes::{EventClasses, UNKNOWN_CLASS};
@@ -15,6 +14,7 @@ use crate::memory_limit::memory_size;
 use crate::removed_keys;
 use crate::resp::Writer;
 use crate::shared::Shared;
+use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -72,7 +72,7 @@ impl Change {
         (name, current): (&str, &str),
         value: &[u8],
     ) -> std::result::Result<Self, String> {
-        let number = || parsed(value).ok_or(NOT_INTEGER);
+        let number = || parsed_integer(value).ok_or(NOT_INTEGER);
         let count = || usize::try_from(number()?).map_err(|_| NOT_INTEGER);
         Ok(match name {
             "slowlog-log-slower-than" => {

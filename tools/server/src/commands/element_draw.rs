@@ -3,7 +3,7 @@
 use farcore::Core;
 
 use super::arguments::{integer, is_option};
-use super::structured::{Record, finish};
+use super::structured::{Record, fail};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::hash_value::Entry;
 use crate::kind::Kind;
@@ -123,7 +123,7 @@ impl Draw {
 fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
     let key = call.key().to_vec();
     call.task(move |mut core, output, protocol| async move {
-        let memory = output.take_memory(&core, 1).await;
+        let memory = output.take_record_memory(&core, 1).await;
         let record = match Record::read(&mut core, &key).await {
             Ok(record) => {
                 record.note(&output);
@@ -131,18 +131,18 @@ fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
                 record
             }
             Err(failure) => {
-                finish(&output, protocol, (kind, Err(failure)), |_, ()| {});
+                fail(&output, protocol, kind, &failure);
                 return core;
             }
         };
         match record.entries(kind) {
             Ok(all) => {
-                output.keep(record.held_bytes() + size_of_val(&all[..]));
                 // From here on it counts as the client's.
+                let _held = output.hold(record.held_bytes() + size_of_val(&all[..]));
                 drop(memory);
                 draw.write(all, &core, (&output, protocol)).await;
             }
-            Err(failure) => finish(&output, protocol, (kind, Err(failure)), |_, ()| {}),
+            Err(failure) => fail(&output, protocol, kind, &failure),
         }
         core
     })

@@ -143,7 +143,7 @@ fn scan(call: &mut Call<'_>, kind: Kind) -> Result {
     let key = call.key().to_vec();
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
-        let _memory = output.take_memory(&core, 1).await;
+        let _memory = output.take_record_memory(&core, 1).await;
         let record = Record::read(&mut core, &key).await;
         let page = match &record {
             Ok(record) => {

@@ -5,7 +5,7 @@
 
 use farcore::Operation;
 
-use super::arguments::{float, integer, parsed};
+use super::arguments::{float, integer};
 use super::structured::{self, Effect, Record, write_count};
 use super::{Call, Flow, Refusal};
 use crate::hash_reply::{FieldReply, HashFields, HashReply};
@@ -15,6 +15,7 @@ use crate::parts::Search;
 use crate::replies::ReplyKind;
 use crate::resp::Writer;
 use crate::texts::ShortText;
+use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -144,7 +145,7 @@ pub(super) fn hincrby(call: &mut Call<'_>) -> Result {
     let add = move |arguments: &[Vec<u8>], hash: Option<HashValue<'_>>| {
         let field = &arguments[2][..];
         let number = match hash.and_then(|hash| hash.get(field)) {
-            Some(value) => parsed(value).ok_or("ERR hash value is not an integer")?,
+            Some(value) => parsed_integer(value).ok_or("ERR hash value is not an integer")?,
             None => 0,
         };
         let sum = number.checked_add(by);

@@ -1,12 +1,12 @@
 //! `COMMAND`: what clients learn about the commands.
 
-use super::arguments::parsed;
 use super::documentation::{self, Documented};
 use super::subcommand::{Subcommand, find_subcommand, takes};
 use super::syntax;
 use super::{COMMANDS, Call, Command, Flow, Refusal, SYNTAX, find};
 use crate::glob;
 use crate::resp::Writer;
+use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -304,22 +304,19 @@ fn key_places(call: &Call<'_>) -> std::result::Result<(Vec<usize>, &'static Comm
     if let Some(key) = subcommand.map(|one| one.key).filter(|key| *key > 0) {
         return Ok((vec![2 + key], command));
     }
-    let (first, last, step) = command.keys;
     if let Some(place) = count_place(command).and_then(|place| usize::try_from(place).ok()) {
-        let keys = parsed(call.argument(2 + place)).and_then(|keys| usize::try_from(keys).ok());
+        let keys =
+            parsed_integer(call.argument(2 + place)).and_then(|keys| usize::try_from(keys).ok());
         let is_there = |keys: &usize| (1..count - place).contains(keys);
         let keys = keys.filter(is_there);
         let keys = keys.ok_or("ERR Invalid arguments specified for command")?;
         let first = 2 + place + 1;
         return Ok(((first..first + keys).collect(), command));
     }
-    if first == 0 {
+    if !command.has_keys() {
         return Err("ERR The command has no key arguments".into());
     }
-    let signed = i64::try_from(count).unwrap_or(i64::MAX);
-    let last = if last < 0 { signed + last } else { last };
-    let places = (first..=last).step_by(usize::try_from(step).unwrap_or(1));
-    let places = places.filter_map(|place| usize::try_from(place).ok());
+    let places = command.key_places(count);
     Ok((places.map(|place| 2 + place).collect(), command))
 }
 

@@ -1,20 +1,16 @@
 //! Commands of keys whatever their values are, and of all keys.
 
-use farcore::{
-    Condition, Core, Cursor, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome,
-    ScanOptions, Transaction, TransactionOutcome,
-};
+use farcore::{Core, Cursor, Operation, ScanOptions};
 
-use super::arguments::{is_option, shown_key};
-use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX, read_of};
+use super::arguments::is_option;
+use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
 use crate::glob;
 use crate::kind::type_name;
-use crate::long_copy::{Old, put_segments};
 use crate::parts::PartsKind;
-use crate::replies::{ReplyKind, error_text};
+use crate::replies::ReplyKind;
 use crate::resp::Writer;
-use crate::tasks::TaskOutput;
+use crate::words::{NO_INTEGER, shown_key};
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -63,7 +59,7 @@ pub(super) fn type_of(call: &mut Call<'_>) -> Result {
         if name == Ok(ABSENT) {
             output.notify(EventClasses::MISSED, "keymiss", &key);
         }
-        finish(&output, protocol, name, |writer, name| {
+        output.finish(protocol, name, |writer, name| {
             writer.simple(name);
         });
         core
@@ -90,26 +86,10 @@ async fn type_of_key(core: &mut Core, key: &[u8]) -> farcore::Result<&'static st
     }
 }
 
-/// Writes a result of the engine, or its error.
-pub(super) fn finish<T>(
-    output: &TaskOutput,
-    protocol: crate::resp::Protocol,
-    result: farcore::Result<T>,
-    write: impl FnOnce(&mut Writer<'_>, T),
-) {
-    output.write(|bytes| {
-        let mut writer = Writer::new(bytes, protocol);
-        match result {
-            Ok(result) => write(&mut writer, result),
-            Err(error) => writer.error(&error_text(&error)),
-        }
-    });
-}
-
 pub(super) fn dbsize(call: &mut Call<'_>) -> Result {
     Ok(call.task(|mut core, output, protocol| async move {
         let count = core.len().await;
-        finish(&output, protocol, count, |writer, count| {
+        output.finish(protocol, count, |writer, count| {
             writer.integer(i64::try_from(count).unwrap_or(i64::MAX));
         });
         core
@@ -123,7 +103,7 @@ pub(super) fn flush(call: &mut Call<'_>) -> Result {
     }
     Ok(call.task(|mut core, output, protocol| async move {
         let cleared = core.clear().await;
-        finish(&output, protocol, cleared, |writer, _| writer.simple("OK"));
+        output.finish(protocol, cleared, |writer, _| writer.simple("OK"));
         core
     }))
 }
@@ -162,7 +142,7 @@ pub(super) fn keys(call: &mut Call<'_>) -> Result {
                     output.write(|bytes| Writer::new(bytes, protocol).bulk(&key));
                 }
             }
-            Err(error) => finish(&output, protocol, Err(error), |_, ()| {}),
+            Err(error) => output.fail(protocol, &error),
         }
         core
     }))
@@ -222,7 +202,7 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result {
             entries: scan.entries,
         };
         let page = core.scan(core.cursor(scan.word), options).await;
-        finish(&output, protocol, page, |writer, page| {
+        output.finish(protocol, page, |writer, page| {
             let pattern = scan.pattern.as_deref();
             let is_wanted = |key: &&[u8]| pattern.is_none_or(|one| glob::matches(one, key));
             let wanted = scan.type_name.as_deref();
@@ -246,310 +226,4 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result {
         });
         core
     }))
-}
-
-/// A value with when it expires, and whether it is structured.
-struct Source {
-    value: Old,
-    expiry: Expiry,
-    structured: bool,
-}
-
-async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> {
-    loop {
-        let Some(metadata) = read_of(core.inspect(key).await)? else {
-            return Ok(None);
-        };
-        let structured = metadata.structured;
-        let value = if structured {
-            match core.get_structured(key).await {
-                Ok(Some(read)) => Old::Short(read.to_vec(), read.version()),
-                Ok(None) | Err(farcore::Error::Plain) => Old::Absent,
-                Err(error) => return Err(error),
-            }
-        } else {
-            match Old::open(core, key).await {
-                Err(farcore::Error::Structured) => Old::Absent,
-                old => old?,
-            }
-        };
-        // Read again if it was changed between the two.
-        if value.version() == metadata.version {
-            return Ok(Some(Source {
-                value,
-                expiry: metadata.expiry_ms.map_or(Expiry::Never, Expiry::At),
-                structured,
-            }));
-        }
-        value.release(core).await;
-    }
-}
-
-/// What putting a copy to a key came to.
-enum Put {
-    Done,
-    /// The target exists and is to stay.
-    Refused,
-}
-
-/// Copies a key's value to another key.
-async fn copy_to(
-    core: &mut Core,
-    source: &Source,
-    target: &[u8],
-    replaces: bool,
-    output: &TaskOutput,
-) -> farcore::Result<Put> {
-    let all = [source.value.segment(0..source.value.length())];
-    let options = PutOptions {
-        expiry: source.expiry,
-        condition: if replaces {
-            Condition::Always
-        } else {
-            Condition::Absent
-        },
-        structured: source.structured,
-    };
-    let put = put_segments(core, target, &all, options, output).await?;
-    Ok(match put {
-        PutOutcome::Unmet(_) => Put::Refused,
-        PutOutcome::Stored(_) | PutOutcome::Expired => Put::Done,
-    })
-}
-
-/// Leaves the event of a key that holds a copy. As Redis, which removes a key that is replaced
-/// first, so it is new in any case.
-fn notify_copied(output: &TaskOutput, target: &[u8]) {
-    output.notify(EventClasses::NEW, "new", target);
-}
-
-/// What renaming or copying a key came to.
-enum Copied {
-    Yes,
-    /// Both keys are one.
-    ToItself,
-    NoSource,
-    TargetExists,
-}
-
-/// Renames a key in one step if both lie in one shard. Else it has two: the source is removed, so
-/// that no other client takes of it what the target will have, and the target is stored. If that
-/// fails, the source is stored again.
-async fn rename_to(
-    core: &mut Core,
-    (from, to): (&[u8], &[u8]),
-    replaces: bool,
-    output: &TaskOutput,
-) -> farcore::Result<Copied> {
-    loop {
-        let Some(source) = source(core, from).await? else {
-            return Ok(Copied::NoSource);
-        };
-        let step = rename_step(core, &source, (from, to), replaces, output).await;
-        source.value.release(core).await;
-        // Else another client was faster.
-        if let Some(copied) = step? {
-            return Ok(copied);
-        }
-    }
-}
-
-/// The same of a source as it was read; `None` if it was changed since.
-async fn rename_step(
-    core: &mut Core,
-    source: &Source,
-    (from, to): (&[u8], &[u8]),
-    replaces: bool,
-    output: &TaskOutput,
-) -> farcore::Result<Option<Copied>> {
-    if from == to {
-        return Ok(Some(if replaces {
-            Copied::ToItself
-        } else {
-            Copied::TargetExists
-        }));
-    }
-    if !replaces && core.exists(to).await? {
-        return Ok(Some(Copied::TargetExists));
-    }
-    if let Old::Short(value, version) = &source.value {
-        let renamed = Transaction::new().expect(from, *version).delete(from);
-        let renamed = if replaces {
-            renamed
-        } else {
-            renamed.expect(to, 0)
-        };
-        let renamed = if source.structured {
-            renamed.put_structured(to, value, source.expiry)
-        } else {
-            renamed.put_until(to, value, source.expiry)
-        };
-        match core.transaction(&renamed).await {
-            Ok(TransactionOutcome::Committed { .. }) => {
-                return Ok(Some(Copied::Yes));
-            }
-            Ok(TransactionOutcome::Conflict { .. }) => return Ok(None),
-            Err(Error::KeysApart { .. } | Error::TransactionTooLong { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    rename_apart(core, source, (from, to), replaces, output).await
-}
-
-/// The same in two steps.
-async fn rename_apart(
-    core: &mut Core,
-    source: &Source,
-    (from, to): (&[u8], &[u8]),
-    replaces: bool,
-    output: &TaskOutput,
-) -> farcore::Result<Option<Copied>> {
-    let condition = Condition::Version(source.value.version());
-    if !matches!(
-        core.delete_if(from, condition).await?,
-        DeleteOutcome::Deleted
-    ) {
-        return Ok(None);
-    }
-    match copy_to(core, source, to, replaces, output).await {
-        Ok(Put::Done) => Ok(Some(Copied::Yes)),
-        Ok(Put::Refused) => {
-            put_back(core, source, from, output).await;
-            Ok(Some(Copied::TargetExists))
-        }
-        Err(error) => {
-            put_back(core, source, from, output).await;
-            Err(error)
-        }
-    }
-}
-
-/// Stores a source again that was removed, unless another client has stored something meanwhile.
-async fn put_back(core: &mut Core, source: &Source, from: &[u8], output: &TaskOutput) {
-    match copy_to(core, source, from, false, output).await {
-        Ok(Put::Done) => {}
-        Ok(Put::Refused) => {
-            tracing::warn!("a key that could not be renamed was stored anew meanwhile");
-        }
-        Err(error) => tracing::warn!(%error, "a key that could not be renamed is lost"),
-    }
-}
-
-fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
-    let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
-    let readiness = call.readiness();
-    call.task(move |mut core, output, protocol| async move {
-        let renamed = rename_to(&mut core, (&from, &to), replaces, &output).await;
-        if let Ok(Copied::Yes) = renamed {
-            notify_copied(&output, &to);
-            output.notify(EventClasses::GENERIC, "rename_from", &from);
-            output.notify(EventClasses::GENERIC, "rename_to", &to);
-            readiness.note(&core, &to).await;
-        }
-        finish(
-            &output,
-            protocol,
-            renamed,
-            |writer, renamed| match renamed {
-                Copied::NoSource => writer.error("ERR no such key"),
-                Copied::ToItself => writer.simple("OK"),
-                Copied::Yes if replaces => writer.simple("OK"),
-                Copied::Yes => writer.integer(1),
-                Copied::TargetExists => writer.integer(0),
-            },
-        );
-        core
-    })
-}
-
-pub(super) fn rename(call: &mut Call<'_>) -> Result {
-    Ok(rename_with(call, true))
-}
-
-pub(super) fn renamenx(call: &mut Call<'_>) -> Result {
-    Ok(rename_with(call, false))
-}
-
-pub(super) fn copy(call: &mut Call<'_>) -> Result {
-    let mut replaces = false;
-    let mut place = 3;
-    while place < call.count() {
-        let option = call.argument(place);
-        if is_option(option, "replace") {
-            replaces = true;
-        } else if is_option(option, "db") && place + 1 < call.count() {
-            place += 1;
-            if super::arguments::integer(call.argument(place))? != 0 {
-                return Err("ERR DB index is out of range".into());
-            }
-        } else {
-            return Err(SYNTAX.into());
-        }
-        place += 1;
-    }
-    let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
-    if from == to {
-        return Err("ERR source and destination objects are the same".into());
-    }
-    let readiness = call.readiness();
-    Ok(call.task(move |mut core, output, protocol| async move {
-        let copied = match source(&mut core, &from).await {
-            Ok(Some(source)) => {
-                let copied = copy_to(&mut core, &source, &to, replaces, &output).await;
-                source.value.release(&mut core).await;
-                copied
-            }
-            Ok(None) => {
-                output.notify(EventClasses::MISSED, "keymiss", &from);
-                Ok(Put::Refused)
-            }
-            Err(error) => Err(error),
-        };
-        if let Ok(Put::Done) = copied {
-            notify_copied(&output, &to);
-            output.notify(EventClasses::GENERIC, "copy_to", &to);
-            readiness.note(&core, &to).await;
-        }
-        finish(&output, protocol, copied, |writer, copied| {
-            writer.integer(i64::from(matches!(copied, Put::Done)));
-        });
-        core
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::by_hand::on_first_core;
-
-    #[test]
-    fn a_source_is_stored_again_whose_target_has_come_meanwhile() {
-        on_first_core(2, |bench| async move {
-            let output = bench.output();
-            let (mut core, keys) = (bench.core, bench.keys);
-            let (from, to) = (&keys[0][..], &keys[1][..]);
-            let expiry = Expiry::At(farcore_tuning::system_ms() + 1_000_000);
-            let options = PutOptions {
-                expiry,
-                condition: Condition::Always,
-                structured: false,
-            };
-            let put = core.put_with(from, b"ours", options);
-            assert!(matches!(put.await, Ok(PutOutcome::Stored(_))));
-            let read = source(&mut core, from).await.expect("read");
-            let read = read.expect("it is there");
-            core.put(to, b"theirs").await.expect("it is stored");
-            let renamed = rename_apart(&mut core, &read, (from, to), false, &output).await;
-            assert!(matches!(renamed, Ok(Some(Copied::TargetExists))));
-            for (key, value, expiry) in [(from, "ours", expiry), (to, "theirs", Expiry::Never)] {
-                let found = source(&mut core, key).await.expect("read");
-                let found = found.expect("it is there");
-                assert!(matches!(&found.value, Old::Short(bytes, _) if bytes == value.as_bytes()));
-                assert_eq!(found.expiry, expiry);
-            }
-            // Nor if the source has changed.
-            let renamed = rename_apart(&mut core, &read, (from, to), true, &output).await;
-            assert!(matches!(renamed, Ok(None)));
-        });
-    }
 }

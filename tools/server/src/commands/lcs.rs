@@ -6,12 +6,13 @@
 
 use farcore::Core;
 
-use super::arguments::{integer, is_option, stored_key};
+use super::arguments::{integer, is_option};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
 use crate::replies::error_text;
 use crate::resp::Writer;
 use crate::tasks::TaskOutput;
+use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 

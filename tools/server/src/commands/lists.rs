@@ -5,7 +5,7 @@
 
 use farcore::Operation;
 
-use super::arguments::{integer, is_option, stored_key};
+use super::arguments::{integer, is_option, number};
 use super::structured::{Done, Effect, Failure, Record, change, finish, update};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::event_classes::EventClasses;
@@ -15,6 +15,7 @@ use crate::list_value::{ListValue, Occurrences, Side, with_added, with_replaced}
 use crate::parts::Search;
 use crate::replies::ReplyKind;
 use crate::resp::Writer;
+use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -39,17 +40,6 @@ pub(super) fn lrange(call: &mut Call<'_>) -> Result {
     let start = list_reply::index(integer(call.argument(2))?);
     let end = list_reply::index(integer(call.argument(3))?);
     Ok(call.list(ListReply::Range(start, end)))
-}
-
-/// A number of elements or keys from `min` on, or this refusal.
-pub(super) fn number(
-    text: &[u8],
-    min: usize,
-    refusal: &str,
-) -> std::result::Result<usize, Refusal> {
-    let number = integer(text).map_err(|_| Refusal::from(refusal))?;
-    let number = usize::try_from(number).ok().filter(|number| *number >= min);
-    number.ok_or_else(|| refusal.into())
 }
 
 pub(super) fn lpos(call: &mut Call<'_>) -> Result {

@@ -5,7 +5,7 @@
 
 use farcore::{Condition, Core, Expiry, PutOptions, PutOutcome};
 
-use super::arguments::{TimeUnit, integer, positive_expiry, stored_key};
+use super::arguments::{TimeUnit, integer, positive_expiry};
 use super::strings::{SetOptions, TOO_LONG, is_beyond};
 use super::{Call, Flow, Refusal};
 use crate::long_change::{
@@ -13,9 +13,9 @@ use crate::long_change::{
 };
 use crate::long_input::{Following, LongInput, NextValue};
 use crate::long_task::swap;
-use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
-use crate::tasks::TaskOutput;
+use crate::tasks::{HeldMemory, TaskOutput};
+use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -104,14 +104,10 @@ fn set(call: &mut Call<'_>, name: &str, bytes: usize) -> Result {
         if let Ok(put) = put {
             notify_set(&output, &key, is_new || was_absent, (expiry, put));
         }
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            match put {
-                Ok(PutOutcome::Unmet(_)) => writer.integer(0),
-                Ok(_) if is_new => writer.integer(1),
-                Ok(_) => writer.simple("OK"),
-                Err(error) => writer.error(&error_text(&error)),
-            }
+        output.finish(protocol, put, |writer, put| match put {
+            PutOutcome::Unmet(_) => writer.integer(0),
+            _ if is_new => writer.integer(1),
+            _ => writer.simple("OK"),
         });
         core
     };
@@ -128,9 +124,7 @@ fn change(call: &mut Call<'_>, bytes: usize, kind: ChangeKind) -> Flow {
                 let change = LongChange { key, bytes, kind };
                 change.run(&mut core, &output, protocol).await;
             }
-            Err(error) => {
-                output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
-            }
+            Err(error) => output.fail(protocol, &error),
         }
         core
     })
@@ -145,7 +139,7 @@ fn set_with_options(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
         let written = match written {
             Ok(written) => Bytes::Written(written),
             Err(error) => {
-                output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
+                output.fail(protocol, &error);
                 return core;
             }
         };
@@ -153,7 +147,7 @@ fn set_with_options(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
             written.discard(&mut core).await;
             return core;
         };
-        output.keep(following.held_bytes());
+        let _held = output.hold(following.held_bytes());
         let Following { arguments, .. } = following;
         let options = SetOptions::of(arguments.len(), |place| arguments[place].as_slice());
         match options {
@@ -191,16 +185,11 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
     };
     let flow = call.take_value(bytes, move |mut core, input, output, protocol| {
         // Before it begins: the client may send nothing more.
-        output.keep(first.held_bytes());
+        let held = output.hold(first.held_bytes());
         async move {
+            let first = (first, held);
             if let Some(stored) = store_all(&mut core, first, &input, &output).await {
-                output.write(|bytes| {
-                    let mut writer = Writer::new(bytes, protocol);
-                    match stored {
-                        Ok(()) => writer.simple("OK"),
-                        Err(error) => writer.error(&error_text(&error)),
-                    }
-                });
+                output.finish(protocol, stored, |writer, ()| writer.simple("OK"));
             }
             core
         }
@@ -212,17 +201,15 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
 }
 
 /// Stores keys and values as they come; returns the first error. `None` if the connection is gone.
-/// The bytes of the first are counted already, and are let go once they are stored.
+/// The memory of the first is counted already.
 async fn store_all(
     core: &mut Core,
-    first: Following,
+    (mut following, mut held): (Following, HeldMemory),
     input: &LongInput,
     output: &TaskOutput,
 ) -> Option<farcore::Result<()>> {
     let mut result = Ok(());
-    let mut following = first;
     loop {
-        let held = following.held_bytes();
         let Following {
             mut arguments,
             next,
@@ -232,9 +219,8 @@ async fn store_all(
             return Some(result);
         };
         drop(arguments);
-        output.let_go(held - key.capacity());
+        held.shrink_to(key.capacity());
         let options = PutOptions::default();
-        let key_bytes = key.capacity();
         let key = stored_key(&key);
         let is_new = is_absent(core, key, output).await;
         let put = core
@@ -249,9 +235,9 @@ async fn store_all(
         if left == 0 {
             return Some(result);
         }
-        output.let_go(key_bytes);
+        drop(held);
         following = input.following(core).await?;
-        output.keep(following.held_bytes());
+        held = output.hold(following.held_bytes());
     }
 }
 

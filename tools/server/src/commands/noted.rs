@@ -25,7 +25,7 @@ impl<'a> Call<'a> {
     #[cold]
     pub(super) fn noted_request(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
         let classes = self.classes();
-        let operation = looking_if(classes, operation);
+        let operation = looking(operation, classes);
         let Some(noted) = Noted::of(Some(kind), &operation, classes, self.serving.now_ms) else {
             return self.submit(kind, operation);
         };
@@ -53,7 +53,7 @@ impl<'a> Call<'a> {
         token: Token,
     ) -> Result<(), Refused> {
         let classes = self.classes();
-        let operation = looking_if(classes, operation);
+        let operation = looking(operation, classes);
         let noted = Noted::of(None, &operation, classes, self.serving.now_ms);
         self.core.submit(operation, token.0)?;
         if let Some(noted) = noted {
@@ -110,15 +110,6 @@ impl<'a> Call<'a> {
             output.write(|bytes| bytes.extend_from_slice(&reply));
             core
         })
-    }
-}
-
-/// A put that notices that its key has expired, if that is an event.
-fn looking_if(classes: EventClasses, operation: Operation<'_>) -> Operation<'_> {
-    if classes.sends(EventClasses::EXPIRED) {
-        looking(operation)
-    } else {
-        operation
     }
 }
 

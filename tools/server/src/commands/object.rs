@@ -10,8 +10,7 @@ use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::encoding_limits::EncodingLimits;
 use crate::information::MemoryFigures;
 use crate::kind;
-use crate::replies::{self, ReplyKind, error_text};
-use crate::resp::Writer;
+use crate::replies::{self, ReplyKind};
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -40,13 +39,9 @@ fn encoding(call: &mut Call<'_>) -> Result {
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
         let encoding = encoding_of(&mut core, &key, &shared.encoding_limits).await;
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            match encoding {
-                Ok(Some(encoding)) => writer.bulk(encoding.as_bytes()),
-                Ok(None) => writer.null(),
-                Err(error) => writer.error(&error_text(&error)),
-            }
+        output.finish(protocol, encoding, |writer, encoding| match encoding {
+            Some(encoding) => writer.bulk(encoding.as_bytes()),
+            None => writer.null(),
         });
         core
     }))

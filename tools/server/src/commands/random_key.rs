@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 
 use farcore::{Core, Cursor, ScanOptions, ScanPage};
 
-use super::arguments::shown_key;
-use super::keys::finish;
 use super::{Call, Flow, Refusal};
+use crate::random::Numbers;
 use crate::shared::Shared;
+use crate::words::shown_key;
 
 /// The lowest bit of the shard in a cursor's word.
 const CURSOR_SHARD: u32 = 54;
@@ -23,26 +23,9 @@ const FOLLOWING: usize = 64;
 /// How exactly the end is searched, in orders. The smallest index has 2^22.
 const END_STEP: u64 = 1 << 14;
 
-/// A random number.
-fn draw() -> u64 {
-    let mut bytes = [0; 8];
-    // Without random bytes, a first key is as good as any.
-    getrandom::fill(&mut bytes).map_or(0, |()| u64::from_le_bytes(bytes))
-}
-
-/// A random number below a limit, which is not 0.
-fn draw_below(limit: u64) -> u64 {
-    let wide = u128::from(draw()) * u128::from(limit);
-    u64::try_from(wide >> 64).unwrap_or(0)
-}
-
 /// One of a page's keys.
-fn one_of(page: &ScanPage) -> Option<Vec<u8>> {
-    let count = page.entries().count() as u64;
-    if count == 0 {
-        return None;
-    }
-    let place = usize::try_from(draw_below(count)).unwrap_or(0);
+fn one_of(page: &ScanPage, numbers: &mut Numbers) -> Option<Vec<u8>> {
+    let place = numbers.below(page.entries().count());
     let mut entries = page.entries();
     entries
         .nth(place)
@@ -80,33 +63,35 @@ async fn any_key(core: &mut Core, shared: &Shared) -> farcore::Result<Option<Vec
         values: true,
         entries,
     };
-    let shard = draw_below(shared.cores.len().max(1) as u64);
-    let end = &shared.cores[usize::try_from(shard).unwrap_or(0)].keys_end;
+    let mut numbers = Numbers::new();
+    let core_place = numbers.below(shared.cores.len());
+    let (shard, end) = (core_place as u64, &shared.cores[core_place].keys_end);
     let mut last = end.load(Ordering::Relaxed);
     if last == 0 {
         let page = core.scan(Cursor::START, options(FEW)).await?;
         if page.next().is_none() {
-            return Ok(one_of(&page));
+            return Ok(one_of(&page, &mut numbers));
         }
         last = end_of(core, shard).await?;
         end.store(last, Ordering::Relaxed);
     }
-    let place = core.cursor(word(shard, draw_below(last)));
+    let order = numbers.below(usize::try_from(last).unwrap_or(usize::MAX));
+    let place = core.cursor(word(shard, order as u64));
     let page = core.scan(place, options(FOLLOWING)).await?;
-    if let Some(key) = one_of(&page) {
+    if let Some(key) = one_of(&page, &mut numbers) {
         return Ok(Some(key));
     }
     // None follows in any shard: keys were removed.
     end.store(0, Ordering::Relaxed);
     let page = core.scan(Cursor::START, options(FEW)).await?;
-    Ok(one_of(&page))
+    Ok(one_of(&page, &mut numbers))
 }
 
 pub(super) fn randomkey(call: &mut Call<'_>) -> Result<Flow, Refusal> {
     let shared = std::sync::Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
         let key = any_key(&mut core, &shared).await;
-        finish(&output, protocol, key, |writer, key| match key {
+        output.finish(protocol, key, |writer, key| match key {
             Some(key) => writer.bulk(&key),
             None => writer.null(),
         });

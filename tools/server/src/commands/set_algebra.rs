@@ -9,19 +9,17 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use farcore::constants::{KEY_BYTES_MAX, TRANSACTION_KEYS_MAX};
-use farcore::{
-    Condition, Core, DeleteOutcome, Error, Expiry, PutOptions, PutOutcome, Transaction,
-    TransactionOutcome, Version,
-};
+use farcore::{Condition, Core, Error, Expiry, Transaction, TransactionOutcome};
 
-use super::arguments::{is_option, parsed, stored_key};
-use super::structured::{self, Done, Failure, Record, write_count};
+use super::arguments::{is_option, number};
+use super::structured::{self, Done, Effect, Failure, Record, write_count};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::event_classes::EventClasses;
 use crate::kind::Kind;
 use crate::resp::{Protocol, Writer};
 use crate::set_value::{SetValue, of_sorted};
 use crate::tasks::TaskOutput;
+use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -188,7 +186,7 @@ async fn write(members: &[&[u8]], core: &Core, (output, protocol): (&TaskOutput,
 fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
     let sources = Sources::of(call, 1..call.count());
     call.task(move |mut core, output, protocol| async move {
-        let memory = output.take_memory(&core, sources.keys.len()).await;
+        let memory = output.take_record_memory(&core, sources.keys.len()).await;
         let records = sources.read(&mut core, &output).await;
         let sets = match &records {
             Ok(records) => {
@@ -201,14 +199,12 @@ fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
             Ok(sets) => {
                 let members = algebra.of(&sets, usize::MAX);
                 let records = records.iter().flatten().map(Record::held_bytes);
-                output.keep(records.sum::<usize>() + size_of_val(&members[..]));
                 // From here on they count as the client's.
+                let _held = output.hold(records.sum::<usize>() + size_of_val(&members[..]));
                 drop(memory);
                 write(&members, &core, (&output, protocol)).await;
             }
-            Err(failure) => {
-                structured::finish(&output, protocol, (Kind::Set, Err(failure)), |_, ()| {});
-            }
+            Err(failure) => structured::fail(&output, protocol, Kind::Set, &failure),
         }
         core
     })
@@ -232,7 +228,7 @@ async fn count_common(
     sources: &Sources,
     (limit, output): (usize, &TaskOutput),
 ) -> std::result::Result<usize, Failure> {
-    let _memory = output.take_memory(core, sources.keys.len()).await;
+    let _memory = output.take_record_memory(core, sources.keys.len()).await;
     let records = sources.read(core, output).await?;
     sources.notify_missed(output, &records);
     let common = Algebra::Intersection.of(&sources.sets(&records)?, limit);
@@ -240,9 +236,8 @@ async fn count_common(
 }
 
 pub(super) fn sintercard(call: &mut Call<'_>) -> Result {
-    let positive = parsed(call.argument(1)).and_then(|count| usize::try_from(count).ok());
-    let count = positive.filter(|count| *count > 0);
-    let count = count.ok_or("ERR numkeys should be greater than 0")?;
+    let refusal = "ERR numkeys should be greater than 0";
+    let count = number(call.argument(1), 1, refusal)?;
     if count > call.count() - 2 {
         return Err("ERR Number of keys can't be greater than number of args".into());
     }
@@ -251,10 +246,8 @@ pub(super) fn sintercard(call: &mut Call<'_>) -> Result {
         if !is_option(call.argument(place), "limit") || place + 1 == call.count() {
             return Err(SYNTAX.into());
         }
-        let text = parsed(call.argument(place + 1));
-        let wanted = text.and_then(|limit| usize::try_from(limit).ok());
         // As Redis, 0 is none.
-        limit = match wanted.ok_or("ERR LIMIT can't be negative")? {
+        limit = match number(call.argument(place + 1), 0, "ERR LIMIT can't be negative")? {
             0 => usize::MAX,
             wanted => wanted,
         };
@@ -277,11 +270,14 @@ async fn make(
     algebra: Algebra,
     output: &TaskOutput,
 ) -> std::result::Result<(usize, Done), Failure> {
-    let _memory = output.take_memory(core, sources.keys.len() + 1).await;
+    let _memory = output
+        .take_record_memory(core, sources.keys.len() + 1)
+        .await;
     loop {
         let records = sources.read(core, output).await?;
         let members = algebra.of(&sources.sets(&records)?, usize::MAX);
         let (made, count) = of_sorted(members.into_iter());
+        let effect = made.map_or(Effect::Delete, Effect::Store);
         let mut transaction = Transaction::new();
         let read = sources.keys.iter().zip(&records);
         // One that is too long stays absent.
@@ -293,17 +289,18 @@ async fn make(
         // since would be lost.
         let place = sources.keys.iter().position(|key| key == target);
         let mut before = place.map(|place| records[place].version);
-        if before.is_none() && (made.is_none() || output.sends(EventClasses::NEW)) {
+        if before.is_none() && (matches!(effect, Effect::Delete) || output.sends(EventClasses::NEW))
+        {
             let version = core.inspect(target).await?.map_or(0, |known| known.version);
             transaction = transaction.expect(target, version);
             before = Some(version);
         }
-        if let Some(record) = &made {
-            output.note_record(record.len());
-        }
-        transaction = match &made {
-            Some(record) => transaction.put_structured(target, record, Expiry::Never),
-            None => transaction.delete(target),
+        transaction = match &effect {
+            Effect::Store(record) => {
+                output.note_record(record.len());
+                transaction.put_structured(target, record, Expiry::Never)
+            }
+            _ => transaction.delete(target),
         };
         let is_done = match core.transaction(&transaction).await {
             Ok(TransactionOutcome::Committed { .. }) => true,
@@ -312,41 +309,24 @@ async fn make(
                 Error::KeysApart { .. }
                 | Error::TransactionKeys { .. }
                 | Error::TransactionTooLong { .. },
-            ) => put(core, target, made.as_deref(), before).await?,
+            ) => {
+                let condition = before.map_or(Condition::Always, Condition::Version);
+                let options = (condition, Expiry::Never);
+                structured::put((&mut *core, output), target, options, &effect).await?
+            }
             Err(error) => return Err(error.into()),
         };
         if is_done {
             sources.notify_missed(output, &records);
             let is_new = before == Some(0);
-            let done = match made {
-                Some(_) => Done::Stored { is_new },
-                None if is_new => Done::Nothing,
-                None => Done::Deleted,
+            let done = match effect {
+                Effect::Store(_) => Done::Stored { is_new },
+                _ if is_new => Done::Nothing,
+                _ => Done::Deleted,
             };
             return Ok((count, done));
         }
     }
-}
-
-/// Stores a record under a key, or removes it. False if the key has another version than is given.
-async fn put(
-    core: &mut Core,
-    key: &[u8],
-    record: Option<&[u8]>,
-    version: Option<Version>,
-) -> farcore::Result<bool> {
-    let condition = version.map_or(Condition::Always, Condition::Version);
-    let Some(record) = record else {
-        let deleted = core.delete_if(key, condition).await?;
-        return Ok(!matches!(deleted, DeleteOutcome::Mismatch(_)));
-    };
-    let options = PutOptions {
-        condition,
-        structured: true,
-        ..PutOptions::default()
-    };
-    let put = core.put_with(key, record, options).await?;
-    Ok(!matches!(put, PutOutcome::Unmet(_)))
 }
 
 /// Starts a `STORE` form, which is the event `name`.

@@ -5,7 +5,7 @@
 
 use farcore::Operation;
 
-use super::arguments::parsed;
+use super::arguments::number;
 use super::structured::{self, Effect, Failure, Record, write_count};
 use super::transfer::{Transfer, transfer};
 use super::{Call, Flow, Refusal, SYNTAX};
@@ -131,8 +131,8 @@ pub(super) fn spop(call: &mut Call<'_>) -> Result {
     if call.count() > 3 {
         return Err(SYNTAX.into());
     }
-    let count = parsed(call.argument(2)).and_then(|count| usize::try_from(count).ok());
-    let count = count.ok_or("ERR value is out of range, must be positive")?;
+    let refusal = "ERR value is out of range, must be positive";
+    let count = number(call.argument(2), 0, refusal)?;
     let pop = move |_: &[Vec<u8>], record: &Record| pop_some(record, count);
     Ok(structured::change(
         call,

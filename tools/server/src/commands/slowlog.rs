@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::arguments::parsed;
 use super::subcommand::{Subcommand, too_many};
 use super::{Call, Flow, Refusal};
 use crate::resp::Writer;
 use crate::slow::SlowCommand;
+use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -37,7 +37,7 @@ fn get(call: &mut Call<'_>) -> Result {
     }
     let mut count = SHOWN;
     if call.count() == 3 {
-        let wanted = parsed(call.argument(2)).filter(|wanted| *wanted >= -1);
+        let wanted = parsed_integer(call.argument(2)).filter(|wanted| *wanted >= -1);
         let wanted = wanted.ok_or("ERR count should be greater than or equal to -1")?;
         count = usize::try_from(wanted).unwrap_or(usize::MAX);
     }

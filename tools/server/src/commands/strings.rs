@@ -6,14 +6,14 @@ use farcore::{
     Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOutcome, Transaction,
 };
 
-use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry, stored_key};
-use super::{Call, Flow, NO_INTEGER, Refusal, SYNTAX};
+use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry};
+use super::{Call, Flow, Refusal, SYNTAX};
 use crate::event_classes::EventClasses;
 use crate::long_change::{ChangeKind, LongChange, SetCondition, SetRule, notify_set};
 use crate::long_task::{LongTask, swap};
 use crate::parts::PartsKind;
-use crate::replies::{ReplyKind, error_text};
-use crate::resp::Writer;
+use crate::replies::ReplyKind;
+use crate::words::{NO_INTEGER, stored_key};
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -284,12 +284,8 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result {
                 notify_set(&output, key, seen.insert(key), stored);
             }
         }
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            match stored {
-                Ok(is_stored) => writer.integer(i64::from(is_stored)),
-                Err(error) => writer.error(&error_text(&error)),
-            }
+        output.finish(protocol, stored, |writer, is_stored| {
+            writer.integer(i64::from(is_stored));
         });
         core
     }))

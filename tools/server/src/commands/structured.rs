@@ -9,7 +9,6 @@ use farcore::{
     Refused, Version,
 };
 
-use super::arguments::stored_key;
 use super::{Call, Flow, Refusal, read_of};
 use crate::connection::Pending;
 use crate::encoding_limits::EncodingLimits;
@@ -22,6 +21,7 @@ use crate::resp::{Protocol, Writer};
 use crate::set_value::SetValue;
 use crate::tasks::TaskOutput;
 use crate::token::Token;
+use crate::words::stored_key;
 
 /// Why a record was not read or changed.
 #[derive(Clone, Debug)]
@@ -169,6 +169,11 @@ impl Record {
         }
     }
 
+    /// For a put in its place: that it is still as it was read, and keeps its expiry.
+    pub(super) fn as_read(&self) -> (Condition<'static>, Expiry) {
+        (Condition::Version(self.version), Expiry::Keep)
+    }
+
     /// Notes how long it is, for the memory that other commands take; see `record_memory`.
     pub(super) fn note(&self, output: &TaskOutput) {
         output.note_record(self.bytes.len());
@@ -226,21 +231,20 @@ impl Record {
 /// A client of the core, and the output of the command that uses it.
 pub(super) type Step<'a> = (&'a mut Core, &'a TaskOutput);
 
-/// Stores, removes or keeps the record of a key, which must have a version still. It keeps its
-/// expiry. False if another client was faster.
+/// Stores, removes or keeps the record of a key, if a condition still holds. False if it does not:
+/// another client was faster.
 pub(super) async fn put(
     (core, output): Step<'_>,
     key: &[u8],
-    version: Version,
+    (condition, expiry): (Condition<'_>, Expiry),
     effect: &Effect,
 ) -> Result<bool, Failure> {
-    let condition = Condition::Version(version);
     Ok(match effect {
         Effect::Nothing => true,
         Effect::Store(bytes) => {
             output.note_record(bytes.len());
             let options = PutOptions {
-                expiry: Expiry::Keep,
+                expiry,
                 condition,
                 structured: true,
             };
@@ -260,12 +264,12 @@ pub(super) async fn update<T>(
     key: &[u8],
     change: impl Fn(&Record) -> Result<(Effect, T), Failure>,
 ) -> Result<(T, Done), Failure> {
-    let _memory = output.take_memory(core, 1).await;
+    let _memory = output.take_record_memory(core, 1).await;
     loop {
         let record = Record::read(core, key).await?;
         record.note(output);
         let (effect, reply) = change(&record)?;
-        if put((core, output), key, record.version, &effect).await? {
+        if put((core, output), key, record.as_read(), &effect).await? {
             return Ok((reply, record.done(&effect)));
         }
     }
@@ -305,13 +309,15 @@ pub(super) fn finish<T>(
     (kind, result): (Kind, Result<T, Failure>),
     write: impl FnOnce(&mut Writer<'_>, T),
 ) {
-    output.write(|bytes| {
-        let mut writer = Writer::new(bytes, protocol);
-        match result {
-            Ok(reply) => write(&mut writer, reply),
-            Err(failure) => writer.error(&failure.text(kind)),
-        }
-    });
+    match result {
+        Ok(reply) => output.write(|bytes| write(&mut Writer::new(bytes, protocol), reply)),
+        Err(failure) => fail(output, protocol, kind, &failure),
+    }
+}
+
+/// Writes why a step over records of a kind did not happen.
+pub(super) fn fail(output: &TaskOutput, protocol: Protocol, kind: Kind, failure: &Failure) {
+    output.write(|bytes| Writer::new(bytes, protocol).error(&failure.text(kind)));
 }
 
 /// Replies how many there were.

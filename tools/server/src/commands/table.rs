@@ -7,7 +7,7 @@ use super::subcommand::{self, Subcommand, takes};
 use super::{
     Call, Flow, Refusal, absent, access, bits, channels, config, connection, element_draw,
     element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists, monitor, object,
-    random_key, server, set_algebra, sets, slowlog, strings, transactions,
+    random_key, renames, server, set_algebra, sets, slowlog, strings, transactions,
 };
 
 /// A command.
@@ -50,6 +50,26 @@ impl Command {
             .addr()
             .wrapping_sub(COMMANDS.as_ptr().addr());
         bytes / size_of::<Self>()
+    }
+
+    /// True if it has keys at places that its name alone tells.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.keys != NONE
+    }
+
+    /// The places of its keys among so many arguments, as many as it takes; its name is at 0. Keys
+    /// that its arguments count, and that of a second word, are not among them.
+    pub(crate) fn key_places(&self, count: usize) -> impl Iterator<Item = usize> + Clone + use<> {
+        let (first, last, step) = self.keys;
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let end = match last {
+            _ if !self.has_keys() => first,
+            ..0 => count + last + 1,
+            last => last + 1,
+        };
+        (first..end)
+            .step_by(usize::try_from(step).unwrap_or(1).max(1))
+            .filter_map(|place| usize::try_from(place).ok())
     }
 
     /// True if it has a flag.
@@ -176,7 +196,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         ..command("command", -1, NONE, INFO, introspection::command)
     },
     container("config", ADMIN, config::CONFIG),
-    command("copy", -3, TWO, SLOW_WRITE, keys::copy),
+    command("copy", -3, TWO, SLOW_WRITE, renames::copy),
     command("dbsize", 1, NONE, READ, keys::dbsize),
     command("debug", -2, NONE, ADMIN, absent::debug),
     command("decr", 2, ONE, WRITE, strings::decr),
@@ -272,8 +292,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("randomkey", 1, NONE, SLOW_READ, random_key::randomkey),
     command("readonly", 1, NONE, INFO, absent::cluster),
     command("readwrite", 1, NONE, INFO, absent::cluster),
-    command("rename", 3, TWO, "write", keys::rename),
-    command("renamenx", 3, TWO, CHANGE, keys::renamenx),
+    command("rename", 3, TWO, "write", renames::rename),
+    command("renamenx", 3, TWO, CHANGE, renames::renamenx),
     open(
         "reset",
         1,
@@ -381,5 +401,33 @@ mod tests {
             assert_eq!(found.map(Command::place), Some(place), "{}", command.name);
         }
         assert!(find(b"nothing").is_none());
+    }
+
+    #[test]
+    fn keys_are_where_the_table_says() {
+        for (name, count, expected) in [
+            ("get", 2, &[1][..]),
+            ("set", 5, &[1]),
+            ("mget", 4, &[1, 2, 3]),
+            ("mset", 7, &[1, 3, 5]),
+            ("rename", 3, &[1, 2]),
+            ("copy", 4, &[1, 2]),
+            ("blpop", 4, &[1, 2]),
+            ("lmpop", 4, &[]),
+            ("ping", 2, &[]),
+        ] {
+            let command = find(name.as_bytes()).expect(name);
+            let places: Vec<_> = command.key_places(count).collect();
+            assert_eq!(places, expected, "{name}");
+        }
+        for command in COMMANDS {
+            let least = usize::try_from(command.arity.unsigned_abs()).expect("few");
+            let mut places = command.key_places(least);
+            assert!(
+                places.all(|place| (1..least).contains(&place)),
+                "{command:?}"
+            );
+            assert_eq!(command.has_keys(), command.key_places(least).count() > 0);
+        }
     }
 }

@@ -65,15 +65,9 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result {
     keys.retain(|key| !watched.borrow().iter().any(|(known, _)| known == key));
     Ok(call.task(move |mut core, output, protocol| async move {
         let versions = versions(&mut core, keys.iter().map(|key| &key[..])).await;
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            match versions {
-                Ok(versions) => {
-                    watched.borrow_mut().extend(keys.into_iter().zip(versions));
-                    writer.simple("OK");
-                }
-                Err(error) => writer.error(&error_text(&error)),
-            }
+        output.finish(protocol, versions, |writer, versions| {
+            watched.borrow_mut().extend(keys.into_iter().zip(versions));
+            writer.simple("OK");
         });
         core
     }))
@@ -234,8 +228,7 @@ fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
             return None;
         }
         let command = find(arguments.get(0, input))?;
-        let (first_key, ..) = command.keys;
-        if first_key == 0 && !HARMLESS.contains(&command.name) {
+        if !command.has_keys() && !HARMLESS.contains(&command.name) {
             return None;
         }
         let mut planned = Call {

@@ -8,10 +8,10 @@
 
 use farcore::{Error, Expiry, Transaction, TransactionOutcome};
 
-use super::arguments::shown_key;
 use super::structured::{Done, Effect, Failure, Record, Step, put, update};
 use crate::tasks::TaskOutput;
 use crate::waiting::Readiness;
+use crate::words::shown_key;
 
 /// What is moved, and how.
 pub(super) trait Transfer {
@@ -74,7 +74,7 @@ pub(super) async fn transfer<T: Transfer>(
     what: &T,
     readiness: Option<&Readiness>,
 ) -> Result<Option<Moved<T::Element>>, Failure> {
-    let memory = output.take_memory(core, 2).await;
+    let memory = output.take_record_memory(core, 2).await;
     loop {
         let source = Record::read(core, from).await?;
         // As Redis, which does not look at the target then.
@@ -103,7 +103,7 @@ pub(super) async fn transfer<T: Transfer>(
             Ok(TransactionOutcome::Committed { .. }) => return Ok(Some(moved)),
             Ok(TransactionOutcome::Conflict { .. }) => {}
             Err(Error::KeysApart { .. } | Error::TransactionTooLong { .. }) => {
-                if put((core, output), from, source.version, &taken).await? {
+                if put((core, output), from, source.as_read(), &taken).await? {
                     // Each step takes what it needs.
                     drop(memory);
                     let keys = (from, to);

@@ -5,11 +5,10 @@
 
 use std::collections::HashMap;
 
-use farcore::{Answer, Change, Core, Operation, PutOptions, PutOutcome, Refused};
+use farcore::{Answer, Condition, Core, Operation, PutOptions, PutOutcome, Refused};
 
-use crate::event_classes::EventClasses;
 use crate::key_events::EventSink;
-use crate::noted::{Noted, looking};
+use crate::noted::{self, Noted, looking};
 
 /// The requests under way that may make events, and where the events go.
 #[derive(Debug)]
@@ -49,10 +48,7 @@ impl NativeEvents {
         token: u64,
     ) -> Result<(), Refused> {
         let classes = self.sink.classes();
-        let operation = match operation {
-            operation if classes.sends(EventClasses::EXPIRED) => looking(operation),
-            operation => operation,
-        };
+        let operation = looking(operation, classes);
         let noted = Noted::of(None, &operation, classes, farcore_tuning::system_ms());
         core.submit(operation, token)?;
         if let Some(noted) = noted {
@@ -92,22 +88,9 @@ pub(super) fn leave_put(
     options: PutOptions<'_>,
     outcome: &farcore::Result<PutOutcome>,
 ) {
-    let answer = match outcome {
-        Ok(PutOutcome::Stored(version)) => Answer::Stored { version: *version },
-        Ok(PutOutcome::Expired) => Answer::Deleted,
-        Ok(PutOutcome::Unmet(_)) | Err(_) => return,
-    };
-    let change = Change::Put {
-        value: &[],
-        expiry: options.expiry,
-        condition: options.condition,
-        previous: false,
-        structured: false,
-    };
-    let operation = Operation::Change { key, change };
-    let now_ms = farcore_tuning::system_ms();
-    if let Some(noted) = Noted::of(None, &operation, sink.classes(), now_ms) {
-        noted.answered(&answer, None, |class, name, key| {
+    let is_new = matches!(options.condition, Condition::Absent | Condition::Version(0));
+    if let Ok(outcome) = *outcome {
+        noted::put_in_steps(outcome, options.expiry, is_new, |class, name| {
             sink.notify(class, name, key);
         });
     }

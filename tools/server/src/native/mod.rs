@@ -21,6 +21,7 @@ mod connection;
 mod counters;
 mod events;
 mod handshake;
+mod lifecycle;
 mod listening;
 mod long_put;
 mod operations;

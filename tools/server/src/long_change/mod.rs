@@ -9,14 +9,19 @@
 //! - I1: a reply's value is the one that the change has replaced or found.
 //! - I2: nothing of a change is left if it does not happen.
 
+mod set;
+mod splice;
+
 use farcore::{
     Condition, Core, DeleteOutcome, Expiry, ExpiryCondition, ExpiryOutcome, LongDraft, Metadata,
     PutOptions, PutOutcome, Result,
 };
 
+pub(crate) use self::set::{SetCondition, SetRule, is_absent, notify_set};
+use self::splice::set_bit;
 use crate::event_classes::EventClasses;
-use crate::long_copy::{Old, Segment, put_segments, send_pieces};
-use crate::replies::error_text;
+use crate::long_copy::{Old, Segment, send_pieces};
+use crate::noted::Until;
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
 
@@ -65,57 +70,6 @@ impl Bytes {
         if let Self::Written(written) = self {
             // If it fails the engine closes.
             let _ = core.discard_long(written).await;
-        }
-    }
-}
-
-/// What a key must hold for a `SET`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum SetCondition {
-    Always,
-    Absent,
-    Present,
-    Equals(Vec<u8>),
-}
-
-impl SetCondition {
-    /// The same as the engine takes it, with an own copy of what is compared.
-    pub(crate) fn of(condition: Condition<'_>) -> Self {
-        match condition {
-            Condition::Absent => Self::Absent,
-            Condition::Present => Self::Present,
-            Condition::Equals(compared) => Self::Equals(compared.to_vec()),
-            Condition::Always | Condition::Version(_) => Self::Always,
-        }
-    }
-
-    /// True if it holds for what was opened.
-    async fn holds(&self, core: &mut Core, old: &Old) -> Result<bool> {
-        let is_absent = matches!(old, Old::Absent);
-        match self {
-            Self::Always => Ok(true),
-            Self::Absent => Ok(is_absent),
-            Self::Present => Ok(!is_absent),
-            Self::Equals(compared) => old.equals(core, compared).await,
-        }
-    }
-}
-
-/// The rule of a `SET`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct SetRule {
-    pub(crate) expiry: Expiry,
-    pub(crate) condition: SetCondition,
-    /// The value before is replied.
-    pub(crate) previous: bool,
-}
-
-impl SetRule {
-    fn options<'a>(&self, condition: Condition<'a>) -> PutOptions<'a> {
-        PutOptions {
-            expiry: self.expiry,
-            condition,
-            structured: false,
         }
     }
 }
@@ -221,9 +175,7 @@ impl LongChange {
                     Reply::Null | Reply::Value(_) => writer.null(),
                 }
             }),
-            Err(error) => {
-                output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
-            }
+            Err(error) => output.fail(protocol, &error),
         }
     }
 
@@ -266,180 +218,6 @@ impl LongChange {
                 };
                 delete_if_equal(core, key, compared).await
             }
-        }
-    }
-
-    async fn set(&self, core: &mut Core, rule: &SetRule, output: &TaskOutput) -> Result<Reply> {
-        let needs_old = rule.previous || matches!(rule.condition, SetCondition::Equals(_));
-        if !needs_old {
-            return self.set_without_look(core, rule, output).await;
-        }
-        loop {
-            let old = Old::open(core, &self.key).await?;
-            let is_new = matches!(old, Old::Absent);
-            let is_stored = match rule.condition.holds(core, &old).await {
-                Ok(false) => {
-                    if is_new && rule.previous {
-                        output.notify(EventClasses::MISSED, "keymiss", &self.key);
-                    }
-                    Ok(Some(false))
-                }
-                Ok(true) => {
-                    let options = rule.options(Condition::Version(old.version()));
-                    let put = self
-                        .bytes
-                        .put((&mut *core, output), &self.key, options)
-                        .await;
-                    put.map(|put| {
-                        let is_stored = !matches!(put, PutOutcome::Unmet(_));
-                        if is_stored && is_new && rule.previous {
-                            output.notify(EventClasses::MISSED, "keymiss", &self.key);
-                        }
-                        notify_set(output, &self.key, is_new, (rule.expiry, put));
-                        is_stored.then_some(true)
-                    })
-                }
-                Err(error) => Err(error),
-            };
-            match is_stored {
-                Ok(Some(_)) if rule.previous => return Ok(Reply::Value(old)),
-                Ok(Some(is_stored)) => {
-                    old.release(core).await;
-                    return Ok(if is_stored {
-                        Reply::Stored
-                    } else {
-                        Reply::Null
-                    });
-                }
-                // Another client was faster.
-                Ok(None) => old.release(core).await,
-                Err(error) => {
-                    old.release(core).await;
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    /// The same of a rule for which the value before does not matter.
-    async fn set_without_look(
-        &self,
-        core: &mut Core,
-        rule: &SetRule,
-        output: &TaskOutput,
-    ) -> Result<Reply> {
-        let condition = match rule.condition {
-            SetCondition::Absent => Condition::Absent,
-            SetCondition::Present => Condition::Present,
-            _ => Condition::Always,
-        };
-        let is_new = match rule.condition {
-            SetCondition::Always => is_absent(core, &self.key, output).await,
-            _ => rule.condition == SetCondition::Absent,
-        };
-        let options = rule.options(condition);
-        let put = self.bytes.put((core, output), &self.key, options).await?;
-        notify_set(output, &self.key, is_new, (rule.expiry, put));
-        Ok(match put {
-            PutOutcome::Unmet(_) => Reply::Null,
-            PutOutcome::Stored(_) | PutOutcome::Expired => Reply::Stored,
-        })
-    }
-
-    /// Puts the bytes into the value, at an offset or behind it.
-    async fn splice(
-        &self,
-        core: &mut Core,
-        offset: Option<u64>,
-        output: &TaskOutput,
-    ) -> Result<Reply> {
-        let bytes = self.bytes.segment();
-        loop {
-            let old = Old::open(core, &self.key).await?;
-            let at = offset.unwrap_or(old.length());
-            let length = old.length().max(at.saturating_add(bytes.bytes()));
-            // `APPEND` of nothing still makes the key, and its event.
-            if bytes.bytes() == 0 && offset.is_some() {
-                let length = old.length();
-                old.release(core).await;
-                return Ok(Reply::Integer(length));
-            }
-            let is_new = matches!(old, Old::Absent);
-            let put = splice_once(core, (&self.key, &old), at, bytes.clone(), output).await;
-            old.release(core).await;
-            // Else another client was faster.
-            if !matches!(put?, PutOutcome::Unmet(_)) {
-                let name = if offset.is_some() {
-                    "setrange"
-                } else {
-                    "append"
-                };
-                notify_change(output, &self.key, is_new, name);
-                return Ok(Reply::Integer(length));
-            }
-        }
-    }
-}
-
-/// Stores what a key held with bytes over it from a place on, if it holds that still.
-async fn splice_once(
-    core: &mut Core,
-    (key, old): (&[u8], &Old),
-    at: u64,
-    bytes: Segment<'_>,
-    output: &TaskOutput,
-) -> Result<PutOutcome> {
-    let length = old.length();
-    let before = at.min(length);
-    let after = at.saturating_add(bytes.bytes()).min(length);
-    let segments = [
-        old.segment(0..before),
-        Segment::Zeros(at - before),
-        bytes,
-        old.segment(after..length),
-    ];
-    let options = PutOptions {
-        expiry: Expiry::Keep,
-        condition: Condition::Version(old.version()),
-        structured: false,
-    };
-    put_segments(core, key, &segments, options, output).await
-}
-
-/// Sets or clears a bit; replies what it was.
-async fn set_bit(
-    core: &mut Core,
-    key: &[u8],
-    (at, mask, is_set): (u64, u8, bool),
-    output: &TaskOutput,
-) -> Result<Reply> {
-    loop {
-        let old = Old::open(core, key).await?;
-        let mut byte = Vec::new();
-        if at < old.length() {
-            let segment = old.segment(at..at + 1);
-            if let Err(error) = segment.read(core, 0, &mut byte).await {
-                old.release(core).await;
-                return Err(error);
-            }
-        }
-        let before = byte.first().copied().unwrap_or(0);
-        let after = [if is_set {
-            before | mask
-        } else {
-            before & !mask
-        }];
-        let reply = Reply::Integer(u64::from(before & mask != 0));
-        if byte == after {
-            old.release(core).await;
-            return Ok(reply);
-        }
-        let put = splice_once(core, (key, &old), at, Segment::Bytes(&after), output).await;
-        let is_new = matches!(old, Old::Absent);
-        old.release(core).await;
-        if !matches!(put?, PutOutcome::Unmet(_)) {
-            notify_change(output, key, is_new, "setbit");
-            return Ok(reply);
         }
     }
 }
@@ -522,43 +300,7 @@ async fn expire(core: &mut Core, key: &[u8], expiry: Expiry) -> Result<Old> {
 }
 
 fn is_past(expiry: Expiry) -> bool {
-    matches!(expiry, Expiry::At(at_ms) if at_ms <= farcore_tuning::system_ms())
-}
-
-/// True if a key is absent, if that makes an event. What comes in pieces cannot be stored again, so
-/// this is what the key was shortly before.
-pub(crate) async fn is_absent(core: &mut Core, key: &[u8], output: &TaskOutput) -> bool {
-    output.sends(EventClasses::NEW) && matches!(core.exists(key).await, Ok(false))
-}
-
-/// Leaves the events of a put, if it has happened.
-pub(crate) fn notify_set(
-    output: &TaskOutput,
-    key: &[u8],
-    is_new: bool,
-    (expiry, put): (Expiry, PutOutcome),
-) {
-    if let PutOutcome::Unmet(_) = put {
-        return;
-    }
-    if is_new {
-        output.notify(EventClasses::NEW, "new", key);
-    }
-    output.notify(EventClasses::STRING, "set", key);
-    if let Expiry::At(_) | Expiry::In(_) = expiry {
-        output.notify(EventClasses::GENERIC, "expire", key);
-    }
-    if put == PutOutcome::Expired {
-        output.notify(EventClasses::EXPIRED, "expired", key);
-    }
-}
-
-/// Leaves the events of a change of a string.
-fn notify_change(output: &TaskOutput, key: &[u8], is_new: bool, name: &'static str) {
-    if is_new {
-        output.notify(EventClasses::NEW, "new", key);
-    }
-    output.notify(EventClasses::STRING, name, key);
+    Until::of(expiry, farcore_tuning::system_ms()) == Until::Past
 }
 
 /// Writes a value, or null, and lets it go.

@@ -1,0 +1,130 @@
+//! What a core's turn does for commands of several steps: it starts those of long values that are
+//! due, has all go on, and takes their output to their connections.
+//!
+//! - I1: a connection whose command runs is blocked until that ends; then its input goes on.
+
+use farcore::Core;
+
+use crate::long_input::LongInput;
+use crate::serving::Serving;
+use crate::tasks::TaskOutput;
+
+impl Serving {
+    /// Starts the commands of long values whose turn has come.
+    pub(crate) fn start_long_tasks(&mut self, core: &Core) {
+        for place in 0..self.dirty.len() {
+            let number = self.dirty[place];
+            let Some(Some(connection)) = self.connections.get_mut(number) else {
+                continue;
+            };
+            let Some(task) = connection.take_due_long() else {
+                continue;
+            };
+            connection.is_blocked = true;
+            let protocol = connection.protocol;
+            let output = TaskOutput::new(&self.events, &self.records).with_held(task.held_bytes());
+            let (mut core, written) = (self.tasks.client(core), output.clone());
+            let future = async move {
+                task.run(&mut core, &written, protocol).await;
+                core
+            };
+            self.tasks.start(number, output, Box::pin(future));
+        }
+    }
+
+    /// One turn of the commands of several steps.
+    pub(crate) fn tasks_turn(&mut self) -> bool {
+        if self.tasks.is_empty() {
+            return false;
+        }
+        let mut tasks = std::mem::take(&mut self.tasks);
+        let is_busy = tasks.turn(self);
+        tasks.append(&mut self.tasks);
+        self.tasks = tasks;
+        self.slow.take_ended(&self.shared.slow);
+        is_busy
+    }
+
+    /// True if all commands of several steps wait for their clients to send or to read.
+    pub(crate) fn tasks_wait(&self) -> bool {
+        self.tasks.all_wait(|number| {
+            let connection = self.connections.get(number).and_then(Option::as_ref);
+            connection.is_some_and(|connection| {
+                let stream = connection.stream.as_ref();
+                stream.is_some_and(LongInput::is_starved)
+            })
+        })
+    }
+
+    /// Adds a task's output to its connection; returns how many bytes wait to be sent there. Only
+    /// where a reply begins its first byte says what it is: further on it may be one of a value.
+    pub(crate) fn take_output(
+        &mut self,
+        number: usize,
+        bytes: &mut Vec<u8>,
+        begins: bool,
+    ) -> usize {
+        let Some(Some(connection)) = self.connections.get_mut(number) else {
+            return 0;
+        };
+        if connection.is_gone {
+            bytes.clear();
+            return 0;
+        }
+        if bytes.is_empty() {
+            return connection.waiting_bytes();
+        }
+        connection.emit_piece(bytes);
+        let waiting = connection.waiting_bytes();
+        if begins && let Some(error) = bytes.strip_prefix(b"-") {
+            self.note_failure(&String::from_utf8_lossy(error));
+        }
+        bytes.clear();
+        self.note_output(number);
+        waiting
+    }
+
+    /// Counts the bytes that a connection's task has in hand.
+    pub(crate) fn note_task_bytes(&mut self, number: usize, bytes: usize) {
+        let Some(place) = self.connections.get_mut(number) else {
+            return;
+        };
+        if place.as_ref().is_none_or(|one| one.task_bytes == bytes) {
+            return;
+        }
+        if let Some(mut connection) = place.take() {
+            connection.task_bytes = bytes;
+            self.account(&mut connection);
+            self.connections[number] = Some(connection);
+        }
+    }
+
+    /// Notes that a connection has output.
+    pub(crate) fn note_output(&mut self, number: usize) {
+        if let Some(Some(connection)) = self.connections.get_mut(number)
+            && !connection.is_dirty
+        {
+            connection.is_dirty = true;
+            self.dirty.push(number);
+        }
+    }
+
+    /// Ends the command of several steps of a connection, which goes on with its input.
+    pub(crate) fn unblock(&mut self, number: usize) {
+        let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
+            return;
+        };
+        if self.goes_on_waiting(number, &mut connection) {
+            return self.put_back(number, connection);
+        }
+        connection.end_task();
+        connection.send_deferred();
+        if let Some(stream) = connection.stream.take() {
+            stream.end();
+            connection.stream = (!stream.is_done()).then_some(stream);
+        }
+        self.list(number, &mut connection);
+        self.note_dirty(number, &mut connection);
+        self.put_back(number, connection);
+    }
+}
