@@ -50,6 +50,9 @@ pub fn run_in_child(plan: &Plan) -> anyhow::Result<Option<Outcome>> {
 /// As [`run_in_child`]; or a signal ended the run early.
 pub fn run_in_silent_child(plan: &Plan) -> anyhow::Result<Outcome> {
     let outcome: Option<Outcome> = run_with(plan, Stdio::piped())?;
+    if let Some(why) = outcome.as_ref().and_then(|outcome| outcome.lost.as_ref()) {
+        bail!("the run of {} failed: {why}", plan.engine.name());
+    }
     let complete = outcome.filter(|outcome| !outcome.report.partial);
     complete.ok_or_else(|| anyhow!("a signal ended the run"))
 }

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use bytesize::ByteSize;
 use tracing::error;
 
@@ -124,8 +125,13 @@ fn measure(plans: &[Plan], runs: u32) -> (Vec<Vec<Outcome>>, Option<anyhow::Erro
             if let Some(failure) = &outcome.failure {
                 error!(engine, failure, "a request ended with an error");
             }
+            let lost = outcome.lost.clone();
             if !outcome.report.phases.is_empty() {
                 outcomes.push(outcome);
+            }
+            if let Some(why) = lost {
+                let failed = anyhow!("the run of {engine} failed: {why}");
+                return (all, Some(failed));
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use farcore_bench::cli::{Cli, Command, CommonArgs, plain};
+use farcore_bench::cli::{Cli, Command, CommonArgs, TraceArgs, plain};
 use farcore_bench::ending::Ending;
 use farcore_bench::machine::Machine;
 use farcore_bench::outputs::complain;
@@ -38,16 +38,7 @@ fn run(command: Command) -> anyhow::Result<Ending> {
             let plans = args.plans(&machine).map_err(Into::into);
             compared(machine, plans, &args.common)
         }
-        Command::Trace(args) => {
-            let machine = Machine::here();
-            match Input::open(&args.file) {
-                Ok(input) => {
-                    let plans = args.plans(&input, &machine);
-                    compared(machine, plans, &args.common)
-                }
-                Err(error) => Ok(Ending::usage(&error)),
-            }
-        }
+        Command::Trace(args) => traced(&args),
         Command::Fairness(args) => {
             let machine = Machine::here();
             let plan = args.plan(&machine);
@@ -99,6 +90,18 @@ fn run(command: Command) -> anyhow::Result<Ending> {
             Err(error) => Ok(Ending::usage(&error)),
         },
         Command::RunOne => child::serve().map(|()| Ending::sound()),
+    }
+}
+
+/// Replays a trace, which is open until all runs have ended.
+fn traced(args: &TraceArgs) -> anyhow::Result<Ending> {
+    let machine = Machine::here();
+    match Input::open(&args.file) {
+        Ok(input) => {
+            let plans = args.plans(&input, &machine);
+            compared(machine, plans, &args.common)
+        }
+        Err(error) => Ok(Ending::usage(&error)),
     }
 }
 

@@ -53,6 +53,10 @@ pub struct Outcome {
     /// A description of the first request that ended with an error.
     #[serde(default)]
     pub failure: Option<String>,
+    /// Why the run ended before its last phase, unless a signal ended it: the figures are those of
+    /// the phases before.
+    #[serde(default)]
+    pub lost: Option<String>,
     /// Why the engine could not be closed as it should, for example because a recorded trace could
     /// not be written. The figures are not affected.
     #[serde(default)]
@@ -95,7 +99,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Outcome> {
 /// Runs a plan with a given engine, in this process.
 ///
 /// # Errors
-/// The engine could not be opened, or a worker was lost.
+/// The engine could not be opened, or a worker was lost in the first phase.
 pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     let plan = Arc::new(plan);
     let clock = Clock::new();
@@ -132,6 +136,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
         digest: 0,
         complaint: None,
         failure: None,
+        lost: None,
         unwritten: None,
         mixed: None,
     };
@@ -139,10 +144,16 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     if led.is_err() {
         gate.abort();
     }
-    for worker in workers {
-        worker.join()?;
+    // All are waited for; the first that was lost says why.
+    let joined: Vec<_> = workers.into_iter().map(Running::join).collect();
+    let joined: anyhow::Result<()> = joined.into_iter().collect();
+    if let Err(error) = joined.and(led) {
+        if outcome.report.phases.is_empty() {
+            return Err(error);
+        }
+        outcome.report.partial = true;
+        outcome.lost = Some(words::describe(&error));
     }
-    led?;
     outcome.report.local_bytes_peak = sampler.stop();
     collect::totals(&mut outcome.report, &store.usage());
     match Arc::try_unwrap(store) {

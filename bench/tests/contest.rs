@@ -89,6 +89,8 @@ enum Fault {
     /// A put fails and leaves half of its value.
     TornPut,
     Mute,
+    /// A flipped bit, and a panic in a later phase.
+    FlippedBitThenPanic,
 }
 
 static FAULT: Mutex<Fault> = Mutex::new(Fault::None);
@@ -143,9 +145,10 @@ impl Session for OracleSession {
         // Far into the first verify, so that exactly one answer is affected.
         let now = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed) == KEYS * 3 / 4;
         let fault = self.1;
+        let flips = matches!(fault, Fault::FlippedBit | Fault::FlippedBitThenPanic);
         match operation {
             Operation::Get { key } => match map.get(key) {
-                Some(value) if fault == Fault::FlippedBit && now(&self.0.gets) => {
+                Some(value) if flips && now(&self.0.gets) => {
                     let mut value = value.clone();
                     let last = value.len() - 1;
                     value[last] ^= 1;
@@ -190,6 +193,11 @@ impl Session for OracleSession {
                 );
             }
             Operation::Delete { key } => {
+                if fault == Fault::FlippedBitThenPanic {
+                    // The map stays usable.
+                    drop(map);
+                    panic!("a planted panic");
+                }
                 if fault == Fault::ForgottenDelete && now(&self.0.puts) || map.remove(key).is_some()
                 {
                     sink(token, Answer::Deleted);
@@ -297,6 +305,16 @@ fn a_worker_that_panics_ends_the_run_with_an_error() {
     let _turn = turn();
     let error = with_fault(Fault::Mute).unwrap_err().to_string();
     assert!(error.contains("panicked"), "{error}");
+}
+
+#[test]
+fn a_worker_that_is_lost_hides_neither_figures_nor_wrong_values() {
+    let _turn = turn();
+    let outcome = with_fault(Fault::FlippedBitThenPanic).unwrap();
+    let report = &outcome.report;
+    assert!(report.partial && outcome.lost.unwrap().contains("panicked"));
+    assert_eq!(report.wrong_values, 1);
+    assert_eq!(report.phases.len(), 6);
 }
 
 #[test]

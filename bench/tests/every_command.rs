@@ -258,3 +258,47 @@ fn every_run_ends_when_its_command_is_killed() {
         assert_eq!(status, None, "{line}");
     }
 }
+
+/// Numbers beyond every limit are refused in words: nothing overflows.
+#[test]
+fn the_largest_numbers_are_refused() {
+    for line in [
+        "contest --keys-per-core",
+        "contest --hot-ops",
+        "contest --window",
+        "contest --local",
+        "contest --far",
+        "ycsb --workload a --value-bytes",
+        "ycsb --workload d --records 4000000000 --operations",
+        "ycsb --workload e --engines farcore --operations 1 --records",
+        "fairness --keys",
+        "fairness --value",
+        "fairness --flooders",
+        "fairness --sleeper-window",
+        "fairness --sleeper-value",
+        "cache --local",
+        "cache --far",
+        "cache --keys",
+        "cache --value-bytes",
+        "cache --put-rounds 1 --requests",
+        "expiry --keys",
+        "expiry --expiring",
+        "expiry --value-bytes",
+        "operations --keys",
+        "operations --scan-keys",
+        "operations --export-keys",
+        "operations --value-bytes",
+        "operations --long-value",
+        "embed --keys",
+        "embed --value-bytes",
+        "embed --threads",
+        "embed --tasks",
+        "embed --pairs",
+        "embed --local-percent",
+    ] {
+        let output = command(&format!("{line} {}", u64::MAX)).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(said.starts_with("farcore-bench: "), "{line}: {said}");
+    }
+}

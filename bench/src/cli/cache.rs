@@ -90,7 +90,7 @@ impl CacheArgs {
     fn fitting_bytes(&self) -> u64 {
         let puts = puts_before(self.local, self.far, self.value_bytes);
         let record = self.value_bytes.saturating_add(FITTING_EXTRA_BYTES);
-        puts.saturating_add(self.requests).saturating_mul(record) / 2 * 3
+        (puts.saturating_add(self.requests).saturating_mul(record) / 2).saturating_mul(3)
     }
 
     fn plan(&self, part: Part, machine: &Machine) -> Plan {

@@ -259,7 +259,8 @@ impl Settings {
         let own = self.threads.iter().copied().max().filter(|_| with_handles);
         let clients = self.callers.iter().any(is_client);
         let clients = if clients { self.machine_cores.len() } else { 0 };
-        (own.unwrap_or(0) + clients + 1).max(HANDLES_MIN)
+        let all = own.unwrap_or(0).saturating_add(clients + 1);
+        all.max(HANDLES_MIN)
     }
 
     /// Checks every setting.

@@ -55,13 +55,13 @@ impl Keys {
     /// Keys that are loaded: the first indexes.
     #[must_use]
     pub fn loaded(&self) -> u64 {
-        self.sleepers + self.flooded
+        self.sleepers.saturating_add(self.flooded)
     }
 
     /// The number of all keys.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.loaded() + self.own
+        self.loaded().saturating_add(self.own)
     }
 
     /// The key of the old half that a random word selects.

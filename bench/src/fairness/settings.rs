@@ -160,7 +160,8 @@ impl Settings {
     pub fn sleeper_keys(&self) -> u64 {
         let phases = self.phases();
         let phases = phases.iter().filter(|phase| phase.has_sleepers()).count();
-        (self.sleepers * self.sleeper_window * phases) as u64
+        let windows = self.sleepers.saturating_mul(self.sleeper_window);
+        windows.saturating_mul(phases) as u64
     }
 
     /// Bytes of `keys` records with these value sizes in turn, headers included.

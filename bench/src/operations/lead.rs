@@ -32,6 +32,9 @@ pub fn run(plan: &Plan) -> anyhow::Result<Run> {
 
 fn requests(plan: &Plan) -> anyhow::Result<Run> {
     let outcome = run::run(plan.clone())?;
+    if let Some(why) = outcome.lost {
+        bail!(why);
+    }
     let report = outcome.report;
     Ok(Run {
         rows: SINGLES

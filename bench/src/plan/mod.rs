@@ -39,6 +39,9 @@ use crate::watch::Watch;
 pub const LOCAL_BYTES_MIN: u64 = 1 << 20;
 /// Most requests in flight on a core.
 pub const WINDOW_MAX: usize = 4096;
+/// Most requests of a mixed phase, all threads together: each draws its key before the run, into 4
+/// bytes of memory.
+pub const MIXED_OPS_MAX: u64 = 1 << 32;
 /// Most embedded memory nodes.
 pub const FAR_NODES_MAX: usize = 64;
 /// Longest far latency, in nanoseconds: a run must end.
@@ -258,7 +261,7 @@ impl Plan {
                 ..
             } => {
                 // 5 % inserts, with room for chance.
-                self.keys() + operations / 16 + 1024
+                self.keys().saturating_add(operations / 16 + 1024)
             }
             Scenario::Trace(choice) => choice.summary.keys,
             Scenario::Fairness(settings) => Keys::new(settings, self.keys(), self.seed).count(),
@@ -406,7 +409,9 @@ impl Plan {
                 return choice.summary.live_bytes_peak.saturating_add(headers);
             }
             Scenario::Fairness(settings) => return settings.data_bytes(self.keys()),
-            Scenario::Expiry(settings) => settings.value_bytes as u64 + EXPIRY_BYTES,
+            Scenario::Expiry(settings) => {
+                (settings.value_bytes as u64).saturating_add(EXPIRY_BYTES)
+            }
             Scenario::Operations(settings) => settings.value_bytes as u64,
             Scenario::Embed(settings) => settings.value_bytes as u64,
             Scenario::Cache(settings) => settings.value_bytes,

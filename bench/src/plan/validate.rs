@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::{
-    EngineName, FAR_LATENCY_NS_MAX, FAR_NODES_MAX, LOCAL_BYTES_MIN, NODES_WAIT_NS_MAX, Plan,
-    PlanError, Scenario, WINDOW_MAX,
+    EngineName, FAR_LATENCY_NS_MAX, FAR_NODES_MAX, LOCAL_BYTES_MIN, MIXED_OPS_MAX,
+    NODES_WAIT_NS_MAX, Plan, PlanError, Scenario, WINDOW_MAX,
 };
 use crate::machine::Machine;
 use crate::range::RangeError;
@@ -22,8 +22,10 @@ impl Plan {
     pub fn validate(&self, machine: &Machine) -> Result<(), PlanError> {
         self.validate_needs()?;
         self.validate_cores(machine)?;
-        self.validate_amounts()?;
+        self.validate_keys_and_window()?;
+        // Numbers of the scenario first: amounts are derived from them.
         self.validate_scenario()?;
+        self.validate_amounts()?;
         self.validate_memory_sizes()?;
         self.validate_nodes()?;
         self.validate_memory(machine)
@@ -59,11 +61,19 @@ impl Plan {
         Ok(())
     }
 
-    fn validate_amounts(&self) -> Result<(), RangeError> {
+    fn validate_keys_and_window(&self) -> Result<(), RangeError> {
         if self.keys_per_core == 0 {
             let limit = "it must be at least 1";
             return Err(RangeError::new(self.keys_flag(), 0, limit));
         }
+        if !(1..=WINDOW_MAX).contains(&self.window) {
+            let limit = format!("it must be 1 to {WINDOW_MAX} requests in flight a core");
+            return Err(RangeError::new("--window", self.window, limit));
+        }
+        Ok(())
+    }
+
+    fn validate_amounts(&self) -> Result<(), RangeError> {
         if self.keys_max() > KEYS_MAX {
             let limit = format!(
                 "it must be at most {KEYS_MAX} in all: lower {}",
@@ -71,10 +81,6 @@ impl Plan {
             );
             let flag = "the number of keys";
             return Err(RangeError::new(flag, self.keys_max(), limit));
-        }
-        if !(1..=WINDOW_MAX).contains(&self.window) {
-            let limit = format!("it must be 1 to {WINDOW_MAX} requests in flight a core");
-            return Err(RangeError::new("--window", self.window, limit));
         }
         let counted = match self.scenario {
             Scenario::Contest { .. } => Some("--hot-ops"),
@@ -86,9 +92,13 @@ impl Plan {
             | Scenario::Embed(_)
             | Scenario::Cache(_) => None,
         };
-        match counted {
-            Some(flag) if self.mixed_ops() == 0 => {
-                Err(RangeError::new(flag, 0, "it must be at least 1"))
+        match (counted, self.mixed_ops()) {
+            (Some(flag), ops) if !(1..=MIXED_OPS_MAX).contains(&ops) => {
+                let limit = match ops {
+                    0 => "it must be at least 1".to_owned(),
+                    _ => format!("it must be at most {MIXED_OPS_MAX}"),
+                };
+                Err(RangeError::new(flag, ops, limit))
             }
             _ => Ok(()),
         }
