@@ -802,6 +802,27 @@ const OTHERS: &[Row] = &[
     ),
     (
         "tune",
+        "tune --predict cores=1 --cores 0 --local 512KiB",
+        1,
+        &["--local is 512 KiB", "at least 1 MiB"],
+    ),
+    (
+        "tune",
+        "tune --predict cores=1 --cores 0 --local 2MiB --keys-per-core 1000000",
+        1,
+        &[
+            "--local 2 MiB is too small: ",
+            "for 1000000 keys and --far ",
+        ],
+    ),
+    (
+        "tune",
+        "tune --predict cores=1 --fabric tcp://127.0.0.1:1",
+        1,
+        &["omit --fabric", "--from"],
+    ),
+    (
+        "tune",
         "tune --far 1EiB",
         1,
         &["--far 1 EiB", "available", "lower"],

@@ -10,11 +10,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use farcore::Report;
 use farcore_bench::child::run_in_silent_child;
 use farcore_bench::cli::{ContestSize, SetupArgs};
+use farcore_bench::engines::Farcore;
 use farcore_bench::machine::Machine as Here;
 use farcore_bench::plan::{Plan, Scenario};
 use farcore_tuning::{UnitCosts, Workload};
 use serde::Serialize;
 
+use super::super::fault::in_flags;
 use super::forecast::Calibration;
 use super::machine::Machine;
 
@@ -124,11 +126,26 @@ fn once(plan: &Plan) -> Result<Measured> {
     Ok((hot.mops * 1e6, hot.p50_ns as f64 * 1e-9, report))
 }
 
-/// Runs the contest on one core and, if there are two, on two, alternately.
+/// Checks that a part of the whole can be run. The error is that of the whole where it has one:
+/// its values are those that the user typed.
+fn check(plan: &Plan, whole: &Plan, machine: &Here) -> Result<()> {
+    let check = |plan: &Plan| -> Result<()> {
+        plan.validate(machine)?;
+        Farcore::check(plan).map_err(|error| in_flags(&error))
+    };
+    check(plan).or_else(|error| check(whole).and(Err(error)))
+}
+
+/// Runs the contest on one core and, if there are two, on two, alternately. `announce` is called
+/// before the first run, when the flags are checked.
+///
+/// # Errors
+/// A flag is wrong, a run failed, or `announce` did.
 pub(super) fn measure(
     setup: &SetupArgs,
     size: &ContestSize,
     repeats: u32,
+    announce: impl FnOnce() -> Result<()>,
 ) -> Result<(Plan, Vec<Run>)> {
     if setup.fabric != ["embedded"] {
         bail!(
@@ -151,9 +168,10 @@ pub(super) fn measure(
             },
             ..whole.clone()
         };
-        plan.validate(&machine)?;
+        check(&plan, &whole, &machine)?;
         plans.push(plan);
     }
+    announce()?;
     let mut found: Vec<Vec<Measured>> = plans.iter().map(|_| Vec::new()).collect();
     for _ in 0..repeats {
         for (plan, found) in plans.iter().zip(&mut found) {

@@ -53,12 +53,13 @@ pub(super) fn run(
     let (calibration, checks) = if let Some(path) = &options.from {
         (calibrate::from_report(&calibrate::read(path)?)?, Vec::new())
     } else {
-        if !options.json {
-            print(format_args!(
+        let announce = || match options.json {
+            true => Ok(()),
+            false => print(format_args!(
                 "calibrating: the contest on 1 core and on 2, {repeats} times each"
-            ))?;
-        }
-        let (plan, runs) = calibrate::measure(setup, size, repeats)?;
+            )),
+        };
+        let (plan, runs) = calibrate::measure(setup, size, repeats, announce)?;
         (
             calibrate::best(&runs, &plan)?,
             calibrate::checks(&runs, &plan)?,
