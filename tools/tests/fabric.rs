@@ -243,6 +243,9 @@ fn refusals_of_a_node_are_reported() {
     assert!(text.contains("requires a token"), "{text}");
     let wrong = Json::new("wrong-token");
     std::fs::write(&wrong.0, "another token of the tests").unwrap();
+    // Others must not read it, or the command warns.
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&wrong.0, private).unwrap();
     let text = refused(&[
         "bandwidth",
         "--fabric",
