@@ -296,6 +296,7 @@ fn refusals_of_a_node_are_reported() {
     assert!(text.contains("requires a token"), "{text}");
     let wrong = Json::new("wrong-token");
     std::fs::write(&wrong.0, "another token of the tests").unwrap();
+    // Others must not read it, or the command warns.
     std::fs::set_permissions(&wrong.0, Permissions::from_mode(0o600)).unwrap();
     let text = refused(&[
         "bandwidth",
