@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use farcore_protocol::scan::{ENTRIES_MAX, Page};
 use farcore_protocol::{
@@ -17,7 +17,7 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::figures::ClientFigures;
 use crate::many;
-use crate::options::ClientOptions;
+use crate::options::{ClientOptions, TIMEOUT_MAX, TIMEOUT_MIN};
 use crate::pending::{Pending, pending};
 use crate::port::{Port, checked};
 use crate::values::{
@@ -77,6 +77,13 @@ impl ClientOptions {
         let credits = (CREDITS_MIN..=CREDITS_MAX).contains(&self.credits);
         range("credits", self.credits.into(), credits, "4 to 1024")?;
         range("queue", self.queue, self.queue > 0, "1 or more")?;
+        if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&self.timeout) {
+            return Err(Error::Option {
+                option: "timeout, in milliseconds,",
+                value: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
+                range: "1 to 86400000 (a day)",
+            });
+        }
         let small = (SMALL_BYTES_MIN..=SMALL_BYTES_MAX).contains(&self.small_bytes);
         range("small_bytes", self.small_bytes, small, "512 to 49152")?;
         let landing = (LANDING_BYTES_MIN..=TRANSFER_SLOT_BYTES_MAX).contains(&self.landing_bytes);
@@ -439,4 +446,25 @@ fn page(body: &[u8]) -> Result<ScanPage> {
         next,
         unreadable,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_limit_that_no_clock_reaches_is_refused() {
+        for (timeout, is_right) in [
+            (Duration::ZERO, false),
+            (TIMEOUT_MIN, true),
+            (TIMEOUT_MAX, true),
+            (Duration::MAX, false),
+        ] {
+            let options = ClientOptions {
+                timeout,
+                ..ClientOptions::default()
+            };
+            assert_eq!(options.check().is_ok(), is_right, "{timeout:?}");
+        }
+    }
 }

@@ -20,13 +20,18 @@ pub enum Transfer {
     Landing,
 }
 
+/// Shortest time limit of an operation.
+pub(crate) const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+/// Longest one.
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_hours(24);
+
 /// What a client is made with.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// What proves both sides; as the server's.
     pub token: Option<Token>,
     /// Time limit on each operation, on connecting, and on a server that acknowledges nothing.
-    /// Default 5 s.
+    /// 1 ms to a day; default 5 s.
     pub timeout: Duration,
     /// The client's name in the server's log.
     pub name: String,
