@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use farcore_protocol::scan::{ENTRIES_MAX, Page};
 use farcore_protocol::{
@@ -450,6 +450,8 @@ fn page(body: &[u8]) -> Result<ScanPage> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
