@@ -10,7 +10,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use futures_lite::future::{or, yield_now};
+use futures_lite::future::{or, poll_once, yield_now};
 use glommio::{LocalExecutor, LocalExecutorBuilder, Placement};
 
 pub(crate) use glommio::net::{AcceptedTcpStream, TcpListener, TcpStream};
@@ -26,7 +26,7 @@ use crate::wake_timer::WakeTimer;
 const IO_MEMORY_BYTES: usize = 64 << 10;
 /// How long a busy task may keep an executor from its sockets.
 const BUSY_MAX: Duration = Duration::from_millis(1);
-/// The shortest wait that is one.
+/// The shortest wait that is one, where reading the clock takes less.
 const MOMENT: Duration = Duration::from_micros(1);
 
 /// Creates an executor for the calling thread, which is not pinned. `ring_depth` is the number of
@@ -73,7 +73,20 @@ impl BusyTask {
         if self.waited.elapsed() < BUSY_MAX {
             return yield_now().await;
         }
-        Timer::new(MOMENT).await;
+        let mut moment = MOMENT;
+        loop {
+            let mut timer = Timer::new(moment);
+            if poll_once(&mut timer).await.is_none() {
+                timer.await;
+                return self.has_waited();
+            }
+            // It was over before this task was put aside: no other had its turn.
+            moment *= 2;
+        }
+    }
+
+    /// Notes that the task has waited for something else, so that others had their turn.
+    pub(crate) fn has_waited(&mut self) {
         self.waited = Instant::now();
     }
 }

@@ -4,17 +4,43 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Length of an interval.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// Length of an interval, in nanoseconds.
+pub(crate) const INTERVAL_NS: u64 = 1_000_000_000;
+
+/// The intervals of one kind of line, of which each may have one. Any thread may ask.
+#[derive(Debug, Default)]
+pub(crate) struct Intervals {
+    /// When the next line may be logged.
+    next_ns: AtomicU64,
+}
+
+impl Intervals {
+    pub(crate) const fn new() -> Self {
+        Self {
+            next_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// True if a line may be logged now, which begins an interval.
+    pub(crate) fn begin(&self, now_ns: u64) -> bool {
+        let next_ns = self.next_ns.load(Ordering::Relaxed);
+        let then_ns = now_ns.saturating_add(INTERVAL_NS);
+        // ORDERING: relaxed; the exchange only decides which thread logs.
+        now_ns >= next_ns
+            && self
+                .next_ns
+                .compare_exchange(next_ns, then_ns, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+}
 
 /// The limit of one place. Any thread may log there.
 #[derive(Debug)]
 pub struct LogLimit {
     start: OnceLock<Instant>,
-    /// When the next line may be logged, in milliseconds after the start.
-    next_ms: AtomicU64,
+    intervals: Intervals,
     left_out: AtomicU64,
 }
 
@@ -24,7 +50,7 @@ impl LogLimit {
     pub const fn new() -> Self {
         Self {
             start: OnceLock::new(),
-            next_ms: AtomicU64::new(0),
+            intervals: Intervals::new(),
             left_out: AtomicU64::new(0),
         }
     }
@@ -32,19 +58,11 @@ impl LogLimit {
     /// How many lines were left out, if one may be logged now. If not, it is left out too.
     pub fn note(&self) -> Option<u64> {
         let passed = self.start.get_or_init(Instant::now).elapsed();
-        self.note_at(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX))
+        self.note_at(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    fn note_at(&self, now_ms: u64) -> Option<u64> {
-        let next_ms = self.next_ms.load(Ordering::Relaxed);
-        let then_ms = now_ms.saturating_add(INTERVAL.as_secs() * 1_000);
-        // ORDERING: relaxed; the exchange only decides which thread logs.
-        let logs = now_ms >= next_ms
-            && self
-                .next_ms
-                .compare_exchange(next_ms, then_ms, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
-        if logs {
+    fn note_at(&self, now_ns: u64) -> Option<u64> {
+        if self.intervals.begin(now_ns) {
             return Some(self.left_out.swap(0, Ordering::Relaxed));
         }
         self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -65,11 +83,12 @@ mod tests {
     #[test]
     fn one_line_an_interval_says_what_was_left_out() {
         let limit = LogLimit::new();
-        assert_eq!(limit.note_at(5), Some(0));
-        assert!((6..1_005).all(|now| limit.note_at(now).is_none()));
-        assert_eq!(limit.note_at(1_005), Some(999));
-        assert_eq!(limit.note_at(1_006), None);
-        assert_eq!(limit.note_at(9_000), Some(1));
-        assert_eq!(limit.note_at(10_000), Some(0));
+        let at = |ms: u64| limit.note_at(ms * 1_000_000);
+        assert_eq!(at(5), Some(0));
+        assert!((6..1_005).all(|now| at(now).is_none()));
+        assert_eq!(at(1_005), Some(999));
+        assert_eq!(at(1_006), None);
+        assert_eq!(at(9_000), Some(1));
+        assert_eq!(at(10_000), Some(0));
     }
 }

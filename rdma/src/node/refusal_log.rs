@@ -7,21 +7,17 @@
 //! - I1: each interval logs at most one refusal for each reason, and one sum.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use super::metrics::{REASONS, Why};
-use super::service::nanoseconds;
-
-/// Length of an interval.
-const INTERVAL: Duration = Duration::from_secs(1);
+use crate::log_limit::Intervals;
 
 /// The refusals of one node since the last line about them. Any thread notes one.
 #[derive(Debug, Default)]
 pub(super) struct RefusalLog {
-    /// By [`Why`], when the next refusal may be logged by itself.
-    next_ns: [AtomicU64; REASONS.len()],
-    /// When the next sum may be logged.
-    sum_ns: AtomicU64,
+    /// By [`Why`], of refusals that are logged by themselves.
+    each: [Intervals; REASONS.len()],
+    /// Of sums.
+    sums: Intervals,
     /// Refusals that were not logged by themselves.
     unlogged: AtomicU64,
 }
@@ -29,14 +25,7 @@ pub(super) struct RefusalLog {
 impl RefusalLog {
     /// Notes a refusal; true if the caller must log it.
     pub(super) fn note(&self, why: Why, now_ns: u64) -> bool {
-        let next = &self.next_ns[why as usize];
-        let next_ns = next.load(Ordering::Relaxed);
-        let then_ns = now_ns.saturating_add(nanoseconds(INTERVAL));
-        // ORDERING: relaxed; the exchange only decides which thread logs.
-        let logs = now_ns >= next_ns
-            && next
-                .compare_exchange(next_ns, then_ns, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
+        let logs = self.each[why as usize].begin(now_ns);
         if !logs {
             self.unlogged.fetch_add(1, Ordering::Relaxed);
         }
@@ -46,11 +35,9 @@ impl RefusalLog {
     /// The number of refusals that were not logged, once an interval; `None` if there were none.
     /// For one thread.
     pub(super) fn sum(&self, now_ns: u64) -> Option<u64> {
-        if now_ns < self.sum_ns.load(Ordering::Relaxed) {
+        if !self.sums.begin(now_ns) {
             return None;
         }
-        let then_ns = now_ns.saturating_add(nanoseconds(INTERVAL));
-        self.sum_ns.store(then_ns, Ordering::Relaxed);
         Some(self.unlogged.swap(0, Ordering::Relaxed)).filter(|&count| count > 0)
     }
 }
@@ -58,10 +45,11 @@ impl RefusalLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log_limit::INTERVAL_NS;
 
     #[test]
     fn one_refusal_for_each_reason_and_one_sum_are_logged_in_an_interval() {
-        let interval = nanoseconds(INTERVAL);
+        let interval = INTERVAL_NS;
         let log = RefusalLog::default();
         let start = 5 * interval;
         assert_eq!(log.sum(start), None, "nothing happened");

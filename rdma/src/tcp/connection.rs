@@ -157,6 +157,11 @@ impl Connection {
         }
     }
 
+    /// True if the peer may access memory of this side.
+    pub(super) fn is_exposed(&self) -> bool {
+        !self.exposed.is_empty()
+    }
+
     /// Lets the peer access these regions from now on; they include those of before.
     pub(super) fn expose(&mut self, exposed: Exposed) {
         self.exposed = exposed;

@@ -40,8 +40,10 @@ const RECEIVES: usize = 4;
 /// Limit on the bytes of one flush: as much as an empty socket usually accepts.
 const FLUSH_BYTES: usize = 4 << 20;
 
-/// Any peer that can connect can violate the protocol, and connect again.
-static VIOLATIONS: LogLimit = LogLimit::new();
+/// Limits lines about memory nodes that violate the protocol.
+static NODES: LogLimit = LogLimit::new();
+/// The same about clients: any can connect, and connect again, which hides no line about a node.
+static CLIENTS: LogLimit = LogLimit::new();
 
 /// Hands established connections to a queue pair of the same thread.
 #[derive(Debug, Default)]
@@ -181,8 +183,11 @@ impl Queue {
                 self.connection.output.send(socket.raw())
             };
             if let Err(error) = understood {
-                if let Some(left_out) = VIOLATIONS.note() {
-                    tracing::warn!(%error, left_out, "a peer violated the protocol: closing its connection");
+                let of_client = self.connection.is_exposed();
+                let limit = if of_client { &CLIENTS } else { &NODES };
+                if let Some(left_out) = limit.note() {
+                    let peer = socket.peer();
+                    tracing::warn!(peer, %error, left_out, "a peer violated the protocol: closing its connection");
                 }
                 self.fail(Status::RetryExceeded);
                 return true;

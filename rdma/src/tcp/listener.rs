@@ -7,9 +7,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use futures_lite::future::poll_once;
 
 use crate::executor::{AcceptedTcpStream, BusyTask, TcpListener, TcpStream, Timer};
 
@@ -423,7 +426,7 @@ impl ServedQueue {
                 Received::Some(bytes) => bytes,
                 Received::Nothing => {
                     self.connection.shrink();
-                    match self.socket.fill(&mut self.connection).await {
+                    match self.fill().await {
                         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                         filled => filled?,
                     }
@@ -431,6 +434,18 @@ impl ServedQueue {
             };
             self.turn.moved(bytes);
         }
+    }
+
+    /// Receives bytes, and returns their number. Others had their turn if it waited.
+    async fn fill(&mut self) -> io::Result<usize> {
+        let mut fill = pin!(self.socket.fill(&mut self.connection));
+        if let Some(filled) = poll_once(fill.as_mut()).await {
+            return filled;
+        }
+        let filled = fill.await;
+        self.turn = Turn::WHOLE;
+        self.task.has_waited();
+        filled
     }
 
     /// Lets the other connections of this thread have their turn. Awaiting the socket does not: one

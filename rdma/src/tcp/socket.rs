@@ -60,9 +60,16 @@ impl Socket {
         self.stream.as_raw_fd()
     }
 
+    /// The other end's address, for the log.
+    pub(super) fn peer(&self) -> String {
+        let peer = self.stream.peer_addr();
+        peer.map_or_else(|_| String::new(), |peer| peer.to_string())
+    }
+
     /// Receives available bytes without waiting.
     ///
     /// # Errors
+    /// The socket's error; the end of the stream is one.
     /// The socket's error; the end of the stream is one.
     pub(super) fn receive(&self, connection: &mut Connection) -> io::Result<Received> {
         let (target, bytes, direct) = connection.spare();
