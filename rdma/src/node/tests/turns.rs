@@ -31,7 +31,7 @@ fn raw_control(node: &NodeHandle) -> std::net::TcpStream {
 #[test]
 fn requests_sent_ahead_keep_no_other_client_waiting() {
     const AHEAD: u64 = 20_000;
-    const ROUNDS: u64 = 10;
+    const ROUNDS: u64 = 9;
     let node = MemoryNode::start(NodeOptions {
         threads: 1,
         ..options()
@@ -41,17 +41,20 @@ fn requests_sent_ahead_keep_no_other_client_waiting() {
         let mut other = session(&node).await;
         // Requests that are refused, and so counted; their answers fit the socket.
         let all = framed(&[99]).repeat(usize::try_from(AHEAD).unwrap());
-        let (mut rounds, mut came_last) = (0, true);
-        // This thread may be away while the node answers: another round then.
-        while came_last && rounds < ROUNDS {
-            rounds += 1;
+        let mut last = 0;
+        for round in 1..=ROUNDS {
             let mut greedy = raw_control(&node);
             greedy.write_all(&all).unwrap();
             other.heartbeat().await.unwrap();
-            came_last = node.metrics().statistics().refusals >= rounds * AHEAD;
-            until(&node, |now| now.refusals == rounds * AHEAD).await;
+            let performed = node.metrics().statistics().refusals;
+            last += u64::from(performed >= round * AHEAD);
+            until(&node, |now| now.refusals == round * AHEAD).await;
         }
-        assert!(!came_last, "the other client came last in {rounds} rounds");
+        // This thread may be away while the node answers, but not in many rounds.
+        assert!(
+            last <= ROUNDS / 4,
+            "the other client came last in {last} of {ROUNDS} rounds"
+        );
     });
     node.stop();
 }
