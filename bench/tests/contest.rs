@@ -141,6 +141,21 @@ impl Store for Oracle {
     }
 }
 
+impl OracleSession {
+    /// The first worker's first answer is wrong; the other one panics after the first one's last.
+    fn answer_wrong_then_panic(&self, token: u64, sink: &mut impl FnMut(u64, Answer<'_>)) {
+        if self.2 == 0 {
+            let is_first = self.0.puts.fetch_add(1, Ordering::Relaxed) == 0;
+            let stored = Answer::Stored { version: 0 };
+            return sink(token, if is_first { Answer::Absent } else { stored });
+        }
+        while self.0.puts.load(Ordering::Relaxed) < KEYS / 2 {
+            std::thread::yield_now();
+        }
+        panic!("a planted panic");
+    }
+}
+
 impl Session for OracleSession {
     fn submit(
         &mut self,
@@ -149,15 +164,7 @@ impl Session for OracleSession {
         sink: &mut impl FnMut(u64, Answer<'_>),
     ) {
         if self.1 == Fault::WrongThenPanic {
-            if self.2 == 0 {
-                let is_first = self.0.puts.fetch_add(1, Ordering::Relaxed) == 0;
-                let answer = Answer::Stored { version: 0 };
-                return sink(token, if is_first { Answer::Absent } else { answer });
-            }
-            while self.0.puts.load(Ordering::Relaxed) < KEYS / 2 {
-                std::thread::yield_now();
-            }
-            panic!("a planted panic");
+            return self.answer_wrong_then_panic(token, sink);
         }
         let mut map = self.0.map.lock().unwrap();
         // Far into the first verify, so that exactly one answer is affected.
