@@ -66,12 +66,16 @@ pub fn compare(
     origin.end(failed.as_ref());
     let measured: Vec<_> = outcomes
         .iter()
-        .filter(|outcomes| !outcomes.is_empty())
         .map(|outcomes| {
-            let reports = outcomes.iter().map(|outcome| outcome.report.clone());
-            medians(&reports.collect::<Vec<_>>())
+            let reports = outcomes.iter().filter(|outcome| outcome.is_measured());
+            reports.map(|outcome| outcome.report.clone()).collect()
         })
+        .filter(|reports: &Vec<_>| !reports.is_empty())
+        .map(|reports| medians(&reports))
         .collect();
+    let unmeasured = outcomes.iter().flatten();
+    let unmeasured = unmeasured.filter(|outcome| !outcome.is_measured());
+    let mut wrong: u64 = unmeasured.map(|outcome| outcome.report.wrong_values).sum();
     let mut failures: Vec<anyhow::Error> = failed.into_iter().collect();
     let unwritten = outcomes.iter().flatten();
     let unwritten = unwritten.filter_map(|outcome| outcome.unwritten.clone());
@@ -80,7 +84,7 @@ pub fn compare(
         if failures.is_empty() {
             print("partial: a signal ended the command before a phase was measured")?;
         }
-        return Ok(Ending::of(0, &ErrorCounts::new(), None, &failures));
+        return Ok(Ending::of(wrong, &ErrorCounts::new(), None, &failures));
     }
     let report = Report {
         origin,
@@ -91,7 +95,7 @@ pub fn compare(
     let (plots, unwritten) = files.write(&report, &report.runs);
     failures.extend(unwritten);
     failures.extend(publish(&report, &outcomes, &plots).err());
-    let wrong: u64 = report.runs.iter().map(|run| run.wrong_values).sum();
+    wrong += report.runs.iter().map(|run| run.wrong_values).sum::<u64>();
     let mut errors = ErrorCounts::new();
     for run in &report.runs {
         failures::add(&mut errors, &run.errors);
@@ -126,7 +130,7 @@ fn measure(plans: &[Plan], runs: u32) -> (Vec<Vec<Outcome>>, Option<anyhow::Erro
                 error!(engine, failure, "a request ended with an error");
             }
             let lost = outcome.lost.clone();
-            if !outcome.report.phases.is_empty() {
+            if outcome.is_measured() || outcome.report.wrong_values > 0 {
                 outcomes.push(outcome);
             }
             if let Some(why) = lost {

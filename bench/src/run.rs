@@ -5,7 +5,10 @@
 //!
 //! The driver's own memory (streams, scripts) is allocated and touched before the baseline of the
 //! resident size is read, so that only the engine's memory is counted. A worker that is lost ends
-//! the run with an error.
+//! the run.
+//!
+//! I1: no wrong answer that was counted is hidden by the end of the run: where a worker is lost, the
+//!     answers of those that had finished the phase count, though the phase has no figures.
 
 mod collect;
 
@@ -54,7 +57,7 @@ pub struct Outcome {
     #[serde(default)]
     pub failure: Option<String>,
     /// Why the run ended before its last phase, unless a signal ended it: the figures are those of
-    /// the phases before.
+    /// the phases before; wrong answers and errors of the last one count, too.
     #[serde(default)]
     pub lost: Option<String>,
     /// Why the engine could not be closed as it should, for example because a recorded trace could
@@ -65,6 +68,14 @@ pub struct Outcome {
     /// them.
     #[serde(default)]
     pub mixed: Option<farcore::Report>,
+}
+
+impl Outcome {
+    /// Whether a phase was measured.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        !self.report.phases.is_empty()
+    }
 }
 
 /// Runs a plan with the engine that it names, in this process.
@@ -99,7 +110,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Outcome> {
 /// Runs a plan with a given engine, in this process.
 ///
 /// # Errors
-/// The engine could not be opened, or a worker was lost in the first phase.
+/// The engine could not be opened, or a worker was lost in the first phase and no answer was wrong.
 pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     let plan = Arc::new(plan);
     let clock = Clock::new();
@@ -148,7 +159,8 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     let joined: Vec<_> = workers.into_iter().map(Running::join).collect();
     let joined: anyhow::Result<()> = joined.into_iter().collect();
     if let Err(error) = joined.and(led) {
-        if outcome.report.phases.is_empty() {
+        drain(&plan, &inbox, &mut outcome);
+        if outcome.report.phases.is_empty() && outcome.report.wrong_values == 0 {
             return Err(error);
         }
         outcome.report.partial = true;
@@ -277,9 +289,13 @@ fn lead<S: Store>(
         info!(farcore.operations = steps, "phase starts");
         let bar = PhaseBar::new(engine, phase.name(), steps);
         gate.open_next();
-        let parts;
-        (parts, ready) = wait_done(plan, phase, gate, inbox, &bar)?;
+        let mut parts = Vec::new();
+        let waited = wait_done(plan, phase, gate, inbox, &bar, &mut parts);
         bar.finish();
+        if waited.is_err() {
+            collect::answers(phase, &mut parts, outcome);
+        }
+        ready = waited?;
         let done: u64 = parts.iter().map(|part| part.ops).sum();
         outcome.report.partial |= done < steps;
         collect::phase(phase, parts, outcome);
@@ -320,19 +336,18 @@ fn wait_ready(
     Ok(())
 }
 
-/// Waits for all workers to finish a phase. Returns their reports, and how many are already at the
-/// next gate.
+/// Waits for all workers to finish a phase, and adds their reports to `parts`. Returns how many
+/// are already at the next gate.
 fn wait_done(
     plan: &Plan,
     phase: Phase,
     gate: &Gate,
     inbox: &Receiver<Event>,
     bar: &PhaseBar,
-) -> anyhow::Result<(Vec<Part>, usize)> {
-    let workers = plan.cores.len();
-    let mut parts = Vec::with_capacity(workers);
+    parts: &mut Vec<Part>,
+) -> anyhow::Result<usize> {
     let mut ready = 0;
-    while parts.len() < workers {
+    while parts.len() < plan.cores.len() {
         match inbox.recv_timeout(TICK) {
             Ok(Event::Done(part)) => parts.push(*part),
             Err(RecvTimeoutError::Timeout) if stop::is_requested() => gate.end_phase(),
@@ -343,5 +358,19 @@ fn wait_done(
             }
         }
     }
-    Ok((parts, ready))
+    Ok(ready)
+}
+
+/// Counts the answers of workers that finished the phase in which another one was lost, after that.
+/// All workers have ended.
+fn drain(plan: &Plan, inbox: &Receiver<Event>, outcome: &mut Outcome) {
+    let Some(&phase) = plan.phases().get(outcome.report.phases.len()) else {
+        return;
+    };
+    let done = inbox.try_iter().filter_map(|event| match event {
+        Event::Done(part) => Some(*part),
+        Event::Ready | Event::Left => None,
+    });
+    let mut parts: Vec<Part> = done.collect();
+    collect::answers(phase, &mut parts, outcome);
 }

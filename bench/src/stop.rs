@@ -10,7 +10,9 @@
 //!   parent's number.
 //! - I2: a run that was signalled ends within [`GRACE`], also while an engine hangs, and removes
 //!   its sockets and folders even then.
-//! - I3: a second signal kills the run at once, a third one the command.
+//! - I3: a second signal kills the run at once, and a third one ends the command. Where there is no
+//!   run, as in commands without a process of their own for it, the second one ends the command.
+//!   A signal that `timeout` sends twice, to the process and to its group, counts once.
 //! - I4: a signal that was ignored when the process started stays ignored, as `nohup` and shells
 //!   without job control want it.
 //!
@@ -24,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use rustix::fd::OwnedFd;
@@ -37,6 +39,8 @@ use signal_hook::iterator::Signals;
 
 /// Time that a run has to end after a signal.
 pub const GRACE: Duration = Duration::from_secs(5);
+/// Equal signals within this time are one: `timeout` sends two at once, and no hand is that fast.
+const REPEAT: Duration = Duration::from_millis(50);
 /// Environment variable with the number of the command's process.
 pub const PARENT: &str = "FARCORE_BENCH_PARENT";
 /// What a shell adds to the number of the signal that ended a process.
@@ -144,28 +148,66 @@ impl Drop for Forwarding {
     }
 }
 
+/// What a signal has the command do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing: it is a repeat.
+    Ignore,
+    /// Send the run this signal.
+    Send(Signal),
+    /// End at once.
+    Exit,
+}
+
+/// The signals so far.
+#[derive(Debug, Default)]
+struct Heard {
+    count: u32,
+    last: Option<(i32, Instant)>,
+}
+
+impl Heard {
+    /// What a signal has the command do.
+    fn step(&mut self, signal: i32, at: Instant, has_run: bool) -> Step {
+        let is_repeat = self.last.is_some_and(|(last, before)| {
+            last == signal && at.saturating_duration_since(before) < REPEAT
+        });
+        if is_repeat {
+            return Step::Ignore;
+        }
+        self.last = Some((signal, at));
+        self.count = self.count.saturating_add(1);
+        match (self.count, has_run) {
+            (1, _) => Step::Send(named(signal)),
+            (2, true) => Step::Send(Signal::KILL),
+            _ => Step::Exit,
+        }
+    }
+}
+
 /// Has this command end early on a signal: the first one is forwarded to the run, the second kills
-/// it, the third ends the command.
+/// it, the third ends the command. Where there is no run, the second ends the command.
 ///
 /// # Errors
 /// The handlers or their thread cannot be installed.
 pub fn forward_signals() -> io::Result<()> {
     let mut signals = Signals::new(heeded(&SIGNALS))?;
     let body = move || {
-        let mut count = 0_u32;
+        let mut heard = Heard::default();
         for signal in signals.forever() {
-            count += 1;
-            let first = REQUESTED.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
-            let forwarded = match first {
-                Ok(_) => named(signal),
-                Err(_) => Signal::KILL,
-            };
-            if count > 2 {
-                std::process::exit(i32::from(status_of(signal)));
-            }
-            if let Some(run) = &*current_run() {
-                // It may have ended by itself.
-                let _ = pidfd_send_signal(run, forwarded);
+            // The first one stays. A run that starts from now on receives it.
+            let _ = REQUESTED.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+            let run = current_run();
+            match (heard.step(signal, Instant::now(), run.is_some()), &*run) {
+                (Step::Send(forwarded), Some(run)) => {
+                    // It may have ended by itself.
+                    let _ = pidfd_send_signal(run, forwarded);
+                }
+                (Step::Send(_), None) | (Step::Ignore, _) => {}
+                (Step::Exit, _) => {
+                    remove_scraps();
+                    std::process::exit(i32::from(status_of(signal)));
+                }
             }
         }
     };
@@ -218,6 +260,35 @@ mod tests {
         let status = "Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
         assert_eq!(ignored(status), 1 << (SIGHUP - 1) | 1 << (13 - 1));
         assert_eq!(ignored(""), 0);
+    }
+
+    #[test]
+    fn the_second_signal_ends_a_command_without_a_run() {
+        let start = Instant::now();
+        let at = |number: u32| start + REPEAT * number;
+        let mut heard = Heard::default();
+        let first = heard.step(SIGINT, start, false);
+        assert_eq!(first, Step::Send(Signal::INT));
+        assert_eq!(heard.step(SIGINT, at(1), false), Step::Exit);
+
+        let mut heard = Heard::default();
+        let steps = [1, 2, 3].map(|number| heard.step(SIGTERM, at(number), true));
+        let expected = [
+            Step::Send(Signal::TERM),
+            Step::Send(Signal::KILL),
+            Step::Exit,
+        ];
+        assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn a_signal_that_is_sent_twice_at_once_counts_once() {
+        let start = Instant::now();
+        let mut heard = Heard::default();
+        assert_eq!(heard.step(SIGTERM, start, false), Step::Send(Signal::TERM));
+        assert_eq!(heard.step(SIGTERM, start, false), Step::Ignore);
+        // Another signal is another wish.
+        assert_eq!(heard.step(SIGINT, start, false), Step::Exit);
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +18,8 @@ use farcore::statistics::{
 };
 use farcore_tuning::Exposed;
 use rustix::fs::{Access, access};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
@@ -32,6 +33,18 @@ const NAME: &str = "bench";
 
 fn is_default(path: &Path) -> bool {
     path == Path::new(DEFAULT)
+}
+
+/// Connects to a socket and closes the connection. A listener that accepts none, and whose queue is
+/// full, is not waited for.
+fn knock(path: &Path) -> Result<(), Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &address) {
+        Err(Errno::AGAIN) => Ok(()),
+        connected => connected,
+    }
 }
 
 fn taken(address: SocketAddr) -> String {
@@ -105,7 +118,15 @@ impl Watch {
             let folder = folder.unwrap_or(Path::new("."));
             let refusal = || format!("--stats-socket {} cannot be opened", path.display());
             match fs::symlink_metadata(path) {
-                Ok(found) if found.file_type().is_socket() => {}
+                Ok(found) if found.file_type().is_socket() => match knock(path) {
+                    Ok(()) => bail!(
+                        "{}: another process listens there: stop it or choose another path",
+                        refusal()
+                    ),
+                    // Nothing listens: it is replaced.
+                    Err(Errno::CONNREFUSED | Errno::NOENT) => {}
+                    Err(error) => return Err(io::Error::from(error)).with_context(refusal),
+                },
                 Ok(_) => bail!(
                     "{}: the file is not a socket: remove it or choose another path",
                     refusal()
@@ -141,8 +162,7 @@ impl Watch {
         if !found.is_ok_and(|found| found.file_type().is_socket()) {
             return;
         }
-        let listening = UnixStream::connect(&path);
-        if listening.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        if knock(&path) == Err(Errno::CONNREFUSED) {
             // What cannot be removed is replaced by the next socket at this path.
             let _ = fs::remove_file(&path);
         }
@@ -199,7 +219,9 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use rustix::net::{bind, listen};
 
     use super::*;
     use crate::words::describe;
@@ -228,6 +250,14 @@ mod tests {
             let start = format!("--stats-socket {} cannot be opened: {why}", path.display());
             assert!(error.starts_with(&start), "{error}");
         }
+        let path = folder.path().join("live");
+        let listener = UnixListener::bind(&path).unwrap();
+        let error = describe(&socket(&path).check().unwrap_err());
+        let why = "another process listens there: stop it or choose another path";
+        let said = format!("--stats-socket {} cannot be opened: {why}", path.display());
+        assert_eq!(error, said);
+        drop(listener);
+        socket(&path).check().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let watch = Watch {
             stats_socket: None,
@@ -237,6 +267,20 @@ mod tests {
         assert!(error.contains("; give --http another address: "), "{error}");
         drop(listener);
         watch.check().unwrap();
+    }
+
+    #[test]
+    fn a_listener_with_a_full_queue_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let flags = SocketFlags::CLOEXEC;
+        let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        listen(&listener, 0).unwrap();
+        let _queued = UnixStream::connect(&path).unwrap();
+        assert!(socket(&path).check().is_err());
+        socket(&path).remove_left(1);
+        assert!(path.exists());
     }
 
     #[test]

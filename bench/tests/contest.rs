@@ -91,6 +91,9 @@ enum Fault {
     Mute,
     /// A flipped bit, and a panic in a later phase.
     FlippedBitThenPanic,
+    /// In the first phase one worker has a wrong answer, and the other one panics once the first has
+    /// sent all its requests.
+    WrongThenPanic,
 }
 
 static FAULT: Mutex<Fault> = Mutex::new(Fault::None);
@@ -111,15 +114,19 @@ struct Inner {
 /// A map behind a lock, with one planted fault.
 struct Oracle(Arc<Inner>, Fault);
 
-struct OracleSession(Arc<Inner>, Fault);
+struct OracleSession(Arc<Inner>, Fault, usize);
 
 impl Store for Oracle {
     fn open(_plan: &Plan) -> anyhow::Result<Self> {
         Ok(Self(Arc::default(), *FAULT.lock().unwrap()))
     }
 
-    fn start(&self, _position: usize, core: usize, worker: Worker) -> anyhow::Result<Running> {
-        start_pinned(core, worker, OracleSession(self.0.clone(), self.1))
+    fn start(&self, position: usize, core: usize, worker: Worker) -> anyhow::Result<Running> {
+        start_pinned(
+            core,
+            worker,
+            OracleSession(self.0.clone(), self.1, position),
+        )
     }
 
     fn usage(&self) -> Usage {
@@ -134,6 +141,21 @@ impl Store for Oracle {
     }
 }
 
+impl OracleSession {
+    /// The first worker's first answer is wrong; the other one panics after the first one's last.
+    fn answer_wrong_then_panic(&self, token: u64, sink: &mut impl FnMut(u64, Answer<'_>)) {
+        if self.2 == 0 {
+            let is_first = self.0.puts.fetch_add(1, Ordering::Relaxed) == 0;
+            let stored = Answer::Stored { version: 0 };
+            return sink(token, if is_first { Answer::Absent } else { stored });
+        }
+        while self.0.puts.load(Ordering::Relaxed) < KEYS / 2 {
+            std::thread::yield_now();
+        }
+        panic!("a planted panic");
+    }
+}
+
 impl Session for OracleSession {
     fn submit(
         &mut self,
@@ -141,6 +163,9 @@ impl Session for OracleSession {
         token: u64,
         sink: &mut impl FnMut(u64, Answer<'_>),
     ) {
+        if self.1 == Fault::WrongThenPanic {
+            return self.answer_wrong_then_panic(token, sink);
+        }
         let mut map = self.0.map.lock().unwrap();
         // Far into the first verify, so that exactly one answer is affected.
         let now = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed) == KEYS * 3 / 4;
@@ -315,6 +340,21 @@ fn a_worker_that_is_lost_hides_neither_figures_nor_wrong_values() {
     assert!(report.partial && outcome.lost.unwrap().contains("panicked"));
     assert_eq!(report.wrong_values, 1);
     assert_eq!(report.phases.len(), 6);
+}
+
+#[test]
+fn a_worker_that_is_lost_hides_no_wrong_values_of_another_one() {
+    let _turn = turn();
+    if Machine::here().cores.len() < 2 {
+        return;
+    }
+    let outcome = with_fault(Fault::WrongThenPanic).unwrap();
+    let report = &outcome.report;
+    assert!(report.partial && report.phases.is_empty());
+    assert!(outcome.lost.unwrap().contains("panicked"));
+    assert_eq!(report.wrong_values, 1);
+    let said = outcome.complaint.unwrap();
+    assert!(said.starts_with("phase write: "), "{said}");
 }
 
 #[test]

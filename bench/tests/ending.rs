@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -322,11 +323,16 @@ fn a_run_that_is_killed_leaves_no_socket() {
 fn a_socket_that_cannot_be_opened_fails_the_command_before_it_runs() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let http = format!("--http {}", taken.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let live = format!("--stats-socket {}", path.display());
+    let _listener = UnixListener::bind(path).unwrap();
     for (flag, words) in [
         (
             "--stats-socket /dev/null/socket",
             "--stats-socket /dev/null/socket cannot be opened: Not a directory",
         ),
+        (&live, "cannot be opened: another process listens there"),
         (&http, "give --http another address: Address already in use"),
     ] {
         for command in ["contest --engines sharded,farcore", "fairness"] {

@@ -2,13 +2,16 @@
 //!
 //! I1: every value is checked, byte by byte: a get answers what was put under its key, or that the
 //!     key is absent.
-//! I2: a request that ends with an error counts by its kind, as neither a hit nor a miss.
+//! I2: a request that ends with an error counts by its kind, as neither a hit nor a miss. A rate
+//!     counts answered requests only.
+//! I3: a run that ends early keeps what it had found.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use farcore::{Answer, Config, Core, Engine, Operation, Refused, WhenFull};
+use farcore::{Answer, Config, Core, Engine, Handle, Operation, Refused, WhenFull};
 
 use super::report::{Puts, Replay, Run};
 use super::settings::{Part, Settings, WINDOW};
@@ -26,7 +29,7 @@ const SLICE: u64 = 1024;
 /// Runs a plan in this process.
 ///
 /// # Errors
-/// The engine could not be opened, or ended.
+/// The engine could not be opened. A run that ended later has the reason.
 pub fn run(plan: &Plan) -> anyhow::Result<Run> {
     let Scenario::Cache(settings) = &plan.scenario else {
         bail!("the plan is of another command");
@@ -124,7 +127,6 @@ impl Found {
 /// were sent one after the other, so it is put once and counts as one miss.
 fn replay(plan: &Plan, settings: &Settings, shape: Shape) -> anyhow::Result<Run> {
     let mut run = Run::of(settings.part);
-    let value_bytes = usize::try_from(settings.value_bytes)?;
     let made = Made {
         shape,
         keys: settings.keys,
@@ -134,21 +136,45 @@ fn replay(plan: &Plan, settings: &Settings, shape: Shape) -> anyhow::Result<Run>
     let engine = open(plan, plan.far_bytes)?;
     let mut handle = engine.handle()?;
     let mut found = Found::default();
-    let mut expected = vec![0; value_bytes];
-    let mut values = vec![vec![0; value_bytes]; WINDOW];
-    let mut keys = made.keys()?;
+    let keys = made.keys()?;
     let bar = PhaseBar::new("farcore", shape.name(), settings.requests);
     let started = Instant::now();
+    let end = replay_keys(&mut handle, keys, settings.value_bytes, &mut found, &bar);
+    let seconds = started.elapsed().as_secs_f64();
+    bar.finish();
+    let stats = engine.stats().total;
+    run.replay = Some(Replay {
+        seconds,
+        records: stats.keys,
+        evicted: stats.evicted,
+        moved: stats.compaction_records_moved,
+        ..found.replay
+    });
+    found.end(&mut run);
+    run.partial = matches!(end, Ok(false));
+    Ok(run.ended(end.map(drop)))
+}
+
+/// The requests of a replay. False: a signal came before the last one.
+fn replay_keys(
+    handle: &mut Handle,
+    mut keys: impl Iterator<Item = u64>,
+    value_bytes: u64,
+    found: &mut Found,
+    bar: &PhaseBar,
+) -> anyhow::Result<bool> {
+    let value_bytes = usize::try_from(value_bytes)?;
+    let mut expected = vec![0; value_bytes];
+    let mut values = vec![vec![0; value_bytes]; WINDOW];
     for number in 0_u64.. {
         let batch: Vec<u64> = keys.by_ref().take(WINDOW).collect();
         if batch.is_empty() {
-            break;
+            return Ok(true);
         }
         if number.is_multiple_of(SLICE) {
             bar.set(number * WINDOW as u64);
             if stop::is_requested() {
-                run.partial = true;
-                break;
+                return Ok(false);
             }
         }
         let names: Vec<_> = batch.iter().map(|key| key.to_le_bytes()).collect();
@@ -161,23 +187,13 @@ fn replay(plan: &Plan, settings: &Settings, shape: Shape) -> anyhow::Result<Run>
         found.missed.sort_unstable();
         found.missed.dedup();
         found.replay.misses -= (all - found.missed.len()) as u64;
-        put_missed(&mut handle, &mut found, &mut values)?;
+        put_missed(handle, found, &mut values)?;
     }
-    bar.finish();
-    let stats = engine.stats().total;
-    run.replay = Some(Replay {
-        seconds: started.elapsed().as_secs_f64(),
-        records: stats.keys,
-        evicted: stats.evicted,
-        moved: stats.compaction_records_moved,
-        ..found.replay
-    });
-    found.end(&mut run);
-    Ok(run)
+    Ok(true)
 }
 
 fn put_missed(
-    handle: &mut farcore::Handle,
+    handle: &mut Handle,
     found: &mut Found,
     values: &mut [Vec<u8>],
 ) -> farcore::Result<()> {
@@ -198,16 +214,31 @@ fn put_missed(
 /// Puts a second with and without eviction, in turn. A rate that a signal cut short is none.
 fn puts(plan: &Plan, settings: &Settings, round: u32, fitting: u64) -> anyhow::Result<Run> {
     let mut run = Run::of(settings.part);
+    let found = Arc::default();
+    let measured = put_rates(plan, settings, round, fitting, &found);
+    let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+    found.end(&mut run);
+    run.puts = measured.as_ref().ok().copied().flatten();
+    run.partial = matches!(measured, Ok(None));
+    Ok(run.ended(measured.map(drop)))
+}
+
+/// The rates of a round; `None` after a signal.
+fn put_rates(
+    plan: &Plan,
+    settings: &Settings,
+    round: u32,
+    fitting: u64,
+    found: &Arc<Mutex<Found>>,
+) -> anyhow::Result<Option<Puts>> {
     let mut rates = [0.0; 2];
-    let mut found = Found::default();
     // The other one first in every second round.
     let first = usize::from(!round.is_multiple_of(2));
     for place in [first, 1 - first] {
         let far = [fitting, plan.far_bytes][place];
-        let (rate, evicted) = put_rate(plan, settings, far, &mut found)?;
+        let (rate, evicted) = put_rate(&open(plan, far)?, plan, settings, found)?;
         let Some(rate) = rate else {
-            run.partial = true;
-            break;
+            return Ok(None);
         };
         if place == 0 && evicted > 0 {
             bail!("{evicted} records were evicted although far memory holds all of them");
@@ -218,12 +249,10 @@ fn puts(plan: &Plan, settings: &Settings, round: u32, fitting: u64) -> anyhow::R
         rates[place] = rate;
     }
     let [fitting_per_second, evicting_per_second] = rates;
-    run.puts = (!run.partial).then_some(Puts {
+    Ok(Some(Puts {
         fitting_per_second,
         evicting_per_second,
-    });
-    found.end(&mut run);
-    Ok(run)
+    }))
 }
 
 /// Puts after which local and far memory are full; the clock starts then.
@@ -235,26 +264,34 @@ pub(crate) fn puts_before(local_bytes: u64, far_bytes: u64, value_bytes: u64) ->
 /// Puts a second of a job on the engine's core, which does all other work of the shard as well; and
 /// the records that were evicted. A signal leaves no rate.
 fn put_rate(
+    engine: &Engine,
     plan: &Plan,
     settings: &Settings,
-    far_bytes: u64,
-    found: &mut Found,
+    found: &Arc<Mutex<Found>>,
 ) -> anyhow::Result<(Option<f64>, u64)> {
-    let engine = open(plan, far_bytes)?;
     let before = puts_before(plan.local_bytes, plan.far_bytes, settings.value_bytes);
     let requests = settings.requests;
     let value = vec![7; usize::try_from(settings.value_bytes)?];
-    let mut so_far = std::mem::take(found);
+    // Held by the job while it runs; what it has found outlives a panic there.
+    let found = Arc::clone(found);
     let job = engine.run_on_core(0, async move |mut core| {
-        put_range(&mut core, 0..before, &value, &mut so_far)?;
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        put_range(&mut core, 0..before, &value, &mut found)?;
+        let failed_before = found.failures.total();
         let started = Instant::now();
-        put_range(&mut core, before..before + requests, &value, &mut so_far)?;
-        farcore::Result::Ok((started.elapsed().as_secs_f64(), so_far))
+        put_range(&mut core, before..before + requests, &value, &mut found)?;
+        let seconds = started.elapsed().as_secs_f64();
+        let failed = found.failures.total() - failed_before;
+        farcore::Result::Ok(answered_rate(requests, failed, seconds))
     })?;
-    let (seconds, so_far) = job.join()??;
-    *found = so_far;
-    let rate = (!stop::is_requested()).then_some(requests as f64 / seconds);
+    let rate = job.join()??;
+    let rate = (!stop::is_requested()).then_some(rate);
     Ok((rate, engine.stats().total.evicted))
+}
+
+/// Requests a second that were answered.
+fn answered_rate(requests: u64, failed: u64, seconds: f64) -> f64 {
+    requests.saturating_sub(failed) as f64 / seconds
 }
 
 /// Puts one value under each key, with a window in flight, until a signal comes.
@@ -287,6 +324,60 @@ mod tests {
     use farcore::Error;
 
     use super::*;
+    use crate::plan::tests::plan_of;
+
+    #[test]
+    fn a_rate_counts_answered_requests_only() {
+        assert_eq!(answered_rate(10, 4, 2.0).to_bits(), 3.0_f64.to_bits());
+        assert_eq!(answered_rate(10, 10, 2.0).to_bits(), 0.0_f64.to_bits());
+    }
+
+    fn with_wrong() -> Found {
+        let mut found = Found::default();
+        found.judge_put(5, &Answer::Absent);
+        found
+    }
+
+    #[test]
+    fn an_engine_that_ends_takes_no_wrong_value_along() {
+        let settings = Settings {
+            part: Part::Puts {
+                round: 0,
+                fitting_bytes: 64 << 20,
+            },
+            keys: 10,
+            requests: 100,
+            value_bytes: 1024,
+        };
+        let mut plan = plan_of(Scenario::Cache(Box::new(settings.clone())));
+        plan.cores.truncate(1);
+        plan.prefault = false;
+        plan.local_bytes = 16 << 20;
+        let engine = open(&plan, 64 << 20).unwrap();
+        let mut handle = engine.handle().unwrap();
+        engine.close();
+        let bar = PhaseBar::new("farcore", "scan", 1);
+        let mut found = with_wrong();
+        let end = replay_keys(&mut handle, 0..100, 1024, &mut found, &bar);
+        assert!(end.is_err() || found.failures.total() > 0, "{end:?}");
+        assert_eq!(found.wrong, 1);
+
+        // The second engine of a round cannot be opened.
+        let found = Arc::new(Mutex::new(with_wrong()));
+        let (fitting, far) = (plan.far_bytes, 0);
+        plan.far_bytes = far;
+        let measured = put_rates(&plan, &settings, 0, fitting, &found);
+        assert!(measured.is_err(), "{measured:?}");
+        let mut run = Run::of(settings.part);
+        std::mem::take(&mut *found.lock().unwrap()).end(&mut run);
+        let run = run.ended(measured.map(drop));
+        assert_eq!(run.wrong_values, 1);
+        let why = run.lost.unwrap();
+        assert!(
+            run.partial && why.starts_with("the engine could not be opened"),
+            "{why}"
+        );
+    }
 
     #[test]
     fn an_error_is_neither_a_hit_nor_a_miss_nor_a_wrong_value() {

@@ -8,6 +8,8 @@ use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::plan::Plan;
+use crate::series::Ended;
+use crate::words;
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,7 +33,7 @@ pub struct Run {
     /// The figures of a trace; left out for puts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
-    /// The figures of puts; left out for a trace, and where a signal came before their end.
+    /// The figures of puts; left out for a trace, and where the run ended before them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub puts: Option<Puts>,
     /// Values that were not those put. Anything but 0 is a failure.
@@ -41,8 +43,12 @@ pub struct Run {
     pub complaint: Option<String>,
     /// Requests that ended with an error, by kind.
     pub errors: ErrorCounts,
-    /// Whether a signal ended the run.
+    /// Whether the run ended early.
     pub partial: bool,
+    /// Why the run ended before its end, unless a signal ended it; what it had not measured is left
+    /// out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
 }
 
 /// A trace of one client.
@@ -72,6 +78,16 @@ pub struct Puts {
 }
 
 impl Run {
+    /// The run, marked if it did not come to its end.
+    #[must_use]
+    pub(super) fn ended(mut self, end: anyhow::Result<()>) -> Self {
+        if let Err(error) = end {
+            self.partial = true;
+            self.lost = Some(words::describe(&error));
+        }
+        self
+    }
+
     /// A run without figures.
     #[must_use]
     pub fn of(part: Part) -> Self {
@@ -83,14 +99,25 @@ impl Run {
             complaint: None,
             errors: ErrorCounts::new(),
             partial: false,
+            lost: None,
         }
     }
 
-    /// Whether a signal came before anything was measured.
+    /// Whether the run ended before anything was measured.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let is_replayed = self.replay.is_some_and(|replay| replay.gets > 0);
         self.partial && !is_replayed && self.puts.is_none()
+    }
+}
+
+impl Ended for Run {
+    fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty() && self.wrong_values == 0 && self.errors.is_empty()
     }
 }
 

@@ -82,6 +82,15 @@ impl Shared {
     }
 }
 
+/// Counts the end of a client, panic included, so that the others do not wait for it.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// What a client measured.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
@@ -189,8 +198,9 @@ impl Client {
 
     /// Does all of a client's work.
     pub(super) async fn run(mut self) -> Figures {
-        self.load().await;
         let shared = Arc::clone(&self.shared);
+        let ended = Ended(Arc::clone(&shared));
+        self.load().await;
         shared.loaded.fetch_add(1, Ordering::Relaxed);
         while !shared.goes_on.load(Ordering::Relaxed) && !self.is_aborted() {
             self.turn().await;
@@ -205,7 +215,7 @@ impl Client {
         if !self.figures.is_late && !self.is_aborted() {
             self.check_expired().await;
         }
-        shared.ended.fetch_add(1, Ordering::Relaxed);
+        drop(ended);
         while shared.ended.load(Ordering::Relaxed) < usize::try_from(shared.threads).unwrap_or(0) {
             self.turn().await;
         }

@@ -4,6 +4,8 @@
 //! The log's memory is what its pages take, each counted once: extents of far memory in use, and
 //! frames of pages that are not in far memory. What has come back is how much less that is than
 //! just before the first key expired.
+//!
+//! I1: a run that ends early keeps the figures and the wrong values of its clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,7 +26,7 @@ use crate::failures::{self, Failures};
 use crate::plan::{Plan, Scenario};
 use crate::progress::PhaseBar;
 use crate::record::{Generator, KEY_BYTES};
-use crate::stop;
+use crate::{stop, words};
 
 /// How often memory is measured.
 const TICK: Duration = Duration::from_millis(20);
@@ -52,7 +54,7 @@ impl Sample {
 /// Runs a plan in this process.
 ///
 /// # Errors
-/// The engine could not be opened, a client was lost, or loading took longer than planned.
+/// The engine could not be opened, or a client not started. A run that ended later has the reason.
 pub fn run(plan: &Plan) -> anyhow::Result<Run> {
     let Scenario::Expiry(settings) = &plan.scenario else {
         bail!("the plan is of another command");
@@ -75,20 +77,36 @@ pub fn run(plan: &Plan) -> anyhow::Result<Run> {
     if led.is_err() || partial {
         shared.is_aborted.store(true, Ordering::Relaxed);
     }
-    let mut figures = Vec::new();
-    for client in clients {
-        figures.push(client.join().context("a client was lost")?);
-    }
-    let samples = led?;
+    let joined = clients
+        .into_iter()
+        .map(|client| client.join().context("a client was lost"));
+    let (figures, lost) = split(joined);
     engine.close();
-    if !partial && figures.iter().any(|client| client.is_late) {
-        return Err(too_late(settings));
-    }
+    let is_late = !partial && figures.iter().any(|client| client.is_late);
+    let late = is_late.then(|| too_late(settings));
+    let (samples, led) = match led {
+        Ok(samples) => (samples, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let why = lost.or(led).or(late);
     Ok(Run {
         startup_seconds,
-        partial,
+        partial: partial || why.is_some(),
+        lost: why.map(|error| words::describe(&error)),
         ..collect(&shared, figures, failures, &samples)
     })
+}
+
+/// What came, and the first error; all are waited for.
+fn split<T>(all: impl IntoIterator<Item = anyhow::Result<T>>) -> (Vec<T>, Option<anyhow::Error>) {
+    let (mut came, mut first) = (Vec::new(), None);
+    for one in all {
+        match one {
+            Ok(one) => came.push(one),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    (came, first)
 }
 
 fn too_late(settings: &Settings) -> anyhow::Error {
@@ -255,6 +273,7 @@ fn collect(
         complaint,
         errors,
         partial: false,
+        lost: None,
     }
 }
 
@@ -280,4 +299,39 @@ fn comebacks(shared: &Shared, samples: &[Sample]) -> Vec<Comeback> {
         })
     };
     settings.after_ms.iter().filter_map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expiry::settings::Place;
+    use crate::plan::tests::plan_of;
+
+    #[test]
+    fn a_lost_client_does_not_hide_the_others() {
+        let all = [Ok(1), Err(anyhow!("one")), Ok(2), Err(anyhow!("two"))];
+        let (came, lost) = split(all);
+        assert_eq!(came, [1, 2]);
+        assert_eq!(lost.unwrap().to_string(), "one");
+    }
+
+    #[test]
+    fn loading_that_takes_too_long_hides_no_figures() {
+        let settings = Settings {
+            place: Place::Local,
+            expiring: 1000,
+            value_bytes: 64,
+            load_percent: 1,
+            lead_ms: 0,
+            within_ms: 1,
+            after_ms: vec![1],
+        };
+        let mut plan = plan_of(Scenario::Expiry(Box::new(settings)));
+        plan.cores.truncate(1);
+        plan.prefault = false;
+        let run = run(&plan).unwrap();
+        assert!(run.partial && run.is_empty(), "{run:?}");
+        let why = run.lost.unwrap();
+        assert!(why.starts_with("loading took longer than --lead"), "{why}");
+    }
 }

@@ -7,6 +7,7 @@ use crate::failures::ErrorCounts;
 use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::plan::Plan;
+use crate::series::Ended;
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -66,9 +67,22 @@ pub struct Run {
     pub complaint: Option<String>,
     /// Requests that ended with an error, by kind.
     pub errors: ErrorCounts,
-    /// Whether a signal ended the run; what it had not measured is 0 or left out.
+    /// Whether the run ended early; what it had not measured is 0 or left out.
     #[serde(default)]
     pub partial: bool,
+    /// Why the run ended before its end, unless a signal ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+}
+
+impl Ended for Run {
+    fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty() && self.wrong_values == 0 && self.errors.is_empty()
+    }
 }
 
 /// What had come back at one time.
@@ -84,7 +98,7 @@ pub struct Comeback {
 }
 
 impl Run {
-    /// Whether a signal came before anything was measured.
+    /// Whether the run ended before anything was measured.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.partial && self.gets_before + self.gets_during == 0

@@ -173,6 +173,7 @@ mod tests {
             complaint: None,
             errors: ErrorCounts::new(),
             partial: false,
+            lost: None,
         };
         let met = run(Place::Local, 1_400, 0.95);
         assert_eq!((met.processor_ratio(), met.worst_ratio()), (2.0, 4.0));

@@ -9,7 +9,7 @@ use super::{long, sweeps};
 use crate::phase::{SINGLES, Single};
 use crate::plan::{Plan, Scenario};
 use crate::report::PhaseReport;
-use crate::run;
+use crate::run::{self, Outcome};
 
 /// Least speed of a conditional put and of an increment, as a share of a put's.
 const CHANGE_RATIO_MIN: f64 = 0.9;
@@ -17,7 +17,8 @@ const CHANGE_RATIO_MIN: f64 = 0.9;
 /// Runs a plan in this process.
 ///
 /// # Errors
-/// The engine could not be opened, or a worker was lost.
+/// The engine could not be opened, or the run ended before anything was measured. A run that ended
+/// later has the reason.
 pub fn run(plan: &Plan) -> anyhow::Result<Run> {
     let Scenario::Operations(settings) = &plan.scenario else {
         bail!("the plan is of another command");
@@ -32,11 +33,13 @@ pub fn run(plan: &Plan) -> anyhow::Result<Run> {
 
 fn requests(plan: &Plan) -> anyhow::Result<Run> {
     let outcome = run::run(plan.clone())?;
-    if let Some(why) = outcome.lost {
-        bail!(why);
-    }
+    Ok(requests_of(outcome))
+}
+
+/// The run of an outcome, which may have been lost on the way.
+fn requests_of(outcome: Outcome) -> Run {
     let report = outcome.report;
-    Ok(Run {
+    Run {
         rows: SINGLES
             .iter()
             .filter_map(|&single| row(single, &report.phases))
@@ -45,8 +48,9 @@ fn requests(plan: &Plan) -> anyhow::Result<Run> {
         complaint: outcome.complaint.or(outcome.failure),
         errors: report.errors,
         partial: report.partial,
+        lost: outcome.lost,
         ..Run::of(Part::Requests)
-    })
+    }
 }
 
 /// The row of one kind of request; `None` if a signal came before it was measured. The first round,
@@ -77,6 +81,37 @@ fn row(single: Single, phases: &[PhaseReport]) -> Option<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::RunReport;
+
+    #[test]
+    fn a_lost_worker_hides_neither_figures_nor_wrong_values() {
+        let phase = |mops| PhaseReport {
+            name: Single::Put.name().into(),
+            mops,
+            ..PhaseReport::default()
+        };
+        let report = RunReport {
+            phases: vec![phase(1.0), phase(2.0)],
+            wrong_values: 3,
+            errors: [("FarFull".to_owned(), 4)].into(),
+            partial: true,
+            ..RunReport::default()
+        };
+        let run = requests_of(Outcome {
+            report,
+            digest: 0,
+            complaint: Some("one".into()),
+            failure: None,
+            lost: Some("a worker panicked".into()),
+            unwritten: None,
+            mixed: None,
+        });
+        assert!(run.partial && !run.is_empty());
+        assert_eq!((run.rows.len(), run.rows[0].figure), (1, 2.0));
+        assert_eq!((run.wrong_values, run.errors["FarFull"]), (3, 4));
+        assert_eq!(run.lost.as_deref(), Some("a worker panicked"));
+        assert_eq!(run.complaint.as_deref(), Some("one"));
+    }
 
     #[test]
     fn ratios_are_those_of_one_round() {

@@ -4,9 +4,10 @@
 //! I1: every value is compared as a whole, outside of what is timed.
 //! I2: a request that ends with an error counts by its kind. Its round has no figures, and what it
 //!     wrote or was to read is not compared: its contents are not known.
+//! I3: an engine that ends takes no figures and no wrong values of earlier rounds along.
 
 use anyhow::anyhow;
-use farcore::{Answer, Core, Operation};
+use farcore::{Answer, Core, Engine, Error, Operation};
 use farcore_tuning::Clock;
 
 use super::report::{Row, Run, median};
@@ -43,6 +44,8 @@ struct Round {
     errors: ErrorCounts,
     /// A description of the first of them.
     failure: Option<String>,
+    /// Why the round ended early.
+    ended: Option<Error>,
 }
 
 /// The client of one round.
@@ -136,12 +139,22 @@ impl Client {
         self.wrong += u64::from(self.found != self.value);
     }
 
-    fn end(mut self) -> Round {
+    /// All requests of a round.
+    async fn serve(&mut self) -> farcore::Result<()> {
+        self.put().await?;
+        self.get().await?;
+        self.long().await;
+        Ok(())
+    }
+
+    fn end(mut self, ended: Option<Error>) -> Round {
+        let is_sound = ended.is_none() && self.failures.total() == 0;
         Round {
-            seconds: (self.failures.total() == 0).then_some(self.seconds),
+            seconds: is_sound.then_some(self.seconds),
             wrong: self.wrong,
             errors: self.failures.counts(),
             failure: self.failures.take_first(),
+            ended,
         }
     }
 }
@@ -168,16 +181,13 @@ async fn round(
         wrong: 0,
         failures: Failures::default(),
     };
-    client.put().await?;
-    client.get().await?;
-    client.long().await;
-    Ok(client.end())
+    let ended = client.serve().await.err();
+    Ok(client.end(ended))
 }
 
 /// The part `long`.
 pub(super) fn run(plan: &Plan, settings: &Settings) -> anyhow::Result<Run> {
     let engine = open(plan, |_| {})?;
-    let generator = Generator::new(plan.seed);
     let plain = engine.value_bytes_max().min(usize::try_from(PLAIN_BYTES)?);
     let count = usize::try_from(settings.long_bytes)? / plain;
     if count < 2 {
@@ -188,28 +198,45 @@ pub(super) fn run(plan: &Plan, settings: &Settings) -> anyhow::Result<Run> {
         ));
     }
     let mut run = Run::of(Part::Long);
-    let mut rounds = Vec::new();
+    let mut figures = Vec::new();
+    let end = rounds(&engine, plan.seed, (plain, count), &mut run, &mut figures);
+    engine.close();
+    run.rows = rows(
+        &figures,
+        (plain * count) as f64 / 1e6,
+        settings.long_bytes >> 20,
+    );
+    Ok(run.ended(end))
+}
+
+/// All rounds: faults are added to the run, figures to `figures`. There are `count` plain values of
+/// `plain` bytes.
+fn rounds(
+    engine: &Engine,
+    seed: u64,
+    (plain, count): (usize, usize),
+    run: &mut Run,
+    figures: &mut Vec<Seconds>,
+) -> anyhow::Result<()> {
+    let generator = Generator::new(seed);
     // The first round finds no keys, and its memory untouched.
     for number in 0..=ROUNDS as u64 {
         if stop::is_requested() {
             run.partial = true;
             break;
         }
-        let round = on_core(&engine, 0, move |core| {
+        let round = on_core(engine, 0, move |core| {
             round(core, generator, plain, count, number + 1)
         })?;
         run.wrong_values += round.wrong;
         failures::add(&mut run.errors, &round.errors);
         run.complaint = run.complaint.take().or(round.failure);
-        rounds.extend(round.seconds.filter(|_| number > 0));
+        figures.extend(round.seconds.filter(|_| number > 0));
+        if let Some(error) = round.ended {
+            return Err(error.into());
+        }
     }
-    engine.close();
-    run.rows = rows(
-        &rounds,
-        (plain * count) as f64 / 1e6,
-        settings.long_bytes >> 20,
-    );
-    Ok(run)
+    Ok(())
 }
 
 /// The figures of all rounds; none without a round.
@@ -241,4 +268,32 @@ fn rows(rounds: &[Seconds], megabytes: f64, long_mib: u64) -> Vec<Row> {
         long("get_long", get, &|round| round.get_long, &|round| round.get),
     ];
     all.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operations::sweeps::tests::plan;
+
+    #[test]
+    fn an_engine_that_ends_takes_no_wrong_value_along() {
+        let engine = open(&plan(Part::Long), |_| {}).unwrap();
+        engine.close();
+        let mut run = Run {
+            wrong_values: 3,
+            ..Run::of(Part::Long)
+        };
+        let second = Seconds {
+            put: 1.0,
+            get: 1.0,
+            put_long: 1.0,
+            get_long: 1.0,
+        };
+        let mut figures = vec![second];
+        let end = rounds(&engine, 1, (8, 2), &mut run, &mut figures);
+        run.rows = rows(&figures, 1.0, 1);
+        let run = run.ended(end);
+        assert_eq!((run.wrong_values, run.rows.len()), (3, 4));
+        assert!(run.partial && run.lost.is_some(), "{run:?}");
+    }
 }

@@ -8,6 +8,8 @@ use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::plan::Plan;
+use crate::series::Ended;
+use crate::words;
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,16 +40,30 @@ pub struct Run {
     /// Requests that ended with an error, by kind.
     #[serde(default)]
     pub errors: ErrorCounts,
-    /// Whether a signal ended the run.
+    /// Whether the run ended early.
     #[serde(default)]
     pub partial: bool,
+    /// Why the run ended before its end, unless a signal ended it; what it had not measured is left
+    /// out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
 }
 
 impl Run {
-    /// Whether a signal came before anything was measured.
+    /// Whether the run ended before anything was measured.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.partial && self.rows.is_empty()
+    }
+
+    /// The run, marked if it did not come to its end.
+    #[must_use]
+    pub(super) fn ended(mut self, end: anyhow::Result<()>) -> Self {
+        if let Err(error) = end {
+            self.partial = true;
+            self.lost = Some(words::describe(&error));
+        }
+        self
     }
 
     /// A run without figures.
@@ -60,7 +76,18 @@ impl Run {
             complaint: None,
             errors: ErrorCounts::new(),
             partial: false,
+            lost: None,
         }
+    }
+}
+
+impl Ended for Run {
+    fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty() && self.wrong_values == 0 && self.errors.is_empty()
     }
 }
 

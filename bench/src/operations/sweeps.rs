@@ -3,10 +3,12 @@
 //!
 //! I1: the keys that a scan or an export returns are counted, and so is each record that is not one
 //!     of the run's. A record that an export cannot read is an error, neither wrong nor missing.
+//! I2: an engine that ends takes no figures and no foreign records of earlier scans along.
 
 use anyhow::Context;
 use farcore::{
-    Answer, Config, Core, Cursor, Engine, Entry, ExportOptions, LinkModel, Operation, ScanOptions,
+    Answer, Config, Core, Cursor, Engine, Entry, Error, ExportOptions, LinkModel, Operation,
+    ScanOptions,
 };
 use farcore_tuning::Clock;
 
@@ -126,8 +128,27 @@ fn start_of(cursor: Cursor, shard: u16) -> Cursor {
     Cursor::from_bytes(bytes)
 }
 
-/// Keys that a scan returned, how long it took, and records that were foreign.
-type Scanned = (u64, f64, u64);
+/// What a scan returned.
+#[derive(Debug, Default)]
+struct Scanned {
+    keys: u64,
+    seconds: f64,
+    /// Records that are not of the run.
+    foreign: u64,
+    /// Why it ended early.
+    ended: Option<Error>,
+}
+
+impl Scanned {
+    /// Adds the foreign records to a run; returns keys and seconds of a scan that came to its end.
+    fn judge(self, run: &mut Run) -> farcore::Result<(u64, f64)> {
+        run.wrong_values += self.foreign;
+        match self.ended {
+            None => Ok((self.keys, self.seconds)),
+            Some(error) => Err(error),
+        }
+    }
+}
 
 /// Scans from a cursor on, to the end or to that of the cursor's shard.
 async fn scan_keys(
@@ -139,18 +160,25 @@ async fn scan_keys(
 ) -> farcore::Result<Scanned> {
     let clock = Clock::new();
     let start_ns = clock.now_ns();
-    let (mut keys, mut foreign) = (0, 0);
+    let mut scanned = Scanned::default();
     let mut next = Some(from);
     while let Some(cursor) = next {
-        let page = core.scan(cursor, ScanOptions::default()).await?;
+        let page = match core.scan(cursor, ScanOptions::default()).await {
+            Ok(page) => page,
+            Err(error) => {
+                scanned.ended = Some(error);
+                break;
+            }
+        };
         for entry in page.entries() {
-            keys += 1;
-            foreign += u64::from(!is_record(&generator, bytes, &entry));
+            scanned.keys += 1;
+            scanned.foreign += u64::from(!is_record(&generator, bytes, &entry));
         }
         let is_same = |next: &Cursor| !is_shard || shard_of(*next) == shard_of(from);
         next = page.next().filter(is_same);
     }
-    Ok((keys, (clock.now_ns() - start_ns) as f64 / 1e9, foreign))
+    scanned.seconds = (clock.now_ns() - start_ns) as f64 / 1e9;
+    Ok(scanned)
 }
 
 /// The part `scan`.
@@ -158,7 +186,6 @@ pub(super) fn scan(plan: &Plan) -> anyhow::Result<Run> {
     let engine = open(plan, |_| {})?;
     let bytes = value_bytes(plan);
     load(&engine, plan, bytes)?;
-    let generator = Generator::new(plan.seed);
     let one = ScanOptions {
         entries: 1,
         ..ScanOptions::default()
@@ -168,34 +195,8 @@ pub(super) fn scan(plan: &Plan) -> anyhow::Result<Run> {
     })?;
     let any = any.context("there are too few keys for a scan: raise --scan-keys")?;
     let mut run = Run::of(Part::Scan);
-    let (mut own, mut whole) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        if stop::is_requested() {
-            run.partial = true;
-            break;
-        }
-        let mut tasks = Vec::new();
-        for (position, shard) in (0..plan.cores.len()).zip(0..) {
-            let from = start_of(any, shard);
-            tasks.push(engine.run_on_core(position, move |core| {
-                scan_keys(core, from, true, generator, bytes)
-            })?);
-        }
-        let mut rate = 0.0;
-        let cores = tasks.len() as f64;
-        for task in tasks {
-            let (keys, seconds, foreign) = task.join()??;
-            rate += keys as f64 / seconds / 1e6 / cores;
-            run.wrong_values += foreign;
-        }
-        own.push(rate);
-        let all = on_core(&engine, 0, move |core| {
-            scan_keys(core, Cursor::START, false, generator, bytes)
-        })?;
-        let (keys, seconds, foreign) = all;
-        whole.push(keys as f64 / seconds / 1e6);
-        run.wrong_values += foreign + keys.abs_diff(plan.keys());
-    }
+    let mut rates = Rates::default();
+    let end = scan_rounds(&engine, plan, any, &mut run, &mut rates);
     engine.close();
     let row = |name: &str, figures, figure_min| {
         Some(Row {
@@ -208,9 +209,62 @@ pub(super) fn scan(plan: &Plan) -> anyhow::Result<Run> {
     };
     let each = "scan without values, each core its shard, per core";
     let all = "scan without values, one client, all shards";
-    run.rows.extend(row(each, own, Some(SCAN_MKEYS_MIN)));
-    run.rows.extend(row(all, whole, None));
-    Ok(run)
+    run.rows.extend(row(each, rates.own, Some(SCAN_MKEYS_MIN)));
+    run.rows.extend(row(all, rates.whole, None));
+    Ok(run.ended(end))
+}
+
+/// Million keys a second of each round.
+#[derive(Debug, Default)]
+struct Rates {
+    /// Each core its shard, per core.
+    own: Vec<f64>,
+    /// One client, all shards.
+    whole: Vec<f64>,
+}
+
+/// All rounds of scans. `any` is a cursor of the engine.
+fn scan_rounds(
+    engine: &Engine,
+    plan: &Plan,
+    any: Cursor,
+    run: &mut Run,
+    rates: &mut Rates,
+) -> anyhow::Result<()> {
+    let bytes = value_bytes(plan);
+    let generator = Generator::new(plan.seed);
+    for _ in 0..ROUNDS {
+        if stop::is_requested() {
+            run.partial = true;
+            break;
+        }
+        let mut tasks = Vec::new();
+        for (position, shard) in (0..plan.cores.len()).zip(0..) {
+            let from = start_of(any, shard);
+            tasks.push(engine.run_on_core(position, move |core| {
+                scan_keys(core, from, true, generator, bytes)
+            })?);
+        }
+        let cores = tasks.len() as f64;
+        // All are judged before the first error ends the rounds.
+        let judged: Vec<anyhow::Result<(u64, f64)>> = tasks
+            .into_iter()
+            .map(|task| Ok(task.join()??.judge(run)?))
+            .collect();
+        let mut rate = 0.0;
+        for scanned in judged {
+            let (keys, seconds) = scanned?;
+            rate += keys as f64 / seconds / 1e6 / cores;
+        }
+        rates.own.push(rate);
+        let all = on_core(engine, 0, move |core| {
+            scan_keys(core, Cursor::START, false, generator, bytes)
+        })?;
+        let (keys, seconds) = all.judge(run)?;
+        rates.whole.push(keys as f64 / seconds / 1e6);
+        run.wrong_values += keys.abs_diff(plan.keys());
+    }
+    Ok(())
 }
 
 /// The part `export`.
@@ -227,38 +281,9 @@ pub(super) fn export(plan: &Plan, settings: &Settings) -> anyhow::Result<Run> {
     load(&engine, plan, bytes)?;
     let flushed = engine.flush();
     flushed.context("the keys could not be written to far memory")?;
-    let generator = Generator::new(plan.seed);
     let mut run = Run::of(Part::Export);
-    let (mut payloads, mut reads) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        if stop::is_requested() {
-            run.partial = true;
-            break;
-        }
-        let before = engine.stats().total.far_read_bytes;
-        let clock = Clock::new();
-        let start_ns = clock.now_ns();
-        let (summary, payload, foreign) = on_core(&engine, 0, move |mut core| async move {
-            let (mut payload, mut foreign) = (0, 0);
-            let summary = core.export(ExportOptions::default(), |entry| {
-                payload += (entry.key.len() + entry.value.map_or(0, <[u8]>::len)) as u64;
-                foreign += u64::from(!is_record(&generator, bytes, &entry));
-            });
-            let summary = summary.await?;
-            Ok((summary, payload, foreign))
-        })?;
-        let seconds = (clock.now_ns() - start_ns) as f64 / 1e9;
-        let read = engine.stats().total.far_read_bytes - before;
-        // A record that is lost in far memory is an error, and not missing.
-        let entries = summary.entries + summary.unreadable;
-        run.wrong_values += foreign + entries.abs_diff(plan.keys());
-        if summary.unreadable > 0 {
-            *run.errors.entry(UNREADABLE.to_owned()).or_default() += summary.unreadable;
-        }
-        // What was local did not cross the link.
-        payloads.push(payload.min(read) as f64 / seconds / 1e6);
-        reads.push(read as f64 / seconds / 1e6);
-    }
+    let mut figures = Exports::default();
+    let end = export_rounds(&engine, plan, bytes, &mut run, &mut figures);
     engine.close();
     let row = |name: &str, figures: Vec<f64>, ratio_min| {
         let figure = median(figures)?;
@@ -272,8 +297,120 @@ pub(super) fn export(plan: &Plan, settings: &Settings) -> anyhow::Result<Run> {
             figure_min: None,
         })
     };
-    let payload = row("export, keys and values", payloads, Some(EXPORT_RATIO_MIN));
-    let read = row("export, all that is read", reads, None);
+    let payload = row(
+        "export, keys and values",
+        figures.payloads,
+        Some(EXPORT_RATIO_MIN),
+    );
+    let read = row("export, all that is read", figures.reads, None);
     run.rows = payload.into_iter().chain(read).collect();
-    Ok(run)
+    Ok(run.ended(end))
+}
+
+/// Megabytes a second of each round.
+#[derive(Debug, Default)]
+struct Exports {
+    /// Keys and values that crossed the link.
+    payloads: Vec<f64>,
+    /// All that did.
+    reads: Vec<f64>,
+}
+
+/// All rounds of exports.
+fn export_rounds(
+    engine: &Engine,
+    plan: &Plan,
+    bytes: usize,
+    run: &mut Run,
+    figures: &mut Exports,
+) -> anyhow::Result<()> {
+    let generator = Generator::new(plan.seed);
+    for _ in 0..ROUNDS {
+        if stop::is_requested() {
+            run.partial = true;
+            break;
+        }
+        let before = engine.stats().total.far_read_bytes;
+        let clock = Clock::new();
+        let start_ns = clock.now_ns();
+        let (summary, payload, foreign) = on_core(engine, 0, move |mut core| async move {
+            let (mut payload, mut foreign) = (0, 0);
+            let summary = core.export(ExportOptions::default(), |entry| {
+                payload += (entry.key.len() + entry.value.map_or(0, <[u8]>::len)) as u64;
+                foreign += u64::from(!is_record(&generator, bytes, &entry));
+            });
+            let summary = summary.await;
+            Ok((summary, payload, foreign))
+        })?;
+        let seconds = (clock.now_ns() - start_ns) as f64 / 1e9;
+        let read = engine.stats().total.far_read_bytes - before;
+        run.wrong_values += foreign;
+        let summary = summary?;
+        // A record that is lost in far memory is an error, and not missing.
+        let entries = summary.entries + summary.unreadable;
+        run.wrong_values += entries.abs_diff(plan.keys());
+        if summary.unreadable > 0 {
+            *run.errors.entry(UNREADABLE.to_owned()).or_default() += summary.unreadable;
+        }
+        // What was local did not cross the link.
+        figures
+            .payloads
+            .push(payload.min(read) as f64 / seconds / 1e6);
+        figures.reads.push(read as f64 / seconds / 1e6);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::plan::tests::plan_of;
+
+    /// A small plan of a part, for one core.
+    pub(in crate::operations) fn plan(part: Part) -> Plan {
+        let settings = Settings {
+            part,
+            value_bytes: 8,
+            link_bytes_per_second: 1 << 30,
+            long_bytes: 1 << 20,
+        };
+        let mut plan = plan_of(Scenario::Operations(Box::new(settings)));
+        plan.cores.truncate(1);
+        plan.prefault = false;
+        plan
+    }
+
+    #[test]
+    fn an_engine_that_ends_takes_no_wrong_value_along() {
+        let plan = plan(Part::Scan);
+        let engine = open(&plan, |_| {}).unwrap();
+        engine.close();
+        let wrong = |part| Run {
+            wrong_values: 3,
+            ..Run::of(part)
+        };
+        let (mut run, mut rates) = (wrong(Part::Scan), Rates::default());
+        let end = scan_rounds(&engine, &plan, Cursor::START, &mut run, &mut rates);
+        let scan = run.ended(end);
+        let (mut run, mut figures) = (wrong(Part::Export), Exports::default());
+        let end = export_rounds(&engine, &plan, 8, &mut run, &mut figures);
+        for run in [scan, run.ended(end)] {
+            assert_eq!(run.wrong_values, 3);
+            assert!(run.partial && run.lost.is_some(), "{run:?}");
+        }
+    }
+
+    #[test]
+    fn foreign_records_of_a_scan_that_fails_count() {
+        let mut run = Run::of(Part::Scan);
+        let scanned = |ended| Scanned {
+            keys: 5,
+            seconds: 1.0,
+            foreign: 2,
+            ended,
+        };
+        assert_eq!(scanned(None).judge(&mut run), Ok((5, 1.0)));
+        assert!(scanned(Some(Error::Closed)).judge(&mut run).is_err());
+        assert_eq!(run.wrong_values, 4);
+    }
 }

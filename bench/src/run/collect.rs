@@ -9,8 +9,26 @@ use crate::events::EventsPerOp;
 use crate::failures::{self, ErrorCounts};
 use crate::report::{PhaseReport, RunReport, hottest, mops};
 
+/// Adds the wrong answers and the errors of some workers' parts of a phase; returns the errors.
+pub(super) fn answers(phase: Phase, parts: &mut [Part], outcome: &mut Outcome) -> ErrorCounts {
+    let mut errors = ErrorCounts::default();
+    for part in parts {
+        outcome.report.wrong_values += part.wrong;
+        outcome.report.unverified_values += part.unverified;
+        failures::add(&mut errors, &part.errors);
+        let of_phase = |text| format!("phase {}: {text}", phase.name());
+        let failure = part.failure.take().map(of_phase);
+        outcome.failure = outcome.failure.take().or(failure);
+        let complaint = part.complaint.take().map(of_phase);
+        outcome.complaint = outcome.complaint.take().or(complaint);
+    }
+    failures::add(&mut outcome.report.errors, &errors);
+    errors
+}
+
 /// Adds a phase's report, digest and wrong answers.
-pub(super) fn phase(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
+pub(super) fn phase(phase: Phase, mut parts: Vec<Part>, outcome: &mut Outcome) {
+    let errors = answers(phase, &mut parts, outcome);
     let start_ns = parts.iter().map(|part| part.start_ns).min().unwrap_or(0);
     let end_ns = parts.iter().map(|part| part.end_ns).max().unwrap_or(0);
     let ops = parts.iter().map(|part| part.ops).sum();
@@ -19,21 +37,12 @@ pub(super) fn phase(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
     let cpu_ns = parts.iter().map(|part| part.cpu_ns).sum();
     let hardware = parts.iter().map(|part| part.hardware);
     let hardware = hardware.reduce(|sum, part| sum + part).unwrap_or_default();
-    let mut errors = ErrorCounts::default();
     let (mut expired_hits, mut records_scanned) = (0, 0);
     for part in parts {
         latency.merge(&part.latency);
         digest = digest.wrapping_add(part.digest);
-        outcome.report.wrong_values += part.wrong;
-        outcome.report.unverified_values += part.unverified;
         expired_hits += part.expired;
         records_scanned += part.scanned;
-        failures::add(&mut errors, &part.errors);
-        let of_phase = |text| format!("phase {}: {text}", phase.name());
-        outcome.failure = outcome.failure.take().or(part.failure.map(of_phase));
-        if let Some(complaint) = part.complaint {
-            outcome.complaint.get_or_insert(of_phase(complaint));
-        }
     }
     outcome.digest = outcome.digest.rotate_left(7) ^ digest;
     let cpu_seconds = seconds(cpu_ns);
@@ -48,13 +57,12 @@ pub(super) fn phase(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
         p50_ns: latency.quantile(0.5),
         p99_ns: latency.quantile(0.99),
         p999_ns: latency.quantile(0.999),
-        errors: errors.clone(),
+        errors,
         expired_hits,
         records_scanned,
         events: EventsPerOp::of(&hardware, ops),
         ..PhaseReport::default()
     });
-    failures::add(&mut outcome.report.errors, &errors);
 }
 
 /// Adds the counters of the mixed phase and the hot keys at its end.
