@@ -28,6 +28,14 @@ impl Given {
         Self(ids.map(str::to_owned).collect())
     }
 
+    /// These flags, by identifier or as they are typed.
+    pub(crate) fn these(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let ids = names
+            .into_iter()
+            .map(|name| name.as_ref().replace('-', "_"));
+        Self(ids.collect())
+    }
+
     /// Refuses typed flags that have no effect `why`, e.g. "without --predict".
     ///
     /// # Errors

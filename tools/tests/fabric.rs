@@ -6,13 +6,15 @@ mod support;
 use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::Receiver;
 
 use serde_json::Value;
 
-use self::support::{Node, Process, TOKEN, TokenFile};
+use self::support::{Node, PATIENCE, Process, TOKEN, TokenFile, terminal, text_of};
 
 fn fabric(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
@@ -285,6 +287,111 @@ fn a_signal_frees_far_memory_and_keeps_the_figures() {
             "{words}: {report}"
         );
     }
+}
+
+/// A measurement of two nodes whose progress can be followed.
+struct Followed {
+    process: Process,
+    progress: Receiver<String>,
+    json: Json,
+}
+
+impl Followed {
+    fn start(name: &str, words: &str, nodes: [&Node; 2], token: &TokenFile) -> Self {
+        let json = Json::new(name);
+        let nodes = nodes.map(|node| format!("tcp://{}", node.address));
+        let (master, line) = terminal();
+        let mut command = Command::new("env");
+        command
+            .args(["--default-signal", env!("CARGO_BIN_EXE_farcore"), "fabric"])
+            .args(words.split(' '))
+            .args(["--fabric", &nodes.join(","), "--token-file", token.path()])
+            .args(["--json", json.path()])
+            .env("TERM", "xterm")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(OwnedFd::from(line));
+        Self {
+            process: Process(command.spawn().expect("the command of this package")),
+            progress: text_of(master),
+            json,
+        }
+    }
+
+    /// Waits until the progress shows something.
+    fn wait(&self, wanted: &str) {
+        let mut seen = String::new();
+        while !seen.contains(wanted) {
+            let text = self.progress.recv_timeout(PATIENCE);
+            seen.push_str(&text.unwrap_or_else(|error| panic!("{error}: {seen:?}")));
+        }
+    }
+
+    /// Its exit code, standard output, standard error from here, and JSON.
+    fn end(mut self) -> (Option<i32>, String, String, Value) {
+        let mut said = String::new();
+        let out = self.process.0.stdout.as_mut().expect("a pipe");
+        out.read_to_string(&mut said).expect("plain text");
+        let code = self.process.end().code();
+        // The reader ends with the terminal.
+        let complaint = self.progress.iter().collect();
+        (code, said, complaint, self.json.read())
+    }
+}
+
+#[test]
+fn a_lost_node_leaves_the_rows_before_it() {
+    let token = TokenFile::new("fabric-lost");
+    for (words, shown) in [
+        // Nodes are measured one after the other.
+        ("ping --operation read --bytes 8 --count 50000", "read 8 B"),
+        // Both at once in each row.
+        ("bandwidth --depth 4 --count 20000", "write "),
+    ] {
+        let (kept, lost) = (start(&token, &[]), start(&token, &[]));
+        let measured = Followed::start("lost", words, [&kept, &lost], &token);
+        measured.wait(shown);
+        lost.process.signal("KILL");
+        let (code, said, complaint, report) = measured.end();
+        assert_eq!(code, Some(1), "{words}: {complaint}");
+        let reason = format!("--fabric tcp://{}: ", lost.address);
+        let last = complaint.trim_end().rsplit('\n').next().unwrap();
+        assert!(last.contains(": partial: "), "{words}: {complaint}");
+        let failure = report["origin"]["failure"].as_str().unwrap();
+        assert!(last.ends_with(failure), "{words}: {failure}: {complaint}");
+        assert!(
+            failure.starts_with(&reason) || failure.contains("is lost"),
+            "{words}: {failure}"
+        );
+        assert_eq!(report["origin"]["partial"], true, "{words}");
+        let rows = report["rows"].as_array().unwrap();
+        assert!(!rows.is_empty(), "{words}: {report}");
+        assert_eq!(said.lines().count(), 2 + rows.len(), "{words}: {said}");
+        if words.starts_with("ping") {
+            assert_eq!(rows.len(), 1, "{report}");
+            assert_eq!(rows[0]["node"], format!("tcp://{}", kept.address));
+        }
+    }
+}
+
+#[test]
+fn a_signal_while_a_node_fails_keeps_its_exit_code_and_the_rows() {
+    let token = TokenFile::new("fabric-both");
+    let (kept, hung) = (start(&token, &[]), start(&token, &[]));
+    let words = "ping --operation read --bytes 8 --count 50000";
+    let measured = Followed::start("both", words, [&kept, &hung], &token);
+    measured.wait("read 8 B");
+    // It is silent when its own row begins, and the row fails after a time limit.
+    hung.process.signal("STOP");
+    measured.wait("1/2");
+    measured.process.signal("INT");
+    let (code, said, complaint, report) = measured.end();
+    hung.process.signal("CONT");
+    assert_eq!(code, Some(130), "{complaint}");
+    assert!(complaint.contains("partial: --fabric"), "{complaint}");
+    assert!(report["origin"]["failure"].is_string(), "{report}");
+    assert_eq!(report["rows"].as_array().unwrap().len(), 1, "{report}");
+    assert_eq!(said.lines().count(), 2 + 1, "{said}");
 }
 
 #[test]

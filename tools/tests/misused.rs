@@ -134,6 +134,66 @@ const CARD: &[Row] = &[
     ),
     (
         "card sweep",
+        "card sweep --vary alpha=1,2 --policy lru",
+        1,
+        &["--vary: --alpha has no effect with --policy lru: omit it"],
+    ),
+    (
+        "card sweep",
+        "card sweep --vary to-cxl=1,2 --preset plain",
+        1,
+        &["--vary: --to-cxl has no effect without pages behind CXL"],
+    ),
+    (
+        "card sweep",
+        "card sweep --vary cxl-pages=0 --batch-max 3",
+        1,
+        &["--batch-max has no effect without pages behind CXL"],
+    ),
+    (
+        "card sweep",
+        "card sweep --vary policy=lru,fifo --alpha 3",
+        1,
+        &["--alpha has no effect in any combination: omit it"],
+    ),
+    (
+        "card sweep",
+        "card sweep --vary pattern=zipf --period 9",
+        1,
+        &["--period has no effect with --pattern zipf"],
+    ),
+    (
+        "card sweep",
+        "card sweep --vary window=1,2 --rate 1e6",
+        1,
+        &["--vary window", "--rate", "omit one"],
+    ),
+    (
+        "card sweep",
+        "card sweep --vary regions=1,2 --trace TRACE",
+        1,
+        &["--vary: --regions has no effect with --trace"],
+    ),
+    (
+        "card sweep",
+        "card sweep --vary rate=1e6 --trace TRACE --recorded-times",
+        1,
+        &["--vary: --rate has no effect with --recorded-times"],
+    ),
+    (
+        "card sweep",
+        "card sweep --vary queue-pairs=1,2 --queue-pairs 5",
+        1,
+        &["--queue-pairs has no effect with --vary queue-pairs: omit it"],
+    ),
+    (
+        "card sweep",
+        "card sweep --vary points=1,2",
+        1,
+        &["--vary: --points has no effect with sweep"],
+    ),
+    (
+        "card sweep",
         "card sweep --vary queue-pairs=1 --jobs 0",
         2,
         &["--jobs", "1 to 4096"],
@@ -585,13 +645,24 @@ const SERVE: &[Row] = &[
         "serve",
         "serve --http TAKEN",
         1,
-        &["--http 127.0.0.1:", "in use", "another address or port"],
+        &["127.0.0.1:", "in use", "give --http another address"],
     ),
     (
         "serve",
         "serve --resp 127.0.0.1:0 --stats-socket /nonexistent/x",
         1,
-        &["--stats-socket /nonexistent/x cannot be written"],
+        &["--stats-socket /nonexistent/x cannot be opened"],
+    ),
+    // The engine, which no memory node answers, is not opened; nor is another address looked at.
+    (
+        "serve",
+        "serve --resp TAKEN --fabric tcp://127.0.0.1:1 --stats-socket TRACE",
+        1,
+        &[
+            "--stats-socket ",
+            "/trace cannot be opened",
+            "not a socket: remove it or choose another path",
+        ],
     ),
     (
         "serve",

@@ -7,6 +7,7 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -14,7 +15,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Instant;
 
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use self::support::{PATIENCE, Process, Serve, terminal, text_of};
 
@@ -155,6 +156,68 @@ fn a_signal_ends_the_prompt_and_gives_the_terminal_back() {
             assert!(terminal.is_as_before(), "{name} on {kind}");
         }
     }
+}
+
+/// A command without a prompt that waits for an answer, and a listener that never answers.
+fn waiting_command() -> (TcpListener, [String; 7]) {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("tcp://{}", silent.local_addr().unwrap());
+    let words = ["cli", "--server", &server, "--timeout", "1h", "get", "k"];
+    (silent, words.map(str::to_owned))
+}
+
+#[test]
+fn a_command_without_a_prompt_leaves_the_terminal_to_others() {
+    for (name, signal) in ENDS {
+        let (silent, words) = waiting_command();
+        let words = words.each_ref().map(String::as_str);
+        let mut terminal = Terminal::of(farcore_on("xterm", &words));
+        // The command waits for signals before it connects.
+        let _connection = silent.accept().unwrap();
+        // As a pager does, which reads what the command prints.
+        let mut mode = tcgetattr(&terminal.line).unwrap();
+        mode.local_modes.remove(LocalModes::ICANON);
+        tcsetattr(&terminal.line, OptionalActions::Now, &mode).unwrap();
+        terminal.top.signal(name);
+        let status = terminal.top.end();
+        assert_eq!(status.signal(), Some(signal), "{name}: {status}");
+        let mode = tcgetattr(&terminal.line).unwrap().local_modes;
+        assert!(!mode.contains(LocalModes::ICANON), "{name}");
+        let Terminal { line, output, .. } = terminal;
+        drop(line);
+        // The reader ends with the terminal.
+        let seen: String = output.iter().collect();
+        assert!(!seen.contains('\u{1b}'), "{name}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_command_in_the_background() {
+    let (silent, words) = waiting_command();
+    let (master, line) = terminal();
+    let end = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
+    // A shell with jobs, whose terminal this is. It ends the command when it has read a line.
+    let script = r#"set -m; "$@" & read -r line; kill -s TERM $!; wait $!; echo "status $?""#;
+    let shell = Command::new("env")
+        .args(["--default-signal", "setsid", "--ctty", "sh", "-c", script])
+        .args(["sh", env!("CARGO_BIN_EXE_farcore")])
+        .args(words)
+        .env("TERM", "xterm")
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .spawn();
+    let mut shell = Process(shell.unwrap());
+    let output = text_of(master.try_clone().unwrap());
+    // The command waits for signals before it connects.
+    let _connection = silent.accept().unwrap();
+    (&master).write_all(b"end it\n").unwrap();
+    assert!(shell.end().success());
+    drop(line);
+    // The reader ends with the terminal.
+    let seen: String = output.iter().collect();
+    assert!(seen.contains("status 143"), "{seen:?}");
+    assert!(!seen.contains('\u{1b}'), "{seen:?}");
 }
 
 #[test]

@@ -201,22 +201,45 @@ fn set<T: Copy>(setting: &mut T, flag: Option<T>) {
     }
 }
 
+impl Preset {
+    pub(super) fn card(self) -> CardSettings {
+        match self {
+            Self::Tiers => CardSettings::default(),
+            Self::Plain => CardSettings::plain(),
+        }
+    }
+}
+
 impl SettingFlags {
     /// The settings.
     ///
     /// # Errors
     /// A flag is wrong, or has no effect.
     pub(super) fn settings(&self) -> Result<SimulationSettings> {
-        let mut settings = match (&self.settings, self.preset) {
-            (Some(path), _) => read_settings(path)?,
-            (None, Some(Preset::Plain)) => SimulationSettings {
-                card: CardSettings::plain(),
-                ..SimulationSettings::default()
-            },
-            (None, Some(Preset::Tiers) | None) => SimulationSettings::default(),
-        };
+        let mut settings = self.start()?;
         self.apply(&mut settings)?;
+        self.workload.refuse_idle(&settings.workload)?;
         Ok(settings)
+    }
+
+    /// The settings before the flags that change some: of the file, or the preset.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn start(&self) -> Result<SimulationSettings> {
+        match &self.settings {
+            Some(path) => read_settings(path),
+            None => Ok(SimulationSettings {
+                card: self.preset.map_or_else(CardSettings::default, Preset::card),
+                ..SimulationSettings::default()
+            }),
+        }
+    }
+
+    /// The flag that says how messages arrive, if one does.
+    pub(super) fn arrival(&self) -> Option<&'static str> {
+        let window = self.window.map(|_| "window");
+        window.or(self.rate.map(|_| "rate"))
     }
 
     /// Refuses flags that have no effect on a simulation of these settings.
@@ -224,19 +247,16 @@ impl SettingFlags {
     /// # Errors
     /// One was typed.
     pub(super) fn refuse_idle(settings: &SimulationSettings, given: &Given) -> Result<()> {
-        let card = &settings.card;
-        if card.policy != PolicyName::Hybrid {
-            let why = format!("with --policy {}", card.policy.name());
-            given.refuse(&["alpha"], &why)?;
-        }
-        if card.cxl_pages == 0 {
-            let why = "without pages behind CXL (--cxl-pages)";
-            given.refuse(&["cxl_latency", "to_cxl", "batch_max"], why)?;
+        for (flag, why) in idle(settings) {
+            given.refuse(&[flag], &why)?;
         }
         Ok(())
     }
 
     /// Changes the settings that flags name.
+    ///
+    /// # Errors
+    /// A setting is wrong.
     pub(super) fn apply(&self, settings: &mut SimulationSettings) -> Result<()> {
         self.workload.apply(&mut settings.workload)?;
         self.card.apply(&mut settings.card);
@@ -253,9 +273,60 @@ impl SettingFlags {
     }
 }
 
+/// The flags without effect on a simulation of these settings, and why.
+pub(super) fn idle(settings: &SimulationSettings) -> Vec<(&'static str, String)> {
+    let card = &settings.card;
+    let mut idle = Vec::new();
+    if card.policy != PolicyName::Hybrid {
+        idle.push(("alpha", format!("with --policy {}", card.policy.name())));
+    }
+    if card.cxl_pages == 0 {
+        let why = "without pages behind CXL (--cxl-pages)";
+        idle.extend(["cxl_latency", "to_cxl", "batch_max"].map(|flag| (flag, why.to_owned())));
+    }
+    idle.extend(idle_of_pattern(&settings.workload.pattern));
+    idle
+}
+
+/// The same of the flags of a pattern.
+fn idle_of_pattern(pattern: &Pattern) -> impl Iterator<Item = (&'static str, String)> {
+    let why = format!("with --pattern {}", pattern.name());
+    let (exponent, period, special) = parts(pattern);
+    [
+        ("exponent", exponent.is_some()),
+        ("period", period.is_some()),
+        ("special", special.is_some()),
+    ]
+    .into_iter()
+    .filter(|(_, is_used)| !is_used)
+    .map(move |(flag, _)| (flag, why.clone()))
+}
+
 impl WorkloadFlags {
+    /// Refuses flags that have no effect on this workload.
+    ///
+    /// # Errors
+    /// There is one.
+    pub(super) fn refuse_idle(&self, settings: &WorkloadSettings) -> Result<()> {
+        let given = [
+            ("exponent", self.exponent.is_some()),
+            ("period", self.period.is_some()),
+            ("special", self.special.is_some()),
+        ];
+        let given = given.into_iter().filter(|(_, is_given)| *is_given);
+        let given = Given::these(given.map(|(flag, _)| flag));
+        for (flag, why) in idle_of_pattern(&settings.pattern) {
+            given.refuse(&[flag], &why)?;
+        }
+        Ok(())
+    }
+
+    /// Changes the settings that flags name.
+    ///
+    /// # Errors
+    /// A setting is wrong.
     pub(super) fn apply(&self, settings: &mut WorkloadSettings) -> Result<()> {
-        self.apply_pattern(settings)?;
+        self.apply_pattern(settings);
         let population = &mut settings.population;
         set(&mut population.queue_pairs, self.queue_pairs);
         set(&mut population.regions, self.regions);
@@ -268,7 +339,7 @@ impl WorkloadFlags {
         settings.validate().map_err(flagged)
     }
 
-    fn apply_pattern(&self, settings: &mut WorkloadSettings) -> Result<()> {
+    fn apply_pattern(&self, settings: &mut WorkloadSettings) {
         let name = self.pattern.unwrap_or_else(|| named(&settings.pattern));
         let old = parts(&settings.pattern);
         let exponent = self.exponent.unwrap_or(old.0.unwrap_or(1.0));
@@ -289,18 +360,6 @@ impl WorkloadFlags {
                 length: special,
             },
         };
-        let used = parts(&settings.pattern);
-        let pattern = settings.pattern.name();
-        for (flag, given, used) in [
-            ("exponent", self.exponent.is_some(), used.0.is_some()),
-            ("period", self.period.is_some(), used.1.is_some()),
-            ("special", self.special.is_some(), used.2.is_some()),
-        ] {
-            if given && !used {
-                bail!("--{flag} has no effect with --pattern {pattern}: omit it");
-            }
-        }
-        Ok(())
     }
 }
 
@@ -415,6 +474,20 @@ pub(super) struct TraceFlags {
 }
 
 impl TraceFlags {
+    /// Refuses flags that have no effect beside a trace.
+    ///
+    /// # Errors
+    /// One was given.
+    pub(super) fn refuse_idle(&self, given: &Given) -> Result<()> {
+        if self.trace.is_some() {
+            given.refuse(&TRACE_ONLY, "with --trace")?;
+        }
+        if self.recorded_times {
+            given.refuse(&["window", "rate"], "with --recorded-times")?;
+        }
+        Ok(())
+    }
+
     /// Reads the trace, if there is one.
     ///
     /// # Errors
@@ -427,7 +500,7 @@ impl TraceFlags {
         let Some(path) = &self.trace else {
             return Ok(None);
         };
-        given.refuse(&TRACE_ONLY, "with --trace")?;
+        self.refuse_idle(given)?;
         if self.recorded_times {
             settings.arrival = Arrival::Recorded;
         }

@@ -3,6 +3,8 @@
 //!
 //! - I1: after a signal, the combinations whose simulations are all complete are printed and
 //!   written, marked partial.
+//! - I2: a flag or a varied setting that has no effect in any combination is refused. One that has
+//!   an effect in some is not.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -29,7 +31,7 @@ use serde::Serialize;
 
 use super::columns::{OUTCOME, Sheet};
 use super::file::FileFlags;
-use super::flags::{SettingFlags, TraceFlags, simulation};
+use super::flags::{SettingFlags, TraceFlags, idle, simulation};
 use super::plot;
 use crate::given::Given;
 
@@ -117,11 +119,11 @@ fn combinations(axes: &[Axis]) -> Vec<Vec<String>> {
     all
 }
 
-/// The settings of a combination: those of the flags, changed by its values. A preset among the
-/// values comes before the flags, as it does on a command line.
+/// The settings of a combination: those of `start`, changed by the flags and, instead of them, by
+/// its values. A preset among the values comes before the flags, as it does on a command line.
 fn settings(
     flags: &SettingFlags,
-    base: &SimulationSettings,
+    start: &SimulationSettings,
     axes: &[Axis],
     values: &[String],
 ) -> Result<SimulationSettings> {
@@ -129,7 +131,17 @@ fn settings(
         .iter()
         .zip(values)
         .flat_map(|(axis, value)| [format!("--{}", axis.name), value.clone()]);
-    let parsed = Combination::try_parse_from(words).map_err(|error| {
+    let is_varied = |name: &str| axes.iter().any(|axis| axis.name == name);
+    if let Some(flag) = flags.arrival() {
+        let others = ["window", "rate"].into_iter().filter(|name| *name != flag);
+        if let Some(varied) = others.into_iter().find(|name| is_varied(name)) {
+            bail!("--vary {varied} and --{flag} cannot be used together: omit one");
+        }
+    }
+    let mut made = Combination {
+        flags: flags.clone(),
+    };
+    made.try_update_from(words).map_err(|error| {
         if error.kind() == ErrorKind::UnknownArgument {
             let names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
             return anyhow!(
@@ -141,17 +153,51 @@ fn settings(
         let line = text.lines().next().unwrap_or_default();
         anyhow!("--vary: {}", line.trim_start_matches("error: "))
     })?;
-    let mut settings = base.clone();
-    if let Some(preset) = parsed.flags.preset {
-        if flags.settings.is_some() {
+    let mut settings = start.clone();
+    if let Some(preset) = made.flags.preset.filter(|_| is_varied("preset")) {
+        if made.flags.settings.is_some() {
             bail!("--vary preset has no effect with --settings, which name the card: omit one");
         }
-        let mut flags = flags.clone();
-        flags.preset = Some(preset);
-        settings.card = flags.settings()?.card;
+        settings.card = preset.card();
     }
-    parsed.flags.apply(&mut settings).context("--vary")?;
+    made.flags.apply(&mut settings).context("--vary")?;
     Ok(settings)
+}
+
+/// Refuses typed flags and varied settings without effect in any of the combinations.
+fn refuse_idle(all: &[SimulationSettings], given: &Given, varied: &Given) -> Result<()> {
+    let Some((first, others)) = all.split_first() else {
+        return Ok(());
+    };
+    let mut common = idle(first);
+    for other in others {
+        let other = idle(other);
+        common.retain_mut(|(flag, why)| {
+            let found = other.iter().find(|found| found.0 == *flag);
+            if found.is_some_and(|found| found.1 != *why) {
+                "in any combination".clone_into(why);
+            }
+            found.is_some()
+        });
+    }
+    for (flag, why) in common {
+        given.refuse(&[flag], &why)?;
+        varied.refuse(&[flag], &why).context("--vary")?;
+    }
+    Ok(())
+}
+
+/// Each of the settings with seeds that count up.
+fn repeated(all: &[SimulationSettings], repeats: u64) -> Vec<SimulationSettings> {
+    let mut plans = Vec::new();
+    for settings in all {
+        for repeat in 0..repeats {
+            let mut settings = settings.clone();
+            settings.workload.seed = settings.workload.seed.wrapping_add(repeat);
+            plans.push(settings);
+        }
+    }
+    plans
 }
 
 /// Runs the command.
@@ -164,16 +210,23 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
         .iter()
         .map(|text| axis(text))
         .collect::<Result<_>>()?;
-    let mut base = arguments.settings.settings()?;
-    given.refuse(&["points"], "with sweep, which has no series")?;
-    let is_varied = |name: &str| axes.iter().any(|axis| axis.name == name);
-    if !["policy", "preset", "cxl-pages"].into_iter().any(is_varied) {
-        SettingFlags::refuse_idle(&base, given)?;
+    let varied = Given::these(axes.iter().map(|axis| &axis.name));
+    for Axis { name, .. } in &axes {
+        let why = format!("with --vary {name}");
+        given.refuse(&[name.replace('-', "_")], &why)?;
     }
-    // A series would only take memory.
-    base.points = 1;
+    let mut start = arguments.settings.start()?;
+    let mut base = start.clone();
+    arguments.settings.apply(&mut base)?;
+    let why = "with sweep, which has no series";
+    given.refuse(&["points"], why)?;
+    varied.refuse(&["points"], why).context("--vary")?;
+    arguments.trace.refuse_idle(&varied).context("--vary")?;
     let files = arguments.files.open()?;
     let recording = arguments.trace.read(&mut base, given)?;
+    // A series would only take memory.
+    base.points = 1;
+    (start.arrival, start.points) = (base.arrival, base.points);
     if recording.is_some() && given.refuse(&["repeats"], "").is_err() && arguments.repeats > 1 {
         bail!(
             "--repeats has no effect with --trace, whose messages are the same each time: omit it"
@@ -184,7 +237,6 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
     } else {
         arguments.repeats
     };
-    let mut plans = Vec::new();
     let combinations = combinations(&axes);
     if combinations.len().saturating_mul(usize::try_from(repeats)?) > RUNS_MAX {
         bail!(
@@ -192,14 +244,10 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
             combinations.len()
         );
     }
-    for values in &combinations {
-        let settings = settings(&arguments.settings, &base, &axes, values)?;
-        for repeat in 0..repeats {
-            let mut settings = settings.clone();
-            settings.workload.seed = settings.workload.seed.wrapping_add(repeat);
-            plans.push(settings);
-        }
-    }
+    let settings = |values: &Vec<String>| settings(&arguments.settings, &start, &axes, values);
+    let all: Vec<_> = combinations.iter().map(settings).collect::<Result<_>>()?;
+    refuse_idle(&all, given, &varied)?;
+    let plans = repeated(&all, repeats);
     stop::forward_signals().context("signals cannot be caught")?;
     let outcomes = simulate(plans, recording.as_ref(), arguments.jobs)?;
     let mut origin = Origin::here();
@@ -372,6 +420,8 @@ fn table(names: &[String], rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use farcore_tuning::metadata_cache::workload::Pattern;
+
     use super::*;
 
     fn axes(texts: &[&str]) -> Result<Vec<Axis>> {
@@ -432,6 +482,67 @@ mod tests {
             let error = format!("{:#}", made.unwrap_err());
             assert!(error.contains(message), "{error}");
         }
+    }
+
+    /// Refuses what has no effect in the combinations of a line.
+    fn refused(vary: &[&str], line: &str) -> Result<()> {
+        let words = line.split_whitespace();
+        let flags = Combination::try_parse_from(words.clone()).unwrap().flags;
+        let typed = words.filter_map(|word| word.strip_prefix("--"));
+        let axes = axes(vary).unwrap();
+        let start = flags.start().unwrap();
+        let all: Result<Vec<_>> = combinations(&axes)
+            .iter()
+            .map(|values| settings(&flags, &start, &axes, values))
+            .collect();
+        let varied = Given::these(axes.iter().map(|axis| &axis.name));
+        refuse_idle(&all.unwrap(), &Given::these(typed), &varied)
+    }
+
+    #[test]
+    fn what_has_an_effect_in_no_combination_is_refused() {
+        for (vary, line, flag) in [
+            (&["alpha=1,2"][..], "--policy lru", "--vary: --alpha"),
+            (&["alpha=1,2", "policy=lru,fifo"], "", "--vary: --alpha"),
+            (&["policy=lru,fifo"], "--alpha 3", "--alpha"),
+            (&["to-cxl=1,2"], "--preset plain", "--vary: --to-cxl"),
+            (&["preset=plain", "to-cxl=3"], "", "--vary: --to-cxl"),
+            (&["cxl-pages=0"], "--batch-max 3", "--batch-max"),
+            (&["exponent=1"], "--pattern uniform", "--vary: --exponent"),
+            (&["pattern=zipf,uniform"], "--period 9", "--period"),
+        ] {
+            let error = format!("{:#}", refused(vary, line).unwrap_err());
+            let start = format!("{flag} has no effect ");
+            assert!(error.starts_with(&start), "{vary:?} {line}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_has_an_effect_in_one_combination_is_not_refused() {
+        for (vary, line) in [
+            (&["alpha=1,2", "policy=lru,hybrid"][..], ""),
+            (&["policy=lru,hybrid"], "--alpha 3"),
+            (&["preset=plain,tiers", "to-cxl=3"], "--batch-max 3"),
+            (&["cxl-pages=0,8"], "--cxl-latency 300"),
+            (&["pattern=uniform,zipf", "exponent=1,2"], ""),
+            (&["pattern=scan,zipf"], "--period 9 --special 2"),
+        ] {
+            let ended = refused(vary, line);
+            assert!(ended.is_ok(), "{vary:?} {line}: {ended:?}");
+        }
+    }
+
+    #[test]
+    fn a_flag_holds_where_a_value_gives_it_an_effect() {
+        let line = ["--period", "9", "--special", "2"];
+        let flags = Combination::try_parse_from(line).unwrap().flags;
+        let axes = axes(&["pattern=storm"]).unwrap();
+        let start = SimulationSettings::default();
+        let made = settings(&flags, &start, &axes, &["storm".to_owned()]).unwrap();
+        let Pattern::Storm { period, burst, .. } = made.workload.pattern else {
+            panic!("{:?}", made.workload.pattern);
+        };
+        assert_eq!((period, burst), (9, 2));
     }
 
     #[test]

@@ -132,6 +132,7 @@ fn generate(arguments: &Generate) -> Result<()> {
     }
     let mut settings = WorkloadSettings::default();
     arguments.workload.apply(&mut settings)?;
+    arguments.workload.refuse_idle(&settings)?;
     let output = OutputFile::open("--out", &arguments.out)?;
     let mut workload = Workload::drawn(&settings)?;
     let gap_ns = SECOND_NS / arguments.rate;

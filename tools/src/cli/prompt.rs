@@ -20,7 +20,7 @@ use rustyline::{Config, Context, Editor, Helper};
 
 use super::escaped::escaped;
 use super::history::{self, History};
-use super::interrupt;
+use super::interrupt::{self, Prompting};
 use super::lines;
 use super::operations::Session;
 use super::words::names;
@@ -84,6 +84,7 @@ fn open_history() -> (Option<History>, Vec<String>) {
 /// # Errors
 /// The terminal cannot be used, or standard output cannot be written.
 pub(super) fn run(session: &mut Session, server: &FabricAddress) -> Result<ExitCode> {
+    let _prompting = Prompting::begin();
     let config = Config::builder().auto_add_history(false).build();
     let mut editor = Editor::<Words, _>::with_history(config, MemHistory::new())
         .context("the terminal cannot be used")?;

@@ -12,11 +12,11 @@ use farcore_bench::stop;
 use farcore_rdma::run_local;
 use serde::Serialize;
 
-use super::Circumstances;
 use super::output::{Progress, count, length, table};
 use super::probe::{self, Probe, Streamed, Until};
 use super::request::{Operation, Selection, Shape, longest_bytes};
 use super::target::{Target, TargetArguments};
+use super::{Circumstances, ending};
 
 const SIZES: [u32; 6] = [64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
 const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];
@@ -149,13 +149,13 @@ fn row(shape: Shape, streamed: Streamed) -> Row {
     }
 }
 
-fn measure(probe: &mut Probe, plan: &Plan) -> Result<Vec<Row>> {
+/// Measures row after row, until a signal or an error.
+fn measure(probe: &mut Probe, plan: &Plan, rows: &mut Vec<Row>) -> Result<()> {
     let warm_up = match plan.until {
         Until::Count(count) => Until::Count(count.div_ceil(WARM_UP_PART).min(WARM_UP_COUNT_MAX)),
         Until::Nanoseconds(ns) => Until::Nanoseconds((ns / WARM_UP_PART).min(WARM_UP_NS_MAX)),
     };
     let progress = Progress::new(plan.shapes.len());
-    let mut rows = Vec::new();
     for &shape in &plan.shapes {
         progress.begin(format_args!("{} {}", shape.operation, length(shape.bytes)));
         probe.stream(shape, plan.batch, warm_up)?;
@@ -166,18 +166,18 @@ fn measure(probe: &mut Probe, plan: &Plan) -> Result<Vec<Row>> {
         rows.push(row(shape, probe.stream(shape, plan.batch, plan.until)?));
         progress.end();
     }
-    Ok(rows)
+    Ok(())
 }
 
-async fn open_and_measure(plan: &Plan) -> Result<Vec<Row>> {
+async fn open_and_measure(plan: &Plan, rows: &mut Vec<Row>) -> Result<()> {
     let longest_bytes = longest_bytes(&plan.shapes);
     let opened = Probe::open(&plan.target, plan.depth, longest_bytes).await?;
     let Some(mut probe) = opened else {
-        return Ok(Vec::new());
+        return Ok(());
     };
-    let rows = measure(&mut probe, plan);
+    let measured = measure(&mut probe, plan, rows);
     probe.close().await;
-    rows
+    measured
 }
 
 fn render(rows: &[Row]) -> String {
@@ -205,15 +205,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         queue_pairs: plan.target.queues(),
         depth: plan.depth,
         batch: plan.batch,
-        rows: run_local(open_and_measure(&plan))??,
+        rows: Vec::new(),
     };
+    let failed = run_local(open_and_measure(&plan, &mut report.rows))?.err();
     let row = match plan.until {
         Until::Count(count) => format!("{count} requests"),
         Until::Nanoseconds(ns) => format!("{} s", ns as f64 / 1e9),
     };
     let rows = report.rows.len();
-    if !report.circumstances.end("fabric bandwidth", rows) {
-        return Ok(());
+    let circumstances = &mut report.circumstances;
+    if !circumstances.end("fabric bandwidth", rows, failed.as_ref()) {
+        return ending(failed, rows);
     }
     if let Some(json) = json {
         json.write_json(&report)?;
@@ -225,5 +227,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         report.depth,
         report.batch,
     ))?;
-    print(render(&report.rows))
+    print(render(&report.rows))?;
+    ending(failed, rows)
 }

@@ -8,8 +8,9 @@
 //!   anything is opened.
 //! - I2: far memory is freed and sessions are closed, also after a failure or a signal. A signal
 //!   while they are being opened leaves them to the node, which ends them with their lease.
-//! - I3: SIGINT, SIGTERM and SIGHUP end a measurement early. What was measured is printed and
-//!   written, marked partial, and the exit code is 128 + the signal's number.
+//! - I3: SIGINT, SIGTERM and SIGHUP end a measurement early, and so does a request that fails. What
+//!   was measured is printed and written, marked partial. After a signal the exit code is 128 + its
+//!   number, also if a request failed as well.
 
 mod bandwidth;
 mod devices;
@@ -21,13 +22,15 @@ mod target;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use clap::Subcommand;
 use farcore_bench::machine::Machine;
 use farcore_bench::origin::Origin;
 use farcore_bench::outputs::complain;
 use farcore_bench::stop;
 use serde::Serialize;
+
+use crate::text::line;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -55,12 +58,27 @@ impl Command {
 /// # Errors
 /// A flag is wrong, a node does not answer, or an output cannot be written.
 pub(crate) fn run(command: &Command) -> Result<ExitCode> {
-    match command {
-        Command::Ping(arguments) => ping::run(arguments)?,
-        Command::Bandwidth(arguments) => bandwidth::run(arguments)?,
-        Command::Devices(arguments) => devices::run(arguments)?,
+    let ended = match command {
+        Command::Ping(arguments) => ping::run(arguments),
+        Command::Bandwidth(arguments) => bandwidth::run(arguments),
+        Command::Devices(arguments) => devices::run(arguments),
+    };
+    let Some(status) = stop::status() else {
+        return ended.map(|()| ExitCode::SUCCESS);
+    };
+    if let Err(error) = ended {
+        complain(format_args!("farcore {}: {}", command.name(), line(&error)));
     }
-    Ok(stop::status().map_or(ExitCode::SUCCESS, ExitCode::from))
+    Ok(ExitCode::from(status))
+}
+
+/// How a measurement of some rows ends, which an error may have ended early.
+fn ending(failed: Option<Error>, rows: usize) -> Result<()> {
+    match failed {
+        None => Ok(()),
+        Some(error) if rows == 0 => Err(error),
+        Some(error) => Err(error.context("partial")),
+    }
 }
 
 /// Where and by what a measurement was made.
@@ -83,11 +101,12 @@ impl Circumstances {
         })
     }
 
-    /// Notes whether a signal has ended the measurement, and says so. False if nothing was
-    /// measured.
-    fn end(&mut self, command: &str, rows: usize) -> bool {
-        self.origin.end(None);
+    /// Notes whether a signal or an error has ended the measurement, and says so of a signal: the
+    /// error ends the command. False if nothing was measured.
+    fn end(&mut self, command: &str, rows: usize, failed: Option<&Error>) -> bool {
+        self.origin.end(failed);
         match self.origin.note() {
+            _ if failed.is_some() => {}
             Some(_) if rows == 0 => {
                 complain(format_args!(
                     "farcore {command}: a signal ended it before anything was measured"

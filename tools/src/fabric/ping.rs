@@ -13,11 +13,11 @@ use farcore_rdma::run_local;
 use farcore_tuning::Histogram;
 use serde::Serialize;
 
-use super::Circumstances;
 use super::output::{Progress, count, length, table};
 use super::probe::{self, Probe};
 use super::request::{Operation, Selection, Shape, longest_bytes};
 use super::target::{Target, TargetArguments};
+use super::{Circumstances, ending};
 
 const SIZES: [u32; 5] = [8, 64, 256, 1 << 10, 4 << 10];
 const OPERATIONS: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Cas];
@@ -99,14 +99,20 @@ fn row(probe: &mut Probe, queue: usize, shape: Shape, count: u64) -> Result<Opti
     }))
 }
 
-fn measure(probe: &mut Probe, names: &[String], shapes: &[Shape], count: u64) -> Result<Vec<Row>> {
+/// Measures row after row, until a signal or an error.
+fn measure(
+    probe: &mut Probe,
+    names: &[String],
+    shapes: &[Shape],
+    count: u64,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
     let progress = Progress::new(names.len() * shapes.len());
-    let mut rows = Vec::new();
     for (queue, name) in names.iter().enumerate() {
         for &shape in shapes {
             progress.begin(format_args!("{} {}", shape.operation, length(shape.bytes)));
             let Some(measured) = row(probe, queue, shape, count)? else {
-                return Ok(rows);
+                return Ok(());
             };
             rows.push(Row {
                 node: name.clone(),
@@ -115,16 +121,21 @@ fn measure(probe: &mut Probe, names: &[String], shapes: &[Shape], count: u64) ->
             progress.end();
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
-async fn open_and_measure(target: &Target, shapes: &[Shape], count: u64) -> Result<Vec<Row>> {
+async fn open_and_measure(
+    target: &Target,
+    shapes: &[Shape],
+    count: u64,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
     let Some(mut probe) = Probe::open(target, 1, longest_bytes(shapes)).await? else {
-        return Ok(Vec::new());
+        return Ok(());
     };
-    let rows = measure(&mut probe, &target.names(), shapes, count);
+    let measured = measure(&mut probe, &target.names(), shapes, count, rows);
     probe.close().await;
-    rows
+    measured
 }
 
 fn render(rows: &[Row]) -> String {
@@ -188,10 +199,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         depth: 1,
         batch: 1,
         warm_up_count,
-        rows: run_local(open_and_measure(&target, &shapes, arguments.count))??,
+        rows: Vec::new(),
     };
-    if !report.circumstances.end("fabric ping", report.rows.len()) {
-        return Ok(());
+    let measured = open_and_measure(&target, &shapes, arguments.count, &mut report.rows);
+    let failed = run_local(measured)?.err();
+    let rows = report.rows.len();
+    let circumstances = &mut report.circumstances;
+    if !circumstances.end("fabric ping", rows, failed.as_ref()) {
+        return ending(failed, rows);
     }
     if let Some(json) = json {
         json.write_json(&report)?;
@@ -201,5 +216,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         report.fabric.join(", "),
         count(report.queue_pairs, "queue pair"),
     ))?;
-    print(render(&report.rows))
+    print(render(&report.rows))?;
+    ending(failed, rows)
 }

@@ -22,7 +22,7 @@ mod sizes;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -34,8 +34,8 @@ use bytesize::ByteSize;
 use clap::Args;
 use farcore::{Config, Engine, FabricAddress, LinkModel, WhenFull};
 use farcore_bench::cli::{CoreList, parse_size};
+use farcore_bench::stop;
 use farcore_bench::watch::WatchArgs;
-use farcore_bench::{outputs, stop};
 use farcore_rdma::Scheme;
 use farcore_server::{CLIENTS_MAX, Options, Server, TlsOptions};
 use farcore_tuning::is_loopback;
@@ -259,14 +259,8 @@ impl Arguments {
         refusal::check_file("--tls-cert", self.tls_cert.as_deref())?;
         refusal::check_file("--tls-key", self.tls_key.as_deref())?;
         refusal::check_file("--tls-ca", self.tls_ca.as_deref())?;
-        // `default` is a path that the command makes.
-        let socket = self.watch.stats_socket.as_deref();
-        if let Some(socket) = socket.filter(|socket| *socket != Path::new("default")) {
-            outputs::check_file("--stats-socket", socket)?;
-        }
-        let metrics = self.watch.http.map(|address| ("--http", address));
         let encrypted = self.tls.map(|address| ("--tls", address));
-        let addresses = [Some(("--resp", self.resp)), encrypted, metrics];
+        let addresses = [Some(("--resp", self.resp)), encrypted];
         for (flag, address) in addresses.into_iter().flatten() {
             check_address(flag, address)?;
         }
@@ -315,6 +309,7 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     arguments.native.refuse_idle(given)?;
     let (config, options) = (arguments.config()?, arguments.options()?);
     let watch = arguments.watch.watch()?;
+    watch.check()?;
     arguments.check(&options)?;
     arguments.warn_if_exposed();
     heap::return_buffers();
