@@ -11,13 +11,11 @@ pub(crate) fn cannot_listen(flag: &str, address: impl Display, error: &io::Error
     anyhow!("{flag} {address}: cannot listen there: {error}; give another address or port")
 }
 
-/// Checks that an address can be listened at.
+/// Checks that an address can be listened at. Until the listener is dropped, no other flag can have
+/// the same address.
 ///
 /// # Errors
 /// It cannot.
-pub(crate) fn check_address(flag: &str, address: SocketAddr) -> Result<()> {
-    match TcpListener::bind(address) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(cannot_listen(flag, address, &error)),
-    }
+pub(crate) fn check_address(flag: &str, address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).map_err(|error| cannot_listen(flag, address, &error))
 }

@@ -18,7 +18,7 @@ const WORDS: [(&str, &str); 6] = [
     ),
     (
         "invalid socket address syntax",
-        "write it as ADDRESS:PORT, with a port up to 65535, e.g. 127.0.0.1:9401",
+        "write it as ADDRESS:PORT in numbers, with a port up to 65535, e.g. 127.0.0.1:9401",
     ),
 ];
 /// How clap names a range such as `1..=1000`.

@@ -170,7 +170,7 @@ fn named(arguments: &Arguments, error: StartError) -> anyhow::Error {
 fn serve(arguments: &Arguments) -> Result<()> {
     let signals = signals()?;
     let options = arguments.options()?;
-    check_address("--listen", arguments.listen)?;
+    drop(check_address("--listen", arguments.listen)?);
     let console = Console::start(options).map_err(|error| named(arguments, error))?;
     let address = console.address();
     if !is_loopback(address) && arguments.open_to_all {

@@ -260,9 +260,11 @@ impl Arguments {
         refusal::check_file("--tls-key", self.tls_key.as_deref())?;
         refusal::check_file("--tls-ca", self.tls_ca.as_deref())?;
         let encrypted = self.tls.map(|address| ("--tls", address));
-        let addresses = [Some(("--resp", self.resp)), encrypted];
+        let mut addresses: Vec<_> = [Some(("--resp", self.resp)), encrypted].into();
+        addresses.extend(self.native.sockets()?.into_iter().map(Some));
+        let mut listeners = Vec::new();
         for (flag, address) in addresses.into_iter().flatten() {
-            check_address(flag, address)?;
+            listeners.push(check_address(flag, address)?);
         }
         Ok(())
     }

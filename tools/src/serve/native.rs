@@ -1,8 +1,9 @@
 //! The flags of the native protocol.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use farcore::FabricAddress;
 use farcore_bench::cli::parse_size;
@@ -51,6 +52,22 @@ impl NativeArguments {
     pub(super) fn uses_device(&self) -> bool {
         let of_device = |address: &FabricAddress| address.scheme() != Scheme::Tcp;
         self.native.iter().any(of_device)
+    }
+
+    /// Where native clients connect over sockets, each with its flag.
+    ///
+    /// # Errors
+    /// An address is a name.
+    pub(super) fn sockets(&self) -> Result<Vec<(&'static str, SocketAddr)>> {
+        let of_sockets = |address: &&FabricAddress| address.scheme() == Scheme::Tcp;
+        let socket = |address: &FabricAddress| {
+            let host = address.host().parse::<IpAddr>().ok();
+            let host = host.with_context(|| {
+                format!("--native {address}: write the host in numbers, e.g. tcp://127.0.0.1:7401")
+            })?;
+            Ok(("--native", SocketAddr::new(host, address.port())))
+        };
+        self.native.iter().filter(of_sockets).map(socket).collect()
     }
 
     /// Bytes of all native clients, if they are served.

@@ -66,7 +66,7 @@ pub(super) fn read(path: &Path) -> Result<Report> {
     }
     let report: Report = serde_json::from_str(&text).with_context(|| {
         format!(
-            "--from {} is not a report, which an engine's statistics socket sends as JSON",
+            "--from {} is not a report, which an engine's statistics socket sends as JSON; save one with `socat -u UNIX-CONNECT:SOCKET {0}`",
             path.display()
         )
     })?;
