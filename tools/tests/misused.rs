@@ -643,6 +643,12 @@ const SERVE: &[Row] = &[
     ),
     (
         "serve",
+        "serve --resp 127.0.0.1:0 --native tcp://localhost:7401 --open-to-all",
+        1,
+        &["--native tcp://localhost:7401", "in numbers"],
+    ),
+    (
+        "serve",
         "serve --http TAKEN",
         1,
         &["127.0.0.1:", "in use", "give --http another address"],

@@ -260,12 +260,15 @@ impl Arguments {
         refusal::check_file("--tls-key", self.tls_key.as_deref())?;
         refusal::check_file("--tls-ca", self.tls_ca.as_deref())?;
         let encrypted = self.tls.map(|address| ("--tls", address));
-        let mut addresses: Vec<_> = [Some(("--resp", self.resp)), encrypted].into();
-        addresses.extend(self.native.sockets()?.into_iter().map(Some));
+        // Kept until all are checked, so that two flags with one address are refused, too.
         let mut listeners = Vec::new();
-        for (flag, address) in addresses.into_iter().flatten() {
+        for (flag, address) in [Some(("--resp", self.resp)), encrypted]
+            .into_iter()
+            .flatten()
+        {
             listeners.push(check_address(flag, address)?);
         }
+        listeners.extend(self.native.check_addresses()?);
         Ok(())
     }
 

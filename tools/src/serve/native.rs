@@ -1,6 +1,6 @@
 //! The flags of the native protocol.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, TcpListener};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
@@ -13,6 +13,7 @@ use farcore_server::NativeOptions;
 use super::limits;
 use crate::device::{DeviceArguments, check_build};
 use crate::given::Given;
+use crate::listen::cannot_listen;
 use crate::token;
 
 /// Flags that have no effect without `--native`.
@@ -54,20 +55,21 @@ impl NativeArguments {
         self.native.iter().any(of_device)
     }
 
-    /// Where native clients connect over sockets, each with its flag.
+    /// Listens where native clients will connect over sockets, as `check_address` does.
     ///
     /// # Errors
-    /// An address is a name.
-    pub(super) fn sockets(&self) -> Result<Vec<(&'static str, SocketAddr)>> {
+    /// An address is a name, or cannot be listened at.
+    pub(super) fn check_addresses(&self) -> Result<Vec<TcpListener>> {
         let of_sockets = |address: &&FabricAddress| address.scheme() == Scheme::Tcp;
-        let socket = |address: &FabricAddress| {
+        let check = |address: &FabricAddress| {
             let host = address.host().parse::<IpAddr>().ok();
             let host = host.with_context(|| {
                 format!("--native {address}: write the host in numbers, e.g. tcp://127.0.0.1:7401")
             })?;
-            Ok(("--native", SocketAddr::new(host, address.port())))
+            TcpListener::bind((host, address.port()))
+                .map_err(|error| cannot_listen("--native", address, &error))
         };
-        self.native.iter().filter(of_sockets).map(socket).collect()
+        self.native.iter().filter(of_sockets).map(check).collect()
     }
 
     /// Bytes of all native clients, if they are served.
