@@ -7,8 +7,8 @@
 //! resident size is read, so that only the engine's memory is counted. A worker that is lost ends
 //! the run.
 //!
-//! I1: no wrong answer that was counted is hidden by the end of the run: where a worker is lost, the
-//!     answers of those that had finished the phase count, though the phase has no figures.
+//! I1: no wrong answer that was counted is hidden by the end of the run: where a worker is lost,
+//!     the answers of those that had finished the phase count, though the phase has no figures.
 
 mod collect;
 

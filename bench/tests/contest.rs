@@ -91,8 +91,8 @@ enum Fault {
     Mute,
     /// A flipped bit, and a panic in a later phase.
     FlippedBitThenPanic,
-    /// In the first phase one worker has a wrong answer, and the other one panics once the first has
-    /// sent all its requests.
+    /// In the first phase one worker has a wrong answer, and the other one panics once the first
+    /// has sent all its requests.
     WrongThenPanic,
 }
 
