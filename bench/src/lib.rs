@@ -46,7 +46,7 @@ pub mod record;
 pub mod report;
 pub mod resident;
 pub mod run;
-mod series;
+pub mod series;
 pub mod skew;
 pub mod stats;
 pub mod stop;

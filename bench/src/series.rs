@@ -8,9 +8,14 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use tracing::error;
 
+use crate::compare::describe;
+use crate::ending::Ending;
 use crate::engines::Farcore;
+use crate::failures::{self, ErrorCounts};
+use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::outputs::{OutputFile, print};
 use crate::plan::Plan;
@@ -28,18 +33,94 @@ pub(crate) fn check(plans: &[Plan], json: Option<&Path>) -> anyhow::Result<Optio
     OutputFile::open_if("--json", json)
 }
 
-/// A run that may have ended early.
-pub(crate) trait Ended {
-    /// Why it did, unless a signal ended it.
-    fn lost(&self) -> Option<&str>;
+/// Everything that one command measured, in the form that `--json` writes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SeriesReport<R> {
+    /// The command, the program and the date.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// The machine.
+    pub machine: Machine,
+    /// The plan of each run.
+    pub plans: Vec<Plan>,
+    /// The runs that began, in the order of the plans.
+    pub runs: Vec<R>,
+}
 
-    /// Whether it has neither figures nor faults to show.
+/// What went wrong in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Faults<'a> {
+    /// Values that were not those put.
+    pub(crate) wrong_values: u64,
+    /// A description of the first of them, or of the first error.
+    pub(crate) complaint: Option<&'a str>,
+    /// Requests that ended with an error, by kind.
+    pub(crate) errors: &'a ErrorCounts,
+    /// Why the run ended early, unless a signal ended it.
+    pub(crate) lost: Option<&'a str>,
+}
+
+/// The figures of a run, which may have ended early.
+pub(crate) trait Measured {
+    fn faults(&self) -> Faults<'_>;
+
+    /// Whether it ended before anything was measured.
     fn is_empty(&self) -> bool;
+}
+
+/// How the plans of one command are run and shown.
+pub(crate) struct Series<R> {
+    /// Runs a plan in a process of its own; `None` if a signal ended it before it had figures.
+    pub(crate) run: fn(&Plan) -> anyhow::Result<Option<R>>,
+    /// The table of the runs.
+    pub(crate) render: fn(&[R]) -> String,
+}
+
+impl<R: Measured + Serialize> Series<R> {
+    /// Describes the plans, runs them, writes the file, prints the table. A signal or a run that
+    /// fails ends it early, with the figures so far. `before` does what comes before the first run,
+    /// and returns what failed of it.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub(crate) fn command(
+        &self,
+        machine: Machine,
+        plans: Vec<Plan>,
+        file: Option<OutputFile>,
+        before: impl FnOnce(&[Plan]) -> Vec<anyhow::Error>,
+    ) -> anyhow::Result<Ending> {
+        let mut origin = Origin::here();
+        for plan in &plans {
+            print(describe(plan, 1))?;
+        }
+        let mut failures = before(&plans);
+        let (runs, failed) = measure(&plans, self.run);
+        origin.end(failed.as_ref());
+        failures.extend(failed);
+        let (mut wrong, mut errors) = (0, ErrorCounts::new());
+        for faults in runs.iter().map(R::faults) {
+            if let Some(complaint) = faults.complaint {
+                error!(complaint, "wrong value or failed request");
+            }
+            wrong += faults.wrong_values;
+            failures::add(&mut errors, faults.errors);
+        }
+        let table = (!runs.iter().all(R::is_empty)).then(|| (self.render)(&runs));
+        let report = SeriesReport {
+            origin,
+            machine,
+            plans,
+            runs,
+        };
+        publish(table, file, &report, &report.origin, &mut failures);
+        Ok(Ending::of(wrong, &errors, None, &failures))
+    }
 }
 
 /// Runs the plans until one fails or a signal comes: the runs so far, that one included as far as
 /// it came, and the failure.
-pub(crate) fn measure<R: Ended>(
+fn measure<R: Measured>(
     plans: &[Plan],
     mut run: impl FnMut(&Plan) -> anyhow::Result<Option<R>>,
 ) -> (Vec<R>, Option<anyhow::Error>) {
@@ -50,8 +131,10 @@ pub(crate) fn measure<R: Ended>(
         }
         match run(plan) {
             Ok(Some(run)) => {
-                let why = run.lost().map(str::to_owned);
-                if why.is_none() || !run.is_empty() {
+                let faults = run.faults();
+                let why = faults.lost.map(str::to_owned);
+                let has_faults = faults.wrong_values > 0 || !faults.errors.is_empty();
+                if why.is_none() || has_faults || !run.is_empty() {
                     runs.push(run);
                 }
                 if let Some(why) = why {
@@ -68,7 +151,7 @@ pub(crate) fn measure<R: Ended>(
 
 /// Writes the file and prints the table, and adds what could not be done to `failures`. Without a
 /// table nothing was measured: an older file stays as it is.
-pub(crate) fn publish(
+fn publish(
     table: Option<String>,
     file: Option<OutputFile>,
     report: &impl Serialize,

@@ -3,22 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
-/// Longer than any end takes; a test that reaches it fails.
-const LIMIT: Timespec = Timespec {
-    tv_sec: 120,
-    tv_nsec: 0,
-};
+use self::support::{assert_ends, run_of};
 
 /// The command, whatever the signals that this process ignores.
 fn command(line: &str) -> Command {
@@ -190,26 +187,6 @@ fn start_as(before: &str, flags: &str) -> Running {
         stdout,
         run,
     }
-}
-
-/// The child of a process.
-fn run_of(parent: u32) -> Pid {
-    let parent = parent.to_string();
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let child = processes.filter_map(|process| {
-        let stat = fs::read_to_string(process.path().join("stat")).ok()?;
-        // The name, in brackets, may hold blanks; then state and parent.
-        let (_, fields) = stat.rsplit_once(") ")?;
-        let is_ours = fields.split(' ').nth(1) == Some(&parent);
-        let number = process.file_name().to_str()?.parse().ok()?;
-        is_ours.then(|| Pid::from_raw(number)).flatten()
-    });
-    child.into_iter().next().expect("a command has a run")
-}
-
-fn assert_ends(process: &OwnedFd, what: &str) {
-    let mut ended = [PollFd::new(process, PollFlags::IN)];
-    assert_eq!(poll(&mut ended, Some(&LIMIT)), Ok(1), "{what} ends");
 }
 
 impl Running {

@@ -2,21 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 
-/// Longer than any end takes; a test that reaches it fails.
-const LIMIT: Timespec = Timespec {
-    tv_sec: 120,
-    tv_nsec: 0,
-};
+use self::support::{assert_ends, run_of};
 
 /// Commands that end soon, and a word of their tables.
 const SHORT: [(&str, &str); 7] = [
@@ -164,26 +160,6 @@ fn a_full_standard_output_is_an_error_and_no_panic() {
             "{line}"
         );
     }
-}
-
-/// The child of a process.
-fn run_of(parent: u32) -> Pid {
-    let parent = parent.to_string();
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let child = processes.filter_map(|process| {
-        let stat = fs::read_to_string(process.path().join("stat")).ok()?;
-        // The name, in brackets, may hold blanks; then state and parent.
-        let (_, fields) = stat.rsplit_once(") ")?;
-        let is_ours = fields.split(' ').nth(1) == Some(&parent);
-        let number = process.file_name().to_str()?.parse().ok()?;
-        is_ours.then(|| Pid::from_raw(number)).flatten()
-    });
-    child.into_iter().next().expect("a command has a run")
-}
-
-fn assert_ends(process: &OwnedFd, what: &str) {
-    let mut ended = [PollFd::new(process, PollFlags::IN)];
-    assert_eq!(poll(&mut ended, Some(&LIMIT)), Ok(1), "{what} ends");
 }
 
 /// Starts a command, signals it once its run is at work, and waits for both; returns the status and

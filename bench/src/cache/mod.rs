@@ -20,21 +20,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
-use tracing::error;
 
-use self::report::{CacheReport, Run, render};
+use self::report::render;
 use self::settings::{Part, Settings};
 use crate::child::cache_in_child;
 use crate::cli::CacheArgs;
-use crate::compare::describe;
 use crate::ending::Ending;
-use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
-use crate::origin::Origin;
-use crate::outputs::{OutputFile, check_folder, print};
+use crate::outputs::{OutputFile, check_folder};
 use crate::plan::{Plan, Scenario};
+use crate::series::Series;
 use crate::trace::made::Made;
-use crate::{series, stop, words};
+use crate::{stop, words};
 
 /// Checks what can be checked before anything runs: the engine's settings, the folder of `--write`
 /// and the file of `--json`, which it returns.
@@ -84,35 +81,17 @@ pub fn command(
     folder: Option<&Path>,
     file: Option<OutputFile>,
 ) -> anyhow::Result<Ending> {
-    let mut origin = Origin::here();
-    for plan in &plans {
-        print(describe(plan, 1))?;
-    }
-    let mut failures: Vec<anyhow::Error> = Vec::new();
-    if let Some(folder) = folder {
-        let written = plans.iter().map(|plan| write_trace(plan, folder));
-        failures.extend(written.filter_map(Result::err));
-    }
-    let (runs, failed) = series::measure(&plans, cache_in_child);
-    origin.end(failed.as_ref());
-    failures.extend(failed);
-    let wrong = runs.iter().map(|run| run.wrong_values).sum();
-    let mut errors = ErrorCounts::new();
-    for run in &runs {
-        if let Some(complaint) = &run.complaint {
-            error!(complaint, "wrong value or failed request");
-        }
-        failures::add(&mut errors, &run.errors);
-    }
-    let table = (!runs.iter().all(Run::is_empty)).then(|| render(&runs));
-    let report = CacheReport {
-        origin,
-        machine,
-        plans,
-        runs,
+    let series = Series {
+        run: cache_in_child,
+        render: |runs| render(runs),
     };
-    series::publish(table, file, &report, &report.origin, &mut failures);
-    Ok(Ending::of(wrong, &errors, None, &failures))
+    series.command(machine, plans, file, |plans| {
+        let Some(folder) = folder else {
+            return Vec::new();
+        };
+        let written = plans.iter().map(|plan| write_trace(plan, folder));
+        written.filter_map(Result::err).collect()
+    })
 }
 
 /// Writes the trace of a plan into a folder. A signal leaves no trace.

@@ -15,20 +15,14 @@ pub mod report;
 pub mod settings;
 mod table;
 
-use tracing::error;
-
 use crate::child::expiry_in_child;
 use crate::cli::ExpiryArgs;
-use crate::compare::describe;
 use crate::ending::Ending;
-use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
-use crate::origin::Origin;
-use crate::outputs::{OutputFile, print};
+use crate::outputs::OutputFile;
 use crate::plan::Plan;
-use crate::series;
+use crate::series::{self, Series};
 
-use self::report::{ExpiryReport, Run};
 use self::table::render;
 
 /// Checks what can be checked before anything runs: the engine's settings and the file of `--json`,
@@ -50,28 +44,9 @@ pub fn command(
     plans: Vec<Plan>,
     file: Option<OutputFile>,
 ) -> anyhow::Result<Ending> {
-    let mut origin = Origin::here();
-    for plan in &plans {
-        print(describe(plan, 1))?;
-    }
-    let (runs, failed) = series::measure(&plans, expiry_in_child);
-    origin.end(failed.as_ref());
-    let mut failures: Vec<anyhow::Error> = failed.into_iter().collect();
-    let wrong = runs.iter().map(|run| run.wrong_values).sum();
-    let mut errors = ErrorCounts::new();
-    for run in &runs {
-        if let Some(complaint) = &run.complaint {
-            error!(complaint, "wrong value or failed request");
-        }
-        failures::add(&mut errors, &run.errors);
-    }
-    let table = (!runs.iter().all(Run::is_empty)).then(|| render(&runs));
-    let report = ExpiryReport {
-        origin,
-        machine,
-        plans,
-        runs,
+    let series = Series {
+        run: expiry_in_child,
+        render: |runs| render(runs),
     };
-    series::publish(table, file, &report, &report.origin, &mut failures);
-    Ok(Ending::of(wrong, &errors, None, &failures))
+    series.command(machine, plans, file, |_| Vec::new())
 }

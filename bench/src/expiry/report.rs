@@ -4,24 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::settings::Place;
 use crate::failures::ErrorCounts;
-use crate::machine::Machine;
-use crate::origin::Origin;
-use crate::plan::Plan;
-use crate::series::Ended;
+use crate::series::{Faults, Measured, SeriesReport};
 
-/// Everything that one command measured.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ExpiryReport {
-    /// The command, the program and the date.
-    #[serde(flatten)]
-    pub origin: Origin,
-    /// The machine.
-    pub machine: Machine,
-    /// The plan of each run.
-    pub plans: Vec<Plan>,
-    /// The runs, one a place.
-    pub runs: Vec<Run>,
-}
+/// Everything that the command measured: a run a place.
+pub type ExpiryReport = SeriesReport<Run>;
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,13 +61,18 @@ pub struct Run {
     pub lost: Option<String>,
 }
 
-impl Ended for Run {
-    fn lost(&self) -> Option<&str> {
-        self.lost.as_deref()
+impl Measured for Run {
+    fn faults(&self) -> Faults<'_> {
+        Faults {
+            wrong_values: self.wrong_values,
+            complaint: self.complaint.as_deref(),
+            errors: &self.errors,
+            lost: self.lost.as_deref(),
+        }
     }
 
     fn is_empty(&self) -> bool {
-        self.is_empty() && self.wrong_values == 0 && self.errors.is_empty()
+        self.is_empty()
     }
 }
 
