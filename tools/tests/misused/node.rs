@@ -1,0 +1,56 @@
+//! Wrong uses of `farcore memnode`.
+
+use super::Row;
+
+pub(super) const NODE: &[Row] = &[
+    ("memnode", "memnode", 2, &["--memory <SIZE>"]),
+    (
+        "memnode",
+        "memnode --memory lots",
+        1,
+        &["--memory `lots`", "32GiB"],
+    ),
+    ("memnode", "memnode --memory 1EiB", 1, &["--memory 1EiB"]),
+    (
+        "memnode",
+        "memnode --memory 1MiB --port 1",
+        1,
+        &["--port has no effect", "omit it"],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --threads 0",
+        1,
+        &["--threads 0", "1 to 1024"],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --lease 0s",
+        1,
+        &["--lease 0s", "1s to 24h"],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --http here",
+        1,
+        &["--http `here` is no address", "127.0.0.1:9400"],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --listen tcp://TAKEN",
+        1,
+        &["--listen tcp://", "in use"],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --token-file /nowhere",
+        1,
+        &["--token-file /nowhere: No such file"],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --token-file FOLDER/short",
+        1,
+        &["--token-file ", "5 bytes long", "16 to 4096", "umask 077"],
+    ),
+];
