@@ -42,9 +42,10 @@ pub(super) const SERVE: &[Row] = &[
         1,
         &["--resp 127.0.0.1:", "in use", "another address or port"],
     ),
+    // The engine, which no memory node answers, is not opened.
     (
         "serve",
-        "serve --resp 127.0.0.1:0 --native tcp://localhost:7401 --open-to-all",
+        "serve --resp 127.0.0.1:0 --fabric tcp://127.0.0.1:1 --native tcp://localhost:7401 --open-to-all",
         1,
         &["--native tcp://localhost:7401", "in numbers"],
     ),
