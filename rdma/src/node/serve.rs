@@ -47,7 +47,7 @@ const PREDECESSOR_INTERVAL: Duration = Duration::from_millis(1);
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// Interval at which the maintenance thread checks for ended leases.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
-/// Pause before a request that must be retried.
+/// Pause before a request, or a look at what another thread does, is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// Connections that wait for an executor; further ones wait in the lobby.
 const BACKLOG: usize = 64;
@@ -178,6 +178,7 @@ impl Worker {
             let (reply, last) = match performed {
                 Ok(Reply::Farewell) => {
                     self.maintenance.unpark();
+                    self.reclaimed(speaker).await;
                     (Reply::Farewell, true)
                 }
                 Ok(reply) => (reply, false),
@@ -198,6 +199,18 @@ impl Worker {
             }
             // A client that sends requests ahead never makes this wait for its socket.
             turns.yield_now().await;
+        }
+    }
+
+    /// Waits until the extents of a session that its client has ended are free: the client, or the
+    /// next one, may claim them at once.
+    async fn reclaimed(&self, speaker: Speaker) {
+        let since = Instant::now();
+        // Clearing much memory takes longer than a client waits. It goes on without one.
+        while self.node.sessions().holds(speaker.session)
+            && since.elapsed() < self.node.options().handshake_limit
+        {
+            Timer::new(RETRY_PAUSE).await;
         }
     }
 

@@ -374,8 +374,9 @@ impl Service {
         let extents_kept = state.kept.values().copied().map(u64::from).sum();
         set(&self.metrics.extents_kept, extents_kept);
         for one in over {
-            let (session, name) = (one.session.get(), &one.name);
-            let extents = self.take_back(one.session);
+            let ended = one.session;
+            let (session, name) = (ended.get(), &one.name);
+            let extents = self.take_back(ended);
             match one.end {
                 End::Bye => info!(
                     session,
@@ -403,6 +404,8 @@ impl Service {
                 add(&self.metrics.extents_stuck, u64::from(extents.left));
                 state.stuck.push(one);
             }
+            // Only now: the metrics agree with the table as soon as the client has its farewell.
+            self.sessions().reclaimed(ended);
         }
     }
 

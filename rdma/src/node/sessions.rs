@@ -5,8 +5,9 @@
 //!   low half counts up.
 //! - I2: [`Sessions::over`] returns each opened session exactly once, after its last line has ended
 //!   and its last request was performed.
+//! - I3: a session counts, and its client waits for the farewell, until [`Sessions::reclaimed`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hint::black_box;
 use std::io;
 
@@ -57,6 +58,8 @@ pub(crate) struct Sessions<L> {
     revived: u64,
     tickets: u64,
     sessions: HashMap<OwnerId, Session<L>>,
+    /// Sessions that are over, whose extents are being reclaimed.
+    reclaiming: HashSet<OwnerId>,
 }
 
 impl<L: Line> Sessions<L> {
@@ -69,6 +72,7 @@ impl<L: Line> Sessions<L> {
             revived: 0,
             tickets: 0,
             sessions: HashMap::new(),
+            reclaiming: HashSet::new(),
         }
     }
 
@@ -81,9 +85,14 @@ impl<L: Line> Sessions<L> {
         self.incarnation
     }
 
-    /// Sessions that are not over.
+    /// Sessions that may own extents: those that are not over, or are being reclaimed.
     pub(crate) fn len(&self) -> usize {
-        self.sessions.len()
+        self.sessions.len() + self.reclaiming.len()
+    }
+
+    /// Whether a session may own extents.
+    pub(crate) fn holds(&self, session: OwnerId) -> bool {
+        self.sessions.contains_key(&session) || self.reclaiming.contains(&session)
     }
 
     /// Each session that is not over.
@@ -135,7 +144,7 @@ impl<L: Line> Sessions<L> {
         now_ns: u64,
     ) -> Result<Speaker, Refused> {
         let next = self.opened.checked_add(1);
-        let room = self.sessions.len() < self.sessions_max;
+        let room = self.len() < self.sessions_max;
         let (Some(next), true) = (next, room) else {
             return Err(Refused::Busy {
                 sessions_max: self.sessions_max as u64,
@@ -255,7 +264,8 @@ impl<L: Line> Sessions<L> {
         }
     }
 
-    /// Ends leases and sessions that are due, and removes those that are over.
+    /// Ends leases and sessions that are due, and returns those that are over. The caller reclaims
+    /// their extents and says so.
     pub(crate) fn over(&mut self, now_ns: u64) -> Vec<Over> {
         let mut over = Vec::new();
         self.sessions.retain(|&session, one| {
@@ -265,9 +275,15 @@ impl<L: Line> Sessions<L> {
             };
             let name = std::mem::take(&mut one.name);
             over.push(Over { session, name, end });
+            self.reclaiming.insert(session);
             false
         });
         over
+    }
+
+    /// The extents of a session that was over are free, or were left to be retried.
+    pub(crate) fn reclaimed(&mut self, session: OwnerId) {
+        self.reclaiming.remove(&session);
     }
 }
 

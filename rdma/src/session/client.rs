@@ -316,7 +316,7 @@ impl NodeSession {
         }
     }
 
-    /// Ends the session: the node closes its memory connections and frees its extents.
+    /// Ends the session: the node closes its memory connections, frees its extents and answers.
     ///
     /// # Errors
     /// [`SessionError`]; the session then ends with its lease.

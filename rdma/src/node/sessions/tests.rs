@@ -71,7 +71,16 @@ fn ids_differ_and_carry_the_incarnation() {
     assert!(ids.iter().all(|id| id >> 32 == 5));
     let error = sessions.open(String::new(), key(1), 0).unwrap_err();
     assert_eq!(error, Refused::Busy { sessions_max: 4 });
-    assert_eq!(sessions.over(LEASE_NS).len(), 4);
+    let over = sessions.over(LEASE_NS);
+    assert_eq!(over.len(), 4);
+    // They have their places until their extents are free.
+    let error = sessions.open(String::new(), key(1), 0).unwrap_err();
+    assert_eq!(error, Refused::Busy { sessions_max: 4 });
+    assert!(over.iter().all(|one| sessions.holds(one.session)));
+    for one in &over {
+        sessions.reclaimed(one.session);
+    }
+    assert!(!over.iter().any(|one| sessions.holds(one.session)));
     let again = sessions.open(String::new(), key(1), 0).unwrap();
     assert!(!ids.contains(&again.session.get()));
 }
@@ -334,6 +343,8 @@ proptest! {
                     prop_assert!(!alive, "a line of it lives");
                     let busy = requests.iter().any(|speaker| speaker.session == one.session);
                     prop_assert!(!busy, "a request of it is in progress");
+                    prop_assert!(sessions.holds(one.session), "it still owns extents");
+                    sessions.reclaimed(one.session);
                     }
                 },
                 _ => {}
@@ -353,6 +364,7 @@ proptest! {
         }
         over.extend(sessions.over(now_ns).into_iter().map(|one| one.session));
         prop_assert_eq!(over.len(), lease.len());
+        over.iter().for_each(|&one| sessions.reclaimed(one));
         prop_assert_eq!((sessions.len(), sessions.lines()), (0, 0));
     }
 }

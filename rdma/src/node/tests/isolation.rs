@@ -229,3 +229,34 @@ fn a_long_extent_that_was_written_is_zero_for_its_next_owner() {
     });
     node.stop();
 }
+
+#[test]
+fn what_a_session_wrote_is_cleared_and_free_when_it_has_its_farewell() {
+    const LONG: u32 = 16 << 20;
+    let mut long = options();
+    long.isolate = true;
+    long.memory = MemoryOptions {
+        extent_bytes: u64::from(LONG),
+        region_bytes: u64::from(LONG),
+        memory_bytes: u64::from(LONG),
+        ..long.memory
+    };
+    let node = MemoryNode::start(long).unwrap();
+    run(async {
+        let mut owner = session(&node).await;
+        let chunk = owner.allocate_chunk(1).await.unwrap();
+        let remote = owner.map().slice(chunk.first(), 0).unwrap();
+        let mut stream = raw_connection(&node, &owner.memory_request(0));
+        stream
+            .write_all(&header(Opcode::Write, 0, remote, LONG).encode())
+            .unwrap();
+        stream.write_all(&vec![7; LONG as usize]).unwrap();
+        let mut answer = [0; wire::HEADER_BYTES];
+        stream.read_exact(&mut answer).unwrap();
+        owner.bye().await.unwrap();
+        let seen = node.metrics().statistics();
+        assert_eq!((seen.sessions, seen.extents_free), (0, 1), "{seen:?}");
+        assert_eq!((seen.extents_reclaimed, seen.sessions_kept), (1, 0));
+    });
+    node.stop();
+}
