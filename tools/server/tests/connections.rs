@@ -144,7 +144,7 @@ fn a_silent_client_is_disconnected_and_another_is_not() {
     let mut byte = [0];
     wait_until("the silent one is disconnected", || {
         assert_eq!(busy.say("PING"), "+PONG");
-        matches!(silent.stream.get_ref().peek(&mut byte), Ok(0))
+        matches!(silent.peek(&mut byte), Ok(0))
     });
     assert_eq!(served.server().reporter().figures().idle_closed, 1);
 }

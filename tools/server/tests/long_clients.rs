@@ -118,7 +118,7 @@ fn a_client_that_stops_reading_gets_the_value_of_its_moment() {
         let head = if command.starts_with("MGET") { 4 } else { 0 };
         let mut first = [0; 8];
         wait_until("the value is opened", || {
-            slow.stream.get_ref().peek(&mut first).unwrap() > head
+            slow.peek(&mut first).unwrap() > head
         });
         if command.starts_with("GETDEL") || command.starts_with("GETSET") {
             let held = if after.is_empty() {
@@ -160,7 +160,7 @@ fn clients_that_leave_in_the_middle_leave_nothing() {
         let mut leaving = served.client();
         leaving.send(&["GETDEL", "k"]);
         let mut first = [0; 1];
-        leaving.stream.get_ref().peek(&mut first).unwrap();
+        leaving.peek(&mut first).unwrap();
         drop(leaving);
         // Within a value, or between it and the options.
         let cut = [1_000_000, set_request.len() - 12][number % 2];

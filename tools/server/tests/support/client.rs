@@ -55,6 +55,17 @@ impl Client {
         }
     }
 
+    /// Waits for the first bytes of what comes next, and leaves them there. A socket with a time
+    /// limit is also woken by what the kernel does for the process's rings.
+    pub(crate) fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.stream.get_ref().peek(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
     /// Sends a request without waiting.
     pub(crate) fn send<T: AsRef<[u8]>>(&mut self, arguments: &[T]) {
         self.write(&request(arguments));

@@ -77,6 +77,7 @@ impl WordClient {
             match self.0.stream.read(&mut buffer) {
                 Ok(0) => return true,
                 Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return error.kind() == std::io::ErrorKind::ConnectionReset,
             }
         }
