@@ -65,8 +65,8 @@ pub struct TraceSize {
 /// Flags of `trace`.
 #[derive(Clone, Debug, Args)]
 pub struct TraceArgs {
-    /// The trace: Twitter's CSV or libCacheSim's oracleGeneral, plain or compressed with zstd; `-`
-    /// reads it from standard input
+    /// The trace: Twitter's CSV or libCacheSim's oracleGeneral, plain or compressed with zstd or
+    /// gzip; `-` reads it from standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Which part, and how.

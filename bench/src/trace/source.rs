@@ -1,4 +1,5 @@
-//! A trace file of either format, plain or compressed with zstd, as a stream of requests.
+//! A trace file of either format, plain or compressed with zstd or gzip, as a stream of
+//! requests.
 //!
 //! Owns the file and its buffers. Bad lines and records are returned as flaws; only errors of the
 //! file or the decoder end the stream. Memory: a few buffers and the window of the zstd frame, 128
@@ -8,6 +9,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
+use flate2::bufread::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
 
 use super::csv::{self, LINE_BYTES_MAX};
@@ -16,6 +18,13 @@ use super::oracle::{self, RECORD_BYTES};
 
 /// The first bytes of a zstd frame (RFC 8878, 3.1.1).
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+/// Those of a gzip member that is deflated, as all are (RFC 1952, 2.3.1).
+const GZIP_MAGIC: [u8; 3] = [0x1F, 0x8B, 8];
+/// Those of formats that are not read, and what unpacks them.
+const OTHERS: [(&[u8], &str, &str); 2] = [
+    (&[0xFD, b'7', b'z', b'X', b'Z', 0], "xz", "xzcat"),
+    (b"BZh", "bzip2", "bzcat"),
+];
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes inspected to distinguish text from records.
 const SAMPLE_BYTES: usize = 4096;
@@ -48,7 +57,7 @@ impl Format {
         if name.contains("oraclegeneral") {
             return Self::OracleGeneral;
         }
-        let name = name.trim_end_matches(".zst");
+        let name = name.trim_end_matches(".zst").trim_end_matches(".gz");
         let is_text = |&byte: &u8| byte >= b' ' || matches!(byte, b'\t' | b'\r' | b'\n');
         if name.ends_with(".csv") || sample.iter().all(is_text) {
             Self::Csv
@@ -90,8 +99,19 @@ impl Source {
 
     fn new(input: impl Read + 'static, name: &Path, format: Option<Format>) -> io::Result<Self> {
         let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
-        let mut input: Box<dyn BufRead> = if input.fill_buf()?.starts_with(&ZSTD_MAGIC) {
+        let start = input.fill_buf()?;
+        if let Some((_, how, tool)) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic)) {
+            let what = format!(
+                "it is compressed with {how}, which is not read here: unpack it, e.g. {tool} {} | farcore-bench trace -",
+                name.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let mut input: Box<dyn BufRead> = if start.starts_with(&ZSTD_MAGIC) {
             let decoder = zstd::Decoder::with_buffer(input)?;
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
+        } else if start.starts_with(&GZIP_MAGIC) {
+            let decoder = MultiGzDecoder::new(input);
             Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
         } else {
             Box::new(input)
@@ -191,8 +211,10 @@ fn next_record(input: &mut dyn BufRead, record: &mut [u8; RECORD_BYTES]) -> io::
 
 #[cfg(test)]
 mod tests {
-    use std::io::Cursor;
+    use std::io::{Cursor, Write};
 
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
     use proptest::prelude::*;
 
     use super::*;
@@ -224,27 +246,37 @@ mod tests {
         zstd::encode_all(bytes, 3).unwrap()
     }
 
+    fn gzipped(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
     #[test]
     fn both_formats_are_detected_from_their_contents_also_compressed() {
         let lines = b"0,a,1,5,1,get,0\r\n1,bb,2,6,1,set,9\n";
         let records = [record(1, 5), record(2, 6)].concat();
         let from_lines = vec![Ok((b"a".to_vec(), 5)), Ok((b"bb".to_vec(), 6))];
         let from_records = [1_u64, 2].map(|id| Ok((id.to_le_bytes().to_vec(), id + 4)));
-        for compress in [false, true] {
-            let form = |bytes: &[u8]| {
-                if compress {
-                    compressed(bytes)
-                } else {
-                    bytes.to_vec()
-                }
-            };
+        for form in [<[u8]>::to_vec, compressed, gzipped] {
             assert_eq!(read(&form(lines)), (from_lines.clone(), Format::Csv));
             let expected = (from_records.to_vec(), Format::OracleGeneral);
             assert_eq!(read(&form(&records)), expected);
         }
         // Concatenated frames, as `cat a.zst b.zst` makes them.
-        let twice = [compressed(lines), compressed(lines)].concat();
-        assert_eq!(read(&twice).0.len(), 4);
+        for form in [compressed, gzipped] {
+            let twice = [form(lines), form(lines)].concat();
+            assert_eq!(read(&twice).0.len(), 4);
+        }
+    }
+
+    #[test]
+    fn other_compressions_are_refused_with_the_remedy() {
+        for (bytes, tool) in [(&b"\xFD7zXZ\0\0\x04"[..], "xzcat"), (b"BZh91AY", "bzcat")] {
+            let error = read_as(bytes, "w.csv.x", None).unwrap_err().to_string();
+            let remedy = format!("{tool} w.csv.x | farcore-bench trace -");
+            assert!(error.ends_with(&remedy), "{error}");
+        }
     }
 
     #[test]
@@ -256,7 +288,9 @@ mod tests {
         let forced = Some(Format::OracleGeneral);
         assert_eq!(format("w01.csv", forced), Format::OracleGeneral);
         let records = record(1, 2);
-        assert_eq!(read_as(&records, "w.csv.zst", None).unwrap().1, Format::Csv);
+        for name in ["w.csv.zst", "w.csv.gz"] {
+            assert_eq!(read_as(&records, name, None).unwrap().1, Format::Csv);
+        }
     }
 
     #[test]
@@ -278,9 +312,11 @@ mod tests {
     #[test]
     fn a_damaged_frame_is_an_error() {
         let lines = b"0,a,1,5,1,get,0\n".repeat(1000);
-        let mut bytes = compressed(&lines);
-        bytes.truncate(bytes.len() / 2);
-        assert!(read_as(&bytes, "trace", None).is_err());
+        for form in [compressed, gzipped] {
+            let mut bytes = form(&lines);
+            bytes.truncate(bytes.len() / 2);
+            assert!(read_as(&bytes, "trace", None).is_err());
+        }
         let junk = [&ZSTD_MAGIC[..], &[0xff; 40]].concat();
         assert!(read_as(&junk, "trace", None).is_err());
     }
@@ -290,7 +326,8 @@ mod tests {
         fn any_bytes_are_read_in_both_formats(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let lines = read_as(&bytes, "x", Some(Format::Csv));
             let records = read_as(&bytes, "x", Some(Format::OracleGeneral));
-            if !bytes.starts_with(&ZSTD_MAGIC) {
+            let plain = |magic: &[u8]| !bytes.starts_with(magic);
+            if plain(&ZSTD_MAGIC) && plain(&GZIP_MAGIC) && OTHERS.iter().all(|one| plain(one.0)) {
                 let ends = bytes.iter().filter(|&&byte| byte == b'\n').count();
                 let open = usize::from(!bytes.is_empty() && !bytes.ends_with(b"\n"));
                 prop_assert_eq!(lines.unwrap().0.len(), ends + open);
@@ -303,10 +340,12 @@ mod tests {
 
         #[test]
         fn damaged_frames_never_panic(at in 0_usize..60, byte in any::<u8>()) {
-            let mut bytes = compressed(&b"0,a,1,5,1,get,0\n".repeat(50));
-            let at = at % bytes.len();
-            bytes[at] = byte;
-            let _ = read_as(&bytes, "trace", None);
+            for form in [compressed, gzipped] {
+                let mut bytes = form(&b"0,a,1,5,1,get,0\n".repeat(50));
+                let at = at % bytes.len();
+                bytes[at] = byte;
+                let _ = read_as(&bytes, "trace", None);
+            }
         }
     }
 }

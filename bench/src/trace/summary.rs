@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bytesize::ByteSize;
+use farcore::Size;
 use serde::{Deserialize, Serialize};
 
 use super::entry::Flaw;
@@ -149,7 +149,7 @@ impl Summary {
             Some(Stop::Limit) => notes.push("read up to --limit".into()),
             Some(Stop::Memory) => notes.push(format!(
                 "read until the memory for scripts was used up ({}): raise --trace-memory for more",
-                ByteSize::b(self.memory_bytes).display().iec()
+                Size(self.memory_bytes)
             )),
         }
         notes
