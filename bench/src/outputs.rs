@@ -8,13 +8,14 @@
 //!   process ends.
 //! - I3: a pipe is opened once: its reader would take the end of a first opening for the end of the
 //!   output.
+//! - I4: `-` names no file: standard output has what people read.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use rustix::fs::{Access, access};
 use serde::Serialize;
 
@@ -54,6 +55,7 @@ impl OutputFile {
     /// # Errors
     /// It cannot be written.
     pub fn open(flag: &'static str, path: &Path) -> anyhow::Result<Self> {
+        check_name(flag, path)?;
         let found = OpenOptions::new().write(true).open(path);
         let file = match found {
             Ok(file) => Ok(Some(file)),
@@ -110,6 +112,15 @@ fn refusal(flag: &str, path: &Path) -> String {
     format!("{flag} {} cannot be written", path.display())
 }
 
+/// Refuses `-`, which other commands take for standard output.
+fn check_name(flag: &str, path: &Path) -> anyhow::Result<()> {
+    ensure!(
+        path != "-",
+        "{flag} - names no file: write /dev/stdout for standard output, or ./- for a file of that name"
+    );
+    Ok(())
+}
+
 fn try_to_create(path: &Path) -> io::Result<()> {
     File::create_new(path).and_then(|_| fs::remove_file(path))
 }
@@ -119,6 +130,7 @@ fn try_to_create(path: &Path) -> io::Result<()> {
 /// # Errors
 /// It cannot; the error names the flag.
 pub fn check_file(flag: &str, path: &Path) -> anyhow::Result<()> {
+    check_name(flag, path)?;
     let checked = match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(_) => access(path, Access::WRITE_OK).map_err(Into::into),
@@ -149,6 +161,22 @@ mod tests {
 
     use super::*;
     use crate::words::describe;
+
+    #[test]
+    fn a_dash_names_no_file() {
+        let path = Path::new("-");
+        for error in [
+            OutputFile::open("--json", path).err(),
+            check_file("--json", path).err(),
+        ] {
+            let said = describe(&error.expect("it is refused"));
+            assert!(
+                said.starts_with("--json - names no file: write /dev/stdout"),
+                "{said}"
+            );
+        }
+        assert!(!path.exists());
+    }
 
     #[test]
     fn contents_stay_until_they_are_replaced() {
