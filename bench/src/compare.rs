@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use bytesize::ByteSize;
+use farcore::Size;
 use tracing::error;
 
 use crate::child::run_in_child;
@@ -191,7 +191,6 @@ fn describe_ycsb(scenario: &Scenario) -> String {
 /// A plan in one line.
 #[must_use]
 pub fn describe(plan: &Plan, runs: u32) -> String {
-    let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string();
     let what = match &plan.scenario {
         Scenario::Contest { hot_ops, skew } => format!("contest, {hot_ops} hot requests {skew}"),
         Scenario::Ycsb { .. } => describe_ycsb(&plan.scenario),
@@ -208,7 +207,7 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
                 trace.format.name(),
                 trace.entries,
                 trace.requests(),
-                size(trace.memory_bytes),
+                Size(trace.memory_bytes),
                 trace.hits,
                 trace.misses,
                 trace.fills,
@@ -235,9 +234,9 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
          encryption {}, pre-fault {}, seed {}, runs {runs}",
         plan.cores,
         plan.keys_per_core,
-        size(plan.data_bytes()),
-        size(plan.local_bytes),
-        size(plan.far_bytes),
+        Size(plan.data_bytes()),
+        Size(plan.local_bytes),
+        Size(plan.far_bytes),
         nodes,
         table::nanoseconds(plan.far_latency_ns),
         plan.window,

@@ -103,7 +103,11 @@ mod tests {
 
     #[test]
     fn errors_are_counted_by_the_name_of_their_variant() {
-        let full = |used| Error::FarFull { used, limit: 9 };
+        let full = |used| Error::FarFull {
+            shard: None,
+            used,
+            limit: 9,
+        };
         let mut failures = Failures::default();
         for error in [full(1), Error::Closed, full(2)] {
             failures.count(&error, || "key 7".into());
@@ -112,7 +116,7 @@ mod tests {
         assert_eq!(describe(&failures.counts()), "1 Closed, 2 FarFull");
         let first = failures.take_first().unwrap();
         assert!(
-            first.starts_with("key 7 failed: far memory is full: 1 of 9"),
+            first.starts_with("key 7 failed: far memory is full: 1 byte of 9"),
             "{first}"
         );
         let mut sum = failures.counts();

@@ -4,11 +4,7 @@
 //! The engine's errors name fields of its configuration, such as `local_bytes`. Here they become
 //! the flags that set these fields.
 
-use farcore::Error;
-
-const UNITS: [&str; 7] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-const UNIT: u64 = 1024;
-const MIB: u64 = 1 << 20;
+use farcore::{Error, Size};
 
 /// Fields of the engine's configuration, and what sets them here.
 const FLAGS: [(&str, &str); 16] = [
@@ -101,68 +97,31 @@ pub fn in_flags(text: &str) -> String {
     })
 }
 
-/// An error about the engine's configuration in the words of the command line, for a number of keys
-/// and a size of far memory.
+/// An error about the engine's configuration in the words of the command line.
 #[must_use]
-pub fn refusal(error: &Error, keys: u64, far_bytes: u64) -> String {
-    let Error::Config {
-        field,
-        value,
-        limit,
-    } = error
-    else {
-        return in_flags(&error.to_string());
-    };
-    if let Some((given, least)) = too_little_local(error) {
-        return format!(
-            "--local {given} is too small: {least} is needed for {keys} keys and --far {}; raise it, \
-             or lower the number of keys or --far",
-            size(far_bytes)
-        );
+pub fn refusal(error: &Error) -> String {
+    match error {
+        Error::LocalMemory {
+            local_bytes,
+            least,
+            keys_expected,
+            far_bytes,
+            ..
+        } => format!(
+            "--local {} is too small: {} is needed for {keys_expected} keys and --far {}; raise it, or \
+             lower the number of keys or --far",
+            Size(*local_bytes),
+            Size(*least),
+            Size(*far_bytes)
+        ),
+        other => in_flags(&other.to_string()),
     }
-    let value = bytes_in(value, "").map_or_else(|| value.clone(), size);
-    in_flags(&format!("`{field}` is {value}: {limit}"))
 }
 
-/// The number of bytes in a text, after some words.
-fn bytes_in(text: &str, before: &str) -> Option<u64> {
-    let (number, _) = text.strip_prefix(before)?.split_once(" bytes")?;
-    number.parse().ok()
-}
-
-/// The local memory that was given and the least that is needed, in words; `None` if the error is
-/// about something else.
-#[must_use]
-pub fn too_little_local(error: &Error) -> Option<(String, String)> {
-    let Error::Config {
-        field: "local_bytes",
-        value,
-        limit,
-    } = error
-    else {
-        return None;
-    };
-    let least = bytes_in(limit, "at least ")?.div_ceil(MIB) * MIB;
-    Some((size(bytes_in(value, "")?), size(least)))
-}
-
-/// A size with the largest unit of which it has at least one, such as `8 MiB` or `21.7 GiB`.
+/// A size as [`Size`] shows it.
 #[must_use]
 pub fn size(bytes: u64) -> String {
-    let mut unit = 0;
-    let mut whole = bytes;
-    while whole >= UNIT && unit + 1 < UNITS.len() {
-        whole /= UNIT;
-        unit += 1;
-    }
-    let of_unit = UNIT.pow(u32::try_from(unit).unwrap_or(0));
-    if bytes == 1 {
-        return "1 byte".to_owned();
-    }
-    if bytes.is_multiple_of(of_unit) {
-        return format!("{whole} {}", UNITS[unit]);
-    }
-    format!("{:.1} {}", bytes as f64 / of_unit as f64, UNITS[unit])
+    Size(bytes).to_string()
 }
 
 #[cfg(test)]
@@ -227,18 +186,24 @@ mod tests {
 
     #[test]
     fn fields_become_flags() {
-        let full = Error::FarFull { used: 1, limit: 2 };
-        assert_eq!(
-            in_flags(&full.to_string()),
-            "far memory is full: 1 of 2 bytes are in use; delete keys or raise --far"
-        );
-        let small = Error::Config {
-            field: "local_bytes",
-            value: "8388608 bytes".into(),
-            limit: "at least 1011875840 bytes for 1 core, 6000 keys".into(),
+        let full = Error::FarFull {
+            shard: Some(1),
+            used: 1000 << 10,
+            limit: 1 << 20,
         };
         assert_eq!(
-            refusal(&small, 6000, 1 << 40),
+            in_flags(&full.to_string()),
+            "the far memory of shard 1 is full: 1000 KiB of 1 MiB in use; delete keys or raise --far"
+        );
+        let small = Error::LocalMemory {
+            local_bytes: 8 << 20,
+            least: 965 << 20,
+            cores: 1,
+            keys_expected: 6000,
+            far_bytes: 1 << 40,
+        };
+        assert_eq!(
+            refusal(&small),
             "--local 8 MiB is too small: 965 MiB is needed for 6000 keys and --far 1 TiB; raise it, \
              or lower the number of keys or --far"
         );
@@ -248,23 +213,8 @@ mod tests {
             limit: "build it with the feature `verbs`".into(),
         };
         assert_eq!(
-            refusal(&nodes, 0, 0),
+            refusal(&nodes),
             "--fabric is rdma://a:1: build it with the feature verbs"
         );
-    }
-
-    #[test]
-    fn sizes_are_exact_or_have_one_decimal() {
-        for (bytes, text) in [
-            (0, "0 bytes"),
-            (1, "1 byte"),
-            (1023, "1023 bytes"),
-            (4096, "4 KiB"),
-            (1 << 40, "1 TiB"),
-            (1_610_612_736, "1.5 GiB"),
-            (23_300_000_000, "21.7 GiB"),
-        ] {
-            assert_eq!(size(bytes), text);
-        }
     }
 }

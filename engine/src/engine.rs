@@ -563,6 +563,7 @@ impl Engine {
             Some(Shortfall::FarFull) => {
                 let stats = self.stats();
                 Err(Error::FarFull {
+                    shard: None,
                     used: stats.far_used_bytes,
                     limit: stats.far_total_bytes,
                 })

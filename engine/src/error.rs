@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcore_tuning::Size;
+
 use crate::constants::{TRANSACTION_KEYS_MAX, VALUE_BYTES_MAX};
 
 /// What went wrong: a caller's mistake, an exhausted resource or an operational fault.
@@ -107,13 +109,38 @@ pub enum Error {
     },
     /// Far memory holds no free extent, and compaction cannot free one.
     #[error(
-        "far memory is full: {used} of {limit} bytes are in use; delete keys or raise `far_bytes`"
+        "{} is full: {} of {} in use; delete keys or raise `far_bytes`",
+        far_memory_of(*shard),
+        Size(*used),
+        Size(*limit)
     )]
     FarFull {
-        /// Bytes in use: of the shard's share, or of all where the whole engine was asked.
+        /// The shard whose share is full; `None` if the whole engine was asked.
+        shard: Option<u16>,
+        /// Bytes in use, of that share or of all.
         used: u64,
         /// Bytes that there are, of the same.
         limit: u64,
+    },
+    /// The local memory is too little for the rest of the configuration.
+    #[error(
+        "`local_bytes` is {:#}: at least {:#} is needed for {cores} {}, {keys_expected} keys and {} of far memory: raise it, or lower `keys_expected`, `far_bytes`, `page_bytes`, `handles_max`, `handle_lane_bytes` or `lane_bytes`",
+        Size(*local_bytes),
+        Size(*least),
+        if *cores == 1 { "core" } else { "cores" },
+        Size(*far_bytes)
+    )]
+    LocalMemory {
+        /// The local memory given, in bytes.
+        local_bytes: u64,
+        /// The least that will do, in bytes.
+        least: u64,
+        /// Cores of the configuration.
+        cores: usize,
+        /// Its keys.
+        keys_expected: u64,
+        /// Its far memory, in bytes.
+        far_bytes: u64,
     },
     /// The index cannot grow any further within the local memory, or holds more keys of one hash
     /// than it can tell apart.
@@ -296,6 +323,13 @@ pub enum Error {
     /// The engine has been closed.
     #[error("the engine is closed")]
     Closed,
+}
+
+fn far_memory_of(shard: Option<u16>) -> String {
+    shard.map_or_else(
+        || "far memory".to_owned(),
+        |shard| format!("the far memory of shard {shard}"),
+    )
 }
 
 /// Why a value may not be longer, and the remedy.

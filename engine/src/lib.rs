@@ -34,7 +34,7 @@ mod transport;
 pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};
 pub use farcore_tuning::{
     CoreReport, HardwareSnapshot, HistogramSnapshot, NodeReport, Profile, ProfileError, Report,
-    Reporter, ShardSnapshot,
+    Reporter, ShardSnapshot, Size,
 };
 
 pub use self::cipher::{EncryptionKey, EncryptionMode};

@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
-use farcore_tuning::{Processors, Root, available_memory};
+use farcore_tuning::{Processors, Root, Size, available_memory};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -173,8 +173,10 @@ pub(crate) fn check_memory(need: MemoryNeed, root: &Root) -> Result<()> {
     }
     Err(Error::Memory {
         reason: format!(
-            "{local_bytes} bytes of local memory and {far_bytes} of embedded far memory are to be touched, and {} bytes are available {}: lower `local_bytes` or `far_bytes`, or {}",
-            available.bytes,
+            "{} of local memory and {} of embedded far memory are to be touched, and {} is available {}: lower `local_bytes` or `far_bytes`, or {}",
+            Size(local_bytes),
+            Size(far_bytes),
+            Size(available.bytes),
             available.end.place(),
             available.end.remedy()
         ),

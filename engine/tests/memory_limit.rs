@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use farcore::{Config, Engine, Error};
+use farcore::{Config, Engine, Error, Size};
 
 /// The group's file that the process joins.
 const GROUP: &str = "FARCORE_GROUP";
@@ -58,8 +58,12 @@ fn play(procs: &str) {
         let error = open(local_bytes, far_bytes, true).expect_err("it is too much");
         assert!(matches!(error, Error::Memory { .. }), "{error:?}");
         let text = error.to_string();
-        let limit = format!("may use {LIMIT}");
-        for part in [&local_bytes.to_string(), &far_bytes.to_string(), &limit] {
+        let limit = format!("may use {}", Size(LIMIT));
+        for part in [
+            &Size(local_bytes).to_string(),
+            &Size(far_bytes).to_string(),
+            &limit,
+        ] {
             assert!(text.contains(part), "{text}");
         }
         assert!(text.contains(file), "{text}");

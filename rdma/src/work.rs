@@ -201,7 +201,7 @@ impl fmt::Display for Status {
             Self::RemoteInvalidRequest => f.write_str("remote invalid request error"),
             Self::RemoteAccess => f.write_str("remote access error"),
             Self::RemoteOperation => f.write_str("remote operation error"),
-            Self::RetryExceeded => f.write_str("retries exceeded: the memory node does not answer"),
+            Self::RetryExceeded => f.write_str("retries exceeded: the remote side does not answer"),
             Self::ReceiverNotReady => {
                 f.write_str("retries exceeded: the remote side has no receive posted")
             }

@@ -3,8 +3,7 @@
 //! One module a command: `card`, `cli`, `console`, `doctor`, `fabric`, `memnode`, `serve`, `top`,
 //! `tune`; `manual` has completions and manual pages. Each checks its flags and returns the exit
 //! code, or an error, which is one line on stderr and exit code 1. `watch` reads reports of running
-//! engines; `device`, `given`, `listen`, `text` and `token` hold what commands share of flags and
-//! formats.
+//! engines; `descriptors`, `device`, `given`, `listen`, `text` and `token` are shared.
 //! Commands that wait for signals also end in order when their terminal hangs up.
 //! Streams and files are those of [`farcore_bench::outputs`].
 
@@ -12,6 +11,7 @@ mod card;
 mod cli;
 #[cfg(feature = "console")]
 mod console;
+mod descriptors;
 mod device;
 mod doctor;
 mod fabric;

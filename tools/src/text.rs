@@ -12,11 +12,6 @@ pub(crate) fn size(flag: &str, text: &str, like: &str) -> Result<u64> {
     Ok(size.as_u64())
 }
 
-/// A size for people, e.g. `17.4 GiB`.
-pub(crate) fn shown(bytes: u64) -> String {
-    ByteSize::b(bytes).display().iec().to_string()
-}
-
 /// A number with a comma before each three digits.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

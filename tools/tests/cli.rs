@@ -386,7 +386,7 @@ fn errors_name_what_is_wrong_and_the_remedy() {
         ),
         (
             "bench --value-bytes 64MiB --in-flight 17".to_owned(),
-            &["--in-flight 17", "1.0 GiB"],
+            &["--in-flight 17", "1 GiB"],
         ),
         (
             "--server tcp://127.0.0.1:1 get k".to_owned(),
@@ -442,7 +442,7 @@ fn errors_of_the_server_name_flags() {
     let put = format!("--file {}", file.display());
     cli.prints(&format!("put one {put}"));
     let said = cli.fails(&format!("put two {put}"));
-    let start = "farcore cli put: far memory is full: ";
+    let start = "farcore cli put: the far memory of shard 0 is full: ";
     assert!(said.starts_with(start), "{said}");
     assert!(
         said.ends_with("delete keys or raise --far of the server\n"),

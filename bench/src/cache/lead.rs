@@ -385,7 +385,11 @@ mod tests {
         let mut expected = [0; 20];
         let mut value = [0; 20];
         fill(&mut value, 3);
-        let full = Error::FarFull { used: 1, limit: 1 };
+        let full = Error::FarFull {
+            shard: None,
+            used: 1,
+            limit: 1,
+        };
         let of = |value| Answer::Value { version: 0, value };
         found.judge_get(3, &of(&value[..]), &mut expected);
         found.judge_get(4, &of(&value[..]), &mut expected);

@@ -20,6 +20,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
+use farcore::Error;
 
 use self::report::render;
 use self::settings::{Part, Settings};
@@ -42,13 +43,17 @@ pub fn check(plans: &[Plan], args: &CacheArgs) -> anyhow::Result<Option<OutputFi
     for plan in plans {
         let bytes = settings_of(plan).map_or(0, |settings| settings.value_bytes);
         let limit = lead::config(plan, plan.far_bytes)?.value_bytes_max();
-        let limit = limit.map_err(|error| match words::too_little_local(&error) {
+        let limit = limit.map_err(|error| match error {
             // The number of keys, of which the engine speaks, is no flag of this command.
-            Some((given, least)) => anyhow!(
-                "--local {given} is too small: {least} is needed for as many values of {bytes} bytes as fit; \
-                 raise it or --value-bytes, or lower --far"
+            Error::LocalMemory {
+                local_bytes, least, ..
+            } => anyhow!(
+                "--local {} is too small: {} is needed for as many values of {bytes} bytes as fit; \
+                 raise it or --value-bytes, or lower --far",
+                words::size(local_bytes),
+                words::size(least)
             ),
-            None => anyhow!(words::refusal(&error, plan.keys_max(), plan.far_bytes)),
+            other => anyhow!(words::refusal(&other)),
         })?;
         if bytes > limit as u64 {
             bail!(

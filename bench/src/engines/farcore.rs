@@ -127,7 +127,7 @@ impl Farcore {
     pub fn check(plan: &Plan) -> anyhow::Result<()> {
         let limit = Self::config(plan)?
             .value_bytes_max()
-            .map_err(|error| anyhow!(words::refusal(&error, plan.keys_max(), plan.far_bytes)))?;
+            .map_err(|error| anyhow!(words::refusal(&error)))?;
         if let Scenario::Fairness(settings) = &plan.scenario {
             let longest = settings.value_bytes_longest();
             if longest > limit as u64 {

@@ -1,6 +1,7 @@
 //! What a configuration is held to. Each error names the field, its value and the limit.
 
 use farcore_rdma::Scheme;
+use farcore_tuning::Size;
 
 use super::Config;
 use super::sizes::{Budget, fits_in_addresses};
@@ -27,10 +28,10 @@ pub(super) fn wrong(field: &'static str, value: impl ToString, limit: impl Into<
 /// The same of a size.
 pub(super) fn wrong_bytes(
     field: &'static str,
-    bytes: impl std::fmt::Display,
+    bytes: impl Into<u64>,
     limit: impl Into<String>,
 ) -> Error {
-    wrong(field, format_args!("{bytes} bytes"), limit)
+    wrong(field, format_args!("{:#}", Size(bytes.into())), limit)
 }
 
 /// "1 core", "2 cores".
@@ -147,7 +148,7 @@ impl Config {
                 && !(bytes.is_power_of_two() && (16 << 10..=16 << 20).contains(&bytes))
             {
                 let limit = "a power of two from 16 KiB to 16 MiB";
-                return Err(wrong_bytes(field, bytes, limit));
+                return Err(wrong_bytes(field, bytes as u64, limit));
             }
         }
         if self.keys_expected > KEYS_EXPECTED_MAX {
@@ -161,21 +162,22 @@ impl Config {
     pub(super) fn check_addresses(&self, budget: &Budget, page: u64, nodes: u64) -> Result<()> {
         let cores = self.cores.len() as u64;
         let of_cores = counted(cores, "core");
-        let page_bytes = self.page_bytes_used();
-        let pages_max = PageShape::new(page_bytes).pages_max();
+        let pages_max = PageShape::new(self.page_bytes_used()).pages_max();
         let local_pages = budget.share / page;
         if !fits_in_addresses(budget, page, pages_max) {
             let because = format!(
-                "for {of_cores} with pages of {page_bytes} bytes: those of a core's local and far memory are {pages_max} together at most; raise `page_bytes`"
+                "for {of_cores} with pages of {}: those of a core's local and far memory are {pages_max} together at most; raise `page_bytes`",
+                Size(page)
             );
             // Half of the pages, if they have to be shared.
             let left = pages_max - budget.extents.min(pages_max / 2) - 2;
             if local_pages > left || local_pages > budget.extents {
                 let most = left.saturating_mul(page).saturating_mul(cores);
-                let limit = format!("at most {most} bytes {because}");
+                let limit = format!("at most {:#} {because}", Size::at_most(most));
                 return Err(wrong_bytes("local_bytes", self.local_bytes, limit));
             }
-            let limit = format!("at most {} bytes {because}", self.far_bytes_most(nodes));
+            let most = Size::at_most(self.far_bytes_most(nodes));
+            let limit = format!("at most {most:#} {because}");
             return Err(wrong_bytes("far_bytes", self.far_bytes, limit));
         }
         Ok(())
@@ -187,11 +189,13 @@ impl Config {
         let of_cores = counted(cores, "core");
         if budget.share < budget.share_min {
             if let Some(least) = self.local_bytes_min(nodes) {
-                let limit = format!(
-                    "at least {least} bytes for {of_cores}, {} keys and {} bytes of far memory: raise it, or lower `keys_expected`, `far_bytes`, `page_bytes`, `handles_max`, `handle_lane_bytes` or `lane_bytes`",
-                    self.keys_expected, self.far_bytes
-                );
-                return Err(wrong_bytes("local_bytes", self.local_bytes, limit));
+                return Err(Error::LocalMemory {
+                    local_bytes: self.local_bytes,
+                    least,
+                    cores: self.cores.len(),
+                    keys_expected: self.keys_expected,
+                    far_bytes: self.far_bytes,
+                });
             }
             let because = "whatever the local memory, because its pages count too";
             let keys = self.most(self.keys_expected, nodes, |config, keys| {
@@ -199,15 +203,13 @@ impl Config {
             });
             if keys > 0 {
                 let limit = format!(
-                    "at most {keys} for {of_cores} and {} bytes of far memory, {because}",
-                    self.far_bytes
+                    "at most {keys} for {of_cores} and {} of far memory, {because}",
+                    Size(self.far_bytes)
                 );
                 return Err(wrong("keys_expected", self.keys_expected, limit));
             }
-            let limit = format!(
-                "at most {} bytes for {of_cores}, {because}",
-                self.far_bytes_most(nodes)
-            );
+            let most = Size::at_most(self.far_bytes_most(nodes));
+            let limit = format!("at most {most:#} for {of_cores}, {because}");
             return Err(wrong_bytes("far_bytes", self.far_bytes, limit));
         }
         Ok(())

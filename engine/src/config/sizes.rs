@@ -4,6 +4,7 @@
 //!   [`Config::local_bytes`].
 
 use farcore_rdma::{FabricAddress, FabricEndpoint, Scheme};
+use farcore_tuning::Size;
 
 use super::checks::{counted, wrong_bytes};
 use super::{Config, LANE_BYTES, WhenFull};
@@ -169,8 +170,9 @@ impl Config {
         }
     }
 
-    /// The least local memory that will do, where what there is will not: tables grow with it, and
-    /// pages may. `None` if none does, for it is more than the shards can address.
+    /// The least local memory that will do and reads well, where what there is will not: tables
+    /// grow with it, and pages may. `None` if none does, for it is more than the shards can
+    /// address.
     pub(super) fn local_bytes_min(&self, nodes: u64) -> Option<u64> {
         let mut bytes = self.local_bytes;
         loop {
@@ -183,7 +185,8 @@ impl Config {
             if budget.share >= budget.share_min {
                 return Some(bytes);
             }
-            bytes = budget.share_min.saturating_mul(self.cores.len() as u64);
+            let least = budget.share_min.saturating_mul(self.cores.len() as u64);
+            bytes = Size::at_least(least).0;
         }
     }
 
@@ -253,8 +256,9 @@ impl Config {
         let budget = self.budget(self.local_bytes, nodes);
         if budget.pages_of_node < cores {
             let limit = format!(
-                "at least {} bytes, a page of {page} bytes for each of {} on each of {}",
-                nodes * cores * page,
+                "at least {:#}, a page of {} for each of {} on each of {}",
+                Size(nodes * cores * page),
+                Size(page),
                 counted(cores, "core"),
                 counted(nodes, "memory node")
             );

@@ -1,6 +1,8 @@
 //! Tests of a configuration: errors name the field, the value and the limit, and profiles set what
 //! they name.
 
+use farcore_tuning::Size;
+
 use super::checks::KEYS_EXPECTED_MAX;
 use super::*;
 use crate::error::Error;
@@ -56,7 +58,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "local_bytes",
-            "1048576 bytes: at least",
+            "1 MiB: at least",
         ),
         (
             Config {
@@ -133,7 +135,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "far_bytes",
-            "at least 196608 bytes, a page of 65536 bytes for each of 1 core on each of 3 memory nodes",
+            "at least 192 KiB, a page of 64 KiB for each of 1 core on each of 3 memory nodes",
         ),
         (
             Config {
@@ -149,7 +151,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "handle_lane_bytes",
-            "33554432 bytes: a power of two",
+            "32 MiB: a power of two",
         ),
         (
             Config {
@@ -213,7 +215,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "`local_bytes`",
-            "140737488355328 bytes: at most",
+            "128 TiB: at most",
         ),
         (
             Config {
@@ -221,7 +223,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "`far_bytes`",
-            "1125899906842624 bytes: at most",
+            "1 PiB: at most",
         ),
     ];
     for (config, field, value) in table {
@@ -334,7 +336,7 @@ fn more_memory_is_never_too_little() {
             // The shortest lanes decide.
             let short = with(least - 1, Some(LANE_BYTES));
             let error = short.validate().unwrap_err().to_string();
-            let named = format!("at least {least} ");
+            let named = format!("at least {:#} ", Size::at_least(least));
             assert!(error.contains(&named), "{error}: {least}");
             with(least, Some(LANE_BYTES)).validate().unwrap();
         }
@@ -351,11 +353,10 @@ fn the_local_memory_that_an_error_names_is_enough() {
             local_bytes: 1 << 20,
             ..Config::default()
         };
-        let error = config.validate().unwrap_err().to_string();
-        let (_, rest) = error.split_once("at least ").unwrap();
-        let named = rest.split(' ').next().unwrap();
+        let (field, named) = named(&config.validate().unwrap_err());
+        assert_eq!(field, "local_bytes");
         let enough = Config {
-            local_bytes: named.parse().unwrap(),
+            local_bytes: named,
             ..config
         };
         enough.validate().unwrap();
@@ -384,15 +385,23 @@ fn absurd_sizes_are_refused() {
 
 /// The number behind "at least" or "at most" in an error, and the field that it is for.
 fn named(error: &Error) -> (&'static str, u64) {
-    let Error::Config { field, limit, .. } = error else {
-        panic!("{error}");
+    let field = match error {
+        Error::Config { field, .. } => field,
+        Error::LocalMemory { .. } => "local_bytes",
+        _ => panic!("{error}"),
     };
-    let words = limit.replace("at most", "at least");
+    let words = error.to_string().replace("at most", "at least");
     let (_, rest) = words.split_once("at least ").unwrap();
-    (
-        field,
-        rest.split([' ', ',']).next().unwrap().parse().unwrap(),
-    )
+    let mut words = rest.split([' ', ',']);
+    let number: u64 = words.next().unwrap().parse().unwrap();
+    let unit = match words.next().unwrap() {
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        "TiB" => 40,
+        _ => 0,
+    };
+    (field, number << unit)
 }
 
 /// A caller that follows the errors one after the other ends with a valid configuration.

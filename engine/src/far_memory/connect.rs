@@ -10,7 +10,7 @@ use farcore_rdma::{
     ConnectOptions, FabricAddress, FabricEndpoint, FabricOptions, Heartbeats, ManagerError,
     NodeConnections, Siblings,
 };
-use farcore_tuning::Clock;
+use farcore_tuning::{Clock, Size};
 
 use super::keeper::Keeper;
 use super::plan::FarMemory;
@@ -180,10 +180,10 @@ pub(super) async fn remote(
         let page = u64::from(sizes.page_bytes);
         return Err(Error::Config {
             field: "far_bytes",
-            value: format!("{} bytes for each core", sizes.extents_max as u64 * page),
+            value: format!("{} for each core", Size(sizes.extents_max as u64 * page)),
             limit: format!(
-                "the memory nodes have {} bytes free for this core, without what they keep for silent clients: lower it, free memory on the nodes or add one",
-                got as u64 * page
+                "the memory nodes have {} free for this core, without what they keep for silent clients: lower it, free memory on the nodes or add one",
+                Size(got as u64 * page)
             ),
         });
     }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use farcore_rdma::{Endpoint, LocalKey};
+use farcore_tuning::Size;
 
 use super::far::buffers::BufferLayout;
 use super::far::extents::Extents;
@@ -137,7 +138,7 @@ impl<E: Endpoint> Shard<E> {
         );
         let too_small = |have: usize| Error::Config {
             field: "local_bytes",
-            value: format!("{} bytes a shard", options.local_bytes),
+            value: format!("{:#} a shard", Size(options.local_bytes)),
             limit: format!(
                 "{have} of the {} page frames needed are left beside the index of {} keys: raise `local_bytes` or lower `keys_expected` or `page_bytes`",
                 FRAMES_MIN + FRAMES_RESERVED,

@@ -12,6 +12,8 @@
 use std::io;
 use std::time::Duration;
 
+use farcore_tuning::Size;
+
 use crate::control::token::{self, Nonces, SessionKey, Token};
 use crate::control::{
     CONTROL_VERSION, LEASE_MAX, LEASE_MIN, Opening, Refused, Reply, Request, Welcome, clean_name,
@@ -54,7 +56,9 @@ pub enum SessionError {
     Expired,
     /// The node has no run of free extents of this length.
     #[error(
-        "memory exhausted: {asked_bytes} adjacent bytes requested, {free_bytes} bytes free in total: free some or add a memory node"
+        "memory exhausted: {} in one piece requested, {} free in total: free some or add a memory node",
+        Size(*asked_bytes),
+        Size(*free_bytes)
     )]
     Exhausted {
         /// The requested bytes, in whole extents.

@@ -18,6 +18,7 @@
 
 use std::time::Duration;
 
+use farcore_tuning::Size;
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Nonce, Proof};
@@ -236,7 +237,9 @@ pub enum Refused {
     TakenOver,
     /// No run of free extents is long enough.
     #[error(
-        "memory exhausted: {asked_bytes} adjacent bytes requested, {free_bytes} bytes free in total: free some or add a memory node"
+        "memory exhausted: {} in one piece requested, {} free in total: free some or add a memory node",
+        Size(*asked_bytes),
+        Size(*free_bytes)
     )]
     Exhausted {
         /// The requested bytes, in whole extents.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
-use farcore_tuning::{MemoryEnd, Root, available_resident_memory};
+use farcore_tuning::{MemoryEnd, Root, Size, available_resident_memory};
 
 #[cfg(feature = "verbs")]
 use super::device::{Loopback, NodeDevice};
@@ -96,7 +96,7 @@ pub enum MemoryError {
         regions: u64,
     },
     /// The memory is not available.
-    #[error("cannot lend {asked_bytes} bytes, {free_bytes} bytes are available {}: lend less, or {}", end.place(), end.remedy())]
+    #[error("cannot lend {}, {} is available {}: lend less, or {}", Size(*asked_bytes), Size(*free_bytes), end.place(), end.remedy())]
     TooMuch {
         /// The requested bytes, with the table.
         asked_bytes: u64,
@@ -530,7 +530,7 @@ mod tests {
         fits(4_000, &root).unwrap();
         let text = fits(4_001, &root).unwrap_err().to_string();
         fs::remove_dir_all(&folder).unwrap();
-        let limit = "/sys/fs/cgroup/box, which may use 5000 (`memory.high`) and uses 1000";
+        let limit = "/sys/fs/cgroup/box, which may use 4.9 KiB (`memory.high`) and uses 1000 bytes";
         assert!(text.contains(limit), "{text}");
         assert!(text.ends_with("raise the group's `memory.high`"), "{text}");
     }

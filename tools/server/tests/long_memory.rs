@@ -5,7 +5,6 @@
 
 mod support;
 
-
 use self::support::long_values::{LONG, ask, expect_value, kind, set, shown, value};
 use self::support::{Reply, Served, wait_until};
 

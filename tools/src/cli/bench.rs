@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
+use farcore::Size;
 use farcore_bench::machine::Machine;
 use farcore_bench::origin::Origin;
 use farcore_client::{Client, Error, Expiry, PutOptions};
@@ -26,7 +27,7 @@ use serde_json::{Value, json};
 use super::interrupt::{self, Measuring};
 use super::operations::explained;
 use super::words::Bench;
-use crate::text::{grouped, shown, table};
+use crate::text::{grouped, table};
 
 /// After this a key expires that was not removed.
 const EXPIRY: Duration = Duration::from_secs(3600);
@@ -260,8 +261,8 @@ pub(super) fn measure(client: &Client, arguments: &Bench) -> Result<Measured> {
         under_way <= UNDER_WAY_BYTES_MAX,
         "--in-flight {} of --value-bytes {value_bytes}: values under way take {}, the limit is {}; use less of either",
         arguments.in_flight,
-        shown(under_way),
-        shown(UNDER_WAY_BYTES_MAX),
+        Size(under_way),
+        Size(UNDER_WAY_BYTES_MAX),
     );
     let length = usize::try_from(value_bytes).unwrap_or(usize::MAX);
     let run: u64 = rand::random();

@@ -1,6 +1,6 @@
 //! Checks the limits of this process: locked memory and open files.
 
-use bytesize::ByteSize;
+use farcore::Size;
 
 use super::finding::Finding;
 use super::processor::allowed;
@@ -38,7 +38,7 @@ fn locked_memory(root: &Root) -> Finding {
     let seen = if bytes == u64::MAX {
         return Finding::fine(what, "unlimited");
     } else {
-        ByteSize::b(bytes).display().iec().to_string()
+        Size(bytes).to_string()
     };
     if bytes < EXECUTOR_LOCKED_BYTES {
         return Finding::broken(what, seen)

@@ -1,7 +1,7 @@
 //! Checks memory: its size, huge pages, swap, overcommit and the limit of mappings. Within a
 //! control group its memory limit counts.
 
-use bytesize::ByteSize;
+use farcore::Size;
 
 use super::finding::Finding;
 use farcore_tuning::Root;
@@ -25,10 +25,6 @@ pub(super) fn check(root: &Root) -> Vec<Finding> {
     ]
 }
 
-fn size(bytes: u64) -> String {
-    ByteSize::b(bytes).display().iec().to_string()
-}
-
 fn memory(root: &Root) -> Finding {
     let what = "memory";
     let facts = root.read("/proc/meminfo").unwrap_or_default();
@@ -38,12 +34,12 @@ fn memory(root: &Root) -> Finding {
     ) else {
         return Finding::unknown(what, "/proc/meminfo");
     };
-    let mut seen = format!("{} of {} available", size(available), size(total));
+    let mut seen = format!("{} of {} available", Size(available), Size(total));
     let limit = farcore_tuning::memory_limit(root).filter(|limit| limit.0 < total);
     let mut group = String::new();
     if let Some((limit, file)) = limit {
         group = format!("raise the control group's {file}, ");
-        seen = format!("{seen}, {} for this control group", size(limit));
+        seen = format!("{seen}, {} for this control group", Size(limit));
     }
     if available.min(limit.map_or(u64::MAX, |limit| limit.0)) >= MEMORY_MIN {
         return Finding::fine(what, seen);
@@ -95,7 +91,7 @@ fn explicit(root: &Root) -> Finding {
     if reserved == 0 {
         return Finding::fine(what, "none; Farcore uses transparent huge pages");
     }
-    Finding::weak(what, format!("{} unused", size(reserved)))
+    Finding::weak(what, format!("{} unused", Size(reserved)))
         .because("Farcore uses transparent huge pages and cannot use reserved ones, so this memory is lost to it")
         .mend("sysctl -w vm.nr_hugepages=0, if no other program here needs them")
 }

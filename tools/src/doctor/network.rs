@@ -1,6 +1,6 @@
 //! Checks the sizes of TCP buffers, which limit the throughput to memory nodes at `tcp://`.
 
-use bytesize::ByteSize;
+use farcore::Size;
 
 use super::finding::Finding;
 use farcore_tuning::Root;
@@ -28,10 +28,9 @@ fn buffers(root: &Root, what: &'static str, name: &str, by_hand: &str) -> Findin
         return Finding::unknown(what, &path);
     };
     let hand = root.number::<u64>(&format!("/proc/sys/net/core/{by_hand}"));
-    let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string();
-    let mut seen = format!("up to {}", size(most));
+    let mut seen = format!("up to {}", Size(most));
     if let Some(hand) = hand {
-        seen = format!("{seen} ({by_hand} {})", size(hand));
+        seen = format!("{seen} ({by_hand} {})", Size(hand));
     }
     if most >= BUFFER_BYTES_MIN {
         return Finding::fine(what, seen);

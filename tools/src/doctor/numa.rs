@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bytesize::ByteSize;
+use farcore::Size;
 
 use super::finding::Finding;
 use super::processor::allowed;
@@ -49,7 +49,7 @@ fn layout(root: &Root, nodes: &BTreeMap<u32, CpuList>) -> Finding {
         let memory = facts.and_then(|facts| kibibytes(&facts, "MemTotal:"));
         let memory = memory.map_or_else(
             || "memory unknown".to_owned(),
-            |bytes| ByteSize::b(bytes).display().iec().to_string(),
+            |bytes| Size(bytes).to_string(),
         );
         let distances = root.read(&format!("{NODES}/node{number}/distance"));
         let distances = match distances {

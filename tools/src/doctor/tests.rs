@@ -109,7 +109,7 @@ fn a_well_configured_server_has_no_remedies() {
         assert_eq!(finding.mend, "", "{finding:?}");
     }
     assert!(findings.len() >= 20, "{}", findings.len());
-    assert_eq!(one(&findings, "NUMA").seen, "node 0: cores 0-7, 64.0 GiB");
+    assert_eq!(one(&findings, "NUMA").seen, "node 0: cores 0-7, 64 GiB");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn findings_of_a_container_name_its_quota_and_limits() {
     assert!(
         one(&findings, "memory")
             .seen
-            .contains("512.0 MiB for this control group")
+            .contains("512 MiB for this control group")
     );
     let mend = &one(&findings, "memory").mend;
     assert!(
@@ -222,7 +222,7 @@ fn far_cores_of_an_rdma_device_are_named() {
     let numa = one(&findings, "NUMA");
     assert!(
         numa.seen
-            .contains("node 1: cores 4-7, 32.0 GiB, distances 21 10"),
+            .contains("node 1: cores 4-7, 32 GiB, distances 21 10"),
         "{numa:?}"
     );
     let node = one(&findings, "RDMA device's node");

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use bytesize::ByteSize;
+use farcore::Size;
 use farcore_bench::stop;
 use farcore_rdma::control::SessionError;
 use farcore_rdma::{
@@ -31,7 +31,6 @@ use farcore_tuning::Clock;
 use super::output::{count, length};
 use super::request::{Operation, Shape};
 use super::target::Target;
-use crate::text::shown;
 
 /// Most requests in flight on a queue pair.
 pub(super) const DEPTH_MAX: usize = 4096;
@@ -175,7 +174,7 @@ async fn allocate(node: &mut Node, bytes: u64) -> Result<RemoteSlice> {
     let address = node.connections.address().clone();
     let taken = node.connections.allocate_chunk(bytes).await;
     let run = taken.with_context(|| {
-        let bytes = ByteSize::b(bytes).display().iec();
+        let bytes = Size(bytes);
         format!(
             "--fabric {address} has no {bytes} in one piece, which the largest of --bytes needs"
         )
@@ -218,8 +217,8 @@ pub(super) fn check(queues: usize, depth: usize, longest_bytes: u32) -> Result<(
         "--depth {depth} times --bytes {} on {} is {} of local memory: at most {}; lower one of them",
         length(longest_bytes),
         count(queues, "queue pair"),
-        shown(bytes),
-        shown(LOCAL_BYTES_MAX)
+        Size(bytes),
+        Size(LOCAL_BYTES_MAX)
     );
     Ok(())
 }

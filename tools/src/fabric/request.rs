@@ -4,10 +4,11 @@ use std::fmt;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
+use farcore::Size;
 use farcore_rdma::tcp::TRANSFER_BYTES_MAX;
 use serde::Serialize;
 
-use crate::text::{shown, size};
+use crate::text::size;
 
 /// Length of the word that an atomic operation changes.
 const WORD_BYTES: u32 = 8;
@@ -55,7 +56,7 @@ fn bytes(text: &str) -> Result<u32> {
     ensure!(
         (1..=TRANSFER_BYTES_MAX).contains(&bytes),
         "--bytes {text}: must be 1 to {}",
-        shown(TRANSFER_BYTES_MAX.into())
+        Size(TRANSFER_BYTES_MAX.into())
     );
     Ok(bytes)
 }
@@ -135,9 +136,9 @@ mod tests {
     fn bad_sizes_are_named_in_errors() {
         for (sizes, part) in [
             (&["4 parsecs"][..], "`4 parsecs` is not a size"),
-            (&["0"], "--bytes 0: must be 1 to 16.0 MiB"),
+            (&["0"], "--bytes 0: must be 1 to 16 MiB"),
             (&["8", "17MiB"], "--bytes 17MiB: must be"),
-            (&["1TiB"], "must be 1 to 16.0 MiB"),
+            (&["1TiB"], "must be 1 to 16 MiB"),
         ] {
             let error = rows(&[], sizes).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

@@ -1,17 +1,13 @@
-//! The limit on the node's open descriptors, and what it allows.
-//!
-//! Raises the soft limit to the hard one, and fits the numbers of connections to it, so that the
-//! node refuses a connection with a reason before the kernel refuses it without one.
+//! The connections of a node that the limit on open descriptors allows.
 //!
 //! - I1: the connections that the fitted options allow, and all else that the node opens, fit into
 //!   the limit.
 //! - I2: the options are only lowered, never raised.
-//!
-//! Source: getrlimit(2), `RLIMIT_NOFILE`.
 
 use anyhow::{Result, ensure};
 use farcore_rdma::node::NodeOptions;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::descriptors::Descriptors;
 
 /// Descriptors of a connection of any kind: its socket.
 const OF_A_CONNECTION: u64 = 1;
@@ -26,33 +22,7 @@ const HANDSHAKE_PART: u64 = 8;
 /// Fewer cores are not worth a node.
 const CORES_MIN: u64 = 8;
 
-/// The limit on this process's descriptors.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Descriptors {
-    /// The soft limit, after it was raised.
-    pub(super) limit: u64,
-}
-
 impl Descriptors {
-    /// Raises the soft limit to the hard one.
-    pub(super) fn raise() -> Self {
-        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-        // Without a hard limit the kernel's own, fs.nr_open, holds: it refuses a soft limit above
-        // it, and the present one is kept.
-        let raised = Rlimit {
-            current: maximum,
-            maximum,
-        };
-        let limit = if current == maximum || setrlimit(Resource::Nofile, raised).is_err() {
-            current
-        } else {
-            maximum
-        };
-        Self {
-            limit: limit.unwrap_or(u64::MAX),
-        }
-    }
-
     /// Lowers the numbers of connections in `node` to what the limit allows.
     ///
     /// # Errors
@@ -141,13 +111,5 @@ mod tests {
         let named = words.next().and_then(|rest| rest.split(';').next());
         let limit = named.and_then(|text| text.parse().ok()).expect("a number");
         Descriptors { limit }.fit(&mut options()).expect("enough");
-    }
-
-    #[test]
-    fn the_soft_limit_becomes_the_hard_one() {
-        let Descriptors { limit } = Descriptors::raise();
-        let now = getrlimit(Resource::Nofile);
-        assert_eq!(now.current.unwrap_or(u64::MAX), limit);
-        assert_eq!(Descriptors::raise(), Descriptors { limit });
     }
 }

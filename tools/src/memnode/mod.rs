@@ -26,8 +26,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use bytesize::ByteSize;
 use clap::Args;
+use farcore::Size;
 use farcore_bench::stop;
 use farcore_rdma::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN};
 use farcore_rdma::node::{
@@ -40,10 +40,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
-use self::descriptors::Descriptors;
 use self::lent::Lent;
+use crate::descriptors::Descriptors;
 use crate::device::DeviceArguments;
-use crate::text::shown;
 use crate::token;
 
 /// Most threads that serve.
@@ -175,6 +174,10 @@ impl Arguments {
             })?),
             None => None,
         };
+        ensure!(
+            http != Some(listen) || listen.port() == 0,
+            "--http {listen}: --listen has the same address; give another port"
+        );
         let token = match &self.token_file {
             Some(file) => Some(token::read("--token-file", file)?),
             None => None,
@@ -278,7 +281,7 @@ fn named(arguments: &Arguments, error: StartError) -> anyhow::Error {
         }) => anyhow!(
             "--memory {}: only {} is available {}: lend less, or {}",
             arguments.memory,
-            shown(free_bytes),
+            Size(free_bytes),
             end.place(),
             end.remedy()
         ),
@@ -342,7 +345,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
         None => None,
     };
     let mut out = io::stdout();
-    let size = ByteSize::b(memory.memory_bytes);
+    let size = Size(memory.memory_bytes);
     // A closed stdout is no reason to stop.
     let (scheme, address) = (scheme.as_str(), handle.address());
     let _ = writeln!(out, "ready: {scheme}://{address} lends {size}").and_then(|()| out.flush());

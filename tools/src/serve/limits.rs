@@ -5,12 +5,62 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use farcore_bench::words::size;
 
+use crate::descriptors::Descriptors;
+
 /// The shortest and the longest time limit.
 const TIME: (Duration, Duration) = (Duration::from_millis(1), Duration::from_hours(24 * 365));
 /// The longest distance of far memory in this process, as in the benchmark.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
 /// The least memory of clients: the buffers of a few of them.
 const MEMORY_MIN: u64 = 1 << 20;
+
+/// Descriptors of a core: rings, eventfds, timers and listeners of its two executors.
+const OF_A_CORE: u64 = 48;
+/// Of a core at one memory node: its session and its connections, the old ones beside the new.
+const OF_A_NODE: u64 = 8;
+/// Of a native client: the sockets of its messages and of its line.
+const OF_A_NATIVE: u64 = 2;
+/// Standard streams, the log, the signals, the HTTP server with its connections, a device.
+const OF_THE_PROCESS: u64 = 128;
+
+/// What opens descriptors beside Redis clients.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Others {
+    pub(super) cores: usize,
+    pub(super) nodes: usize,
+    pub(super) native_clients: usize,
+}
+
+impl Others {
+    fn descriptors(self) -> u64 {
+        let (cores, nodes) = (self.cores as u64, self.nodes as u64);
+        OF_THE_PROCESS
+            + cores * (OF_A_CORE + nodes * OF_A_NODE)
+            + self.native_clients as u64 * OF_A_NATIVE
+    }
+}
+
+/// How many of the wanted clients the limit on open descriptors allows, as Redis lowers its own
+/// limit. A client above it is refused with a reason.
+///
+/// # Errors
+/// It allows none.
+pub(super) fn clients(descriptors: Descriptors, wanted: usize, others: Others) -> Result<usize> {
+    let needed = others.descriptors();
+    let left = descriptors.limit.saturating_sub(needed);
+    ensure!(
+        left > 0,
+        "the limit on open files is {}: a server with {} needs at least {}; raise it with `ulimit -n`",
+        descriptors.limit,
+        if others.cores == 1 {
+            "1 core".to_owned()
+        } else {
+            format!("{} cores", others.cores)
+        },
+        needed + 1
+    );
+    Ok(usize::try_from(left).unwrap_or(usize::MAX).min(wanted))
+}
 
 /// Checks a time limit.
 ///
@@ -50,4 +100,31 @@ pub(super) fn memory(flag: &str, bytes: u64) -> Result<()> {
         size(MEMORY_MIN)
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_fit_into_the_limit_on_descriptors() {
+        let others = Others {
+            cores: 2,
+            nodes: 1,
+            native_clients: 4,
+        };
+        let fits = |limit| clients(Descriptors { limit }, 10_000, others);
+        assert_eq!(fits(u64::MAX).unwrap(), 10_000);
+        for limit in 0..20_000 {
+            match fits(limit) {
+                Ok(clients) => assert!(others.descriptors() + clients as u64 <= limit),
+                Err(error) => assert!(limit <= others.descriptors(), "{error}"),
+            }
+        }
+        let error = fits(100).unwrap_err().to_string();
+        assert!(
+            error.starts_with("the limit on open files is 100: a server with 2 cores needs"),
+            "{error}"
+        );
+    }
 }

@@ -30,9 +30,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use bytesize::ByteSize;
 use clap::Args;
-use farcore::{Config, Engine, FabricAddress, LinkModel, WhenFull};
+use farcore::{Config, Engine, FabricAddress, LinkModel, Size, WhenFull};
 use farcore_bench::cli::{CoreList, parse_size};
 use farcore_bench::stop;
 use farcore_bench::watch::WatchArgs;
@@ -48,6 +47,7 @@ use self::heap::Returned;
 use self::native::NativeArguments;
 use self::reported::ReportedServer;
 use self::sizes::Sizes;
+use crate::descriptors::Descriptors;
 use crate::device::{DeviceArguments, check_build};
 use crate::given::Given;
 use crate::listen::check_address;
@@ -160,7 +160,7 @@ impl Arguments {
         for node in &self.fabric {
             check_build("--fabric", node)?;
         }
-        refusal::check_memory(sizes, is_remote)?;
+        refusal::check_memory(sizes, is_remote, self.beside_bytes())?;
         let token = self.token_file.as_deref();
         let token = token.map(|file| token::read("--token-file", file));
         let token = token.transpose()?;
@@ -199,6 +199,25 @@ impl Arguments {
         BASE_BYTES
             .saturating_add(self.client_memory)
             .saturating_add(native)
+    }
+
+    /// The clients that the limit on open descriptors allows, of those that --max-clients names.
+    fn clients(&self, cores: usize) -> Result<usize> {
+        let descriptors = Descriptors::raise();
+        let others = limits::Others {
+            cores,
+            nodes: self.fabric.len(),
+            native_clients: self.native.clients(),
+        };
+        let clients = limits::clients(descriptors, self.max_clients, others)?;
+        if clients < self.max_clients {
+            warn!(
+                max_clients = self.max_clients,
+                "--max-clients is lowered to {clients}: the limit on open files is {}; raise it with `ulimit -n`",
+                descriptors.limit
+            );
+        }
+        Ok(clients)
     }
 
     fn options(&self) -> Result<Options> {
@@ -312,27 +331,24 @@ fn open(config: Config) -> Result<Receiver<Event>> {
 
 fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     arguments.native.refuse_idle(given)?;
-    let (config, options) = (arguments.config()?, arguments.options()?);
+    let (config, mut options) = (arguments.config()?, arguments.options()?);
+    options.clients_max = arguments.clients(config.cores.len())?;
     let watch = arguments.watch.watch()?;
     watch.check()?;
     arguments.check(&options)?;
     arguments.warn_if_exposed();
     heap::return_buffers();
     let has_password = options.password.is_some();
-    let (local, far) = (config.local_bytes, config.far_bytes);
     info!(
         cores = ?config.cores,
-        local = %ByteSize::b(local),
-        far = %ByteSize::b(far),
+        local = %Size(config.local_bytes),
+        far = %Size(config.far_bytes),
         beside_bytes = arguments.beside_bytes(),
         "opening the engine"
     );
-    let (cores, sizes) = (config.cores.len(), Sizes::of_config(&config));
     let events = open(config)?;
     let engine = match events.recv().context("the start was lost")? {
-        Event::Opened(engine) => {
-            engine.map_err(|error| refusal::of_engine(&error, sizes, cores))?
-        }
+        Event::Opened(engine) => engine.map_err(|error| refusal::of_engine(&error))?,
         Event::Signal(signal) => {
             info!(signal, "stopped before it was ready");
             return Ok(());

@@ -81,6 +81,15 @@ impl NativeArguments {
         }
     }
 
+    /// The most native clients.
+    pub(super) fn clients(&self) -> usize {
+        if self.native.is_empty() {
+            0
+        } else {
+            self.native_clients
+        }
+    }
+
     /// Refuses flags that have no effect.
     ///
     /// # Errors

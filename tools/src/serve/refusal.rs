@@ -5,7 +5,8 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Error, Result, anyhow, ensure};
-use farcore_bench::words::{in_flags, size};
+use farcore::Size;
+use farcore_bench::words::in_flags;
 use farcore_server::StartError;
 use farcore_tuning::{Root, available_memory};
 
@@ -36,17 +37,12 @@ fn plain(text: &str) -> String {
     in_flags(&text)
 }
 
-/// The number of bytes after some words.
-fn bytes_after(text: &str, before: &str) -> Option<u64> {
-    let (number, _) = text.strip_prefix(before)?.split_once(" bytes")?;
-    number.parse().ok()
-}
-
-/// Checks that the memory that an engine is to touch is there.
+/// Checks that the memory that an engine is to touch, and that its clients may take beside it, is
+/// there.
 ///
 /// # Errors
 /// It is not.
-pub(super) fn check_memory(sizes: Sizes, is_remote: bool) -> Result<()> {
+pub(super) fn check_memory(sizes: Sizes, is_remote: bool, beside_bytes: u64) -> Result<()> {
     let Some(available) = available_memory(&Root::new("/")) else {
         return Ok(());
     };
@@ -54,37 +50,41 @@ pub(super) fn check_memory(sizes: Sizes, is_remote: bool) -> Result<()> {
     let (place, remedy) = (available.end.place(), available.end.remedy());
     let far = match is_remote {
         true => String::new(),
-        false => format!(" and --far {}", size(far_bytes)),
+        false => format!(" and --far {}", Size(far_bytes)),
     };
+    let engine_bytes = sizes.local_bytes.saturating_add(far_bytes);
     ensure!(
-        sizes.local_bytes.saturating_add(far_bytes) <= available.bytes,
+        engine_bytes <= available.bytes,
         "--local {}{far}: only {} is available {place}: lower them, or {remedy}",
-        size(sizes.local_bytes),
-        size(available.bytes)
+        Size(sizes.local_bytes),
+        Size(available.bytes)
+    );
+    ensure!(
+        engine_bytes.saturating_add(beside_bytes) <= available.bytes,
+        "--client-memory and --native-memory may take {}, and --local {}{far} leave {} of what is available {place}: lower them, or {remedy}",
+        Size(beside_bytes),
+        Size(sizes.local_bytes),
+        Size(available.bytes - engine_bytes)
     );
     Ok(())
 }
 
 /// The engine's error.
-pub(super) fn of_engine(error: &farcore::Error, sizes: Sizes, cores: usize) -> Error {
+pub(super) fn of_engine(error: &farcore::Error) -> Error {
     match error {
-        farcore::Error::Config {
-            field: "local_bytes",
-            value,
-            limit,
-        } => {
-            let numbers = (bytes_after(value, ""), bytes_after(limit, "at least "));
-            let (Some(given), Some(least)) = numbers else {
-                return anyhow!(plain(&error.to_string()));
-            };
-            anyhow!(
-                "--local {} is too small: {} is needed for {cores} {} and --far {}; raise it, or lower --far or the number of --cores",
-                size(given),
-                size(least.next_multiple_of(1 << 20)),
-                if cores == 1 { "core" } else { "cores" },
-                size(sizes.far_bytes)
-            )
-        }
+        farcore::Error::LocalMemory {
+            local_bytes,
+            least,
+            cores,
+            far_bytes,
+            ..
+        } => anyhow!(
+            "--local {} is too small: {} is needed for {cores} {} and --far {}; raise it, or lower --far or the number of --cores",
+            Size(*local_bytes),
+            Size(*least),
+            if *cores == 1 { "core" } else { "cores" },
+            Size(*far_bytes)
+        ),
         farcore::Error::Unavailable { node, reason } => unavailable(node, reason),
         other => anyhow!(plain(&other.to_string())),
     }
@@ -154,27 +154,19 @@ pub(super) fn check_file(flag: &str, file: Option<&Path>) -> Result<()> {
 mod tests {
     use super::*;
 
-    const SIZES: Sizes = Sizes {
-        local_bytes: 1 << 20,
-        far_bytes: 32 << 20,
-    };
-
     fn said(error: &farcore::Error) -> String {
-        of_engine(error, SIZES, 2).to_string()
+        of_engine(error).to_string()
     }
 
     #[test]
     fn errors_of_the_engine_name_flags() {
-        let config = |field, value: &str, limit: &str| farcore::Error::Config {
-            field,
-            value: value.to_owned(),
-            limit: limit.to_owned(),
+        let small = farcore::Error::LocalMemory {
+            local_bytes: 1 << 20,
+            least: 15 << 20,
+            cores: 2,
+            keys_expected: 1_000_000,
+            far_bytes: 32 << 20,
         };
-        let small = config(
-            "local_bytes",
-            "1048576 bytes",
-            "at least 15712534 bytes for 1 core: raise it",
-        );
         assert_eq!(
             said(&small),
             "--local 1 MiB is too small: 15 MiB is needed for 2 cores and --far 32 MiB; raise it, or lower --far or the number of --cores"
@@ -222,12 +214,22 @@ mod tests {
             local_bytes: 1 << 60,
             far_bytes: 1 << 30,
         };
-        let error = check_memory(huge, false).unwrap_err().to_string();
+        let error = check_memory(huge, false, 0).unwrap_err().to_string();
         assert!(
             error.starts_with("--local 1 EiB and --far 1 GiB: only "),
             "{error}"
         );
-        let error = check_memory(huge, true).unwrap_err().to_string();
+        let error = check_memory(huge, true, 0).unwrap_err().to_string();
         assert!(error.starts_with("--local 1 EiB: only "), "{error}");
+        let small = Sizes {
+            local_bytes: 1 << 20,
+            far_bytes: 1 << 20,
+        };
+        check_memory(small, false, 1 << 20).unwrap();
+        let error = check_memory(small, false, 1 << 60).unwrap_err().to_string();
+        assert!(
+            error.starts_with("--client-memory and --native-memory may take 1 EiB, and --local 1 MiB and --far 1 MiB leave "),
+            "{error}"
+        );
     }
 }

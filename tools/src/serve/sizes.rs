@@ -1,6 +1,5 @@
 //! How much memory a server takes where its flags do not say.
 
-use farcore::Config;
 use farcore_tuning::{Root, available_memory};
 
 /// Local memory at most, by default.
@@ -25,14 +24,6 @@ impl Sizes {
         let available = available_memory(&Root::new("/"));
         let available = available.map_or(AVAILABLE_BYTES, |memory| memory.bytes);
         Self::of(available, local, far, is_remote)
-    }
-
-    /// The sizes of a configuration.
-    pub(super) fn of_config(config: &Config) -> Self {
-        Self {
-            local_bytes: config.local_bytes,
-            far_bytes: config.far_bytes,
-        }
     }
 
     fn of(available: u64, local: Option<u64>, far: Option<u64>, is_remote: bool) -> Self {

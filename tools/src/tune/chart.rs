@@ -163,7 +163,7 @@ mod tests {
         ];
         let text = svg(&sweeps).unwrap();
         for words in [
-            "page_bytes: 128.0 KiB to 64.0 KiB",
+            "page_bytes: 128 KiB to 64 KiB",
             "spin_ns stays 50.0 us",
             "65536",
             "fresh pairs",

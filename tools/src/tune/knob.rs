@@ -2,8 +2,8 @@
 
 //! within the engine's limits; whether it fits the plan is checked before a run.
 
-use bytesize::ByteSize;
 use clap::ValueEnum;
+use farcore::Size;
 use farcore::constants::{
     BATCH_MAX, CACHE_PERCENT_MAX, PAGE_BYTES_MAX, PAGE_BYTES_MIN, READ_AHEAD_CHUNKS_MAX,
 };
@@ -48,9 +48,7 @@ impl Knob {
     pub(super) fn show(self, value: u32) -> String {
         match self {
             Self::CachePercent => format!("{value} %"),
-            Self::PageBytes | Self::LaneBytes => {
-                ByteSize::b(value.into()).display().iec().to_string()
-            }
+            Self::PageBytes | Self::LaneBytes => Size(value.into()).to_string(),
             Self::SpinNs => nanoseconds(value.into()),
             _ => value.to_string(),
         }

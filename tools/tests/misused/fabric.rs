@@ -49,7 +49,7 @@ pub(super) const FABRIC: &[Row] = &[
         "fabric ping",
         "fabric ping --bytes 0",
         1,
-        &["--bytes 0", "1 to 16.0 MiB"],
+        &["--bytes 0", "1 to 16 MiB"],
     ),
     (
         "fabric ping",

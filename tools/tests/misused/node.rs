@@ -6,6 +6,12 @@ pub(super) const NODE: &[Row] = &[
     ("memnode", "memnode", 2, &["--memory <SIZE>"]),
     (
         "memnode",
+        "memnode --memory 1MiB --listen tcp://127.0.0.1:9 --http 127.0.0.1:9",
+        1,
+        &["--http 127.0.0.1:9: --listen has the same address"],
+    ),
+    (
+        "memnode",
         "memnode --memory lots",
         1,
         &["--memory `lots`", "32GiB"],

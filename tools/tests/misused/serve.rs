@@ -5,6 +5,21 @@ use super::Row;
 pub(super) const SERVE: &[Row] = &[
     (
         "serve",
+        "serve --local 32MiB --far 64MiB --client-memory 1EiB",
+        1,
+        &[
+            "--client-memory and --native-memory may take 1.0 EiB",
+            "--local 32 MiB and --far 64 MiB leave ",
+        ],
+    ),
+    (
+        "serve",
+        "serve --local 32MiB --far 1 --cores 0",
+        1,
+        &["--far is 1 byte: at least 512 KiB, a page of 512 KiB"],
+    ),
+    (
+        "serve",
         "serve --local 1MiB --far 32MiB --cores 0",
         1,
         &[

@@ -4,6 +4,7 @@
 //! `/proc/meminfo` and the controllers' files through a [`Root`]; writes nothing.
 
 use crate::measure::root::Root;
+use crate::measure::size::Size;
 
 const MOUNT: &str = "/sys/fs/cgroup";
 /// Limit on the ancestors read; deeper than any real hierarchy.
@@ -111,7 +112,9 @@ impl MemoryEnd {
                 limit_bytes,
                 used_bytes,
             } => format!(
-                "to the control group {folder}, which may use {limit_bytes} (`{file}`) and uses {used_bytes}"
+                "to the control group {folder}, which may use {} (`{file}`) and uses {}",
+                Size(*limit_bytes),
+                Size(*used_bytes)
             ),
         }
     }
@@ -276,7 +279,10 @@ mod tests {
         let end = group("/sys/fs/cgroup/pod", "memory.high", 800_000, 440_000);
         assert_eq!(end.remedy(), "raise the group's `memory.high`");
         let place = end.place();
-        assert!(place.contains("may use 800000 (`memory.high`)"), "{place}");
+        assert!(
+            place.contains("may use 781.2 KiB (`memory.high`)"),
+            "{place}"
+        );
         assert_eq!((found.bytes, found.end), (360_000 + 30_000, end.clone()));
         let resident = with_root(&files, available_resident_memory).unwrap();
         assert_eq!((resident.bytes, resident.end), (360_000, end));

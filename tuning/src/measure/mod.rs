@@ -16,6 +16,7 @@ mod memory;
 mod processors;
 mod root;
 mod sampler;
+mod size;
 
 pub use self::cgroup::{
     AvailableMemory, MemoryEnd, available_memory, available_resident_memory, cores_limit,
@@ -34,3 +35,4 @@ pub use self::memory::resident_bytes;
 pub use self::processors::{Processors, numa_node};
 pub use self::root::Root;
 pub use self::sampler::Sampler;
+pub use self::size::Size;

@@ -95,6 +95,7 @@ impl Far {
         let used = buffers.used_bytes - freed + bytes;
         if used > self.limit_bytes {
             return Err(Error::FarFull {
+                shard: None,
                 used: buffers.used_bytes,
                 limit: self.limit_bytes,
             });
@@ -221,6 +222,7 @@ mod tests {
         assert_eq!(
             far.write(None, text).unwrap_err(),
             Error::FarFull {
+                shard: None,
                 used: 60,
                 limit: 100
             }

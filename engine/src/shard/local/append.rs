@@ -98,6 +98,7 @@ impl<E: Endpoint> Shard<E> {
             NoRoom::Never(self.far.all_unavailable())
         } else if self.exhausted {
             NoRoom::Never(Error::FarFull {
+                shard: Some(self.id),
                 used: self.far.extents.used_bytes(),
                 limit: self.far.extents.total_bytes(),
             })

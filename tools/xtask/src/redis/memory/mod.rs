@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_server_says_what_it_takes_beside() {
-        let log = "INFO x: opening the engine local=256.0 MiB beside_bytes=29360128 far=1\n";
+        let log = "INFO x: opening the engine local=256 MiB beside_bytes=29360128 far=1\n";
         assert_eq!(beside_of(log), Some(28 << 20));
         assert_eq!(beside_of("nothing"), None);
     }
