@@ -116,7 +116,7 @@ fn refusal(flag: &str, path: &Path) -> String {
 fn check_name(flag: &str, path: &Path) -> anyhow::Result<()> {
     ensure!(
         path != "-",
-        "{flag} - names no file: write /dev/stdout for standard output, or ./- for a file of that name"
+        "{flag} - names no file: name a file, or /dev/stdout where standard output is a pipe or a terminal"
     );
     Ok(())
 }
@@ -145,6 +145,7 @@ pub fn check_file(flag: &str, path: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// They cannot; the error names the flag.
 pub fn check_folder(flag: &str, folder: &Path) -> anyhow::Result<()> {
+    check_name(flag, folder)?;
     let probe = || tempfile::tempfile_in(folder);
     fs::create_dir_all(folder)
         .and_then(|()| probe())
@@ -171,7 +172,7 @@ mod tests {
         ] {
             let said = describe(&error.expect("it is refused"));
             assert!(
-                said.starts_with("--json - names no file: write /dev/stdout"),
+                said.starts_with("--json - names no file: name a file, or /dev/stdout where"),
                 "{said}"
             );
         }

@@ -108,7 +108,7 @@ pub fn refusal(error: &Error) -> String {
             far_bytes,
             ..
         } => format!(
-            "--local {} is too small: {} is needed for {keys_expected} keys and --far {}; raise it, or \
+            "--local {} is too small: {:#} is needed for {keys_expected} keys and --far {}; raise it, or \
              lower the number of keys or --far",
             Size(*local_bytes),
             Size(*least),
@@ -197,14 +197,14 @@ mod tests {
         );
         let small = Error::LocalMemory {
             local_bytes: 8 << 20,
-            least: 965 << 20,
+            least: 1434 << 20,
             cores: 1,
             keys_expected: 6000,
             far_bytes: 1 << 40,
         };
         assert_eq!(
             refusal(&small),
-            "--local 8 MiB is too small: 965 MiB is needed for 6000 keys and --far 1 TiB; raise it, \
+            "--local 8 MiB is too small: 1434 MiB is needed for 6000 keys and --far 1 TiB; raise it, \
              or lower the number of keys or --far"
         );
         let nodes = Error::Config {

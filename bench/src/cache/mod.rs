@@ -20,7 +20,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
-use farcore::Error;
+use farcore::{Error, Size};
 
 use self::report::render;
 use self::settings::{Part, Settings};
@@ -48,10 +48,10 @@ pub fn check(plans: &[Plan], args: &CacheArgs) -> anyhow::Result<Option<OutputFi
             Error::LocalMemory {
                 local_bytes, least, ..
             } => anyhow!(
-                "--local {} is too small: {} is needed for as many values of {bytes} bytes as fit; \
+                "--local {} is too small: {:#} is needed for as many values of {bytes} bytes as fit; \
                  raise it or --value-bytes, or lower --far",
-                words::size(local_bytes),
-                words::size(least)
+                Size(local_bytes),
+                Size(least)
             ),
             other => anyhow!(words::refusal(&other)),
         })?;

@@ -1,6 +1,8 @@
 //! Errors of the command line in plain words. The parsers of the standard library say what they
 //! met, such as an invalid digit; a user needs to know what to write.
 
+use std::ffi::OsString;
+
 use clap::error::ErrorKind;
 use farcore_tuning::LogFormat;
 
@@ -66,8 +68,8 @@ pub fn plain(error: clap::Error) -> clap::Error {
         text = format!("{before}: it must be {range}");
     }
     let is_typed = |flag: &str| {
-        let is_it = |word: String| word.split('=').next() == Some(flag);
-        std::env::args().any(is_it)
+        let is_it = |word: OsString| word.to_string_lossy().split('=').next() == Some(flag);
+        std::env::args_os().any(is_it)
     };
     let text = with_variable(text, is_typed);
     if text == said {

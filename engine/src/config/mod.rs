@@ -197,7 +197,7 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::Config`] names the first field that is out of range, its value and its limit;
-    /// [`Error::Core`] a core that is not there.
+    /// [`Error::LocalMemory`] the least local memory; [`Error::Core`] a core that is not there.
     pub fn validate(&self) -> Result<()> {
         self.sizes().map(drop)
     }

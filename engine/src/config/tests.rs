@@ -399,7 +399,8 @@ fn named(error: &Error) -> (&'static str, u64) {
         "MiB" => 20,
         "GiB" => 30,
         "TiB" => 40,
-        _ => 0,
+        "byte" | "bytes" | "for" => 0,
+        unit => panic!("{unit}: {error}"),
     };
     (field, number << unit)
 }

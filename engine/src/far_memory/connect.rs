@@ -182,8 +182,8 @@ pub(super) async fn remote(
             field: "far_bytes",
             value: format!("{} for each core", Size(sizes.extents_max as u64 * page)),
             limit: format!(
-                "the memory nodes have {} free for this core, without what they keep for silent clients: lower it, free memory on the nodes or add one",
-                Size(got as u64 * page)
+                "the memory nodes have {:#} free for this core, without what they keep for silent clients: lower it, free memory on the nodes or add one",
+                Size::at_most(got as u64 * page)
             ),
         });
     }

@@ -171,7 +171,7 @@ pub struct NodeStatistics {
     pub extents_free: u64,
     /// Extents held by sessions that are kept after their lease.
     pub extents_kept: u64,
-    /// Open sessions, those kept after their lease included.
+    /// Open sessions, those kept after their lease and those being reclaimed included.
     pub sessions: u64,
     /// Sessions kept after their lease.
     pub sessions_kept: u64,

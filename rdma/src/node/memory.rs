@@ -530,7 +530,7 @@ mod tests {
         fits(4_000, &root).unwrap();
         let text = fits(4_001, &root).unwrap_err().to_string();
         fs::remove_dir_all(&folder).unwrap();
-        let limit = "/sys/fs/cgroup/box, which may use 4.9 KiB (`memory.high`) and uses 1000 bytes";
+        let limit = "/sys/fs/cgroup/box, which may use 4.8 KiB (`memory.high`) and uses 1000 bytes";
         assert!(text.contains(limit), "{text}");
         assert!(text.ends_with("raise the group's `memory.high`"), "{text}");
     }

@@ -49,6 +49,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause before a request, or a look at what another thread does, is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
+/// Longest pause between two looks at whether a session's extents are free.
+const RECLAIM_PAUSE_MAX: Duration = Duration::from_millis(20);
 /// Connections that wait for an executor; further ones wait in the lobby.
 const BACKLOG: usize = 64;
 
@@ -203,14 +205,16 @@ impl Worker {
     }
 
     /// Waits until the extents of a session that its client has ended are free: the client, or the
-    /// next one, may claim them at once.
+    /// next one, may claim them at once. Clearing much memory takes longer than a client waits: it
+    /// goes on after this has ended.
     async fn reclaimed(&self, speaker: Speaker) {
         let since = Instant::now();
-        // Clearing much memory takes longer than a client waits. It goes on without one.
+        let mut pause = RETRY_PAUSE;
         while self.node.sessions().holds(speaker.session)
             && since.elapsed() < self.node.options().handshake_limit
         {
-            Timer::new(RETRY_PAUSE).await;
+            Timer::new(pause).await;
+            pause = (2 * pause).min(RECLAIM_PAUSE_MAX);
         }
     }
 

@@ -332,7 +332,7 @@ impl Service {
             }
             Request::Statistics => Reply::Statistics(self.statistics()),
             Request::Bye => {
-                self.sessions().bye(speaker);
+                self.sessions().bye(speaker)?;
                 Reply::Farewell
             }
         };

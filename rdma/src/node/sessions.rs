@@ -5,7 +5,7 @@
 //!   low half counts up.
 //! - I2: [`Sessions::over`] returns each opened session exactly once, after its last line has ended
 //!   and its last request was performed.
-//! - I3: a session counts, and its client waits for the farewell, until [`Sessions::reclaimed`].
+//! - I3: a session takes its place of the most that there may be until [`Sessions::reclaimed`].
 
 use std::collections::{HashMap, HashSet};
 use std::hint::black_box;
@@ -203,13 +203,18 @@ impl<L: Line> Sessions<L> {
         }
     }
 
-    /// Ends a session. No effect if another connection has taken it over.
-    pub(crate) fn bye(&mut self, speaker: Speaker) {
-        if let Some(session) = self.sessions.get_mut(&speaker.session)
-            && session.is_spoken_for_by(speaker.control)
-        {
-            session.end(End::Bye);
+    /// Ends a session.
+    ///
+    /// # Errors
+    /// Another connection has taken it over, or it is over: nothing is changed.
+    pub(crate) fn bye(&mut self, speaker: Speaker) -> Result<(), Refused> {
+        let session = self.sessions.get_mut(&speaker.session);
+        let session = session.ok_or(Refused::NoSession)?;
+        if !session.is_spoken_for_by(speaker.control) {
+            return Err(Refused::TakenOver);
         }
+        session.end(End::Bye);
+        Ok(())
     }
 
     /// A client has closed a control connection. If the session still used it, it is not kept after

@@ -71,7 +71,7 @@ pub struct NodeOptions {
     /// themselves: one half for those that have not said hello, one for those that have; at least
     /// two.
     pub unauthenticated_max: usize,
-    /// Time limit for each step of a handshake.
+    /// Time limit for each step of a handshake, and for freeing extents before a farewell.
     pub handshake_limit: Duration,
 }
 

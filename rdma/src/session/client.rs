@@ -316,7 +316,8 @@ impl NodeSession {
         }
     }
 
-    /// Ends the session: the node closes its memory connections, frees its extents and answers.
+    /// Ends the session: the node closes its memory connections, frees its extents and answers. It
+    /// answers first if that takes longer than its handshake limit, or its device fails.
     ///
     /// # Errors
     /// [`SessionError`]; the session then ends with its lease.

@@ -1,4 +1,4 @@
-//! Limits of values that the server itself takes as they are.
+//! Limits of values that the server itself takes as they are, and of its clients.
 
 use std::time::Duration;
 
@@ -34,14 +34,13 @@ pub(super) struct Others {
 impl Others {
     fn descriptors(self) -> u64 {
         let (cores, nodes) = (self.cores as u64, self.nodes as u64);
-        OF_THE_PROCESS
-            + cores * (OF_A_CORE + nodes * OF_A_NODE)
-            + self.native_clients as u64 * OF_A_NATIVE
+        (OF_THE_PROCESS + cores * (OF_A_CORE + nodes * OF_A_NODE))
+            .saturating_add((self.native_clients as u64).saturating_mul(OF_A_NATIVE))
     }
 }
 
 /// How many of the wanted clients the limit on open descriptors allows, as Redis lowers its own
-/// limit. A client above it is refused with a reason.
+/// limit. A client above it is refused with a reason, unless its connection is encrypted.
 ///
 /// # Errors
 /// It allows none.
@@ -50,14 +49,19 @@ pub(super) fn clients(descriptors: Descriptors, wanted: usize, others: Others) -
     let left = descriptors.limit.saturating_sub(needed);
     ensure!(
         left > 0,
-        "the limit on open files is {}: a server with {} needs at least {}; raise it with `ulimit -n`",
+        "the limit on open files is {}: a server with {} core{}{} needs at least {}; raise it with `ulimit -n`{}",
         descriptors.limit,
-        if others.cores == 1 {
-            "1 core".to_owned()
-        } else {
-            format!("{} cores", others.cores)
+        others.cores,
+        if others.cores == 1 { "" } else { "s" },
+        match others.native_clients {
+            0 => String::new(),
+            clients => format!(" and --native-clients {clients}"),
         },
-        needed + 1
+        needed.saturating_add(1),
+        match others.native_clients {
+            0 => "",
+            _ => ", or lower --native-clients",
+        }
     );
     Ok(usize::try_from(left).unwrap_or(usize::MAX).min(wanted))
 }
@@ -123,8 +127,15 @@ mod tests {
         }
         let error = fits(100).unwrap_err().to_string();
         assert!(
-            error.starts_with("the limit on open files is 100: a server with 2 cores needs"),
+            error.starts_with(
+                "the limit on open files is 100: a server with 2 cores and --native-clients 4 needs"
+            ),
             "{error}"
         );
+        // What it names is enough, and one less is not.
+        let (_, rest) = error.split_once("at least ").unwrap();
+        let named: u64 = rest.split(';').next().unwrap().parse().unwrap();
+        assert_eq!(fits(named).unwrap(), 1);
+        assert!(fits(named - 1).is_err());
     }
 }

@@ -160,7 +160,11 @@ impl Arguments {
         for node in &self.fabric {
             check_build("--fabric", node)?;
         }
-        refusal::check_memory(sizes, is_remote, self.beside_bytes())?;
+        let clients = refusal::ClientMemory {
+            redis: self.client_memory,
+            native: self.native.memory_bytes(),
+        };
+        refusal::check_memory(sizes, is_remote, clients)?;
         let token = self.token_file.as_deref();
         let token = token.map(|file| token::read("--token-file", file));
         let token = token.transpose()?;
@@ -195,7 +199,7 @@ impl Arguments {
 
     /// Resident memory that the process takes beside the engine's, at most.
     fn beside_bytes(&self) -> u64 {
-        let native = self.native.memory_bytes();
+        let native = self.native.memory_bytes().unwrap_or(0);
         BASE_BYTES
             .saturating_add(self.client_memory)
             .saturating_add(native)
@@ -332,10 +336,10 @@ fn open(config: Config) -> Result<Receiver<Event>> {
 fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     arguments.native.refuse_idle(given)?;
     let (config, mut options) = (arguments.config()?, arguments.options()?);
-    options.clients_max = arguments.clients(config.cores.len())?;
     let watch = arguments.watch.watch()?;
     watch.check()?;
     arguments.check(&options)?;
+    options.clients_max = arguments.clients(config.cores.len())?;
     arguments.warn_if_exposed();
     heap::return_buffers();
     let has_password = options.password.is_some();

@@ -73,12 +73,8 @@ impl NativeArguments {
     }
 
     /// Bytes of all native clients, if they are served.
-    pub(super) fn memory_bytes(&self) -> u64 {
-        if self.native.is_empty() {
-            0
-        } else {
-            self.native_memory
-        }
+    pub(super) fn memory_bytes(&self) -> Option<u64> {
+        (!self.native.is_empty()).then_some(self.native_memory)
     }
 
     /// The most native clients.

@@ -15,16 +15,8 @@ use super::sizes::Sizes;
 use crate::listen::cannot_listen;
 
 /// Fields without a flag, and settings of the server; longer texts first.
-const WORDS: [(&str, &str); 5] = [
+const WORDS: [(&str, &str); 3] = [
     (" (`nodes_min`, `nodes_wait_ns`)", ""),
-    (
-        "raise it, or lower `keys_expected`, ",
-        "raise it, or lower ",
-    ),
-    (
-        "`page_bytes`, `handles_max`, `handle_lane_bytes` or `lane_bytes`",
-        "the number of --cores",
-    ),
     ("small_bytes is", "--small-bytes is"),
     ("connections_max is", "--native-clients is"),
 ];
@@ -37,34 +29,42 @@ fn plain(text: &str) -> String {
     in_flags(&text)
 }
 
-/// Checks that the memory that an engine is to touch, and that its clients may take beside it, is
-/// there.
+/// Memory that clients may take beside the engine's, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientMemory {
+    pub(super) redis: u64,
+    /// `None` if native clients are not served.
+    pub(super) native: Option<u64>,
+}
+
+/// Checks that the memory that an engine is to touch, and that its clients may take, is there.
 ///
 /// # Errors
 /// It is not.
-pub(super) fn check_memory(sizes: Sizes, is_remote: bool, beside_bytes: u64) -> Result<()> {
+pub(super) fn check_memory(sizes: Sizes, is_remote: bool, clients: ClientMemory) -> Result<()> {
     let Some(available) = available_memory(&Root::new("/")) else {
         return Ok(());
     };
     let far_bytes = if is_remote { 0 } else { sizes.far_bytes };
     let (place, remedy) = (available.end.place(), available.end.remedy());
-    let far = match is_remote {
-        true => String::new(),
-        false => format!(" and --far {}", Size(far_bytes)),
-    };
-    let engine_bytes = sizes.local_bytes.saturating_add(far_bytes);
+    let mut flags = format!("--local {}", Size(sizes.local_bytes));
+    if !is_remote {
+        flags += &format!(", --far {}", Size(far_bytes));
+    }
+    let mut needed = sizes.local_bytes.saturating_add(far_bytes);
+    // Clients are only named where the engine alone would fit.
+    if needed <= available.bytes {
+        let native = clients.native.unwrap_or(0);
+        needed = needed.saturating_add(clients.redis).saturating_add(native);
+        flags += &format!(", --client-memory {}", Size(clients.redis));
+        if let Some(native) = clients.native {
+            flags += &format!(", --native-memory {}", Size(native));
+        }
+    }
     ensure!(
-        engine_bytes <= available.bytes,
-        "--local {}{far}: only {} is available {place}: lower them, or {remedy}",
-        Size(sizes.local_bytes),
+        needed <= available.bytes,
+        "{flags}: only {} is available {place}: lower them, or {remedy}",
         Size(available.bytes)
-    );
-    ensure!(
-        engine_bytes.saturating_add(beside_bytes) <= available.bytes,
-        "--client-memory and --native-memory may take {}, and --local {}{far} leave {} of what is available {place}: lower them, or {remedy}",
-        Size(beside_bytes),
-        Size(sizes.local_bytes),
-        Size(available.bytes - engine_bytes)
     );
     Ok(())
 }
@@ -79,7 +79,7 @@ pub(super) fn of_engine(error: &farcore::Error) -> Error {
             far_bytes,
             ..
         } => anyhow!(
-            "--local {} is too small: {} is needed for {cores} {} and --far {}; raise it, or lower --far or the number of --cores",
+            "--local {} is too small: {:#} is needed for {cores} {} and --far {}; raise it, or lower --far or the number of --cores",
             Size(*local_bytes),
             Size(*least),
             if *cores == 1 { "core" } else { "cores" },
@@ -162,14 +162,14 @@ mod tests {
     fn errors_of_the_engine_name_flags() {
         let small = farcore::Error::LocalMemory {
             local_bytes: 1 << 20,
-            least: 15 << 20,
+            least: 1434 << 20,
             cores: 2,
             keys_expected: 1_000_000,
             far_bytes: 32 << 20,
         };
         assert_eq!(
             said(&small),
-            "--local 1 MiB is too small: 15 MiB is needed for 2 cores and --far 32 MiB; raise it, or lower --far or the number of --cores"
+            "--local 1 MiB is too small: 1434 MiB is needed for 2 cores and --far 32 MiB; raise it, or lower --far or the number of --cores"
         );
         let core = farcore::Error::Core {
             core: 9,
@@ -214,21 +214,42 @@ mod tests {
             local_bytes: 1 << 60,
             far_bytes: 1 << 30,
         };
-        let error = check_memory(huge, false, 0).unwrap_err().to_string();
+        let none = ClientMemory {
+            redis: 0,
+            native: None,
+        };
+        let refused = |sizes, is_remote, clients| {
+            let error = check_memory(sizes, is_remote, clients).unwrap_err();
+            error.to_string()
+        };
+        let error = refused(huge, false, none);
         assert!(
-            error.starts_with("--local 1 EiB and --far 1 GiB: only "),
+            error.starts_with("--local 1 EiB, --far 1 GiB: only "),
             "{error}"
         );
-        let error = check_memory(huge, true, 0).unwrap_err().to_string();
+        let error = refused(huge, true, none);
         assert!(error.starts_with("--local 1 EiB: only "), "{error}");
         let small = Sizes {
             local_bytes: 1 << 20,
             far_bytes: 1 << 20,
         };
-        check_memory(small, false, 1 << 20).unwrap();
-        let error = check_memory(small, false, 1 << 60).unwrap_err().to_string();
+        check_memory(small, false, none).unwrap();
+        let of_redis = ClientMemory {
+            redis: 1 << 60,
+            native: None,
+        };
+        let error = refused(small, false, of_redis);
         assert!(
-            error.starts_with("--client-memory and --native-memory may take 1 EiB, and --local 1 MiB and --far 1 MiB leave "),
+            error.starts_with("--local 1 MiB, --far 1 MiB, --client-memory 1 EiB: only "),
+            "{error}"
+        );
+        let of_native = ClientMemory {
+            redis: 1 << 20,
+            native: Some(1 << 60),
+        };
+        let error = refused(small, true, of_native);
+        assert!(
+            error.starts_with("--local 1 MiB, --client-memory 1 MiB, --native-memory 1 EiB: only "),
             "{error}"
         );
     }

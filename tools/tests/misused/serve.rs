@@ -8,8 +8,8 @@ pub(super) const SERVE: &[Row] = &[
         "serve --local 32MiB --far 64MiB --client-memory 1EiB",
         1,
         &[
-            "--client-memory and --native-memory may take 1.0 EiB",
-            "--local 32 MiB and --far 64 MiB leave ",
+            "--local 32 MiB, --far 64 MiB, --client-memory 1 EiB: only ",
+            "lower them",
         ],
     ),
     (
@@ -31,7 +31,7 @@ pub(super) const SERVE: &[Row] = &[
         "serve",
         "serve --local 1EiB --far 1GiB",
         1,
-        &["--local 1 EiB and --far 1 GiB: only ", "available"],
+        &["--local 1 EiB, --far 1 GiB: only ", "available"],
     ),
     (
         "serve",

@@ -241,8 +241,16 @@ pub(crate) struct Serve {
 impl Serve {
     /// Starts `farcore serve` with little memory at a free port.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+        Self::start_after(&[], arguments)
+    }
+
+    /// The same, by a command that runs the words after it.
+    pub(crate) fn start_after(before: &[&str], arguments: &[&str]) -> Self {
+        let farcore = env!("CARGO_BIN_EXE_farcore");
+        let mut words = before.iter().copied().chain([farcore]);
+        let mut command = Command::new(words.next().unwrap_or(farcore));
         command
+            .args(words)
             .args(["serve", "--resp", "127.0.0.1:0", "--no-huge-pages"])
             .args(["--local", "32MiB", "--far", "32MiB"])
             .args(arguments)

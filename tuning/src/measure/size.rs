@@ -6,13 +6,15 @@ const UNITS: [&str; 7] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const UNIT: u64 = 1024;
 const MIB: u64 = 1 << 20;
 
-/// A number of bytes with the largest unit of which it has at least one: `8 MiB`, `21.7 GiB`. The
-/// alternate form, `{:#}`, is exact: whole units, or all bytes.
+/// A number of bytes with the largest unit of which it has at least one: `8 MiB`, `21.7 GiB`. It is
+/// rounded down to a tenth, unless a thousandth more would make the next one. The alternate form,
+/// `{:#}`, is exact: whole units, or all bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Size(pub u64);
 
 impl Size {
-    /// The least size that reads well and has so many bytes: whole MiB, below one whole KiB.
+    /// The least size that reads well and has so many bytes: whole MiB, below one whole KiB. Above
+    /// the greatest of these, that.
     ///
     /// ```
     /// # use farcore_tuning::Size;
@@ -60,7 +62,15 @@ impl fmt::Display for Size {
         if bytes.is_multiple_of(unit) {
             return write!(f, "{} {name}", bytes / unit);
         }
-        write!(f, "{:.1} {name}", bytes as f64 / unit as f64)
+        let thousandths = u128::from(bytes) * 1000 / u128::from(unit) + 1;
+        let tenths = thousandths / 100;
+        // The next unit has one of them.
+        if let Some(next) = UNITS.get(power as usize + 1)
+            && tenths >= 10 * u128::from(UNIT)
+        {
+            return write!(f, "1.0 {next}");
+        }
+        write!(f, "{}.{} {name}", tenths / 10, tenths % 10)
     }
 }
 
@@ -75,7 +85,11 @@ mod tests {
             (1, "1 byte", "1 byte"),
             (1023, "1023 bytes", "1023 bytes"),
             (4096, "4 KiB", "4 KiB"),
-            (100_000, "97.7 KiB", "100000 bytes"),
+            (100_000, "97.6 KiB", "100000 bytes"),
+            (MIB - 1, "1.0 MiB", "1048575 bytes"),
+            (MIB - 2048, "1022 KiB", "1022 KiB"),
+            // As a flag of 1.4GiB is read.
+            (1_503_238_553, "1.4 GiB", "1503238553 bytes"),
             (1 << 40, "1 TiB", "1 TiB"),
             (1_610_612_736, "1.5 GiB", "1536 MiB"),
             (23_300_000_000, "21.7 GiB", "23300000000 bytes"),

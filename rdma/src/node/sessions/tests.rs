@@ -133,7 +133,7 @@ fn a_successor_waits_for_the_end_of_its_predecessor() {
     sessions.ended(second);
     assert_eq!(sessions.admission(third), Admission::Ready);
     // It was accepted, and its session ended before its closer was known.
-    sessions.bye(speaker);
+    sessions.bye(speaker).unwrap();
     let wire = Wire::default();
     sessions.served(third, wire.clone());
     assert!(wire.0.get());
@@ -151,7 +151,7 @@ fn a_session_outlives_its_control_connection_and_not_its_lease() {
     assert_eq!(error, Refused::NoSession);
     let new = sessions.resume(old.session, 50).unwrap();
     assert_eq!(sessions.request(old, 60), Err(Refused::TakenOver));
-    sessions.bye(old);
+    assert_eq!(sessions.bye(old), Err(Refused::TakenOver));
     assert_eq!(sessions.request(new, 149), Ok(()));
     sessions.done(new);
     assert_eq!(sessions.request(new, 249), Err(Refused::NoSession));
@@ -297,7 +297,8 @@ proptest! {
                     sessions.done(requests.swap_remove(which));
                 }
                 Act::Bye(which) if which < speakers.len() => {
-                    sessions.bye(speakers[which]);
+                    let known = sessions.holds(speakers[which].session);
+                    prop_assert_eq!(sessions.bye(speakers[which]).is_ok(), known);
                     lease.insert(speakers[which].session, 0);
                     gone.insert(speakers[which].session);
                 }
