@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::outputs::{OutputFile, print};
 use crate::plan::Plan;
-use crate::stop;
+use crate::{stop, words};
 
 /// Checks what can be checked before anything runs: the engine's settings and the file of `--json`,
 /// which it returns.
@@ -47,22 +47,52 @@ pub struct SeriesReport<R> {
     pub runs: Vec<R>,
 }
 
-/// What went wrong in a run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Faults<'a> {
-    /// Values that were not those put.
-    pub(crate) wrong_values: u64,
+/// What went wrong in a run, and whether it came to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Faults {
+    /// Wrong, missing and unexpected answers. Anything but 0 is a failure.
+    pub wrong_values: u64,
     /// A description of the first of them, or of the first error.
-    pub(crate) complaint: Option<&'a str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complaint: Option<String>,
     /// Requests that ended with an error, by kind.
-    pub(crate) errors: &'a ErrorCounts,
-    /// Why the run ended early, unless a signal ended it.
-    pub(crate) lost: Option<&'a str>,
+    pub errors: ErrorCounts,
+    /// Whether the run ended early; what it had not measured is 0 or left out.
+    #[serde(default)]
+    pub partial: bool,
+    /// Why the run ended before its end, unless a signal ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+}
+
+impl Faults {
+    /// Marks the run if it did not come to its end.
+    pub(crate) fn end(&mut self, end: anyhow::Result<()>) {
+        if let Err(error) = end {
+            self.partial = true;
+            self.lost = Some(words::describe(&error));
+        }
+    }
+
+    /// What stands behind the name of a run in a table.
+    pub(crate) fn mark(&self) -> &'static str {
+        if self.partial { " (partial)" } else { "" }
+    }
+}
+
+/// The wrong values and the errors of all runs.
+pub(crate) fn faults_of<R: Measured>(runs: &[R]) -> (u64, ErrorCounts) {
+    let (mut wrong, mut errors) = (0, ErrorCounts::new());
+    for faults in runs.iter().map(R::faults) {
+        wrong += faults.wrong_values;
+        failures::add(&mut errors, &faults.errors);
+    }
+    (wrong, errors)
 }
 
 /// The figures of a run, which may have ended early.
 pub(crate) trait Measured {
-    fn faults(&self) -> Faults<'_>;
+    fn faults(&self) -> &Faults;
 
     /// Whether it ended before anything was measured.
     fn is_empty(&self) -> bool;
@@ -98,14 +128,13 @@ impl<R: Measured + Serialize> Series<R> {
         let (runs, failed) = measure(&plans, self.run);
         origin.end(failed.as_ref());
         failures.extend(failed);
-        let (mut wrong, mut errors) = (0, ErrorCounts::new());
-        for faults in runs.iter().map(R::faults) {
-            if let Some(complaint) = faults.complaint {
-                error!(complaint, "wrong value or failed request");
-            }
-            wrong += faults.wrong_values;
-            failures::add(&mut errors, faults.errors);
+        for complaint in runs
+            .iter()
+            .filter_map(|run| run.faults().complaint.as_ref())
+        {
+            error!(complaint, "wrong value or failed request");
         }
+        let (wrong, errors) = faults_of(&runs);
         let table = (!runs.iter().all(R::is_empty)).then(|| (self.render)(&runs));
         let report = SeriesReport {
             origin,
@@ -132,7 +161,7 @@ fn measure<R: Measured>(
         match run(plan) {
             Ok(Some(run)) => {
                 let faults = run.faults();
-                let why = faults.lost.map(str::to_owned);
+                let why = faults.lost.clone();
                 let has_faults = faults.wrong_values > 0 || !faults.errors.is_empty();
                 if why.is_none() || has_faults || !run.is_empty() {
                     runs.push(run);
@@ -186,19 +215,14 @@ mod tests {
         };
         let plan = crate::plan::tests::plan_of(scenario);
         let plans = [plan.clone(), plan.clone(), plan];
-        let lost = Run {
-            partial: true,
-            lost: Some("a worker panicked".into()),
-            ..Run::of(Part::Requests)
-        };
+        let mut lost = Run::of(Part::Requests);
+        lost.faults.end(Err(anyhow!("a worker panicked")));
         let measured = Run {
             rows: vec![Row::default()],
             ..lost.clone()
         };
-        let wrong = Run {
-            wrong_values: 2,
-            ..lost.clone()
-        };
+        let mut wrong = lost.clone();
+        wrong.faults.wrong_values = 2;
         for (second, kept) in [(measured, 2), (wrong, 2), (lost, 1)] {
             let mut runs = [Run::of(Part::Scan), second].into_iter();
             let (runs, failed) = measure(&plans, |_| Ok(Some(runs.next().unwrap())));

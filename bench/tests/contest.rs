@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farcore::{Answer, Change, Error, Operation, Profile};
+use farcore::{Answer, Change, Error, Operation};
 use farcore_bench::engines::start_pinned;
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario, Workload};
@@ -21,7 +21,6 @@ use farcore_bench::run::{Outcome, run, run_store};
 use farcore_bench::skew::Skew;
 use farcore_bench::store::{Running, Session, Store, Usage};
 use farcore_bench::trace::{TraceOptions, choose};
-use farcore_bench::watch::Watch;
 use farcore_bench::worker::Worker;
 
 const KEYS: u64 = 2_000;
@@ -34,23 +33,10 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
         cores,
         local_bytes: 32 << 20,
         far_bytes: 32 << 20,
-        fabric: Vec::new(),
-        token_file: None,
-        nodes_min: None,
-        nodes_wait_ns: None,
-        device: None,
-        port: None,
-        gid_index: None,
         far_nodes: 2,
-        far_latency_ns: 0,
         window: 16,
-        profile: Profile::default(),
-        encrypt: Encryption::Off,
-        prefault: true,
         seed: 11,
-        watch: Watch::default(),
-        record: None,
-        scenario,
+        ..Plan::new(scenario)
     }
 }
 

@@ -43,7 +43,11 @@ fn every_part_of_operations_runs() {
         [Part::Requests, Part::Scan, Part::Export, Part::Long]
     );
     for run in &report.runs {
-        assert_eq!((run.wrong_values, run.errors.len()), (0, 0), "{run:?}");
+        assert_eq!(
+            (run.faults.wrong_values, run.faults.errors.len()),
+            (0, 0),
+            "{run:?}"
+        );
         for row in &run.rows {
             assert!(row.figure > 0.0, "{row:?}");
             assert_eq!(row.ratio.is_some(), row.beside.is_some(), "{row:?}");
@@ -62,7 +66,11 @@ fn keys_expire_in_every_place() {
     );
     assert_eq!(report.runs.len(), 2);
     for run in &report.runs {
-        let faults = (run.wrong_values, run.found_late, run.errors.len());
+        let faults = (
+            run.faults.wrong_values,
+            run.found_late,
+            run.faults.errors.len(),
+        );
         assert_eq!(faults, (0, 0, 0), "{run:?}");
         assert!(run.gets_before > 0 && run.gets_during > 0, "{run:?}");
         let after: Vec<u64> = run.comebacks.iter().map(|back| back.after_ms).collect();
@@ -82,11 +90,11 @@ fn full_far_memory_is_an_error_and_no_wrong_value() {
         "operations --parts long --cores 0 --local 32MiB --far 16MiB --long-value 32MiB --no-prefault",
     );
     let run = &report.runs[0];
-    assert_eq!(run.wrong_values, 0, "{run:?}");
-    assert!(run.errors["FarFull"] > 0, "{run:?}");
+    assert_eq!(run.faults.wrong_values, 0, "{run:?}");
+    assert!(run.faults.errors["FarFull"] > 0, "{run:?}");
     let faults = format!(
         "wrong values: 0, errors: {} (",
-        run.errors.values().sum::<u64>()
+        run.faults.errors.values().sum::<u64>()
     );
     assert!(text.contains(&faults), "{text}");
 
@@ -96,9 +104,9 @@ fn full_far_memory_is_an_error_and_no_wrong_value() {
          --within 100ms --after 100ms --load 2 --local 8MiB --far 4MiB --no-prefault",
     );
     let run = &report.runs[0];
-    assert_eq!((run.wrong_values, run.found_late), (0, 0), "{run:?}");
+    assert_eq!((run.faults.wrong_values, run.found_late), (0, 0), "{run:?}");
     assert!(
-        run.errors["FarFull"] > 0 && run.unverified_values > 0,
+        run.faults.errors["FarFull"] > 0 && run.unverified_values > 0,
         "{run:?}"
     );
     assert!(

@@ -10,12 +10,11 @@ use farcore::{
     CasOutcome, Config, Engine, Expiry, ExpiryCondition, Operation, PutOptions, Recorder, Recording,
 };
 use farcore_bench::machine::Machine;
-use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario};
+use farcore_bench::plan::{EngineName, Plan, Scenario};
 use farcore_bench::run::run;
 use farcore_bench::trace::entry::Verb;
 use farcore_bench::trace::source::Source;
 use farcore_bench::trace::{Format, TraceOptions, choose, keys_per_core};
-use farcore_tuning::Profile;
 
 const SEED: u64 = 4;
 const LONG_SPACE: &str = "a:namespace:of:several:parts";
@@ -60,24 +59,9 @@ fn plan_with(
         keys_per_core: keys_per_core(&choice.summary, threads as u64),
         cores: Machine::here().cores.into_iter().take(threads).collect(),
         local_bytes: (threads as u64) << 22,
-        far_bytes: 64 << 20,
-        fabric: Vec::new(),
-        token_file: None,
-        nodes_min: None,
-        nodes_wait_ns: None,
-        device: None,
-        port: None,
-        gid_index: None,
-        far_nodes: 1,
-        far_latency_ns: 0,
         window: 16,
-        profile: Profile::default(),
-        encrypt: Encryption::Off,
-        prefault: true,
         seed: SEED,
-        watch: farcore_bench::watch::Watch::default(),
-        record: None,
-        scenario: Scenario::Trace(Box::new(choice)),
+        ..Plan::new(Scenario::Trace(Box::new(choice)))
     }
 }
 

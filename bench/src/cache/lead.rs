@@ -116,9 +116,9 @@ impl Found {
     }
 
     fn end(mut self, run: &mut Run) {
-        run.wrong_values += self.wrong;
-        run.errors = self.failures.counts();
-        run.complaint = self.complaint.or_else(|| self.failures.take_first());
+        run.faults.wrong_values += self.wrong;
+        run.faults.errors = self.failures.counts();
+        run.faults.complaint = self.complaint.or_else(|| self.failures.take_first());
     }
 }
 
@@ -151,8 +151,9 @@ fn replay(plan: &Plan, settings: &Settings, shape: Shape) -> anyhow::Result<Run>
         ..found.replay
     });
     found.end(&mut run);
-    run.partial = matches!(end, Ok(false));
-    Ok(run.ended(end.map(drop)))
+    run.faults.partial = matches!(end, Ok(false));
+    run.faults.end(end.map(drop));
+    Ok(run)
 }
 
 /// The requests of a replay. False: a signal came before the last one.
@@ -219,8 +220,9 @@ fn puts(plan: &Plan, settings: &Settings, round: u32, fitting: u64) -> anyhow::R
     let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
     found.end(&mut run);
     run.puts = measured.as_ref().ok().copied().flatten();
-    run.partial = matches!(measured, Ok(None));
-    Ok(run.ended(measured.map(drop)))
+    run.faults.partial = matches!(measured, Ok(None));
+    run.faults.end(measured.map(drop));
+    Ok(run)
 }
 
 /// The rates of a round; `None` after a signal.
@@ -370,11 +372,11 @@ mod tests {
         assert!(measured.is_err(), "{measured:?}");
         let mut run = Run::of(settings.part);
         std::mem::take(&mut *found.lock().unwrap()).end(&mut run);
-        let run = run.ended(measured.map(drop));
-        assert_eq!(run.wrong_values, 1);
-        let why = run.lost.unwrap();
+        run.faults.end(measured.map(drop));
+        assert_eq!(run.faults.wrong_values, 1);
+        let why = run.faults.lost.unwrap();
         assert!(
-            run.partial && why.starts_with("the engine could not be opened"),
+            run.faults.partial && why.starts_with("the engine could not be opened"),
             "{why}"
         );
     }
@@ -402,9 +404,10 @@ mod tests {
         assert_eq!((found.wrong, &found.missed), (2, &vec![5]));
         let mut run = Run::of(Part::Trace(Shape::Scan));
         found.end(&mut run);
-        assert_eq!(run.wrong_values, 2);
-        assert_eq!((run.errors["FarFull"], run.errors["Closed"]), (1, 1));
-        let said = run.complaint.unwrap();
+        let faults = run.faults;
+        assert_eq!(faults.wrong_values, 2);
+        assert_eq!((faults.errors["FarFull"], faults.errors["Closed"]), (1, 1));
+        let said = faults.complaint.unwrap();
         assert!(said.starts_with("a get of key 4 was answered"), "{said}");
     }
 }

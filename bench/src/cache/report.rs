@@ -4,9 +4,8 @@ use comfy_table::{Table, presets};
 use serde::{Deserialize, Serialize};
 
 use super::settings::Part;
-use crate::failures::{self, ErrorCounts};
-use crate::series::{Faults, Measured, SeriesReport};
-use crate::words;
+use crate::failures;
+use crate::series::{Faults, Measured, SeriesReport, faults_of};
 
 /// Everything that the command measured: a run a trace, or a round of puts.
 pub type CacheReport = SeriesReport<Run>;
@@ -22,19 +21,9 @@ pub struct Run {
     /// The figures of puts; left out for a trace, and where the run ended before them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub puts: Option<Puts>,
-    /// Values that were not those put. Anything but 0 is a failure.
-    pub wrong_values: u64,
-    /// A description of the first of them, or of the first error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub complaint: Option<String>,
-    /// Requests that ended with an error, by kind.
-    pub errors: ErrorCounts,
-    /// Whether the run ended early.
-    pub partial: bool,
-    /// Why the run ended before its end, unless a signal ended it; what it had not measured is left
-    /// out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost: Option<String>,
+    /// What went wrong.
+    #[serde(flatten)]
+    pub faults: Faults,
 }
 
 /// A trace of one client.
@@ -64,16 +53,6 @@ pub struct Puts {
 }
 
 impl Run {
-    /// The run, marked if it did not come to its end.
-    #[must_use]
-    pub(super) fn ended(mut self, end: anyhow::Result<()>) -> Self {
-        if let Err(error) = end {
-            self.partial = true;
-            self.lost = Some(words::describe(&error));
-        }
-        self
-    }
-
     /// A run without figures.
     #[must_use]
     pub fn of(part: Part) -> Self {
@@ -81,34 +60,19 @@ impl Run {
             part,
             replay: None,
             puts: None,
-            wrong_values: 0,
-            complaint: None,
-            errors: ErrorCounts::new(),
-            partial: false,
-            lost: None,
+            faults: Faults::default(),
         }
-    }
-
-    /// Whether the run ended before anything was measured.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        let is_replayed = self.replay.is_some_and(|replay| replay.gets > 0);
-        self.partial && !is_replayed && self.puts.is_none()
     }
 }
 
 impl Measured for Run {
-    fn faults(&self) -> Faults<'_> {
-        Faults {
-            wrong_values: self.wrong_values,
-            complaint: self.complaint.as_deref(),
-            errors: &self.errors,
-            lost: self.lost.as_deref(),
-        }
+    fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     fn is_empty(&self) -> bool {
-        self.is_empty()
+        let is_replayed = self.replay.is_some_and(|replay| replay.gets > 0);
+        self.faults.partial && !is_replayed && self.puts.is_none()
     }
 }
 
@@ -133,17 +97,13 @@ pub fn render(runs: &[Run]) -> String {
     for run in runs.iter().filter(|run| !run.is_empty()) {
         table.add_row(cells(run));
     }
-    let wrong: u64 = runs.iter().map(|run| run.wrong_values).sum();
-    let mut errors = ErrorCounts::new();
-    for run in runs {
-        failures::add(&mut errors, &run.errors);
-    }
+    let (wrong, errors) = faults_of(runs);
     let faults = failures::faults(wrong, &errors);
     format!("{table}\n{faults}")
 }
 
 fn cells(run: &Run) -> Vec<String> {
-    let partial = if run.partial { " (partial)" } else { "" };
+    let partial = run.faults.mark();
     let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
     let mut cells = match run.part {
         Part::Trace(shape) => vec![format!("{}{partial}", shape.name())],
@@ -172,6 +132,7 @@ fn cells(run: &Run) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failures::ErrorCounts;
     use crate::trace::made::Shape;
 
     #[test]
@@ -182,20 +143,15 @@ mod tests {
             seconds: 0.001,
             ..Replay::default()
         };
-        let run = Run {
+        let mut run = Run {
             replay: Some(replay),
-            errors: ErrorCounts::from([("FarFull".into(), 2)]),
             ..Run::of(Part::Trace(Shape::Scan))
         };
-        let cut = Run {
-            partial: true,
-            wrong_values: 1,
-            ..run.clone()
-        };
-        let nothing = Run {
-            partial: true,
-            ..Run::of(Part::Trace(Shape::Zipf08))
-        };
+        run.faults.errors = ErrorCounts::from([("FarFull".into(), 2)]);
+        let mut cut = run.clone();
+        (cut.faults.partial, cut.faults.wrong_values) = (true, 1);
+        let mut nothing = Run::of(Part::Trace(Shape::Zipf08));
+        nothing.faults.partial = true;
         let text = render(&[run, cut, nothing]);
         assert!(
             text.contains("| scan ") && text.contains("0.2500"),
@@ -220,10 +176,8 @@ mod tests {
             }),
             ..Run::of(part)
         };
-        let cut = Run {
-            partial: true,
-            ..Run::of(part)
-        };
+        let mut cut = Run::of(part);
+        cut.faults.partial = true;
         let text = render(&[run, cut]);
         assert!(text.contains("0.500"), "{text}");
         assert_eq!(text.lines().count(), 4, "{text}");

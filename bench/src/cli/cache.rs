@@ -4,15 +4,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use farcore_tuning::Profile;
 
 use super::parse_size;
 use crate::cache::lead::puts_before;
 use crate::cache::settings::{Part, RECORD_EXTRA_BYTES, Settings, WINDOW};
 use crate::machine::Machine;
-use crate::plan::{Encryption, EngineName, Plan, PlanError, Scenario};
+use crate::plan::{Plan, PlanError, Scenario};
 use crate::trace::made::Shape;
-use crate::watch::Watch;
 
 /// Default of the keys of the Zipf part.
 const KEYS: u64 = 1_000_000;
@@ -102,29 +100,14 @@ impl CacheArgs {
             value_bytes: self.value_bytes,
         };
         Plan {
-            engine: EngineName::Farcore,
             cores: machine.cores.first().copied().into_iter().collect(),
             // As many as memory holds.
             keys_per_core: (self.local.saturating_add(self.far) / record_bytes).max(1),
             local_bytes: self.local,
             far_bytes: self.far,
-            fabric: Vec::new(),
-            token_file: None,
-            nodes_min: None,
-            nodes_wait_ns: None,
-            device: None,
-            port: None,
-            gid_index: None,
-            far_nodes: 1,
-            far_latency_ns: 0,
             window: WINDOW,
-            profile: Profile::default(),
-            encrypt: Encryption::Off,
-            prefault: true,
             seed: self.seed,
-            watch: Watch::default(),
-            record: None,
-            scenario: Scenario::Cache(Box::new(settings)),
+            ..Plan::new(Scenario::Cache(Box::new(settings)))
         }
     }
 }

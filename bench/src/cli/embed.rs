@@ -6,14 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 use farcore::Config;
 use farcore::constants::KEY_BYTES_MAX;
-use farcore_tuning::Profile;
 
 use super::parse_nanoseconds;
 use crate::embed::settings::{Caller, Part, Settings, Subject};
 use crate::machine::Machine;
-use crate::plan::{Encryption, LOCAL_BYTES_MIN, Plan, PlanError, Scenario};
+use crate::plan::{LOCAL_BYTES_MIN, Plan, PlanError, Scenario};
 use crate::range::RangeError;
-use crate::watch::Watch;
 use crate::words::size;
 
 /// Default numbers of threads.
@@ -210,23 +208,11 @@ impl EmbedArgs {
             cores,
             local_bytes: 0,
             far_bytes: FAR_BYTES_MIN,
-            fabric: Vec::new(),
-            token_file: None,
-            nodes_min: None,
-            nodes_wait_ns: None,
-            device: None,
-            port: None,
-            gid_index: None,
-            far_nodes: 1,
             far_latency_ns: self.far_latency.filter(|_| is_far).unwrap_or(0),
             window: crate::embed::settings::WINDOW,
-            profile: Profile::default(),
-            encrypt: Encryption::Off,
             prefault: !self.no_prefault,
             seed: self.seed,
-            watch: Watch::default(),
-            record: None,
-            scenario: Scenario::Embed(Box::new(settings)),
+            ..Plan::new(Scenario::Embed(Box::new(settings)))
         };
         let data = plan.data_bytes();
         let records = match self.local_percent {

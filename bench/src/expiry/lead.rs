@@ -26,7 +26,8 @@ use crate::failures::{self, Failures};
 use crate::plan::{Plan, Scenario};
 use crate::progress::PhaseBar;
 use crate::record::{Generator, KEY_BYTES};
-use crate::{stop, words};
+use crate::series::Faults;
+use crate::stop;
 
 /// How often memory is measured.
 const TICK: Duration = Duration::from_millis(20);
@@ -89,12 +90,11 @@ pub fn run(plan: &Plan) -> anyhow::Result<Run> {
         Err(error) => (Vec::new(), Some(error)),
     };
     let why = lost.or(led).or(late);
-    Ok(Run {
-        startup_seconds,
-        partial: partial || why.is_some(),
-        lost: why.map(|error| words::describe(&error)),
-        ..collect(&shared, figures, failures, &samples)
-    })
+    let mut run = collect(&shared, figures, failures, &samples);
+    run.startup_seconds = startup_seconds;
+    run.faults.partial = partial;
+    run.faults.end(why.map_or(Ok(()), Err));
+    Ok(run)
 }
 
 /// What came, and the first error; all are waited for.
@@ -267,13 +267,14 @@ fn collect(
         processor_p99_before_ns: processor(0),
         processor_p99_during_ns: processor(1),
         comebacks: comebacks(shared, samples),
-        wrong_values: sum(&|client| client.wrong) + sum(&|client| client.found_late),
+        faults: Faults {
+            wrong_values: sum(&|client| client.wrong) + sum(&|client| client.found_late),
+            complaint,
+            errors,
+            ..Faults::default()
+        },
         unverified_values: sum(&|client| client.unverified),
         found_late: sum(&|client| client.found_late),
-        complaint,
-        errors,
-        partial: false,
-        lost: None,
     }
 }
 
@@ -306,6 +307,7 @@ mod tests {
     use super::*;
     use crate::expiry::settings::Place;
     use crate::plan::tests::plan_of;
+    use crate::series::Measured;
 
     #[test]
     fn a_lost_client_does_not_hide_the_others() {
@@ -330,8 +332,8 @@ mod tests {
         plan.cores.truncate(1);
         plan.prefault = false;
         let run = run(&plan).unwrap();
-        assert!(run.partial && run.is_empty(), "{run:?}");
-        let why = run.lost.unwrap();
+        assert!(run.faults.partial && run.is_empty(), "{run:?}");
+        let why = run.faults.lost.unwrap();
         assert!(why.starts_with("loading took longer than --lead"), "{why}");
     }
 }

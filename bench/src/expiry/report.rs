@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::settings::Place;
-use crate::failures::ErrorCounts;
 use crate::series::{Faults, Measured, SeriesReport};
 
 /// Everything that the command measured: a run a place.
@@ -41,38 +40,23 @@ pub struct Run {
     pub processor_p99_during_ns: u64,
     /// What had come back, at each time.
     pub comebacks: Vec<Comeback>,
-    /// Wrong, missing and unexpected answers, late ones included. Anything but 0 is a failure.
-    pub wrong_values: u64,
+    /// What went wrong; wrong values include those that were found late.
+    #[serde(flatten)]
+    pub faults: Faults,
     /// Gets that found a key absent of which the write had ended with an error.
     #[serde(default)]
     pub unverified_values: u64,
     /// Wrong answers that found a key after it had expired.
     pub found_late: u64,
-    /// A description of the first wrong answer, or of the first error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub complaint: Option<String>,
-    /// Requests that ended with an error, by kind.
-    pub errors: ErrorCounts,
-    /// Whether the run ended early; what it had not measured is 0 or left out.
-    #[serde(default)]
-    pub partial: bool,
-    /// Why the run ended before its end, unless a signal ended it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost: Option<String>,
 }
 
 impl Measured for Run {
-    fn faults(&self) -> Faults<'_> {
-        Faults {
-            wrong_values: self.wrong_values,
-            complaint: self.complaint.as_deref(),
-            errors: &self.errors,
-            lost: self.lost.as_deref(),
-        }
+    fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     fn is_empty(&self) -> bool {
-        self.is_empty()
+        self.faults.partial && self.gets_before + self.gets_during == 0
     }
 }
 
@@ -89,12 +73,6 @@ pub struct Comeback {
 }
 
 impl Run {
-    /// Whether the run ended before anything was measured.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.partial && self.gets_before + self.gets_during == 0
-    }
-
     /// The p99 by the clock while keys expired, as a multiple of that before.
     #[must_use]
     pub fn ratio(&self) -> f64 {

@@ -3,7 +3,8 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::report::Run;
-use crate::failures::{self, ErrorCounts};
+use crate::failures;
+use crate::series::faults_of;
 use crate::table::nanoseconds;
 
 /// Most that the p99 while keys expire may be of the p99 before.
@@ -21,7 +22,7 @@ pub(super) fn render(runs: &[Run]) -> String {
     table.load_style(presets::UTF8_BORDERS_ONLY);
     let mut header = vec!["keys that expire".to_owned()];
     header.extend(runs.iter().map(|run| {
-        let partial = if run.partial { " (partial)" } else { "" };
+        let partial = run.faults.mark();
         format!("{}{partial}", run.place.name())
     }));
     table.set_header(header);
@@ -104,20 +105,18 @@ fn comeback_rows(runs: &[Run], line: &mut RowOf<'_>) {
 
 /// Wrong values, and errors by kind.
 fn fault_rows(runs: &[Run], line: &mut RowOf<'_>) {
-    line("wrong values", &|run| run.wrong_values.to_string());
+    line("wrong values", &|run| run.faults.wrong_values.to_string());
     if runs.iter().any(|run| run.unverified_values > 0) {
         line("unverified values", &|run| {
             run.unverified_values.to_string()
         });
     }
-    line("errors", &|run| failures::total(&run.errors).to_string());
-    let mut all = ErrorCounts::new();
-    for run in runs {
-        failures::add(&mut all, &run.errors);
-    }
-    for kind in all.keys() {
+    line("errors", &|run| {
+        failures::total(&run.faults.errors).to_string()
+    });
+    for kind in faults_of(runs).1.keys() {
         line(&format!("- {kind}"), &|run| {
-            let count = run.errors.get(kind).copied().unwrap_or(0);
+            let count = run.faults.errors.get(kind).copied().unwrap_or(0);
             count.to_string()
         });
     }
@@ -145,6 +144,7 @@ mod tests {
     use super::super::report::Comeback;
     use super::super::settings::Place;
     use super::*;
+    use crate::series::Faults;
 
     #[test]
     fn what_is_missed_is_marked() {
@@ -167,13 +167,9 @@ mod tests {
                 removed: 0.5,
                 bytes,
             }],
-            wrong_values: 0,
+            faults: Faults::default(),
             unverified_values: 0,
             found_late: 0,
-            complaint: None,
-            errors: ErrorCounts::new(),
-            partial: false,
-            lost: None,
         };
         let met = run(Place::Local, 1_400, 0.95);
         assert_eq!((met.processor_ratio(), met.worst_ratio()), (2.0, 4.0));
@@ -186,8 +182,11 @@ mod tests {
         let cut = Run {
             gets_during: 0,
             comebacks: Vec::new(),
-            partial: true,
-            errors: ErrorCounts::from([("FarFull".into(), 7)]),
+            faults: Faults {
+                partial: true,
+                errors: [("FarFull".into(), 7)].into(),
+                ..Faults::default()
+            },
             ..run(Place::Far, 0, 0.0)
         };
         let text = render(&[cut]);

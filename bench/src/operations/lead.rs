@@ -10,6 +10,7 @@ use crate::phase::{SINGLES, Single};
 use crate::plan::{Plan, Scenario};
 use crate::report::PhaseReport;
 use crate::run::{self, Outcome};
+use crate::series::Faults;
 
 /// Least speed of a conditional put and of an increment, as a share of a put's.
 const CHANGE_RATIO_MIN: f64 = 0.9;
@@ -44,11 +45,13 @@ fn requests_of(outcome: Outcome) -> Run {
             .iter()
             .filter_map(|&single| row(single, &report.phases))
             .collect(),
-        wrong_values: report.wrong_values,
-        complaint: outcome.complaint.or(outcome.failure),
-        errors: report.errors,
-        partial: report.partial,
-        lost: outcome.lost,
+        faults: Faults {
+            wrong_values: report.wrong_values,
+            complaint: outcome.complaint.or(outcome.failure),
+            errors: report.errors,
+            partial: report.partial,
+            lost: outcome.lost,
+        },
         ..Run::of(Part::Requests)
     }
 }
@@ -82,6 +85,7 @@ fn row(single: Single, phases: &[PhaseReport]) -> Option<Row> {
 mod tests {
     use super::*;
     use crate::report::RunReport;
+    use crate::series::Measured;
 
     #[test]
     fn a_lost_worker_hides_neither_figures_nor_wrong_values() {
@@ -106,11 +110,12 @@ mod tests {
             unwritten: None,
             mixed: None,
         });
-        assert!(run.partial && !run.is_empty());
+        assert!(run.faults.partial && !run.is_empty());
         assert_eq!((run.rows.len(), run.rows[0].figure), (1, 2.0));
-        assert_eq!((run.wrong_values, run.errors["FarFull"]), (3, 4));
-        assert_eq!(run.lost.as_deref(), Some("a worker panicked"));
-        assert_eq!(run.complaint.as_deref(), Some("one"));
+        let faults = run.faults;
+        assert_eq!((faults.wrong_values, faults.errors["FarFull"]), (3, 4));
+        assert_eq!(faults.lost.as_deref(), Some("a worker panicked"));
+        assert_eq!(faults.complaint.as_deref(), Some("one"));
     }
 
     #[test]

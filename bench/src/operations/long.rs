@@ -206,7 +206,8 @@ pub(super) fn run(plan: &Plan, settings: &Settings) -> anyhow::Result<Run> {
         (plain * count) as f64 / 1e6,
         settings.long_bytes >> 20,
     );
-    Ok(run.ended(end))
+    run.faults.end(end);
+    Ok(run)
 }
 
 /// All rounds: faults are added to the run, figures to `figures`. There are `count` plain values of
@@ -222,15 +223,15 @@ fn rounds(
     // The first round finds no keys, and its memory untouched.
     for number in 0..=ROUNDS as u64 {
         if stop::is_requested() {
-            run.partial = true;
+            run.faults.partial = true;
             break;
         }
         let round = on_core(engine, 0, move |core| {
             round(core, generator, plain, count, number + 1)
         })?;
-        run.wrong_values += round.wrong;
-        failures::add(&mut run.errors, &round.errors);
-        run.complaint = run.complaint.take().or(round.failure);
+        run.faults.wrong_values += round.wrong;
+        failures::add(&mut run.faults.errors, &round.errors);
+        run.faults.complaint = run.faults.complaint.take().or(round.failure);
         figures.extend(round.seconds.filter(|_| number > 0));
         if let Some(error) = round.ended {
             return Err(error.into());
@@ -279,10 +280,8 @@ mod tests {
     fn an_engine_that_ends_takes_no_wrong_value_along() {
         let engine = open(&plan(Part::Long), |_| {}).unwrap();
         engine.close();
-        let mut run = Run {
-            wrong_values: 3,
-            ..Run::of(Part::Long)
-        };
+        let mut run = Run::of(Part::Long);
+        run.faults.wrong_values = 3;
         let second = Seconds {
             put: 1.0,
             get: 1.0,
@@ -292,8 +291,8 @@ mod tests {
         let mut figures = vec![second];
         let end = rounds(&engine, 1, (8, 2), &mut run, &mut figures);
         run.rows = rows(&figures, 1.0, 1);
-        let run = run.ended(end);
-        assert_eq!((run.wrong_values, run.rows.len()), (3, 4));
-        assert!(run.partial && run.lost.is_some(), "{run:?}");
+        run.faults.end(end);
+        assert_eq!((run.faults.wrong_values, run.rows.len()), (3, 4));
+        assert!(run.faults.partial && run.faults.lost.is_some(), "{run:?}");
     }
 }

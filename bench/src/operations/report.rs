@@ -4,9 +4,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 
 use super::settings::Part;
-use crate::failures::{self, ErrorCounts};
-use crate::series::{Faults, Measured, SeriesReport};
-use crate::words;
+use crate::failures;
+use crate::series::{Faults, Measured, SeriesReport, faults_of};
 
 /// Everything that the command measured: a run a part.
 pub type OperationsReport = SeriesReport<Run>;
@@ -18,67 +17,30 @@ pub struct Run {
     pub part: Part,
     /// The figures.
     pub rows: Vec<Row>,
-    /// Wrong, missing and unexpected answers. Anything but 0 is a failure.
-    pub wrong_values: u64,
-    /// A description of the first of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub complaint: Option<String>,
-    /// Requests that ended with an error, by kind.
-    #[serde(default)]
-    pub errors: ErrorCounts,
-    /// Whether the run ended early.
-    #[serde(default)]
-    pub partial: bool,
-    /// Why the run ended before its end, unless a signal ended it; what it had not measured is left
-    /// out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost: Option<String>,
+    /// What went wrong.
+    #[serde(flatten)]
+    pub faults: Faults,
 }
 
 impl Run {
-    /// Whether the run ended before anything was measured.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.partial && self.rows.is_empty()
-    }
-
-    /// The run, marked if it did not come to its end.
-    #[must_use]
-    pub(super) fn ended(mut self, end: anyhow::Result<()>) -> Self {
-        if let Err(error) = end {
-            self.partial = true;
-            self.lost = Some(words::describe(&error));
-        }
-        self
-    }
-
     /// A run without figures.
     #[must_use]
     pub fn of(part: Part) -> Self {
         Self {
             part,
             rows: Vec::new(),
-            wrong_values: 0,
-            complaint: None,
-            errors: ErrorCounts::new(),
-            partial: false,
-            lost: None,
+            faults: Faults::default(),
         }
     }
 }
 
 impl Measured for Run {
-    fn faults(&self) -> Faults<'_> {
-        Faults {
-            wrong_values: self.wrong_values,
-            complaint: self.complaint.as_deref(),
-            errors: &self.errors,
-            lost: self.lost.as_deref(),
-        }
+    fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     fn is_empty(&self) -> bool {
-        self.is_empty()
+        self.faults.partial && self.rows.is_empty()
     }
 }
 
@@ -134,7 +96,7 @@ pub fn render(runs: &[Run]) -> String {
         .iter()
         .flat_map(|run| run.rows.iter().map(move |row| (run, row)));
     for (run, row) in rows {
-        let partial = if run.partial { " (partial)" } else { "" };
+        let partial = run.faults.mark();
         let wanted = match (row.ratio_min, row.figure_min) {
             (Some(least), _) => format!("ratio {least}"),
             (None, Some(least)) => format!("{least} {}", row.unit),
@@ -160,11 +122,7 @@ pub fn render(runs: &[Run]) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let wrong: u64 = runs.iter().map(|run| run.wrong_values).sum();
-    let mut errors = ErrorCounts::new();
-    for run in runs {
-        failures::add(&mut errors, &run.errors);
-    }
+    let (wrong, errors) = faults_of(runs);
     let faults = failures::faults(wrong, &errors);
     format!("{table}\n{faults}; figures and ratios are medians of the rounds of a run")
 }
@@ -199,11 +157,9 @@ mod tests {
         assert_eq!(Row::default().is_met(), None);
         assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(Vec::new()), None);
-        let cut = Run {
-            partial: true,
-            errors: ErrorCounts::from([("FarFull".into(), 2)]),
-            ..run(vec![row(9.0, 0.9)])
-        };
+        let mut cut = run(vec![row(9.0, 0.9)]);
+        cut.faults.partial = true;
+        cut.faults.errors = [("FarFull".into(), 2)].into();
         let text = render(&[cut]);
         assert!(text.contains("increment (partial)"), "{text}");
         let faults = "\nwrong values: 0, errors: 2 (2 FarFull); ";

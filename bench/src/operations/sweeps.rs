@@ -142,7 +142,7 @@ struct Scanned {
 impl Scanned {
     /// Adds the foreign records to a run; returns keys and seconds of a scan that came to its end.
     fn judge(self, run: &mut Run) -> farcore::Result<(u64, f64)> {
-        run.wrong_values += self.foreign;
+        run.faults.wrong_values += self.foreign;
         match self.ended {
             None => Ok((self.keys, self.seconds)),
             Some(error) => Err(error),
@@ -211,7 +211,8 @@ pub(super) fn scan(plan: &Plan) -> anyhow::Result<Run> {
     let all = "scan without values, one client, all shards";
     run.rows.extend(row(each, rates.own, Some(SCAN_MKEYS_MIN)));
     run.rows.extend(row(all, rates.whole, None));
-    Ok(run.ended(end))
+    run.faults.end(end);
+    Ok(run)
 }
 
 /// Million keys a second of each round.
@@ -235,7 +236,7 @@ fn scan_rounds(
     let generator = Generator::new(plan.seed);
     for _ in 0..ROUNDS {
         if stop::is_requested() {
-            run.partial = true;
+            run.faults.partial = true;
             break;
         }
         let mut tasks = Vec::new();
@@ -262,7 +263,7 @@ fn scan_rounds(
         })?;
         let (keys, seconds) = all.judge(run)?;
         rates.whole.push(keys as f64 / seconds / 1e6);
-        run.wrong_values += keys.abs_diff(plan.keys());
+        run.faults.wrong_values += keys.abs_diff(plan.keys());
     }
     Ok(())
 }
@@ -304,7 +305,8 @@ pub(super) fn export(plan: &Plan, settings: &Settings) -> anyhow::Result<Run> {
     );
     let read = row("export, all that is read", figures.reads, None);
     run.rows = payload.into_iter().chain(read).collect();
-    Ok(run.ended(end))
+    run.faults.end(end);
+    Ok(run)
 }
 
 /// Megabytes a second of each round.
@@ -327,7 +329,7 @@ fn export_rounds(
     let generator = Generator::new(plan.seed);
     for _ in 0..ROUNDS {
         if stop::is_requested() {
-            run.partial = true;
+            run.faults.partial = true;
             break;
         }
         let before = engine.stats().total.far_read_bytes;
@@ -344,13 +346,13 @@ fn export_rounds(
         })?;
         let seconds = (clock.now_ns() - start_ns) as f64 / 1e9;
         let read = engine.stats().total.far_read_bytes - before;
-        run.wrong_values += foreign;
+        run.faults.wrong_values += foreign;
         let summary = summary?;
         // A record that is lost in far memory is an error, and not missing.
         let entries = summary.entries + summary.unreadable;
-        run.wrong_values += entries.abs_diff(plan.keys());
+        run.faults.wrong_values += entries.abs_diff(plan.keys());
         if summary.unreadable > 0 {
-            *run.errors.entry(UNREADABLE.to_owned()).or_default() += summary.unreadable;
+            *run.faults.errors.entry(UNREADABLE.to_owned()).or_default() += summary.unreadable;
         }
         // What was local did not cross the link.
         figures
@@ -385,18 +387,20 @@ pub(super) mod tests {
         let plan = plan(Part::Scan);
         let engine = open(&plan, |_| {}).unwrap();
         engine.close();
-        let wrong = |part| Run {
-            wrong_values: 3,
-            ..Run::of(part)
+        let wrong = |part| {
+            let mut run = Run::of(part);
+            run.faults.wrong_values = 3;
+            run
         };
-        let (mut run, mut rates) = (wrong(Part::Scan), Rates::default());
-        let end = scan_rounds(&engine, &plan, Cursor::START, &mut run, &mut rates);
-        let scan = run.ended(end);
-        let (mut run, mut figures) = (wrong(Part::Export), Exports::default());
-        let end = export_rounds(&engine, &plan, 8, &mut run, &mut figures);
-        for run in [scan, run.ended(end)] {
-            assert_eq!(run.wrong_values, 3);
-            assert!(run.partial && run.lost.is_some(), "{run:?}");
+        let (mut scan, mut rates) = (wrong(Part::Scan), Rates::default());
+        let end = scan_rounds(&engine, &plan, Cursor::START, &mut scan, &mut rates);
+        scan.faults.end(end);
+        let (mut export, mut figures) = (wrong(Part::Export), Exports::default());
+        let end = export_rounds(&engine, &plan, 8, &mut export, &mut figures);
+        export.faults.end(end);
+        for Run { faults, .. } in [scan, export] {
+            assert_eq!(faults.wrong_values, 3);
+            assert!(faults.partial && faults.lost.is_some(), "{faults:?}");
         }
     }
 
@@ -411,6 +415,6 @@ pub(super) mod tests {
         };
         assert_eq!(scanned(None).judge(&mut run), Ok((5, 1.0)));
         assert!(scanned(Some(Error::Closed)).judge(&mut run).is_err());
-        assert_eq!(run.wrong_values, 4);
+        assert_eq!(run.faults.wrong_values, 4);
     }
 }

@@ -183,6 +183,36 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// A small plan of a scenario, to be changed: farcore on the first core, with 64 MiB of local
+    /// and of far memory in this process.
+    #[must_use]
+    pub fn new(scenario: Scenario) -> Self {
+        Self {
+            engine: EngineName::Farcore,
+            cores: vec![0],
+            keys_per_core: 1,
+            local_bytes: 64 << 20,
+            far_bytes: 64 << 20,
+            fabric: Vec::new(),
+            token_file: None,
+            nodes_min: None,
+            nodes_wait_ns: None,
+            device: None,
+            port: None,
+            gid_index: None,
+            far_nodes: 1,
+            far_latency_ns: 0,
+            window: 64,
+            profile: Profile::default(),
+            encrypt: Encryption::Off,
+            prefault: true,
+            seed: 1,
+            watch: Watch::default(),
+            record: None,
+            scenario,
+        }
+    }
+
     /// This plan with other settings; a window in the profile replaces the plan's.
     #[must_use]
     pub fn with_profile(self, profile: Profile) -> Self {

@@ -15,28 +15,9 @@ fn plan() -> Plan {
 /// A small plan of a scenario.
 pub(crate) fn plan_of(scenario: Scenario) -> Plan {
     Plan {
-        engine: EngineName::Farcore,
         cores: vec![0, 1],
         keys_per_core: 1000,
-        local_bytes: 64 << 20,
-        far_bytes: 64 << 20,
-        fabric: Vec::new(),
-        token_file: None,
-        nodes_min: None,
-        nodes_wait_ns: None,
-        device: None,
-        port: None,
-        gid_index: None,
-        far_nodes: 1,
-        far_latency_ns: 0,
-        window: 64,
-        profile: Profile::default(),
-        encrypt: Encryption::Off,
-        prefault: true,
-        seed: 1,
-        watch: Watch::default(),
-        record: None,
-        scenario,
+        ..Plan::new(scenario)
     }
 }
 

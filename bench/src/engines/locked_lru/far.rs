@@ -176,39 +176,21 @@ impl Far {
 
 #[cfg(test)]
 mod tests {
-    use farcore_tuning::Profile;
 
     use super::*;
-    use crate::plan::{Encryption, EngineName, Scenario};
+    use crate::plan::{Encryption, Scenario};
 
     #[test]
     fn pages_are_read_back_and_far_memory_holds_ciphertext() {
+        let scenario = Scenario::Contest {
+            hot_ops: 1,
+            skew: crate::skew::Skew::default(),
+        };
         let plan = Plan {
-            engine: EngineName::LockedLru,
-            cores: vec![0],
-            keys_per_core: 1,
-            local_bytes: 0,
             far_bytes: 100,
-            fabric: Vec::new(),
-            token_file: None,
-            nodes_min: None,
-            nodes_wait_ns: None,
-            device: None,
-            port: None,
-            gid_index: None,
-            far_nodes: 1,
             far_latency_ns: 10,
-            window: 1,
-            profile: Profile::default(),
             encrypt: Encryption::SecrecyOnly,
-            prefault: false,
-            seed: 0,
-            watch: crate::watch::Watch::default(),
-            record: None,
-            scenario: Scenario::Contest {
-                hot_ops: 1,
-                skew: crate::skew::Skew::default(),
-            },
+            ..Plan::new(scenario)
         };
         let far = Far::new(&plan).unwrap();
         let text = vec![7; 60];

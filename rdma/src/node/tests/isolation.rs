@@ -11,6 +11,21 @@ fn isolated() -> NodeHandle {
     .unwrap()
 }
 
+/// Options of an isolated node whose memory is one extent.
+fn of_one_extent(bytes: u32) -> NodeOptions {
+    let options = options();
+    NodeOptions {
+        isolate: true,
+        memory: MemoryOptions {
+            extent_bytes: bytes.into(),
+            region_bytes: bytes.into(),
+            memory_bytes: bytes.into(),
+            ..options.memory
+        },
+        ..options
+    }
+}
+
 fn swap(local: LocalSlice, remote: RemoteSlice, expected: u64, desired: u64) -> Work {
     Work::CompareAndSwap {
         local: LocalSlice { bytes: 8, ..local },
@@ -174,16 +189,11 @@ fn an_extent_with_a_write_in_progress_is_freed_after_it() {
 #[test]
 fn a_long_extent_that_was_written_is_zero_for_its_next_owner() {
     const LONG: u32 = 1 << 20;
-    let mut long = options();
-    long.isolate = true;
-    long.memory = MemoryOptions {
-        extent_bytes: u64::from(LONG),
-        region_bytes: u64::from(LONG),
-        memory_bytes: u64::from(LONG),
-        ..long.memory
-    };
-    long.mend_pace = Duration::from_millis(1);
-    let node = MemoryNode::start(long).unwrap();
+    let node = MemoryNode::start(NodeOptions {
+        mend_pace: Duration::from_millis(1),
+        ..of_one_extent(LONG)
+    })
+    .unwrap();
     run(async {
         let (mut owner, mut other) = (session(&node).await, session(&node).await);
         let chunk = owner.allocate_chunk(1).await.unwrap();
@@ -233,15 +243,7 @@ fn a_long_extent_that_was_written_is_zero_for_its_next_owner() {
 #[test]
 fn what_a_session_wrote_is_cleared_and_free_when_it_has_its_farewell() {
     const LONG: u32 = 16 << 20;
-    let mut long = options();
-    long.isolate = true;
-    long.memory = MemoryOptions {
-        extent_bytes: u64::from(LONG),
-        region_bytes: u64::from(LONG),
-        memory_bytes: u64::from(LONG),
-        ..long.memory
-    };
-    let node = MemoryNode::start(long).unwrap();
+    let node = MemoryNode::start(of_one_extent(LONG)).unwrap();
     run(async {
         let mut owner = session(&node).await;
         let chunk = owner.allocate_chunk(1).await.unwrap();
