@@ -76,8 +76,12 @@ impl Place {
             .replace("PASSWORD", &self.path("password"))
             .replace("TRACE", &self.path("trace"))
             .replace("TAKEN", &self.taken.local_addr().unwrap().to_string());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
-        command.args(line.split_whitespace()).stdin(Stdio::null());
+        // A wrong use that is accepted would serve for ever.
+        let mut command = Command::new("timeout");
+        command
+            .args(["60", env!("CARGO_BIN_EXE_farcore")])
+            .args(line.split_whitespace())
+            .stdin(Stdio::null());
         let output = command.env("RUST_LOG", "off").output().unwrap();
         assert_eq!(output.stdout, b"", "{line}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
