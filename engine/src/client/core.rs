@@ -229,6 +229,15 @@ impl Core {
         count
     }
 
+    /// Gives back the memory of buffers beyond so many bytes each. They hold the value of the latest
+    /// call, and the latest change.
+    pub fn shrink_buffers(&mut self, bytes: usize) {
+        for buffer in [&mut self.scratch, &mut self.encoded] {
+            buffer.clear();
+            buffer.shrink_to(bytes);
+        }
+    }
+
     /// Requests whose answers have not been visited.
     #[must_use]
     pub fn in_flight(&self) -> usize {

@@ -9,6 +9,7 @@ use farcore::{Answer, Core, Error};
 use crate::connection::{Connection, Pending};
 use crate::replies::{error_text, write_answer};
 use crate::serving::Serving;
+use crate::shared::LARGE_BYTES;
 use crate::token::Token;
 
 impl Serving {
@@ -34,6 +35,9 @@ impl Serving {
             ..
         } = self;
         core.poll(|token, answer| {
+            if answer.value().len() > LARGE_BYTES {
+                shared.note_large_value();
+            }
             // Also of a connection that is gone: the change has happened.
             if NOTED && let Some(noted) = noted.remove(&token) {
                 noted.answered(&answer, None, |class, name, key| {
@@ -77,10 +81,17 @@ fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) -> Op
             _ => None,
         };
     }
-    if let Answer::Failed(error) = answer
-        && connection.begin_long(token.number(), error)
-    {
-        return None;
+    match answer {
+        Answer::Failed(error) if connection.begin_long(token.number(), error) => return None,
+        // It need not be copied to know how long its reply is.
+        Answer::Value { value, .. }
+            if value.len() > LARGE_BYTES
+                && connection.replies_value(token.number())
+                && connection.defer_read(token.number(), value.len()) =>
+        {
+            return None;
+        }
+        _ => {}
     }
     connection.fulfil(token.number(), |kind, writer| {
         write_answer(kind, answer, writer);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use farcore::{Config, Core, Engine};
 
 use crate::key_events::EventSink;
+use crate::memory::{Account, CoreMemory};
 use crate::options::Options;
 use crate::port::CorePort;
 use crate::serving::Serving;
@@ -31,7 +32,8 @@ impl Bench {
     /// The output of a command.
     pub(crate) fn output(&self) -> TaskOutput {
         let events = EventSink::new(Arc::clone(&self.shared));
-        TaskOutput::new(&events, &std::rc::Rc::default())
+        let account = Account::new(&CoreMemory::new(Arc::clone(&self.shared.client_memory)));
+        TaskOutput::new(&account, &events, &std::rc::Rc::default())
     }
 }
 

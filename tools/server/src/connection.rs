@@ -10,13 +10,17 @@ use std::time::Instant;
 
 use farcore::{Answer, Error};
 
+use crate::discarding::Discarding;
+use crate::kept_keys::KeptKeys;
 use crate::keys_under_way::KeysUnderWay;
 use crate::long_input::LongInput;
 use crate::long_task::{LongTask, Retry};
+use crate::memory::Account;
 use crate::parked::Parked;
 use crate::parts::Parts;
 use crate::replies::ReplyKind;
 use crate::resp::{Arguments, Protocol, Writer};
+use crate::shared::LARGE_BYTES;
 use crate::sockets::Interest;
 use crate::subscriptions::Subscribed;
 use crate::tls::TlsSession;
@@ -78,6 +82,13 @@ pub(crate) struct ClientNames {
     pub(crate) library_version: Vec<u8>,
 }
 
+impl ClientNames {
+    /// Bytes that they take.
+    fn held_bytes(&self) -> usize {
+        self.name.capacity() + self.library.capacity() + self.library_version.capacity()
+    }
+}
+
 /// One client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -107,12 +118,19 @@ pub(crate) struct Connection {
     pub(crate) whole_bytes: usize,
     /// The long value that comes.
     pub(crate) stream: Option<LongInput>,
+    /// What is left of a command that was refused before all of it had come.
+    pub(crate) discarding: Option<Box<Discarding>>,
+    /// Since when it waits for memory for the rest of a command, in milliseconds since 1970; 0
+    /// while it does not.
+    pub(crate) waits_since_ms: u64,
     /// The next command is kept whole, however long its last argument is.
     pub(crate) takes_whole: bool,
     /// Bytes that are to be skipped before the next command.
     pub(crate) skipped_bytes: usize,
     /// Bulk strings that are left of the command of a long value, after it.
     pub(crate) left: usize,
+    /// Keys of reads under way whose replies may be too long to be made at once.
+    pub(crate) kept_keys: Option<Box<KeptKeys>>,
     /// Keys of requests under way, if one may turn out to be about a long value.
     pub(crate) keys_under_way: Option<Box<KeysUnderWay>>,
     /// Parts that were sent of a command that must go on later; its reply is promised.
@@ -141,8 +159,6 @@ pub(crate) struct Connection {
     pub(crate) subscribed: Option<Box<Subscribed>>,
     /// A command with several steps runs, or waits: nothing else is parsed.
     pub(crate) is_blocked: bool,
-    /// Bytes that it has in hand.
-    pub(crate) task_bytes: usize,
     /// The wait of the command that runs, if it may wait.
     pub(crate) parked: Option<Box<Parked>>,
     /// It sees the commands of all clients.
@@ -153,8 +169,13 @@ pub(crate) struct Connection {
     pub(crate) is_gone: bool,
     /// It is in no list and its socket is closed.
     pub(crate) is_removed: bool,
-    /// Bytes of its buffers when they were counted last.
-    pub(crate) accounted_bytes: usize,
+    /// What it has the server hold.
+    pub(crate) account: Account,
+    /// Bytes of its own buffers when they were settled last.
+    pub(crate) settled_bytes: usize,
+    /// Since when its client has read nothing of the output that waits, in milliseconds since
+    /// 1970; 0 while none waits.
+    pub(crate) unread_since_ms: u64,
     /// What is waited for at the socket.
     pub(crate) interest: Interest,
     /// It is in the list of those to be served next turn.
@@ -169,7 +190,7 @@ impl Connection {
     pub(crate) fn new(
         socket: TcpStream,
         peer: SocketAddr,
-        id: u64,
+        (id, account): (u64, Account),
         is_authenticated: bool,
     ) -> Self {
         Self {
@@ -190,9 +211,12 @@ impl Connection {
             partial: None,
             whole_bytes: 0,
             stream: None,
+            discarding: None,
+            waits_since_ms: 0,
             takes_whole: false,
             skipped_bytes: 0,
             left: 0,
+            kept_keys: None,
             keys_under_way: None,
             sent_parts: None,
             output: Vec::new(),
@@ -207,13 +231,14 @@ impl Connection {
             transaction: None,
             subscribed: None,
             is_blocked: false,
-            task_bytes: 0,
             parked: None,
             is_monitor: false,
             is_closing: false,
             is_gone: false,
             is_removed: false,
-            accounted_bytes: 0,
+            account,
+            settled_bytes: 0,
+            unread_since_ms: 0,
             interest: Interest::INPUT,
             is_listed: false,
             is_dirty: false,
@@ -290,6 +315,53 @@ impl Connection {
         self.pending.push_back(Pending::Waiting(kind));
     }
 
+    /// True if a promised reply is the value that its answer has.
+    pub(crate) fn replies_value(&self, number: u32) -> bool {
+        let place = number.wrapping_sub(self.first) as usize;
+        let pending = self.pending.get(place);
+        matches!(
+            pending,
+            Some(Pending::Waiting(ReplyKind::Value | ReplyKind::Part { .. }))
+        )
+    }
+
+    /// Keeps the key of the reply that is promised next, which may be long.
+    #[cold]
+    pub(crate) fn keep_key(&mut self, key: &[u8]) {
+        let (number, first) = (self.next_number(), self.first);
+        let keys = self.kept_keys.get_or_insert_default();
+        keys.keep(number, first, key);
+    }
+
+    /// True if a reply of so many bytes may be made now: it fits the connection's share, or client
+    /// memory has room for it while others of the connection do.
+    fn has_room(&self, bytes: usize) -> bool {
+        let made = self.waiting_bytes() + self.early_bytes;
+        made + bytes <= self.share_bytes
+            || made <= self.share_bytes && self.account.may_have(bytes).is_ok()
+    }
+
+    /// Has a promised read be carried out when its turn has come and as the client takes the reply,
+    /// if this has so many bytes and no room. Returns whether it is.
+    #[cold]
+    pub(crate) fn defer_read(&mut self, number: u32, bytes: usize) -> bool {
+        if self.has_room(bytes) {
+            return false;
+        }
+        let place = number.wrapping_sub(self.first) as usize;
+        let key = self.kept_keys.as_ref().and_then(|keys| keys.find(number));
+        let task = match (self.pending.get(place), key) {
+            (Some(Pending::Waiting(kind)), Some(key)) => LongTask::of_read(*kind, key),
+            _ => None,
+        };
+        let is_deferred = task.is_some();
+        if let Some(task) = task {
+            self.note_reply(bytes);
+            self.pending[place] = Pending::Long(Some(Box::new(task)));
+        }
+        is_deferred
+    }
+
     /// The same for a command that may have to be carried out otherwise.
     pub(crate) fn promise_kept(&mut self, retry: Box<Retry>) {
         let keys = self.keys_under_way.get_or_insert_default();
@@ -298,7 +370,8 @@ impl Connection {
         self.pending.push_back(Pending::Kept(retry));
     }
 
-    /// Fulfils the promise of a number with what `write` makes of its kind.
+    /// Fulfils the promise of a number with what `write` makes of its kind. A reply that turns out
+    /// to be too long is made later.
     #[inline]
     pub(crate) fn fulfil(&mut self, number: u32, write: impl FnOnce(ReplyKind, &mut Writer<'_>)) {
         let place = number.wrapping_sub(self.first) as usize;
@@ -316,6 +389,9 @@ impl Connection {
         if place > 0 {
             let mut reply = Vec::new();
             write(kind, &mut Writer::new(&mut reply, self.protocol));
+            if reply.len() > LARGE_BYTES && self.defer_read(number, reply.len()) {
+                return;
+            }
             self.note_reply(reply.len());
             self.pending[place] = self.early(reply);
             return;
@@ -323,6 +399,13 @@ impl Connection {
         let before = self.output.len();
         self.emit(|writer| write(kind, writer));
         let bytes = self.output.len() - before;
+        if bytes > LARGE_BYTES {
+            let reply = self.output.split_off(before);
+            if self.defer_read(number, bytes) {
+                return;
+            }
+            self.output.extend_from_slice(&reply);
+        }
         self.note_reply(bytes);
         self.pending.pop_front();
         self.first = self.first.wrapping_add(1);
@@ -351,9 +434,11 @@ impl Connection {
             return;
         };
         let before = parts.bytes();
-        let is_complete = parts.take(part, self.protocol, answer);
+        let is_complete = parts.take(part, (self.protocol, self.share_bytes), answer);
         self.early_bytes += parts.bytes() - before;
-        if is_complete && let Some(read) = parts.long_values() {
+        if is_complete && let Some(read) = parts.record_read() {
+            self.pending[place] = Pending::Long(Some(Box::new(LongTask::Record(read))));
+        } else if is_complete && let Some(read) = parts.long_values() {
             self.pending[place] = Pending::Long(Some(Box::new(LongTask::Many(read))));
         } else if is_complete {
             self.early_bytes -= parts.bytes();
@@ -406,7 +491,6 @@ impl Connection {
             Some(Pending::Long(task)) if !self.is_blocked && !self.is_gone => {
                 let task = task.take()?;
                 self.early_bytes -= task.held_bytes();
-                self.task_bytes = task.held_bytes();
                 Some(task)
             }
             _ => None,
@@ -423,7 +507,6 @@ impl Connection {
     /// Ends a task's reply.
     pub(crate) fn end_task(&mut self) {
         self.is_blocked = false;
-        self.task_bytes = 0;
         if self.reply_mode == ReplyMode::Skip {
             self.reply_mode = ReplyMode::On;
         }
@@ -451,8 +534,8 @@ impl Connection {
         address.map_or_else(|_| String::new(), |address| address.to_string())
     }
 
-    /// Bytes of its buffers.
-    pub(crate) fn held_bytes(&self) -> usize {
+    /// Bytes of its own buffers. What its commands hold is on its account beside them.
+    pub(crate) fn buffer_bytes(&self) -> usize {
         size_of::<Self>()
             + self.input.capacity()
             + self
@@ -464,8 +547,13 @@ impl Connection {
             + self.deferred_bytes()
             + self.parked.as_ref().map_or(0, |parked| parked.held_bytes())
             + self.pending.capacity() * size_of::<Pending>()
+            + self.kept_keys.as_ref().map_or(0, |keys| keys.held_bytes())
+            + self
+                .keys_under_way
+                .as_ref()
+                .map_or(0, |_| size_of::<KeysUnderWay>())
+            + self.names.held_bytes()
             + self.early_bytes
-            + self.task_bytes
             + self.stream.as_ref().map_or(0, LongInput::held_bytes)
             + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
     }
@@ -479,6 +567,10 @@ impl Connection {
         if let Some(tls) = &mut self.tls {
             tls.release_buffers();
         }
+        if self.pending.is_empty() {
+            self.kept_keys = None;
+            self.keys_under_way = None;
+        }
         if self.pending.is_empty() && self.pending.capacity() > PENDING_KEPT {
             self.pending = VecDeque::new();
         }
@@ -491,6 +583,9 @@ impl Connection {
         self.output = Vec::new();
         self.written = 0;
         self.partial = None;
+        self.kept_keys = None;
+        self.keys_under_way = None;
+        self.names = ClientNames::default();
         self.tls = None;
         self.pending = VecDeque::new();
         self.early_bytes = 0;

@@ -7,6 +7,9 @@ use crate::kind;
 use crate::resp::Writer;
 use crate::texts::{ShortText, Texts};
 
+/// Bytes of a reply beside the value, at most: type, length, line ends.
+const BESIDE_BYTES: usize = 16;
+
 /// What is replied of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FieldReply {
@@ -103,6 +106,16 @@ impl HashFields {
             fields: Texts::of(fields),
             single: None,
         }
+    }
+
+    /// Bytes of what is written of an answer, at most.
+    pub(crate) fn bytes_max(&self, answer: &Answer<'_>) -> usize {
+        let Ok(Some(hash)) = kind::read_answer::<HashValue<'_>>(answer) else {
+            return (1 + self.fields.len()) * BESIDE_BYTES;
+        };
+        let values = hash.get_all(self.fields.iter()).into_iter().flatten();
+        let values: usize = values.map(<[u8]>::len).sum();
+        values + (1 + self.fields.len()) * BESIDE_BYTES
     }
 
     /// Writes what an answer says of them.

@@ -8,8 +8,8 @@
 //! A key is known by its hash alone, so a command may wait without need.
 //!
 //! - I1: every key that was noted is found, until all replies before are made.
-//! - I2: requests are noted once a long value may exist (`Shared::has_long_values`), and changes
-//!   that may make one always. Of the first long value of all, requests that other connections have
+//! - I2: requests are noted once a large value may exist (`Shared::has_large_values`), and changes
+//!   that may make one always. Of the first large value of all, requests that other connections have
 //!   under way in that moment are not noted.
 
 use std::hash::{DefaultHasher, Hasher};

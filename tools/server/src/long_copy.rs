@@ -15,12 +15,17 @@ use farcore::{
 use futures_lite::future::zip;
 
 use crate::long_input::LongInput;
+use crate::memory::{Charge, Shortage};
 use crate::tasks::TaskOutput;
 
 /// Bytes that are read at once.
 pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
-/// Bytes that a copy has in hand beside a piece: what was read, and what waits to be written.
+/// Bytes that a copy takes beside a piece: what was read, and what waits to be written.
 const COPY_BYTES: usize = 256 << 10;
+/// Copies of a value that is no longer than a record: its client's, and its command's.
+const COPIES: usize = 2;
+/// Chunks of a value in pieces that are read at once: its client's, and its command's.
+const CHUNKS: usize = 2;
 
 /// What a key held.
 #[derive(Debug)]
@@ -154,7 +159,52 @@ impl Segment<'_> {
     }
 }
 
-/// Stores a value that segments make.
+/// What a command does with a value that it holds memory for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ValueUse {
+    /// It reads it.
+    Read,
+    /// It stores it anew, with so many bytes more.
+    Rewrite { added: usize },
+}
+
+/// Charges what a key's value takes while it is used: one in pieces is read and written in chunks,
+/// any other is copied as a whole.
+///
+/// # Errors
+/// The client may not have so much.
+pub(crate) async fn hold_value(
+    core: &mut Core,
+    output: &TaskOutput,
+    key: &[u8],
+    used: ValueUse,
+) -> std::result::Result<Charge, Shortage> {
+    let length = match core.inspect(key).await {
+        Ok(Some(metadata)) => usize::try_from(metadata.length).unwrap_or(usize::MAX),
+        // Whatever it is, the command finds it too.
+        _ => 0,
+    };
+    let record = output.value_bytes_max();
+    let read = if length > record {
+        CHUNKS * piece_bytes(CHUNK_BYTES)
+    } else {
+        COPIES * length
+    };
+    let written = match used {
+        ValueUse::Read => 0,
+        ValueUse::Rewrite { added } if length.saturating_add(added) > record => {
+            COPY_BYTES + record / 2
+        }
+        ValueUse::Rewrite { added } => COPIES * (length + added),
+    };
+    output.hold_when_free(core, read + written).await
+}
+
+fn piece_bytes(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Stores a value that segments make. The caller holds memory for it ([`hold_value`]).
 ///
 /// # Errors
 /// A segment cannot be read, or the value cannot be stored; the key is as before.
@@ -184,8 +234,6 @@ pub(crate) async fn put_segments(
         }
         return core.put_long_with(key, total, [value], options).await;
     }
-    let taken = COPY_BYTES + output.value_bytes_max() / 2;
-    let held = output.hold_when_free(core, taken).await;
     let input = LongInput::new(whole);
     let mut writer = core.another();
     let write = async {
@@ -203,7 +251,6 @@ pub(crate) async fn put_segments(
         passed
     };
     let (put, passed) = zip(write, read).await;
-    drop(held);
     passed?;
     put
 }
@@ -223,6 +270,21 @@ async fn pass(core: &mut Core, segments: &[Segment<'_>], input: &LongInput) -> R
         }
     }
     Ok(())
+}
+
+/// Writes the bytes of a value as the client takes them, after its head, and the end of a bulk
+/// string.
+pub(crate) async fn send_bytes(core: &Core, output: &TaskOutput, value: &[u8]) {
+    send_chunks(core, output, value).await;
+    output.write(|output| output.extend_from_slice(b"\r\n"));
+}
+
+/// Writes bytes as the client takes them.
+pub(crate) async fn send_chunks(core: &Core, output: &TaskOutput, bytes: &[u8]) {
+    for chunk in bytes.chunks(piece_bytes(CHUNK_BYTES)) {
+        output.room(core).await;
+        output.write(|output| output.extend_from_slice(chunk));
+    }
 }
 
 /// Writes a part of a value as the client takes it, after its head, and the end of a bulk string.

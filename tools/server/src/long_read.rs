@@ -7,7 +7,7 @@
 use farcore::{Core, PinKind, PinOutcome, Result, Version};
 
 use crate::bit_counter::BitCounter;
-use crate::long_copy::{CHUNK_BYTES, Old, send_pieces};
+use crate::long_copy::{CHUNK_BYTES, Old, ValueUse, hold_value, send_pieces};
 use crate::replies::{ReplyKind, range};
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
@@ -218,7 +218,10 @@ impl LongReplies {
                     key,
                     kind: ReplyKind::Value,
                 };
-                read.run_among(core, output, protocol).await;
+                match hold_value(core, output, &read.key, ValueUse::Read).await {
+                    Ok(_held) => read.run_among(core, output, protocol).await,
+                    Err(shortage) => output.refuse(protocol, &shortage),
+                }
             } else {
                 output.write(|bytes| bytes.extend_from_slice(reply));
             }
@@ -228,7 +231,7 @@ impl LongReplies {
 
 impl LongRead {
     /// The same for an element of an array: what is no string counts as absent.
-    async fn run_among(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
+    pub(crate) async fn run_among(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
         match core.inspect(&self.key).await {
             Ok(Some(metadata)) if metadata.structured => {
                 output.write(|bytes| Writer::new(bytes, protocol).null());

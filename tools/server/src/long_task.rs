@@ -6,17 +6,20 @@
 
 use farcore::{Core, Error, Expiry};
 
-use crate::long_change::{Bytes, ChangeKind, LongChange, SetRule};
+use crate::long_change::{ChangeKind, LongChange, SetRule};
+use crate::long_copy::{ValueUse, hold_value};
 use crate::long_read::{LongRead, LongReplies};
+use crate::record_read::{RecordRead, RecordReply};
 use crate::replies::ReplyKind;
 use crate::resp::Protocol;
 use crate::tasks::TaskOutput;
 
-/// A command of long values.
+/// A command that is carried out as its client takes the reply.
 #[derive(Debug)]
 pub(crate) enum LongTask {
     Read(LongRead),
     Many(LongReplies),
+    Record(RecordRead),
     Change(LongChange),
 }
 
@@ -28,29 +31,45 @@ impl LongTask {
             return None;
         };
         let key = key.to_vec();
-        let change = |change| {
-            Some(Self::Change(LongChange {
-                key: key.clone(),
-                bytes: Bytes::Short(Vec::new()),
-                kind: change,
-            }))
-        };
         match kind {
             ReplyKind::Value
             | ReplyKind::Range { .. }
             | ReplyKind::Part { .. }
             | ReplyKind::Bit { .. }
             | ReplyKind::BitCount { .. } => Some(Self::Read(LongRead { key, kind })),
-            ReplyKind::Taken => change(ChangeKind::Take),
-            ReplyKind::Expiring(expiry) => change(ChangeKind::Expire(expiry)),
+            kind => Self::of_change(kind, &key),
+        }
+    }
+
+    /// The task of a read whose reply is too long to be made with its answer.
+    pub(crate) fn of_read(kind: ReplyKind, key: &[u8]) -> Option<Self> {
+        let key = key.to_vec();
+        match kind {
+            ReplyKind::Value | ReplyKind::Range { .. } | ReplyKind::Part { .. } => {
+                Some(Self::Read(LongRead { key, kind }))
+            }
+            ReplyKind::Hash(_) | ReplyKind::List(_) | ReplyKind::Set(_) => {
+                let reply = RecordReply::Kind(kind);
+                Some(Self::Record(RecordRead { key, reply }))
+            }
             _ => None,
         }
+    }
+
+    /// The task of a change that replies the value before, if the key alone says what it does.
+    pub(crate) fn of_change(kind: ReplyKind, key: &[u8]) -> Option<Self> {
+        let kind = match kind {
+            ReplyKind::Taken => ChangeKind::Take,
+            ReplyKind::Expiring(expiry) => ChangeKind::Expire(expiry),
+            _ => return None,
+        };
+        Some(Self::Change(LongChange::new(key, &[], kind)))
     }
 
     /// Bytes of values that it has in hand before it begins.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
-            Self::Read(_) => 0,
+            Self::Read(_) | Self::Record(_) => 0,
             Self::Many(replies) => replies.held_bytes,
             Self::Change(change) => change.held_bytes(),
         }
@@ -58,9 +77,25 @@ impl LongTask {
 
     /// Carries the command out and writes its reply.
     pub(crate) async fn run(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
+        let held = match &self {
+            Self::Read(read) => hold_value(core, output, &read.key, ValueUse::Read).await,
+            Self::Change(change) => hold_value(core, output, &change.key, change.value_use()).await,
+            // They take memory when they know how much.
+            Self::Many(_) | Self::Record(_) => Ok(output.hold(0)),
+        };
+        let _held = match held {
+            Ok(held) => held,
+            Err(shortage) => {
+                if let Self::Change(change) = self {
+                    change.discard(core).await;
+                }
+                return output.refuse(protocol, &shortage);
+            }
+        };
         match self {
             Self::Read(read) => read.run(core, output, protocol).await,
             Self::Many(replies) => replies.run(core, output, protocol).await,
+            Self::Record(read) => read.run(core, output, protocol).await,
             Self::Change(change) => change.run(core, output, protocol).await,
         }
     }

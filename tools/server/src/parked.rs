@@ -277,7 +277,7 @@ impl Serving {
             let look = parked.look();
             let (mut core, output) = (
                 self.tasks.client(core),
-                TaskOutput::new(&self.events, &self.records),
+                TaskOutput::new(&connection.account, &self.events, &self.records),
             );
             let written = output.clone();
             let future = async move {

@@ -5,9 +5,11 @@ use farcore::{Answer, Error};
 use crate::hash_reply::HashFields;
 use crate::list_reply::ListPlaces;
 use crate::long_read::LongReplies;
+use crate::record_read::{RecordRead, RecordReply};
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
 use crate::set_reply::SetMembers;
+use crate::shared::LARGE_BYTES;
 use crate::token::PARTS_MAX;
 
 /// How the answers make one reply.
@@ -42,6 +44,16 @@ impl Search {
             Self::Members(members) => members.write(answer, writer),
         }
     }
+
+    /// Bytes of what it writes, at most.
+    pub(crate) fn bytes_max(&self, answer: &Answer<'_>) -> usize {
+        match self {
+            Self::Fields(fields) => fields.bytes_max(answer),
+            // An element takes two bytes of the record at least, and its place ten of the reply.
+            Self::Places(_) => 64 + 5 * answer.value().len(),
+            Self::Members(members) => members.bytes_max(),
+        }
+    }
 }
 
 /// The answers so far.
@@ -59,8 +71,10 @@ pub(crate) struct Parts {
     base: usize,
     /// Answers of it that are missing.
     outstanding: usize,
-    /// What is searched in the answer.
-    search: Option<Search>,
+    /// What is searched in the answer, and the key of that.
+    search: Option<(Search, Vec<u8>)>,
+    /// What is found is too long for a reply that is made at once.
+    is_too_long: bool,
     /// Places and keys of values that must be read in pieces.
     long: Vec<(usize, Vec<u8>)>,
 }
@@ -82,15 +96,16 @@ impl Parts {
             base: 0,
             outstanding: 0,
             search: None,
+            is_too_long: false,
             long: Vec::new(),
         }
     }
 
     /// The same for one answer, in which something is searched.
-    pub(crate) fn of_search(search: Search) -> Self {
+    pub(crate) fn of_search(search: Search, key: &[u8]) -> Self {
         Self {
             outstanding: 1,
-            search: Some(search),
+            search: Some((search, key.to_vec())),
             ..Self::new(PartsKind::Found, 1)
         }
     }
@@ -118,8 +133,13 @@ impl Parts {
         self.held_bytes
     }
 
-    /// Takes an answer; true if it was the last one.
-    pub(crate) fn take(&mut self, part: usize, protocol: Protocol, answer: &Answer<'_>) -> bool {
+    /// Takes an answer, of which a reply of so many bytes may be made; true if it was the last one.
+    pub(crate) fn take(
+        &mut self,
+        part: usize,
+        (protocol, bytes_max): (Protocol, usize),
+        answer: &Answer<'_>,
+    ) -> bool {
         self.left -= 1;
         self.outstanding -= 1;
         match (answer, self.replies.get_mut(self.base + part)) {
@@ -137,7 +157,13 @@ impl Parts {
             (answer, Some(reply)) => {
                 let mut writer = Writer::new(reply, protocol);
                 match &self.search {
-                    Some(search) => search.write(answer, &mut writer),
+                    Some((search, _))
+                        if answer.value().len() > LARGE_BYTES
+                            && search.bytes_max(answer) > bytes_max =>
+                    {
+                        self.is_too_long = true;
+                    }
+                    Some((search, _)) => search.write(answer, &mut writer),
                     None => write_answer(ReplyKind::Value, answer, &mut writer),
                 }
                 self.held_bytes += reply.len();
@@ -146,6 +172,16 @@ impl Parts {
             (_, None) => self.count += 1,
         }
         self.left == 0
+    }
+
+    /// The read whose reply is too long to be made at once, if it is.
+    pub(crate) fn record_read(&mut self) -> Option<RecordRead> {
+        if !self.is_too_long {
+            return None;
+        }
+        let (search, key) = self.search.take()?;
+        let reply = RecordReply::Search(search);
+        Some(RecordRead { key, reply })
     }
 
     /// The values that are to be read in pieces, and the replies of the others, once all answers

@@ -24,6 +24,9 @@ use crate::resp::{Protocol, Writer};
 
 /// Most requests of a plan.
 const REQUESTS_MAX: usize = 16 << 10;
+/// Bytes that the values of a plan's keys, and its reply, have at most. Longer ones are read and
+/// replied one after the other.
+const VALUES_BYTES_MAX: usize = 1 << 20;
 
 /// Classes for which all keys are read: their events depend on whether a key was there, and one
 /// that has expired is removed when it is read.
@@ -207,8 +210,14 @@ impl Plan {
         });
         let mut drafts = vec![Draft::absent(); self.keys.len()];
         let mut seen: Vec<Option<Metadata>> = vec![None; read.len()];
-        let (mut failed, mut is_changed) = (None, false);
+        let (mut failed, mut is_changed, mut bytes) = (None, false, 0);
         core.many(operations, |place, answer| {
+            bytes += answer.value().len();
+            if bytes > VALUES_BYTES_MAX {
+                let max = VALUES_BYTES_MAX;
+                failed = Some(farcore::Error::TransactionTooLong { bytes, max });
+                return;
+            }
             let (pair, is_inspection) = (place / 2, place.is_multiple_of(2));
             match answer {
                 Answer::Value { version, value } if is_inspection => {
@@ -286,14 +295,15 @@ impl Plan {
                         // None is under way, so each is sent and answered at once.
                         let place = parts.send(part)?;
                         apply(None, planned, &mut |answer| {
-                            parts.take(place, protocol, answer);
-                        })
+                            parts.take(place, (protocol, usize::MAX), answer);
+                        })?;
+                        (parts.bytes() <= VALUES_BYTES_MAX).then_some(())
                     });
                     parts.write(&mut writer);
                     applied
                 }
             };
-            if applied.is_none() {
+            if applied.is_none() || writer.written() > VALUES_BYTES_MAX {
                 return false;
             }
         }

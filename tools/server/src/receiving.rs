@@ -13,14 +13,20 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::commands::{self, Call, Flow};
 use crate::connection::Connection;
+use crate::discarding::Discarding;
 use crate::long_input::{Following, LongInput, NextValue};
+use crate::memory::{SMALL_BYTES, Shortage};
 use crate::resp::{Arguments, Progress, ProtocolError, parse, parse_rest};
+use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
 
 /// Bytes received at once.
 pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
-/// Bytes received at once while memory for clients is short.
+/// Bytes received at once while more than a half, three quarters or seven eighths of the memory
+/// for clients are taken.
 const RECEIVE_BYTES_SHORT: usize = 16 << 10;
+const RECEIVE_BYTES_CROWDED: usize = 4 << 10;
+const RECEIVE_BYTES_LEAST: usize = 1 << 10;
 /// Bytes after a bulk string.
 const ENDING_BYTES: usize = 2;
 
@@ -108,16 +114,12 @@ impl Connection {
 
 impl Serving {
     pub(crate) fn receive(&mut self, core: &mut Core, number: usize, connection: &mut Connection) {
-        if !connection.may_receive() {
+        if !connection.may_receive() || !self.has_memory_for_rest(number, connection) {
             self.watch(number, connection);
             return;
         }
         let mut received = std::mem::take(&mut self.received);
-        let room = if self.is_short() {
-            RECEIVE_BYTES_SHORT
-        } else {
-            RECEIVE_BYTES
-        };
+        let room = self.receive_bytes();
         match recv(
             &connection.socket,
             &mut received[..room],
@@ -143,22 +145,114 @@ impl Serving {
         self.received = received;
     }
 
+    /// Bytes that are received at once: the less memory is free, the fewer.
+    fn receive_bytes(&self) -> usize {
+        let memory = self.memory.server();
+        let (limit, taken) = (memory.limit(), memory.taken());
+        if taken <= limit / 2 {
+            RECEIVE_BYTES
+        } else if taken <= limit / 4 * 3 {
+            RECEIVE_BYTES_SHORT
+        } else if taken <= limit / 8 * 7 {
+            RECEIVE_BYTES_CROWDED
+        } else {
+            RECEIVE_BYTES_LEAST
+        }
+    }
+
+    /// True if there is memory for the rest of the command that has begun to come. Else its client
+    /// waits, or the command is refused.
+    fn has_memory_for_rest(&mut self, number: usize, connection: &mut Connection) -> bool {
+        let Some(partial) = connection.partial.as_ref().filter(|_| connection.left == 0) else {
+            return true;
+        };
+        let (length, capacity) = (connection.input.len(), connection.input.capacity());
+        let wanted = connection.needed.max(length + RECEIVE_BYTES_LEAST);
+        if wanted <= capacity {
+            return true;
+        }
+        // Many short arguments come without a length of all, and their places double.
+        let wanted = wanted.max(length + length / 8);
+        let growth = wanted - capacity + partial.held_bytes();
+        if growth > SMALL_BYTES {
+            match connection.account.may_have(growth) {
+                Ok(()) => {}
+                Err(shortage) => return self.lack_memory(number, connection, &shortage),
+            }
+        }
+        connection.waits_since_ms = 0;
+        connection.input.reserve_exact(wanted - length);
+        self.account(connection);
+        true
+    }
+
+    /// Has a client wait for memory for the rest of a command, or refuses the command. Returns
+    /// whether its bytes may be received.
+    #[cold]
+    fn lack_memory(
+        &mut self,
+        number: usize,
+        connection: &mut Connection,
+        shortage: &Shortage,
+    ) -> bool {
+        if connection.waits_since_ms == 0 {
+            connection.waits_since_ms = self.now_ms;
+        }
+        let waits_ms = self.now_ms.saturating_sub(connection.waits_since_ms);
+        if matches!(shortage, Shortage::Taken { .. }) && waits_ms < DEFERRED_MS {
+            self.memory.server().want(self.now_ms);
+            return false;
+        }
+        connection.waits_since_ms = 0;
+        let text = shortage.to_string();
+        self.note_failure(&text);
+        if let Some(queue) = connection.queue_mut() {
+            queue.is_aborted = true;
+        }
+        connection.reply(|writer| writer.error(&text));
+        let (at, bulks) = connection.partial.take().map_or((0, 0), |one| one.rest());
+        let mut discarding = Discarding::new(bulks);
+        let rest = connection.input.get(connection.parsed + at..);
+        if bulks == 0 || discarding.skip(rest.unwrap_or_default()).is_err() {
+            // An inline command, which has no length, or bytes that are no command.
+            connection.is_closing = true;
+        }
+        connection.input = Vec::new();
+        connection.parsed = 0;
+        connection.needed = 0;
+        connection.takes_whole = false;
+        connection.discarding = Some(Box::new(discarding));
+        self.note_dirty(number, connection);
+        true
+    }
+
     /// Takes bytes of requests.
     pub(crate) fn take_plain(
         &mut self,
         core: &mut Core,
         number: usize,
         connection: &mut Connection,
-        bytes: &[u8],
+        mut bytes: &[u8],
     ) {
+        if let Some(discarding) = &mut connection.discarding {
+            match discarding.skip(bytes) {
+                Ok(skipped) => bytes = &bytes[skipped..],
+                Err(error) => return self.refuse(connection, &error),
+            }
+            if !discarding.is_done() {
+                return;
+            }
+            connection.discarding = None;
+        }
         if connection.input.is_empty() {
             let parsed = self.parse_all(core, number, connection, bytes);
             connection.input.extend_from_slice(&bytes[parsed..]);
         } else {
-            let missing = connection.needed.saturating_sub(connection.input.len());
-            if missing < connection.input.len() {
-                // It takes no more than the command that most of has come of.
-                connection.input.reserve_exact(missing.max(bytes.len()));
+            let free = connection.input.capacity() - connection.input.len();
+            if free < bytes.len() {
+                // It takes little more than what has come.
+                let more = bytes.len().max(connection.input.len() / 8);
+                connection.input.reserve_exact(more);
             }
             connection.input.extend_from_slice(bytes);
             self.parse_rest(core, number, connection);

@@ -74,6 +74,19 @@ pub(crate) enum ReplyKind {
 }
 
 impl ReplyKind {
+    /// True if the reply may be long, and is that of a read.
+    pub(crate) fn is_long(self) -> bool {
+        matches!(
+            self,
+            Self::Value
+                | Self::Part { .. }
+                | Self::Range { .. }
+                | Self::Hash(_)
+                | Self::List(_)
+                | Self::Set(_)
+        )
+    }
+
     /// True if the reply is what the answer has as its value.
     fn is_value(self) -> bool {
         matches!(

@@ -1,7 +1,6 @@
-//! How the replies of a core's connections are sent, and how much memory its connections take.
+//! How the replies of a core's connections are sent.
 //!
-//! - I1: the buffers of all connections of a core take at most its share of the client memory:
-//!   above it the connection that takes most is closed.
+//! - I1: what a connection holds is settled after each receive and each send.
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
@@ -83,9 +82,14 @@ impl Serving {
                     let counters = &self.shared.counters[self.place];
                     counters.sends.add(1);
                     counters.sent_bytes.add(count as u64);
+                    connection.unread_since_ms = self.now_ms;
                     has_sent = true;
                 }
-                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    if connection.unread_since_ms == 0 {
+                        connection.unread_since_ms = self.now_ms;
+                    }
+                }
                 Err(_) => {
                     connection.is_gone = true;
                     return true;
@@ -95,6 +99,7 @@ impl Serving {
         if connection.waiting_bytes() == 0 {
             connection.output.clear();
             connection.written = 0;
+            connection.unread_since_ms = 0;
             if !is_waiting {
                 self.release_buffers(connection);
             }
@@ -120,12 +125,14 @@ impl Serving {
 
     /// True if more than half of the memory for clients is taken.
     pub(crate) fn is_short(&self) -> bool {
-        self.held_bytes > self.held_bytes_max / 2
+        let memory = self.memory.server();
+        memory.taken() > memory.limit() / 2
     }
 
     /// True if more than three quarters of it is.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.held_bytes > self.held_bytes_max / 4 * 3
+        let memory = self.memory.server();
+        memory.taken() > memory.large_limit()
     }
 
     /// True if a long value is not begun yet, so that those that have begun end: little memory is
@@ -138,7 +145,7 @@ impl Serving {
     /// Gives a connection its share, and an empty buffer for its replies.
     #[inline]
     pub(crate) fn lend_buffer(&mut self, connection: &mut Connection) {
-        connection.share_bytes = share_of(self.held_bytes_max.saturating_sub(self.held_bytes));
+        connection.share_bytes = share_of(self.memory.server().free());
         if connection.output.capacity() == 0
             && let Some(buffer) = self.spare_buffers.pop()
         {
@@ -167,40 +174,15 @@ impl Serving {
         }
     }
 
-    /// Notes how much memory a connection takes. One that is removed has no buffer, and is counted
-    /// no more: it only waits for its last answers.
+    /// Settles what a connection's buffers take. One that is removed has none, and only waits for
+    /// its last answers.
     pub(crate) fn account(&mut self, connection: &mut Connection) {
-        let held = if connection.is_removed {
+        let bytes = if connection.is_removed {
             0
         } else {
-            connection.held_bytes()
+            connection.buffer_bytes()
         };
-        self.held_bytes = self.held_bytes + held - connection.accounted_bytes;
-        connection.accounted_bytes = held;
-    }
-
-    /// Closes connections until the others take no more than their share.
-    fn keep_to_memory(&mut self) {
-        while self.held_bytes > self.held_bytes_max {
-            let served = self.connections.iter().enumerate();
-            let most = served
-                .filter_map(|(number, one)| Some((number, one.as_ref()?)))
-                .filter(|(_, one)| !one.is_gone)
-                .max_by_key(|(_, one)| one.accounted_bytes);
-            let Some((number, connection)) = most else {
-                return;
-            };
-            tracing::warn!(
-                peer = %connection.peer,
-                bytes = connection.accounted_bytes,
-                limit = self.held_bytes_max,
-                "a client is disconnected: clients take more memory than --client-memory; it took most"
-            );
-            self.shared.counters[self.place].evicted_clients.add(1);
-            self.close(number);
-        }
-        self.shared.counters[self.place]
-            .connection_bytes
-            .set(self.held_bytes as u64);
+        let before = &mut connection.settled_bytes;
+        connection.account.settle(before, bytes);
     }
 }

@@ -31,6 +31,7 @@ use crate::connection::Connection;
 use crate::counters::CoreCounters;
 use crate::failures::Failures;
 use crate::key_events::EventSink;
+use crate::memory::{Account, CoreMemory};
 use crate::monitors::Monitors;
 use crate::native::Native;
 use crate::noted::Noted;
@@ -94,9 +95,10 @@ pub(crate) struct Serving {
     pub(crate) tasks: Tasks,
     /// Empty buffers for replies.
     pub(crate) spare_buffers: Vec<Vec<u8>>,
-    /// Bytes of all connections, and their limit.
-    pub(crate) held_bytes: usize,
-    pub(crate) held_bytes_max: usize,
+    /// What the core's connections hold.
+    pub(crate) memory: Rc<CoreMemory>,
+    /// When clients that hold memory are looked for next, in milliseconds since 1970.
+    pub(crate) next_pass_ms: u64,
     pub(crate) slow: SlowLog,
     pub(crate) failures: Failures,
     pub(crate) monitors: Monitors,
@@ -135,8 +137,8 @@ impl Serving {
             },
             limits,
             limits_of_strangers: Limits::UNAUTHENTICATED,
-            held_bytes: 0,
-            held_bytes_max: shared.options.client_bytes / shared.cores.len(),
+            memory: CoreMemory::new(Arc::clone(&shared.client_memory)),
+            next_pass_ms: 0,
             spare_buffers: Vec::new(),
             events: EventSink::new(Arc::clone(&shared)),
             records: Rc::default(),
@@ -302,7 +304,8 @@ impl Serving {
         }
         let id = self.shared.next_client();
         let is_authenticated = !self.shared.options.needs_password();
-        let mut connection = Connection::new(stream, peer, id, is_authenticated);
+        let account = Account::new(&self.memory);
+        let mut connection = Connection::new(stream, peer, (id, account), is_authenticated);
         connection.tls = tls;
         connection.heard_ms = self.now_ms;
         self.account(&mut connection);

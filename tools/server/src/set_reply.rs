@@ -72,6 +72,12 @@ impl SetMembers {
         }
     }
 
+    /// Bytes of what is written, at most.
+    pub(crate) fn bytes_max(&self) -> usize {
+        // A number of one digit each, and how many there are.
+        16 + 4 * self.members.len()
+    }
+
     /// Writes what an answer says of them.
     pub(crate) fn write(&self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
         let set = match kind::read_answer::<SetLookup<'_>>(answer) {

@@ -1,7 +1,7 @@
 //! What the cores of a server share.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use farcore::EngineReporter;
@@ -11,6 +11,7 @@ use crate::encoding_limits::EncodingLimits;
 use crate::event_classes::SelectedClasses;
 use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
+use crate::memory::ClientMemory;
 use crate::memory_limit::MemoryLimit;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
@@ -19,6 +20,10 @@ use crate::serving::Serving;
 use crate::slow::SlowSettings;
 use crate::tls::TlsConfig;
 use crate::waiting::Waiting;
+
+/// A value or record of more bytes is large: its reply may have to be made as the client takes it.
+/// Shorter ones bound what the answers under way of a core can become, a thousand at most.
+pub(crate) const LARGE_BYTES: usize = 2 << 10;
 
 /// What happened in the latest second.
 #[derive(Debug, Default)]
@@ -69,10 +74,14 @@ pub(crate) struct Shared {
     pub(crate) slow: SlowSettings,
     pub(crate) encoding_limits: EncodingLimits,
     pub(crate) longest_record: LongestRecord,
+    /// What clients may have the server hold.
+    pub(crate) client_memory: Arc<ClientMemory>,
+    /// What native clients may.
+    pub(crate) native_memory: Arc<ClientMemory>,
     /// Bytes of a record's value, at most.
     pub(crate) value_bytes_max: usize,
-    /// A value of several pieces may exist.
-    has_long_values: AtomicBool,
+    /// A large value may exist.
+    has_large_values: AtomicBool,
     pub(crate) memory_limit: MemoryLimit,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
@@ -91,6 +100,10 @@ impl Shared {
         run_id: String,
         port: u16,
     ) -> Self {
+        let client_memory = ClientMemory::new(options.client_bytes, cores.len());
+        let client_memory = Arc::new(client_memory);
+        let native_memory = ClientMemory::new(options.native.slot_bytes, cores.len());
+        let native_memory = Arc::new(native_memory);
         // Those of an engine that others have filled may be long.
         let has_keys = reporter.stats().total.keys > 0;
         Self {
@@ -113,8 +126,10 @@ impl Shared {
             slow: SlowSettings::default(),
             encoding_limits: EncodingLimits::default(),
             longest_record: LongestRecord::default(),
+            client_memory,
+            native_memory,
             value_bytes_max,
-            has_long_values: AtomicBool::new(has_keys),
+            has_large_values: AtomicBool::new(has_keys),
             memory_limit: MemoryLimit::default(),
             rates: Rates::default(),
             baseline: Mutex::default(),
@@ -156,19 +171,28 @@ impl Shared {
         connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// True once a value of several pieces may exist.
+    /// True once a value of more than [`LARGE_BYTES`] may exist.
     #[inline]
-    pub(crate) fn has_long_values(&self) -> bool {
+    pub(crate) fn has_large_values(&self) -> bool {
         // ORDERING: relaxed; a core that sees it late is like one whose requests were under way
-        // when the first long value was stored (I2 of `keys_under_way`).
-        self.has_long_values.load(Ordering::Relaxed)
+        // when the first large value was stored (I2 of `keys_under_way`).
+        self.has_large_values.load(Ordering::Relaxed)
     }
 
-    /// Notes that a value of several pieces is about to be stored.
-    pub(crate) fn note_long_value(&self) {
-        if !self.has_long_values() {
-            // ORDERING: relaxed; see `has_long_values`.
-            self.has_long_values.store(true, Ordering::Relaxed);
+    /// Notes that a value or a record of so many bytes is about to be stored, or was read.
+    #[inline]
+    pub(crate) fn note_value(&self, bytes: usize) {
+        if bytes > LARGE_BYTES {
+            self.note_large_value();
+        }
+    }
+
+    /// Notes that a large value may exist.
+    #[inline]
+    pub(crate) fn note_large_value(&self) {
+        if !self.has_large_values() {
+            // ORDERING: relaxed; see `has_large_values`.
+            self.has_large_values.store(true, Ordering::Relaxed);
         }
     }
 

@@ -22,7 +22,9 @@ impl Serving {
             };
             connection.is_blocked = true;
             let protocol = connection.protocol;
-            let output = TaskOutput::new(&self.events, &self.records).with_held(task.held_bytes());
+            let account = &connection.account;
+            let held = account.charge(task.held_bytes());
+            let output = TaskOutput::new(account, &self.events, &self.records).with_held(held);
             let (mut core, written) = (self.tasks.client(core), output.clone());
             let future = async move {
                 task.run(&mut core, &written, protocol).await;
@@ -82,21 +84,6 @@ impl Serving {
         bytes.clear();
         self.note_output(number);
         waiting
-    }
-
-    /// Counts the bytes that a connection's task has in hand.
-    pub(crate) fn note_task_bytes(&mut self, number: usize, bytes: usize) {
-        let Some(place) = self.connections.get_mut(number) else {
-            return;
-        };
-        if place.as_ref().is_none_or(|one| one.task_bytes == bytes) {
-            return;
-        }
-        if let Some(mut connection) = place.take() {
-            connection.task_bytes = bytes;
-            self.account(&mut connection);
-            self.connections[number] = Some(connection);
-        }
     }
 
     /// Notes that a connection has output.

@@ -1,7 +1,7 @@
 //! Commands of several steps: each is a future with its client of the core, and has its connection
 //! wait until it ends.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -9,20 +9,20 @@ use std::task::{Context, Poll, Waker};
 
 use farcore::{Core, Error};
 
-use crate::commands::BESIDE_BYTES;
 use crate::event_classes::EventClasses;
 use crate::key_events::{EventSink, KeyEvent};
+use crate::memory::{Account, Charge, Shortage};
 use crate::record_memory::{RecordMemory, TakenMemory};
 use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
-use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
 
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// Clients without a command that are kept: each keeps the buffer of its longest value.
+/// Clients without a command that are kept, and bytes of each of their buffers.
 const IDLE_MAX: usize = 16;
+const IDLE_BYTES: usize = 4 << 10;
 
 /// The future of a command; it ends with its client, for the next one.
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Core>>>;
@@ -32,6 +32,7 @@ pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Core>>>;
 #[derive(Clone, Debug)]
 pub(crate) struct TaskOutput {
     state: Rc<TaskState>,
+    account: Account,
     events: EventSink,
     records: Rc<RecordMemory>,
 }
@@ -40,10 +41,8 @@ pub(crate) struct TaskOutput {
 #[derive(Debug, Default)]
 struct TaskState {
     buffer: RefCell<TaskBuffer>,
-    /// Bytes that the command has in hand beside its output.
-    held_bytes: Cell<usize>,
-    /// Little memory for clients is left.
-    is_crowded: Cell<bool>,
+    /// What the command holds from its beginning to its end.
+    held: RefCell<Option<Charge>>,
 }
 
 #[derive(Debug, Default)]
@@ -57,44 +56,20 @@ struct TaskBuffer {
     is_broken: bool,
 }
 
-/// Client memory that a command has in hand beside its output, and that its connection counts until
-/// this is dropped.
-#[derive(Debug)]
-#[must_use]
-pub(crate) struct HeldMemory {
-    state: Rc<TaskState>,
-    bytes: usize,
-}
-
-impl HeldMemory {
-    /// Lets all but so many bytes go.
-    pub(crate) fn shrink_to(&mut self, bytes: usize) {
-        let rest = bytes.min(self.bytes);
-        let held = &self.state.held_bytes;
-        held.set(held.get().saturating_sub(self.bytes - rest));
-        self.bytes = rest;
-    }
-}
-
-impl Drop for HeldMemory {
-    fn drop(&mut self) {
-        self.shrink_to(0);
-    }
-}
-
 impl TaskOutput {
-    /// Nothing yet.
-    pub(crate) fn new(events: &EventSink, records: &Rc<RecordMemory>) -> Self {
+    /// Nothing yet, of a client with this account.
+    pub(crate) fn new(account: &Account, events: &EventSink, records: &Rc<RecordMemory>) -> Self {
         Self {
             state: Rc::default(),
+            account: account.clone(),
             events: events.clone(),
             records: Rc::clone(records),
         }
     }
 
-    /// The same for a command that has so many bytes in hand from its beginning to its end.
-    pub(crate) fn with_held(self, bytes: usize) -> Self {
-        self.state.held_bytes.set(bytes);
+    /// The same for a command that holds memory from its beginning to its end.
+    pub(crate) fn with_held(self, charge: Charge) -> Self {
+        *self.state.held.borrow_mut() = Some(charge);
         self
     }
 
@@ -107,9 +82,7 @@ impl TaskOutput {
 
     /// Notes that a value of so many bytes is about to be stored: it may have several pieces.
     pub(crate) fn note_value(&self, bytes: usize) {
-        if bytes + BESIDE_BYTES > self.value_bytes_max() {
-            self.events.shared().note_long_value();
-        }
+        self.events.shared().note_value(bytes);
     }
 
     /// Bytes of a record's value, at most.
@@ -119,27 +92,31 @@ impl TaskOutput {
 
     /// Notes that a structured record was read or is about to be stored.
     pub(crate) fn note_record(&self, bytes: usize) {
-        self.events.shared().longest_record.note(bytes);
+        let shared = self.events.shared();
+        shared.note_value(bytes);
+        shared.longest_record.note(bytes);
     }
 
-    /// Has bytes counted that the command has in hand.
-    pub(crate) fn hold(&self, bytes: usize) -> HeldMemory {
-        let held = &self.state.held_bytes;
-        held.set(held.get().saturating_add(bytes));
-        HeldMemory {
-            state: Rc::clone(&self.state),
-            bytes,
-        }
+    /// Charges bytes that the command has taken already, or few.
+    pub(crate) fn hold(&self, bytes: usize) -> Charge {
+        self.account.charge(bytes)
     }
 
-    /// The same of bytes that the command takes from now on. While little memory is left for
-    /// clients it waits, so that those that have begun end, but not for ever.
-    pub(crate) async fn hold_when_free(&self, core: &Core, bytes: usize) -> HeldMemory {
-        let until_ms = farcore_tuning::system_ms() + DEFERRED_MS;
-        while self.state.is_crowded.get() && farcore_tuning::system_ms() < until_ms {
-            core.yield_now().await;
-        }
-        self.hold(bytes)
+    /// Charges bytes that the command is about to take; waits while others have them.
+    ///
+    /// # Errors
+    /// The client may not have so many, or others have kept them for too long.
+    pub(crate) async fn hold_when_free(
+        &self,
+        core: &Core,
+        bytes: usize,
+    ) -> Result<Charge, Shortage> {
+        self.account.charge_when_free(core, bytes).await
+    }
+
+    /// Writes that the client may not have the memory that its command needs.
+    pub(crate) fn refuse(&self, protocol: Protocol, shortage: &Shortage) {
+        self.write(|bytes| Writer::new(bytes, protocol).error(&shortage.to_string()));
     }
 
     /// Adds to the reply.
@@ -250,11 +227,9 @@ impl Tasks {
         let mut place = 0;
         while let Some(task) = self.running.get_mut(place) {
             let state = &task.output.state;
-            state.is_crowded.set(serving.is_crowded());
             let polled = task.future.as_mut().poll(&mut context);
             let mut buffer = state.buffer.borrow_mut();
             is_busy |= !buffer.bytes.is_empty() || polled.is_ready();
-            serving.note_task_bytes(task.connection, state.held_bytes.get());
             let begins = !buffer.has_begun;
             buffer.has_begun |= !buffer.bytes.is_empty();
             buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes, begins);
@@ -263,9 +238,10 @@ impl Tasks {
             }
             drop(buffer);
             match polled {
-                Poll::Ready(core) => {
+                Poll::Ready(mut core) => {
                     let task = self.running.swap_remove(place);
                     if self.idle.len() < IDLE_MAX {
+                        core.shrink_buffers(IDLE_BYTES);
                         self.idle.push(core);
                     }
                     serving.unblock(task.connection);
@@ -299,33 +275,6 @@ mod tests {
     use futures_lite::future::poll_once;
 
     use crate::by_hand::on_first_core;
-
-    #[test]
-    fn what_a_command_has_in_hand_is_counted_until_it_is_dropped() {
-        on_first_core(1, |bench| async move {
-            let output = bench.output().with_held(10);
-            let counted = || output.state.held_bytes.get();
-            let mut first = output.hold(500);
-            let second = output.hold_when_free(&bench.core, 3000).await;
-            assert_eq!(counted(), 3510);
-            first.shrink_to(20);
-            // It cannot grow so.
-            first.shrink_to(200);
-            assert_eq!(counted(), 3030);
-            drop(second);
-            assert_eq!(counted(), 30);
-            drop(first);
-            assert_eq!(counted(), 10);
-            output.state.is_crowded.set(true);
-            let mut late = pin!(output.hold_when_free(&bench.core, 3000));
-            assert!(poll_once(late.as_mut()).await.is_none());
-            assert_eq!(counted(), 10);
-            output.state.is_crowded.set(false);
-            let late = late.await;
-            assert_eq!(counted(), 3010);
-            drop(late);
-        });
-    }
 
     #[test]
     fn commands_of_long_records_take_memory_in_turn() {

@@ -15,10 +15,15 @@ use farcore::{Core, Version};
 
 use crate::commands::{self, Call, Flow};
 use crate::connection::Connection;
+use crate::memory::Charge;
 use crate::resp::{Arguments, Limits, Progress, Protocol, Writer, parse};
 use crate::serving::Serving;
 use crate::waiting::ReadyKeys;
 
+/// A queue has this part of its bytes more than it needs, when it grows.
+const GROWTH: usize = 8;
+/// Bytes of an argument's head and end, at most.
+pub(crate) const BESIDE_BYTES: usize = 24;
 /// Bytes of queued commands that a connection may have.
 pub(crate) const QUEUE_BYTES_MAX: usize = 64 << 20;
 
@@ -31,6 +36,8 @@ pub(crate) struct ClientTransaction {
     /// Shared with the task of a `WATCH`.
     pub(crate) watched: Rc<RefCell<Watched>>,
     pub(crate) phase: Phase,
+    /// What the watched keys take.
+    pub(crate) held: Vec<Charge>,
     /// Keys to which commands have added elements: clients that wait for them are woken when all
     /// have run.
     pub(crate) ready: ReadyKeys,
@@ -63,9 +70,27 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// Bytes by which the buffer grows for so many more: little beyond what it holds.
+    pub(crate) fn growth(&self, bytes: usize) -> usize {
+        let needed = self.bytes.len() + bytes;
+        if needed <= self.bytes.capacity() {
+            return 0;
+        }
+        needed + needed / GROWTH - self.bytes.capacity()
+    }
+
     /// Adds a command; false if there are too many bytes.
-    pub(crate) fn add<'a>(&mut self, arguments: impl ExactSizeIterator<Item = &'a [u8]>) -> bool {
+    pub(crate) fn add<'a>(
+        &mut self,
+        arguments: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
+    ) -> bool {
         let before = self.bytes.len();
+        let bytes = arguments.clone().map(|one| one.len() + BESIDE_BYTES).sum();
+        let growth = self.growth(bytes);
+        if growth > 0 {
+            let spare = self.bytes.capacity() - before;
+            self.bytes.reserve_exact(growth + spare);
+        }
         let mut writer = Writer::new(&mut self.bytes, Protocol::Resp2);
         writer.array(arguments.len());
         for argument in arguments {

@@ -90,8 +90,9 @@ fn pairs_before_a_long_value_count_until_they_are_stored() {
     let small = Served::with(2, |options| options.client_bytes = 6 << 20);
     let mut client = small.client();
     client.write(&command);
-    assert_eq!(client.read(), None);
-    assert_eq!(small.figures().evicted_clients, 1);
+    let refused = client.read().unwrap().to_string();
+    assert!(refused.starts_with("-ERR the command needs"), "{refused}");
+    assert_eq!(small.figures().evicted_clients, 0);
     let roomy = Served::roomy(1);
     let (mut client, mut other) = (roomy.client(), roomy.client());
     client.write(&command);

@@ -13,15 +13,20 @@ use super::{BESIDE_BYTES, Command, Flow};
 use crate::connection::{Connection, Pending};
 use crate::long_change::LongChange;
 use crate::long_task::{LongTask, Retry};
+use crate::memory::{Charge, Shortage};
 use crate::parts::{Parts, PartsKind};
 use crate::plan::Plan;
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Arguments, Protocol, Writer};
+use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
 use crate::slow::{self, Measured};
 use crate::tasks::TaskOutput;
 use crate::token::Token;
 use crate::waiting::Readiness;
+
+/// Bytes that a copy of an argument takes beside its own.
+pub(super) const BESIDE_ARGUMENT: usize = size_of::<Vec<u8>>() + 24;
 
 /// A command of a connection.
 pub(crate) struct Call<'a> {
@@ -92,7 +97,27 @@ impl<'a> Call<'a> {
     /// The same, without regard to events.
     #[inline]
     pub(super) fn submit(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
+        if self.serving.shared.has_large_values() {
+            return self.submit_careful(kind, operation);
+        }
+        self.serving.shared.note_value(operation.value().len());
         self.submit_with(&operation, kind, |connection| connection.promise(kind))
+    }
+
+    /// The same once large values may exist.
+    #[cold]
+    fn submit_careful(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
+        let key = operation.key();
+        // The change happens before its reply is made, so there must be room for that.
+        if let Some(task) = LongTask::of_change(kind, key) {
+            return self.long_task(task);
+        }
+        self.submit_with(&operation, kind, |connection| {
+            if kind.is_long() {
+                connection.keep_key(key);
+            }
+            connection.promise(kind);
+        })
     }
 
     /// The same for a command that must be carried out otherwise if a value is too long for a
@@ -110,8 +135,16 @@ impl<'a> Call<'a> {
             return Flow::Done;
         }
         // Such a change is too long for a request, or its task tells what the key was before.
-        let has_events = self.serving.shared.event_classes.is_any();
-        if has_events || self.may_exceed_record(long.held_bytes()) {
+        let shared = &self.serving.shared;
+        let has_events = shared.event_classes.is_any();
+        // The value before, which it replies, may need room.
+        let replies_value = kind == ReplyKind::Value && shared.has_large_values();
+        shared.note_value(operation.value().len());
+        if kind == ReplyKind::Length {
+            // What is put behind or over a value makes it longer.
+            shared.note_large_value();
+        }
+        if has_events || replies_value || self.may_exceed_record(long.held_bytes()) {
             return self.long_task(LongTask::Change(long));
         }
         let retry = Box::new(Retry { kind, change: long });
@@ -124,7 +157,7 @@ impl<'a> Call<'a> {
     /// value of one of its keys (`keys_under_way`).
     #[inline]
     pub(super) fn must_wait(&mut self, command: &Command) -> bool {
-        let notes = self.serving.shared.has_long_values();
+        let notes = self.serving.shared.has_large_values();
         (notes || self.connection.keys_under_way.is_some())
             && self.must_wait_for_keys(command, notes)
     }
@@ -263,6 +296,7 @@ impl<'a> Call<'a> {
         operation: Operation<'_>,
         token: Token,
     ) -> Result<(), Refused> {
+        self.serving.shared.note_value(operation.value().len());
         if self.serving.shared.event_classes.is_any() {
             return self.submit_noted(operation, token);
         }
@@ -300,6 +334,21 @@ impl<'a> Call<'a> {
         self.plan.is_none() && !self.connection.pending.is_empty()
     }
 
+    /// Has the command be run again later, if its client may have the memory that it needs and has
+    /// not waited long; else refuses it.
+    #[cold]
+    fn wait_for_memory(&mut self, shortage: &Shortage) -> Flow {
+        let now_ms = self.serving.now_ms;
+        let waits_ms = now_ms.saturating_sub(self.connection.heard_ms);
+        if matches!(shortage, Shortage::Taken { .. }) && waits_ms < DEFERRED_MS {
+            self.serving.memory.server().want(now_ms);
+            return Flow::Later;
+        }
+        let text = shortage.to_string();
+        self.serving.note_failure(&text);
+        self.reply(|writer| writer.error(&text))
+    }
+
     /// The same for a task that has so many bytes in hand.
     pub(crate) fn task_holding<F>(
         &mut self,
@@ -316,8 +365,28 @@ impl<'a> Call<'a> {
         if !self.connection.pending.is_empty() {
             return Flow::Later;
         }
+        // Copies of its arguments are among what it takes.
+        let copied = self.arguments.span_bytes() + self.count() * BESIDE_ARGUMENT;
+        match self.connection.account.try_charge(bytes + copied) {
+            Ok(held) => self.start_task(held, work),
+            Err(shortage) => self.wait_for_memory(&shortage),
+        }
+    }
+
+    /// Starts a task that holds memory from its beginning to its end. No reply is pending.
+    pub(super) fn start_task<F>(
+        &mut self,
+        held: Charge,
+        work: impl FnOnce(Core, TaskOutput, Protocol) -> F,
+    ) -> Flow
+    where
+        F: Future<Output = Core> + 'static,
+    {
+        debug_assert!(self.plan.is_none() && self.connection.pending.is_empty());
         let core = self.serving.tasks.client(self.core);
-        let output = TaskOutput::new(&self.serving.events, &self.serving.records).with_held(bytes);
+        let account = &self.connection.account;
+        let output = TaskOutput::new(account, &self.serving.events, &self.serving.records);
+        let output = output.with_held(held);
         let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
         let ended = self.serving.slow.ended();
         let work = work(core, output.clone(), self.connection.protocol);

@@ -1,5 +1,7 @@
 //! Commands of the connection.
 
+use std::sync::atomic::Ordering;
+
 use farcore::Core;
 
 use super::arguments::{count, integer, is_option};
@@ -10,6 +12,11 @@ use crate::parked::WaitEnd;
 use crate::resp::{Protocol, Writer};
 
 type Result = std::result::Result<Flow, Refusal>;
+
+/// Bytes of a name that a client gives itself or its library.
+const NAME_BYTES_MAX: usize = 1 << 10;
+/// Bytes of a line of `CLIENT LIST` as it is gathered, about.
+const LINE_BYTES: usize = 512;
 
 /// The version of Redis whose behaviour clients can expect.
 pub(crate) const REDIS_VERSION: &str = "7.2.4";
@@ -33,6 +40,9 @@ pub(super) fn ping(call: &mut Call<'_>) -> Result {
 
 pub(super) fn echo(call: &mut Call<'_>) -> Result {
     let text = call.argument(1);
+    if let Err(shortage) = call.connection.account.may_have(text.len()) {
+        return Err(Refusal(shortage.to_string()));
+    }
     Ok(call.reply(|writer| writer.bulk(text)))
 }
 
@@ -154,6 +164,12 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result {
 
 /// A name without blanks and control characters.
 fn valid_name(name: &[u8], what: &str) -> std::result::Result<Vec<u8>, Refusal> {
+    if name.len() > NAME_BYTES_MAX {
+        let bytes = name.len();
+        return Err(Refusal(format!(
+            "ERR {what} have at most {NAME_BYTES_MAX} bytes, and this one has {bytes}"
+        )));
+    }
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Ok(name.to_vec());
     }
@@ -198,7 +214,7 @@ fn describe(connection: &Connection, now_ms: u64) -> String {
         connection.input.len() - connection.parsed,
         connection.waiting_bytes(),
         connection.output.capacity(),
-        connection.held_bytes(),
+        connection.account.held(),
         connection.last_command,
         if connection.protocol == Protocol::Resp3 {
             3
@@ -415,6 +431,14 @@ fn list(call: &mut Call<'_>) -> Result {
     let own = describe(call.connection, farcore_tuning::system_ms());
     let (own_id, is_own) = (call.connection.id, selection.has(call.connection));
     Ok(call.task(move |core: Core, output, protocol| async move {
+        let clients = shared.connected.load(Ordering::Relaxed);
+        let _held = match output.hold_when_free(&core, clients * LINE_BYTES).await {
+            Ok(held) => held,
+            Err(shortage) => {
+                output.refuse(protocol, &shortage);
+                return core;
+            }
+        };
         let lines = shared.ask_all(move |serving| {
             let now_ms = farcore_tuning::system_ms();
             let served = serving.connections.iter().flatten();
@@ -429,8 +453,16 @@ fn list(call: &mut Call<'_>) -> Result {
             lines.push((own_id, own));
         }
         lines.sort_unstable();
-        let text: String = lines.into_iter().map(|(_, line)| line + "\n").collect();
-        output.write(|bytes| Writer::new(bytes, protocol).verbatim(*b"txt", text.as_bytes()));
+        let bytes = lines.iter().map(|(_, line)| line.len() + 1).sum();
+        output.write(|output| Writer::new(output, protocol).verbatim_head(*b"txt", bytes));
+        for (_, line) in lines {
+            output.room(&core).await;
+            output.write(|output| {
+                output.extend_from_slice(line.as_bytes());
+                output.push(b'\n');
+            });
+        }
+        output.write(|output| output.extend_from_slice(b"\r\n"));
         core
     }))
 }

@@ -1,21 +1,23 @@
 //! Commands of keys whatever their values are, and of all keys.
 
-use farcore::{Core, Cursor, Operation, ScanOptions};
+use farcore::{Core, Cursor, Operation};
 
 use super::arguments::is_option;
+use super::key_walk::{Names, Walk};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
-use crate::glob;
 use crate::kind::type_name;
 use crate::parts::PartsKind;
 use crate::replies::ReplyKind;
 use crate::resp::Writer;
-use crate::words::{NO_INTEGER, shown_key};
+use crate::tasks::TaskOutput;
+use crate::words::NO_INTEGER;
 
 type Result = std::result::Result<Flow, Refusal>;
 
-/// Keys that one step of a search over all keys looks at.
-const KEYS_A_STEP: usize = 1024;
+/// Why a page of `SCAN` is not listed.
+const NO_MEMORY: &str =
+    "ERR other clients have the memory for clients: try again, or raise --client-memory";
 /// Keys of a page of `SCAN`, by default; as Redis.
 const SCAN_KEYS: u64 = 10;
 /// Keys of a page of `SCAN`, at most.
@@ -108,46 +110,6 @@ pub(super) fn flush(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// The keys that match a pattern, each as it is shown.
-async fn matching(core: &mut Core, pattern: &[u8]) -> farcore::Result<Vec<Vec<u8>>> {
-    let mut found = Vec::new();
-    let mut cursor = Cursor::START;
-    let options = ScanOptions {
-        values: true,
-        entries: KEYS_A_STEP,
-    };
-    loop {
-        let page = core.scan(cursor, options).await?;
-        let keys = page.entries().map(|entry| shown_key(entry.key));
-        found.extend(
-            keys.filter(|key| glob::matches(pattern, key))
-                .map(<[u8]>::to_vec),
-        );
-        match page.next() {
-            Some(next) => cursor = next,
-            None => return Ok(found),
-        }
-    }
-}
-
-pub(super) fn keys(call: &mut Call<'_>) -> Result {
-    let pattern = call.argument(1).to_vec();
-    Ok(call.task(move |mut core, output, protocol| async move {
-        let found = matching(&mut core, &pattern).await;
-        match found {
-            Ok(found) => {
-                output.write(|bytes| Writer::new(bytes, protocol).array(found.len()));
-                for key in found {
-                    output.room(&core).await;
-                    output.write(|bytes| Writer::new(bytes, protocol).bulk(&key));
-                }
-            }
-            Err(error) => output.fail(protocol, &error),
-        }
-        core
-    }))
-}
-
 /// The options of `SCAN`.
 struct Scan {
     word: u64,
@@ -193,37 +155,57 @@ impl Scan {
     }
 }
 
+impl Scan {
+    /// A page: where the next one begins, and the names. It is shorter than is wanted if the client
+    /// may not have the memory for more; `None` if it may not for any.
+    async fn page(
+        &self,
+        core: &mut Core,
+        output: &TaskOutput,
+    ) -> farcore::Result<Option<(u64, Names)>> {
+        let (pattern, type_name) = (self.pattern.as_deref(), self.type_name.as_deref());
+        let mut walk = Walk::new(core.cursor(self.word), pattern, type_name);
+        let (mut names, mut looked) = (Names::new(output), 0);
+        loop {
+            let before = walk.cursor();
+            let Some(page) = walk.step(core, self.entries - looked).await? else {
+                return Ok(Some((0, names)));
+            };
+            let count = names.count();
+            if !walk.matching(&page).all(|name| names.add(name)) {
+                // The step's keys come with the next page.
+                names.truncate(count);
+                let before = before.map_or(0, Cursor::to_word);
+                return Ok((before != 0).then_some((before, names)));
+            }
+            looked += page.entries().count();
+            let next = walk.cursor().map_or(0, Cursor::to_word);
+            if next == 0 || looked >= self.entries {
+                return Ok(Some((next, names)));
+            }
+        }
+    }
+}
+
 pub(super) fn scan(call: &mut Call<'_>) -> Result {
     let scan = Scan::of(call)?;
     Ok(call.task(move |mut core, output, protocol| async move {
-        let options = ScanOptions {
-            // Expired records are seen only with their values.
-            values: true,
-            entries: scan.entries,
-        };
-        let page = core.scan(core.cursor(scan.word), options).await;
-        output.finish(protocol, page, |writer, page| {
-            let pattern = scan.pattern.as_deref();
-            let is_wanted = |key: &&[u8]| pattern.is_none_or(|one| glob::matches(one, key));
-            let wanted = scan.type_name.as_deref();
-            let keys: Vec<_> = (page.entries())
-                .filter(|entry| {
-                    wanted.is_none_or(|one| {
-                        let value = entry.value.unwrap_or_default();
-                        is_option(one, type_name(entry.structured, value))
-                    })
-                })
-                .map(|entry| shown_key(entry.key))
-                .filter(is_wanted)
-                .collect();
-            writer.array(2);
-            let next = page.next().map_or(0, Cursor::to_word);
-            writer.bulk(next.to_string().as_bytes());
-            writer.array(keys.len());
-            for key in keys {
-                writer.bulk(key);
+        match scan.page(&mut core, &output).await {
+            Ok(None) => output.write(|bytes| Writer::new(bytes, protocol).error(NO_MEMORY)),
+            Ok(Some((next, names))) => {
+                output.write(|bytes| {
+                    let mut writer = Writer::new(bytes, protocol);
+                    writer.array(2);
+                    writer.bulk(next.to_string().as_bytes());
+                    writer.array(names.count());
+                });
+                for name in names.iter() {
+                    output.room(&core).await;
+                    output.write(|bytes| Writer::new(bytes, protocol).bulk(name));
+                }
             }
-        });
+            Err(error) => output.fail(protocol, &error),
+        }
         core
     }))
 }

@@ -6,6 +6,7 @@
 use farcore::{Condition, Core, Expiry, PutOptions, PutOutcome};
 
 use super::arguments::{TimeUnit, integer, positive_expiry};
+use super::call::BESIDE_ARGUMENT;
 use super::strings::{SetOptions, TOO_LONG, is_beyond};
 use super::{Call, Flow, Refusal};
 use crate::long_change::{
@@ -13,8 +14,9 @@ use crate::long_change::{
 };
 use crate::long_input::{Following, LongInput, NextValue};
 use crate::long_task::swap;
+use crate::memory::Charge;
 use crate::resp::{Protocol, Writer};
-use crate::tasks::{HeldMemory, TaskOutput};
+use crate::tasks::TaskOutput;
 use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -71,7 +73,14 @@ impl Call<'_> {
     {
         let input = LongInput::gathered(bytes, self.serving.piece_bytes_max());
         let taken = input.clone();
-        let flow = self.task(move |core, output, protocol| work(core, taken, output, protocol));
+        if self.is_early() {
+            return Flow::Later;
+        }
+        // What it copies of its arguments it charges itself, or is little.
+        let held = self.connection.account.charge(0);
+        let flow = self.start_task(held, move |core, output, protocol| {
+            work(core, taken, output, protocol)
+        });
         if flow == Flow::Done {
             self.connection.stream = Some(input);
         }
@@ -179,20 +188,23 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
     if !left.is_multiple_of(2) {
         return Err("ERR wrong number of arguments for 'mset' command".into());
     }
+    if call.is_early() {
+        return Ok(Flow::Later);
+    }
+    // Each argument is one that follows the command's name.
+    let copied = call.arguments.span_bytes() + call.count() * BESIDE_ARGUMENT;
+    let held = (call.connection.account.try_charge(copied))
+        .map_err(|shortage| Refusal(shortage.to_string()))?;
     let first = Following {
         arguments: call.owned_arguments().split_off(1),
         next: Some(NextValue { bytes, left }),
     };
-    let flow = call.take_value(bytes, move |mut core, input, output, protocol| {
-        // Before it begins: the client may send nothing more.
-        let held = output.hold(first.held_bytes());
-        async move {
-            let first = (first, held);
-            if let Some(stored) = store_all(&mut core, first, &input, &output).await {
-                output.finish(protocol, stored, |writer, ()| writer.simple("OK"));
-            }
-            core
+    let flow = call.take_value(bytes, move |mut core, input, output, protocol| async move {
+        let first = (first, held);
+        if let Some(stored) = store_all(&mut core, first, &input, &output).await {
+            output.finish(protocol, stored, |writer, ()| writer.simple("OK"));
         }
+        core
     });
     if let Some(stream) = &call.connection.stream {
         stream.take_values();
@@ -204,7 +216,7 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
 /// The memory of the first is counted already.
 async fn store_all(
     core: &mut Core,
-    (mut following, mut held): (Following, HeldMemory),
+    (mut following, mut held): (Following, Charge),
     input: &LongInput,
     output: &TaskOutput,
 ) -> Option<farcore::Result<()>> {

@@ -6,6 +6,7 @@
 
 mod absent;
 mod access;
+mod all_keys;
 mod arguments;
 mod bits;
 mod call;
@@ -18,12 +19,14 @@ mod element_scan;
 mod expiry;
 mod hashes;
 mod introspection;
+mod key_walk;
 mod keys;
 mod lcs;
 mod list_move;
 mod list_takes;
 mod lists;
 mod long_set;
+mod many_reads;
 mod monitor;
 mod noted;
 mod object;
@@ -151,7 +154,7 @@ pub(crate) fn streams(arguments: &Arguments, input: &[u8], left: usize) -> bool 
 /// Runs a command of which an argument, of so many bytes, is too long for a record and comes later,
 /// with `left` others after it.
 pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
-    call.serving.shared.note_long_value();
+    call.serving.shared.note_large_value();
     let flow = match admitted(call, call.count() + 1 + left) {
         Ok(command) => long_set::run(call, command.name, bytes, left),
         Err(refusal) => Err(refusal),

@@ -12,10 +12,13 @@ use farcore::{
 use super::arguments::{integer, is_option};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
-use crate::long_copy::{Old, put_segments};
+use crate::long_copy::{Old, ValueUse, hold_value, put_segments};
 use crate::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
+
+/// What becomes of the value of a source.
+const REWRITTEN: ValueUse = ValueUse::Rewrite { added: 0 };
 
 /// A value with when it expires, and whether it is structured.
 struct Source {
@@ -208,6 +211,13 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
     let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
+        let _held = match hold_value(&mut core, &output, &from, REWRITTEN).await {
+            Ok(held) => held,
+            Err(shortage) => {
+                output.refuse(protocol, &shortage);
+                return core;
+            }
+        };
         let renamed = rename_to(&mut core, (&from, &to), replaces, &output).await;
         if let Ok(Copied::Yes) = renamed {
             notify_copied(&output, &to);
@@ -257,6 +267,13 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
     }
     let readiness = call.readiness();
     Ok(call.task(move |mut core, output, protocol| async move {
+        let _held = match hold_value(&mut core, &output, &from, REWRITTEN).await {
+            Ok(held) => held,
+            Err(shortage) => {
+                output.refuse(protocol, &shortage);
+                return core;
+            }
+        };
         let copied = match source(&mut core, &from).await {
             Ok(Some(source)) => {
                 let copied = copy_to(&mut core, &source, &to, replaces, &output).await;

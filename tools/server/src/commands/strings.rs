@@ -7,7 +7,7 @@ use farcore::{
 };
 
 use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry};
-use super::{Call, Flow, Refusal, SYNTAX};
+use super::{Call, Flow, Refusal, SYNTAX, many_reads};
 use crate::event_classes::EventClasses;
 use crate::long_change::{ChangeKind, LongChange, SetCondition, SetRule, notify_set};
 use crate::long_task::{LongTask, swap};
@@ -238,6 +238,11 @@ pub(super) fn delifeq(call: &mut Call<'_>) -> Result {
 
 pub(super) fn mget(call: &mut Call<'_>) -> Result {
     let count = call.count() - 1;
+    let has_begun = call.connection.sent_parts.is_some();
+    let may_be_long = count > many_reads::KEYS_MAX || call.serving.shared.has_large_values();
+    if may_be_long && call.plan.is_none() && !has_begun {
+        return Ok(many_reads::start(call));
+    }
     Ok(
         call.requests(PartsKind::Values, count, |call, part| Operation::Get {
             key: call.key_at(1 + part),

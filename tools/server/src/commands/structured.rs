@@ -336,7 +336,7 @@ impl Call<'_> {
         let key = self.key();
         match self.submit_part(Operation::GetStructured { key }, token) {
             Ok(()) => {
-                let parts = Box::new(Parts::of_search(search));
+                let parts = Box::new(Parts::of_search(search, key));
                 self.connection.pending.push_back(Pending::Parts(parts));
                 self.connection.outstanding += 1;
                 Flow::Done

@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 
 use super::subcommand::{self, Subcommand, takes};
 use super::{
-    Call, Flow, Refusal, absent, access, bits, channels, config, connection, element_draw,
-    element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists, monitor, object,
-    random_key, renames, server, set_algebra, sets, slowlog, strings, transactions,
+    Call, Flow, Refusal, absent, access, all_keys, bits, channels, config, connection,
+    element_draw, element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists,
+    monitor, object, random_key, renames, server, set_algebra, sets, slowlog, strings,
+    transactions,
 };
 
 /// A command.
@@ -251,7 +252,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("incrby", 3, ONE, WRITE, strings::incrby),
     command("incrbyfloat", 3, ONE, WRITE, strings::incrbyfloat),
     command("info", -1, NONE, INFO, server::info),
-    command("keys", 2, NONE, SLOW_READ, keys::keys),
+    command("keys", 2, NONE, SLOW_READ, all_keys::keys),
     command("lastsave", 1, NONE, INFO, absent::last_save),
     container("latency", ADMIN, slowlog::LATENCY),
     command("lcs", -3, TWO, SLOW_READ, lcs::lcs),

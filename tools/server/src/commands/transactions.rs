@@ -12,9 +12,12 @@ use crate::memory_limit::OUT_OF_MEMORY;
 use crate::plan::Plan;
 use crate::replies::error_text;
 use crate::resp::{Arguments, Writer};
-use crate::transaction::{ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Watched};
+use crate::transaction::{BESIDE_BYTES, ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Watched};
 
 type Result = std::result::Result<Flow, Refusal>;
+
+/// Bytes that a watched key takes beside its own.
+const WATCHED_BESIDE_BYTES: usize = size_of::<(Vec<u8>, u64)>() + 24;
 
 /// Commands that are not queued.
 const IMMEDIATE: &[&str] = &["discard", "exec", "multi", "quit", "reset", "watch"];
@@ -63,6 +66,15 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result {
     keys.retain(|key| key.len() <= KEY_BYTES_MAX);
     // The first version counts.
     keys.retain(|key| !watched.borrow().iter().any(|(known, _)| known == key));
+    let bytes = keys
+        .iter()
+        .map(|key| key.len() + WATCHED_BESIDE_BYTES)
+        .sum();
+    let held = (call.connection.account.try_charge(bytes))
+        .map_err(|shortage| Refusal(shortage.to_string()))?;
+    if let Some(transaction) = &mut call.connection.transaction {
+        transaction.held.push(held);
+    }
     Ok(call.task(move |mut core, output, protocol| async move {
         let versions = versions(&mut core, keys.iter().map(|key| &key[..])).await;
         output.finish(protocol, versions, |writer, versions| {
@@ -106,6 +118,15 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
         return Err("ERR Command not allowed inside a transaction".into());
     }
     let arguments = call.arguments.iter(call.input);
+    let bytes = call.arguments.span_bytes() + call.count() * BESIDE_BYTES;
+    let growth = call
+        .connection
+        .queue()
+        .map_or(0, |queue| queue.growth(bytes));
+    if let Err(shortage) = call.connection.account.may_have(growth) {
+        note_refusal(call);
+        return Err(Refusal(shortage.to_string()));
+    }
     let is_queued = call.connection.queue_mut().is_none_or(|queue| {
         // None will be run, so they need not be kept.
         queue.needs_memory |= command.needs_memory;

@@ -20,7 +20,7 @@ use farcore::{
 pub(crate) use self::set::{SetCondition, SetRule, is_absent, notify_set};
 use self::splice::set_bit;
 use crate::event_classes::EventClasses;
-use crate::long_copy::{Old, Segment, send_pieces};
+use crate::long_copy::{Old, Segment, ValueUse, send_bytes, send_pieces};
 use crate::noted::Until;
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
@@ -130,6 +130,30 @@ impl LongChange {
             _ => 0,
         };
         self.bytes.held_bytes() + compared
+    }
+
+    /// What it does with the value that it changes.
+    pub(crate) fn value_use(&self) -> ValueUse {
+        match &self.kind {
+            ChangeKind::Append | ChangeKind::SetRange { .. } | ChangeKind::SetBit { .. } => {
+                let added = self.bytes.held_bytes();
+                let padding = match self.kind {
+                    ChangeKind::SetRange { offset } => offset,
+                    ChangeKind::SetBit { byte, .. } => byte,
+                    _ => 0,
+                };
+                let padding = usize::try_from(padding).unwrap_or(usize::MAX);
+                ValueUse::Rewrite {
+                    added: added.saturating_add(padding).saturating_add(1),
+                }
+            }
+            _ => ValueUse::Read,
+        }
+    }
+
+    /// Gives up what was written for it.
+    pub(crate) async fn discard(self, core: &mut Core) {
+        self.bytes.discard(core).await;
     }
 
     /// Takes it out of its place.
@@ -307,7 +331,10 @@ fn is_past(expiry: Expiry) -> bool {
 async fn send(core: &mut Core, output: &TaskOutput, protocol: Protocol, old: Old) {
     match &old {
         Old::Absent => output.write(|bytes| Writer::new(bytes, protocol).null()),
-        Old::Short(value, _) => output.write(|bytes| Writer::new(bytes, protocol).bulk(value)),
+        Old::Short(value, _) => {
+            output.write(|bytes| Writer::new(bytes, protocol).bulk_head(value.len()));
+            send_bytes(core, output, value).await;
+        }
         Old::Long(kept) => {
             let length = kept.pieces.length();
             output.write(|bytes| {

@@ -11,17 +11,16 @@ use farcore::{Answer, Error, Metadata};
 use farcore_protocol::batch::{ANSWER_BYTES, BatchAnswer, push_answer};
 use farcore_protocol::{ConditionKind, Flags, HEADER_BYTES, Header, Kind, Status};
 
-use super::connection::{NativeConnection, Stage};
+use super::connection::{NativeConnection, OwnedAnswer, Stage};
 use super::counters::NativeCounters;
 use super::operations::{status_of, unmet};
 use super::requests::Turn;
-use super::slots::{Budget, Lend, SlotState};
+use super::slots::{Lend, SlotState};
 
 /// What delivering an answer works with.
 #[derive(Clone, Copy)]
 pub(super) struct Delivery<'a> {
     pub(super) counters: &'a NativeCounters,
-    pub(super) budget: &'a Budget,
     pub(super) small_bytes: usize,
 }
 
@@ -106,11 +105,11 @@ impl NativeConnection {
         if !self.transfer(delivery, receive, found, value) {
             // The value is read again when there is a slot.
             self.requests[usize::from(receive)].stage = Stage::Waiting;
-            self.waiting_for_slot.push(receive);
+            self.waiting_for_slot.push((receive, None));
         }
     }
 
-    /// Sends an answer whose value is kept until there is a slot.
+    /// Sends an answer whose value, which is short, is kept until there is a slot.
     pub(super) fn finish_owned(
         &mut self,
         turn: &Turn<'_>,
@@ -118,28 +117,33 @@ impl NativeConnection {
         header: Header,
         value: Vec<u8>,
     ) {
+        let answer = OwnedAnswer {
+            header,
+            held: Some(self.account.charge(value.capacity())),
+            value,
+        };
         let delivery = Delivery {
             counters: turn.counters,
-            budget: turn.budget,
             small_bytes: turn.options.small_bytes,
         };
-        self.deliver_owned(delivery, receive, header, value);
+        self.deliver_owned(delivery, receive, answer);
     }
 
     pub(super) fn deliver_owned(
         &mut self,
         delivery: Delivery<'_>,
         receive: u16,
-        header: Header,
-        value: Vec<u8>,
+        mut answer: OwnedAnswer,
     ) {
+        let header = answer.header;
         if header.status != Status::Ok && header.status != Status::NotFound {
             delivery.counters.failed.add(1);
         }
-        if !self.transfer(delivery, receive, header, &value) {
-            let request = &mut self.requests[usize::from(receive)];
-            request.answer = Some(Box::new((header, value)));
-            self.waiting_for_slot.push(receive);
+        if !self.transfer(delivery, receive, header, &answer.value) {
+            if let Some(held) = &mut answer.held {
+                held.shrink_to(answer.value.capacity());
+            }
+            self.waiting_for_slot.push((receive, Some(answer)));
         }
     }
 
@@ -154,7 +158,6 @@ impl NativeConnection {
     ) -> bool {
         let Delivery {
             counters,
-            budget,
             small_bytes,
         } = delivery;
         let room = self.message_bytes() - HEADER_BYTES;
@@ -164,9 +167,11 @@ impl NativeConnection {
         }
         let asked = self.requests[usize::from(receive)].header;
         let is_get = asked.is_some_and(|asked| asked.kind == Kind::Get);
-        let lend = self
-            .lends
-            .lend(&mut self.endpoint, budget, HEADER_BYTES + value.len());
+        let lend = self.lends.lend(
+            &mut self.endpoint,
+            &self.account,
+            HEADER_BYTES + value.len(),
+        );
         let (number, slot) = match lend {
             Lend::Slot(number) => match self.lends.get(number) {
                 Some(slot) => (number, slot),
@@ -223,12 +228,9 @@ impl NativeConnection {
         if self.waiting_for_slot.is_empty() || !self.lends.take_freed() {
             return false;
         }
-        for receive in std::mem::take(&mut self.waiting_for_slot) {
-            match self.requests[usize::from(receive)].answer.take() {
-                Some(answer) => {
-                    let (header, value) = *answer;
-                    self.deliver_owned(delivery, receive, header, value);
-                }
+        for (receive, answer) in std::mem::take(&mut self.waiting_for_slot) {
+            match answer {
+                Some(answer) => self.deliver_owned(delivery, receive, answer),
                 None => self.waiting.push_back(receive),
             }
         }

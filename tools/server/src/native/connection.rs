@@ -19,7 +19,8 @@ use farcore_rdma::{
 
 use super::counters::NativeCounters;
 use super::long_put::LongPuts;
-use super::slots::{Budget, Share, SlotState, Slots};
+use super::slots::{SlotState, Slots};
+use crate::memory::{Account, Charge};
 
 /// Native connections of a core, at most.
 pub(super) const CONNECTIONS_MAX: usize = 1 << 16;
@@ -106,8 +107,15 @@ pub(super) struct Request {
     pub(super) begun: usize,
     /// Bytes of a batch's answers so far.
     pub(super) filled: usize,
-    /// An answer that waits for a slot.
-    pub(super) answer: Option<Box<(Header, Vec<u8>)>>,
+}
+
+/// An answer with its value.
+#[derive(Debug)]
+pub(super) struct OwnedAnswer {
+    pub(super) header: Header,
+    pub(super) value: Vec<u8>,
+    /// What the value takes.
+    pub(super) held: Option<Charge>,
 }
 
 /// The message buffers of an open connection.
@@ -119,7 +127,7 @@ pub(super) struct Buffers {
     count: u16,
     message_bytes: usize,
     pub(super) free_sends: Vec<u16>,
-    _share: Share,
+    _held: Charge,
 }
 
 /// A native connection.
@@ -128,6 +136,10 @@ pub(super) struct NativeConnection {
     pub(super) endpoint: PeerEndpoint,
     pub(super) peer: SocketAddr,
     pub(super) state: State,
+    /// What it has the server hold.
+    pub(super) account: Account,
+    /// When it took or sent something last, in milliseconds since 1970.
+    pub(super) heard_ms: u64,
     /// Buffers of the handshake: two receives, then sends.
     handshake: (PeerMemory, LocalKey),
     handshake_sends: usize,
@@ -138,8 +150,8 @@ pub(super) struct NativeConnection {
     pub(super) requests: Vec<Request>,
     /// Requests that wait, in order.
     pub(super) waiting: VecDeque<u16>,
-    /// Requests whose answers wait for a lend slot.
-    pub(super) waiting_for_slot: Vec<u16>,
+    /// Requests whose answers wait for a lend slot. Without an answer, its value is read again.
+    pub(super) waiting_for_slot: Vec<(u16, Option<OwnedAnswer>)>,
     pub(super) uploads: Slots,
     pub(super) lends: Slots,
     pub(super) long_puts: LongPuts,
@@ -165,7 +177,12 @@ pub(super) struct NativeConnection {
 
 impl NativeConnection {
     /// A connection whose peer has said nothing; the receives of the handshake are posted.
-    pub(super) fn new(endpoint: PeerEndpoint, credits: u16, deadline_ms: u64) -> Option<Self> {
+    pub(super) fn new(
+        endpoint: PeerEndpoint,
+        account: Account,
+        credits: u16,
+        deadline_ms: u64,
+    ) -> Option<Self> {
         let mut endpoint = endpoint;
         let bytes = HANDSHAKE_BYTES * (HANDSHAKE_RECEIVES + HANDSHAKE_SENDS);
         let memory = PeerMemory::map(bytes).ok()?;
@@ -175,6 +192,8 @@ impl NativeConnection {
             endpoint,
             peer,
             state: State::Hello,
+            account,
+            heard_ms: 0,
             handshake: (memory, key),
             handshake_sends: 0,
             buffers: None,
@@ -222,6 +241,14 @@ impl NativeConnection {
         }
     }
 
+    /// True if answers that its client does not take keep memory.
+    pub(super) fn keeps_memory(&self) -> bool {
+        self.waiting_for_slot
+            .iter()
+            .any(|(_, answer)| answer.is_some())
+            || self.lends.in_use() > 0
+    }
+
     /// Copies a message of the handshake out.
     pub(super) fn read_handshake(&self, receive: u16, bytes: usize) -> Vec<u8> {
         let mut message = vec![0; bytes.min(HANDSHAKE_BYTES)];
@@ -249,10 +276,10 @@ impl NativeConnection {
     }
 
     /// Allocates the message buffers, and posts all receives. False if there is no memory.
-    pub(super) fn open(&mut self, credits: u16, small_bytes: usize, budget: &Budget) -> bool {
+    pub(super) fn open(&mut self, credits: u16, small_bytes: usize) -> bool {
         let message_bytes = message_bytes(small_bytes).next_multiple_of(64);
         let bytes = 2 * usize::from(credits) * message_bytes;
-        let Some(share) = budget.take(bytes) else {
+        let Some(held) = self.account.try_charge_first(bytes) else {
             return false;
         };
         let Ok(memory) = PeerMemory::map(bytes) else {
@@ -267,7 +294,7 @@ impl NativeConnection {
             count: credits,
             message_bytes,
             free_sends: (0..credits).rev().collect(),
-            _share: share,
+            _held: held,
         });
         self.requests = (0..credits).map(|_| Request::default()).collect();
         for receive in 0..credits {

@@ -61,6 +61,8 @@ figures! {
     accepted: counter,
     /// Connections that were refused: too many, wrong token, wrong version.
     refused: counter,
+    /// Connections that were closed because they took no answers while others waited for memory.
+    evicted: counter,
     /// Connections that were closed because the peer violated the protocol.
     violations: counter,
     /// Requests.
@@ -81,7 +83,7 @@ figures! {
     noops: counter,
     /// Upload slots with a request, and lend slots with a value, now.
     slots_in_use: gauge,
-    /// Memory of message buffers and transfer slots, in bytes.
+    /// Memory of message buffers, transfer slots, and answers on their way, in bytes.
     slot_bytes: gauge,
     /// Times that a slot was refused because the memory is used up.
     slots_refused: counter,

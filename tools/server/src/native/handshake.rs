@@ -9,7 +9,7 @@ use farcore_rdma::control::{PeerProof, PeerSide};
 use super::connection::{NativeConnection, State};
 use super::counters::NativeCounters;
 use super::options::NativeOptions;
-use super::slots::{Budget, UPLOADS};
+use super::slots::UPLOADS;
 
 /// Any client that can connect can be refused.
 static REFUSALS: LogLimit = LogLimit::new();
@@ -20,14 +20,13 @@ impl NativeConnection {
         &mut self,
         (receive, bytes): (u16, usize),
         options: &NativeOptions,
-        budget: &Budget,
         counters: &NativeCounters,
     ) {
         let message = self.read_handshake(receive, bytes);
         counters.received_messages.add(1);
         let done = match std::mem::replace(&mut self.state, State::Refused) {
             State::Hello => self.hello(&message, options, counters),
-            State::Prove(proof) => self.prove(&message, &proof, options, budget, counters),
+            State::Prove(proof) => self.prove(&message, &proof, options, counters),
             state @ (State::Open | State::Refused) => {
                 self.state = state;
                 Err((Status::Protocol, "a message out of turn".to_owned()))
@@ -90,7 +89,6 @@ impl NativeConnection {
         message: &[u8],
         expected: &[u8; 32],
         options: &NativeOptions,
-        budget: &Budget,
         counters: &NativeCounters,
     ) -> Result<State, (Status, String)> {
         let proof = decode_proof(message);
@@ -106,12 +104,15 @@ impl NativeConnection {
             let reason = format!("the memory of native connections, {limit} bytes, is used up");
             (Status::NoMemory, reason)
         };
-        if !self.open(options.credits, options.small_bytes, budget) {
+        if !self.open(options.credits, options.small_bytes) {
             return Err(full());
         }
-        let added = self
-            .uploads
-            .add(&mut self.endpoint, budget, UPLOADS, TRANSFER_SLOT_BYTES);
+        let added = self.uploads.add(
+            &mut self.endpoint,
+            &self.account,
+            UPLOADS,
+            TRANSFER_SLOT_BYTES,
+        );
         let welcome = Welcome {
             credits: self.credits.grant_first(),
             message_bytes: u32::try_from(message_bytes(options.small_bytes)).unwrap_or(0),

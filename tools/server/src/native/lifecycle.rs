@@ -10,6 +10,7 @@ use farcore_rdma::{PeerArrival, PeerEndpoint};
 
 use super::connection::{CONNECTIONS_MAX, NativeConnection, State};
 use super::turn::Native;
+use crate::memory::Account;
 use crate::sockets::Sockets;
 
 /// Sockets of native connections have numbers from here on, and lines of devices from there.
@@ -69,7 +70,8 @@ impl Native {
         let limit_ms = u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX);
         let is_device = endpoint.is_device();
         let deadline_ms = self.now_ms.saturating_add(limit_ms);
-        let connection = NativeConnection::new(endpoint, options.credits, deadline_ms)?;
+        let account = Account::new(&self.memory);
+        let connection = NativeConnection::new(endpoint, account, options.credits, deadline_ms)?;
         let number = match self.free.pop() {
             Some(number) => number,
             None if self.connections.len() < CONNECTIONS_MAX => {
@@ -134,7 +136,7 @@ impl Native {
         }
         // The endpoint goes first: after that nothing accesses the slots.
         drop(connection);
-        counters.slot_bytes.set(self.budget.used() as u64);
+        counters.slot_bytes.set(self.memory.held() as u64);
     }
 
     /// Ends connections whose handshake takes too long, those whose peer acknowledges nothing, and

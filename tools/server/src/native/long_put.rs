@@ -16,7 +16,7 @@ use crate::long_input::LongInput;
 use super::connection::NativeConnection;
 use super::counters::NativeCounters;
 use super::requests::value_bytes;
-use super::slots::{Budget, Share};
+use crate::memory::{Account, Charge};
 
 /// Long values that a connection writes at once, at most.
 const LONG_PUTS_MAX: usize = 4;
@@ -54,12 +54,12 @@ struct LongPut {
     /// When the latest part came, in milliseconds since 1970.
     heard_ms: u64,
     /// The memory that it takes; none if it was refused.
-    share: Option<Share>,
+    held: Option<Charge>,
 }
 
 impl LongPut {
     /// A value of which no part has come.
-    fn new(header: &Header, share: Option<Share>, now_ms: u64) -> Self {
+    fn new(header: &Header, held: Option<Charge>, now_ms: u64) -> Self {
         let said = long_bytes(header);
         Self {
             id: header.id,
@@ -71,7 +71,7 @@ impl LongPut {
             has_last: false,
             ended: None,
             heard_ms: now_ms,
-            share,
+            held,
         }
     }
 
@@ -120,17 +120,17 @@ impl LongPuts {
         &mut self,
         (receive, header): (u16, &Header),
         is_record: bool,
-        budget: &Budget,
+        account: &Account,
         now_ms: u64,
     ) -> Option<LongInput> {
-        let is_written = |put: &&LongPut| put.share.is_some();
+        let is_written = |put: &&LongPut| put.held.is_some();
         let written = self.0.iter().filter(is_written).count();
         if written == LONG_PUTS_MAX || self.0.iter().any(|put| put.id == header.id) {
             return None;
         }
         let gathered = if is_record { long_bytes(header) } else { 0 };
-        let share = budget.take(gathered + WAITING_BYTES)?;
-        let mut put = LongPut::new(header, Some(share), now_ms);
+        let held = account.try_charge_first(gathered + WAITING_BYTES)?;
+        let mut put = LongPut::new(header, Some(held), now_ms);
         let input = put.input.clone();
         put.add(part(receive, header));
         self.0.push(put);

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One connection has one endpoint: its own domain, regions and keys. It owns its message buffers
-//! and transfer slots, all of them counted in the core's `Budget`.
+//! and transfer slots, all of them on its account.
 //!
 //! - I1: nothing is registered for remote access before the peer has proved the token.
 //! - I2: a request is begun only when its answer can be sent: with a send buffer and a credit.
@@ -26,6 +26,7 @@ mod listening;
 mod long_put;
 mod operations;
 mod options;
+mod pages;
 mod requests;
 mod slots;
 mod tasks;

@@ -15,8 +15,10 @@ use super::events::NativeEvents;
 use super::long_put::long_bytes;
 use super::operations::{operation, put_options, status_of};
 use super::options::NativeOptions;
-use super::slots::{Budget, SlotState};
+use super::pages::PAGE_MEMORY_BYTES;
+use super::slots::SlotState;
 use super::tasks::{LongPutTask, Place, Tasks};
+use crate::memory::{ClientMemory, Shortage};
 
 /// The longest upload slot that a client can request, at least as long as the first ones.
 const SLOT_BYTES: std::ops::RangeInclusive<usize> = TRANSFER_SLOT_BYTES..=TRANSFER_SLOT_BYTES_MAX;
@@ -42,7 +44,7 @@ pub(super) struct Turn<'a> {
     pub(super) number: usize,
     pub(super) options: &'a NativeOptions,
     pub(super) counters: &'a NativeCounters,
-    pub(super) budget: &'a Budget,
+    pub(super) memory: &'a ClientMemory,
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) tasks: &'a mut Tasks,
     pub(super) events: &'a mut NativeEvents,
@@ -214,10 +216,7 @@ impl NativeConnection {
                 self.finish_owned(turn, receive, header.answer(Status::Ok), text.into_bytes());
                 Flow::Begun
             }
-            Kind::Scan => {
-                self.begin_scan(turn, receive, &header, value);
-                Flow::Begun
-            }
+            Kind::Scan => self.begin_scan(turn, receive, &header, value),
             _ => self.begin_operation(turn, receive, &header, (key, value)),
         };
         *turn.scratch = scratch;
@@ -320,7 +319,7 @@ impl NativeConnection {
         let bytes = bytes.next_multiple_of(4096);
         let added = self
             .uploads
-            .add(&mut self.endpoint, turn.budget, header.slot, bytes);
+            .add(&mut self.endpoint, &self.account, header.slot, bytes);
         match added {
             Some(facts) => {
                 self.finish(
@@ -338,7 +337,13 @@ impl NativeConnection {
         }
     }
 
-    fn begin_scan(&mut self, turn: &mut Turn<'_>, receive: u16, header: &Header, value: &[u8]) {
+    fn begin_scan(
+        &mut self,
+        turn: &mut Turn<'_>,
+        receive: u16,
+        header: &Header,
+        value: &[u8],
+    ) -> Flow {
         let cursor = match value.len() {
             0 => Some(None),
             CURSOR_BYTES => value.first_chunk().map(|cursor| Some(*cursor)),
@@ -348,7 +353,20 @@ impl NativeConnection {
         let entries = entries.filter(|entries| (1..=ENTRIES_MAX).contains(entries));
         let (Some(cursor), Some(entries)) = (cursor, entries) else {
             let reason = format!("a scan has a cursor, and 1 to {ENTRIES_MAX} entries a page");
-            return self.fail(turn.counters, receive, Status::Protocol, &reason);
+            self.fail(turn.counters, receive, Status::Protocol, &reason);
+            return Flow::Begun;
+        };
+        let held = match self.account.try_charge(PAGE_MEMORY_BYTES) {
+            Ok(held) => held,
+            Err(Shortage::Taken { .. }) => {
+                turn.memory.want(turn.now_ms);
+                return Flow::Full;
+            }
+            Err(shortage @ Shortage::TooLong { .. }) => {
+                let reason = shortage.to_string();
+                self.fail(turn.counters, receive, Status::NoMemory, &reason);
+                return Flow::Begun;
+            }
         };
         let values = header.flags.has(Flags::VALUES);
         let place = Place::Request(receive);
@@ -356,9 +374,10 @@ impl NativeConnection {
             turn.core,
             (turn.number, place),
             (*header, cursor),
-            (entries, values),
+            (entries, values, held),
         );
         self.outstanding += 1;
+        Flow::Begun
     }
 
     /// Begins a long put, or goes on with it.
@@ -383,7 +402,7 @@ impl NativeConnection {
         let is_record = long_bytes(header) <= turn.record_bytes;
         let begun = self
             .long_puts
-            .begin((receive, header), is_record, turn.budget, turn.now_ms);
+            .begin((receive, header), is_record, &self.account, turn.now_ms);
         let Some(input) = begun else {
             turn.counters.slots_refused.add(1);
             let reason = if self.long_puts.is_empty() {

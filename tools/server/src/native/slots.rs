@@ -1,4 +1,4 @@
-//! The transfer slots of a connection, and the budget of all slots of a core.
+//! The transfer slots of a connection.
 //!
 //! An upload slot is lent to the client, which writes requests into it. A lend slot has a value
 //! that the client reads, or that is written into a landing buffer of the client's.
@@ -9,77 +9,20 @@
 //!              -> staged -> free, by the completion of the write
 //! ```
 //!
-//! - I1: the bytes of all connections never exceed the budget, and are given back when they end.
+//! - I1: the bytes of all slots are on their clients' accounts, until their connections end.
 //! - I2: a client that says DONE for a slot that it has not, or uploads to a slot that is used,
 //!   violates the protocol.
-
-use std::cell::Cell;
-use std::rc::Rc;
 
 use farcore_protocol::handshake::SlotFacts;
 use farcore_protocol::{TRANSFER_SLOT_BYTES, TRANSFER_SLOT_BYTES_MAX};
 use farcore_rdma::{LocalKey, PeerEndpoint, PeerMemory};
 
+use crate::memory::{Account, Charge};
+
 /// Upload slots that a connection begins with.
 pub(super) const UPLOADS: u16 = 2;
 /// Slots of either kind that a connection may have.
 pub(super) const SLOTS_MAX: usize = 64;
-
-/// The memory of a core's connections. Clones share it.
-#[derive(Clone, Debug)]
-pub(super) struct Budget {
-    used: Rc<Cell<usize>>,
-    limit: usize,
-}
-
-impl Budget {
-    pub(super) fn new(limit: usize) -> Self {
-        Self {
-            used: Rc::default(),
-            limit,
-        }
-    }
-
-    pub(super) fn used(&self) -> usize {
-        self.used.get()
-    }
-
-    /// Takes bytes; `None` if they are not there.
-    pub(super) fn take(&self, bytes: usize) -> Option<Share> {
-        self.take_within(bytes, self.limit)
-    }
-
-    /// The same for slots that make a connection faster: a quarter is left for new connections and
-    /// for values in parts.
-    fn take_extra(&self, bytes: usize) -> Option<Share> {
-        self.take_within(bytes, self.limit - self.limit / 4)
-    }
-
-    fn take_within(&self, bytes: usize, limit: usize) -> Option<Share> {
-        let used = self.used.get().checked_add(bytes)?;
-        if used > limit {
-            return None;
-        }
-        self.used.set(used);
-        Some(Share {
-            used: Rc::clone(&self.used),
-            bytes,
-        })
-    }
-}
-
-/// A part of a budget, given back when this is dropped.
-#[derive(Debug)]
-pub(super) struct Share {
-    used: Rc<Cell<usize>>,
-    bytes: usize,
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.used.set(self.used.get() - self.bytes);
-    }
-}
 
 /// Memory of several slots, registered with one connection.
 #[derive(Debug)]
@@ -87,7 +30,7 @@ struct Area {
     memory: PeerMemory,
     local: LocalKey,
     remote: u32,
-    _share: Share,
+    _held: Charge,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,11 +88,11 @@ impl Slots {
         }
     }
 
-    /// Adds slots; `None` if the budget, the limit or the system has no more.
+    /// Adds slots; `None` if the account, the limit or the system has no more.
     pub(super) fn add(
         &mut self,
         endpoint: &mut PeerEndpoint,
-        budget: &Budget,
+        account: &Account,
         slots: u16,
         slot_bytes: usize,
     ) -> Option<SlotFacts> {
@@ -158,9 +101,9 @@ impl Slots {
         }
         let bytes = usize::from(slots) * slot_bytes;
         // The first upload slots are part of every connection.
-        let share = match (self.slots.is_empty(), slots) {
-            (true, UPLOADS) => budget.take(bytes)?,
-            _ => budget.take_extra(bytes)?,
+        let held = match (self.slots.is_empty(), slots) {
+            (true, UPLOADS) => account.try_charge_first(bytes)?,
+            _ => account.try_charge(bytes).ok()?,
         };
         let memory = PeerMemory::map(bytes);
         let memory = memory.map_err(|error| tracing::warn!(%error, "no transfer slots"));
@@ -179,7 +122,7 @@ impl Slots {
             memory,
             local,
             remote: remote.0,
-            _share: share,
+            _held: held,
         });
         for place in 0..usize::from(slots) {
             self.slots.push(Slot {
@@ -209,7 +152,7 @@ impl Slots {
     pub(super) fn lend(
         &mut self,
         endpoint: &mut PeerEndpoint,
-        budget: &Budget,
+        account: &Account,
         bytes: usize,
     ) -> Lend {
         let wanted = bytes.min(TRANSFER_SLOT_BYTES_MAX);
@@ -225,7 +168,7 @@ impl Slots {
         };
         let before = self.slots.len();
         for slots in [slots, 1] {
-            if self.add(endpoint, budget, slots, slot_bytes).is_some() {
+            if self.add(endpoint, account, slots, slot_bytes).is_some() {
                 return Lend::Slot(u16::try_from(before).unwrap_or(u16::MAX));
             }
         }
@@ -269,25 +212,4 @@ pub(super) enum Lend {
     Later,
     /// Never: there is no memory for a slot.
     None,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_budget_is_kept_and_given_back() {
-        let budget = Budget::new(100);
-        let first = budget.take(60).expect("room");
-        assert!(budget.take(41).is_none());
-        let second = budget.take(40).expect("room");
-        assert_eq!(budget.used(), 100);
-        drop(first);
-        assert_eq!(budget.used(), 40);
-        assert!(budget.take(usize::MAX).is_none());
-        assert!(budget.take_extra(36).is_none(), "a quarter is left");
-        drop(budget.take_extra(35).expect("room"));
-        drop(second);
-        assert_eq!(budget.used(), 0);
-    }
 }

@@ -5,16 +5,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use farcore::{Core, Cursor, Error, PutOptions, PutOutcome, ScanOptions, ScanPage};
-use farcore_protocol::scan::{self, ENTRY_BYTES, PAGE_BYTES, ScanEntry, begin_page, push_entry};
+use farcore::{Core, Cursor, Error, PutOptions, PutOutcome};
+use farcore_protocol::scan;
 use farcore_protocol::{HEADER_BYTES, Header, Status, TRANSFER_SLOT_BYTES_MAX};
 
 use crate::key_events::EventSink;
 use crate::long_input::LongInput;
+use crate::memory::Charge;
 
+use super::connection::OwnedAnswer;
 use super::events::leave_put;
 use super::long_put::long_bytes;
 use super::operations::{status_of, unmet};
+use super::pages::Page;
 
 /// What a task is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,8 +40,13 @@ pub(super) struct LongPutTask {
     pub(super) events: EventSink,
 }
 
-/// How a task ended: the answer's header, and its value.
-pub(super) type Ended = (Header, Vec<u8>);
+/// Clients without a task that are kept.
+const IDLE_MAX: usize = 16;
+/// Bytes of buffers that such a client keeps.
+const IDLE_BYTES: usize = 4 << 10;
+
+/// How a task ended.
+pub(super) type Ended = OwnedAnswer;
 
 type TaskFuture = Pin<Box<dyn Future<Output = (Core, Ended)>>>;
 
@@ -56,10 +64,33 @@ pub(super) struct Tasks {
     idle: Vec<Core>,
 }
 
+/// An answer with a value that takes no memory which counts.
+fn ended(header: Header, value: Vec<u8>) -> Ended {
+    OwnedAnswer {
+        header,
+        value,
+        held: None,
+    }
+}
+
 /// An answer with an error and its text.
 fn failed(header: &Header, error: &Error) -> Ended {
     let status = status_of(error);
-    (header.answer(status), error.to_string().into_bytes())
+    ended(header.answer(status), error.to_string().into_bytes())
+}
+
+/// Bytes of a part that a request reads of a value of several pieces, at most.
+fn wanted_bytes(header: &Header) -> usize {
+    let most = TRANSFER_SLOT_BYTES_MAX - HEADER_BYTES;
+    match header.value_bytes {
+        0 => most,
+        bytes => most.min(bytes as usize),
+    }
+}
+
+/// Bytes that such a read takes: the part, and what its client reads at once.
+pub(super) fn read_bytes(header: &Header) -> usize {
+    2 * wanted_bytes(header)
 }
 
 impl Tasks {
@@ -89,20 +120,16 @@ impl Tasks {
         core: &Core,
         of: (usize, Place),
         (header, key): (Header, Vec<u8>),
-        total: u64,
+        (total, held): (u64, Charge),
     ) {
         let mut core = self.client(core);
-        let most = TRANSFER_SLOT_BYTES_MAX - HEADER_BYTES;
-        let wanted = match header.value_bytes {
-            0 => most,
-            bytes => most.min(bytes as usize),
-        };
+        let wanted = wanted_bytes(&header);
         self.start(of, async move {
             let mut value = Vec::new();
             let read = core
                 .get_long_range(&key, header.offset, wanted as u64, &mut value)
                 .await;
-            let ended = match read {
+            let answer = match read {
                 Ok(Some(version)) => {
                     let changed = header.version != 0 && header.version != version;
                     let status = if changed {
@@ -116,12 +143,13 @@ impl Tasks {
                         argument: total,
                         ..header.answer(status)
                     };
-                    (found, value)
+                    ended(found, value)
                 }
-                Ok(None) => (header.answer(Status::NotFound), Vec::new()),
+                Ok(None) => ended(header.answer(Status::NotFound), Vec::new()),
                 Err(error) => failed(&header, &error),
             };
-            (core, ended)
+            let held = Some(held);
+            (core, Ended { held, ..answer })
         });
     }
 
@@ -145,53 +173,51 @@ impl Tasks {
                 }
             } else {
                 let parts = put.input.parts();
-                put.events.shared().note_long_value();
+                put.events.shared().note_large_value();
                 core.put_long_with(&put.key, length, parts, put.options)
                     .await
             };
             leave_put(&put.events, &put.key, put.options, &outcome);
-            let ended = match outcome {
+            let answer = match outcome {
                 Ok(PutOutcome::Stored(version)) => {
                     let stored = Header {
                         version,
                         ..header.answer(Status::Ok)
                     };
-                    (stored, Vec::new())
+                    ended(stored, Vec::new())
                 }
                 Ok(PutOutcome::Unmet(current)) => {
                     let unmet = Header {
                         version: current,
                         ..header.answer(unmet(&header, current))
                     };
-                    (unmet, Vec::new())
+                    ended(unmet, Vec::new())
                 }
-                Ok(PutOutcome::Expired) => (header.answer(Status::Ok), Vec::new()),
+                Ok(PutOutcome::Expired) => ended(header.answer(Status::Ok), Vec::new()),
                 Err(error) => failed(&header, &error),
             };
-            (core, ended)
+            (core, answer)
         });
     }
 
-    /// Lists a page of keys.
+    /// Lists a page of keys, for which there is memory.
     pub(super) fn scan(
         &mut self,
         core: &Core,
         of: (usize, Place),
         (header, cursor): (Header, Option<scan::Cursor>),
-        (entries, values): (u32, bool),
+        (entries, values, held): (u32, bool, Charge),
     ) {
         let mut core = self.client(core);
         self.start(of, async move {
             let cursor = cursor.map_or(Cursor::START, Cursor::from_bytes);
-            let options = ScanOptions {
-                values,
-                entries: entries as usize,
-            };
-            let ended = match core.scan(cursor, options).await {
-                Ok(page) => (header.answer(Status::Ok), encode_page(&page)),
+            let mut page = Page::new(cursor, values);
+            let answer = match page.fill(&mut core, entries as usize).await {
+                Ok(()) => ended(header.answer(Status::Ok), page.encode()),
                 Err(error) => failed(&header, &error),
             };
-            (core, ended)
+            let held = Some(held);
+            (core, Ended { held, ..answer })
         });
     }
 
@@ -202,9 +228,12 @@ impl Tasks {
         let mut at = 0;
         while let Some(task) = self.running.get_mut(at) {
             match task.future.as_mut().poll(&mut context) {
-                Poll::Ready((core, ended)) => {
+                Poll::Ready((mut core, ended)) => {
                     let task = self.running.swap_remove(at);
-                    self.idle.push(core);
+                    if self.idle.len() < IDLE_MAX {
+                        core.shrink_buffers(IDLE_BYTES);
+                        self.idle.push(core);
+                    }
                     visit(task.connection, task.place, ended);
                     is_busy = true;
                 }
@@ -226,35 +255,6 @@ async fn gather(core: &Core, input: &LongInput) -> Vec<u8> {
         }
     }
     value
-}
-
-/// A page with all keys, and with those values that fit a transfer slot.
-fn encode_page(page: &ScanPage) -> Vec<u8> {
-    let mut body = Vec::new();
-    begin_page(
-        &mut body,
-        page.next().map(Cursor::to_bytes),
-        page.unreadable(),
-    );
-    let keys = |entry: farcore::Entry<'_>| ENTRY_BYTES + entry.key.len();
-    let heads = page.entries().map(keys).sum::<usize>() + PAGE_BYTES;
-    let mut room = (TRANSFER_SLOT_BYTES_MAX - HEADER_BYTES).saturating_sub(heads);
-    for entry in page.entries() {
-        let value = entry.value.filter(|value| value.len() <= room);
-        room -= value.map_or(0, <[u8]>::len);
-        push_entry(
-            &mut body,
-            &ScanEntry {
-                key: entry.key,
-                value,
-                version: entry.version,
-                length: entry.length as u64,
-                expiry_ms: entry.expiry_ms,
-                structured: entry.structured,
-            },
-        );
-    }
-    body
 }
 
 impl fmt::Debug for Tasks {

@@ -4,7 +4,9 @@
 //! answers, and sends what it made with one doorbell and one system call a connection. How
 //! connections begin and end is in `lifecycle`.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use farcore::{Answer, Core, Error};
@@ -13,7 +15,9 @@ use farcore_rdma::Completion;
 use farcore_tuning::Clock;
 
 use crate::commands::BESIDE_BYTES;
+use crate::evicting::STALLED_MS;
 use crate::key_events::EventSink;
+use crate::memory::CoreMemory;
 use crate::shared::Shared;
 use crate::sockets::{Interest, Sockets};
 
@@ -23,13 +27,22 @@ use super::connection::{NativeConnection, Purpose, State};
 use super::events::NativeEvents;
 use super::lifecycle::{Entry, SOCKETS, answered, list};
 use super::requests::{Turn, of_token};
-use super::slots::Budget;
-use super::tasks::{Place, Tasks};
+use super::tasks::{Place, Tasks, read_bytes};
 
 /// Completions that are polled at once.
 const COMPLETIONS: usize = 64;
 /// How long what was accepted may take to be answered when a connection ends, in milliseconds.
 const REFUSAL_MS: u64 = 1000;
+
+/// A value of several pieces to be read for a request.
+#[derive(Debug)]
+struct LongRead {
+    number: usize,
+    receive: u16,
+    key: Vec<u8>,
+    /// Bytes of the value.
+    total: u64,
+}
 
 /// The native connections of a core.
 pub(crate) struct Native {
@@ -43,17 +56,20 @@ pub(crate) struct Native {
     ready: Vec<usize>,
     /// Connections that go on this turn.
     pub(super) listed: Vec<usize>,
-    /// Values of several pieces to be read: connection, receive, key, and the value's bytes.
-    long_reads: Vec<(usize, u16, Vec<u8>, u64)>,
+    /// Values of several pieces that are read when there is memory.
+    long_reads: VecDeque<LongRead>,
     /// Those that a device carries: they are polled each turn.
     pub(super) devices: Vec<usize>,
-    pub(super) budget: Budget,
+    /// What the core's native connections hold.
+    pub(super) memory: Rc<CoreMemory>,
     scratch: Vec<u8>,
     tasks: Tasks,
     events: NativeEvents,
     record_bytes: usize,
     clock: Clock,
     pub(super) now_ms: u64,
+    /// When stalled connections are looked for next, in milliseconds since 1970.
+    next_pass_ms: u64,
     is_stopping: bool,
     /// The number of open and closing connections.
     pub(super) count: usize,
@@ -67,7 +83,7 @@ impl Native {
         (core, events): (Core, EventSink),
         value_bytes_max: usize,
     ) -> Self {
-        let budget = Budget::new(shared.options.native.slot_bytes / shared.cores.len().max(1));
+        let memory = CoreMemory::new(Arc::clone(&shared.native_memory));
         Self {
             shared,
             place,
@@ -77,15 +93,16 @@ impl Native {
             accepting: Accepting::default(),
             ready: Vec::new(),
             listed: Vec::new(),
-            long_reads: Vec::new(),
+            long_reads: VecDeque::new(),
             devices: Vec::new(),
-            budget,
+            memory,
             scratch: Vec::new(),
             tasks: Tasks::default(),
             events: NativeEvents::new(events),
             record_bytes: value_bytes_max.saturating_sub(BESIDE_BYTES),
             clock: Clock::new(),
             now_ms: 0,
+            next_pass_ms: 0,
             is_stopping: false,
             count: 0,
         }
@@ -122,6 +139,7 @@ impl Native {
             && self.tasks.is_empty()
             && self.ready.is_empty()
             && self.listed.is_empty()
+            && self.long_reads.is_empty()
             && !self.accepting.has_any()
     }
 
@@ -144,6 +162,8 @@ impl Native {
         self.ready = ready;
         is_busy |= self.take_answers();
         is_busy |= self.end_tasks();
+        self.start_long_reads();
+        self.evict_stalled();
         let mut listed = std::mem::take(&mut self.listed);
         for number in listed.drain(..) {
             is_busy |= self.go_on(number, now_ns, sockets);
@@ -169,7 +189,10 @@ impl Native {
             for completion in &completions[..count] {
                 self.complete(number, &mut connection, completion);
             }
-            is_busy |= count > 0;
+            if count > 0 {
+                connection.heard_ms = self.now_ms;
+                is_busy = true;
+            }
             if count < COMPLETIONS {
                 break;
             }
@@ -201,7 +224,7 @@ impl Native {
             Purpose::HandshakeReceive(receive) => {
                 let options = &self.shared.options.native;
                 let counters = &self.shared.counters[self.place].native;
-                connection.shake_hands((receive, bytes), options, &self.budget, counters);
+                connection.shake_hands((receive, bytes), options, counters);
                 if connection.state == State::Refused {
                     connection.deadline_ms = self.now_ms + REFUSAL_MS;
                 }
@@ -230,7 +253,7 @@ impl Native {
             number,
             options: &shared.options.native,
             counters: &shared.counters[self.place].native,
-            budget: &self.budget,
+            memory: &shared.native_memory,
             scratch: &mut self.scratch,
             tasks: &mut self.tasks,
             events: &mut self.events,
@@ -251,14 +274,12 @@ impl Native {
             connections,
             free,
             listed,
-            budget,
             long_reads,
             events,
             ..
         } = self;
         let delivery = Delivery {
             counters: &shared.counters[*place].native,
-            budget,
             small_bytes: shared.options.native.small_bytes,
         };
         let count = core.poll(|token, answer| {
@@ -274,24 +295,67 @@ impl Native {
             if let Rest::LongRead(total) = connection.deliver(delivery, receive, part, &answer)
                 && let Answer::Failed(Error::LongValue { key, .. }) = answer
             {
-                long_reads.push((number, receive, key.to_vec(), total));
+                long_reads.push_back(LongRead {
+                    number,
+                    receive,
+                    key: key.to_vec(),
+                    total,
+                });
             }
         });
-        self.start_long_reads();
         count > 0
     }
 
+    /// Starts the reads that there is memory for, in order. One that waits too long ends with the
+    /// connection that keeps most from being read.
     fn start_long_reads(&mut self) {
-        for (number, receive, key, total) in std::mem::take(&mut self.long_reads) {
+        while let Some(read) = self.long_reads.front() {
+            let number = read.number;
             let Some(connection) = self.connections.get_mut(number).and_then(Entry::open) else {
+                self.long_reads.pop_front();
                 continue;
             };
-            let header = connection.requests[usize::from(receive)].header;
-            if let (Some(header), false) = (header, connection.is_gone) {
-                connection.outstanding += 1;
-                let of = (number, Place::Request(receive));
-                self.tasks.read(&self.core, of, (header, key), total);
+            let header = connection.requests[usize::from(read.receive)].header;
+            let Some(header) = header.filter(|_| !connection.is_gone) else {
+                self.long_reads.pop_front();
+                continue;
+            };
+            let Ok(held) = connection.account.try_charge(read_bytes(&header)) else {
+                self.shared.native_memory.want(self.now_ms);
+                return;
+            };
+            connection.outstanding += 1;
+            let of = (number, Place::Request(read.receive));
+            if let Some(read) = self.long_reads.pop_front() {
+                self.tasks
+                    .read(&self.core, of, (header, read.key), (read.total, held));
             }
+        }
+    }
+
+    /// Ends the connection that has neither read nor sent anything for longest, if another one
+    /// waits for memory.
+    fn evict_stalled(&mut self) {
+        if !self.shared.native_memory.is_wanted(self.now_ms) || self.now_ms < self.next_pass_ms {
+            return;
+        }
+        self.next_pass_ms = self.now_ms + STALLED_MS / 10;
+        let now_ms = self.now_ms;
+        let all = self.connections.iter_mut().enumerate();
+        let stalled = all
+            .filter_map(|(number, entry)| Some((number, entry.open()?)))
+            .filter(|(_, one)| one.keeps_memory() && !one.is_gone)
+            .filter(|(_, one)| now_ms.saturating_sub(one.heard_ms) >= STALLED_MS)
+            .min_by_key(|(_, one)| one.heard_ms);
+        if let Some((number, connection)) = stalled {
+            tracing::warn!(
+                peer = %connection.peer,
+                bytes = connection.account.held(),
+                "a native client is disconnected: memory is short (--native-memory), and it takes no answers"
+            );
+            connection.is_gone = true;
+            list(&mut self.listed, number, connection);
+            self.counters().evicted.add(1);
         }
     }
 
@@ -306,16 +370,14 @@ impl Native {
             connections,
             free,
             listed,
-            budget,
             tasks,
             ..
         } = self;
         let delivery = Delivery {
             counters: &shared.counters[*place].native,
-            budget,
             small_bytes: shared.options.native.small_bytes,
         };
-        tasks.turn(|number, of, (header, value)| {
+        tasks.turn(|number, of, answer| {
             let Some(connection) = answered(connections, free, number) else {
                 return;
             };
@@ -323,9 +385,9 @@ impl Native {
             match of {
                 _ if connection.is_gone => {}
                 Place::Request(receive) => {
-                    connection.deliver_owned(delivery, receive, header, value);
+                    connection.deliver_owned(delivery, receive, answer);
                 }
-                Place::LongPut(id) => connection.long_puts.end(id, header, value),
+                Place::LongPut(id) => connection.long_puts.end(id, answer.header, answer.value),
             }
         })
     }
@@ -341,7 +403,6 @@ impl Native {
             let counters = &self.shared.counters[self.place].native;
             let delivery = Delivery {
                 counters,
-                budget: &self.budget,
                 small_bytes: self.shared.options.native.small_bytes,
             };
             is_busy |= connection.retry_slots(delivery);
@@ -394,7 +455,7 @@ impl Native {
         let change = in_use as i64 - connection.counted_slots as i64;
         connection.counted_slots = in_use;
         counters.slots_in_use.change(change);
-        counters.slot_bytes.set(self.budget.used() as u64);
+        counters.slot_bytes.set(self.memory.held() as u64);
     }
 
     /// Has devices signal their next completion; false if something came meanwhile.

@@ -63,10 +63,25 @@ impl Arguments {
         self.spans.iter().map(move |&span| self.bytes(span, input))
     }
 
+    /// Bytes of the arguments, at most.
+    #[must_use]
+    pub fn span_bytes(&self) -> usize {
+        match (self.spans.first(), self.spans.last()) {
+            (Some(first), Some(last)) => last.end.saturating_sub(first.start),
+            _ => 0,
+        }
+    }
+
     /// Bytes of memory that they take, without the input.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         size_of::<Self>() + self.spans.capacity() * size_of::<Span>() + self.text.capacity()
+    }
+
+    /// Of an incomplete array: where its next bulk string begins, and how many are not parsed.
+    #[must_use]
+    pub(crate) fn rest(&self) -> (usize, usize) {
+        (self.at, self.missing)
     }
 
     /// Drops the arguments and the state of an incomplete command: the next parse begins anew.

@@ -46,6 +46,12 @@ impl<'a> Writer<'a> {
         self.protocol
     }
 
+    /// Bytes of the buffer that it writes to.
+    #[must_use]
+    pub fn written(&self) -> usize {
+        self.out.len()
+    }
+
     /// A simple string. Ends of lines in it become spaces.
     #[inline]
     pub fn simple(&mut self, text: &str) {
@@ -156,6 +162,18 @@ impl<'a> Writer<'a> {
                 self.out.push(b':');
                 self.out.extend_from_slice(text);
                 self.end();
+            }
+        }
+    }
+
+    /// What comes before such a text of so many bytes, which a line end follows.
+    pub fn verbatim_head(&mut self, format: [u8; 3], bytes: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk_head(bytes),
+            Protocol::Resp3 => {
+                self.head(b'=', bytes + FORMAT_BYTES);
+                self.out.extend_from_slice(&format);
+                self.out.push(b':');
             }
         }
     }

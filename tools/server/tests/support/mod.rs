@@ -59,7 +59,9 @@ impl Served {
 
     /// A server with room for several of the longest values.
     pub(crate) fn vast(cores: usize) -> Self {
-        Self::on(engine(cores, 768 << 20), |_| {})
+        Self::on(engine(cores, 768 << 20), |options| {
+            options.client_bytes = 64 << 20;
+        })
     }
 
     fn on(engine: Engine, change: impl FnOnce(&mut Options)) -> Self {

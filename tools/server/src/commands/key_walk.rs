@@ -1,0 +1,157 @@
+//! A walk over all keys, a few at a time, and names that were found by it.
+
+use farcore::{Core, Cursor, ScanOptions, ScanPage};
+
+use super::arguments::is_option;
+use crate::glob;
+use crate::kind::type_name;
+use crate::memory::Charge;
+use crate::tasks::TaskOutput;
+use crate::words::shown_key;
+
+/// Keys that one step looks at while values are short, and at first.
+const KEYS_A_STEP: usize = 256;
+const KEYS_FIRST: usize = 16;
+/// Bytes of a step's values from which the next one looks at fewer keys, and below which at more.
+const STEP_BYTES_MANY: usize = 256 << 10;
+const STEP_BYTES_FEW: usize = 32 << 10;
+/// Names are gathered in a buffer that grows by so many bytes.
+const NAMES_BYTES: usize = 16 << 10;
+/// Bytes of names that are gathered.
+const NAMES_BYTES_MAX: usize = 1 << 20;
+
+/// Names that were found, with their lengths.
+///
+/// ```text
+/// | length:2 | name | ...
+/// ```
+pub(super) struct Names {
+    bytes: Vec<u8>,
+    count: usize,
+    held: Charge,
+}
+
+impl Names {
+    /// None yet.
+    pub(super) fn new(output: &TaskOutput) -> Self {
+        Self {
+            bytes: Vec::new(),
+            count: 0,
+            held: output.hold(0),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Adds a name; false if there are too many, or their client may not have the memory.
+    pub(super) fn add(&mut self, name: &[u8]) -> bool {
+        let Ok(length) = u16::try_from(name.len()) else {
+            return false;
+        };
+        let bytes = self.bytes.len() + size_of::<u16>() + name.len();
+        if bytes > self.bytes.capacity() {
+            let wanted = (bytes + bytes / 4).next_multiple_of(NAMES_BYTES);
+            if bytes > NAMES_BYTES_MAX || self.held.grow_to(wanted).is_err() {
+                return false;
+            }
+            self.bytes.reserve_exact(wanted - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+        self.bytes.extend_from_slice(name);
+        self.count += 1;
+        true
+    }
+
+    /// Drops all but so many.
+    pub(super) fn truncate(&mut self, count: usize) {
+        let kept = self.iter().take(count);
+        let bytes = kept.map(|name| size_of::<u16>() + name.len()).sum();
+        self.bytes.truncate(bytes);
+        self.count = count;
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.bytes[..];
+        std::iter::from_fn(move || {
+            let (length, after) = rest.split_first_chunk()?;
+            let (name, after) = after.split_at_checked(u16::from_le_bytes(*length).into())?;
+            rest = after;
+            Some(name)
+        })
+    }
+}
+
+/// A walk over all keys, of which those are wanted that match a pattern and have a type.
+pub(super) struct Walk<'a> {
+    cursor: Option<Cursor>,
+    pattern: Option<&'a [u8]>,
+    type_name: Option<&'a [u8]>,
+    /// Keys that the next step looks at.
+    keys: usize,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        cursor: Cursor,
+        pattern: Option<&'a [u8]>,
+        type_name: Option<&'a [u8]>,
+    ) -> Self {
+        Self {
+            cursor: Some(cursor),
+            pattern,
+            type_name,
+            keys: KEYS_FIRST,
+        }
+    }
+
+    /// Where it goes on; `None` at its end.
+    pub(super) fn cursor(&self) -> Option<Cursor> {
+        self.cursor
+    }
+
+    /// The next keys, about so many at most; `None` if there are none.
+    pub(super) async fn step(
+        &mut self,
+        core: &mut Core,
+        keys_max: usize,
+    ) -> farcore::Result<Option<ScanPage>> {
+        let Some(cursor) = self.cursor else {
+            return Ok(None);
+        };
+        let options = ScanOptions {
+            // Expired records are seen only with their values.
+            values: true,
+            entries: self.keys.min(keys_max).max(1),
+        };
+        let page = core.scan(cursor, options).await?;
+        self.cursor = page.next();
+        let values = page.entries().filter_map(|entry| entry.value);
+        let bytes: usize = values.map(<[u8]>::len).sum();
+        if bytes > STEP_BYTES_MANY {
+            self.keys = (self.keys / 4).max(1);
+        } else if bytes < STEP_BYTES_FEW {
+            self.keys = (self.keys * 2).min(KEYS_A_STEP);
+        }
+        Ok(Some(page))
+    }
+
+    /// The keys of a step that are wanted, as they are shown.
+    pub(super) fn matching<'p>(
+        &self,
+        page: &'p ScanPage,
+    ) -> impl Iterator<Item = &'p [u8]> + use<'p, 'a> {
+        let (pattern, wanted) = (self.pattern, self.type_name);
+        page.entries()
+            .filter(move |entry| {
+                wanted.is_none_or(|wanted| {
+                    let value = entry.value.unwrap_or_default();
+                    is_option(wanted, type_name(entry.structured, value))
+                })
+            })
+            .map(|entry| shown_key(entry.key))
+            .filter(move |key| pattern.is_none_or(|pattern| glob::matches(pattern, key)))
+    }
+}

@@ -1,0 +1,141 @@
+//! Which clients are disconnected when memory for clients is short.
+//!
+//! Memory is short if more is taken than clients may take, or if a command waits for some. Then
+//! that client gives way which holds memory and lets the server wait: it does not read the output
+//! that it has requested, or sends nothing more of a command that it has begun. A client that reads
+//! is not disconnected for what it asks.
+//!
+//! - I1: the clients of a core that let it wait are disconnected, the longest wait first, until no
+//!   more is taken than clients may take.
+//! - I2: while a command waits for memory, a client is disconnected only if it has let the server
+//!   wait for [`STALLED_MS`].
+
+use std::cmp::Reverse;
+
+use crate::connection::Connection;
+use crate::serving::Serving;
+
+/// How long a client lets the server wait before it gives way to a command that needs memory, in
+/// milliseconds.
+pub(crate) const STALLED_MS: u64 = 1000;
+/// The same if more is taken than clients may take.
+const STALLED_EXCEEDED_MS: u64 = 50;
+/// Bytes that a client must hold to give way to a command.
+const HELD_BYTES_MIN: usize = 8 << 10;
+/// A pass over all clients for a command that waits is made this often, in milliseconds.
+const PASS_MS: u64 = 20;
+
+/// How a client holds memory; the later ones are disconnected first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Hold {
+    /// The server works for it, or it has been heard a moment ago.
+    Used,
+    /// It has sent nothing for a while: a part of a command, or the commands of a transaction.
+    Begun,
+    /// It does not read.
+    Unread,
+}
+
+impl Connection {
+    /// How it holds memory, and for how long, in milliseconds.
+    fn hold(&self, now_ms: u64, stalled_ms: u64) -> (Hold, u64) {
+        let since = |ms: u64| now_ms.saturating_sub(ms);
+        if self.unread_since_ms > 0 && since(self.unread_since_ms) >= stalled_ms {
+            return (Hold::Unread, since(self.unread_since_ms));
+        }
+        // One that waits for memory waits for the server.
+        let is_served = self.outstanding > 0 || self.waiting_bytes() > 0 || self.waits_since_ms > 0;
+        let waits = !self.is_blocked || self.stream.is_some() || self.parked.is_some();
+        if !is_served && waits && since(self.heard_ms) >= STALLED_MS {
+            return (Hold::Begun, since(self.heard_ms));
+        }
+        (Hold::Used, 0)
+    }
+}
+
+impl Serving {
+    /// Disconnects clients while memory is short.
+    #[inline]
+    pub(crate) fn keep_to_memory(&mut self) {
+        let memory = self.memory.server();
+        if memory.is_exceeded() && self.now_ms >= self.next_pass_ms {
+            self.evict_while_exceeded();
+        } else if memory.is_wanted(self.now_ms) && self.now_ms >= self.next_pass_ms {
+            self.next_pass_ms = self.now_ms + PASS_MS;
+            self.evict_stalled();
+        }
+        let held = self.memory.held() as u64;
+        self.counters().connection_bytes.set(held);
+    }
+
+    /// Disconnects clients until no more is taken than clients may take, or those of this core hold
+    /// little.
+    #[cold]
+    fn evict_while_exceeded(&mut self) {
+        let mut by_hold = self.holds(STALLED_EXCEEDED_MS, 0);
+        // The server's memory is every core's: each brings down its own part of it.
+        let share = self.memory.server().limit() / self.shared.cores.len();
+        by_hold.sort_unstable_by_key(|&(hold, ms, bytes, _)| match hold {
+            Hold::Used => Reverse((hold, bytes as u64)),
+            Hold::Begun | Hold::Unread => Reverse((hold, ms)),
+        });
+        for (hold, _, _, number) in by_hold {
+            if !self.memory.server().is_exceeded() {
+                return;
+            }
+            if hold == Hold::Used && self.memory.held() <= share {
+                break;
+            }
+            self.evict(number, hold);
+        }
+        // Another core's clients are to give way.
+        self.next_pass_ms = self.now_ms + PASS_MS;
+    }
+
+    /// Disconnects the client that has let the server wait longest, if one has for long.
+    #[cold]
+    fn evict_stalled(&mut self) {
+        let by_hold = self.holds(STALLED_MS, HELD_BYTES_MIN).into_iter();
+        let stalled = by_hold.filter(|&(hold, ..)| hold != Hold::Used);
+        if let Some((hold, _, _, number)) = stalled.max() {
+            self.evict(number, hold);
+        }
+    }
+
+    /// How the clients hold memory that hold more than so much: how, for how long, how much, and
+    /// whose.
+    fn holds(&self, stalled_ms: u64, bytes_min: usize) -> Vec<(Hold, u64, usize, usize)> {
+        let all = self.connections.iter().enumerate();
+        all.filter_map(|(number, one)| Some((number, one.as_ref()?)))
+            .filter(|(_, one)| !one.is_gone && one.account.held() > bytes_min)
+            .map(|(number, one)| {
+                let (hold, ms) = one.hold(self.now_ms, stalled_ms);
+                (hold, ms, one.account.held(), number)
+            })
+            .collect()
+    }
+
+    fn evict(&mut self, number: usize, hold: Hold) {
+        if let Some(Some(connection)) = self.connections.get(number) {
+            let why = match hold {
+                Hold::Used => "it holds most",
+                Hold::Begun => "it goes on with nothing that it has begun",
+                Hold::Unread => "it does not read",
+            };
+            if let Some(left_out) = EVICTIONS.note() {
+                tracing::warn!(
+                    peer = %connection.peer,
+                    bytes = connection.account.held(),
+                    limit = self.memory.server().limit(),
+                    left_out,
+                    "a client is disconnected: memory is short (--client-memory), and {why}"
+                );
+            }
+        }
+        self.counters().evicted_clients.add(1);
+        self.close(number);
+    }
+}
+
+/// Many clients can be disconnected at once.
+static EVICTIONS: farcore_rdma::LogLimit = farcore_rdma::LogLimit::new();

@@ -1,0 +1,276 @@
+//! What one client holds.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use farcore::Core;
+
+use super::SMALL_BYTES;
+use super::core::CoreMemory;
+
+/// How long a charge waits for memory, in milliseconds.
+const WAIT_MS: u64 = 5000;
+
+/// A client's account: the bytes that it has the server hold. Clones are the same account.
+#[derive(Clone, Debug)]
+pub(crate) struct Account(Rc<State>);
+
+#[derive(Debug)]
+struct State {
+    core: Rc<CoreMemory>,
+    held: Cell<usize>,
+}
+
+/// Why a charge is not granted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Shortage {
+    /// One client may not have so much.
+    #[error(
+        "ERR the command needs {bytes} bytes of client memory, and one client may have {limit}: \
+         ask for less at once, or raise --client-memory"
+    )]
+    TooLong { bytes: usize, limit: usize },
+    /// Others have it.
+    #[error(
+        "ERR the command needs {bytes} bytes of client memory, and {free} of {limit} are free: \
+         try again, or raise --client-memory"
+    )]
+    Taken {
+        bytes: usize,
+        free: usize,
+        limit: usize,
+    },
+}
+
+impl Account {
+    /// A client's account at its core.
+    pub(crate) fn new(core: &Rc<CoreMemory>) -> Self {
+        Self(Rc::new(State {
+            core: Rc::clone(core),
+            held: Cell::new(0),
+        }))
+    }
+
+    /// Bytes that the client holds.
+    pub(crate) fn held(&self) -> usize {
+        self.0.held.get()
+    }
+
+    /// Sets what the client's own buffers take, which was `before`. They have grown by little, or
+    /// the growth was granted by [`Account::may_have`].
+    #[inline]
+    pub(crate) fn settle(&self, before: &mut usize, now: usize) {
+        let Self(state) = self;
+        if now > *before {
+            state.add(now - *before);
+        } else if now < *before {
+            state.subtract(*before - now);
+        }
+        *before = now;
+    }
+
+    /// Charges bytes that are taken already, or few.
+    pub(crate) fn charge(&self, bytes: usize) -> Charge {
+        self.0.add(bytes);
+        Charge {
+            account: self.clone(),
+            bytes,
+        }
+    }
+
+    /// Charges bytes that are about to be taken.
+    ///
+    /// # Errors
+    /// [`Shortage`]: the client may not have so many, or others have them now.
+    pub(crate) fn try_charge(&self, bytes: usize) -> Result<Charge, Shortage> {
+        self.check(bytes)?;
+        if bytes <= SMALL_BYTES {
+            return Ok(self.charge(bytes));
+        }
+        let limit = self.0.core.server().large_limit();
+        self.charge_within(bytes, limit)
+            .ok_or_else(|| self.taken(bytes))
+    }
+
+    /// Charges what a client cannot be served without: it may have the last of all memory; `None` if
+    /// there is less.
+    pub(crate) fn try_charge_first(&self, bytes: usize) -> Option<Charge> {
+        self.charge_within(bytes, self.0.core.server().limit())
+    }
+
+    fn charge_within(&self, bytes: usize, limit: usize) -> Option<Charge> {
+        let Self(state) = self;
+        if !state.core.try_add(bytes, limit) {
+            return None;
+        }
+        state.held.set(state.held.get() + bytes);
+        Some(Charge {
+            account: self.clone(),
+            bytes,
+        })
+    }
+
+    /// The same; waits while others have them, [`WAIT_MS`] at most.
+    ///
+    /// # Errors
+    /// As [`Account::try_charge`].
+    pub(crate) async fn charge_when_free(
+        &self,
+        core: &Core,
+        bytes: usize,
+    ) -> Result<Charge, Shortage> {
+        let until_ms = farcore_tuning::system_ms() + WAIT_MS;
+        loop {
+            match self.try_charge(bytes) {
+                Err(shortage @ Shortage::Taken { .. }) => {
+                    let now_ms = farcore_tuning::system_ms();
+                    if now_ms >= until_ms {
+                        return Err(shortage);
+                    }
+                    self.0.core.server().want(now_ms);
+                    core.yield_now().await;
+                }
+                charged => return charged,
+            }
+        }
+    }
+
+    /// Whether the client's buffers may grow by so many bytes.
+    ///
+    /// # Errors
+    /// As [`Account::try_charge`].
+    pub(crate) fn may_have(&self, bytes: usize) -> Result<(), Shortage> {
+        self.try_charge(bytes).map(drop)
+    }
+
+    /// Refuses what one client may not have.
+    fn check(&self, bytes: usize) -> Result<(), Shortage> {
+        let limit = self.0.core.server().client_limit();
+        if self.held().saturating_add(bytes) <= limit.max(SMALL_BYTES) || bytes <= SMALL_BYTES {
+            Ok(())
+        } else {
+            Err(Shortage::TooLong { bytes, limit })
+        }
+    }
+
+    fn taken(&self, bytes: usize) -> Shortage {
+        let server = self.0.core.server();
+        Shortage::Taken {
+            bytes,
+            free: server.large_limit().saturating_sub(server.taken()),
+            limit: server.limit(),
+        }
+    }
+}
+
+impl State {
+    #[inline]
+    fn add(&self, bytes: usize) {
+        self.held.set(self.held.get() + bytes);
+        self.core.add(bytes);
+    }
+
+    #[inline]
+    fn subtract(&self, bytes: usize) {
+        self.held.set(self.held.get().saturating_sub(bytes));
+        self.core.subtract(bytes);
+    }
+}
+
+/// Bytes on a client's account, until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Charge {
+    account: Account,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Bytes that are charged.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Charges so many bytes instead, if the client may have them.
+    ///
+    /// # Errors
+    /// As [`Account::try_charge`]; what was charged stays so.
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Shortage> {
+        if let Some(more) = bytes.checked_sub(self.bytes) {
+            let mut rest = self.account.try_charge(more)?;
+            self.bytes += std::mem::take(&mut rest.bytes);
+        }
+        Ok(())
+    }
+
+    /// Gives all but so many bytes back.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let kept = bytes.min(self.bytes);
+        self.account.0.subtract(self.bytes - kept);
+        self.bytes = kept;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::ClientMemory;
+    use super::*;
+
+    fn account(limit: usize) -> Account {
+        Account::new(&CoreMemory::new(Arc::new(ClientMemory::new(limit, 1))))
+    }
+
+    #[test]
+    fn charges_are_counted_until_they_are_dropped() {
+        let account = account(16 << 20);
+        let mut own = 0;
+        account.settle(&mut own, 700);
+        let mut first = account.charge(500);
+        let second = account.try_charge(1 << 20).expect("room");
+        assert_eq!(account.held(), 1200 + (1 << 20));
+        first.shrink_to(20);
+        // It cannot grow so.
+        first.shrink_to(200);
+        first.grow_to(50).expect("room");
+        drop(second);
+        account.settle(&mut own, 10);
+        assert_eq!((account.held(), first.bytes(), own), (60, 50, 10));
+        drop(first);
+        assert_eq!((account.held(), account.0.core.held()), (10, 10));
+    }
+
+    #[test]
+    fn one_client_has_half_and_all_together_three_quarters() {
+        let limit = 16 << 20;
+        let first = account(limit);
+        let second = Account::new(&first.0.core);
+        assert_eq!(
+            first.try_charge(limit / 2 + 1).map(drop),
+            Err(Shortage::TooLong {
+                bytes: limit / 2 + 1,
+                limit: limit / 2
+            })
+        );
+        let half = first.try_charge(limit / 2).expect("half of it");
+        let quarter = second.try_charge(limit / 4).expect("a quarter");
+        assert_eq!(
+            second.may_have(SMALL_BYTES + 1),
+            Err(Shortage::Taken {
+                bytes: SMALL_BYTES + 1,
+                free: 0,
+                limit
+            })
+        );
+        assert_eq!(second.may_have(SMALL_BYTES), Ok(()));
+        drop((half, quarter));
+        assert_eq!(second.may_have(limit / 2), Ok(()));
+    }
+}
