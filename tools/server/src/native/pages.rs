@@ -7,6 +7,8 @@ use farcore::{Core, Cursor, Entry, ScanOptions, ScanPage};
 use farcore_protocol::scan::{ENTRY_BYTES, PAGE_BYTES, ScanEntry, begin_page, push_entry};
 use farcore_protocol::{HEADER_BYTES, TRANSFER_SLOT_BYTES_MAX};
 
+use crate::memory::{Account, Charge};
+
 /// Entries of a short scan at first, and at most.
 const ENTRIES_FIRST: usize = 16;
 const ENTRIES_MAX: usize = 256;
@@ -14,8 +16,20 @@ const ENTRIES_MAX: usize = 256;
 const BYTES_MANY: usize = 256 << 10;
 const BYTES_FEW: usize = 32 << 10;
 
-/// Memory that a page takes, with what is read at once for it.
-pub(super) const PAGE_MEMORY_BYTES: usize = 3 * TRANSFER_SLOT_BYTES_MAX;
+/// Bytes of a page, and of one that is made while little memory is left.
+const PAGE_BYTES_MAX: usize = TRANSFER_SLOT_BYTES_MAX - HEADER_BYTES;
+const PAGE_BYTES_SHORT: usize = 64 << 10;
+/// Copies of a page: its entries, the answer, and what is read at once.
+const COPIES: usize = 3;
+
+/// Charges a page; returns how many bytes it may have. `None` if there is no memory.
+pub(super) fn charge_page(account: &Account) -> Option<(usize, Charge)> {
+    if let Ok(held) = account.try_charge(COPIES * PAGE_BYTES_MAX) {
+        return Some((PAGE_BYTES_MAX, held));
+    }
+    let held = account.try_charge_first(COPIES * PAGE_BYTES_SHORT)?;
+    Some((PAGE_BYTES_SHORT, held))
+}
 
 /// A page under construction.
 #[derive(Debug)]
@@ -34,14 +48,14 @@ fn head_bytes(entry: &Entry<'_>) -> usize {
 }
 
 impl Page {
-    /// An empty page.
-    pub(super) fn new(from: Cursor, values: bool) -> Self {
+    /// An empty page of so many bytes at most.
+    pub(super) fn new(from: Cursor, values: bool, bytes: usize) -> Self {
         Self {
             next: Some(from),
             values,
             unreadable: 0,
             entries: Vec::new(),
-            room: TRANSFER_SLOT_BYTES_MAX - HEADER_BYTES - PAGE_BYTES,
+            room: bytes - PAGE_BYTES,
         }
     }
 

@@ -15,10 +15,10 @@ use super::events::NativeEvents;
 use super::long_put::long_bytes;
 use super::operations::{operation, put_options, status_of};
 use super::options::NativeOptions;
-use super::pages::PAGE_MEMORY_BYTES;
+use super::pages::charge_page;
 use super::slots::SlotState;
 use super::tasks::{LongPutTask, Place, Tasks};
-use crate::memory::{ClientMemory, Shortage};
+use crate::memory::ClientMemory;
 
 /// The longest upload slot that a client can request, at least as long as the first ones.
 const SLOT_BYTES: std::ops::RangeInclusive<usize> = TRANSFER_SLOT_BYTES..=TRANSFER_SLOT_BYTES_MAX;
@@ -356,17 +356,9 @@ impl NativeConnection {
             self.fail(turn.counters, receive, Status::Protocol, &reason);
             return Flow::Begun;
         };
-        let held = match self.account.try_charge(PAGE_MEMORY_BYTES) {
-            Ok(held) => held,
-            Err(Shortage::Taken { .. }) => {
-                turn.memory.want(turn.now_ms);
-                return Flow::Full;
-            }
-            Err(shortage @ Shortage::TooLong { .. }) => {
-                let reason = shortage.to_string();
-                self.fail(turn.counters, receive, Status::NoMemory, &reason);
-                return Flow::Begun;
-            }
+        let Some(memory) = charge_page(&self.account) else {
+            turn.memory.want(turn.now_ms);
+            return Flow::Full;
         };
         let values = header.flags.has(Flags::VALUES);
         let place = Place::Request(receive);
@@ -374,7 +366,8 @@ impl NativeConnection {
             turn.core,
             (turn.number, place),
             (*header, cursor),
-            (entries, values, held),
+            (entries, values),
+            memory,
         );
         self.outstanding += 1;
         Flow::Begun

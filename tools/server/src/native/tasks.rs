@@ -11,7 +11,7 @@ use farcore_protocol::{HEADER_BYTES, Header, Status, TRANSFER_SLOT_BYTES_MAX};
 
 use crate::key_events::EventSink;
 use crate::long_input::LongInput;
-use crate::memory::Charge;
+use crate::memory::{Account, Charge};
 
 use super::connection::OwnedAnswer;
 use super::events::leave_put;
@@ -40,6 +40,10 @@ pub(super) struct LongPutTask {
     pub(super) events: EventSink,
 }
 
+/// Copies of a part that is read: its client's, and the answer's.
+const COPIES: usize = 2;
+/// Bytes of a part that is read while little memory is left.
+const SHORT_BYTES: usize = 64 << 10;
 /// Clients without a task that are kept.
 const IDLE_MAX: usize = 16;
 /// Bytes of buffers that such a client keeps.
@@ -88,9 +92,17 @@ fn wanted_bytes(header: &Header) -> usize {
     }
 }
 
-/// Bytes that such a read takes: the part, and what its client reads at once.
-pub(super) fn read_bytes(header: &Header) -> usize {
-    2 * wanted_bytes(header)
+/// Charges the part that a request reads, and what its client reads at once. While little memory is
+/// left, the part is short: the request is for a part at least. `None` if there is none even for
+/// that.
+pub(super) fn charge_read(account: &Account, header: &Header) -> Option<(usize, Charge)> {
+    let wanted = wanted_bytes(header);
+    if let Ok(held) = account.try_charge(COPIES * wanted) {
+        return Some((wanted, held));
+    }
+    let short = wanted.min(SHORT_BYTES);
+    let held = account.try_charge_first(COPIES * short)?;
+    Some((short, held))
 }
 
 impl Tasks {
@@ -120,10 +132,9 @@ impl Tasks {
         core: &Core,
         of: (usize, Place),
         (header, key): (Header, Vec<u8>),
-        (total, held): (u64, Charge),
+        (total, wanted, held): (u64, usize, Charge),
     ) {
         let mut core = self.client(core);
-        let wanted = wanted_bytes(&header);
         self.start(of, async move {
             let mut value = Vec::new();
             let read = core
@@ -206,12 +217,13 @@ impl Tasks {
         core: &Core,
         of: (usize, Place),
         (header, cursor): (Header, Option<scan::Cursor>),
-        (entries, values, held): (u32, bool, Charge),
+        (entries, values): (u32, bool),
+        (room, held): (usize, Charge),
     ) {
         let mut core = self.client(core);
         self.start(of, async move {
             let cursor = cursor.map_or(Cursor::START, Cursor::from_bytes);
-            let mut page = Page::new(cursor, values);
+            let mut page = Page::new(cursor, values, room);
             let answer = match page.fill(&mut core, entries as usize).await {
                 Ok(()) => ended(header.answer(Status::Ok), page.encode()),
                 Err(error) => failed(&header, &error),

@@ -27,7 +27,7 @@ use super::connection::{NativeConnection, Purpose, State};
 use super::events::NativeEvents;
 use super::lifecycle::{Entry, SOCKETS, answered, list};
 use super::requests::{Turn, of_token};
-use super::tasks::{Place, Tasks, read_bytes};
+use super::tasks::{Place, Tasks, charge_read};
 
 /// Completions that are polled at once.
 const COMPLETIONS: usize = 64;
@@ -147,8 +147,10 @@ impl Native {
     pub(crate) fn turn(&mut self, sockets: &Sockets, now_ms: u64, is_stopping: bool) -> bool {
         (self.now_ms, self.is_stopping) = (now_ms, is_stopping);
         let mut is_busy = self.take_accepted(sockets);
-        if self.count == 0 {
+        let is_over = self.tasks.is_empty() && self.core.in_flight() == 0;
+        if self.count == 0 && is_over {
             self.ready.clear();
+            self.long_reads.clear();
             return is_busy;
         }
         let now_ns = self.clock.now_ns();
@@ -171,6 +173,8 @@ impl Native {
         // What was listed meanwhile goes on next turn.
         listed.append(&mut self.listed);
         self.listed = listed;
+        let held = self.memory.held() as u64;
+        self.counters().slot_bytes.set(held);
         is_busy
     }
 
@@ -320,15 +324,19 @@ impl Native {
                 self.long_reads.pop_front();
                 continue;
             };
-            let Ok(held) = connection.account.try_charge(read_bytes(&header)) else {
+            let Some((wanted, held)) = charge_read(&connection.account, &header) else {
                 self.shared.native_memory.want(self.now_ms);
                 return;
             };
             connection.outstanding += 1;
             let of = (number, Place::Request(read.receive));
             if let Some(read) = self.long_reads.pop_front() {
-                self.tasks
-                    .read(&self.core, of, (header, read.key), (read.total, held));
+                self.tasks.read(
+                    &self.core,
+                    of,
+                    (header, read.key),
+                    (read.total, wanted, held),
+                );
             }
         }
     }
@@ -455,7 +463,6 @@ impl Native {
         let change = in_use as i64 - connection.counted_slots as i64;
         connection.counted_slots = in_use;
         counters.slots_in_use.change(change);
-        counters.slot_bytes.set(self.memory.held() as u64);
     }
 
     /// Has devices signal their next completion; false if something came meanwhile.
