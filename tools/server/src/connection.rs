@@ -33,8 +33,10 @@ const PENDING_KEPT: usize = 64;
 /// and for any.
 const OUTSTANDING_FIRST: u32 = 16;
 const OUTSTANDING_MOST: u32 = 1 << 20;
+/// Bytes of the buffer that a task keeps for the next piece of its reply.
+const PIECE_BYTES_KEPT: usize = 4 << 10;
 /// The least and the most bytes that one connection's output may take before it is paused.
-const SHARE_BYTES_MIN: usize = 16 << 10;
+const SHARE_BYTES_MIN: usize = 8 << 10;
 const SHARE_BYTES_MAX: usize = 256 << 10;
 /// A connection's share is this part of what is free. So many that take all they may leave memory
 /// for others.
@@ -335,10 +337,18 @@ impl Connection {
 
     /// True if a reply of so many bytes may be made now: it fits the connection's share, or client
     /// memory has room for it while others of the connection do.
-    fn has_room(&self, bytes: usize) -> bool {
+    fn has_room(&mut self, bytes: usize) -> bool {
         let made = self.waiting_bytes() + self.early_bytes;
-        made + bytes <= self.share_bytes
-            || made <= self.share_bytes && self.account.may_have(bytes).is_ok()
+        if made + bytes <= self.share_bytes {
+            return true;
+        }
+        let is_granted = made <= self.share_bytes && self.account.may_have(bytes).is_ok();
+        if is_granted {
+            // Others that ask before its buffers are settled find it taken.
+            let granted = self.settled_bytes + bytes;
+            self.account.settle(&mut self.settled_bytes, granted);
+        }
+        is_granted
     }
 
     /// Has a promised read be carried out when its turn has come and as the client takes the reply,
@@ -497,10 +507,17 @@ impl Connection {
         }
     }
 
-    /// Adds a piece of a task's reply.
-    pub(crate) fn emit_piece(&mut self, piece: &[u8]) {
-        if self.reply_mode == ReplyMode::On {
-            self.output.extend_from_slice(piece);
+    /// Takes a piece of a task's reply, and leaves a buffer for the next one.
+    pub(crate) fn emit_piece(&mut self, piece: &mut Vec<u8>) {
+        if self.reply_mode != ReplyMode::On {
+            piece.clear();
+        } else if self.output.is_empty() {
+            std::mem::swap(&mut self.output, piece);
+        } else {
+            self.output.append(piece);
+        }
+        if piece.capacity() > PIECE_BYTES_KEPT {
+            *piece = Vec::new();
         }
     }
 

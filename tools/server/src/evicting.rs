@@ -19,7 +19,7 @@ use crate::serving::Serving;
 /// milliseconds.
 pub(crate) const STALLED_MS: u64 = 1000;
 /// The same if more is taken than clients may take.
-const STALLED_EXCEEDED_MS: u64 = 50;
+const STALLED_EXCEEDED_MS: u64 = 200;
 /// Bytes that a client must hold to give way to a command.
 const HELD_BYTES_MIN: usize = 8 << 10;
 /// A pass over all clients for a command that waits is made this often, in milliseconds.

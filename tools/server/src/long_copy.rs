@@ -281,9 +281,12 @@ pub(crate) async fn send_bytes(core: &Core, output: &TaskOutput, value: &[u8]) {
 
 /// Writes bytes as the client takes them.
 pub(crate) async fn send_chunks(core: &Core, output: &TaskOutput, bytes: &[u8]) {
-    for chunk in bytes.chunks(piece_bytes(CHUNK_BYTES)) {
+    let mut rest = bytes;
+    while !rest.is_empty() && !output.is_gone() {
         output.room(core).await;
+        let (chunk, after) = rest.split_at(output.chunk_bytes().min(rest.len()));
         output.write(|output| output.extend_from_slice(chunk));
+        rest = after;
     }
 }
 
@@ -296,9 +299,9 @@ pub(crate) async fn send_pieces(
     range: Range<u64>,
 ) {
     let (mut at, mut part) = (range.start, Vec::new());
-    while at < range.end {
+    while at < range.end && !output.is_gone() {
         output.room(core).await;
-        let bytes = CHUNK_BYTES.min(range.end - at);
+        let bytes = (output.chunk_bytes() as u64).min(range.end - at);
         let read = core.read_pieces(pieces, at, bytes, &mut part).await;
         if read.is_err() || part.len() as u64 != bytes {
             return output.break_off();

@@ -161,9 +161,9 @@ impl LongRead {
             return Some(());
         }
         let (mut at, mut part) = (start, Vec::new());
-        while at < end {
+        while at < end && !output.is_gone() {
             output.room(core).await;
-            let bytes = CHUNK_BYTES.min(end - at);
+            let bytes = (output.chunk_bytes() as u64).min(end - at);
             opened.read(core, &self.key, (at, bytes), &mut part).await?;
             output.write(|output| output.extend_from_slice(&part));
             at += bytes;

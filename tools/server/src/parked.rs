@@ -196,7 +196,7 @@ impl Serving {
             WaitEnd::Timeout => writer.null_array(),
             WaitEnd::Error => writer.error(UNBLOCKED),
         }
-        connection.emit_piece(&reply);
+        connection.emit_piece(&mut reply);
         self.end_wait(number, connection);
         false
     }

@@ -5,6 +5,7 @@
 
 use farcore::Core;
 
+use crate::connection::share_of;
 use crate::long_input::LongInput;
 use crate::serving::Serving;
 use crate::tasks::TaskOutput;
@@ -58,32 +59,36 @@ impl Serving {
         })
     }
 
-    /// Adds a task's output to its connection; returns how many bytes wait to be sent there. Only
-    /// where a reply begins its first byte says what it is: further on it may be one of a value.
+    /// Adds a task's output to its connection; returns how many bytes wait to be sent there, and how
+    /// many may. `None` if the connection is gone. Only where a reply begins its first byte says
+    /// what it is: further on it may be one of a value.
     pub(crate) fn take_output(
         &mut self,
         number: usize,
         bytes: &mut Vec<u8>,
         begins: bool,
-    ) -> usize {
-        let Some(Some(connection)) = self.connections.get_mut(number) else {
-            return 0;
-        };
+    ) -> Option<(usize, usize)> {
+        let share_bytes = share_of(self.memory.server().free());
+        let connection = self.connections.get_mut(number)?.as_mut()?;
         if connection.is_gone {
-            bytes.clear();
-            return 0;
+            *bytes = Vec::new();
+            return None;
         }
         if bytes.is_empty() {
-            return connection.waiting_bytes();
+            return Some((connection.waiting_bytes(), share_bytes));
         }
+        let error = bytes.strip_prefix(b"-").filter(|_| begins);
+        let error = error.map(|error| String::from_utf8_lossy(error).into_owned());
         connection.emit_piece(bytes);
         let waiting = connection.waiting_bytes();
-        if begins && let Some(error) = bytes.strip_prefix(b"-") {
-            self.note_failure(&String::from_utf8_lossy(error));
+        let settled = connection.buffer_bytes();
+        let before = &mut connection.settled_bytes;
+        connection.account.settle(before, settled);
+        if let Some(error) = error {
+            self.note_failure(&error);
         }
-        bytes.clear();
         self.note_output(number);
-        waiting
+        Some((waiting, share_bytes))
     }
 
     /// Notes that a connection has output.

@@ -20,6 +20,8 @@ use crate::serving::Serving;
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of a value that are read for a reply at once while little memory is left.
+const CHUNK_BYTES_SHORT: usize = 16 << 10;
 /// Clients without a command that are kept, and bytes of each of their buffers.
 const IDLE_MAX: usize = 16;
 const IDLE_BYTES: usize = 4 << 10;
@@ -50,8 +52,11 @@ struct TaskBuffer {
     bytes: Vec<u8>,
     /// Some of the reply is taken: what comes is inside of it.
     has_begun: bool,
-    /// Bytes that wait at the connection.
+    /// Bytes that wait at the connection, and that may.
     waiting: usize,
+    share: usize,
+    /// The connection is gone.
+    is_gone: bool,
     /// The reply cannot be finished.
     is_broken: bool,
 }
@@ -168,7 +173,27 @@ impl TaskOutput {
     /// True while the client takes what was made before.
     pub(crate) fn is_full(&self) -> bool {
         let buffer = self.state.buffer.borrow();
-        buffer.bytes.len() + buffer.waiting >= OUTPUT_BYTES_MAX
+        // Before its first turn it knows no share.
+        let most = match buffer.share {
+            0 => OUTPUT_BYTES_MAX,
+            share => share.min(OUTPUT_BYTES_MAX),
+        };
+        buffer.bytes.len() + buffer.waiting >= most
+    }
+
+    /// True once no client takes the reply: what only makes it need not go on.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.state.buffer.borrow().is_gone
+    }
+
+    /// Bytes of a value that are read for the reply at once.
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        let share = self.state.buffer.borrow().share;
+        if share < OUTPUT_BYTES_MAX && share > 0 {
+            CHUNK_BYTES_SHORT
+        } else {
+            OUTPUT_BYTES_MAX
+        }
     }
 
     /// Waits until the client has taken enough of what was made.
@@ -232,7 +257,10 @@ impl Tasks {
             is_busy |= !buffer.bytes.is_empty() || polled.is_ready();
             let begins = !buffer.has_begun;
             buffer.has_begun |= !buffer.bytes.is_empty();
-            buffer.waiting = serving.take_output(task.connection, &mut buffer.bytes, begins);
+            match serving.take_output(task.connection, &mut buffer.bytes, begins) {
+                Some((waiting, share)) => (buffer.waiting, buffer.share) = (waiting, share),
+                None => buffer.is_gone = true,
+            }
             if buffer.is_broken {
                 serving.close(task.connection);
             }

@@ -36,15 +36,20 @@ pub(super) fn return_buffers() {
 #[cfg(not(target_env = "gnu"))]
 pub(super) fn return_buffers() {}
 
+/// Bytes that clients have freed since memory was returned last, from which it is again.
+const FREED_BYTES: u64 = 256 << 10;
 /// How often free memory is returned.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Returns free memory while clients take more than a half of what they may.
+/// Returns free memory while clients take more than a half of what they may, and when they have
+/// freed some.
 #[derive(Debug)]
 pub(super) struct Returned {
     reporter: ServerReporter,
     client_bytes: u64,
     last: Instant,
+    /// The most that clients took since memory was returned last.
+    peak_bytes: u64,
 }
 
 impl Returned {
@@ -53,6 +58,7 @@ impl Returned {
             reporter,
             client_bytes,
             last: Instant::now(),
+            peak_bytes: 0,
         }
     }
 
@@ -62,8 +68,11 @@ impl Returned {
             return;
         }
         self.last = Instant::now();
-        let taken = self.reporter.figures().total().connection_bytes;
-        if taken > self.client_bytes / 2 {
+        let figures = self.reporter.figures().total();
+        let taken = figures.connection_bytes + figures.native.slot_bytes;
+        self.peak_bytes = self.peak_bytes.max(taken);
+        if taken > self.client_bytes / 2 || self.peak_bytes - taken > FREED_BYTES {
+            self.peak_bytes = taken;
             trim();
         }
     }

@@ -61,6 +61,8 @@ const SPIN_NS: u64 = 0;
 
 /// Resident memory beside that of the engine and of clients: the program, its threads, sockets.
 const BASE_BYTES: u64 = 12 << 20;
+/// The same of each core: copies of structured records, and buffers that all its clients share.
+const CORE_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -198,9 +200,10 @@ impl Arguments {
     }
 
     /// Resident memory that the process takes beside the engine's, at most.
-    fn beside_bytes(&self) -> u64 {
+    fn beside_bytes(&self, cores: usize) -> u64 {
         let native = self.native.memory_bytes().unwrap_or(0);
         BASE_BYTES
+            .saturating_add(CORE_BYTES.saturating_mul(cores as u64))
             .saturating_add(self.client_memory)
             .saturating_add(native)
     }
@@ -347,7 +350,7 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
         cores = ?config.cores,
         local = %Size(config.local_bytes),
         far = %Size(config.far_bytes),
-        beside_bytes = arguments.beside_bytes(),
+        beside_bytes = arguments.beside_bytes(config.cores.len()),
         "opening the engine"
     );
     let events = open(config)?;

@@ -33,7 +33,9 @@ async fn list(
     let mut names = Some(Names::new(output));
     let mut walk = Walk::new(Cursor::START, Some(pattern), None);
     let mut count = 0_usize;
-    while let Some(page) = walk.step(core, usize::MAX).await? {
+    while let Some(page) = walk.step(core, usize::MAX).await?
+        && !output.is_gone()
+    {
         for name in walk.matching(&page) {
             count += 1;
             names = names.and_then(|mut names| names.add(name).then_some(names));
@@ -62,7 +64,7 @@ async fn list_again(
 ) {
     let mut walk = Walk::new(Cursor::START, Some(pattern), None);
     let (mut written, mut last) = (0, Vec::new());
-    while written < count {
+    while written < count && !output.is_gone() {
         output.room(core).await;
         let page = match walk.step(core, usize::MAX).await {
             Ok(Some(page)) => page,
@@ -79,7 +81,7 @@ async fn list_again(
             last.extend_from_slice(name);
         }
     }
-    while written < count {
+    while written < count && !output.is_gone() {
         output.room(core).await;
         write(&last);
         written += 1;

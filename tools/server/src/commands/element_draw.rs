@@ -3,7 +3,7 @@
 use farcore::Core;
 
 use super::arguments::{integer, is_option};
-use super::structured::{Record, fail};
+use super::structured::{Record, fail, hold_records};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::hash_value::Entry;
 use crate::kind::Kind;
@@ -123,7 +123,14 @@ impl Draw {
 fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
     let key = call.key().to_vec();
     call.task(move |mut core, output, protocol| async move {
-        let memory = output.take_record_memory(&core, 1).await;
+        let keys = std::slice::from_ref(&key);
+        let mut held = match hold_records((&mut core, &output), keys).await {
+            Ok(held) => held,
+            Err(shortage) => {
+                output.refuse(protocol, &shortage);
+                return core;
+            }
+        };
         let record = match Record::read(&mut core, &key).await {
             Ok(record) => {
                 record.note(&output);
@@ -137,9 +144,10 @@ fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
         };
         match record.entries(kind) {
             Ok(all) => {
-                // From here on it counts as the client's.
-                let _held = output.hold(record.held_bytes() + size_of_val(&all[..]));
-                drop(memory);
+                if let Err(shortage) = held.grow_to(held.bytes() + size_of_val(&all[..])) {
+                    output.refuse(protocol, &shortage);
+                    return core;
+                }
                 draw.write(all, &core, (&output, protocol)).await;
             }
             Err(failure) => fail(&output, protocol, kind, &failure),

@@ -38,6 +38,9 @@ pub(super) fn start(call: &mut Call<'_>) -> Flow {
         output.write(|bytes| Writer::new(bytes, protocol).array(keys.len()));
         for keys in keys.chunks(KEYS_AT_ONCE) {
             output.room(&core).await;
+            if output.is_gone() {
+                break;
+            }
             if let Err(error) = read_some(&mut core, keys, &output, protocol).await {
                 // The engine closes.
                 tracing::debug!(%error, "a reply cannot be finished");

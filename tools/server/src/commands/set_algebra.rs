@@ -37,6 +37,16 @@ enum Algebra {
 }
 
 impl Algebra {
+    /// Members that are gathered at once, at most: a union is sorted beside a half of itself.
+    fn members_max(self, sets: &[Option<SetValue<'_>>]) -> usize {
+        let lengths = sets.iter().map(|set| set.map_or(0, |set| set.len()));
+        match self {
+            Self::Intersection => lengths.min().unwrap_or(0),
+            Self::Union => lengths.sum::<usize>() * 3 / 2,
+            Self::Difference => sets.first().copied().flatten().map_or(0, |set| set.len()),
+        }
+    }
+
     /// The members, sorted, of which no more than `limit` are needed. A key without a set counts as
     /// an empty one.
     fn of<'a>(self, sets: &[Option<SetValue<'a>>], limit: usize) -> Vec<&'a [u8]> {
@@ -186,7 +196,14 @@ async fn write(members: &[&[u8]], core: &Core, (output, protocol): (&TaskOutput,
 fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
     let sources = Sources::of(call, 1..call.count());
     call.task(move |mut core, output, protocol| async move {
-        let memory = output.take_record_memory(&core, sources.keys.len()).await;
+        let held = structured::hold_records((&mut core, &output), &sources.keys).await;
+        let mut held = match held {
+            Ok(held) => held,
+            Err(shortage) => {
+                output.refuse(protocol, &shortage);
+                return core;
+            }
+        };
         let records = sources.read(&mut core, &output).await;
         let sets = match &records {
             Ok(records) => {
@@ -197,11 +214,12 @@ fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
         };
         match sets {
             Ok(sets) => {
+                let places = algebra.members_max(&sets) * size_of::<&[u8]>();
+                if let Err(shortage) = held.grow_to(held.bytes() + places) {
+                    output.refuse(protocol, &shortage);
+                    return core;
+                }
                 let members = algebra.of(&sets, usize::MAX);
-                let records = records.iter().flatten().map(Record::held_bytes);
-                // From here on they count as the client's.
-                let _held = output.hold(records.sum::<usize>() + size_of_val(&members[..]));
-                drop(memory);
                 write(&members, &core, (&output, protocol)).await;
             }
             Err(failure) => structured::fail(&output, protocol, Kind::Set, &failure),

@@ -5,8 +5,8 @@
 
 use farcore::constants::KEY_BYTES_MAX;
 use farcore::{
-    Answer, Condition, Core, DeleteOutcome, Error, Expiry, Operation, PutOptions, PutOutcome,
-    Refused, Version,
+    Answer, Condition, Core, DeleteOutcome, Error, Expiry, Metadata, Operation, PutOptions,
+    PutOutcome, Refused, Version,
 };
 
 use super::{Call, Flow, Refusal, read_of};
@@ -15,6 +15,7 @@ use crate::encoding_limits::EncodingLimits;
 use crate::event_classes::EventClasses;
 use crate::hash_value::{Entry, HashValue};
 use crate::kind::{self, Kind, Structured};
+use crate::memory::{Charge, Shortage};
 use crate::parts::{Parts, Search};
 use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
@@ -226,6 +227,30 @@ impl Record {
     pub(super) fn is_compact(&self, limits: &EncodingLimits) -> bool {
         kind::encoding(&self.bytes, limits) != Some("hashtable")
     }
+}
+
+/// Charges the records of keys that are read together, before they are.
+///
+/// # Errors
+/// The client may not have so much.
+pub(super) async fn hold_records(
+    (core, output): Step<'_>,
+    keys: &[Vec<u8>],
+) -> Result<Charge, Shortage> {
+    let possible = keys.iter().filter(|key| key.len() <= KEY_BYTES_MAX);
+    let operations = possible.map(|key| Operation::Inspect { key });
+    let mut bytes = 0;
+    // An error is one of the reads too.
+    let _ = core
+        .many(operations, |_, answer| {
+            if let Answer::Value { version, value } = answer {
+                let metadata = Metadata::decode(version, value);
+                bytes += metadata.map_or(0, |metadata| metadata.length);
+            }
+        })
+        .await;
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    output.hold_when_free(core, bytes).await
 }
 
 /// A client of the core, and the output of the command that uses it.
