@@ -4,7 +4,7 @@
 //!   above it the connection that takes most is closed.
 
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
 use crate::connection::{Connection, share_of};
 use crate::serving::Serving;
@@ -29,9 +29,16 @@ impl Connection {
         if self.tls.is_some() {
             return self.transmit_sealed();
         }
-        let output = &self.output[self.written..];
-        let sent = send(&self.socket, output, SEND_FLAGS)?;
-        self.written += sent;
+        let sent = if self.output.is_one_piece() {
+            send(&self.socket, self.output.next(), SEND_FLAGS)?
+        } else {
+            let socket = &self.socket;
+            self.output.pieces(|pieces| {
+                let mut control = SendAncillaryBuffer::default();
+                sendmsg(socket, pieces, &mut control, SEND_FLAGS)
+            })?
+        };
+        self.output.sent(sent);
         Ok(sent)
     }
 }
@@ -94,7 +101,6 @@ impl Serving {
         }
         if connection.waiting_bytes() == 0 {
             connection.output.clear();
-            connection.written = 0;
             if !is_waiting {
                 self.release_buffers(connection);
             }
@@ -108,7 +114,7 @@ impl Serving {
 
     /// Takes the buffers of a connection that needs none now.
     fn release_buffers(&mut self, connection: &mut Connection) {
-        let output = std::mem::take(&mut connection.output);
+        let output = connection.output.take_buffer();
         if output.capacity() > 0
             && output.capacity() <= SPARE_BYTES_MAX
             && self.spare_buffers.len() < SPARE_BUFFERS
@@ -139,10 +145,10 @@ impl Serving {
     #[inline]
     pub(crate) fn lend_buffer(&mut self, connection: &mut Connection) {
         connection.share_bytes = share_of(self.held_bytes_max.saturating_sub(self.held_bytes));
-        if connection.output.capacity() == 0
+        if connection.output.has_no_buffer()
             && let Some(buffer) = self.spare_buffers.pop()
         {
-            connection.output = buffer;
+            connection.output.lend(buffer);
         }
     }
 
