@@ -16,6 +16,7 @@ use crate::keys_under_way::KeysUnderWay;
 use crate::long_input::LongInput;
 use crate::long_task::{LongTask, Retry};
 use crate::memory::Account;
+use crate::output::Output;
 use crate::parked::Parked;
 use crate::parts::Parts;
 use crate::replies::ReplyKind;
@@ -137,9 +138,7 @@ pub(crate) struct Connection {
     pub(crate) keys_under_way: Option<Box<KeysUnderWay>>,
     /// Parts that were sent of a command that must go on later; its reply is promised.
     pub(crate) sent_parts: Option<usize>,
-    pub(crate) output: Vec<u8>,
-    /// Bytes of `output` that are sent.
-    pub(crate) written: usize,
+    pub(crate) output: Output,
     pub(crate) pending: VecDeque<Pending>,
     /// Bytes of replies that are ready and wait for others.
     pub(crate) early_bytes: usize,
@@ -221,8 +220,7 @@ impl Connection {
             kept_keys: None,
             keys_under_way: None,
             sent_parts: None,
-            output: Vec::new(),
-            written: 0,
+            output: Output::default(),
             pending: VecDeque::new(),
             early_bytes: 0,
             first: 0,
@@ -251,7 +249,7 @@ impl Connection {
     /// Output that is not sent yet, in bytes.
     pub(crate) fn waiting_bytes(&self) -> usize {
         let sealed = self.tls.as_ref().map_or(0, |tls| tls.waiting_bytes());
-        self.output.len() - self.written + sealed
+        self.output.waiting_bytes() + sealed
     }
 
     /// Output that is made and not sent, and that is to be expected, in bytes.
@@ -289,10 +287,10 @@ impl Connection {
     /// Adds a reply to the output, unless the client wants none.
     #[inline]
     fn emit(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
-        let start = self.output.len();
-        write(&mut Writer::new(&mut self.output, self.protocol));
+        let start = self.output.own_len();
+        write(&mut Writer::new(self.output.own(), self.protocol));
         if self.reply_mode != ReplyMode::On {
-            self.output.truncate(start);
+            self.output.own().truncate(start);
             // The reply of a task may come in parts.
             if self.reply_mode == ReplyMode::Skip && !self.is_blocked {
                 self.reply_mode = ReplyMode::On;
@@ -406,15 +404,15 @@ impl Connection {
             self.pending[place] = self.early(reply);
             return;
         }
-        let before = self.output.len();
+        let before = self.output.own_len();
         self.emit(|writer| write(kind, writer));
-        let bytes = self.output.len() - before;
+        let bytes = self.output.own_len() - before;
         if bytes > LARGE_BYTES {
-            let reply = self.output.split_off(before);
+            let reply = self.output.own().split_off(before);
             if self.defer_read(number, bytes) {
                 return;
             }
-            self.output.extend_from_slice(&reply);
+            self.output.own().extend_from_slice(&reply);
         }
         self.note_reply(bytes);
         self.pending.pop_front();
@@ -509,13 +507,10 @@ impl Connection {
 
     /// Takes a piece of a task's reply, and leaves a buffer for the next one.
     pub(crate) fn emit_piece(&mut self, piece: &mut Vec<u8>) {
-        if self.reply_mode != ReplyMode::On {
-            piece.clear();
-        } else if self.output.is_empty() {
-            std::mem::swap(&mut self.output, piece);
-        } else {
-            self.output.append(piece);
+        if self.reply_mode == ReplyMode::On {
+            self.output.put(piece);
         }
+        piece.clear();
         if piece.capacity() > PIECE_BYTES_KEPT {
             *piece = Vec::new();
         }
@@ -559,7 +554,7 @@ impl Connection {
                 .partial
                 .as_ref()
                 .map_or(0, |partial| partial.held_bytes())
-            + self.output.capacity()
+            + self.output.held_bytes()
             + self.queued_bytes()
             + self.deferred_bytes()
             + self.parked.as_ref().map_or(0, |parked| parked.held_bytes())
@@ -597,8 +592,7 @@ impl Connection {
     pub(crate) fn drop_buffers(&mut self) {
         self.input = Vec::new();
         self.parsed = 0;
-        self.output = Vec::new();
-        self.written = 0;
+        self.output = Output::default();
         self.partial = None;
         self.kept_keys = None;
         self.keys_under_way = None;

@@ -68,8 +68,8 @@ impl Connection {
         let Some(tls) = &mut self.tls else {
             return Ok(0);
         };
-        let sealed = tls.seal(&self.output[self.written..]);
-        self.written += sealed.map_err(|_| Errno::PROTO)?;
+        let sealed = tls.seal(self.output.next());
+        self.output.sent(sealed.map_err(|_| Errno::PROTO)?);
         if tls.waiting_bytes() == 0 {
             return Err(Errno::AGAIN);
         }

@@ -5,7 +5,7 @@
 //! and hands each to the core with the fewest (`port`). Each core runs one loop over its
 //! connections (`serving`, `sockets`, `connection`, `closing`), which receives and parses requests
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
-//! replies in order (`answering`, `sending`, `replies`, `parts`). A command of several steps is a
+//! replies in order (`answering`, `sending`, `output`, `replies`, `parts`). A command of several steps is a
 //! future beside the loop (`tasks`, `task_turns`); long values pass through one in pieces
 //! (`long_input`, `long_read`, `long_copy`), also of commands that turn out to be about one
 //! (`long_task`, `long_change`), for which later commands of the same keys wait (`keys_under_way`).
@@ -57,6 +57,7 @@ mod monitors;
 mod native;
 mod noted;
 mod options;
+mod output;
 mod parked;
 mod parts;
 mod plan;
@@ -74,6 +75,7 @@ mod serving;
 mod set_reply;
 mod set_value;
 mod shared;
+mod shared_bytes;
 mod slow;
 mod sockets;
 mod subscriptions;

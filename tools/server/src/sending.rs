@@ -3,7 +3,7 @@
 //! - I1: what a connection holds is settled after each receive and each send.
 
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
 use crate::connection::{Connection, share_of};
 use crate::serving::Serving;
@@ -28,9 +28,16 @@ impl Connection {
         if self.tls.is_some() {
             return self.transmit_sealed();
         }
-        let output = &self.output[self.written..];
-        let sent = send(&self.socket, output, SEND_FLAGS)?;
-        self.written += sent;
+        let sent = if self.output.is_one_piece() {
+            send(&self.socket, self.output.next(), SEND_FLAGS)?
+        } else {
+            let socket = &self.socket;
+            self.output.pieces(|pieces| {
+                let mut control = SendAncillaryBuffer::default();
+                sendmsg(socket, pieces, &mut control, SEND_FLAGS)
+            })?
+        };
+        self.output.sent(sent);
         Ok(sent)
     }
 }
@@ -98,7 +105,6 @@ impl Serving {
         }
         if connection.waiting_bytes() == 0 {
             connection.output.clear();
-            connection.written = 0;
             connection.unread_since_ms = 0;
             if !is_waiting {
                 self.release_buffers(connection);
@@ -113,7 +119,7 @@ impl Serving {
 
     /// Takes the buffers of a connection that needs none now.
     fn release_buffers(&mut self, connection: &mut Connection) {
-        let output = std::mem::take(&mut connection.output);
+        let output = connection.output.take_buffer();
         if output.capacity() > 0
             && output.capacity() <= SPARE_BYTES_MAX
             && self.spare_buffers.len() < SPARE_BUFFERS
@@ -146,10 +152,10 @@ impl Serving {
     #[inline]
     pub(crate) fn lend_buffer(&mut self, connection: &mut Connection) {
         connection.share_bytes = share_of(self.memory.server().free());
-        if connection.output.capacity() == 0
+        if connection.output.has_no_buffer()
             && let Some(buffer) = self.spare_buffers.pop()
         {
-            connection.output = buffer;
+            connection.output.lend(buffer);
         }
     }
 

@@ -16,13 +16,12 @@ use std::sync::atomic::Ordering;
 
 use crate::connection::Connection;
 use crate::glob;
+use crate::output::Output;
 use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
 
 /// Bytes that wait for a subscriber, at most; as Redis.
 const UNREAD_BYTES_MAX: usize = 8 << 20;
-/// Sent bytes that may stand before those that wait.
-const SENT_BYTES_KEPT: usize = 64 << 10;
 
 /// What a client subscribes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,7 +150,7 @@ pub(crate) struct Subscribed {
     patterns: BTreeSet<Vec<u8>>,
     shard_channels: BTreeSet<Vec<u8>>,
     /// Messages that came while a reply was made in steps.
-    deferred: Vec<u8>,
+    deferred: Output,
 }
 
 impl Subscribed {
@@ -193,7 +192,7 @@ impl Connection {
     /// Writes that a client has subscribed to something, or has not any more. Nothing is pending.
     fn confirm(&mut self, action: &str, topic: Topic, name: Option<&[u8]>) {
         let count = self.confirmed_count(topic);
-        let mut writer = Writer::new(&mut self.output, self.protocol);
+        let mut writer = Writer::new(self.output.own(), self.protocol);
         writer.push(3);
         writer.bulk(action.as_bytes());
         match name {
@@ -211,7 +210,7 @@ impl Connection {
     /// Bytes of messages that wait for the end of a reply.
     pub(crate) fn deferred_bytes(&self) -> usize {
         let subscribed = self.subscribed.as_ref();
-        subscribed.map_or(0, |subscribed| subscribed.deferred.capacity())
+        subscribed.map_or(0, |subscribed| subscribed.deferred.held_bytes())
     }
 
     /// Adds a message behind the replies. False if too much waits already, and the connection is
@@ -225,12 +224,8 @@ impl Connection {
             // Those that came before stay before it.
             self.output.append(&mut subscribed.deferred);
         }
-        if self.written > SENT_BYTES_KEPT && self.written * 2 > self.output.len() {
-            // A subscriber that reads slowly may never have read all.
-            self.output.drain(..self.written);
-            self.written = 0;
-        }
-        let waiting = subscribed.deferred.len() + self.output.len() - self.written;
+        self.output.compact();
+        let waiting = subscribed.deferred.waiting_bytes() + self.output.waiting_bytes();
         if waiting > UNREAD_BYTES_MAX {
             self.is_gone = true;
             return false;
@@ -240,7 +235,7 @@ impl Connection {
         } else {
             &mut self.output
         };
-        message.write(pattern, &mut Writer::new(into, self.protocol));
+        message.write(pattern, &mut Writer::new(into.own(), self.protocol));
         true
     }
 
