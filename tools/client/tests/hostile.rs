@@ -5,7 +5,9 @@ mod support;
 use std::time::Duration;
 
 use farcore_protocol::handshake::{Hello, encode_proof};
-use farcore_protocol::{Flags, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, Status};
+use farcore_protocol::{
+    Flags, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, Status, VALUE_BYTES_MAX,
+};
 
 use crate::support::peer::{Peer, RECEIVES};
 use crate::support::{Random, Served, pattern, wait_until};
@@ -77,6 +79,30 @@ fn requests_before_the_proof_are_refused() {
             0,
             "nothing is registered for strangers"
         );
+    });
+}
+
+#[test]
+fn a_value_beyond_the_limit_is_refused_at_its_first_part() {
+    run(async |served| {
+        let mut peer = Peer::connect(&served.address).await;
+        peer.greet().await;
+        for bytes in [1 << 63, u64::MAX, VALUE_BYTES_MAX + 1] {
+            let mut message = request(Kind::Put, b"key", b"value");
+            let (header, _) = message.split_at(HEADER_BYTES);
+            let header = Header {
+                flags: Flags::MORE,
+                offset: bytes,
+                ..Header::decode(header).expect("it is one")
+            };
+            message[..HEADER_BYTES].copy_from_slice(&header.encode());
+            peer.send(&message);
+            let answer = peer.receive().await.expect("an answer");
+            let header = Header::decode(&answer).expect("a header");
+            assert_eq!(header.status, Status::ValueTooLong, "{bytes} bytes");
+            let text = String::from_utf8_lossy(&answer[HEADER_BYTES..]).into_owned();
+            assert!(text.contains(&VALUE_BYTES_MAX.to_string()), "{text}");
+        }
     });
 }
 

@@ -309,6 +309,45 @@ impl<'a> Call<'a> {
     where
         F: Future<Output = Core> + 'static,
     {
+        if self.plan.is_none() && !self.connection.pending.is_empty() {
+            return Flow::Later;
+        }
+        let measured = self.measured();
+        let ended = self.serving.slow.ended();
+        self.start_task(bytes, move |core, output, protocol| {
+            let work = work(core, output, protocol);
+            async move {
+                let core = work.await;
+                slow::leave(&ended, measured);
+                core
+            }
+        })
+    }
+
+    /// Begins to measure the command.
+    pub(super) fn measured(&self) -> Measured {
+        Measured::begin(self.connection, self.serving.now_ms, self.all())
+    }
+
+    /// The same as [`Call::task`] for a command that measures itself.
+    pub(super) fn unmeasured_task<F>(
+        &mut self,
+        work: impl FnOnce(Core, TaskOutput, Protocol) -> F,
+    ) -> Flow
+    where
+        F: Future<Output = Core> + 'static,
+    {
+        self.start_task(0, work)
+    }
+
+    fn start_task<F>(
+        &mut self,
+        bytes: usize,
+        work: impl FnOnce(Core, TaskOutput, Protocol) -> F,
+    ) -> Flow
+    where
+        F: Future<Output = Core> + 'static,
+    {
         if let Some(plan) = &mut self.plan {
             plan.is_possible = false;
             return Flow::Done;
@@ -318,14 +357,7 @@ impl<'a> Call<'a> {
         }
         let core = self.serving.tasks.client(self.core);
         let output = TaskOutput::new(&self.serving.events, &self.serving.records).with_held(bytes);
-        let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
-        let ended = self.serving.slow.ended();
-        let work = work(core, output.clone(), self.connection.protocol);
-        let future = async move {
-            let core = work.await;
-            slow::leave(&ended, measured);
-            core
-        };
+        let future = work(core, output.clone(), self.connection.protocol);
         self.connection.is_blocked = true;
         self.serving
             .tasks
