@@ -16,6 +16,7 @@ use crate::connection::Connection;
 use crate::long_input::{Following, LongInput, NextValue};
 use crate::resp::{Arguments, Progress, ProtocolError, parse, parse_rest};
 use crate::serving::Serving;
+use crate::unauthenticated;
 
 /// Bytes received at once.
 pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
@@ -35,7 +36,11 @@ enum Parsed {
 impl Connection {
     /// True if no command may run now.
     fn is_held(&self) -> bool {
-        self.is_blocked || self.is_executing() || self.is_closing || self.is_ahead()
+        self.is_blocked
+            || self.is_executing()
+            || self.is_closing
+            || self.is_ahead()
+            || self.is_restrained()
     }
 
     /// True if bytes may be received.
@@ -45,7 +50,7 @@ impl Connection {
             Some(stream) if !stream.is_done() && !self.is_executing() => {
                 !stream.is_full(self.share_bytes)
             }
-            _ if self.is_closing => false,
+            _ if self.is_closing || self.is_restrained() => false,
             _ => {
                 // An incomplete command needs more, however much waits.
                 let is_over = self.is_held() && self.left == 0;
@@ -113,7 +118,9 @@ impl Serving {
             return;
         }
         let mut received = std::mem::take(&mut self.received);
-        let room = if self.is_short() {
+        let room = if connection.stay.is_some() {
+            unauthenticated::RECEIVE_BYTES
+        } else if self.is_short() {
             RECEIVE_BYTES_SHORT
         } else {
             RECEIVE_BYTES

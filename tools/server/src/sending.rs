@@ -140,6 +140,7 @@ impl Serving {
     pub(crate) fn lend_buffer(&mut self, connection: &mut Connection) {
         connection.share_bytes = share_of(self.held_bytes_max.saturating_sub(self.held_bytes));
         if connection.output.capacity() == 0
+            && connection.stay.is_none()
             && let Some(buffer) = self.spare_buffers.pop()
         {
             connection.output = buffer;
@@ -175,17 +176,21 @@ impl Serving {
         } else {
             connection.held_bytes()
         };
-        self.held_bytes = self.held_bytes + held - connection.accounted_bytes;
+        match &mut connection.stay {
+            Some(stay) => self.account_unauthenticated(stay, held),
+            None => self.held_bytes = self.held_bytes + held - connection.accounted_bytes,
+        }
         connection.accounted_bytes = held;
     }
 
     /// Closes connections until the others take no more than their share.
     fn keep_to_memory(&mut self) {
+        self.keep_unauthenticated_to_memory();
         while self.held_bytes > self.held_bytes_max {
             let served = self.connections.iter().enumerate();
             let most = served
                 .filter_map(|(number, one)| Some((number, one.as_ref()?)))
-                .filter(|(_, one)| !one.is_gone)
+                .filter(|(_, one)| !one.is_gone && one.stay.is_none())
                 .max_by_key(|(_, one)| one.accounted_bytes);
             let Some((number, connection)) = most else {
                 return;
@@ -201,6 +206,6 @@ impl Serving {
         }
         self.shared.counters[self.place]
             .connection_bytes
-            .set(self.held_bytes as u64);
+            .set((self.held_bytes + self.unauthenticated.bytes()) as u64);
     }
 }

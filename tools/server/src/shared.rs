@@ -1,5 +1,7 @@
 //! What the cores of a server share.
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -11,6 +13,7 @@ use crate::encoding_limits::EncodingLimits;
 use crate::event_classes::SelectedClasses;
 use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
+use crate::guesses::FailingAddresses;
 use crate::memory_limit::MemoryLimit;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
@@ -19,6 +22,9 @@ use crate::serving::Serving;
 use crate::slow::SlowSettings;
 use crate::tls::TlsConfig;
 use crate::waiting::Waiting;
+
+/// What a client reads when there are too many; as Redis.
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// What happened in the latest second.
 #[derive(Debug, Default)]
@@ -67,6 +73,8 @@ pub(crate) struct Shared {
     /// Events of keys that are sent.
     pub(crate) event_classes: SelectedClasses,
     pub(crate) slow: SlowSettings,
+    /// Where wrong passwords come from.
+    pub(crate) failing: FailingAddresses,
     pub(crate) encoding_limits: EncodingLimits,
     pub(crate) longest_record: LongestRecord,
     /// Bytes of a record's value, at most.
@@ -111,6 +119,7 @@ impl Shared {
             waiting: Waiting::default(),
             event_classes: SelectedClasses::default(),
             slow: SlowSettings::default(),
+            failing: FailingAddresses::default(),
             encoding_limits: EncodingLimits::default(),
             longest_record: LongestRecord::default(),
             value_bytes_max,
@@ -147,6 +156,21 @@ impl Shared {
         // ORDERING: relaxed, also below; they are counts, which order nothing.
         self.connected.fetch_sub(1, Ordering::Relaxed);
         self.cores[core].connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a core's connection has authenticated, or ends without.
+    pub(crate) fn no_longer_unauthenticated(&self, core: usize) {
+        let unauthenticated = &self.cores[core].unauthenticated;
+        unauthenticated.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Refuses a connection because there are too many.
+    pub(crate) fn refuse(&self, mut stream: TcpStream, is_encrypted: bool) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        // Before its handshake a client could not read it. One that has gone does not.
+        if !is_encrypted {
+            let _ = stream.write_all(TOO_MANY);
+        }
     }
 
     /// Notes that a core's native connection has ended.

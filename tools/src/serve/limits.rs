@@ -1,9 +1,11 @@
 //! Limits of values that the server itself takes as they are, and of its clients.
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use farcore_bench::words::size;
+use tracing::warn;
 
 use crate::descriptors::Descriptors;
 
@@ -13,6 +15,11 @@ const TIME: (Duration, Duration) = (Duration::from_millis(1), Duration::from_hou
 const LATENCY_MAX: Duration = Duration::from_secs(1);
 /// The least memory of clients: the buffers of a few of them.
 const MEMORY_MIN: u64 = 1 << 20;
+
+/// The most connections that the system counts.
+const BACKLOG_MAX: u32 = i32::MAX.cast_unsigned();
+/// Where the system's own limit stands.
+const SOMAXCONN: &str = "/proc/sys/net/core/somaxconn";
 
 /// Descriptors of a core: rings, eventfds, timers and listeners of its two executors.
 const OF_A_CORE: u64 = 48;
@@ -77,6 +84,32 @@ pub(super) fn time(flag: &str, value: Duration) -> Result<()> {
         humantime::format_duration(value)
     );
     Ok(())
+}
+
+/// Checks how many connections the system is to keep until they are accepted.
+///
+/// # Errors
+/// It is none, or more than the system counts.
+pub(super) fn backlog(connections: u32) -> Result<()> {
+    ensure!(
+        (1..=BACKLOG_MAX).contains(&connections),
+        "--backlog is {connections}: it must be 1 to {BACKLOG_MAX}"
+    );
+    Ok(())
+}
+
+/// Warns if the system keeps fewer.
+pub(super) fn warn_of_short_backlog(connections: u32) {
+    let limit = fs::read_to_string(SOMAXCONN).unwrap_or_default();
+    // A system that does not tell is taken at its word.
+    let limit = limit.trim().parse().unwrap_or(u32::MAX);
+    if limit < connections {
+        warn!(
+            backlog = connections,
+            limit,
+            "the system lowers --backlog to net.core.somaxconn: raise that, or clients that connect at once wait for seconds"
+        );
+    }
 }
 
 /// Checks the distance of far memory in this process.

@@ -23,10 +23,11 @@ impl NativeListeners {
     ///
     /// # Errors
     /// The address, and what the system said.
-    pub(crate) fn bind(options: &NativeOptions) -> Result<Self, (String, io::Error)> {
+    pub(crate) fn bind(options: &NativeOptions, backlog: u32) -> Result<Self, (String, io::Error)> {
         let mut listeners = Vec::new();
         for address in &options.listen {
             let listener = PeerListener::bind(address, &options.peer());
+            let listener = listener.and_then(|one| one.set_backlog(backlog).map(|()| one));
             listeners.push(listener.map_err(|error| (address.to_string(), error))?);
         }
         Ok(Self(listeners))
