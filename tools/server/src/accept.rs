@@ -54,7 +54,8 @@ pub(crate) fn run(listeners: &[Listener], native: &NativeListeners, shared: &Sha
             .collect();
         let of_native = native.descriptors();
         sockets.extend(of_native.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
-        let limit = Timespec::try_from(LOOK).ok();
+        let limit = native.pause().unwrap_or(LOOK);
+        let limit = Timespec::try_from(limit).ok();
         match poll(&mut sockets, limit.as_ref()) {
             Ok(0) | Err(_) => continue,
             Ok(_) => {}

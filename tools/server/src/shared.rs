@@ -15,6 +15,7 @@ use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
 use crate::guesses::FailingAddresses;
 use crate::memory_limit::MemoryLimit;
+use crate::native::OpenClients;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
 use crate::record_memory::LongestRecord;
@@ -62,8 +63,8 @@ pub(crate) struct Shared {
     pub(crate) connected: AtomicUsize,
     pub(crate) refused: AtomicU64,
     pub(crate) accepted: AtomicU64,
-    /// Native connections that are served or on their way to a core.
-    pub(crate) native_connected: AtomicUsize,
+    /// Native connections that have proved the token.
+    pub(crate) native_open: OpenClients,
     /// Connections that were closed because they were silent.
     pub(crate) idle_closed: AtomicU64,
     /// Connections that see the commands of all clients.
@@ -113,7 +114,7 @@ impl Shared {
             connected: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
-            native_connected: AtomicUsize::new(0),
+            native_open: OpenClients::default(),
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
             waiting: Waiting::default(),
@@ -173,9 +174,13 @@ impl Shared {
         }
     }
 
+    /// Notes that a native connection that had proved the token has ended.
+    pub(crate) fn native_closed(&self) {
+        self.native_open.leave();
+    }
+
     /// Notes that a core's native connection has ended.
     pub(crate) fn native_gone(&self, core: usize) {
-        self.native_connected.fetch_sub(1, Ordering::Relaxed);
         let connections = &self.cores[core].native_connections;
         connections.fetch_sub(1, Ordering::Relaxed);
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use farcore_bench::words::size;
+use farcore_server::HANDSHAKES_MAX;
 use tracing::warn;
 
 use crate::descriptors::Descriptors;
@@ -25,7 +26,7 @@ const SOMAXCONN: &str = "/proc/sys/net/core/somaxconn";
 const OF_A_CORE: u64 = 48;
 /// Of a core at one memory node: its session and its connections, the old ones beside the new.
 const OF_A_NODE: u64 = 8;
-/// Of a native client: the sockets of its messages and of its line.
+/// Of a native client, or a handshake of one: the sockets of its messages and of its line.
 const OF_A_NATIVE: u64 = 2;
 /// Standard streams, the log, the signals, the HTTP server with its connections, a device.
 const OF_THE_PROCESS: u64 = 128;
@@ -39,10 +40,20 @@ pub(super) struct Others {
 }
 
 impl Others {
+    /// Native clients, and the handshakes of others.
+    fn native_connections(self) -> u64 {
+        let handshakes = if self.native_clients > 0 {
+            HANDSHAKES_MAX
+        } else {
+            0
+        };
+        self.native_clients.saturating_add(handshakes) as u64
+    }
+
     fn descriptors(self) -> u64 {
         let (cores, nodes) = (self.cores as u64, self.nodes as u64);
         (OF_THE_PROCESS + cores * (OF_A_CORE + nodes * OF_A_NODE))
-            .saturating_add((self.native_clients as u64).saturating_mul(OF_A_NATIVE))
+            .saturating_add(self.native_connections().saturating_mul(OF_A_NATIVE))
     }
 }
 

@@ -18,6 +18,7 @@ use farcore_rdma::{
 };
 
 use super::counters::NativeCounters;
+use super::handshakes::Seat;
 use super::long_put::LongPuts;
 use super::slots::{Budget, Share, SlotState, Slots};
 
@@ -128,6 +129,8 @@ pub(super) struct NativeConnection {
     pub(super) endpoint: PeerEndpoint,
     pub(super) peer: SocketAddr,
     pub(super) state: State,
+    /// Its place among the handshakes, until it is open.
+    pub(super) seat: Option<Seat>,
     /// Buffers of the handshake: two receives, then sends.
     handshake: (PeerMemory, LocalKey),
     handshake_sends: usize,
@@ -175,6 +178,7 @@ impl NativeConnection {
             endpoint,
             peer,
             state: State::Hello,
+            seat: None,
             handshake: (memory, key),
             handshake_sends: 0,
             buffers: None,

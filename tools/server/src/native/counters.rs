@@ -61,6 +61,12 @@ figures! {
     accepted: counter,
     /// Connections that were refused: too many, wrong token, wrong version.
     refused: counter,
+    /// Handshakes under way.
+    handshakes: gauge,
+    /// Handshakes that made room for others.
+    evicted_handshakes: counter,
+    /// Handshakes that took too long.
+    late_handshakes: counter,
     /// Connections that were closed because the peer violated the protocol.
     violations: counter,
     /// Requests.

@@ -21,6 +21,7 @@ use super::accepting::Accepting;
 use super::answers::{Delivery, Rest};
 use super::connection::{NativeConnection, Purpose, State};
 use super::events::NativeEvents;
+use super::handshakes::Handshakes;
 use super::lifecycle::{Entry, SOCKETS, answered, list};
 use super::requests::{Turn, of_token};
 use super::slots::Budget;
@@ -39,6 +40,7 @@ pub(crate) struct Native {
     pub(super) connections: Vec<Entry>,
     pub(super) free: Vec<usize>,
     pub(super) accepting: Accepting,
+    pub(super) handshakes: Handshakes,
     /// Connections to be polled this turn.
     ready: Vec<usize>,
     /// Connections that go on this turn.
@@ -68,6 +70,7 @@ impl Native {
         value_bytes_max: usize,
     ) -> Self {
         let budget = Budget::new(shared.options.native.slot_bytes / shared.cores.len().max(1));
+        let handshakes = Handshakes::new(shared.cores.len());
         Self {
             shared,
             place,
@@ -75,6 +78,7 @@ impl Native {
             connections: Vec::new(),
             free: Vec::new(),
             accepting: Accepting::default(),
+            handshakes,
             ready: Vec::new(),
             listed: Vec::new(),
             long_reads: Vec::new(),
@@ -201,7 +205,10 @@ impl Native {
             Purpose::HandshakeReceive(receive) => {
                 let options = &self.shared.options.native;
                 let counters = &self.shared.counters[self.place].native;
-                connection.shake_hands((receive, bytes), options, &self.budget, counters);
+                let open = &self.shared.native_open;
+                let with = (options, &self.budget, open);
+                connection.shake_hands((receive, bytes), with, counters);
+                self.note_stage(number, connection);
                 if connection.state == State::Refused {
                     connection.deadline_ms = self.now_ms + REFUSAL_MS;
                 }
