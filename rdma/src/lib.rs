@@ -20,6 +20,7 @@ mod link;
 mod log_limit;
 mod memory;
 pub mod node;
+mod places;
 mod pool;
 mod prefetch;
 mod region;
@@ -51,6 +52,7 @@ pub use initiator::{
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
 pub use log_limit::LogLimit;
+pub use places::{Network, Places};
 pub use pool::{
     Audit, CHUNK_BYTES, Chunk, ChunkSource, Chunks, ChunksError, Claim, Claims, ClaimsError,
     ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, Piece, PoolNode, RegionDescriptor, Table,

@@ -82,6 +82,7 @@ fn errors_are_one_line_with_the_remedy() {
             &["other hosts", "--password-file", "--tls-ca"],
         ),
         (&["--max-clients", "0"], &["--max-clients 0", "at least 1"]),
+        (&["--backlog", "0"], &["--backlog is 0", "1 to 2147483647"]),
         (
             &["--password-file", "/nowhere/at/all"],
             &["--password-file /nowhere/at/all"],

@@ -147,6 +147,23 @@ impl PeerListener {
         (self.scheme, self.address)
     }
 
+    /// Sets how many connections the system keeps until they are accepted, at most
+    /// `net.core.somaxconn`. One for RDMA-CM has its own.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn set_backlog(&self, backlog: u32) -> io::Result<()> {
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        match &self.listener {
+            Listener::Socket(listener) => rustix::net::listen(listener, backlog)?,
+            #[cfg(feature = "verbs")]
+            Listener::Exchange(listener, _) => rustix::net::listen(listener, backlog)?,
+            #[cfg(feature = "verbs")]
+            Listener::Manager(_) => {}
+        }
+        Ok(())
+    }
+
     /// The next connection; `None` if there is none now.
     ///
     /// # Errors

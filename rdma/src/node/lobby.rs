@@ -32,11 +32,11 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use tracing::{debug, warn};
 
-use super::places::{Network, Places};
 use super::service::Service;
 use super::start::StartError;
 use super::unauthenticated::{Arrived, AuthenticatedPeer, Proceeded, STAGES, UnauthenticatedPeer};
 use crate::node::metrics::Why;
+use crate::places::{Network, Places};
 use crate::tcp::TcpAddress;
 
 /// The number of the listener among the events.

@@ -5,7 +5,9 @@ mod support;
 use std::time::Duration;
 
 use farcore_protocol::handshake::{Hello, encode_proof};
-use farcore_protocol::{Flags, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, Status};
+use farcore_protocol::{
+    Flags, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, Status, VALUE_BYTES_MAX,
+};
 
 use crate::support::peer::{Peer, RECEIVES};
 use crate::support::{Random, Served, pattern, wait_until};
@@ -77,6 +79,30 @@ fn requests_before_the_proof_are_refused() {
             0,
             "nothing is registered for strangers"
         );
+    });
+}
+
+#[test]
+fn a_value_beyond_the_limit_is_refused_at_its_first_part() {
+    run(async |served| {
+        let mut peer = Peer::connect(&served.address).await;
+        peer.greet().await;
+        for bytes in [1 << 63, u64::MAX, VALUE_BYTES_MAX + 1] {
+            let mut message = request(Kind::Put, b"key", b"value");
+            let (header, _) = message.split_at(HEADER_BYTES);
+            let header = Header {
+                flags: Flags::MORE,
+                offset: bytes,
+                ..Header::decode(header).expect("it is one")
+            };
+            message[..HEADER_BYTES].copy_from_slice(&header.encode());
+            peer.send(&message);
+            let answer = peer.receive().await.expect("an answer");
+            let header = Header::decode(&answer).expect("a header");
+            assert_eq!(header.status, Status::ValueTooLong, "{bytes} bytes");
+            let text = String::from_utf8_lossy(&answer[HEADER_BYTES..]).into_owned();
+            assert!(text.contains(&VALUE_BYTES_MAX.to_string()), "{text}");
+        }
     });
 }
 
@@ -303,7 +329,6 @@ fn values_in_parts_that_do_not_add_up_are_refused() {
             (5010, 11, false),
             (3 << 20, 10, false),
             (5000, 5000, false),
-            (u64::MAX, 10, false),
             (0, 0, false),
         ] {
             let mut peer = Peer::connect(&served.address).await;
@@ -444,6 +469,68 @@ fn another_token_is_refused_on_both_sides() {
         peer.is_closed().await;
     })
     .expect("an executor");
+}
+
+#[test]
+fn handshakes_that_go_no_further_keep_no_client_out() {
+    let token = || farcore_rdma::Token::new(b"0123456789abcdef").expect("a token");
+    for cores in [1, 2] {
+        let served = Served::with(cores, |options| options.token = Some(token()));
+        let (_, place) = served.address.to_string().split_once("//").map_or_else(
+            || panic!("no address"),
+            |(scheme, place)| (scheme.to_owned(), place.to_owned()),
+        );
+        // More than there are places.
+        let _silent: Vec<_> = (0..300)
+            .map(|_| std::net::TcpStream::connect(&place).expect("a connection"))
+            .collect();
+        farcore_rdma::run_local(async {
+            let mut peers = Vec::new();
+            for _ in 0..200 {
+                let mut peer = Peer::connect(&served.address).await;
+                let hello = Hello {
+                    version: PROTOCOL_VERSION,
+                    credits: RECEIVES,
+                    message_bytes: 8192,
+                    nonce: [7; 16],
+                    name: String::new(),
+                };
+                peer.send(&hello.encode());
+                peers.push(peer);
+            }
+            wait_until("some make room", || {
+                served.figures().evicted_handshakes >= 44 + 136
+            });
+            for round in 0..50_u32 {
+                let key = round.to_le_bytes();
+                let client = served.client_with(|options| options.token = Some(token()));
+                client.put(&key, b"value").wait().expect("stored");
+            }
+            let figures = served.figures();
+            assert!(figures.handshakes <= 256 + 64 + 64, "{figures:?}");
+            assert_eq!(figures.late_handshakes, 0);
+        })
+        .expect("an executor");
+        wait_until("all clients have left", || served.figures().credits == 0);
+    }
+}
+
+#[test]
+fn a_handshake_that_takes_too_long_ends() {
+    let served = Served::with(1, |options| options.timeout = Duration::from_millis(20));
+    let address = served.address.to_string();
+    let (_, place) = address.split_once("//").expect("an address");
+    let _silent = std::net::TcpStream::connect(place).expect("a connection");
+    wait_until("it is late", || served.figures().late_handshakes == 1);
+    farcore_rdma::run_local(async {
+        let mut peer = Peer::connect(&served.address).await;
+        peer.is_closed().await;
+    })
+    .expect("an executor");
+    wait_until("both are late", || {
+        let figures = served.figures();
+        figures.late_handshakes == 2 && figures.handshakes == 0
+    });
 }
 
 #[test]

@@ -1,27 +1,39 @@
 //! The thread that takes connections and hands each to the core with the fewest.
+//!
+//! When all places of clients are taken, a connection goes to the core with the most that have not
+//! authenticated, which evicts one of them for it. It is refused if there are none.
 
-use std::io::{self, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use farcore_rdma::LogLimit;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
 use rustix::time::Timespec;
 
 use crate::native::NativeListeners;
-use crate::port::Message;
+use crate::port::{Arrival, CorePort, Message};
 use crate::shared::Shared;
 use crate::upkeep::Upkeep;
 
 /// How often the thread looks whether the server stops.
 const LOOK: Duration = Duration::from_millis(100);
+/// Connections that one look accepts at a listener.
+const ACCEPTS: usize = 256;
+/// Connections above the limit that may be on their way to cores which evict others for them.
+const OVER_MAX: usize = 64;
 /// Pause after the system refused to accept: no descriptor is left, for example.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Pause while that many are on their way.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
 
-/// What a client reads when there are too many; as Redis.
-const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+/// A crowd that leaves no descriptor causes these lines.
+static FAILURES: LogLimit = LogLimit::new();
 
 /// Where connections are accepted.
 #[derive(Debug)]
@@ -42,7 +54,8 @@ pub(crate) fn run(listeners: &[Listener], native: &NativeListeners, shared: &Sha
             .collect();
         let of_native = native.descriptors();
         sockets.extend(of_native.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
-        let limit = Timespec::try_from(LOOK).ok();
+        let limit = native.pause().unwrap_or(LOOK);
+        let limit = Timespec::try_from(limit).ok();
         match poll(&mut sockets, limit.as_ref()) {
             Ok(0) | Err(_) => continue,
             Ok(_) => {}
@@ -54,45 +67,105 @@ pub(crate) fn run(listeners: &[Listener], native: &NativeListeners, shared: &Sha
     }
 }
 
-/// Accepts a connection, if one waits.
+/// Accepts the connections that wait, up to a limit.
 fn accept(listener: &Listener, shared: &Shared) {
-    match listener.socket.accept() {
-        Ok((stream, peer)) => {
-            shared.accepted.fetch_add(1, Ordering::Relaxed);
-            if let Err(error) = hand_over(stream, peer, listener.is_encrypted, shared) {
-                tracing::debug!(%peer, %error, "a connection ended at once");
+    for _ in 0..ACCEPTS {
+        let Some(room) = Room::of(shared, listener.is_encrypted) else {
+            // Some are on their way to cores that will evict others for them.
+            std::thread::sleep(ROOM_PAUSE);
+            return;
+        };
+        match accept_with(
+            &listener.socket,
+            SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+        ) {
+            Ok((stream, peer)) => {
+                shared.accepted.fetch_add(1, Ordering::Relaxed);
+                if let Err(error) = hand_over(stream, peer, (listener.is_encrypted, room), shared) {
+                    tracing::debug!(%peer, %error, "a connection ended at once");
+                }
+            }
+            Err(Errno::AGAIN) => return,
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            Err(error) => {
+                if let Some(left_out) = FAILURES.note() {
+                    tracing::warn!(%error, left_out, "a connection cannot be accepted");
+                }
+                std::thread::sleep(PAUSE);
+                return;
             }
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-        Err(error) => {
-            tracing::warn!(%error, "a connection cannot be accepted");
-            std::thread::sleep(PAUSE);
+    }
+}
+
+/// Accepts a connection by one system call.
+fn accept_with(
+    listener: &TcpListener,
+    flags: SocketFlags,
+) -> Result<(TcpStream, SocketAddr), Errno> {
+    let (stream, peer) = acceptfrom_with(listener, flags)?;
+    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+    Ok((stream.into(), peer.ok_or(Errno::CONNABORTED)?))
+}
+
+/// What there is for one more connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Room {
+    /// A place.
+    Place,
+    /// The place of one that has not authenticated, at this core.
+    Evicted(usize),
+    /// None.
+    No,
+}
+
+impl Room {
+    /// `None`: not now, but soon.
+    fn of(shared: &Shared, is_encrypted: bool) -> Option<Self> {
+        let connected = shared.connected.load(Ordering::Relaxed);
+        let limit = shared.options.clients_max;
+        if connected < limit {
+            return Some(Self::Place);
+        }
+        let unauthenticated = |core: &CorePort| core.unauthenticated.load(Ordering::Relaxed);
+        let cores = shared.cores.iter().map(unauthenticated).enumerate();
+        let most = cores.max_by_key(|&(_, count)| count);
+        match most {
+            Some((core, 1..)) if connected < limit + OVER_MAX => Some(Self::Evicted(core)),
+            Some((_, 1..)) if shared.options.is_unauthenticated(is_encrypted) => None,
+            _ => Some(Self::No),
         }
     }
 }
 
 fn hand_over(
-    mut stream: TcpStream,
-    peer: std::net::SocketAddr,
-    is_encrypted: bool,
+    stream: TcpStream,
+    peer: SocketAddr,
+    (is_encrypted, room): (bool, Room),
     shared: &Shared,
 ) -> io::Result<()> {
-    if shared.connected.load(Ordering::Relaxed) >= shared.options.clients_max {
-        shared.refused.fetch_add(1, Ordering::Relaxed);
-        // Before its handshake a client could not read it.
-        return if is_encrypted {
-            Ok(())
-        } else {
-            stream.write_all(TOO_MANY)
-        };
-    }
+    let core = match room {
+        Room::Place => shared.cores.iter().min_by_key(|core| core.load()),
+        Room::Evicted(core) => shared.cores.get(core),
+        Room::No => {
+            shared.refuse(stream, is_encrypted);
+            return Ok(());
+        }
+    };
     stream.set_nodelay(true)?;
-    stream.set_nonblocking(true)?;
     rustix::net::sockopt::set_socket_keepalive(stream.as_fd(), true)?;
-    if let Some(core) = shared.cores.iter().min_by_key(|core| core.load()) {
+    if let Some(core) = core {
         shared.connected.fetch_add(1, Ordering::Relaxed);
         core.connections.fetch_add(1, Ordering::Relaxed);
-        core.send(Message::Connection(stream, peer, is_encrypted));
+        if shared.options.is_unauthenticated(is_encrypted) {
+            core.unauthenticated.fetch_add(1, Ordering::Relaxed);
+        }
+        core.send(Message::Connection(Arrival {
+            stream,
+            peer,
+            is_encrypted,
+            is_above_limit: room != Room::Place,
+        }));
     }
     Ok(())
 }

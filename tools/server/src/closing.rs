@@ -26,6 +26,8 @@ impl Serving {
             self.end_transaction(&mut connection);
             connection.drop_buffers();
             self.account(&mut connection);
+            self.end_stay(&mut connection);
+            self.forget_delay(number, &mut connection);
         }
         self.forget_subscriptions(number, &mut connection);
         self.forget_wait(number, &mut connection);

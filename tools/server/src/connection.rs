@@ -11,6 +11,7 @@ use std::time::Instant;
 use farcore::{Answer, Error};
 
 use crate::discarding::Discarding;
+use crate::guesses::Guesses;
 use crate::kept_keys::KeptKeys;
 use crate::keys_under_way::KeysUnderWay;
 use crate::long_input::LongInput;
@@ -26,6 +27,7 @@ use crate::sockets::Interest;
 use crate::subscriptions::Subscribed;
 use crate::tls::TlsSession;
 use crate::transaction::ClientTransaction;
+use crate::unauthenticated::Stay;
 
 /// Pending replies for which an idle connection keeps room.
 const PENDING_KEPT: usize = 64;
@@ -102,6 +104,9 @@ pub(crate) struct Connection {
     pub(crate) id: u64,
     pub(crate) protocol: Protocol,
     pub(crate) is_authenticated: bool,
+    /// It is counted among the unauthenticated ones; `None` of a client.
+    pub(crate) stay: Option<Box<Stay>>,
+    pub(crate) guesses: Guesses,
     pub(crate) names: ClientNames,
     pub(crate) reply_mode: ReplyMode,
     pub(crate) connected: Instant,
@@ -201,6 +206,8 @@ impl Connection {
             id,
             protocol: Protocol::Resp2,
             is_authenticated,
+            stay: None,
+            guesses: Guesses::default(),
             names: ClientNames::default(),
             reply_mode: ReplyMode::On,
             connected: Instant::now(),

@@ -70,6 +70,14 @@ pub(crate) struct CoreCounters {
     pub(crate) protocol_errors: Figure,
     /// Encrypted connections that failed, or whose handshake took too long.
     pub(crate) failed_handshakes: Figure,
+    /// Unauthenticated connections that made room for others, or took too much memory together.
+    pub(crate) evicted_unauthenticated: Figure,
+    /// Connections that did not authenticate in time.
+    pub(crate) late_unauthenticated: Figure,
+    /// Wrong passwords.
+    pub(crate) failed_authentications: Figure,
+    /// Times that a connection waited because of wrong passwords.
+    pub(crate) delayed_authentications: Figure,
     /// Times that a connection was not read from any more until its replies are made and read.
     pub(crate) pauses: Figure,
     /// Bytes of connections and their buffers.
@@ -95,6 +103,10 @@ impl Default for CoreCounters {
             unsent_events: Figure::default(),
             protocol_errors: Figure::default(),
             failed_handshakes: Figure::default(),
+            evicted_unauthenticated: Figure::default(),
+            late_unauthenticated: Figure::default(),
+            failed_authentications: Figure::default(),
+            delayed_authentications: Figure::default(),
             pauses: Figure::default(),
             connection_bytes: Figure::default(),
             native: NativeCounters::default(),

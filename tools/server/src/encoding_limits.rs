@@ -1,6 +1,7 @@
 //! The limits up to which Redis stores hashes, sets and lists compactly. They change only what
 //! `OBJECT ENCODING` replies and which ones a scan returns at once.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// A limit.
@@ -101,13 +102,14 @@ impl EncodingLimits {
             .into_iter()
     }
 
-    /// The limit that a setting is, and the least that it may be.
-    pub(crate) fn of_setting(&self, name: &str) -> Option<(&AtomicI64, i64)> {
+    /// The limit that a setting is, and what it may be; as Redis.
+    pub(crate) fn of_setting(&self, name: &str) -> Option<(&AtomicI64, RangeInclusive<i64>)> {
         let (_, limit) = SETTINGS.iter().find(|(known, _)| *known == name)?;
-        let min = match limit {
-            Limit::ListSize => i64::from(i32::MIN),
-            _ => 0,
+        let range = match limit {
+            Limit::ListSize => i64::from(i32::MIN)..=i64::from(i32::MAX),
+            Limit::ListDepth => 0..=i64::from(i32::MAX),
+            _ => 0..=i64::MAX,
         };
-        Some((&self.0[*limit as usize], min))
+        Some((&self.0[*limit as usize], range))
     }
 }

@@ -50,6 +50,9 @@ impl Serving {
         }
         plain.clear();
         self.opened = plain;
+        if connection.stay.is_some() {
+            self.note_proof(connection);
+        }
         if let Some(Err(error)) = opened {
             tracing::debug!(peer = %connection.peer, %error, "an encrypted connection has failed");
             connection.is_closing = true;

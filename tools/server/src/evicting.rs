@@ -57,6 +57,7 @@ impl Serving {
     /// Disconnects clients while memory is short.
     #[inline]
     pub(crate) fn keep_to_memory(&mut self) {
+        self.keep_unauthenticated_to_memory();
         let memory = self.memory.server();
         if memory.is_exceeded() && self.now_ms >= self.next_pass_ms {
             self.evict_while_exceeded();
@@ -64,7 +65,7 @@ impl Serving {
             self.next_pass_ms = self.now_ms + PASS_MS;
             self.evict_stalled();
         }
-        let held = self.memory.held() as u64;
+        let held = (self.memory.held() + self.unauthenticated.bytes()) as u64;
         self.counters().connection_bytes.set(held);
     }
 
@@ -107,7 +108,8 @@ impl Serving {
     fn holds(&self, stalled_ms: u64, bytes_min: usize) -> Vec<(Hold, u64, usize, usize)> {
         let all = self.connections.iter().enumerate();
         all.filter_map(|(number, one)| Some((number, one.as_ref()?)))
-            .filter(|(_, one)| !one.is_gone && one.account.held() > bytes_min)
+            .filter(|(_, one)| !one.is_gone && one.stay.is_none())
+            .filter(|(_, one)| one.account.held() > bytes_min)
             .map(|(number, one)| {
                 let (hold, ms) = one.hold(self.now_ms, stalled_ms);
                 (hold, ms, one.account.held(), number)

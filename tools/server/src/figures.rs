@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::commands::COMMANDS;
 use crate::counters::CoreCounters;
 use crate::native::NativeFigures;
+use crate::port::CorePort;
 use crate::shared::Shared;
 
 /// Figures of one core's connections.
@@ -13,6 +14,8 @@ use crate::shared::Shared;
 pub struct CoreFigures {
     /// Connections that the core serves, and those on their way to it.
     pub connections: u64,
+    /// Those of them that have not authenticated, if they must.
+    pub unauthenticated: u64,
     /// Bytes of its connections with their buffers, at most a second ago.
     pub connection_bytes: u64,
     /// Commands.
@@ -39,6 +42,14 @@ pub struct CoreFigures {
     pub protocol_errors: u64,
     /// Encrypted connections that failed, or whose handshake took too long.
     pub failed_handshakes: u64,
+    /// Unauthenticated connections that made room for others, or took too much memory together.
+    pub evicted_unauthenticated: u64,
+    /// Connections that did not authenticate in time.
+    pub late_unauthenticated: u64,
+    /// Wrong passwords.
+    pub failed_authentications: u64,
+    /// Times that a connection waited because of wrong passwords.
+    pub delayed_authentications: u64,
     /// Times that a connection was not read from any more until its replies are made and read.
     pub pauses: u64,
     /// Those of native connections.
@@ -46,9 +57,10 @@ pub struct CoreFigures {
 }
 
 impl CoreFigures {
-    fn of(counters: &CoreCounters, connections: usize) -> Self {
+    fn of(counters: &CoreCounters, port: &CorePort) -> Self {
         Self {
-            connections: connections as u64,
+            connections: port.connections.load(Ordering::Relaxed) as u64,
+            unauthenticated: port.unauthenticated.load(Ordering::Relaxed) as u64,
             connection_bytes: counters.connection_bytes.get(),
             commands: counters.commands.get(),
             failed_commands: counters.failed_commands.get(),
@@ -62,6 +74,10 @@ impl CoreFigures {
             unsent_events: counters.unsent_events.get(),
             protocol_errors: counters.protocol_errors.get(),
             failed_handshakes: counters.failed_handshakes.get(),
+            evicted_unauthenticated: counters.evicted_unauthenticated.get(),
+            late_unauthenticated: counters.late_unauthenticated.get(),
+            failed_authentications: counters.failed_authentications.get(),
+            delayed_authentications: counters.delayed_authentications.get(),
             pauses: counters.pauses.get(),
             native: NativeFigures::of(&counters.native),
         }
@@ -82,6 +98,11 @@ impl CoreFigures {
         self.unsent_events += other.unsent_events;
         self.protocol_errors += other.protocol_errors;
         self.failed_handshakes += other.failed_handshakes;
+        self.unauthenticated += other.unauthenticated;
+        self.evicted_unauthenticated += other.evicted_unauthenticated;
+        self.late_unauthenticated += other.late_unauthenticated;
+        self.failed_authentications += other.failed_authentications;
+        self.delayed_authentications += other.delayed_authentications;
         self.pauses += other.pauses;
         self.native.add(&other.native);
     }
@@ -123,9 +144,7 @@ impl ServerFigures {
             refused: shared.refused.load(Ordering::Relaxed),
             idle_closed: shared.idle_closed.load(Ordering::Relaxed),
             cores: cores
-                .map(|(counters, port)| {
-                    CoreFigures::of(counters, port.connections.load(Ordering::Relaxed))
-                })
+                .map(|(counters, port)| CoreFigures::of(counters, port))
                 .collect(),
             calls: (COMMANDS.iter().enumerate())
                 .map(|(place, command)| {

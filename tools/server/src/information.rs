@@ -217,6 +217,10 @@ fn clients(gathered: &Gathering<'_>, text: &mut String) {
             ("blocked_clients", shared.waiting.clients() as u64),
             ("tracking_clients", 0),
             (
+                "unauthenticated_clients",
+                gathered.now.server.total().unauthenticated,
+            ),
+            (
                 "monitoring_clients",
                 shared.monitors.load(Ordering::Relaxed) as u64,
             ),
@@ -327,6 +331,22 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
                 gathered.since(|at| at.gets.saturating_sub(at.gets_absent)),
             ),
             ("keyspace_misses", gathered.since(|at| at.gets_absent)),
+            (
+                "evicted_unauthenticated_clients",
+                gathered.sum(|core| core.evicted_unauthenticated),
+            ),
+            (
+                "late_unauthenticated_clients",
+                gathered.sum(|core| core.late_unauthenticated),
+            ),
+            (
+                "acl_access_denied_auth",
+                gathered.sum(|core| core.failed_authentications),
+            ),
+            (
+                "delayed_authentications",
+                gathered.sum(|core| core.delayed_authentications),
+            ),
             ("pubsub_channels", 0),
             ("pubsub_patterns", 0),
             ("latest_fork_usec", 0),

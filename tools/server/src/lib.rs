@@ -15,7 +15,8 @@
 //! have in hand is limited (`record_memory`). Clients that wait for keys are parked (`parked`,
 //! `waiting`). Changes of keys make events (`key_events`, `noted`, `removed_keys`), which go to
 //! subscribers of channels (`subscriptions`). Encrypted connections pass through a session each
-//! (`encrypted`, `tls`). Clients of the native protocol come over the fabric, into the same loop
+//! (`encrypted`, `tls`). Connections that must authenticate first have a share of their own until they
+//! do (`unauthenticated`), and wait after wrong passwords (`guesses`). Clients of the native protocol come over the fabric, into the same loop
 //! (`native`). The map of all this: `docs/internals/server.md`.
 
 mod accept;
@@ -36,6 +37,7 @@ mod failures;
 mod figures;
 mod gathered;
 pub mod glob;
+mod guesses;
 mod hash_reply;
 mod hash_value;
 mod information;
@@ -86,11 +88,16 @@ mod texts;
 mod tls;
 mod token;
 mod transaction;
+mod unauthenticated;
 mod upkeep;
 mod waiting;
 mod words;
 
 pub use self::figures::{CallFigures, CoreFigures, ServerFigures, ServerReporter};
-pub use self::native::{NativeFigure, NativeFigures, NativeOptions, NativeOptionsError};
-pub use self::options::{CLIENT_BYTES, CLIENTS_MAX, Options, TlsOptions};
+pub use self::native::{
+    HANDSHAKES_MAX, NativeFigure, NativeFigures, NativeOptions, NativeOptionsError,
+};
+pub use self::options::{
+    AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, Options, TlsOptions,
+};
 pub use self::server::{Server, StartError};

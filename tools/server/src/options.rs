@@ -14,6 +14,12 @@ pub const CLIENTS_MAX: usize = 10_000;
 /// Memory for the buffers of all clients, by default.
 pub const CLIENT_BYTES: usize = 16 << 20;
 
+/// Time in which a connection must authenticate, by default; as a handshake has.
+pub const AUTHENTICATION_LIMIT: Duration = Duration::from_secs(10);
+
+/// Connections that the system keeps until they are accepted, by default.
+pub const BACKLOG: u32 = 4096;
+
 /// Where encrypted connections are accepted, and by which certificate. Files are in PEM and are
 /// read when the server starts.
 #[derive(Clone, Debug)]
@@ -37,6 +43,10 @@ pub struct Options {
     pub clients_max: usize,
     /// What `AUTH` must give; `None` requires nothing.
     pub password: Option<Zeroizing<String>>,
+    /// Time in which a connection must authenticate, if it must. Default 10 s.
+    pub authentication_limit: Duration,
+    /// Connections that the system keeps until they are accepted. Default 4096.
+    pub backlog: u32,
     /// Time after which a silent client is disconnected; `None` keeps it.
     pub idle_timeout: Option<Duration>,
     /// Memory for the buffers of all clients, in bytes; above it, the one that takes most is
@@ -60,6 +70,8 @@ impl Options {
             listen,
             clients_max: CLIENTS_MAX,
             password: None,
+            authentication_limit: AUTHENTICATION_LIMIT,
+            backlog: BACKLOG,
             idle_timeout: None,
             client_bytes: CLIENT_BYTES,
             evicts: false,
@@ -67,6 +79,17 @@ impl Options {
             tls: None,
             native: NativeOptions::default(),
         }
+    }
+
+    /// True if a new connection has something to prove, before it counts as a client.
+    pub(crate) fn is_unauthenticated(&self, is_encrypted: bool) -> bool {
+        let shows_certificate = |tls: &TlsOptions| tls.client_authority.is_some();
+        self.needs_password() || is_encrypted && self.tls.as_ref().is_some_and(shows_certificate)
+    }
+
+    /// True if some new connections have.
+    pub(crate) fn has_unauthenticated(&self) -> bool {
+        self.is_unauthenticated(self.tls.is_some())
     }
 
     /// True if clients must authenticate.
@@ -81,6 +104,8 @@ impl std::fmt::Debug for Options {
             .field("listen", &self.listen)
             .field("clients_max", &self.clients_max)
             .field("password", &self.password.as_ref().map(|_| "..."))
+            .field("authentication_limit", &self.authentication_limit)
+            .field("backlog", &self.backlog)
             .field("idle_timeout", &self.idle_timeout)
             .field("client_bytes", &self.client_bytes)
             .field("evicts", &self.evicts)

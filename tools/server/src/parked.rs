@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use farcore::Core;
 
@@ -20,6 +21,7 @@ use crate::connection::Connection;
 use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
 use crate::shared::Shared;
+use crate::slow::Measured;
 use crate::tasks::TaskOutput;
 use crate::waiting::{Readiness, ReadyKeys, Served, Waiter};
 
@@ -49,6 +51,8 @@ pub(crate) struct Look {
     /// Set if nothing was there.
     pub(crate) is_vain: Rc<Cell<bool>>,
     pub(crate) readiness: Readiness,
+    /// How long all looks have taken.
+    took: Rc<Cell<Duration>>,
 }
 
 impl Look {
@@ -59,10 +63,12 @@ impl Look {
         (output, protocol): (&TaskOutput, Protocol),
         errors: SourceErrors,
     ) {
+        let began = Instant::now();
         let reply = (output, protocol);
         let from = (self.first, errors);
         let is_done = self.wanted.take(core, reply, &self.readiness, from);
         self.is_vain.set(!is_done.await);
+        self.took.set(self.took.get() + began.elapsed());
     }
 }
 
@@ -70,6 +76,8 @@ impl Look {
 #[derive(Debug)]
 pub(crate) struct Parked {
     look: Look,
+    /// Its command, if that is measured: by its looks, without the wait.
+    measured: Option<Measured>,
     /// Keys to which its looks have added elements.
     ready: ReadyKeys,
     /// When its time is over, in milliseconds since 1970.
@@ -105,7 +113,9 @@ impl Parked {
                 first: 0,
                 is_vain: Rc::default(),
                 readiness: Readiness::later(Arc::clone(shared), Rc::clone(&ready)),
+                took: Rc::default(),
             },
+            measured: None,
             ready,
             deadline_ms,
             entered: None,
@@ -118,6 +128,12 @@ impl Parked {
             end: None,
             held_bytes,
         }
+    }
+
+    /// Has the command be noted at its end if it is slow.
+    pub(crate) fn measure(&mut self, measured: Measured) {
+        self.held_bytes += measured.held_bytes();
+        self.measured = Some(measured);
     }
 
     pub(crate) fn look(&self) -> Look {
@@ -207,6 +223,11 @@ impl Serving {
         let Some(mut parked) = connection.parked.take() else {
             return;
         };
+        // One that leaves before its command ends has not carried it out.
+        if let Some(measured) = parked.measured.take().filter(|_| !connection.is_gone) {
+            let took = parked.look.took.get();
+            self.slow.note(&self.shared.slow, measured, took);
+        }
         let keys = parked.look.wanted.keys();
         if let Some(waiter) = parked.entered {
             self.shared.waiting.leave(keys, waiter);

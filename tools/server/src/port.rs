@@ -18,10 +18,20 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::serving::Serving;
 
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) is_encrypted: bool,
+    /// There was no place for it: one that has not authenticated makes room.
+    pub(crate) is_above_limit: bool,
+}
+
 /// What another thread sends to a core.
 pub(crate) enum Message {
-    /// A connection to serve, and whether it is encrypted.
-    Connection(TcpStream, SocketAddr, bool),
+    /// A connection to serve.
+    Connection(Arrival),
     /// A connection of a native client, not yet accepted.
     Peer(PeerArrival),
     /// Something to do in the core's loop.
@@ -40,7 +50,9 @@ pub(crate) struct CorePort {
     wake_event: OwnedFd,
     /// Connections that the core serves, and those on their way to it.
     pub(crate) connections: AtomicUsize,
-    /// The same of native clients.
+    /// Those of them that have not authenticated, without native ones.
+    pub(crate) unauthenticated: AtomicUsize,
+    /// Connections of native clients, likewise.
     pub(crate) native_connections: AtomicUsize,
     /// Subscriptions of its connections to channels. Only the core changes it.
     pub(crate) subscriptions: AtomicUsize,
@@ -65,6 +77,7 @@ impl CorePort {
             has_ended: AtomicBool::new(false),
             wake_event: eventfd(0, EventfdFlags::CLOEXEC)?,
             connections: AtomicUsize::new(0),
+            unauthenticated: AtomicUsize::new(0),
             native_connections: AtomicUsize::new(0),
             subscriptions: AtomicUsize::new(0),
             event_bytes: AtomicUsize::new(0),
@@ -152,7 +165,7 @@ impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Peer(arrival) => f.debug_tuple("Peer").field(&arrival.peer()).finish(),
-            Self::Connection(_, peer, _) => f.debug_tuple("Connection").field(peer).finish(),
+            Self::Connection(arrival) => f.debug_tuple("Connection").field(&arrival.peer).finish(),
             Self::Run(_) => f.write_str("Run"),
         }
     }

@@ -19,6 +19,7 @@ use crate::memory::{SMALL_BYTES, Shortage};
 use crate::resp::{Arguments, Progress, ProtocolError, parse, parse_rest};
 use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
+use crate::unauthenticated;
 
 /// Bytes received at once.
 pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
@@ -41,7 +42,11 @@ enum Parsed {
 impl Connection {
     /// True if no command may run now.
     fn is_held(&self) -> bool {
-        self.is_blocked || self.is_executing() || self.is_closing || self.is_ahead()
+        self.is_blocked
+            || self.is_executing()
+            || self.is_closing
+            || self.is_ahead()
+            || self.is_restrained()
     }
 
     /// True if bytes may be received.
@@ -51,7 +56,7 @@ impl Connection {
             Some(stream) if !stream.is_done() && !self.is_executing() => {
                 !stream.is_full(self.share_bytes)
             }
-            _ if self.is_closing => false,
+            _ if self.is_closing || self.is_restrained() => false,
             _ => {
                 // An incomplete command needs more, however much waits.
                 let is_over = self.is_held() && self.left == 0;
@@ -119,7 +124,11 @@ impl Serving {
             return;
         }
         let mut received = std::mem::take(&mut self.received);
-        let room = self.receive_bytes();
+        let room = if connection.stay.is_some() {
+            unauthenticated::RECEIVE_BYTES
+        } else {
+            self.receive_bytes()
+        };
         match recv(
             &connection.socket,
             &mut received[..room],

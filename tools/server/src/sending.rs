@@ -153,6 +153,7 @@ impl Serving {
     pub(crate) fn lend_buffer(&mut self, connection: &mut Connection) {
         connection.share_bytes = share_of(self.memory.server().free());
         if connection.output.has_no_buffer()
+            && connection.stay.is_none()
             && let Some(buffer) = self.spare_buffers.pop()
         {
             connection.output.lend(buffer);
@@ -190,5 +191,8 @@ impl Serving {
         };
         let before = &mut connection.settled_bytes;
         connection.account.settle(before, bytes);
+        if let Some(stay) = &mut connection.stay {
+            self.account_unauthenticated(stay, bytes);
+        }
     }
 }

@@ -67,17 +67,18 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub fn start(engine: &Engine, options: Options) -> Result<Self, StartError> {
-        let (plain, address) = listen(options.listen, false)?;
+        let (plain, address) = listen(options.listen, options.backlog, false)?;
         let mut listeners = vec![plain];
         let (mut tls, mut tls_address) = (None, None);
+        let backlog = options.backlog;
         if let Some(options) = &options.tls {
             tls = Some(tls::load(options).map_err(StartError::Tls)?);
-            let (encrypted, address) = listen(options.listen, true)?;
+            let (encrypted, address) = listen(options.listen, backlog, true)?;
             listeners.push(encrypted);
             tls_address = Some(address);
         }
         options.native.validate()?;
-        let native = NativeListeners::bind(&options.native)
+        let native = NativeListeners::bind(&options.native, options.backlog)
             .map_err(|(address, error)| StartError::ListenNative { address, error })?;
         let ports: io::Result<Vec<_>> = (0..engine.shards()).map(|_| CorePort::new()).collect();
         let shared = Shared::new(
@@ -182,9 +183,15 @@ impl Server {
 }
 
 /// Listens at an address; returns also which one it is.
-fn listen(address: SocketAddr, is_encrypted: bool) -> Result<(Listener, SocketAddr), StartError> {
+fn listen(
+    address: SocketAddr,
+    backlog: u32,
+    is_encrypted: bool,
+) -> Result<(Listener, SocketAddr), StartError> {
     let listen = || {
         let socket = TcpListener::bind(address)?;
+        // The standard library's backlog is too short for a crowd that arrives at once.
+        rustix::net::listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
         let listener = Listener {

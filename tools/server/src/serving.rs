@@ -19,7 +19,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -30,13 +29,14 @@ use crate::commands::BESIDE_BYTES;
 use crate::connection::Connection;
 use crate::counters::CoreCounters;
 use crate::failures::Failures;
+use crate::guesses::Delays;
 use crate::key_events::EventSink;
 use crate::memory::{Account, CoreMemory};
 use crate::monitors::Monitors;
 use crate::native::Native;
 use crate::noted::Noted;
 use crate::parked::Parking;
-use crate::port::Message;
+use crate::port::{Arrival, Message};
 use crate::receiving::RECEIVE_BYTES;
 use crate::record_memory::RecordMemory;
 use crate::resp::{Arguments, Limits};
@@ -45,6 +45,7 @@ use crate::slow::SlowLog;
 use crate::sockets::Sockets;
 use crate::subscriptions::Subscriptions;
 use crate::tasks::Tasks;
+use crate::unauthenticated::{Shares, Unauthenticated};
 
 /// Messages of other cores that are received in a turn, at most, so that clients are served too.
 const MESSAGES_A_TURN: usize = 64;
@@ -95,10 +96,15 @@ pub(crate) struct Serving {
     pub(crate) tasks: Tasks,
     /// Empty buffers for replies.
     pub(crate) spare_buffers: Vec<Vec<u8>>,
-    /// What the core's connections hold.
+    /// What the core's clients hold, and what its unauthenticated connections do.
     pub(crate) memory: Rc<CoreMemory>,
+    pub(crate) unauthenticated_memory: Rc<CoreMemory>,
     /// When clients that hold memory are looked for next, in milliseconds since 1970.
     pub(crate) next_pass_ms: u64,
+    /// Those that have not authenticated.
+    pub(crate) unauthenticated: Unauthenticated,
+    /// Those that wait after wrong passwords.
+    pub(crate) delays: Delays,
     pub(crate) slow: SlowLog,
     pub(crate) failures: Failures,
     pub(crate) monitors: Monitors,
@@ -129,6 +135,7 @@ impl Serving {
             announces_all: true,
             ..Limits::default()
         };
+        let shares = Shares::of(&shared.options, shared.cores.len());
         Ok(Self {
             sockets: Sockets::new(shared.cores[place].wake_event())?,
             limits_of_whole: Limits {
@@ -138,7 +145,10 @@ impl Serving {
             limits,
             limits_of_strangers: Limits::UNAUTHENTICATED,
             memory: CoreMemory::new(Arc::clone(&shared.client_memory)),
+            unauthenticated_memory: CoreMemory::new(Arc::clone(&shared.unauthenticated_memory)),
             next_pass_ms: 0,
+            unauthenticated: Unauthenticated::new(shares),
+            delays: Delays::default(),
             spare_buffers: Vec::new(),
             events: EventSink::new(Arc::clone(&shared)),
             records: Rc::default(),
@@ -205,6 +215,7 @@ impl Serving {
             is_busy |= self.take_answers(&mut core) > 0;
             self.start_long_tasks(&core);
             self.serve_waits(&core);
+            self.end_delays();
             is_busy |= self.tasks_turn();
             self.send_lines();
             is_busy |= self.take_removed_keys();
@@ -257,7 +268,8 @@ impl Serving {
     /// Sleeps until there is something to do, or a client has waited long enough.
     async fn sleep(&mut self) {
         self.counters().sleeps.add(1);
-        let mut deadline_ms = self.parking.next_deadline_ms();
+        let deadlines = [self.parking.next_deadline_ms(), self.delays.next_ms()];
+        let mut deadline_ms = deadlines.into_iter().flatten().min();
         if !self.tasks.is_empty() {
             // What a command waits for besides, the engine has finished by then.
             let look_ms = self.now_ms + TASKS_LOOK_MS;
@@ -275,9 +287,7 @@ impl Serving {
                 break;
             };
             match message {
-                Message::Connection(stream, peer, is_encrypted) => {
-                    self.accept(stream, peer, is_encrypted);
-                }
+                Message::Connection(arrival) => self.accept(arrival),
                 Message::Peer(arrival) => {
                     if let Some(native) = &mut self.native {
                         native.accept(arrival);
@@ -289,27 +299,54 @@ impl Serving {
         count > 0
     }
 
-    fn accept(&mut self, stream: TcpStream, peer: SocketAddr, is_encrypted: bool) {
-        let Ok(tls) = self.session(is_encrypted) else {
-            return self.shared.gone(self.place);
+    fn accept(&mut self, arrival: Arrival) {
+        let Arrival {
+            stream,
+            peer,
+            is_encrypted,
+            is_above_limit,
+        } = arrival;
+        let is_unauthenticated = self.shared.options.is_unauthenticated(is_encrypted);
+        let session = if self.make_room(is_unauthenticated, is_above_limit) {
+            self.session(is_encrypted)
+        } else {
+            self.shared.refuse(stream, is_encrypted);
+            return self.accepted_none(is_unauthenticated);
+        };
+        let Ok(tls) = session else {
+            return self.accepted_none(is_unauthenticated);
         };
         let number = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
         });
         if self.sockets.add(&stream, number as u64).is_err() {
-            self.shared.gone(self.place);
             self.free.push(number);
-            return;
+            return self.accepted_none(is_unauthenticated);
         }
         let id = self.shared.next_client();
         let is_authenticated = !self.shared.options.needs_password();
-        let account = Account::new(&self.memory);
+        let account = Account::new(if is_unauthenticated {
+            &self.unauthenticated_memory
+        } else {
+            &self.memory
+        });
         let mut connection = Connection::new(stream, peer, (id, account), is_authenticated);
         connection.tls = tls;
         connection.heard_ms = self.now_ms;
+        if is_unauthenticated {
+            self.enter_unauthenticated(number, &mut connection);
+        }
         self.account(&mut connection);
         self.connections[number] = Some(Box::new(connection));
+    }
+
+    /// Notes that a connection that was on its way here is not served.
+    fn accepted_none(&self, is_unauthenticated: bool) {
+        if is_unauthenticated {
+            self.shared.no_longer_unauthenticated(self.place);
+        }
+        self.shared.gone(self.place);
     }
 
     fn native_turn(&mut self, is_stopping: bool) -> bool {

@@ -1,5 +1,7 @@
 //! What the cores of a server share.
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -11,19 +13,25 @@ use crate::encoding_limits::EncodingLimits;
 use crate::event_classes::SelectedClasses;
 use crate::figures::ServerFigures;
 use crate::gathered::Gathered;
+use crate::guesses::FailingAddresses;
 use crate::memory::ClientMemory;
 use crate::memory_limit::MemoryLimit;
+use crate::native::OpenClients;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
 use crate::record_memory::LongestRecord;
 use crate::serving::Serving;
 use crate::slow::SlowSettings;
 use crate::tls::TlsConfig;
+use crate::unauthenticated::Shares;
 use crate::waiting::Waiting;
 
 /// A value or record of more bytes is large: its reply may have to be made as the client takes it.
 /// Shorter ones bound what the answers under way of a core can become, a thousand at most.
 pub(crate) const LARGE_BYTES: usize = 2 << 10;
+
+/// What a client reads when there are too many; as Redis.
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// What happened in the latest second.
 #[derive(Debug, Default)]
@@ -61,8 +69,8 @@ pub(crate) struct Shared {
     pub(crate) connected: AtomicUsize,
     pub(crate) refused: AtomicU64,
     pub(crate) accepted: AtomicU64,
-    /// Native connections that are served or on their way to a core.
-    pub(crate) native_connected: AtomicUsize,
+    /// Native connections that have proved the token.
+    pub(crate) native_open: OpenClients,
     /// Connections that were closed because they were silent.
     pub(crate) idle_closed: AtomicU64,
     /// Connections that see the commands of all clients.
@@ -72,10 +80,14 @@ pub(crate) struct Shared {
     /// Events of keys that are sent.
     pub(crate) event_classes: SelectedClasses,
     pub(crate) slow: SlowSettings,
+    /// Where wrong passwords come from.
+    pub(crate) failing: FailingAddresses,
     pub(crate) encoding_limits: EncodingLimits,
     pub(crate) longest_record: LongestRecord,
     /// What clients may have the server hold.
     pub(crate) client_memory: Arc<ClientMemory>,
+    /// What unauthenticated connections may.
+    pub(crate) unauthenticated_memory: Arc<ClientMemory>,
     /// What native clients may.
     pub(crate) native_memory: Arc<ClientMemory>,
     /// Bytes of a record's value, at most.
@@ -100,8 +112,10 @@ impl Shared {
         run_id: String,
         port: u16,
     ) -> Self {
-        let client_memory = ClientMemory::new(options.client_bytes, cores.len());
-        let client_memory = Arc::new(client_memory);
+        let shares = Shares::of(&options, cores.len());
+        let memory_of = |bytes| Arc::new(ClientMemory::new(bytes, cores.len()));
+        let client_memory = memory_of(shares.client_bytes * cores.len());
+        let unauthenticated_memory = memory_of(shares.bytes * cores.len());
         let native_memory = ClientMemory::new(options.native.slot_bytes, cores.len());
         let native_memory = Arc::new(native_memory);
         // Those of an engine that others have filled may be long.
@@ -118,15 +132,17 @@ impl Shared {
             connected: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
-            native_connected: AtomicUsize::new(0),
+            native_open: OpenClients::default(),
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
             waiting: Waiting::default(),
             event_classes: SelectedClasses::default(),
             slow: SlowSettings::default(),
+            failing: FailingAddresses::default(),
             encoding_limits: EncodingLimits::default(),
             longest_record: LongestRecord::default(),
             client_memory,
+            unauthenticated_memory,
             native_memory,
             value_bytes_max,
             has_large_values: AtomicBool::new(has_keys),
@@ -164,9 +180,28 @@ impl Shared {
         self.cores[core].connections.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Notes that a core's connection has authenticated, or ends without.
+    pub(crate) fn no_longer_unauthenticated(&self, core: usize) {
+        let unauthenticated = &self.cores[core].unauthenticated;
+        unauthenticated.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Refuses a connection because there are too many.
+    pub(crate) fn refuse(&self, mut stream: TcpStream, is_encrypted: bool) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        // Before its handshake a client could not read it. One that has gone does not.
+        if !is_encrypted {
+            let _ = stream.write_all(TOO_MANY);
+        }
+    }
+
+    /// Notes that a native connection that had proved the token has ended.
+    pub(crate) fn native_closed(&self) {
+        self.native_open.leave();
+    }
+
     /// Notes that a core's native connection has ended.
     pub(crate) fn native_gone(&self, core: usize) {
-        self.native_connected.fetch_sub(1, Ordering::Relaxed);
         let connections = &self.cores[core].native_connections;
         connections.fetch_sub(1, Ordering::Relaxed);
     }

@@ -21,6 +21,8 @@ const COMMANDS_MAX: usize = 128;
 const ARGUMENTS_MAX: usize = 32;
 /// Bytes of an argument that are noted; as Redis.
 const ARGUMENT_BYTES_MAX: usize = 128;
+/// Bytes of the commands that a core notes, at most: the oldest are dropped.
+const NOTED_BYTES_MAX: usize = 1 << 20;
 /// No token: no connection has so many parts.
 const NO_TOKEN: u64 = u64::MAX;
 
@@ -65,7 +67,25 @@ pub(crate) struct Measured {
     name: Vec<u8>,
 }
 
+/// Bytes that arguments take.
+fn bytes_of(arguments: &[Vec<u8>]) -> usize {
+    let texts: usize = arguments.iter().map(Vec::capacity).sum();
+    texts + size_of_val(arguments)
+}
+
+impl SlowCommand {
+    fn held_bytes(&self) -> usize {
+        let texts = self.peer.capacity() + self.name.capacity();
+        size_of::<Self>() + bytes_of(&self.arguments) + texts
+    }
+}
+
 impl Measured {
+    /// Bytes that it takes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + bytes_of(&self.arguments) + self.name.capacity()
+    }
+
     /// Begins to measure a command of a connection.
     pub(crate) fn begin<'a>(
         connection: &Connection,
@@ -115,6 +135,8 @@ pub(crate) type Ended = Rc<RefCell<Vec<(Measured, Duration)>>>;
 #[derive(Debug)]
 pub(crate) struct SlowLog {
     commands: VecDeque<SlowCommand>,
+    /// Bytes that they take.
+    bytes: usize,
     /// The request that is measured, and where its answer will be recognised.
     measured: Option<Measured>,
     token: u64,
@@ -127,6 +149,7 @@ impl Default for SlowLog {
     fn default() -> Self {
         Self {
             commands: VecDeque::new(),
+            bytes: 0,
             measured: None,
             token: NO_TOKEN,
             begun_ms: 0,
@@ -179,26 +202,29 @@ impl SlowLog {
         }
     }
 
-    fn note(&mut self, settings: &SlowSettings, measured: Measured, took: Duration) {
+    /// Notes a command that took so long, if it is slow.
+    pub(crate) fn note(&mut self, settings: &SlowSettings, measured: Measured, took: Duration) {
         let limit_us = u128::try_from(settings.limit_us.load(Ordering::Relaxed));
         if !limit_us.is_ok_and(|limit_us| took.as_micros() >= limit_us) {
             return;
         }
         let commands_max = settings.commands_max.load(Ordering::Relaxed);
-        while self.commands.len() >= commands_max.max(1) {
-            self.commands.pop_front();
-        }
-        if commands_max == 0 {
-            return;
-        }
-        self.commands.push_back(SlowCommand {
+        let command = SlowCommand {
             id: settings.next_id.fetch_add(1, Ordering::Relaxed),
             at_ms: measured.at_ms,
             took,
             arguments: measured.arguments,
             peer: measured.peer.to_string(),
             name: measured.name,
-        });
+        };
+        self.bytes += command.held_bytes();
+        self.commands.push_back(command);
+        while self.commands.len() > commands_max || self.bytes > NOTED_BYTES_MAX {
+            let Some(oldest) = self.commands.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.held_bytes();
+        }
     }
 
     /// Copies of the commands that were noted.
@@ -208,7 +234,8 @@ impl SlowLog {
 
     /// Forgets the commands that were noted.
     pub(crate) fn clear(&mut self) {
-        self.commands.clear();
+        self.commands = VecDeque::new();
+        self.bytes = 0;
     }
 }
 
@@ -251,6 +278,25 @@ mod tests {
         assert_eq!(log.all().len(), 2);
         log.clear();
         assert!(log.all().is_empty());
+    }
+
+    #[test]
+    fn what_is_noted_is_bounded_in_bytes_too() {
+        let (settings, mut log) = (SlowSettings::default(), SlowLog::default());
+        settings.commands_max.store(usize::MAX, Ordering::Relaxed);
+        let text = "x".repeat(1000);
+        for _ in 0..3 * NOTED_BYTES_MAX / text.len() {
+            log.note(&settings, measured(&text), Duration::from_secs(1));
+        }
+        let bytes: usize = log.commands.iter().map(SlowCommand::held_bytes).sum();
+        assert_eq!(bytes, log.bytes);
+        assert!(
+            (NOTED_BYTES_MAX / 2..=NOTED_BYTES_MAX).contains(&bytes),
+            "{bytes}"
+        );
+        settings.commands_max.store(0, Ordering::Relaxed);
+        log.note(&settings, measured(&text), Duration::from_secs(1));
+        assert_eq!((log.commands.len(), log.bytes), (0, 0));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is done about once a second: rates, and the end of silent connections.
+//! What is done about once a second: rates, and the end of silent and late connections.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -61,7 +61,9 @@ impl Upkeep {
             let used_bytes = MemoryFigures::of(shared).used_bytes;
             shared.memory_limit.look(used_bytes);
         }
-        if shared.options.idle_timeout.is_none() && shared.tls.is_none() {
+        let options = &shared.options;
+        let is_watched = options.idle_timeout.is_some() || options.has_unauthenticated();
+        if !is_watched && shared.tls.is_none() {
             return;
         }
         for core in &shared.cores {
@@ -82,6 +84,10 @@ impl Serving {
 
     /// Closes silent connections.
     fn look_after(&mut self) {
+        self.end_late_unauthenticated();
+        if self.shared.options.idle_timeout.is_none() && self.shared.tls.is_none() {
+            return;
+        }
         let timeout = self.shared.options.idle_timeout;
         let timeout_ms = timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
         for number in 0..self.connections.len() {

@@ -261,6 +261,128 @@ fn slow_commands_are_noted_on_every_core() {
 }
 
 #[test]
+fn a_command_that_waits_is_noted_when_it_ends() {
+    let served = Served::start(2);
+    let (mut client, mut waiting) = (served.client(), served.client());
+    client.say("CONFIG SET slowlog-log-slower-than 0");
+    let noted = |client: &mut Client| {
+        let all = client.ask(&["SLOWLOG", "GET", "-1"]);
+        let all = all.elements().iter();
+        let mut all = all.filter(|one| one.elements()[3].elements()[0].text() == "BLPOP");
+        all.next().is_some()
+    };
+    waiting.send(&["BLPOP", "list", "0"]);
+    wait_until("it waits", || figure(&mut client, "blocked_clients") == "1");
+    assert!(!noted(&mut client), "it has not ended");
+    client.say("RPUSH list element");
+    assert_eq!(waiting.read().unwrap().elements().len(), 2);
+    assert!(noted(&mut client));
+    // Its time may also end.
+    client.say("SLOWLOG RESET");
+    assert_eq!(waiting.say("BLPOP list 0.001"), "null array");
+    assert!(noted(&mut client));
+}
+
+#[test]
+fn a_reset_keeps_the_library_and_forgets_the_name() {
+    let served = Served::start(1);
+    let mut client = served.client();
+    for words in [
+        "CLIENT SETNAME me",
+        "CLIENT SETINFO LIB-NAME lib",
+        "CLIENT SETINFO LIB-VER 1.2",
+    ] {
+        assert_eq!(client.say(words), "+OK");
+    }
+    assert_eq!(client.say("RESET"), "+RESET");
+    let line = client.ask(&["CLIENT", "INFO"]).text();
+    assert!(line.contains(" name= "), "{line}");
+    assert!(line.contains(" lib-name=lib lib-ver=1.2"), "{line}");
+}
+
+#[test]
+fn a_setting_is_set_once_and_within_its_range() {
+    let served = Served::start(1);
+    let mut client = served.client();
+    for (words, reason) in [
+        ("slowlog-max-len 1 SLOWLOG-MAX-LEN 2", "duplicate parameter"),
+        (
+            "slowlog-max-len 100001",
+            "argument must be between 0 and 100000 inclusive",
+        ),
+        (
+            "slowlog-max-len -1",
+            "argument must be between 0 and 100000 inclusive",
+        ),
+        (
+            "slowlog-log-slower-than -2",
+            "argument must be between -1 and 9223372036854775807 inclusive",
+        ),
+        (
+            "list-max-listpack-size 2147483648",
+            "argument must be between -2147483648 and 2147483647 inclusive",
+        ),
+        (
+            "hash-max-listpack-entries -1",
+            "argument must be between 0 and 9223372036854775807 inclusive",
+        ),
+        (
+            "slowlog-max-len 9223372036854775808",
+            "argument couldn't be parsed into an integer",
+        ),
+    ] {
+        let name = words.split(' ').next().unwrap();
+        let before = client.say(&format!("CONFIG GET {name}"));
+        let reply = client.say(&format!("CONFIG SET {words}"));
+        let expected =
+            format!("-ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}");
+        assert_eq!(reply, expected);
+        assert_eq!(client.say(&format!("CONFIG GET {name}")), before);
+    }
+}
+
+#[test]
+fn a_draw_without_end_is_refused() {
+    let served = Served::start(1);
+    let mut client = served.client();
+    client.say("HSET hash field value");
+    client.say("SADD set member");
+    for count in ["-4611686018427387905", "-9223372036854775807", "-16777217"] {
+        for words in ["HRANDFIELD hash", "SRANDMEMBER set"] {
+            let reply = client.say(&format!("{words} {count}"));
+            assert!(reply.starts_with("-ERR value is out of range"), "{reply}");
+        }
+        let reply = client.say(&format!("HRANDFIELD hash {count} WITHVALUES"));
+        assert!(reply.starts_with("-ERR value is out of range"), "{reply}");
+    }
+    // Each once is bounded by what there is.
+    assert_eq!(
+        client.say("SRANDMEMBER set 9223372036854775807"),
+        "[\"member\"]"
+    );
+    assert_eq!(
+        client
+            .ask(&["SRANDMEMBER", "set", "-1000"])
+            .elements()
+            .len(),
+        1000
+    );
+}
+
+#[test]
+fn a_crowd_that_connects_at_once_finds_room() {
+    let served = Served::start(1);
+    let address = served.address;
+    // Of all of them none waits for another connection to be accepted.
+    let streams: Vec<_> = (0..3000)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    wait_until("all are served", || {
+        served.figures().connections == streams.len() as u64
+    });
+}
+
+#[test]
 fn what_was_received_is_answered_before_the_server_stops() {
     const READS: usize = 4;
     let mut served = Served::roomy(2);

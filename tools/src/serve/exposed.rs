@@ -64,6 +64,11 @@ const GAUGES: &[CoreFamily] = &[
         core.connections
     }),
     (
+        "server_unauthenticated_connections",
+        "Open connections that have not authenticated, if they must",
+        |core| core.unauthenticated,
+    ),
+    (
         "server_connection_bytes",
         "Memory of connections and their buffers",
         |core| core.connection_bytes,
@@ -112,6 +117,24 @@ const COUNTERS: &[CoreFamily] = &[
         "server_failed_handshakes",
         "Encrypted connections that failed, or whose handshake took too long",
         |core| core.failed_handshakes,
+    ),
+    (
+        "server_evicted_unauthenticated",
+        "Unauthenticated connections that made room for others, or took too much memory together",
+        |core| core.evicted_unauthenticated,
+    ),
+    (
+        "server_late_unauthenticated",
+        "Connections that did not authenticate in time",
+        |core| core.late_unauthenticated,
+    ),
+    ("server_failed_authentications", "Wrong passwords", |core| {
+        core.failed_authentications
+    }),
+    (
+        "server_delayed_authentications",
+        "Times that a connection waited because of wrong passwords",
+        |core| core.delayed_authentications,
     ),
     (
         "server_pauses",

@@ -1,9 +1,12 @@
 //! Limits of values that the server itself takes as they are, and of its clients.
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use farcore_bench::words::size;
+use farcore_server::HANDSHAKES_MAX;
+use tracing::warn;
 
 use crate::descriptors::Descriptors;
 
@@ -14,11 +17,16 @@ const LATENCY_MAX: Duration = Duration::from_secs(1);
 /// The least memory of clients: the buffers of a few of them.
 const MEMORY_MIN: u64 = 1 << 20;
 
+/// The most connections that the system counts.
+const BACKLOG_MAX: u32 = i32::MAX.cast_unsigned();
+/// Where the system's own limit stands.
+const SOMAXCONN: &str = "/proc/sys/net/core/somaxconn";
+
 /// Descriptors of a core: rings, eventfds, timers and listeners of its two executors.
 const OF_A_CORE: u64 = 48;
 /// Of a core at one memory node: its session and its connections, the old ones beside the new.
 const OF_A_NODE: u64 = 8;
-/// Of a native client: the sockets of its messages and of its line.
+/// Of a native client, or a handshake of one: the sockets of its messages and of its line.
 const OF_A_NATIVE: u64 = 2;
 /// Standard streams, the log, the signals, the HTTP server with its connections, a device.
 const OF_THE_PROCESS: u64 = 128;
@@ -32,10 +40,20 @@ pub(super) struct Others {
 }
 
 impl Others {
+    /// Native clients, and the handshakes of others.
+    fn native_connections(self) -> u64 {
+        let handshakes = if self.native_clients > 0 {
+            HANDSHAKES_MAX
+        } else {
+            0
+        };
+        self.native_clients.saturating_add(handshakes) as u64
+    }
+
     fn descriptors(self) -> u64 {
         let (cores, nodes) = (self.cores as u64, self.nodes as u64);
         (OF_THE_PROCESS + cores * (OF_A_CORE + nodes * OF_A_NODE))
-            .saturating_add((self.native_clients as u64).saturating_mul(OF_A_NATIVE))
+            .saturating_add(self.native_connections().saturating_mul(OF_A_NATIVE))
     }
 }
 
@@ -77,6 +95,32 @@ pub(super) fn time(flag: &str, value: Duration) -> Result<()> {
         humantime::format_duration(value)
     );
     Ok(())
+}
+
+/// Checks how many connections the system is to keep until they are accepted.
+///
+/// # Errors
+/// It is none, or more than the system counts.
+pub(super) fn backlog(connections: u32) -> Result<()> {
+    ensure!(
+        (1..=BACKLOG_MAX).contains(&connections),
+        "--backlog is {connections}: it must be 1 to {BACKLOG_MAX}"
+    );
+    Ok(())
+}
+
+/// Warns if the system keeps fewer.
+pub(super) fn warn_of_short_backlog(connections: u32) {
+    let limit = fs::read_to_string(SOMAXCONN).unwrap_or_default();
+    // A system that does not tell is taken at its word.
+    let limit = limit.trim().parse().unwrap_or(u32::MAX);
+    if limit < connections {
+        warn!(
+            backlog = connections,
+            limit,
+            "the system lowers --backlog to net.core.somaxconn: raise that, or clients that connect at once wait for seconds"
+        );
+    }
 }
 
 /// Checks the distance of far memory in this process.

@@ -36,7 +36,7 @@ use farcore_bench::cli::{CoreList, parse_size};
 use farcore_bench::stop;
 use farcore_bench::watch::WatchArgs;
 use farcore_rdma::Scheme;
-use farcore_server::{CLIENTS_MAX, Options, Server, TlsOptions};
+use farcore_server::{BACKLOG, CLIENTS_MAX, Options, Server, TlsOptions};
 use farcore_tuning::is_loopback;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -122,6 +122,9 @@ pub(crate) struct Arguments {
     /// Clients at once
     #[arg(long, value_name = "COUNT", default_value_t = CLIENTS_MAX)]
     max_clients: usize,
+    /// Connections that the system keeps until the server accepts them, at each address
+    #[arg(long, value_name = "COUNT", default_value_t = BACKLOG)]
+    backlog: u32,
     /// Time after which a silent client is disconnected [default: never]
     #[arg(long, value_name = "TIME")]
     idle_timeout: Option<humantime::Duration>,
@@ -248,12 +251,14 @@ impl Arguments {
             self.max_clients > 0,
             "--max-clients 0: no client could connect; use at least 1"
         );
+        limits::backlog(self.backlog)?;
         if let Some(timeout) = self.idle_timeout {
             limits::time("--idle-timeout", timeout.into())?;
         }
         limits::memory("--client-memory", self.client_memory)?;
         Ok(Options {
             clients_max: self.max_clients,
+            backlog: self.backlog,
             password,
             idle_timeout: self.idle_timeout.map(Into::into),
             client_bytes: usize::try_from(self.client_memory).unwrap_or(usize::MAX),
@@ -344,6 +349,7 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     arguments.check(&options)?;
     options.clients_max = arguments.clients(config.cores.len())?;
     arguments.warn_if_exposed();
+    limits::warn_of_short_backlog(arguments.backlog);
     heap::return_buffers();
     let has_password = options.password.is_some();
     info!(

@@ -358,6 +358,50 @@ impl<'a> Call<'a> {
     where
         F: Future<Output = Core> + 'static,
     {
+        if self.plan.is_none() && !self.connection.pending.is_empty() {
+            return Flow::Later;
+        }
+        let measured = Some(self.measured());
+        self.start_holding((bytes, measured), work)
+    }
+
+    /// The same for a task that holds memory which is charged already. No reply is pending.
+    pub(super) fn task_with<F>(
+        &mut self,
+        held: Charge,
+        work: impl FnOnce(Core, TaskOutput, Protocol) -> F,
+    ) -> Flow
+    where
+        F: Future<Output = Core> + 'static,
+    {
+        let measured = Some(self.measured());
+        self.start_task((held, measured), work)
+    }
+
+    /// Begins to measure the command.
+    pub(super) fn measured(&self) -> Measured {
+        Measured::begin(self.connection, self.serving.now_ms, self.all())
+    }
+
+    /// The same as [`Call::task`] for a command that measures itself.
+    pub(super) fn unmeasured_task<F>(
+        &mut self,
+        work: impl FnOnce(Core, TaskOutput, Protocol) -> F,
+    ) -> Flow
+    where
+        F: Future<Output = Core> + 'static,
+    {
+        self.start_holding((0, None), work)
+    }
+
+    fn start_holding<F>(
+        &mut self,
+        (bytes, measured): (usize, Option<Measured>),
+        work: impl FnOnce(Core, TaskOutput, Protocol) -> F,
+    ) -> Flow
+    where
+        F: Future<Output = Core> + 'static,
+    {
         if let Some(plan) = &mut self.plan {
             plan.is_possible = false;
             return Flow::Done;
@@ -368,15 +412,15 @@ impl<'a> Call<'a> {
         // Copies of its arguments are among what it takes.
         let copied = self.arguments.span_bytes() + self.count() * BESIDE_ARGUMENT;
         match self.connection.account.try_charge(bytes + copied) {
-            Ok(held) => self.start_task(held, work),
+            Ok(held) => self.start_task((held, measured), work),
             Err(shortage) => self.wait_for_memory(&shortage),
         }
     }
 
     /// Starts a task that holds memory from its beginning to its end. No reply is pending.
-    pub(super) fn start_task<F>(
+    fn start_task<F>(
         &mut self,
-        held: Charge,
+        (held, measured): (Charge, Option<Measured>),
         work: impl FnOnce(Core, TaskOutput, Protocol) -> F,
     ) -> Flow
     where
@@ -387,12 +431,13 @@ impl<'a> Call<'a> {
         let account = &self.connection.account;
         let output = TaskOutput::new(account, &self.serving.events, &self.serving.records);
         let output = output.with_held(held);
-        let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
         let ended = self.serving.slow.ended();
         let work = work(core, output.clone(), self.connection.protocol);
         let future = async move {
             let core = work.await;
-            slow::leave(&ended, measured);
+            if let Some(measured) = measured {
+                slow::leave(&ended, measured);
+            }
             core
         };
         self.connection.is_blocked = true;

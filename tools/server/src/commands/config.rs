@@ -2,6 +2,7 @@
 //!
 //! - I1: `CONFIG SET` sets all of its settings, or none.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -19,7 +20,7 @@ use crate::words::parsed_integer;
 type Result = std::result::Result<Flow, Refusal>;
 
 /// Slow commands that a core notes, at most.
-const SLOW_COMMANDS_MAX: usize = 100_000;
+const SLOW_COMMANDS_MAX: i64 = 100_000;
 /// A value that is no integer; as Redis.
 const NOT_INTEGER: &str = "argument couldn't be parsed into an integer";
 
@@ -72,32 +73,25 @@ impl Change {
         (name, current): (&str, &str),
         value: &[u8],
     ) -> std::result::Result<Self, String> {
-        let number = || parsed_integer(value).ok_or(NOT_INTEGER);
-        let count = || usize::try_from(number()?).map_err(|_| NOT_INTEGER);
+        let number = |range: RangeInclusive<i64>| {
+            let number = parsed_integer(value).ok_or(NOT_INTEGER)?;
+            let (least, most) = (range.start(), range.end());
+            let is_within = range.contains(&number);
+            let refusal = || format!("argument must be between {least} and {most} inclusive");
+            is_within.then_some(number).ok_or_else(refusal)
+        };
         Ok(match name {
-            "slowlog-log-slower-than" => {
-                let limit = number()?;
-                if limit < -1 {
-                    return Err(NOT_INTEGER.to_owned());
-                }
-                Self::SlowerThan(limit)
-            }
+            "slowlog-log-slower-than" => Self::SlowerThan(number(-1..=i64::MAX)?),
             "slowlog-max-len" => {
-                let commands = count()?;
-                if commands > SLOW_COMMANDS_MAX {
-                    return Err(NOT_INTEGER.to_owned());
-                }
-                Self::SlowCommands(commands)
+                let commands = number(0..=SLOW_COMMANDS_MAX)?;
+                Self::SlowCommands(usize::try_from(commands).unwrap_or(0))
             }
             "maxmemory" => Self::memory(shared, value)?,
             "notify-keyspace-events" => {
                 Self::Events(EventClasses::parse(value).ok_or(UNKNOWN_CLASS)?)
             }
             name => match shared.encoding_limits.of_setting(name) {
-                Some((_, min)) => {
-                    let limit = number()?;
-                    Self::EncodingLimit(Some(limit).filter(|one| *one >= min).ok_or(NOT_INTEGER)?)
-                }
+                Some((_, range)) => Self::EncodingLimit(number(range)?),
                 None if current.as_bytes() == value => Self::Nothing,
                 None => return Err("can't set immutable config".to_owned()),
             },
@@ -148,7 +142,7 @@ fn set_config(call: &mut Call<'_>) -> Result {
     }
     let shared = Arc::clone(&call.serving.shared);
     let settings = information::settings(&shared);
-    let mut changes = Vec::new();
+    let mut changes: Vec<(&str, Change)> = Vec::new();
     for place in (2..call.count()).step_by(2) {
         let name = String::from_utf8_lossy(call.argument(place)).to_lowercase();
         let Some((known, current)) = settings.iter().find(|(known, _)| *known == name) else {
@@ -157,12 +151,16 @@ fn set_config(call: &mut Call<'_>) -> Result {
                 "ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"
             )));
         };
-        let change = Change::of(&shared, (known, current), call.argument(place + 1));
-        let change = change.map_err(|reason| {
+        let refused = |reason: String| {
             Refusal(format!(
                 "ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
             ))
-        })?;
+        };
+        if changes.iter().any(|(given, _)| given == known) {
+            return Err(refused("duplicate parameter".to_owned()));
+        }
+        let change = Change::of(&shared, (known, current), call.argument(place + 1));
+        let change = change.map_err(refused)?;
         changes.push((*known, change));
     }
     for (name, change) in changes {

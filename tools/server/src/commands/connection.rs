@@ -7,7 +7,7 @@ use farcore::Core;
 use super::arguments::{count, integer, is_option};
 use super::subcommand::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX, tracking};
-use crate::connection::{ClientNames, Connection, ReplyMode};
+use crate::connection::{Connection, ReplyMode};
 use crate::parked::WaitEnd;
 use crate::resp::{Protocol, Writer};
 
@@ -63,7 +63,8 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result {
     call.connection.transaction = None;
     (call.serving).forget_subscriptions(call.number, call.connection);
     call.connection.protocol = Protocol::Resp2;
-    call.connection.names = ClientNames::default();
+    // The library stays what it is; as Redis.
+    call.connection.names.name = Vec::new();
     call.connection.reply_mode = ReplyMode::On;
     call.serving.end_monitor(call.connection);
     call.connection.is_authenticated = !call.serving.shared.options.needs_password();
@@ -86,6 +87,18 @@ fn is_right(call: &Call<'_>, user: &[u8], password: &[u8]) -> bool {
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
+/// Has the connection wait, and says why.
+fn wrong_password(call: &mut Call<'_>) -> Refusal {
+    call.serving
+        .note_wrong_password(call.number, call.connection);
+    WRONG_PASSWORD.into()
+}
+
+fn note_authenticated(call: &mut Call<'_>) {
+    call.connection.is_authenticated = true;
+    call.serving.note_proof(call.connection);
+}
+
 pub(super) fn auth(call: &mut Call<'_>) -> Result {
     let (user, password) = match call.count() {
         2 => (&b"default"[..], call.argument(1)),
@@ -95,10 +108,13 @@ pub(super) fn auth(call: &mut Call<'_>) -> Result {
     if call.count() == 2 && !call.serving.shared.options.needs_password() {
         return Err("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?".into());
     }
-    if !is_right(call, user, password) {
-        return Err(WRONG_PASSWORD.into());
+    if call.serving.delays_password(call.number, call.connection) {
+        return Ok(Flow::Later);
     }
-    call.connection.is_authenticated = true;
+    if !is_right(call, user, password) {
+        return Err(wrong_password(call));
+    }
+    note_authenticated(call);
     Ok(call.ok())
 }
 
@@ -115,12 +131,17 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result {
     }
     let mut place = 2;
     let (mut is_authenticated, mut name) = (call.connection.is_authenticated, None);
+    let mut is_guessed = false;
     while place < call.count() {
         let option = call.argument(place);
         let left = call.count() - place - 1;
         if is_option(option, "auth") && left >= 2 {
+            if !is_guessed && call.serving.delays_password(call.number, call.connection) {
+                return Ok(Flow::Later);
+            }
+            is_guessed = true;
             if !is_right(call, call.argument(place + 1), call.argument(place + 2)) {
-                return Err(WRONG_PASSWORD.into());
+                return Err(wrong_password(call));
             }
             is_authenticated = true;
             place += 3;
@@ -137,7 +158,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result {
     if !is_authenticated {
         return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time".into());
     }
-    call.connection.is_authenticated = true;
+    note_authenticated(call);
     if let Some(name) = name {
         call.connection.names.name = name;
     }

@@ -16,6 +16,9 @@ type Result = std::result::Result<Flow, Refusal>;
 /// Elements that are written before the client must have taken some.
 const ELEMENTS_AT_ONCE: u64 = 64;
 
+/// Elements that one command draws, each of all, at most: a reply of more has no end in practice.
+const DRAWN_MAX: u64 = 1 << 24;
+
 /// The refusal of the one count that has no opposite.
 const OUT_OF_RANGE: &str = "ERR value is out of range, value must between -9223372036854775807 and \
                             9223372036854775807";
@@ -32,7 +35,7 @@ enum Count {
 }
 
 impl Count {
-    /// The third argument, from `-most` to `most`, or one.
+    /// The third argument, from `-most` to `most`, or one. Below 0 it is limited by [`DRAWN_MAX`] too.
     fn of(call: &Call<'_>, most: i64) -> std::result::Result<Self, Refusal> {
         if call.count() == 2 {
             return Ok(Self::One);
@@ -46,6 +49,12 @@ impl Count {
         }
         Ok(match usize::try_from(count) {
             Ok(count) => Self::Distinct(count),
+            Err(_) if count.unsigned_abs() > DRAWN_MAX => {
+                let text = format!(
+                    "ERR value is out of range: at most {DRAWN_MAX} elements are drawn at once, write -{DRAWN_MAX} or more"
+                );
+                return Err(Refusal(text));
+            }
             Err(_) => Self::Any(count.unsigned_abs()),
         })
     }

@@ -34,14 +34,16 @@ fn start_or_wait(call: &mut Call<'_>, wanted: Wanted, timeout_ms: u64) -> Flow {
         return start(call, wanted);
     }
     let deadline_ms = (timeout_ms > 0).then(|| call.serving.now_ms.saturating_add(timeout_ms));
-    let parked = Parked::new(&call.serving.shared, Rc::new(wanted), deadline_ms);
+    let measured = call.measured();
+    let mut parked = Parked::new(&call.serving.shared, Rc::new(wanted), deadline_ms);
     let look = parked.look();
-    let flow = call.task(move |mut core, output, protocol| async move {
+    let flow = call.unmeasured_task(move |mut core, output, protocol| async move {
         let reply = (&output, protocol);
         look.run(&mut core, reply, SourceErrors::Replied).await;
         core
     });
     if flow == Flow::Done {
+        parked.measure(measured);
         call.connection.parked = Some(Box::new(parked));
     }
     flow

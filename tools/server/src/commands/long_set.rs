@@ -78,7 +78,7 @@ impl Call<'_> {
         }
         // What it copies of its arguments it charges itself, or is little.
         let held = self.connection.account.charge(0);
-        let flow = self.start_task(held, move |core, output, protocol| {
+        let flow = self.task_with(held, move |core, output, protocol| {
             work(core, taken, output, protocol)
         });
         if flow == Flow::Done {

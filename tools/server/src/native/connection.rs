@@ -18,6 +18,7 @@ use farcore_rdma::{
 };
 
 use super::counters::NativeCounters;
+use super::handshakes::Seat;
 use super::long_put::LongPuts;
 use super::slots::{SlotState, Slots};
 use crate::memory::{Account, Charge};
@@ -140,6 +141,8 @@ pub(super) struct NativeConnection {
     pub(super) account: Account,
     /// When it took or sent something last, in milliseconds since 1970.
     pub(super) heard_ms: u64,
+    /// Its place among the handshakes, until it is open.
+    pub(super) seat: Option<Seat>,
     /// Buffers of the handshake: two receives, then sends.
     handshake: (PeerMemory, LocalKey),
     handshake_sends: usize,
@@ -194,6 +197,7 @@ impl NativeConnection {
             state: State::Hello,
             account,
             heard_ms: 0,
+            seat: None,
             handshake: (memory, key),
             handshake_sends: 0,
             buffers: None,

@@ -63,6 +63,12 @@ figures! {
     refused: counter,
     /// Connections that were closed because they took no answers while others waited for memory.
     evicted: counter,
+    /// Handshakes under way.
+    handshakes: gauge,
+    /// Handshakes that made room for others.
+    evicted_handshakes: counter,
+    /// Handshakes that took too long.
+    late_handshakes: counter,
     /// Connections that were closed because the peer violated the protocol.
     violations: counter,
     /// Requests.

@@ -1,5 +1,7 @@
 //! The server's side of a handshake.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use farcore_protocol::handshake::{Challenge, Hello, Welcome, decode_proof, encode_refusal};
 use farcore_protocol::{HEADER_BYTES, VALUE_BYTES_MAX, message_bytes};
 use farcore_protocol::{PROTOCOL_VERSION, Status, TRANSFER_SLOT_BYTES, TRANSFER_SLOT_BYTES_MAX};
@@ -19,14 +21,14 @@ impl NativeConnection {
     pub(super) fn shake_hands(
         &mut self,
         (receive, bytes): (u16, usize),
-        options: &NativeOptions,
+        (options, open): (&NativeOptions, &OpenClients),
         counters: &NativeCounters,
     ) {
         let message = self.read_handshake(receive, bytes);
         counters.received_messages.add(1);
         let done = match std::mem::replace(&mut self.state, State::Refused) {
             State::Hello => self.hello(&message, options, counters),
-            State::Prove(proof) => self.prove(&message, &proof, options, counters),
+            State::Prove(proof) => self.prove(&message, &proof, (options, open), counters),
             state @ (State::Open | State::Refused) => {
                 self.state = state;
                 Err((Status::Protocol, "a message out of turn".to_owned()))
@@ -88,7 +90,7 @@ impl NativeConnection {
         &mut self,
         message: &[u8],
         expected: &[u8; 32],
-        options: &NativeOptions,
+        (options, open): (&NativeOptions, &OpenClients),
         counters: &NativeCounters,
     ) -> Result<State, (Status, String)> {
         let proof = decode_proof(message);
@@ -104,6 +106,11 @@ impl NativeConnection {
             let reason = format!("the memory of native connections, {limit} bytes, is used up");
             (Status::NoMemory, reason)
         };
+        let client = open.enter(options.connections_max).ok_or_else(|| {
+            let limit = options.connections_max;
+            let reason = format!("the server has {limit} native clients, which is its limit");
+            (Status::Busy, reason)
+        })?;
         if !self.open(options.credits, options.small_bytes) {
             return Err(full());
         }
@@ -124,7 +131,45 @@ impl NativeConnection {
         self.credits.spend_in_handshake();
         self.send_handshake(&welcome.encode(), counters);
         counters.credits.change(options.credits.into());
+        client.stay();
         Ok(State::Open)
+    }
+}
+
+/// The native clients of a server.
+#[derive(Debug, Default)]
+pub(crate) struct OpenClients(AtomicUsize);
+
+/// A place among them, which is given back unless the client stays.
+#[derive(Debug)]
+struct Entered<'a>(&'a OpenClients);
+
+impl OpenClients {
+    /// Counts one more, if there are fewer than so many.
+    fn enter(&self, limit: usize) -> Option<Entered<'_>> {
+        // ORDERING: relaxed, also below; it is a count, which orders nothing.
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        let one_more = |count| (count < limit).then_some(count + 1);
+        let entered = self.0.fetch_update(set, get, one_more);
+        entered.ok().map(|_| Entered(self))
+    }
+
+    /// Counts one less.
+    pub(crate) fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Entered<'_> {
+    fn stay(self) {
+        // Its connection leaves when it is closed.
+        let _ = std::mem::ManuallyDrop::new(self);
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 

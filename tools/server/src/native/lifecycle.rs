@@ -4,11 +4,11 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use farcore_rdma::{PeerArrival, PeerEndpoint};
+use farcore_rdma::{LogLimit, Network, PeerArrival, PeerEndpoint};
 
 use super::connection::{CONNECTIONS_MAX, NativeConnection, State};
+use super::handshakes::Stage;
 use super::turn::Native;
 use crate::memory::Account;
 use crate::sockets::Sockets;
@@ -16,6 +16,9 @@ use crate::sockets::Sockets;
 /// Sockets of native connections have numbers from here on, and lines of devices from there.
 pub(super) const SOCKETS: u64 = 1 << 40;
 const LINES: u64 = 1 << 41;
+
+/// Whoever can connect can cause these lines.
+static LATE: LogLimit = LogLimit::new();
 
 /// What a connection's number names.
 #[derive(Debug)]
@@ -39,28 +42,31 @@ impl Entry {
 impl Native {
     /// Takes a connection that a listener accepted.
     pub(crate) fn accept(&mut self, arrival: PeerArrival) {
-        let options = &self.shared.options.native;
-        let counted = self.shared.native_connected.load(Ordering::Relaxed);
-        if counted > options.connections_max {
-            self.counters().refused.add(1);
-            self.shared.native_gone(self.place);
-            return;
-        }
+        let task = self.accepting.next();
+        let seat = self.seat_of_task(Network::of(arrival.peer().ip()), task);
         let core = (Arc::clone(&self.shared), self.place);
+        let options = &self.shared.options.native;
+        let (peer, limit) = (options.peer(), options.timeout);
         self.accepting
-            .start(arrival, options.peer(), options.timeout, core);
+            .start((task, seat), arrival, peer, limit, core);
     }
 
     pub(super) fn take_accepted(&mut self, sockets: &Sockets) -> bool {
         if !self.accepting.has_any() {
             return false;
         }
-        for endpoint in self.accepting.take() {
+        for (seat, endpoint) in self.accepting.take() {
             let begun = endpoint.and_then(|endpoint| self.begin(endpoint, sockets));
-            match begun {
-                Some(number) => self.note(number),
-                None => self.shared.native_gone(self.place),
+            let Some(number) = begun else {
+                self.end_handshake(&seat);
+                self.shared.native_gone(self.place);
+                continue;
+            };
+            let seat = self.go_further(&seat, number, Stage::Begun);
+            if let Some(connection) = self.connection(number) {
+                connection.seat = Some(seat);
             }
+            self.note(number);
         }
         true
     }
@@ -115,7 +121,10 @@ impl Native {
     }
 
     /// Ends a connection. Its number is free once nothing is under way for it.
-    pub(super) fn close(&mut self, number: usize, connection: Box<NativeConnection>) {
+    pub(super) fn close(&mut self, number: usize, mut connection: Box<NativeConnection>) {
+        if let Some(seat) = connection.seat.take() {
+            self.end_handshake(&seat);
+        }
         let counters = &self.shared.counters[self.place].native;
         connection.long_puts.cut();
         counters.connections.change(-1);
@@ -124,6 +133,7 @@ impl Native {
         if connection.state == State::Open {
             let credits = i64::from(self.shared.options.native.credits);
             counters.credits.change(-credits);
+            self.shared.native_closed();
         }
         self.devices.retain(|other| *other != number);
         self.shared.native_gone(self.place);
@@ -148,8 +158,16 @@ impl Native {
             let Some(connection) = self.connections.get_mut(number).and_then(Entry::open) else {
                 continue;
             };
-            if connection.state != State::Open && self.now_ms > connection.deadline_ms {
+            let is_shaking = connection.state != State::Open && !connection.is_gone;
+            if is_shaking && self.now_ms > connection.deadline_ms {
                 connection.is_gone = true;
+                self.shared.counters[self.place]
+                    .native
+                    .late_handshakes
+                    .add(1);
+                if let Some(left_out) = LATE.note() {
+                    tracing::info!(peer = %connection.peer, left_out, "a native client does not prove its token in time");
+                }
             }
             connection.long_puts.cut_silent(self.now_ms, limit_ms);
             list(&mut self.listed, number, connection);

@@ -9,6 +9,9 @@
 //! One connection has one endpoint: its own domain, regions and keys. It owns its message buffers
 //! and transfer slots, all of them on its account.
 //!
+//! A connection that has not proved the token has one of few places (`handshakes`), beside those of
+//! clients.
+//!
 //! - I1: nothing is registered for remote access before the peer has proved the token.
 //! - I2: a request is begun only when its answer can be sent: with a send buffer and a credit.
 //! - I3: a transfer slot is used again only after DONE, its completion, or the end of the queue
@@ -21,6 +24,7 @@ mod connection;
 mod counters;
 mod events;
 mod handshake;
+mod handshakes;
 mod lifecycle;
 mod listening;
 mod long_put;
@@ -33,8 +37,10 @@ mod tasks;
 mod turn;
 
 pub use self::counters::{NativeFigure, NativeFigures};
+pub use self::handshakes::HANDSHAKES_MAX;
 pub use self::options::{NativeOptions, NativeOptionsError};
 
 pub(crate) use self::counters::NativeCounters;
+pub(crate) use self::handshake::OpenClients;
 pub(crate) use self::listening::NativeListeners;
 pub(crate) use self::turn::Native;

@@ -5,7 +5,7 @@ use farcore_protocol::batch::{ANSWER_BYTES, Operations};
 use farcore_protocol::scan::{CURSOR_BYTES, ENTRIES_MAX};
 use farcore_protocol::{
     CreditError, Flags, HEADER_BYTES, Header, Kind, Status, TRANSFER_SLOT_BYTES,
-    TRANSFER_SLOT_BYTES_MAX, WireError,
+    TRANSFER_SLOT_BYTES_MAX, VALUE_BYTES_MAX, WireError,
 };
 
 use super::answers::Part;
@@ -385,7 +385,13 @@ impl NativeConnection {
                 return self.refuse_long(turn, receive, (Status::Protocol, &error.to_string()));
             }
         };
-        if long_bytes(header) == 0 {
+        let bytes = long_bytes(header) as u64;
+        if bytes > VALUE_BYTES_MAX {
+            // At once: what is refused at its last part would be sent until then.
+            let reason = format!("a value of {bytes} bytes: the limit is {VALUE_BYTES_MAX}");
+            return self.fail(turn.counters, receive, Status::ValueTooLong, &reason);
+        }
+        if bytes == 0 {
             let reason = "a value without bytes has no parts";
             return self.refuse_long(turn, receive, (Status::Protocol, reason));
         }

@@ -25,6 +25,7 @@ use super::accepting::Accepting;
 use super::answers::{Delivery, Rest};
 use super::connection::{NativeConnection, Purpose, State};
 use super::events::NativeEvents;
+use super::handshakes::Handshakes;
 use super::lifecycle::{Entry, SOCKETS, answered, list};
 use super::requests::{Turn, of_token};
 use super::tasks::{Place, Tasks, charge_read};
@@ -52,6 +53,7 @@ pub(crate) struct Native {
     pub(super) connections: Vec<Entry>,
     pub(super) free: Vec<usize>,
     pub(super) accepting: Accepting,
+    pub(super) handshakes: Handshakes,
     /// Connections to be polled this turn.
     ready: Vec<usize>,
     /// Connections that go on this turn.
@@ -84,6 +86,7 @@ impl Native {
         value_bytes_max: usize,
     ) -> Self {
         let memory = CoreMemory::new(Arc::clone(&shared.native_memory));
+        let handshakes = Handshakes::new(shared.cores.len());
         Self {
             shared,
             place,
@@ -91,6 +94,7 @@ impl Native {
             connections: Vec::new(),
             free: Vec::new(),
             accepting: Accepting::default(),
+            handshakes,
             ready: Vec::new(),
             listed: Vec::new(),
             long_reads: VecDeque::new(),
@@ -228,7 +232,9 @@ impl Native {
             Purpose::HandshakeReceive(receive) => {
                 let options = &self.shared.options.native;
                 let counters = &self.shared.counters[self.place].native;
-                connection.shake_hands((receive, bytes), options, counters);
+                let open = &self.shared.native_open;
+                connection.shake_hands((receive, bytes), (options, open), counters);
+                self.note_stage(number, connection);
                 if connection.state == State::Refused {
                     connection.deadline_ms = self.now_ms + REFUSAL_MS;
                 }

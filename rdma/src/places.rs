@@ -20,7 +20,7 @@ use std::net::IpAddr;
 
 /// What an address counts as within its site: all of IPv4, the first half of IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Network(IpAddr);
+pub struct Network(IpAddr);
 
 /// What an address counts as first: all of IPv4, 48 bits of IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -37,7 +37,9 @@ fn prefix(address: IpAddr, bits: u32) -> IpAddr {
 }
 
 impl Network {
-    pub(super) fn of(address: IpAddr) -> Self {
+    /// The network of an address.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
         Self(prefix(address, 64))
     }
 
@@ -107,7 +109,7 @@ impl Crowd {
 
 /// Places, and who holds them. Connections have ascending numbers.
 #[derive(Debug)]
-pub(super) struct Places<T> {
+pub struct Places<T> {
     limit: usize,
     held: HashMap<Network, Held<T>>,
     crowds: HashMap<Site, Crowd>,
@@ -116,7 +118,9 @@ pub(super) struct Places<T> {
 }
 
 impl<T> Places<T> {
-    pub(super) fn new(limit: usize) -> Self {
+    /// So many free places, but at least one.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
         Self {
             limit: limit.max(1),
             held: HashMap::new(),
@@ -127,12 +131,13 @@ impl<T> Places<T> {
     }
 
     /// Whether the next one needs [`Places::next_evicted`] to leave.
-    pub(super) fn is_full(&self) -> bool {
+    #[must_use]
+    pub fn is_full(&self) -> bool {
         self.taken >= self.limit
     }
 
     /// Takes a place. The caller has made room.
-    pub(super) fn take(&mut self, network: Network, number: u64, one: T) {
+    pub fn take(&mut self, network: Network, number: u64, one: T) {
         debug_assert!(!self.is_full(), "no room was made");
         let held = self.held.entry(network).or_default();
         held.insert(number, one);
@@ -147,7 +152,8 @@ impl<T> Places<T> {
     }
 
     /// The connection that leaves if another needs a place.
-    pub(super) fn next_evicted(&self) -> Option<(Network, u64)> {
+    #[must_use]
+    pub fn next_evicted(&self) -> Option<(Network, u64)> {
         let site = self.sites.largest()?;
         let network = self.crowds.get(&site)?.networks.largest()?;
         let (&oldest, _) = self.held.get(&network)?.first_key_value()?;
@@ -155,12 +161,13 @@ impl<T> Places<T> {
     }
 
     /// The connection that holds a place.
-    pub(super) fn get(&self, network: Network, number: u64) -> Option<&T> {
+    #[must_use]
+    pub fn get(&self, network: Network, number: u64) -> Option<&T> {
         self.held.get(&network)?.get(&number)
     }
 
     /// Frees a place, if it is taken.
-    pub(super) fn free(&mut self, network: Network, number: u64) -> Option<T> {
+    pub fn free(&mut self, network: Network, number: u64) -> Option<T> {
         let held = self.held.get_mut(&network)?;
         let one = held.remove(&number)?;
         self.taken -= 1;
