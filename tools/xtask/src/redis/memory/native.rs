@@ -39,6 +39,8 @@ const PARTS: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(3);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
+/// Before one that was refused connects again.
+const AGAIN: Duration = Duration::from_millis(100);
 /// Marks the work of a receive.
 const RECEIVE: u64 = 1 << 32;
 
@@ -131,6 +133,8 @@ struct Peer {
     memory: PeerMemory,
     key: LocalKey,
     born: Instant,
+    /// Requests that it may still send.
+    requests: u16,
 }
 
 impl Peer {
@@ -149,6 +153,7 @@ impl Peer {
             memory,
             key,
             born: Instant::now(),
+            requests: 0,
         };
         for number in 0..RECEIVES {
             peer.post_receive(number.into())?;
@@ -243,18 +248,23 @@ impl Peer {
         Ok(welcome.credits.saturating_sub(1).min(REQUESTS))
     }
 
-    /// Connects, greets, and sends all that it will ever send.
-    async fn live(address: &FabricAddress, token: Option<&Token>, deed: Deed) -> Result<Self> {
+    /// Connects and greets.
+    async fn enter(address: &FabricAddress, token: Option<&Token>, deed: Deed) -> Result<Self> {
         let mut peer = Self::connect(address).await?;
-        let requests = peer.greet(token, deed != Deed::Unproved).await?;
-        for number in 0..requests {
+        peer.requests = peer.greet(token, deed != Deed::Unproved).await?;
+        peer.born = Instant::now();
+        Ok(peer)
+    }
+
+    /// Sends all that it will ever send.
+    fn act(&mut self, deed: Deed) -> Result<()> {
+        for number in 0..std::mem::take(&mut self.requests) {
             let Some(message) = deed.request(u32::from(number) + 1)? else {
                 break;
             };
-            peer.send(number, &message)?;
+            self.send(number, &message)?;
         }
-        peer.born = Instant::now();
-        Ok(peer)
+        Ok(())
     }
 }
 
@@ -273,39 +283,66 @@ impl fmt::Display for NativeCounts {
     }
 }
 
+/// The place of a client in its crowd.
+struct Place {
+    crowd: NativeCrowd,
+    peer: Option<Peer>,
+    /// When it may connect again after it was refused.
+    due: Instant,
+}
+
+impl Place {
+    fn new(crowd: NativeCrowd) -> Self {
+        Self {
+            crowd,
+            peer: None,
+            due: Instant::now(),
+        }
+    }
+
+    /// Ends a client whose life is over; true if another is to enter.
+    fn is_due(&mut self) -> bool {
+        let life = self.crowd.life;
+        self.peer.take_if(|peer| peer.born.elapsed() >= life);
+        self.peer.is_none() && self.due <= Instant::now()
+    }
+}
+
+/// All that are due enter before any of them sends a request: those who came first would take what
+/// the others need to enter.
 async fn drive(
     crowds: &[NativeCrowd],
     (address, token): &(FabricAddress, Option<Token>),
     counts: &NativeCounts,
     is_over: &AtomicBool,
 ) {
-    let numbered = crowds.iter().enumerate();
-    let mut places: Vec<(usize, Option<Peer>)> = numbered
-        .flat_map(|(crowd, of)| (0..of.count).map(move |_| (crowd, None)))
-        .collect();
+    let all = crowds
+        .iter()
+        .flat_map(|&crowd| (0..crowd.count).map(move |_| crowd));
+    let mut places: Vec<Place> = all.map(Place::new).collect();
     while !is_over.load(Ordering::Relaxed) {
-        for (crowd, peer) in &mut places {
-            let crowd = crowds[*crowd];
-            if peer
-                .as_ref()
-                .is_some_and(|one| one.born.elapsed() < crowd.life)
-            {
-                continue;
-            }
+        for place in &mut places {
             if is_over.load(Ordering::Relaxed) {
                 return;
             }
-            // The old one is gone before the new one connects.
-            drop(peer.take());
-            match Peer::live(address, token.as_ref(), crowd.deed).await {
-                Ok(new) => {
+            if !place.is_due() {
+                continue;
+            }
+            match Peer::enter(address, token.as_ref(), place.crowd.deed).await {
+                Ok(peer) => {
                     counts.begun.fetch_add(1, Ordering::Relaxed);
-                    *peer = Some(new);
+                    place.peer = Some(peer);
                 }
                 Err(_) => {
                     counts.refused.fetch_add(1, Ordering::Relaxed);
+                    place.due = Instant::now() + AGAIN;
                 }
             }
+        }
+        for place in &mut places {
+            let deed = place.crowd.deed;
+            // One that was closed meanwhile is replaced when its life is over.
+            let _ = place.peer.as_mut().map(|peer| peer.act(deed));
         }
         farcore_rdma::pause(PAUSE).await;
     }

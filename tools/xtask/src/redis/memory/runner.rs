@@ -23,7 +23,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// Resident memory is back if it exceeds that at rest by less than this.
 const BACK_BYTES: u64 = 4 << 20;
 /// Within this time after the load.
-const BACK_LIMIT: Duration = Duration::from_secs(10);
+const BACK_LIMIT: Duration = Duration::from_secs(5);
 
 fn store(scenario: &Scenario, served: &Served) -> Result<()> {
     let mut door = served.door.clone();
