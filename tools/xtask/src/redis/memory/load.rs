@@ -168,7 +168,8 @@ impl Place {
         if reads || channel.is_shaking_hands() {
             wanted |= PollFlags::IN;
         }
-        if self.sent < self.out.len() && !channel.is_shaking_hands() || channel.has_output() {
+        let says = self.sent < self.out.len() || !self.has_said_all;
+        if says && !channel.is_shaking_hands() || channel.has_output() {
             wanted |= PollFlags::OUT;
         }
         wanted
