@@ -27,9 +27,10 @@ impl Announced {
     /// Starts a program on some cores; its log goes to a file.
     pub(super) fn start(binary: &Path, words: &[String], cores: &str, log: &Path) -> Result<Self> {
         let shown = || format!("cannot start {}", binary.display());
-        // It becomes the program, so that the child's number is the program's.
-        let mut child = Command::new("taskset")
-            .args(["-c", cores])
+        // Both become the program, so that the child's number is the program's. It ends with this
+        // program, however that ends.
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "taskset", "-c", cores])
             .arg(binary)
             .args(words)
             .stdin(Stdio::null())

@@ -48,6 +48,7 @@ pub(super) fn add(list: &mut List, scale: Scale) {
     list.add("client-setname", &[Resp2], |one| {
         let name = vec![b'n'; NAME_BYTES];
         one.crowd(Crowd::heedful(1000, once(&[b"CLIENT", b"SETNAME", &name])))
+            .of_tenth()
     });
     list.add("slowlog-unread", &[Resp2], |one| {
         one.setting("CONFIG SET slowlog-log-slower-than 0")

@@ -200,7 +200,7 @@ mod tests {
             );
         }
         let tenth = all.iter().filter(|one| one.is_of_tenth).count();
-        assert!(tenth * 11 >= all.len(), "{tenth} of {}", all.len());
+        assert!(tenth * 10 >= all.len(), "{tenth} of {}", all.len());
         for protocol in [
             Protocol::Resp2,
             Protocol::Resp3,

@@ -104,7 +104,7 @@ fn add_longest(list: &mut List) {
     });
     list.add("publish-64-mib", &[Resp2], |one| {
         let talk = long_word(&[b"PUBLISH", b"c"], LONGEST_BYTES, LONGEST_BYTES);
-        one.crowd(Crowd::heedful(8, talk))
+        one.crowd(Crowd::heedful(8, talk)).of_tenth()
     });
     list.add("set-64-mib", &[Tls], |one| {
         let talk = long_word(&[b"SET", b"longest"], LONGEST_BYTES, LONGEST_BYTES);
@@ -125,6 +125,7 @@ pub(super) fn add(list: &mut List) {
         one.crowd(Crowd::heedful(8, |turn, out| {
             command(out, &[b"WATCH", &name(turn, 1000)]);
         }))
+        .of_tenth()
     });
     list.add("append-growth", &[Resp2], |one| {
         one.crowd(Crowd::heedful(20, append))
