@@ -12,7 +12,7 @@
 //! ci         the suite of Redis against a server that is started for it
 //! proxy      a proxy that records and cuts connections
 //! clients    clients in five languages, and recordings of what they send first
-//! memory     whether the cap of local memory holds with clients in it
+//! memory     whether resident memory stays within what is printed, whatever clients do
 //! speed      paired runs of redis-benchmark against several servers
 //! ```
 //!
@@ -51,8 +51,8 @@ pub(crate) enum Redis {
     Clients(clients::Clients),
     /// Record what foreign clients send when they connect.
     Record(clients::Record),
-    /// Check that the cap of local memory holds with idle, active and deaf connections; starts a
-    /// memory node and a server.
+    /// Check that resident memory stays within what the server prints, whatever its clients do, and
+    /// that a well-behaved client is served meanwhile; starts memory nodes and servers.
     Memory(memory::Memory),
     /// Compare the speed of servers by paired runs of redis-benchmark.
     Speed(speed::Speed),

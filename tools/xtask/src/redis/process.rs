@@ -81,11 +81,6 @@ impl Process {
         &self.server
     }
 
-    /// The number of the process.
-    pub(super) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     pub(super) fn port(&self) -> u16 {
         self.server.port
     }

@@ -1,146 +1,83 @@
-//! Connections that are idle, that send pipelines without end, and that never read.
+//! The load of a scenario: its crowds, driven by one thread that waits for none of them.
 //!
-//! A server may end a connection that takes too much memory: it is counted, and another takes its
-//! place.
+//! - I1: it keeps little: of each connection what the server has not taken of one turn.
 
 use std::fmt;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::server::Server;
+use super::certificate::Certificate;
+use super::channel::Channel;
+use super::cores::pin;
+use super::crowd::{Crowd, Entrance, Reading, Turn};
+use super::words::command;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
-/// Commands that are written at once.
-const PIPELINE: usize = 32;
-/// The stack of a thread of a connection.
-const STACK_BYTES: usize = 128 << 10;
-/// Keys of each length.
-const KEYS: u64 = 4000;
-/// How long a connection that cannot send waits.
-const PAUSE: Duration = Duration::from_millis(5);
-/// Lengths of values, and how many of a hundred writes have them.
-const LENGTHS: [(usize, u64); 6] = [
-    (16, 40),
-    (128, 30),
-    (1 << 10, 18),
-    (16 << 10, 9),
-    (256 << 10, 2),
-    (3 << 20, 1),
-];
-/// Keys of values from this length on are fewer, or they do not fit the memory.
-const LONG_BYTES: usize = 256 << 10;
-const LONG_KEYS: u64 = 64;
+/// Bytes that one connection sends and reads before others have their turn.
+const TURN_BYTES: usize = 256 << 10;
+/// Connections that are begun before others have their turn.
+const BEGUN: usize = 64;
+/// How long a place waits after the server has ended its connection.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a poll waits, at most.
+const POLL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
 
-/// Random numbers; xorshift.
-struct Random(u64);
+/// Where crowds connect and how they greet.
+#[derive(Clone, Debug)]
+pub(super) struct Door {
+    pub(super) plain: SocketAddr,
+    pub(super) encrypted: Option<SocketAddr>,
+    pub(super) native: Option<SocketAddr>,
+    pub(super) certificate: Certificate,
+    pub(super) password: Option<&'static str>,
+    /// Greet for the third version of the protocol.
+    pub(super) is_third: bool,
+}
 
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-
-    /// A length, and a key of a value of that length.
-    fn key(&mut self) -> (usize, String) {
-        let mut draw = self.below(100);
-        let mut length = LENGTHS[0].0;
-        for (bytes, share) in LENGTHS {
-            length = bytes;
-            match draw.checked_sub(share) {
-                Some(rest) => draw = rest,
-                None => break,
-            }
+impl Door {
+    /// What a connection sends first.
+    pub(super) fn greeting(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Some(password) = self.password {
+            command(&mut out, &[b"AUTH", password.as_bytes()]);
         }
-        let keys = if length >= LONG_BYTES {
-            LONG_KEYS
-        } else {
-            KEYS
-        };
-        (length, format!("m:{length}:{}", self.below(keys)))
-    }
-}
-
-/// Appends a command in the protocol's notation.
-fn push(request: &mut Vec<u8>, words: &[&[u8]]) {
-    request.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        request.extend_from_slice(word);
-        request.extend_from_slice(b"\r\n");
-    }
-}
-
-/// Some commands: half of them writes, some of hashes.
-fn pipeline(random: &mut Random, request: &mut Vec<u8>, value: &[u8]) {
-    request.clear();
-    for _ in 0..PIPELINE {
-        let (length, key) = random.key();
-        match random.below(20) {
-            0..=8 => push(request, &[b"SET", key.as_bytes(), &value[..length]]),
-            9 => push(request, &[b"DEL", key.as_bytes()]),
-            10 => {
-                let key = format!("h:{}", random.below(KEYS));
-                let field = random.below(50).to_string();
-                push(
-                    request,
-                    &[b"HSET", key.as_bytes(), field.as_bytes(), &value[..64]],
-                );
-            }
-            _ => push(request, &[b"GET", key.as_bytes()]),
+        if self.is_third {
+            command(&mut out, &[b"HELLO", b"3"]);
         }
+        out
     }
-}
 
-/// Connections that said PING and nothing since.
-pub(super) struct Idle(Vec<TcpStream>);
-
-impl Idle {
-    pub(super) fn connect(server: &Server, count: usize) -> Result<Self> {
-        let connect = |number: usize| {
-            let mut stream = server
-                .connect()
-                .with_context(|| format!("idle connection {number}"))?;
-            stream.write_all(b"PING\r\n")?;
-            let mut pong = [0; 7];
-            stream.read_exact(&mut pong)?;
-            ensure!(&pong == b"+PONG\r\n", "PING is not answered by PONG");
-            Ok(stream)
+    fn connect(&self, crowd: &Crowd) -> Result<Channel> {
+        let tls = || self.certificate.connection();
+        let (address, tls) = match (crowd.entrance, self.encrypted) {
+            (Entrance::AtNative, _) => (self.native.context("no native address")?, None),
+            (Entrance::Unencrypted, Some(address)) => (address, None),
+            (Entrance::Member | Entrance::Stranger, Some(address)) => (address, Some(tls()?)),
+            (_, None) => (self.plain, None),
         };
-        (0..count).map(connect).collect::<Result<_>>().map(Self)
-    }
-
-    pub(super) fn add(&mut self, other: Self) {
-        self.0.extend(other.0);
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.0.len()
+        let reads_all = crowd.reading == Reading::All;
+        Ok(Channel::begin(address, tls, reads_all)?)
     }
 }
 
-/// What connections did.
+/// What the crowds have done.
 #[derive(Debug, Default)]
-struct Counts {
+pub(super) struct Counts {
+    begun: AtomicU64,
+    ended: AtomicU64,
+    killed: AtomicU64,
     sent_bytes: AtomicU64,
     received_bytes: AtomicU64,
-    ended: AtomicU64,
-    deaf_ended: AtomicU64,
-    is_over: AtomicBool,
-}
-
-impl Counts {
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
-    }
 }
 
 impl fmt::Display for Counts {
@@ -148,177 +85,247 @@ impl fmt::Display for Counts {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         write!(
             f,
-            "{} MiB sent, {} MiB received, {} active and {} deaf connections were ended",
-            get(&self.sent_bytes) >> 20,
-            get(&self.received_bytes) >> 20,
+            "{} connections, {} ended by the server, {} killed, {} KiB sent, {} KiB received",
+            get(&self.begun),
             get(&self.ended),
-            get(&self.deaf_ended)
+            get(&self.killed),
+            get(&self.sent_bytes) >> 10,
+            get(&self.received_bytes) >> 10
         )
     }
 }
 
-/// Connections in use, each with its threads.
-pub(super) struct Load {
-    counts: Arc<Counts>,
-    threads: Vec<JoinHandle<()>>,
+/// A connection of a crowd, or the place for one.
+struct Place {
+    crowd: usize,
+    who: u64,
+    turns: u64,
+    channel: Option<Channel>,
+    out: Vec<u8>,
+    sent: usize,
+    has_said_all: bool,
+    /// When a connection is begun, or killed.
+    due: Option<Instant>,
+    reads_at: Instant,
 }
 
-impl Load {
-    pub(super) fn start(server: &Server, active: usize, deaf: usize) -> Result<Self> {
-        let counts = Arc::new(Counts::default());
-        let mut threads = Vec::new();
-        for number in 0..active {
-            let (server, counts) = (server.clone(), Arc::clone(&counts));
-            threads.push(spawn(move || be_active(&server, &counts, number as u64))?);
-        }
-        let (server, of_deaf) = (server.clone(), Arc::clone(&counts));
-        threads.push(spawn(move || be_deaf(&server, &of_deaf, deaf))?);
-        Ok(Self { counts, threads })
-    }
-
-    pub(super) fn figures(&self) -> String {
-        self.counts.to_string()
-    }
-
-    /// Ends all connections.
-    pub(super) fn end(self) {
-        self.counts.is_over.store(true, Ordering::Relaxed);
-        for thread in self.threads {
-            // A thread that panicked has printed why.
-            let _ = thread.join();
+impl Place {
+    fn new(crowd: usize, who: u64, now: Instant) -> Self {
+        Self {
+            crowd,
+            who,
+            turns: 0,
+            channel: None,
+            out: Vec::new(),
+            sent: 0,
+            has_said_all: false,
+            due: Some(now),
+            reads_at: now,
         }
     }
-}
 
-fn spawn(work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(work);
-    thread.context("cannot start a thread")
-}
-
-/// A pipeline without end: one thread writes, another reads. Anew whenever the server ends it.
-fn be_active(server: &Server, counts: &Counts, number: u64) {
-    let value = vec![b'v'; 3 << 20];
-    let mut random = Random(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    while !counts.is_over() {
-        let Ok(stream) = server.connect() else {
-            thread::sleep(PAUSE);
-            continue;
+    fn begin(&mut self, door: &Door, crowd: &Crowd, now: Instant) -> Result<()> {
+        self.channel = Some(door.connect(crowd)?);
+        self.turns = 0;
+        self.sent = 0;
+        self.has_said_all = false;
+        self.out = match crowd.entrance {
+            Entrance::Member => door.greeting(),
+            _ => Vec::new(),
         };
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                read_all(&stream, counts);
-                // Nothing more is read, so nothing more is to be written.
-                let _ = stream.shutdown(Shutdown::Both);
-            });
-            write_all(&stream, counts, &mut random, &value);
-            let _ = stream.shutdown(Shutdown::Both);
-        });
-        if !counts.is_over() {
-            counts.ended.fetch_add(1, Ordering::Relaxed);
+        // Not all at once: spread over a half of it by place.
+        let early = |life: Duration| life.mul_f64((self.who % 16) as f64 / 32.0);
+        self.due = crowd.life.map(|life| now + life - early(life));
+        Ok(())
+    }
+
+    /// Has the talk go on if all was sent.
+    fn think(&mut self, crowd: &Crowd) {
+        if self.sent < self.out.len() || self.has_said_all {
+            return;
+        }
+        self.out.clear();
+        self.sent = 0;
+        let turn = Turn {
+            who: self.who,
+            number: self.turns,
+        };
+        (crowd.talk)(turn, &mut self.out);
+        self.turns += 1;
+        self.has_said_all = self.out.is_empty();
+        if self.has_said_all {
+            // Of a thousand connections, each buffer counts.
+            self.out = Vec::new();
         }
     }
-}
 
-fn is_pause(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
-}
+    fn wanted(&self, crowd: &Crowd, now: Instant) -> PollFlags {
+        let mut wanted = PollFlags::RDHUP;
+        let Some(channel) = &self.channel else {
+            return wanted;
+        };
+        let reads = crowd.reading != Reading::Never && self.reads_at <= now;
+        if reads || channel.is_shaking_hands() {
+            wanted |= PollFlags::IN;
+        }
+        let says = self.sent < self.out.len() || !self.has_said_all;
+        if says && !channel.is_shaking_hands() || channel.has_output() {
+            wanted |= PollFlags::OUT;
+        }
+        wanted
+    }
 
-fn read_all(mut stream: &TcpStream, counts: &Counts) {
-    let mut buffer = vec![0; READ_BYTES];
-    while !counts.is_over() {
-        match stream.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(bytes) => {
-                counts
-                    .received_bytes
-                    .fetch_add(bytes as u64, Ordering::Relaxed);
+    /// Sends and reads what it can; an error means that the connection has ended.
+    fn go_on(&mut self, crowd: &Crowd, now: Instant, run: &mut Run<'_>) -> std::io::Result<()> {
+        let Some(mut channel) = self.channel.take() else {
+            return Ok(());
+        };
+        let mut sent = 0;
+        loop {
+            let taken = channel.write(&self.out[self.sent..])?;
+            self.sent += taken;
+            sent += taken;
+            if self.sent < self.out.len() || sent >= TURN_BYTES || channel.is_shaking_hands() {
+                break;
             }
-            Err(error) if is_pause(&error) => {}
-            Err(_) => return,
+            self.think(crowd);
+            if self.has_said_all {
+                break;
+            }
         }
-    }
-}
-
-fn write_all(mut stream: &TcpStream, counts: &Counts, random: &mut Random, value: &[u8]) {
-    let mut request = Vec::new();
-    while !counts.is_over() {
-        pipeline(random, &mut request, value);
-        let mut rest = &request[..];
-        while !rest.is_empty() && !counts.is_over() {
-            match stream.write(rest) {
-                Ok(bytes) => {
-                    counts.sent_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-                    rest = &rest[bytes..];
+        run.counts
+            .sent_bytes
+            .fetch_add(sent as u64, Ordering::Relaxed);
+        let (most, again) = match crowd.reading {
+            Reading::Never => (0, now),
+            Reading::All => (TURN_BYTES, now),
+            Reading::Slowly(bytes, pause) => (bytes, now + pause),
+        };
+        if self.reads_at <= now && !channel.is_shaking_hands() {
+            let mut received = 0;
+            while received < most {
+                let room = (most - received).min(run.buffer.len());
+                match channel.read(&mut run.buffer[..room])? {
+                    0 => break,
+                    bytes => received += bytes,
                 }
-                Err(error) if is_pause(&error) => {}
-                Err(_) => return,
             }
-        }
-    }
-}
-
-/// A connection that does not wait, and what it has not sent of its requests.
-struct Deaf(TcpStream, Vec<u8>);
-
-impl Deaf {
-    fn connect(server: &Server) -> Option<Self> {
-        let stream = server.connect().ok()?;
-        stream.set_nonblocking(true).ok()?;
-        Some(Self(stream, Vec::new()))
-    }
-
-    /// Sends what the server takes.
-    fn send(&mut self, random: &mut Random) -> io::Result<()> {
-        let Self(stream, rest) = self;
-        if rest.is_empty() {
-            for _ in 0..PIPELINE {
-                let key = format!("m:{}:{}", 16 << 10, random.below(KEYS));
-                push(rest, &[b"GET", key.as_bytes()]);
+            if received > 0 {
+                self.reads_at = again;
             }
+            let counts = run.counts;
+            counts
+                .received_bytes
+                .fetch_add(received as u64, Ordering::Relaxed);
         }
-        match stream.write(rest) {
-            Ok(bytes) => drop(rest.drain(..bytes)),
-            Err(error) if is_pause(&error) => {}
-            Err(error) => return Err(error),
-        }
+        self.channel = Some(channel);
         Ok(())
     }
 }
 
-/// Connections that request values and never read: each sends as long as the server takes.
-fn be_deaf(server: &Server, counts: &Counts, count: usize) {
-    let mut all: Vec<Option<Deaf>> = (0..count).map(|_| None).collect();
-    let mut random = Random(0x5EED);
-    while !counts.is_over() {
-        for place in &mut all {
-            match place {
-                None => *place = Deaf::connect(server),
-                Some(deaf) => {
-                    if deaf.send(&mut random).is_err() {
-                        *place = None;
-                        counts.deaf_ended.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-            }
+/// What a pass over the places uses.
+struct Run<'a> {
+    counts: &'a Counts,
+    buffer: Vec<u8>,
+}
+
+/// Begins and kills the connections that are due.
+fn keep_up(places: &mut [Place], crowds: &[Crowd], door: &Door, counts: &Counts) {
+    let now = Instant::now();
+    let mut begun = 0;
+    for place in places.iter_mut() {
+        if place.due.is_none_or(|due| due > now) {
+            continue;
         }
-        thread::sleep(PAUSE);
+        if let Some(channel) = place.channel.take() {
+            channel.reset();
+            counts.killed.fetch_add(1, Ordering::Relaxed);
+        }
+        if begun == BEGUN {
+            continue;
+        }
+        begun += 1;
+        match place.begin(door, &crowds[place.crowd], now) {
+            Ok(()) => {
+                counts.begun.fetch_add(1, Ordering::Relaxed);
+                place.think(&crowds[place.crowd]);
+            }
+            Err(_) => place.due = Some(now + PAUSE),
+        }
     }
 }
 
-/// What the server says of its memory and its clients.
-pub(super) fn figures_of(server: &Server) -> Result<String> {
-    let mut stream = server.connect()?;
-    stream.write_all(b"INFO\r\nQUIT\r\n")?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    let wanted = [
-        "used_memory:",
-        "connected_clients:",
-        "evicted_clients:",
-        "mem_clients_normal:",
-        "total_commands_processed:",
-    ];
-    let lines = text.lines();
-    let found = lines.filter(|line| wanted.iter().any(|name| line.starts_with(name)));
-    Ok(found.collect::<Vec<_>>().join(", "))
+fn drive(crowds: &[Crowd], door: &Door, counts: &Counts, is_over: &AtomicBool) -> Result<()> {
+    let now = Instant::now();
+    let numbered = crowds.iter().enumerate();
+    let mut places: Vec<Place> = numbered
+        .flat_map(|(crowd, of)| (0..of.count as u64).map(move |who| Place::new(crowd, who, now)))
+        .collect();
+    let mut run = Run {
+        counts,
+        buffer: vec![0; READ_BYTES],
+    };
+    let mut ready: Vec<(usize, PollFlags)> = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        keep_up(&mut places, crowds, door, counts);
+        let now = Instant::now();
+        let open = places.iter().enumerate().filter_map(|(index, place)| {
+            let socket = place.channel.as_ref()?.socket();
+            let wanted = place.wanted(&crowds[place.crowd], now);
+            Some((index, PollFd::new(socket, wanted)))
+        });
+        let (indices, mut polled): (Vec<usize>, Vec<PollFd<'_>>) = open.unzip();
+        poll(&mut polled, Some(&POLL)).context("cannot poll")?;
+        let found = indices.into_iter().zip(polled.iter().map(PollFd::revents));
+        ready.clear();
+        ready.extend(found.filter(|(_, found)| !found.is_empty()));
+        drop(polled);
+        for &(index, found) in &ready {
+            let place = &mut places[index];
+            let crowd = &crowds[place.crowd];
+            let has_ended = found.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::RDHUP)
+                || place.go_on(crowd, now, &mut run).is_err();
+            if has_ended {
+                place.channel = None;
+                place.due = Some(now + PAUSE);
+                counts.ended.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Crowds that are driven until this is ended.
+#[derive(Debug)]
+pub(super) struct Load {
+    counts: Arc<Counts>,
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Load {
+    /// Starts the crowds, on a core.
+    pub(super) fn start(crowds: Vec<Crowd>, door: Door, core: usize) -> Result<Self> {
+        let counts = Arc::new(Counts::default());
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (counted, ended) = (Arc::clone(&counts), Arc::clone(&is_over));
+        let thread = thread::Builder::new().name("load".to_owned());
+        let thread = thread.spawn(move || {
+            pin(core)?;
+            drive(&crowds, &door, &counted, &ended)
+        });
+        Ok(Self {
+            counts,
+            is_over,
+            thread: thread.context("cannot start a thread")?,
+        })
+    }
+
+    /// Ends all connections; returns what they have done.
+    pub(super) fn end(self) -> Result<Arc<Counts>> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let ended = self.thread.join();
+        ended.ok().context("the load panicked")??;
+        Ok(self.counts)
+    }
 }
