@@ -1,6 +1,7 @@
 //! For tests: what the cores of a server share, without a loop that serves them, so that a test
 //! does by hand what it is about.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use farcore::{Config, Core, Engine};
@@ -31,7 +32,7 @@ impl Bench {
     /// The output of a command.
     pub(crate) fn output(&self) -> TaskOutput {
         let events = EventSink::new(Arc::clone(&self.shared));
-        TaskOutput::new(&events, &std::rc::Rc::default())
+        TaskOutput::new(&events, &Rc::default(), &Rc::default())
     }
 }
 

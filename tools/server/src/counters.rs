@@ -72,6 +72,12 @@ pub(crate) struct CoreCounters {
     pub(crate) failed_handshakes: Figure,
     /// Times that a connection was not read from any more until its replies are made and read.
     pub(crate) pauses: Figure,
+    /// Times that the gate for writes was closed.
+    pub(crate) gate_closings: Figure,
+    /// Times that it was opened before its transaction had ended.
+    pub(crate) gate_overruns: Figure,
+    /// How long it was closed at most, in microseconds.
+    pub(crate) gate_longest_us: Figure,
     /// Bytes of connections and their buffers.
     pub(crate) connection_bytes: Figure,
     /// Those of native connections.
@@ -96,6 +102,9 @@ impl Default for CoreCounters {
             protocol_errors: Figure::default(),
             failed_handshakes: Figure::default(),
             pauses: Figure::default(),
+            gate_closings: Figure::default(),
+            gate_overruns: Figure::default(),
+            gate_longest_us: Figure::default(),
             connection_bytes: Figure::default(),
             native: NativeCounters::default(),
             calls: (0..COMMANDS_MAX).map(|_| CallCounters::default()).collect(),

@@ -32,6 +32,8 @@ mod encrypted;
 mod event_classes;
 mod failures;
 mod figures;
+mod gate;
+mod gate_turns;
 mod gathered;
 pub mod glob;
 mod hash_reply;

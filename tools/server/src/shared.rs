@@ -1,7 +1,7 @@
 //! What the cores of a server share.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use farcore::EngineReporter;
@@ -10,6 +10,7 @@ use crate::counters::{CoreCounters, Figure};
 use crate::encoding_limits::EncodingLimits;
 use crate::event_classes::SelectedClasses;
 use crate::figures::ServerFigures;
+use crate::gate::Gate;
 use crate::gathered::Gathered;
 use crate::memory_limit::MemoryLimit;
 use crate::options::Options;
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) monitors: AtomicUsize,
     /// Clients that wait for keys.
     pub(crate) waiting: Waiting,
+    /// Closed while an `EXEC` with watched keys is replayed.
+    pub(crate) gate: Arc<Gate>,
     /// Events of keys that are sent.
     pub(crate) event_classes: SelectedClasses,
     pub(crate) slow: SlowSettings,
@@ -109,6 +112,7 @@ impl Shared {
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
             waiting: Waiting::default(),
+            gate: Arc::default(),
             event_classes: SelectedClasses::default(),
             slow: SlowSettings::default(),
             encoding_limits: EncodingLimits::default(),

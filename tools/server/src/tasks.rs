@@ -11,6 +11,7 @@ use farcore::{Core, Error};
 
 use crate::commands::BESIDE_BYTES;
 use crate::event_classes::EventClasses;
+use crate::gate::{Pass, Passes};
 use crate::key_events::{EventSink, KeyEvent};
 use crate::record_memory::{RecordMemory, TakenMemory};
 use crate::replies::error_text;
@@ -19,7 +20,7 @@ use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
 
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
-const OUTPUT_BYTES_MAX: usize = 64 << 10;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// Clients without a command that are kept: each keeps the buffer of its longest value.
 const IDLE_MAX: usize = 16;
@@ -34,6 +35,7 @@ pub(crate) struct TaskOutput {
     state: Rc<TaskState>,
     events: EventSink,
     records: Rc<RecordMemory>,
+    passes: Rc<Passes>,
 }
 
 /// What a command and the loop tell each other.
@@ -44,6 +46,10 @@ struct TaskState {
     held_bytes: Cell<usize>,
     /// Little memory for clients is left.
     is_crowded: Cell<bool>,
+    /// The command is of a transaction that holds the gate.
+    holds_gate: Cell<bool>,
+    /// What the command has while it writes.
+    pass: RefCell<Option<Pass>>,
 }
 
 #[derive(Debug, Default)]
@@ -84,11 +90,12 @@ impl Drop for HeldMemory {
 
 impl TaskOutput {
     /// Nothing yet.
-    pub(crate) fn new(events: &EventSink, records: &Rc<RecordMemory>) -> Self {
+    pub(crate) fn new(events: &EventSink, records: &Rc<RecordMemory>, passes: &Rc<Passes>) -> Self {
         Self {
             state: Rc::default(),
             events: events.clone(),
             records: Rc::clone(records),
+            passes: Rc::clone(passes),
         }
     }
 
@@ -96,6 +103,41 @@ impl TaskOutput {
     pub(crate) fn with_held(self, bytes: usize) -> Self {
         self.state.held_bytes.set(bytes);
         self
+    }
+
+    /// The same for a command of a transaction that holds the gate, if it is one.
+    pub(crate) fn with_gate(self, holds_gate: bool) -> Self {
+        self.state.holds_gate.set(holds_gate);
+        self
+    }
+
+    /// The same for a command that writes, from its begin until it waits for its client or for
+    /// others. The gate is open, or the command's transaction holds it.
+    pub(crate) fn with_pass(self) -> Self {
+        let passes = self.take_pass();
+        debug_assert!(passes, "it would have been held");
+        self
+    }
+
+    /// Takes a pass, unless the gate is closed. True if the command has one.
+    pub(crate) fn take_pass(&self) -> bool {
+        let mut pass = self.state.pass.borrow_mut();
+        if pass.is_none() {
+            *pass = self.passes.take(self.state.holds_gate.get());
+        }
+        pass.is_some()
+    }
+
+    /// Waits for a pass, while it has no record memory: the one that holds the gate may need some.
+    pub(crate) async fn pass(&self, core: &Core) {
+        while !self.take_pass() {
+            core.yield_now().await;
+        }
+    }
+
+    /// Gives the pass back: what is to be written is.
+    pub(crate) fn end_pass(&self) {
+        *self.state.pass.borrow_mut() = None;
     }
 
     /// Takes record memory for so many structured records, until it is dropped. It waits while
@@ -196,6 +238,8 @@ impl TaskOutput {
 
     /// Waits until the client has taken enough of what was made.
     pub(crate) async fn room(&self, core: &Core) {
+        // A reply begins when all is written.
+        self.end_pass();
         while self.is_full() {
             core.yield_now().await;
         }
@@ -227,6 +271,13 @@ impl Tasks {
     pub(crate) fn all_wait(&self, is_starved: impl Fn(usize) -> bool) -> bool {
         let mut running = self.running.iter();
         running.all(|task| task.output.is_full() || is_starved(task.connection))
+    }
+
+    /// True if a connection's command writes.
+    pub(crate) fn has_pass(&self, connection: usize) -> bool {
+        let mut running = self.running.iter();
+        running
+            .any(|task| task.connection == connection && task.output.state.pass.borrow().is_some())
     }
 
     /// A client for a command.

@@ -32,6 +32,8 @@ pub(crate) struct Call<'a> {
     pub(crate) number: usize,
     pub(crate) arguments: &'a Arguments,
     pub(crate) input: &'a [u8],
+    /// It may write: a task of it has a pass (`gate`).
+    pub(crate) writes: bool,
     /// Takes requests and replies, if the command is only planned.
     pub(crate) plan: Option<&'a mut Plan>,
 }
@@ -317,7 +319,10 @@ impl<'a> Call<'a> {
             return Flow::Later;
         }
         let core = self.serving.tasks.client(self.core);
-        let output = TaskOutput::new(&self.serving.events, &self.serving.records).with_held(bytes);
+        let mut output = self.serving.task_output(self.connection).with_held(bytes);
+        if self.writes {
+            output = output.with_pass();
+        }
         let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
         let ended = self.serving.slow.ended();
         let work = work(core, output.clone(), self.connection.protocol);

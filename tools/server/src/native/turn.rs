@@ -5,6 +5,7 @@
 //! connections begin and end is in `lifecycle`.
 
 use std::fmt::Write as _;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use farcore::{Answer, Core, Error};
@@ -13,6 +14,7 @@ use farcore_rdma::Completion;
 use farcore_tuning::Clock;
 
 use crate::commands::BESIDE_BYTES;
+use crate::gate::Passes;
 use crate::key_events::EventSink;
 use crate::shared::Shared;
 use crate::sockets::{Interest, Sockets};
@@ -50,6 +52,8 @@ pub(crate) struct Native {
     pub(super) budget: Budget,
     scratch: Vec<u8>,
     tasks: Tasks,
+    /// Whether clients may write; the core's.
+    passes: Rc<Passes>,
     events: NativeEvents,
     record_bytes: usize,
     clock: Clock,
@@ -65,6 +69,7 @@ impl Native {
         shared: Arc<Shared>,
         place: usize,
         (core, events): (Core, EventSink),
+        passes: Rc<Passes>,
         value_bytes_max: usize,
     ) -> Self {
         let budget = Budget::new(shared.options.native.slot_bytes / shared.cores.len().max(1));
@@ -82,6 +87,7 @@ impl Native {
             budget,
             scratch: Vec::new(),
             tasks: Tasks::default(),
+            passes,
             events: NativeEvents::new(events),
             record_bytes: value_bytes_max.saturating_sub(BESIDE_BYTES),
             clock: Clock::new(),
@@ -123,6 +129,27 @@ impl Native {
             && self.ready.is_empty()
             && self.listed.is_empty()
             && !self.accepting.has_any()
+    }
+
+    /// True if no request of one step is under way.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.core.in_flight() == 0
+    }
+
+    /// Has connections go on that the gate for writes has held.
+    pub(crate) fn list_held(&mut self) {
+        let Self {
+            connections,
+            listed,
+            ..
+        } = self;
+        for (number, entry) in connections.iter_mut().enumerate() {
+            if let Some(connection) = entry.open()
+                && std::mem::take(&mut connection.is_at_gate)
+            {
+                list(listed, number, connection);
+            }
+        }
     }
 
     /// One turn, which begins no request if the server stops. True if anything happened.
@@ -233,6 +260,7 @@ impl Native {
             budget: &self.budget,
             scratch: &mut self.scratch,
             tasks: &mut self.tasks,
+            passes: &self.passes,
             events: &mut self.events,
             record_bytes: self.record_bytes,
             now_ms: self.now_ms,
