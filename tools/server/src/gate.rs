@@ -257,3 +257,102 @@ pub(crate) fn last_at_gate(
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_lite::future::poll_once;
+
+    use super::*;
+    use crate::by_hand::on_first_core;
+    use crate::serving::Serving;
+
+    /// Has a core's loop do what messages say.
+    fn receive(serving: &mut Serving, shared: &Shared) {
+        while let Some(message) = shared.cores[0].receive() {
+            if let Message::Run(work) = message {
+                work(serving);
+            }
+        }
+    }
+
+    #[test]
+    fn the_gate_is_closed_in_the_order_of_arrival() {
+        let gate = Arc::<Gate>::default();
+        let [first, second, third] = [(); 3].map(|()| gate.enter());
+        assert!(first.is_first() && !second.is_first() && !third.is_first());
+        // It was given up before its turn.
+        drop(second);
+        assert!(first.is_first());
+        drop(first);
+        assert!(third.is_first());
+        drop(third);
+        assert!(gate.enter().is_first());
+    }
+
+    #[test]
+    fn the_last_part_of_a_value_waits_for_a_pass() {
+        let passes = Rc::new(Passes::default());
+        let mut pass = None;
+        let parts = vec![b"ab".to_vec(), Vec::new(), b"c".to_vec()];
+        passes.shut();
+        let mut parts = last_at_gate(parts.into_iter(), 3, || {
+            pass = pass.take().or_else(|| passes.take(false));
+            pass.is_some()
+        });
+        for expected in [&b"ab"[..], b"", b"", b""] {
+            assert_eq!(parts.next().as_deref(), Some(expected));
+        }
+        assert!(!passes.is_any_out());
+        passes.open();
+        assert_eq!(parts.next().as_deref(), Some(&b"c"[..]));
+        assert_eq!(parts.next(), None);
+        drop(parts);
+        assert!(passes.is_any_out());
+        drop(pass);
+        assert!(!passes.is_any_out());
+    }
+
+    #[test]
+    fn closing_waits_for_writes_and_the_drop_of_the_hold_opens() {
+        on_first_core(2, |bench| async move {
+            let (core, shared) = (&bench.core, &bench.shared);
+            let mut serving = bench.serving(0);
+            // The other core has ended.
+            shared.cores[1].end();
+            serving.gate_turn(core);
+            let pass = serving.passes.take(false).expect("it is open");
+            let mut closing = pin!(GateHold::take(core, shared, 0));
+            let mut next = pin!(GateHold::take(core, shared, 0));
+            assert!(poll_once(closing.as_mut()).await.is_none());
+            assert!(poll_once(next.as_mut()).await.is_none());
+            receive(&mut serving, shared);
+            for _ in 0..3 {
+                serving.gate_turn(core);
+                assert!(poll_once(closing.as_mut()).await.is_none());
+            }
+            assert!(serving.passes.is_shut() && serving.passes.take(false).is_none());
+            drop(pass);
+            serving.gate_turn(core);
+            let hold = poll_once(closing.as_mut()).await.flatten().expect("closed");
+            // The holder's own tasks pass.
+            drop(serving.passes.take(true).expect("a pass"));
+            assert!(poll_once(next.as_mut()).await.is_none());
+            drop(hold);
+            assert!(poll_once(next.as_mut()).await.is_none());
+            receive(&mut serving, shared);
+            // What was held is served before the next closing.
+            assert!(!serving.passes.is_shut());
+            serving.gate_turn(core);
+            assert!(!serving.passes.is_shut());
+            serving.gate_turn(core);
+            assert!(serving.passes.is_shut());
+            let hold = poll_once(next.as_mut()).await.flatten().expect("closed");
+            drop(hold);
+            receive(&mut serving, shared);
+            assert!(!serving.passes.is_shut());
+            assert_eq!(shared.counters[0].gate_closings.get(), 2);
+        });
+    }
+}

@@ -33,8 +33,8 @@ pub(crate) struct GateTurns {
     closing: Option<Acknowledgement>,
     /// The one that has begun, until it is complete.
     begun: Option<Acknowledgement>,
-    /// A turn has passed since the gate was opened.
-    has_served: bool,
+    /// The gate was opened and no turn has passed since.
+    must_serve: bool,
     /// The command that was run last is held.
     holds: bool,
     /// Connections that are held.
@@ -86,7 +86,7 @@ impl Serving {
         }
         self.gate.begun = None;
         self.passes.open();
-        self.gate.has_served = false;
+        self.gate.must_serve = true;
         self.list_held();
         for number in std::mem::take(&mut self.gate.held_tasks) {
             self.note_output(number);
@@ -143,7 +143,7 @@ impl Serving {
 
     #[cold]
     fn active_gate_turn(&mut self, core: &Core) {
-        if self.gate.closing.is_some() && self.gate.has_served && !self.passes.is_shut() {
+        if self.gate.closing.is_some() && !self.gate.must_serve && !self.passes.is_shut() {
             self.passes.shut();
             self.gate.begun = self.gate.closing.take();
         }
@@ -156,7 +156,7 @@ impl Serving {
         if self.passes.is_shut() && !self.passes.drains() && !self.passes.is_any_out() {
             self.gate.begun = None;
         }
-        self.gate.has_served = !self.passes.is_shut();
+        self.gate.must_serve = false;
         self.look_after_holder();
         self.gate.is_active =
             self.passes.is_shut() || self.gate.closing.is_some() || self.gate.holder.is_some();

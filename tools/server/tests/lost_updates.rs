@@ -8,7 +8,7 @@ mod support;
 use std::sync::Barrier;
 use std::thread;
 
-use self::support::{Served, WordClient};
+use self::support::{Served, WordClient, wait_until};
 
 /// A counter: what a client does with it.
 #[derive(Clone, Copy, Debug)]
@@ -218,5 +218,40 @@ fn none_of_many_clients_loses_one() {
     let server = Served::roomy(2);
     for counter in [&HASH, &SET, &APART] {
         check(&server, counter, 64, 2);
+    }
+}
+
+#[test]
+fn clients_that_wait_or_stall_hold_no_transaction_up() {
+    let mut server = Served::roomy(2);
+    let [mut stalled, mut gone, mut other] = [(); 3].map(|()| server.client());
+    // An upload that stops, one that ends, and a wait.
+    for client in [&mut stalled, &mut gone] {
+        client.write(b"*3\r\n$3\r\nSET\r\n$4\r\nlong\r\n$2000000\r\nbegin");
+    }
+    let mut waiting = server.word_client();
+    waiting.send_words("BLPOP queue 0");
+    wait_until("a client waits", || {
+        other.say("INFO clients").contains("blocked_clients:1")
+    });
+    drop(gone);
+    check_without_flush(&server, &HASH);
+    check_without_flush(&server, &MIXED);
+    assert_eq!(other.say("RPUSH queue one"), ":1");
+    assert_eq!(waiting.reply(), "[\"queue\", \"one\"]");
+    assert!(server.figures().gate_closings > 0);
+    assert_eq!(server.figures().gate_overruns, 0);
+    server.stop();
+}
+
+/// Counts with one client.
+fn check_without_flush(server: &Served, counter: &Counter) {
+    let mut client = server.word_client();
+    for command in counter.begin {
+        client.call(command);
+    }
+    count(&mut client, counter, 20);
+    for check in counter.checks {
+        assert_eq!(number(&client.call(check)), 20, "{check}");
     }
 }
