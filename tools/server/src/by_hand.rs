@@ -1,6 +1,7 @@
 //! For tests: what the cores of a server share, without a loop that serves them, so that a test
 //! does by hand what it is about.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use farcore::{Config, Core, Engine};
@@ -33,7 +34,7 @@ impl Bench {
     pub(crate) fn output(&self) -> TaskOutput {
         let events = EventSink::new(Arc::clone(&self.shared));
         let account = Account::new(&CoreMemory::new(Arc::clone(&self.shared.client_memory)));
-        TaskOutput::new(&account, &events, &std::rc::Rc::default())
+        TaskOutput::new(&account, &events, &Rc::default(), &Rc::default())
     }
 }
 

@@ -186,6 +186,8 @@ pub(crate) struct Connection {
     pub(crate) interest: Interest,
     /// It is in the list of those to be served next turn.
     pub(crate) is_listed: bool,
+    /// It goes on once the gate for writes opens.
+    pub(crate) is_at_gate: bool,
     /// It is in the list of those with output.
     pub(crate) is_dirty: bool,
     /// Turns for which output was held back, for more to come.
@@ -248,6 +250,7 @@ impl Connection {
             unread_since_ms: 0,
             interest: Interest::INPUT,
             is_listed: false,
+            is_at_gate: false,
             is_dirty: false,
             held_turns: 0,
         }
@@ -498,6 +501,14 @@ impl Connection {
             *pending = Pending::Long(Some(Box::new(task)));
         }
         is_long
+    }
+
+    /// True if the task whose turn has come writes.
+    pub(crate) fn has_due_change(&self) -> bool {
+        match self.pending.front() {
+            Some(Pending::Long(Some(task))) => matches!(**task, LongTask::Change(_)),
+            _ => false,
+        }
     }
 
     /// Takes the task whose turn has come.

@@ -52,6 +52,12 @@ pub struct CoreFigures {
     pub delayed_authentications: u64,
     /// Times that a connection was not read from any more until its replies are made and read.
     pub pauses: u64,
+    /// Times that transactions with watched keys have kept all others from writing.
+    pub gate_closings: u64,
+    /// Times that one was given up because it did so for too long.
+    pub gate_overruns: u64,
+    /// How long one did so at most, in microseconds.
+    pub gate_longest_us: u64,
     /// Those of native connections.
     pub native: NativeFigures,
 }
@@ -79,6 +85,9 @@ impl CoreFigures {
             failed_authentications: counters.failed_authentications.get(),
             delayed_authentications: counters.delayed_authentications.get(),
             pauses: counters.pauses.get(),
+            gate_closings: counters.gate_closings.get(),
+            gate_overruns: counters.gate_overruns.get(),
+            gate_longest_us: counters.gate_longest_us.get(),
             native: NativeFigures::of(&counters.native),
         }
     }
@@ -104,6 +113,9 @@ impl CoreFigures {
         self.failed_authentications += other.failed_authentications;
         self.delayed_authentications += other.delayed_authentications;
         self.pauses += other.pauses;
+        self.gate_closings += other.gate_closings;
+        self.gate_overruns += other.gate_overruns;
+        self.gate_longest_us = self.gate_longest_us.max(other.gate_longest_us);
         self.native.add(&other.native);
     }
 }

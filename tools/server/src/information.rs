@@ -324,6 +324,8 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
                 "idle_connections_closed",
                 gathered.since(|at| at.server.idle_closed),
             ),
+            ("gate_closings", gathered.sum(|core| core.gate_closings)),
+            ("gate_overruns", gathered.sum(|core| core.gate_overruns)),
             ("expired_keys", gathered.since(|at| at.expired)),
             ("evicted_keys", gathered.since(|at| at.evicted)),
             (

@@ -35,6 +35,8 @@ mod event_classes;
 mod evicting;
 mod failures;
 mod figures;
+mod gate;
+mod gate_turns;
 mod gathered;
 pub mod glob;
 mod guesses;

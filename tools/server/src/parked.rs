@@ -281,7 +281,10 @@ impl Serving {
     /// Ends the waits whose time is over, and starts the looks that are due.
     pub(crate) fn serve_waits(&mut self, core: &Core) {
         self.end_overdue_waits();
-
+        // A look writes.
+        if self.passes.is_shut() {
+            return;
+        }
         for number in std::mem::take(&mut self.parking.due) {
             let Some(Some(connection)) = self.connections.get_mut(number) else {
                 continue;
@@ -298,7 +301,13 @@ impl Serving {
             let look = parked.look();
             let (mut core, output) = (
                 self.tasks.client(core),
-                TaskOutput::new(&connection.account, &self.events, &self.records),
+                TaskOutput::new(
+                    &connection.account,
+                    &self.events,
+                    &self.records,
+                    &self.passes,
+                )
+                .with_pass(),
             );
             let written = output.clone();
             let future = async move {

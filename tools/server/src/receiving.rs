@@ -71,9 +71,10 @@ impl Connection {
         self.is_queueing() || self.is_restricted()
     }
 
-    /// True if a queued command may run.
-    pub(crate) fn may_execute(&self) -> bool {
-        self.is_executing() && !self.is_blocked && !self.is_closing && !self.is_ahead()
+    /// True if a queued command may run; also with too much output if it runs ahead.
+    pub(crate) fn may_execute(&self, runs_ahead: bool) -> bool {
+        let has_room = runs_ahead || !self.is_ahead();
+        self.is_executing() && !self.is_blocked && !self.is_closing && has_room
     }
 
     /// True if its socket is watched for input: that of a long value is received as soon as its
@@ -486,6 +487,7 @@ impl Serving {
             number,
             arguments,
             input,
+            writes: false,
             plan: None,
         };
         let flow = match value {
@@ -505,7 +507,7 @@ impl Serving {
                 if connection.sent_parts.is_some() {
                     connection.whole_bytes = consumed;
                 }
-                self.list(number, connection);
+                self.go_on_later(number, connection);
                 Parsed::Stop
             }
         }

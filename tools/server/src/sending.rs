@@ -111,7 +111,7 @@ impl Serving {
             }
         }
         self.watch(number, connection);
-        if connection.may_go_on() || connection.may_execute() {
+        if connection.may_go_on() || connection.may_execute(false) {
             self.list(number, connection);
         }
         has_sent

@@ -29,6 +29,8 @@ use crate::commands::BESIDE_BYTES;
 use crate::connection::Connection;
 use crate::counters::CoreCounters;
 use crate::failures::Failures;
+use crate::gate::Passes;
+use crate::gate_turns::GateTurns;
 use crate::guesses::Delays;
 use crate::key_events::EventSink;
 use crate::memory::{Account, CoreMemory};
@@ -80,6 +82,9 @@ pub(crate) struct Serving {
     pub(crate) events: EventSink,
     /// What commands have in hand of structured records.
     pub(crate) records: Rc<RecordMemory>,
+    /// Whether clients may write, and the tasks that do.
+    pub(crate) passes: Rc<Passes>,
+    pub(crate) gate: GateTurns,
     /// Requests under way whose answers may make events, by token.
     pub(crate) noted: HashMap<u64, Noted>,
     /// Keys that were taken from the engine, empty between turns.
@@ -152,6 +157,8 @@ impl Serving {
             spare_buffers: Vec::new(),
             events: EventSink::new(Arc::clone(&shared)),
             records: Rc::default(),
+            passes: Rc::default(),
+            gate: GateTurns::default(),
             noted: HashMap::new(),
             removed_keys: RemovedKeys::default(),
             shared,
@@ -194,6 +201,7 @@ impl Serving {
                 shared,
                 place,
                 (core.another(), self.events.clone()),
+                Rc::clone(&self.passes),
                 self.value_bytes_max,
             ));
         }
@@ -221,6 +229,7 @@ impl Serving {
             is_busy |= self.take_removed_keys();
             self.send_key_events();
             is_busy |= self.send_all();
+            self.gate_turn(&core);
             turns = turns.wrapping_add(1);
             if is_busy {
                 idle = 0;
@@ -231,7 +240,7 @@ impl Serving {
             }
             idle += 1;
             let is_quiet = self.is_quiet(&core, idle);
-            if is_quiet && is_stopping && self.tasks.is_empty() {
+            if is_quiet && is_stopping && self.tasks.is_empty() && !self.gate.holds_any() {
                 break;
             }
             if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
@@ -260,6 +269,7 @@ impl Serving {
             && self.listed.is_empty()
             && self.dirty.is_empty()
             && self.parking.is_quiet()
+            && self.gate.is_quiet()
             && self.native.as_ref().is_none_or(Native::is_quiet)
             // A transfer under way is not slept through.
             && (self.tasks.is_empty() || idle > IDLE_TURNS_OF_TASKS && self.tasks_wait())

@@ -12,6 +12,7 @@ use crate::counters::{CoreCounters, Figure};
 use crate::encoding_limits::EncodingLimits;
 use crate::event_classes::SelectedClasses;
 use crate::figures::ServerFigures;
+use crate::gate::Gate;
 use crate::gathered::Gathered;
 use crate::guesses::FailingAddresses;
 use crate::memory::ClientMemory;
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) monitors: AtomicUsize,
     /// Clients that wait for keys.
     pub(crate) waiting: Waiting,
+    /// Closed while an `EXEC` with watched keys is replayed.
+    pub(crate) gate: Arc<Gate>,
     /// Events of keys that are sent.
     pub(crate) event_classes: SelectedClasses,
     pub(crate) slow: SlowSettings,
@@ -136,6 +139,7 @@ impl Shared {
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
             waiting: Waiting::default(),
+            gate: Arc::default(),
             event_classes: SelectedClasses::default(),
             slow: SlowSettings::default(),
             failing: FailingAddresses::default(),

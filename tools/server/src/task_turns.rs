@@ -5,7 +5,7 @@
 
 use farcore::Core;
 
-use crate::connection::share_of;
+use crate::connection::{Connection, share_of};
 use crate::long_input::LongInput;
 use crate::serving::Serving;
 use crate::tasks::TaskOutput;
@@ -18,14 +18,27 @@ impl Serving {
             let Some(Some(connection)) = self.connections.get_mut(number) else {
                 continue;
             };
+            let writes = connection.has_due_change();
+            if writes && self.passes.is_shut() && !connection.holds_gate() {
+                self.gate.hold_task(number);
+                continue;
+            }
             let Some(task) = connection.take_due_long() else {
                 continue;
             };
             connection.is_blocked = true;
             let protocol = connection.protocol;
-            let account = &connection.account;
-            let held = account.charge(task.held_bytes());
-            let output = TaskOutput::new(account, &self.events, &self.records).with_held(held);
+            let held = connection.account.charge(task.held_bytes());
+            let output = TaskOutput::new(
+                &connection.account,
+                &self.events,
+                &self.records,
+                &self.passes,
+            );
+            let output = output
+                .with_gate(connection.holds_gate())
+                .with_held(held);
+            let output = if writes { output.with_pass() } else { output };
             let (mut core, written) = (self.tasks.client(core), output.clone());
             let future = async move {
                 task.run(&mut core, &written, protocol).await;
@@ -33,6 +46,13 @@ impl Serving {
             };
             self.tasks.start(number, output, Box::pin(future));
         }
+    }
+
+    /// The output of a command of a connection.
+    pub(crate) fn task_output(&self, connection: &Connection) -> TaskOutput {
+        let account = &connection.account;
+        let output = TaskOutput::new(account, &self.events, &self.records, &self.passes);
+        output.with_gate(connection.holds_gate())
     }
 
     /// One turn of the commands of several steps.

@@ -1,7 +1,7 @@
 //! Commands of several steps: each is a future with its client of the core, and has its connection
 //! wait until it ends.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use farcore::{Core, Error};
 
 use crate::event_classes::EventClasses;
+use crate::gate::{Pass, Passes};
 use crate::key_events::{EventSink, KeyEvent};
 use crate::memory::{Account, Charge, Shortage};
 use crate::record_memory::{RecordMemory, TakenMemory};
@@ -18,7 +19,7 @@ use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
 
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
-const OUTPUT_BYTES_MAX: usize = 64 << 10;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of a value that are read for a reply at once while little memory is left.
 const CHUNK_BYTES_SHORT: usize = 16 << 10;
@@ -37,6 +38,7 @@ pub(crate) struct TaskOutput {
     account: Account,
     events: EventSink,
     records: Rc<RecordMemory>,
+    passes: Rc<Passes>,
 }
 
 /// What a command and the loop tell each other.
@@ -45,6 +47,10 @@ struct TaskState {
     buffer: RefCell<TaskBuffer>,
     /// What the command holds from its beginning to its end.
     held: RefCell<Option<Charge>>,
+    /// The command is of a transaction that holds the gate.
+    holds_gate: Cell<bool>,
+    /// What the command has while it writes.
+    pass: RefCell<Option<Pass>>,
 }
 
 #[derive(Debug, Default)]
@@ -63,12 +69,18 @@ struct TaskBuffer {
 
 impl TaskOutput {
     /// Nothing yet, of a client with this account.
-    pub(crate) fn new(account: &Account, events: &EventSink, records: &Rc<RecordMemory>) -> Self {
+    pub(crate) fn new(
+        account: &Account,
+        events: &EventSink,
+        records: &Rc<RecordMemory>,
+        passes: &Rc<Passes>,
+    ) -> Self {
         Self {
             state: Rc::default(),
             account: account.clone(),
             events: events.clone(),
             records: Rc::clone(records),
+            passes: Rc::clone(passes),
         }
     }
 
@@ -76,6 +88,41 @@ impl TaskOutput {
     pub(crate) fn with_held(self, charge: Charge) -> Self {
         *self.state.held.borrow_mut() = Some(charge);
         self
+    }
+
+    /// The same for a command of a transaction that holds the gate, if it is one.
+    pub(crate) fn with_gate(self, holds_gate: bool) -> Self {
+        self.state.holds_gate.set(holds_gate);
+        self
+    }
+
+    /// The same for a command that writes, from its begin until it waits for its client or for
+    /// others. The gate is open, or the command's transaction holds it.
+    pub(crate) fn with_pass(self) -> Self {
+        let passes = self.take_pass();
+        debug_assert!(passes, "it would have been held");
+        self
+    }
+
+    /// Takes a pass, unless the gate is closed. True if the command has one.
+    pub(crate) fn take_pass(&self) -> bool {
+        let mut pass = self.state.pass.borrow_mut();
+        if pass.is_none() {
+            *pass = self.passes.take(self.state.holds_gate.get());
+        }
+        pass.is_some()
+    }
+
+    /// Waits for a pass, while it has no record memory: the one that holds the gate may need some.
+    pub(crate) async fn pass(&self, core: &Core) {
+        while !self.take_pass() {
+            core.yield_now().await;
+        }
+    }
+
+    /// Gives the pass back: what is to be written is.
+    pub(crate) fn end_pass(&self) {
+        *self.state.pass.borrow_mut() = None;
     }
 
     /// Takes record memory for so many structured records, until it is dropped. It waits while
@@ -116,7 +163,16 @@ impl TaskOutput {
         core: &Core,
         bytes: usize,
     ) -> Result<Charge, Shortage> {
-        self.account.charge_when_free(core, bytes).await
+        if let Ok(charge) = self.account.try_charge(bytes) {
+            return Ok(charge);
+        }
+        // Those that close the gate need not wait for this command's memory too.
+        let had_pass = self.state.pass.borrow_mut().take().is_some();
+        let charged = self.account.charge_when_free(core, bytes).await;
+        if had_pass {
+            self.pass(core).await;
+        }
+        charged
     }
 
     /// Writes that the client may not have the memory that its command needs.
@@ -198,6 +254,8 @@ impl TaskOutput {
 
     /// Waits until the client has taken enough of what was made.
     pub(crate) async fn room(&self, core: &Core) {
+        // A reply begins when all is written.
+        self.end_pass();
         while self.is_full() {
             core.yield_now().await;
         }
@@ -229,6 +287,13 @@ impl Tasks {
     pub(crate) fn all_wait(&self, is_starved: impl Fn(usize) -> bool) -> bool {
         let mut running = self.running.iter();
         running.all(|task| task.output.is_full() || is_starved(task.connection))
+    }
+
+    /// True if a connection's command writes.
+    pub(crate) fn has_pass(&self, connection: usize) -> bool {
+        let mut running = self.running.iter();
+        running
+            .any(|task| task.connection == connection && task.output.state.pass.borrow().is_some())
     }
 
     /// A client for a command.

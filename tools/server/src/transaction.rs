@@ -8,13 +8,14 @@
 //! - I1: while commands are replayed nothing else of the connection is parsed, and messages of
 //!   channels wait, so the replies make one array.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use farcore::{Core, Version};
 
 use crate::commands::{self, Call, Flow};
 use crate::connection::Connection;
+use crate::gate::GateHold;
 use crate::memory::Charge;
 use crate::resp::{Arguments, Limits, Progress, Protocol, Writer, parse};
 use crate::serving::Serving;
@@ -41,7 +42,21 @@ pub(crate) struct ClientTransaction {
     /// Keys to which commands have added elements: clients that wait for them are woken when all
     /// have run.
     pub(crate) ready: ReadyKeys,
+    /// The gate for writes, closed until no command that writes is left.
+    pub(crate) hold: Option<GateHold>,
 }
+
+/// Why queued commands are replayed.
+#[derive(Debug)]
+pub(crate) enum Replay {
+    /// They cannot be carried out at once, and no key is watched.
+    Plain,
+    /// No watched key has changed since the gate was closed.
+    Held(GateHold),
+}
+
+/// Where a task leaves that commands must be replayed.
+pub(crate) type ReplaySlot = Rc<RefCell<Option<Replay>>>;
 
 /// How far a transaction is.
 #[derive(Debug, Default)]
@@ -51,8 +66,8 @@ pub(crate) enum Phase {
     Watching,
     /// Commands are queued.
     Queueing(Queue),
-    /// A task carries them out. It sets the flag if they must be replayed instead.
-    Committing(Queue, Rc<Cell<bool>>),
+    /// A task carries them out, or says that they must be replayed.
+    Committing(Queue, ReplaySlot),
     /// Those behind a place of the queue are still to be run.
     Replaying(Queue, usize),
 }
@@ -63,6 +78,8 @@ pub(crate) struct Queue {
     /// The commands, as they would be sent.
     pub(crate) bytes: Vec<u8>,
     pub(crate) commands: usize,
+    /// Where the last one ends that may write.
+    pub(crate) writes_end: usize,
     /// A command was refused, so none will be run.
     pub(crate) is_aborted: bool,
     /// A command may make data grow.
@@ -178,6 +195,18 @@ impl Connection {
         })
     }
 
+    /// True if no queued command is left to begin that may write.
+    pub(crate) fn has_replayed_writes(&self) -> bool {
+        match self
+            .transaction
+            .as_ref()
+            .map(|transaction| &transaction.phase)
+        {
+            Some(Phase::Replaying(queue, at)) => *at >= queue.writes_end,
+            _ => false,
+        }
+    }
+
     /// Has queued commands replayed, and begins their reply.
     pub(crate) fn replay(&mut self, queue: Queue) {
         let count = queue.commands;
@@ -215,11 +244,17 @@ impl Serving {
                 transaction.phase = phase;
                 false
             }
-            Phase::Committing(_, replays) if !replays.get() => true,
-            Phase::Committing(queue, _) => {
-                connection.replay(queue);
-                self.replay_some(core, number, connection)
-            }
+            Phase::Committing(queue, slot) => match slot.take() {
+                None => true,
+                Some(replay) => {
+                    if let Replay::Held(hold) = replay {
+                        transaction.hold = Some(hold);
+                        self.note_holder(number);
+                    }
+                    connection.replay(queue);
+                    self.replay_some(core, number, connection)
+                }
+            },
             phase @ Phase::Replaying(..) => {
                 transaction.phase = phase;
                 self.replay_some(core, number, connection)
@@ -258,7 +293,10 @@ impl Serving {
             if at == queue.bytes.len() || must_wait {
                 break;
             }
-            if !connection.may_execute() || connection.is_gone {
+            // One that holds the gate does not wait for its client while there is memory.
+            let runs_ahead =
+                connection.holds_gate() && connection.outstanding == 0 && !self.is_crowded();
+            if !connection.may_execute(runs_ahead) || connection.is_gone {
                 break;
             }
             let mut parsed = queue.parse(at, &self.limits, &mut arguments);
@@ -278,6 +316,7 @@ impl Serving {
                 number,
                 arguments: &arguments,
                 input: &queue.bytes[at..],
+                writes: false,
                 plan: None,
             };
             let flow = match long {
@@ -285,7 +324,7 @@ impl Serving {
                 Some((bytes, left)) => commands::run_long(&mut call, bytes, left),
             };
             if flow == Flow::Later {
-                must_wait = true;
+                self.go_on_later(number, connection);
                 break;
             }
             at = next;

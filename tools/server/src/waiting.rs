@@ -26,6 +26,7 @@ use farcore::Core;
 
 use crate::port::Message;
 use crate::shared::Shared;
+use crate::tasks::TaskOutput;
 
 /// Locks; each has the queues of a part of the keys.
 const PARTS: usize = 64;
@@ -179,8 +180,8 @@ impl Readiness {
     }
 
     /// Says that elements were added to a key, and waits until the clients that waited for them
-    /// have taken them.
-    pub(crate) async fn note(&self, core: &Core, key: &[u8]) {
+    /// have taken them. The command writes no more.
+    pub(crate) async fn note(&self, core: &Core, output: &TaskOutput, key: &[u8]) {
         if self.shared.waiting.first(key).is_none() {
             return;
         }
@@ -192,6 +193,8 @@ impl Readiness {
         {
             return later.borrow_mut().push(key.to_vec());
         }
+        // A look writes too: it may wait for the gate, and that for this command.
+        output.end_pass();
         let served = Served::default();
         self.shared.wake_waiter(key, std::slice::from_ref(&served));
         while Arc::strong_count(&served) > 1 {

@@ -37,6 +37,8 @@ pub(crate) struct Call<'a> {
     pub(crate) number: usize,
     pub(crate) arguments: &'a Arguments,
     pub(crate) input: &'a [u8],
+    /// It may write: a task of it has a pass (`gate`).
+    pub(crate) writes: bool,
     /// Takes requests and replies, if the command is only planned.
     pub(crate) plan: Option<&'a mut Plan>,
 }
@@ -428,9 +430,10 @@ impl<'a> Call<'a> {
     {
         debug_assert!(self.plan.is_none() && self.connection.pending.is_empty());
         let core = self.serving.tasks.client(self.core);
-        let account = &self.connection.account;
-        let output = TaskOutput::new(account, &self.serving.events, &self.serving.records);
-        let output = output.with_held(held);
+        let mut output = self.serving.task_output(self.connection).with_held(held);
+        if self.writes {
+            output = output.with_pass();
+        }
         let ended = self.serving.slow.ended();
         let work = work(core, output.clone(), self.connection.protocol);
         let future = async move {

@@ -123,7 +123,7 @@ fn push(call: &mut Call<'_>, side: Side, creates: bool) -> Flow {
             count
         });
         if pushed.as_ref().is_ok_and(|count| *count > 0) {
-            readiness.note(&core, key).await;
+            readiness.note(&core, &output, key).await;
         }
         finish(&output, protocol, (Kind::List, pushed), |writer, count| {
             writer.count(count);

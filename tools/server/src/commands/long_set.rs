@@ -9,6 +9,7 @@ use super::arguments::{TimeUnit, integer, positive_expiry};
 use super::call::BESIDE_ARGUMENT;
 use super::strings::{SetOptions, TOO_LONG, is_beyond};
 use super::{Call, Flow, Refusal};
+use crate::gate::last_at_gate;
 use crate::long_change::{
     Bytes, ChangeKind, LongChange, SetCondition, SetRule, is_absent, notify_set,
 };
@@ -35,7 +36,7 @@ pub(super) fn streams(name: &str, place: usize, left: usize) -> bool {
 
 /// Runs a command of which an argument of so many bytes comes later, with `left` others after it.
 pub(super) fn run(call: &mut Call<'_>, name: &str, bytes: usize, left: usize) -> Result {
-    if call.serving.defers(call.connection) {
+    if call.serving.defers(call.connection) && !call.connection.holds_gate() {
         return Ok(Flow::Later);
     }
     match (name, call.count(), left) {
@@ -107,7 +108,7 @@ fn set(call: &mut Call<'_>, name: &str, bytes: usize) -> Result {
     };
     let key = call.key().to_vec();
     let take = move |mut core: Core, input: LongInput, output: TaskOutput, protocol| async move {
-        let parts = input.parts();
+        let parts = last_at_gate(input.parts(), bytes, || output.take_pass());
         let was_absent = is_absent(&mut core, &key, &output).await;
         let put = core.put_long_with(&key, bytes as u64, parts, options).await;
         if let Ok(put) = put {
@@ -129,6 +130,7 @@ fn change(call: &mut Call<'_>, bytes: usize, kind: ChangeKind) -> Flow {
     call.take_value(bytes, move |mut core, input, output, protocol| async move {
         match core.write_long(&key, bytes as u64, input.parts()).await {
             Ok(written) => {
+                output.pass(&core).await;
                 let bytes = Bytes::Written(written);
                 let change = LongChange { key, bytes, kind };
                 change.run(&mut core, &output, protocol).await;
@@ -161,6 +163,7 @@ fn set_with_options(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
         let options = SetOptions::of(arguments.len(), |place| arguments[place].as_slice());
         match options {
             Ok(options) => {
+                output.pass(&core).await;
                 let rule = SetRule {
                     expiry: options.expiry,
                     condition: SetCondition::of(options.condition),
@@ -226,7 +229,10 @@ async fn store_all(
             mut arguments,
             next,
         } = following;
+        output.pass(core).await;
         result = result.and(store_pairs(core, &arguments, output).await);
+        // The client may take its time with what follows.
+        output.end_pass();
         let (Some(NextValue { bytes, left }), Some(key)) = (next, arguments.pop()) else {
             return Some(result);
         };
@@ -235,9 +241,9 @@ async fn store_all(
         let options = PutOptions::default();
         let key = stored_key(&key);
         let is_new = is_absent(core, key, output).await;
-        let put = core
-            .put_long_with(key, bytes as u64, input.parts(), options)
-            .await;
+        let parts = last_at_gate(input.parts(), bytes, || output.take_pass());
+        let put = core.put_long_with(key, bytes as u64, parts, options).await;
+        output.end_pass();
         if let Ok(put) = put {
             notify_set(output, key, is_new, (Expiry::Never, put));
         }

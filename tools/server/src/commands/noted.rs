@@ -123,7 +123,7 @@ async fn carry_out(
     let result = match commit(core, plan, &Vec::new()).await {
         Outcome::Committed(reply, events) => Ok((reply, events)),
         // Its key holds what no transaction changes: it is not new.
-        Outcome::Replay | Outcome::Conflict => plan.run_plainly(core).await,
+        Outcome::Replay(_) | Outcome::Conflict => plan.run_plainly(core).await,
         Outcome::Failed(error) => Err(error),
     };
     match result {

@@ -223,7 +223,7 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
             notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "rename_from", &from);
             output.notify(EventClasses::GENERIC, "rename_to", &to);
-            readiness.note(&core, &to).await;
+            readiness.note(&core, &output, &to).await;
         }
         output.finish(protocol, renamed, |writer, renamed| match renamed {
             Copied::NoSource => writer.error("ERR no such key"),
@@ -289,7 +289,7 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
         if let Ok(Put::Done) = copied {
             notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "copy_to", &to);
-            readiness.note(&core, &to).await;
+            readiness.note(&core, &output, &to).await;
         }
         output.finish(protocol, copied, |writer, copied| {
             writer.integer(i64::from(matches!(copied, Put::Done)));

@@ -1,18 +1,22 @@
 //! Commands of transactions.
 
-use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use farcore::constants::KEY_BYTES_MAX;
 use farcore::{Answer, Core, Error, Operation, Transaction, TransactionOutcome};
 
 use super::{Call, Command, Flow, Refusal, find};
+use crate::gate::GateHold;
 use crate::key_events::KeyEvent;
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::plan::Plan;
 use crate::replies::error_text;
 use crate::resp::{Arguments, Writer};
-use crate::transaction::{BESIDE_BYTES, ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Watched};
+use crate::shared::Shared;
+use crate::transaction::{
+    BESIDE_BYTES, ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Replay, ReplaySlot, Watched,
+};
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -130,7 +134,11 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
     let is_queued = call.connection.queue_mut().is_none_or(|queue| {
         // None will be run, so they need not be kept.
         queue.needs_memory |= command.needs_memory;
-        queue.is_aborted || queue.add(arguments)
+        let is_queued = queue.is_aborted || queue.add(arguments);
+        if command.writes {
+            queue.writes_end = queue.bytes.len();
+        }
+        is_queued
     });
     if !is_queued {
         note_refusal(call);
@@ -204,17 +212,24 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
         let _ = (call.serving).execute(call.core, call.number, call.connection);
         return Ok(Flow::Done);
     }
-    let replays = Rc::new(Cell::new(false));
-    let phase = Phase::Committing(queue, Rc::clone(&replays));
+    let slot = ReplaySlot::default();
+    let phase = Phase::Committing(queue, Rc::clone(&slot));
     call.connection.transaction = Some(Box::new(ClientTransaction {
         phase,
         ..ClientTransaction::default()
     }));
+    call.writes = plan.is_some();
+    let (shared, place) = (Arc::clone(&call.serving.shared), call.serving.place);
     Ok(call.task(move |mut core, output, protocol| async move {
-        let outcome = match plan {
+        let mut outcome = match plan {
             Some(plan) => commit(&mut core, &plan, &watched).await,
-            None => before_replay(&mut core, &watched).await,
+            None => Outcome::Replay(Replay::Plain),
         };
+        // Others that close the gate wait for it.
+        output.end_pass();
+        if matches!(outcome, Outcome::Replay(_)) && !watched.is_empty() {
+            outcome = before_replay(&mut core, &watched, (&shared, place)).await;
+        }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match outcome {
@@ -223,7 +238,7 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
                     output.notify_all(events);
                 }
                 Outcome::Conflict => writer.null_array(),
-                Outcome::Replay => replays.set(true),
+                Outcome::Replay(replay) => *slot.borrow_mut() = Some(replay),
                 Outcome::Failed(error) => {
                     let Refusal(text) = aborted(&error_text(&error));
                     writer.error(&text);
@@ -259,6 +274,7 @@ fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
             number: call.number,
             arguments: &arguments,
             input,
+            writes: false,
             plan: Some(&mut plan),
         };
         match (command.run)(&mut planned) {
@@ -281,15 +297,23 @@ pub(super) enum Outcome {
     /// A watched key has changed.
     Conflict,
     /// The commands must be run one after the other.
-    Replay,
+    Replay(Replay),
     /// None was carried out.
     Failed(Error),
 }
 
-/// Looks at the watched keys right before commands are replayed.
-async fn before_replay(core: &mut Core, watched: &Watched) -> Outcome {
+/// Closes the gate for writes, and looks at the watched keys.
+async fn before_replay(
+    core: &mut Core,
+    watched: &Watched,
+    (shared, place): (&Arc<Shared>, usize),
+) -> Outcome {
+    let Some(hold) = GateHold::take(core, shared, place).await else {
+        // Nothing has happened, and the client tries again.
+        return Outcome::Conflict;
+    };
     match are_unchanged(core, watched).await {
-        Ok(true) => Outcome::Replay,
+        Ok(true) => Outcome::Replay(Replay::Held(hold)),
         Ok(false) => Outcome::Conflict,
         Err(error) => Outcome::Failed(error),
     }
@@ -303,7 +327,7 @@ pub(super) async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> O
             Ok(Some(drafts)) => drafts,
             Ok(None) => continue,
             // The ordinary commands reply what is wrong with which key.
-            Err(_) => return before_replay(core, watched).await,
+            Err(_) => return Outcome::Replay(Replay::Plain),
         };
         let mut transaction = plan.expect(&drafts, Transaction::new());
         for (key, version) in watched {
@@ -312,7 +336,7 @@ pub(super) async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> O
         let (mut reply, mut events) = (Vec::new(), Vec::new());
         let into = (&mut reply, &mut events);
         if !plan.apply(&mut drafts, farcore_tuning::system_ms(), into) {
-            return before_replay(core, watched).await;
+            return Outcome::Replay(Replay::Plain);
         }
         let transaction = plan.write(&drafts, transaction);
         if transaction.keys().next().is_none() {
@@ -339,7 +363,7 @@ pub(super) async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> O
                     Err(error) => return Outcome::Failed(error),
                 }
             }
-            Err(error) if is_for_commands(&error) => return before_replay(core, watched).await,
+            Err(error) if is_for_commands(&error) => return Outcome::Replay(Replay::Plain),
             Err(error) => return Outcome::Failed(error),
         }
     }

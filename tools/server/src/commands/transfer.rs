@@ -137,7 +137,7 @@ async fn add_or_put_back<T: Transfer>(
     match back.await {
         Ok(_) => {
             if let Some(readiness) = readiness {
-                readiness.note(core, from).await;
+                readiness.note(core, output, from).await;
             }
         }
         Err(second) => {

@@ -96,7 +96,7 @@ impl Wanted {
                 Ok(Some(moved)) => {
                     writer.bulk(&moved.element);
                     one.notify(&moved, output);
-                    readiness.note(core, &one.target).await;
+                    readiness.note(core, output, &one.target).await;
                 }
                 Err(failure) => writer.error(&failure.text(Kind::List)),
             },

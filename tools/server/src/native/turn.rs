@@ -16,6 +16,7 @@ use farcore_tuning::Clock;
 
 use crate::commands::BESIDE_BYTES;
 use crate::evicting::STALLED_MS;
+use crate::gate::Passes;
 use crate::key_events::EventSink;
 use crate::memory::CoreMemory;
 use crate::shared::Shared;
@@ -66,6 +67,8 @@ pub(crate) struct Native {
     pub(super) memory: Rc<CoreMemory>,
     scratch: Vec<u8>,
     tasks: Tasks,
+    /// Whether clients may write; the core's.
+    passes: Rc<Passes>,
     events: NativeEvents,
     record_bytes: usize,
     clock: Clock,
@@ -83,6 +86,7 @@ impl Native {
         shared: Arc<Shared>,
         place: usize,
         (core, events): (Core, EventSink),
+        passes: Rc<Passes>,
         value_bytes_max: usize,
     ) -> Self {
         let memory = CoreMemory::new(Arc::clone(&shared.native_memory));
@@ -102,6 +106,7 @@ impl Native {
             memory,
             scratch: Vec::new(),
             tasks: Tasks::default(),
+            passes,
             events: NativeEvents::new(events),
             record_bytes: value_bytes_max.saturating_sub(BESIDE_BYTES),
             clock: Clock::new(),
@@ -145,6 +150,27 @@ impl Native {
             && self.listed.is_empty()
             && self.long_reads.is_empty()
             && !self.accepting.has_any()
+    }
+
+    /// True if no request of one step is under way.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.core.in_flight() == 0
+    }
+
+    /// Has connections go on that the gate for writes has held.
+    pub(crate) fn list_held(&mut self) {
+        let Self {
+            connections,
+            listed,
+            ..
+        } = self;
+        for (number, entry) in connections.iter_mut().enumerate() {
+            if let Some(connection) = entry.open()
+                && std::mem::take(&mut connection.is_at_gate)
+            {
+                list(listed, number, connection);
+            }
+        }
     }
 
     /// One turn, which begins no request if the server stops. True if anything happened.
@@ -266,6 +292,7 @@ impl Native {
             memory: &shared.native_memory,
             scratch: &mut self.scratch,
             tasks: &mut self.tasks,
+            passes: &self.passes,
             events: &mut self.events,
             record_bytes: self.record_bytes,
             now_ms: self.now_ms,
