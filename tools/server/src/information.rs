@@ -331,6 +331,36 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
                 gathered.since(|at| at.gets.saturating_sub(at.gets_absent)),
             ),
             ("keyspace_misses", gathered.since(|at| at.gets_absent)),
+            ("pubsub_channels", 0),
+            ("pubsub_patterns", 0),
+            ("latest_fork_usec", 0),
+            ("unexpected_error_replies", 0),
+            (
+                "total_error_replies",
+                gathered.sum(|core| core.failed_commands),
+            ),
+            ("total_reads_processed", gathered.sum(|core| core.receives)),
+            ("total_writes_processed", gathered.sum(|core| core.sends)),
+        ],
+    );
+    authentication(gathered, text);
+    line(
+        text,
+        "client_output_buffer_limit_disconnections",
+        gathered.sum(|core| core.slow_subscribers),
+    );
+    line(
+        text,
+        "evicted_clients",
+        gathered.sum(|core| core.evicted_clients),
+    );
+}
+
+/// Connections that authenticate late or never, and wrong passwords.
+fn authentication(gathered: &Gathering<'_>, text: &mut String) {
+    lines(
+        text,
+        &[
             (
                 "evicted_unauthenticated_clients",
                 gathered.sum(|core| core.evicted_unauthenticated),
@@ -347,27 +377,7 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
                 "delayed_authentications",
                 gathered.sum(|core| core.delayed_authentications),
             ),
-            ("pubsub_channels", 0),
-            ("pubsub_patterns", 0),
-            ("latest_fork_usec", 0),
-            ("unexpected_error_replies", 0),
-            (
-                "total_error_replies",
-                gathered.sum(|core| core.failed_commands),
-            ),
-            ("total_reads_processed", gathered.sum(|core| core.receives)),
-            ("total_writes_processed", gathered.sum(|core| core.sends)),
         ],
-    );
-    line(
-        text,
-        "client_output_buffer_limit_disconnections",
-        gathered.sum(|core| core.slow_subscribers),
-    );
-    line(
-        text,
-        "evicted_clients",
-        gathered.sum(|core| core.evicted_clients),
     );
 }
 
