@@ -343,24 +343,20 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
             ("total_writes_processed", gathered.sum(|core| core.sends)),
         ],
     );
-    authentication(gathered, text);
     line(
         text,
         "client_output_buffer_limit_disconnections",
         gathered.sum(|core| core.slow_subscribers),
     );
-    line(
-        text,
-        "evicted_clients",
-        gathered.sum(|core| core.evicted_clients),
-    );
+    evictions(gathered, text);
 }
 
-/// Connections that authenticate late or never, and wrong passwords.
-fn authentication(gathered: &Gathering<'_>, text: &mut String) {
+/// Clients that were evicted, connections that authenticate late or never, and wrong passwords.
+fn evictions(gathered: &Gathering<'_>, text: &mut String) {
     lines(
         text,
         &[
+            ("evicted_clients", gathered.sum(|core| core.evicted_clients)),
             (
                 "evicted_unauthenticated_clients",
                 gathered.sum(|core| core.evicted_unauthenticated),
