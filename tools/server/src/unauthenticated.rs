@@ -199,8 +199,8 @@ impl Connection {
 }
 
 impl Serving {
-    /// Makes room for a connection that was accepted, above the limit on clients or within it. False
-    /// if there is none: it is refused.
+    /// Makes room for a connection that was accepted, above the limit on clients or within it.
+    /// False if there is none: it is refused.
     pub(crate) fn make_room(&mut self, is_unauthenticated: bool, is_above_limit: bool) -> bool {
         if is_unauthenticated && self.unauthenticated.places.is_full() {
             return self.evict_for_place();
