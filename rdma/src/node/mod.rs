@@ -13,7 +13,8 @@
 //! - [`service`]: the state that the threads share, and the answers to requests; [`metrics`]: its
 //!   counters; [`refusal_log`]: lines about refusals.
 //! - [`lobby`]: accepts connections, and keeps those that have proved nothing yet;
-//!   [`unauthenticated`]: the handshake of one; [`Places`](crate::Places): which of them are evicted; [`serve`]:
+//!   [`unauthenticated`]: the handshake of one; [`Places`](crate::Places): which of them are
+//!   evicted; [`serve`]:
 //!   the authenticated ones, on executors; [`start`]: starting and stopping.
 //! - `device`: the regions and queue pairs of an RDMA device; `cm`: clients that connect by
 //!   RDMA-CM.

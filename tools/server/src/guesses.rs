@@ -32,7 +32,7 @@ const HALF_LIFE: Duration = Duration::from_secs(10);
 /// Addresses that are kept; of more, the one that failed longest ago is forgotten.
 const ADDRESSES_MAX: usize = 4096;
 
-/// Whoever can connect can cause these lines.
+/// Any peer that can connect causes these lines.
 static WRONG: LogLimit = LogLimit::new();
 
 #[derive(Clone, Copy, Debug)]

@@ -333,22 +333,6 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
                 gathered.since(|at| at.gets.saturating_sub(at.gets_absent)),
             ),
             ("keyspace_misses", gathered.since(|at| at.gets_absent)),
-            (
-                "evicted_unauthenticated_clients",
-                gathered.sum(|core| core.evicted_unauthenticated),
-            ),
-            (
-                "late_unauthenticated_clients",
-                gathered.sum(|core| core.late_unauthenticated),
-            ),
-            (
-                "acl_access_denied_auth",
-                gathered.sum(|core| core.failed_authentications),
-            ),
-            (
-                "delayed_authentications",
-                gathered.sum(|core| core.delayed_authentications),
-            ),
             ("pubsub_channels", 0),
             ("pubsub_patterns", 0),
             ("latest_fork_usec", 0),
@@ -366,10 +350,32 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
         "client_output_buffer_limit_disconnections",
         gathered.sum(|core| core.slow_subscribers),
     );
-    line(
+    evictions(gathered, text);
+}
+
+/// Clients that were evicted, connections that authenticate late or never, and wrong passwords.
+fn evictions(gathered: &Gathering<'_>, text: &mut String) {
+    lines(
         text,
-        "evicted_clients",
-        gathered.sum(|core| core.evicted_clients),
+        &[
+            ("evicted_clients", gathered.sum(|core| core.evicted_clients)),
+            (
+                "evicted_unauthenticated_clients",
+                gathered.sum(|core| core.evicted_unauthenticated),
+            ),
+            (
+                "late_unauthenticated_clients",
+                gathered.sum(|core| core.late_unauthenticated),
+            ),
+            (
+                "acl_access_denied_auth",
+                gathered.sum(|core| core.failed_authentications),
+            ),
+            (
+                "delayed_authentications",
+                gathered.sum(|core| core.delayed_authentications),
+            ),
+        ],
     );
 }
 

@@ -15,9 +15,9 @@
 //! have in hand is limited (`record_memory`). Clients that wait for keys are parked (`parked`,
 //! `waiting`). Changes of keys make events (`key_events`, `noted`, `removed_keys`), which go to
 //! subscribers of channels (`subscriptions`). Encrypted connections pass through a session each
-//! (`encrypted`, `tls`). Connections that must authenticate first have a share of their own until they
-//! do (`unauthenticated`), and wait after wrong passwords (`guesses`). Clients of the native protocol come over the fabric, into the same loop
-//! (`native`). The map of all this: `docs/internals/server.md`.
+//! (`encrypted`, `tls`). Connections that must authenticate first have a share of their own until
+//! they do (`unauthenticated`), and wait after wrong passwords (`guesses`). Clients of
+//! the native protocol come over the fabric, into the same loop (`native`). The map of all this: `docs/internals/server.md`.
 
 mod accept;
 mod answering;

@@ -9,7 +9,8 @@
 //! They are many and worth little, so they never cost a client anything:
 //!
 //! - I1: their memory is counted in `bytes`, and not in that of the clients. It is at most
-//!   `bytes_max` at the end of a turn: above it only they are evicted, first the one that takes most.
+//!   `bytes_max` at the end of a turn: above it only they are evicted, first the one that takes
+//!   most.
 //! - I2: a part of the places of clients is out of their reach. When theirs are taken, one makes
 //!   room for the next: the oldest of the network with the most ([`Places`]).
 //! - I3: one whose bytes have arrived is spared once, so that they are looked at.
@@ -41,7 +42,7 @@ pub(crate) const RECEIVE_BYTES: usize = 4 << 10;
 /// Connections that one eviction may spare.
 const SPARED_MAX: usize = 64;
 
-/// Whoever can connect can cause these lines.
+/// Any peer that can connect causes these lines.
 static EVICTIONS: LogLimit = LogLimit::new();
 static LATE: LogLimit = LogLimit::new();
 
@@ -199,8 +200,8 @@ impl Connection {
 }
 
 impl Serving {
-    /// Makes room for a connection that was accepted, above the limit on clients or within it. False
-    /// if there is none: it is refused.
+    /// Makes room for a connection that was accepted, above the limit on clients or within it.
+    /// False if there is none: it is refused.
     pub(crate) fn make_room(&mut self, is_unauthenticated: bool, is_above_limit: bool) -> bool {
         if is_unauthenticated && self.unauthenticated.places.is_full() {
             return self.evict_for_place();

@@ -35,7 +35,7 @@ enum Count {
 }
 
 impl Count {
-    /// The third argument, from `-most` to `most`, or one. Below 0 it is limited by [`DRAWN_MAX`] too.
+    /// The third argument, from `-most` to `most`, or one. Below 0 [`DRAWN_MAX`] limits it too.
     fn of(call: &Call<'_>, most: i64) -> std::result::Result<Self, Refusal> {
         if call.count() == 2 {
             return Ok(Self::One);

@@ -13,7 +13,7 @@ use glommio::timer::Timer;
 use super::handshakes::Seat;
 use crate::shared::Shared;
 
-/// Whoever can connect can cause these lines.
+/// Any peer that can connect causes these lines.
 static LATE: LogLimit = LogLimit::new();
 
 /// An accepted connection, or none if it failed, with the number of its task.

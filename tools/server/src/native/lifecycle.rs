@@ -17,7 +17,7 @@ use crate::sockets::Sockets;
 pub(super) const SOCKETS: u64 = 1 << 40;
 const LINES: u64 = 1 << 41;
 
-/// Whoever can connect can cause these lines.
+/// Any peer that can connect causes these lines.
 static LATE: LogLimit = LogLimit::new();
 
 /// What a connection's number names.

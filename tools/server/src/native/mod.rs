@@ -9,8 +9,8 @@
 //! One connection has one endpoint: its own domain, regions and keys. It owns its message buffers
 //! and transfer slots, all of them on its account.
 //!
-//! A connection that has not proved the token has one of few places (`handshakes`), beside those of
-//! clients.
+//! A connection that has not proved the token has one of few places (`handshakes`), beside those
+//! of clients.
 //!
 //! - I1: nothing is registered for remote access before the peer has proved the token.
 //! - I2: a request is begun only when its answer can be sent: with a send buffer and a credit.
