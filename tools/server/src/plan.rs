@@ -21,12 +21,15 @@ use crate::noted::{Before, Noted};
 use crate::parts::{Parts, PartsKind};
 use crate::replies::{ReplyKind, write_answer};
 use crate::resp::{Protocol, Writer};
+use crate::shared::LARGE_BYTES;
 
 /// Most requests of a plan.
 const REQUESTS_MAX: usize = 16 << 10;
 /// Bytes that the values of a plan's keys, and its reply, have at most. Longer ones are read and
 /// replied one after the other.
-const VALUES_BYTES_MAX: usize = 1 << 20;
+const VALUES_BYTES_MAX: usize = 256 << 10;
+/// Copies of them: as they are read, as they are written, and on their way to the engine.
+const COPIES: usize = 3;
 
 /// Classes for which all keys are read: their events depend on whether a key was there, and one
 /// that has expired is removed when it is read.
@@ -195,6 +198,16 @@ impl Plan {
             is_read: !matches!(what, What::Put(_)) || self.classes.sends(TELLS_BEFORE),
         });
         Some(Planned { key: place, what })
+    }
+
+    /// Bytes that carrying it out takes: the values that are read, the reply, and what is written.
+    pub(crate) fn held_bytes(&self, has_large_values: bool) -> usize {
+        let values = if has_large_values {
+            VALUES_BYTES_MAX
+        } else {
+            self.keys.len() * LARGE_BYTES
+        };
+        COPIES * values
     }
 
     /// Reads the keys; `None` if one was changed meanwhile. A key that is not read counts as

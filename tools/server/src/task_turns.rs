@@ -35,9 +35,7 @@ impl Serving {
                 &self.records,
                 &self.passes,
             );
-            let output = output
-                .with_gate(connection.holds_gate())
-                .with_held(held);
+            let output = output.with_gate(connection.holds_gate()).with_held(held);
             let output = if writes { output.with_pass() } else { output };
             let (mut core, written) = (self.tasks.client(core), output.clone());
             let future = async move {

@@ -221,10 +221,14 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
     call.writes = plan.is_some();
     let (shared, place) = (Arc::clone(&call.serving.shared), call.serving.place);
     Ok(call.task(move |mut core, output, protocol| async move {
-        let mut outcome = match plan {
-            Some(plan) => commit(&mut core, &plan, &watched).await,
-            None => Outcome::Replay(Replay::Plain),
-        };
+        let mut outcome = Outcome::Replay(Replay::Plain);
+        if let Some(plan) = plan {
+            let bytes = plan.held_bytes(shared.has_large_values());
+            // Without memory for all at once it is carried out one after the other.
+            if let Ok(_held) = output.hold_when_free(&core, bytes).await {
+                outcome = commit(&mut core, &plan, &watched).await;
+            }
+        }
         // Others that close the gate wait for it.
         output.end_pass();
         if matches!(outcome, Outcome::Replay(_)) && !watched.is_empty() {
