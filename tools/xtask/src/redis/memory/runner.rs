@@ -104,6 +104,17 @@ fn watch(served: &mut Served, outcome: &mut Outcome, time: Duration) -> bool {
     true
 }
 
+/// The least resident memory for a while: a long read takes some now and then.
+fn at_rest(served: &Served) -> Result<u64> {
+    let start = Instant::now();
+    let mut least = served.resident()?.now;
+    while start.elapsed() < SETTLE {
+        thread::sleep(SAMPLE);
+        least = least.min(served.resident()?.now);
+    }
+    Ok(least)
+}
+
 /// Waits until resident memory is back; returns what it is then, and whether it is.
 fn wait_back(served: &Served, before: u64) -> Result<(u64, bool)> {
     let start = Instant::now();
@@ -129,8 +140,7 @@ fn run_into(
     outcome.beside = served.beside_bytes;
     store(scenario, &served)?;
     let well_behaved = WellBehaved::start(&served.door, served.native.clone(), core)?;
-    thread::sleep(SETTLE);
-    outcome.before = served.resident()?.now;
+    outcome.before = at_rest(&served)?;
     let loads = Loads::start(scenario, &served, core)?;
     let goes_on = watch(&mut served, outcome, time);
     if goes_on {

@@ -127,6 +127,10 @@ fn add_strangers(list: &mut List) {
 
 pub(super) fn add(list: &mut List) {
     add_strangers(list);
+    // What the client beside the load takes when there is none.
+    list.add("alone", &[Resp2, Resp3, Tls], |one| {
+        one.crowd(Crowd::silent(1))
+    });
     list.add("idle-10000", &[Resp2], |mut one| {
         one.each_bytes_max = Some(IDLE_BYTES_MAX);
         // The client beside them has places, too.
