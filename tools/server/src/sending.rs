@@ -173,11 +173,11 @@ impl Serving {
         }
     }
 
-    /// Notes how much memory a connection takes. One that is removed has no buffer, and is counted
-    /// no more: it only waits for its last answers.
+    /// Notes how much memory a connection takes. One that is removed has no buffer: it
+    /// only waits for its last answers, and for its subscriptions to end.
     pub(crate) fn account(&mut self, connection: &mut Connection) {
         let held = if connection.is_removed {
-            0
+            connection.subscription_bytes()
         } else {
             connection.held_bytes()
         };

@@ -16,9 +16,13 @@ use crate::options::Options;
 use crate::port::{CorePort, Message};
 use crate::record_memory::LongestRecord;
 use crate::serving::Serving;
+use crate::shared_bytes::Fanout;
 use crate::slow::SlowSettings;
 use crate::tls::TlsConfig;
 use crate::waiting::Waiting;
+
+/// Shared bytes of messages take at most this part of the memory for clients.
+const FANOUT_SHARE: usize = 4;
 
 /// What happened in the latest second.
 #[derive(Debug, Default)]
@@ -69,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) slow: SlowSettings,
     pub(crate) encoding_limits: EncodingLimits,
     pub(crate) longest_record: LongestRecord,
+    /// Messages of channels that subscribers share.
+    pub(crate) fanout: Fanout,
     /// Bytes of a record's value, at most.
     pub(crate) value_bytes_max: usize,
     /// A value of several pieces may exist.
@@ -94,6 +100,7 @@ impl Shared {
         // Those of an engine that others have filled may be long.
         let has_keys = reporter.stats().total.keys > 0;
         Self {
+            fanout: Fanout::new(options.client_bytes / FANOUT_SHARE),
             options,
             tls,
             counters: cores.iter().map(|_| CoreCounters::default()).collect(),

@@ -33,6 +33,7 @@ impl Fanout {
     }
 
     /// Bytes now.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         // ORDERING: relaxed, here and below; it is a count, which orders nothing.
         self.bytes.load(Ordering::Relaxed)

@@ -52,6 +52,10 @@ pub(super) fn select(call: &mut Call<'_>) -> Result {
 pub(super) fn reset(call: &mut Call<'_>) -> Result {
     call.connection.transaction = None;
     (call.serving).forget_subscriptions(call.number, call.connection);
+    if call.connection.subscribed.is_some() {
+        // Many end in slices.
+        return Ok(Flow::Later);
+    }
     call.connection.protocol = Protocol::Resp2;
     call.connection.names = ClientNames::default();
     call.connection.reply_mode = ReplyMode::On;
