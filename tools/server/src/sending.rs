@@ -177,7 +177,8 @@ impl Serving {
     /// only waits for its last answers, and for its subscriptions to end.
     pub(crate) fn account(&mut self, connection: &mut Connection) {
         let held = if connection.is_removed {
-            connection.subscription_bytes()
+            // Its subscriptions end in the next turns: no other client is disconnected for them.
+            0
         } else {
             connection.held_bytes()
         };
