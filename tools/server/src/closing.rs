@@ -1,7 +1,8 @@
 //! How a connection ends: its socket is shut, it leaves all lists, and its number becomes free.
 //!
 //! - I1: a connection's number is reused only when no answer and no command of several steps is
-//!   under way for it.
+//!   under way for it, and no subscription is left.
+//! - I2: many subscriptions end in slices, one a turn.
 
 use crate::connection::Connection;
 use crate::serving::Serving;
@@ -25,11 +26,11 @@ impl Serving {
             }
             self.end_transaction(&mut connection);
             connection.drop_buffers();
-            self.account(&mut connection);
             self.end_stay(&mut connection);
             self.forget_delay(number, &mut connection);
         }
         self.forget_subscriptions(number, &mut connection);
+        self.account(&mut connection);
         self.forget_wait(number, &mut connection);
         self.connections[number] = Some(connection);
         self.free_if_done(number);
@@ -49,13 +50,16 @@ impl Serving {
     }
 
     fn free_if_done(&mut self, number: usize) {
-        let Some(Some(connection)) = self.connections.get(number) else {
+        let Some(Some(connection)) = self.connections.get_mut(number) else {
             return;
         };
-        if connection.outstanding == 0 && !connection.is_blocked {
+        let has_left = connection.subscribed.is_none();
+        if connection.outstanding == 0 && !connection.is_blocked && has_left {
             self.connections[number] = None;
             self.free.push(number);
-        } else if !self.dirty.contains(&number) {
+        } else if !connection.is_dirty {
+            // It is looked at again at the end of the turn.
+            connection.is_dirty = true;
             self.dirty.push(number);
         }
     }

@@ -574,7 +574,7 @@ impl Connection {
                 .map_or(0, |partial| partial.held_bytes())
             + self.output.held_bytes()
             + self.queued_bytes()
-            + self.deferred_bytes()
+            + self.subscription_bytes()
             + self.parked.as_ref().map_or(0, |parked| parked.held_bytes())
             + self.pending.capacity() * size_of::<Pending>()
             + self.kept_keys.as_ref().map_or(0, |keys| keys.held_bytes())

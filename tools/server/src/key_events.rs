@@ -35,7 +35,7 @@ use crate::event_classes::EventClasses;
 use crate::port::Message as PortMessage;
 use crate::serving::Serving;
 use crate::shared::Shared;
-use crate::subscriptions::Message;
+use crate::subscriptions::{CHANNEL_BYTES_MAX, Message, Payload};
 use crate::words::shown_key;
 
 /// Bytes of events that are on their way to a core, above which it gets no more: it is slower than
@@ -134,7 +134,7 @@ fn messages(event: &KeyEvent, classes: EventClasses) -> impl Iterator<Item = Mes
     let message = |prefix: &str, channel: &[u8], payload: &[u8]| Message {
         is_sharded: false,
         channel: [prefix.as_bytes(), channel].concat(),
-        payload: payload.to_vec(),
+        payload: Payload::Short(payload.to_vec()),
     };
     let of_key =
         (classes.any_of(EventClasses::KEYSPACE)).then(|| message("__keyspace@0__:", key, name));
@@ -191,6 +191,11 @@ impl Serving {
     fn take_key_events(&mut self, events: &[KeyEvent], classes: EventClasses) {
         for event in events {
             for message in messages(event, classes) {
+                if message.channel.len() > CHANNEL_BYTES_MAX {
+                    // Nobody can have subscribed to it but by patterns.
+                    self.counters().unsent_events.add(1);
+                    continue;
+                }
                 self.publish(&message, None);
             }
         }
@@ -209,7 +214,12 @@ mod tests {
             let classes = EventClasses::parse(text.as_bytes()).expect(text);
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
             messages(&event, classes)
-                .map(|message| (text(message.channel), text(message.payload)))
+                .map(|message| {
+                    let Payload::Short(payload) = message.payload else {
+                        unreachable!("events are short");
+                    };
+                    (text(message.channel), text(payload))
+                })
                 .collect::<Vec<_>>()
         };
         let of_key = ("__keyspace@0__:a key".to_owned(), "set".to_owned());

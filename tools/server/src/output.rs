@@ -244,8 +244,16 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::memory::ClientMemory;
     use crate::shared_bytes::Fanout;
+
+    /// Shared bytes, so many at most.
+    fn fanout(bytes_max: usize) -> Fanout {
+        Fanout::new(&Arc::new(ClientMemory::new(bytes_max, 1)), bytes_max)
+    }
 
     /// All that waits, sent in steps of so many bytes.
     fn sent(output: &mut Output, step: usize) -> Vec<u8> {
@@ -272,7 +280,7 @@ mod tests {
 
     #[test]
     fn own_and_shared_bytes_are_sent_in_their_order_however_they_are_cut() {
-        let fanout = Fanout::new(1 << 20);
+        let fanout = fanout(1 << 20);
         for step in [1, 2, 3, 7, 1000, 70_000, 1 << 20] {
             let (mut output, mut expected) = (Output::default(), Vec::new());
             for round in 0..100_u8 {
@@ -299,7 +307,7 @@ mod tests {
 
     #[test]
     fn one_shared_segment_has_many_readers_and_is_counted_once() {
-        let fanout = Fanout::new(5000);
+        let fanout = fanout(5000);
         let shared = fanout.share(&[7; 4000]).expect("room");
         assert!(fanout.share(&[7; 4000]).is_none(), "over the limit");
         let mut readers: Vec<_> = (0..100).map(|_| Output::default()).collect();

@@ -22,6 +22,7 @@ use crate::options::Options;
 use crate::port::{CorePort, Message};
 use crate::record_memory::LongestRecord;
 use crate::serving::Serving;
+use crate::shared_bytes::Fanout;
 use crate::slow::SlowSettings;
 use crate::tls::TlsConfig;
 use crate::unauthenticated::Shares;
@@ -33,6 +34,9 @@ pub(crate) const LARGE_BYTES: usize = 2 << 10;
 
 /// What a client reads when there are too many; as Redis.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// Shared bytes of messages take at most this part of the memory for clients.
+const FANOUT_SHARE: usize = 4;
 
 /// What happened in the latest second.
 #[derive(Debug, Default)]
@@ -93,6 +97,8 @@ pub(crate) struct Shared {
     pub(crate) unauthenticated_memory: Arc<ClientMemory>,
     /// What native clients may.
     pub(crate) native_memory: Arc<ClientMemory>,
+    /// Messages of channels that subscribers share.
+    pub(crate) fanout: Fanout,
     /// Bytes of a record's value, at most.
     pub(crate) value_bytes_max: usize,
     /// A large value may exist.
@@ -124,6 +130,7 @@ impl Shared {
         // Those of an engine that others have filled may be long.
         let has_keys = reporter.stats().total.keys > 0;
         Self {
+            fanout: Fanout::new(&client_memory, client_memory.limit() / FANOUT_SHARE),
             options,
             tls,
             counters: cores.iter().map(|_| CoreCounters::default()).collect(),

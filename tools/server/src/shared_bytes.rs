@@ -8,20 +8,24 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::memory::ClientMemory;
+
 /// What a buffer takes beside its bytes, about.
 pub(crate) const BESIDE_BYTES: usize = 64;
 
-/// The shared bytes of a server.
+/// The shared bytes of a server, a part of the memory of clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Fanout {
+    memory: Arc<ClientMemory>,
     bytes: Arc<AtomicUsize>,
     bytes_max: usize,
 }
 
 impl Fanout {
     /// None, of so many at most.
-    pub(crate) fn new(bytes_max: usize) -> Self {
+    pub(crate) fn new(memory: &Arc<ClientMemory>, bytes_max: usize) -> Self {
         Self {
+            memory: Arc::clone(memory),
             bytes: Arc::default(),
             bytes_max,
         }
@@ -33,6 +37,7 @@ impl Fanout {
     }
 
     /// Bytes now.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         // ORDERING: relaxed, here and below; it is a count, which orders nothing.
         self.bytes.load(Ordering::Relaxed)
@@ -43,7 +48,9 @@ impl Fanout {
         let add = |now: usize| now.checked_add(bytes).filter(|&all| all <= self.bytes_max);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         self.bytes.fetch_update(set, fetch, add).ok()?;
+        self.memory.take(bytes);
         Some(FanoutCharge {
+            memory: Arc::clone(&self.memory),
             all: Arc::clone(&self.bytes),
             bytes,
         })
@@ -63,6 +70,7 @@ impl Fanout {
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct FanoutCharge {
+    memory: Arc<ClientMemory>,
     all: Arc<AtomicUsize>,
     bytes: usize,
 }
@@ -70,6 +78,7 @@ pub(crate) struct FanoutCharge {
 impl Drop for FanoutCharge {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.memory.give(self.bytes);
     }
 }
 

@@ -7,21 +7,49 @@
 //! - I1: a core's count of subscriptions is right when a client reads that it has subscribed.
 //! - I2: a message stands between whole replies: it waits while a reply is made in steps. A
 //!   command that waits for keys makes none before it ends.
-//! - I3: a subscriber that does not read has at most [`UNREAD_BYTES_MAX`] waiting, and one message
-//!   more; then it is disconnected.
+//! - I3: a subscriber that does not read has at most [`UNREAD_BYTES_MAX`], or an eighth of its
+//!   core's client memory, waiting, and one message more; then it is disconnected.
+//! - I4: a name is stored once a core. To add or remove a subscription costs the logarithm of their
+//!   count. A connection that is gone leaves [`FORGOTTEN_A_TURN`] of its subscriptions a turn.
+//! - I5: a long payload is one buffer, which all its readers share (`shared_bytes.rs`).
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::connection::Connection;
 use crate::glob;
 use crate::output::Output;
+use crate::port::Message as PortMessage;
 use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
+use crate::shared_bytes::{Fanout, SharedBytes};
 
 /// Bytes that wait for a subscriber, at most; as Redis.
 const UNREAD_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of a channel's name, at most.
+pub(crate) const CHANNEL_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a pattern of channels, at most.
+pub(crate) const PATTERN_BYTES_MAX: usize = 1 << 10;
+/// Subscriptions that begin or end in a turn for one connection, at most.
+pub(crate) const SUBSCRIPTIONS_A_TURN: usize = 1024;
+/// Subscriptions of a connection that is gone which end in a turn.
+const FORGOTTEN_A_TURN: usize = 1024;
+/// Payload bytes from which the subscribers share one buffer.
+const SHARED_BYTES_MIN: usize = 512;
+/// What a subscription takes beside its name: an entry each in the core's table and in the
+/// connection's set, whose nodes may be half full, a node of subscribers, and the name's counts.
+const ENTRY_BYTES: usize = 272;
+/// Subscriptions of one connection take at most this part of its core's client memory.
+const SHARE_OF_MEMORY: usize = 4;
+/// What waits for one subscriber takes at most this part of it.
+const UNREAD_SHARE_OF_MEMORY: usize = 8;
+
+/// Bytes that a subscription takes.
+fn subscription_bytes(name: &[u8]) -> usize {
+    name.len() + ENTRY_BYTES
+}
 
 /// What a client subscribes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,74 +64,91 @@ pub(crate) enum Topic {
 pub(crate) struct Message {
     pub(crate) is_sharded: bool,
     pub(crate) channel: Vec<u8>,
-    pub(crate) payload: Vec<u8>,
+    pub(crate) payload: Payload,
+}
+
+/// The payload of a message.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    /// It is copied for each subscriber.
+    Short(Vec<u8>),
+    /// All of them read it where it is.
+    Shared(SharedBytes),
+}
+
+impl Payload {
+    /// `None` if shared bytes would be above their limit.
+    pub(crate) fn new(fanout: &Fanout, bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < SHARED_BYTES_MIN {
+            return Some(Self::Short(bytes.to_vec()));
+        }
+        fanout.share(bytes).map(Self::Shared)
+    }
 }
 
 impl Message {
     /// Writes it for a subscriber of its channel or of a pattern.
-    fn write(&self, pattern: Option<&[u8]>, writer: &mut Writer<'_>) {
+    fn write(&self, pattern: Option<&[u8]>, output: &mut Output, protocol: Protocol) {
         let (kind, count) = match pattern {
             Some(_) => ("pmessage", 4),
             None if self.is_sharded => ("smessage", 3),
             None => ("message", 3),
         };
+        let mut writer = Writer::new(output.own(), protocol);
         writer.push(count);
         writer.bulk(kind.as_bytes());
         if let Some(pattern) = pattern {
             writer.bulk(pattern);
         }
         writer.bulk(&self.channel);
-        writer.bulk(&self.payload);
+        match &self.payload {
+            Payload::Short(bytes) => writer.bulk(bytes),
+            Payload::Shared(bytes) => {
+                writer.raw(format!("${}\r\n", bytes.len()).as_bytes());
+                output.share(bytes.clone());
+                output.own().extend_from_slice(b"\r\n");
+            }
+        }
     }
 }
 
-/// Numbers of connections, by channel.
-type Channels = HashMap<Vec<u8>, Vec<usize>>;
+/// Numbers of connections, by name.
+type Subscribers = BTreeMap<Arc<[u8]>, BTreeSet<usize>>;
 
 /// The subscriptions of a core's connections.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
-    channels: Channels,
-    shard_channels: Channels,
-    patterns: Vec<(Vec<u8>, Vec<usize>)>,
+    channels: Subscribers,
+    shard_channels: Subscribers,
+    patterns: Subscribers,
 }
 
 impl Subscriptions {
-    fn channels_of(&mut self, topic: Topic) -> &mut Channels {
-        if topic == Topic::ShardChannel {
-            &mut self.shard_channels
-        } else {
-            &mut self.channels
+    fn of(&mut self, topic: Topic) -> &mut Subscribers {
+        match topic {
+            Topic::Channel => &mut self.channels,
+            Topic::Pattern => &mut self.patterns,
+            Topic::ShardChannel => &mut self.shard_channels,
         }
     }
 
-    fn add(&mut self, topic: Topic, name: &[u8], number: usize) {
-        if topic != Topic::Pattern {
-            let channels = self.channels_of(topic);
-            return channels.entry(name.to_vec()).or_default().push(number);
-        }
-        match self.patterns.iter_mut().find(|(known, _)| known == name) {
-            Some((_, numbers)) => numbers.push(number),
-            None => self.patterns.push((name.to_vec(), vec![number])),
-        }
+    /// Adds a connection; returns the name as it is stored.
+    fn add(&mut self, topic: Topic, name: &[u8], number: usize) -> Arc<[u8]> {
+        let all = self.of(topic);
+        let known = all.get_key_value(name).map(|(known, _)| Arc::clone(known));
+        let name = known.unwrap_or_else(|| name.into());
+        all.entry(Arc::clone(&name)).or_default().insert(number);
+        name
     }
 
     fn remove(&mut self, topic: Topic, name: &[u8], number: usize) {
-        if topic != Topic::Pattern {
-            if let Entry::Occupied(mut entry) = self.channels_of(topic).entry(name.to_vec()) {
-                entry.get_mut().retain(|&one| one != number);
-                if entry.get().is_empty() {
-                    entry.remove();
-                }
-            }
-            return;
-        }
-        for (known, numbers) in &mut self.patterns {
-            if known == name {
-                numbers.retain(|&one| one != number);
+        let all = self.of(topic);
+        if let Some(numbers) = all.get_mut(name) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                all.remove(name);
             }
         }
-        self.patterns.retain(|(_, numbers)| !numbers.is_empty());
     }
 
     /// The subscribers of a message's channel and of each pattern that matches it, by pattern.
@@ -116,8 +161,8 @@ impl Subscriptions {
         } else {
             &self.channels
         };
-        let direct = channels.get(&message.channel).into_iter().flatten();
-        let matching = (self.patterns.iter()).filter(|(pattern, _)| {
+        let direct = channels.get(&message.channel[..]).into_iter().flatten();
+        let matching = self.patterns.iter().filter(|(pattern, _)| {
             // Patterns are of ordinary channels.
             !message.is_sharded && glob::matches(pattern, &message.channel)
         });
@@ -139,22 +184,27 @@ impl Subscriptions {
 
     /// Patterns with subscribers.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &[u8]> {
-        self.patterns.iter().map(|(pattern, _)| &pattern[..])
+        self.patterns.keys().map(|pattern| &pattern[..])
     }
 }
 
 /// What a connection has subscribed to.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribed {
-    channels: BTreeSet<Vec<u8>>,
-    patterns: BTreeSet<Vec<u8>>,
-    shard_channels: BTreeSet<Vec<u8>>,
+    channels: Names,
+    patterns: Names,
+    shard_channels: Names,
+    /// What the names take, here and in the core's table.
+    names_bytes: usize,
     /// Messages that came while a reply was made in steps.
     deferred: Output,
 }
 
+/// Names that the core's table has too.
+type Names = BTreeSet<Arc<[u8]>>;
+
 impl Subscribed {
-    fn names(&mut self, topic: Topic) -> &mut BTreeSet<Vec<u8>> {
+    fn names(&mut self, topic: Topic) -> &mut Names {
         match topic {
             Topic::Channel => &mut self.channels,
             Topic::Pattern => &mut self.patterns,
@@ -162,9 +212,14 @@ impl Subscribed {
         }
     }
 
+    /// Memory of the subscriptions and of the messages that wait here.
+    pub(crate) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.names_bytes + self.deferred.held_bytes()
+    }
+
     /// How many channels, patterns and sharded channels there are.
     pub(crate) fn counts(&self) -> [usize; 3] {
-        [&self.channels, &self.patterns, &self.shard_channels].map(BTreeSet::len)
+        [&self.channels, &self.patterns, &self.shard_channels].map(Names::len)
     }
 }
 
@@ -207,15 +262,20 @@ impl Connection {
         self.is_executing() || self.is_blocked && self.parked.is_none()
     }
 
-    /// Bytes of messages that wait for the end of a reply.
-    pub(crate) fn deferred_bytes(&self) -> usize {
+    /// Memory of its subscriptions, and of messages that wait for the end of a reply.
+    pub(crate) fn subscription_bytes(&self) -> usize {
         let subscribed = self.subscribed.as_ref();
-        subscribed.map_or(0, |subscribed| subscribed.deferred.held_bytes())
+        subscribed.map_or(0, |subscribed| subscribed.held_bytes())
     }
 
     /// Adds a message behind the replies. False if too much waits already, and the connection is
     /// gone.
-    fn receive(&mut self, message: &Message, pattern: Option<&[u8]>, is_deferred: bool) -> bool {
+    fn receive(
+        &mut self,
+        message: &Message,
+        pattern: Option<&[u8]>,
+        (is_deferred, unread_bytes_max): (bool, usize),
+    ) -> bool {
         let is_deferred = is_deferred || self.is_within_reply();
         let Some(subscribed) = &mut self.subscribed else {
             return true;
@@ -226,7 +286,7 @@ impl Connection {
         }
         self.output.compact();
         let waiting = subscribed.deferred.waiting_bytes() + self.output.waiting_bytes();
-        if waiting > UNREAD_BYTES_MAX {
+        if waiting > unread_bytes_max {
             self.is_gone = true;
             return false;
         }
@@ -235,7 +295,7 @@ impl Connection {
         } else {
             &mut self.output
         };
-        message.write(pattern, &mut Writer::new(into.own(), self.protocol));
+        message.write(pattern, into, self.protocol);
         true
     }
 
@@ -270,8 +330,10 @@ impl Serving {
         action: &str,
     ) {
         let subscribed = connection.subscribed.get_or_insert_default();
-        if subscribed.names(topic).insert(name.to_vec()) {
-            self.subscriptions.add(topic, name, number);
+        if !subscribed.names(topic).contains(name) {
+            let name = self.subscriptions.add(topic, name, number);
+            subscribed.names_bytes += subscription_bytes(&name);
+            subscribed.names(topic).insert(name);
             self.subscription_count_changes(|count| count + 1);
         }
         connection.confirm(action, topic, Some(name));
@@ -288,41 +350,114 @@ impl Serving {
         if let Some(subscribed) = &mut connection.subscribed
             && subscribed.names(topic).remove(name)
         {
+            subscribed.names_bytes -= subscription_bytes(name);
             self.subscriptions.remove(topic, name, number);
             self.subscription_count_changes(|count| count.saturating_sub(1));
         }
         connection.confirm(action, topic, Some(name));
     }
 
-    /// Ends all subscriptions of a kind of a connection, and confirms each.
-    pub(crate) fn unsubscribe_all(
+    /// Ends subscriptions of a kind of a connection, and confirms each. False if some are left for
+    /// a later turn.
+    pub(crate) fn unsubscribe_some(
         &mut self,
         (number, connection): (usize, &mut Connection),
         topic: Topic,
         action: &str,
-    ) {
-        let subscribed = connection.subscribed.as_mut();
-        let names = subscribed.map(|subscribed| subscribed.names(topic).clone());
-        let names = names.unwrap_or_default();
-        if names.is_empty() {
+    ) -> bool {
+        let first = |connection: &mut Connection| {
+            let subscribed = connection.subscribed.as_mut()?;
+            subscribed.names(topic).first().cloned()
+        };
+        if first(connection).is_none() {
             connection.confirm(action, topic, None);
         }
-        for name in names {
+        for _ in 0..SUBSCRIPTIONS_A_TURN {
+            let Some(name) = first(connection) else {
+                return true;
+            };
             self.unsubscribe((number, &mut *connection), topic, &name, action);
         }
+        first(connection).is_none()
     }
 
-    /// Ends all subscriptions of a connection.
+    /// The most bytes that one connection's subscriptions may take, if they would be above it with
+    /// these, or clients have no more memory for them.
+    pub(crate) fn refuses_subscriptions<'a>(
+        &self,
+        connection: &Connection,
+        names: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<usize> {
+        let bytes: usize = names.map(subscription_bytes).sum();
+        let memory = self.memory.server();
+        let bytes_max = memory.limit() / SHARE_OF_MEMORY;
+        let is_over = connection.subscription_bytes() + bytes > bytes_max;
+        let is_crowded = memory.taken() + bytes > memory.limit() / 8 * 7;
+        (is_over || is_crowded).then_some(bytes_max)
+    }
+
+    /// Ends subscriptions of a connection that is gone, as many as in a turn.
     pub(crate) fn forget_subscriptions(&mut self, number: usize, connection: &mut Connection) {
-        let Some(mut subscribed) = connection.subscribed.take() else {
+        let Some(subscribed) = &mut connection.subscribed else {
             return;
         };
+        subscribed.deferred.clear();
+        let mut left = FORGOTTEN_A_TURN;
         for topic in [Topic::Channel, Topic::Pattern, Topic::ShardChannel] {
-            for name in std::mem::take(subscribed.names(topic)) {
+            while left > 0
+                && let Some(name) = subscribed.names(topic).pop_first()
+            {
+                left -= 1;
+                subscribed.names_bytes -= subscription_bytes(&name);
                 self.subscriptions.remove(topic, &name, number);
                 self.subscription_count_changes(|count| count.saturating_sub(1));
             }
         }
+        if subscribed.counts() == [0; 3] {
+            connection.subscribed = None;
+        }
+    }
+
+    /// A payload for subscribers. If shared bytes are above their limit, those subscribers of this
+    /// core are disconnected that have most of them unread, until there is room; other cores do
+    /// the same once.
+    pub(crate) fn payload(&mut self, bytes: &[u8]) -> Option<Payload> {
+        let shared = Arc::clone(&self.shared);
+        if bytes.len() > shared.fanout.bytes_max() {
+            return None;
+        }
+        loop {
+            if let Some(payload) = Payload::new(&shared.fanout, bytes) {
+                return Some(payload);
+            }
+            if !self.end_slowest_subscriber() {
+                break;
+            }
+        }
+        for (place, core) in shared.cores.iter().enumerate() {
+            if place != self.place && core.subscriptions.load(Ordering::Acquire) > 0 {
+                core.send(PortMessage::Run(Box::new(|serving| {
+                    serving.end_slowest_subscriber();
+                })));
+            }
+        }
+        None
+    }
+
+    /// Disconnects the subscriber that has most shared bytes unread; false if none has any.
+    fn end_slowest_subscriber(&mut self) -> bool {
+        let served = self.connections.iter().enumerate();
+        let most = served
+            .filter_map(|(number, one)| Some((one.as_ref()?, number)))
+            .filter(|(one, _)| !one.is_gone)
+            .map(|(one, number)| (one.output.shared_bytes(), number))
+            .max();
+        let Some((1.., number)) = most else {
+            return false;
+        };
+        self.counters().slow_subscribers.add(1);
+        self.close(number);
+        true
     }
 
     /// Hands a message to the core's subscribers; returns how many there are. The connection of the
@@ -333,6 +468,8 @@ impl Serving {
         mut running: Option<(usize, &mut Connection)>,
     ) -> usize {
         let subscriptions = std::mem::take(&mut self.subscriptions);
+        let unread_bytes_max =
+            UNREAD_BYTES_MAX.min(self.memory.server().limit() / UNREAD_SHARE_OF_MEMORY);
         let mut count = 0;
         for (pattern, number) in subscriptions.receivers(message) {
             let (connection, is_running) = match &mut running {
@@ -345,7 +482,7 @@ impl Serving {
             if connection.is_gone || connection.is_closing {
                 continue;
             }
-            if connection.receive(message, pattern, is_running) {
+            if connection.receive(message, pattern, (is_running, unread_bytes_max)) {
                 count += 1;
             } else {
                 self.shared.counters[self.place].slow_subscribers.add(1);
@@ -368,7 +505,7 @@ mod tests {
         Message {
             is_sharded,
             channel: channel.into(),
-            payload: b"text".to_vec(),
+            payload: Payload::Short(b"text".to_vec()),
         }
     }
 
@@ -392,8 +529,8 @@ mod tests {
             all,
             [
                 (None, 1),
-                (Some("news.*".into()), 1),
-                (Some("n*".into()), 2)
+                (Some("n*".into()), 2),
+                (Some("news.*".into()), 1)
             ]
         );
         let sharded = receivers(&subscriptions, &message("news.it", true));

@@ -324,7 +324,7 @@ impl Tasks {
             buffer.has_begun |= !buffer.bytes.is_empty();
             match serving.take_output(task.connection, &mut buffer.bytes, begins) {
                 Some((waiting, share)) => (buffer.waiting, buffer.share) = (waiting, share),
-                None => buffer.is_gone = true,
+                None => (buffer.waiting, buffer.is_gone) = (0, true),
             }
             if buffer.is_broken {
                 serving.close(task.connection);

@@ -401,3 +401,118 @@ fn messages_reach_a_client_that_waits_for_a_key() {
         server.stop();
     }
 }
+
+/// What `CLIENT LIST` says that the only client with a name takes.
+fn shown_memory(client: &mut WordClient, name: &str) -> usize {
+    let list = client.call("CLIENT LIST");
+    let lines = list.split("\\n");
+    let line = lines
+        .clone()
+        .find(|line| line.contains(&format!("name={name} ")));
+    let (_, rest) = line.unwrap().split_once("tot-mem=").unwrap();
+    rest.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn subscriptions_are_counted_and_limited() {
+    for cores in [1, 2] {
+        let server = Served::with(cores, |options| options.client_bytes = cores * (16 << 20));
+        let (mut subscriber, mut other) = (server.word_client(), server.word_client());
+        subscriber.call("CLIENT SETNAME many");
+        let before = shown_memory(&mut other, "many");
+        let name = "n".repeat(1000);
+        let mut count = 0;
+        let refused = loop {
+            let reply = subscriber.call(&format!("SUBSCRIBE {count}{name}"));
+            if reply.starts_with("(error)") {
+                break reply;
+            }
+            count += 1;
+            if count == 1000 {
+                let bytes = shown_memory(&mut other, "many") - before;
+                assert!(bytes > count * 1100, "{bytes} of {count} are counted");
+            }
+            assert!(count < 4 << 10, "the limit is a quarter");
+        };
+        assert!(refused.contains("at most 4194304 bytes"), "{refused}");
+        // It is still connected, and messages reach it.
+        assert_eq!(other.call(&format!("PUBLISH 7{name} hello")), "1");
+        assert!(subscriber.reply().ends_with("\"hello\"]"));
+    }
+}
+
+#[test]
+fn names_that_are_too_long_to_be_matched_are_refused() {
+    let server = Served::roomy(1);
+    let mut client = server.word_client();
+    let (channel, pattern) = ("c".repeat(8193), "p".repeat(1025));
+    for command in [
+        format!("SUBSCRIBE {channel}"),
+        format!("SSUBSCRIBE {channel}"),
+        format!("PUBLISH {channel} text"),
+        format!("SPUBLISH {channel} text"),
+    ] {
+        let reply = client.call(&command);
+        assert!(
+            reply.contains("at most 8192 bytes, this one has 8193"),
+            "{reply}"
+        );
+    }
+    let reply = client.call(&format!("PSUBSCRIBE {pattern}"));
+    assert!(
+        reply.contains("at most 1024 bytes, this one has 1025"),
+        "{reply}"
+    );
+    assert_eq!(client.call("PUBSUB NUMPAT"), "0");
+}
+
+#[test]
+fn a_client_with_very_many_patterns_leaves_none_behind() {
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let (mut client, mut other) = (server.word_client(), server.word_client());
+        let patterns: Vec<_> = (0..50_000).map(|number| format!("p{number}*")).collect();
+        client.send_words(&format!("PSUBSCRIBE {}", patterns.join(" ")));
+        for place in 1..=patterns.len() {
+            assert!(client.reply().ends_with(&format!(", {place}]")));
+        }
+        assert_eq!(other.call("PUBSUB NUMPAT"), "50000");
+        drop(client);
+        wait_for(&mut other, "PUBSUB NUMPAT", "0");
+        let mut client = server.word_client();
+        client.send_words(&format!("PSUBSCRIBE {}", patterns.join(" ")));
+        for _ in &patterns {
+            client.reply();
+        }
+        assert_eq!(client.call("RESET"), "RESET");
+        assert_eq!(other.call("PUBSUB NUMPAT"), "0");
+    }
+}
+
+#[test]
+fn a_long_message_is_shared_by_those_that_do_not_read() {
+    for cores in [1, 2] {
+        let server = Served::with(cores, |options| options.client_bytes = 32 << 20);
+        let mut subscribers: Vec<_> = (0..40).map(|_| server.word_client()).collect();
+        for subscriber in &mut subscribers {
+            subscriber.call("SUBSCRIBE news");
+        }
+        let mut publisher = server.word_client();
+        let text = "t".repeat(1 << 20);
+        let expected = format!("[\"message\", \"news\", \"{text}\"]");
+        for round in 1..=4 {
+            // Copies of it would take more than the memory for clients.
+            assert_eq!(publisher.call(&format!("PUBLISH news {text}")), "40");
+            assert_eq!(publisher.call(&format!("PUBLISH news {round}")), "40");
+        }
+        for subscriber in &mut subscribers {
+            for round in 1..=4 {
+                assert!(subscriber.reply() == expected, "the message is whole");
+                let short = format!("[\"message\", \"news\", \"{round}\"]");
+                assert_eq!(subscriber.reply(), short);
+            }
+        }
+        let refused = publisher.call(&format!("PUBLISH news {}", "t".repeat(9 << 20)));
+        assert!(refused.contains("at most 8388608 bytes"), "{refused}");
+    }
+}

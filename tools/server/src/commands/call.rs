@@ -305,7 +305,7 @@ impl<'a> Call<'a> {
         self.core.submit(operation, token.0)
     }
 
-    fn go_on_later(&mut self, part: usize) -> Flow {
+    pub(super) fn go_on_later(&mut self, part: usize) -> Flow {
         self.connection.sent_parts = Some(part);
         Flow::Later
     }

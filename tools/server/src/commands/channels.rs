@@ -9,7 +9,9 @@ use super::{Call, Command, Flow, Refusal};
 use crate::connection::ReplyMode;
 use crate::glob;
 use crate::resp::Writer;
-use crate::subscriptions::{Message, Topic};
+use crate::subscriptions::{
+    CHANNEL_BYTES_MAX, Message, PATTERN_BYTES_MAX, SUBSCRIPTIONS_A_TURN, Topic,
+};
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -47,45 +49,82 @@ fn may_confirm(call: &mut Call<'_>) -> bool {
     may
 }
 
-fn subscribe_to(call: &mut Call<'_>, topic: Topic, action: &str) -> Flow {
-    if !may_confirm(call) {
-        return Flow::Later;
+/// Refuses a name that is too long to be matched.
+fn check_name(topic: Topic, name: &[u8]) -> std::result::Result<(), Refusal> {
+    let (kind, bytes_max) = match topic {
+        Topic::Pattern => ("pattern", PATTERN_BYTES_MAX),
+        Topic::Channel | Topic::ShardChannel => ("channel's name", CHANNEL_BYTES_MAX),
+    };
+    if name.len() <= bytes_max {
+        return Ok(());
     }
-    for place in 1..call.count() {
+    Err(Refusal(format!(
+        "ERR a {kind} has at most {bytes_max} bytes, this one has {}",
+        name.len()
+    )))
+}
+
+fn subscribe_to(call: &mut Call<'_>, topic: Topic, action: &str) -> Result {
+    if !may_confirm(call) {
+        return Ok(Flow::Later);
+    }
+    let start = call.connection.sent_parts.take().unwrap_or(1);
+    if start == 1 {
+        let names = || (1..call.count()).map(|place| call.argument(place));
+        names().try_for_each(|name| check_name(topic, name))?;
+        let refused = call.serving.refuses_subscriptions(call.connection, names());
+        if let Some(bytes_max) = refused {
+            return Err(Refusal(format!(
+                "ERR no memory for these subscriptions: those of a client take at most {bytes_max} bytes, a quarter of its core's part of --client-memory, of which clients may have taken too much"
+            )));
+        }
+    }
+    let end = call.count().min(start + SUBSCRIPTIONS_A_TURN);
+    for place in start..end {
         let name = call.argument(place);
         let own = (call.number, &mut *call.connection);
         call.serving.subscribe(own, topic, name, action);
     }
-    Flow::Done
+    Ok(go_on(call, end))
+}
+
+/// Ends the command, or has it go on with an argument in a later turn.
+fn go_on(call: &mut Call<'_>, place: usize) -> Flow {
+    if place == call.count() {
+        return Flow::Done;
+    }
+    call.go_on_later(place)
 }
 
 fn unsubscribe_from(call: &mut Call<'_>, topic: Topic, action: &str) -> Flow {
     if !may_confirm(call) {
         return Flow::Later;
     }
-    if call.count() == 1 {
-        let own = (call.number, &mut *call.connection);
-        call.serving.unsubscribe_all(own, topic, action);
+    let own = (call.number, &mut *call.connection);
+    if call.arguments.len() == 1 && !call.serving.unsubscribe_some(own, topic, action) {
+        return Flow::Later;
     }
-    for place in 1..call.count() {
+    let start = call.connection.sent_parts.take().unwrap_or(1);
+    let end = call.count().min(start + SUBSCRIPTIONS_A_TURN);
+    for place in start..end {
         let name = call.argument(place);
         let own = (call.number, &mut *call.connection);
         call.serving.unsubscribe(own, topic, name, action);
     }
     call.connection.send_deferred();
-    Flow::Done
+    go_on(call, end)
 }
 
 pub(super) fn subscribe(call: &mut Call<'_>) -> Result {
-    Ok(subscribe_to(call, Topic::Channel, "subscribe"))
+    subscribe_to(call, Topic::Channel, "subscribe")
 }
 
 pub(super) fn psubscribe(call: &mut Call<'_>) -> Result {
-    Ok(subscribe_to(call, Topic::Pattern, "psubscribe"))
+    subscribe_to(call, Topic::Pattern, "psubscribe")
 }
 
 pub(super) fn ssubscribe(call: &mut Call<'_>) -> Result {
-    Ok(subscribe_to(call, Topic::ShardChannel, "ssubscribe"))
+    subscribe_to(call, Topic::ShardChannel, "ssubscribe")
 }
 
 pub(super) fn unsubscribe(call: &mut Call<'_>) -> Result {
@@ -101,18 +140,19 @@ pub(super) fn sunsubscribe(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn publish(call: &mut Call<'_>) -> Result {
-    Ok(publish_to(call, false))
+    publish_to(call, false)
 }
 
 pub(super) fn spublish(call: &mut Call<'_>) -> Result {
-    Ok(publish_to(call, true))
+    publish_to(call, true)
 }
 
-fn publish_to(call: &mut Call<'_>, is_sharded: bool) -> Flow {
+fn publish_to(call: &mut Call<'_>, is_sharded: bool) -> Result {
     // What the client has sent before happens before its message.
     if !call.connection.pending.is_empty() {
-        return Flow::Later;
+        return Ok(Flow::Later);
     }
+    check_name(Topic::Channel, call.argument(1))?;
     let shared = Arc::clone(&call.serving.shared);
     let here = call.serving.place;
     let has_subscribers =
@@ -120,22 +160,28 @@ fn publish_to(call: &mut Call<'_>, is_sharded: bool) -> Flow {
     let is_elsewhere = (0..shared.cores.len()).any(|place| place != here && has_subscribers(place));
     let is_here = has_subscribers(here);
     if !is_elsewhere && !is_here {
-        return call.reply(|writer| writer.integer(0));
+        return Ok(call.reply(|writer| writer.integer(0)));
     }
+    let Some(payload) = call.serving.payload(call.argument(2)) else {
+        return Err(Refusal(format!(
+            "ERR no memory for this message: those that subscribers have not read take at most {} bytes, a quarter of --client-memory",
+            shared.fanout.bytes_max()
+        )));
+    };
     let message = Message {
         is_sharded,
         channel: call.argument(1).to_vec(),
-        payload: call.argument(2).to_vec(),
+        payload,
     };
     if !is_elsewhere {
         let own = Some((call.number, &mut *call.connection));
         let count = call.serving.publish(&message, own);
         let flow = call.reply(|writer| writer.integer(i64::try_from(count).unwrap_or(i64::MAX)));
         call.connection.send_deferred();
-        return flow;
+        return Ok(flow);
     }
     let message = Arc::new(message);
-    call.task(move |core, output, protocol| async move {
+    Ok(call.task(move |core, output, protocol| async move {
         let counts = shared.ask_some(
             |port| port.subscriptions.load(Ordering::Acquire) > 0,
             move |serving| serving.publish(&message, None),
@@ -146,7 +192,7 @@ fn publish_to(call: &mut Call<'_>, is_sharded: bool) -> Flow {
             Writer::new(bytes, protocol).integer(count);
         });
         core
-    })
+    }))
 }
 
 pub(super) fn pubsub(call: &mut Call<'_>) -> Result {

@@ -62,6 +62,10 @@ pub(super) fn select(call: &mut Call<'_>) -> Result {
 pub(super) fn reset(call: &mut Call<'_>) -> Result {
     call.connection.transaction = None;
     (call.serving).forget_subscriptions(call.number, call.connection);
+    if call.connection.subscribed.is_some() {
+        // Many end in slices.
+        return Ok(Flow::Later);
+    }
     call.connection.protocol = Protocol::Resp2;
     // The library stays what it is; as Redis.
     call.connection.names.name = Vec::new();

@@ -71,7 +71,7 @@ impl ClientMemory {
     }
 
     /// Takes bytes, whatever is taken.
-    pub(super) fn take(&self, bytes: usize) {
+    pub(crate) fn take(&self, bytes: usize) {
         self.taken.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -86,7 +86,8 @@ impl ClientMemory {
         taken.is_ok()
     }
 
-    pub(super) fn give(&self, bytes: usize) {
+    /// Gives bytes back that were taken.
+    pub(crate) fn give(&self, bytes: usize) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
     }
 
