@@ -416,7 +416,7 @@ fn shown_memory(client: &mut WordClient, name: &str) -> usize {
 #[test]
 fn subscriptions_are_counted_and_limited() {
     for cores in [1, 2] {
-        let server = Served::with(cores, |options| options.client_bytes = cores * (16 << 20));
+        let server = Served::with(cores, |options| options.client_bytes = 16 << 20);
         let (mut subscriber, mut other) = (server.word_client(), server.word_client());
         subscriber.call("CLIENT SETNAME many");
         let before = shown_memory(&mut other, "many");

@@ -1,14 +1,16 @@
 //! `LCS`: the longest common subsequence of two strings.
 //!
 //! A table of lengths of all pairs of beginnings is filled row by row, then walked back from its
-//! end. Cost: the product of the lengths in time, and four bytes of it each in memory, which is
-//! bounded and given back at the end.
+//! end. Cost: the product of the lengths in time, and two bytes of it each in memory, which is
+//! bounded, on the client's account, and given back at the end.
 
 use farcore::Core;
 
 use super::arguments::{integer, is_option};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
+use crate::long_copy::{ValueUse, hold_value};
+use crate::memory::Shortage;
 use crate::replies::error_text;
 use crate::resp::Writer;
 use crate::tasks::TaskOutput;
@@ -16,8 +18,11 @@ use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
-/// Entries of the table, at most: 16 MiB of it.
+/// Entries of the table, at most. So the shorter string has fewer than 2048 bytes, and what they
+/// have in common too.
 const ENTRIES_MAX: usize = 4 << 20;
+/// Bytes of an entry.
+const ENTRY_BYTES: usize = size_of::<u16>();
 /// Entries after which the core's other work goes on.
 const ENTRIES_A_TURN: usize = 256 << 10;
 
@@ -81,7 +86,11 @@ async fn common_of(
     output: &TaskOutput,
 ) -> std::result::Result<Common, Refusal> {
     let mut values = [Vec::new(), Vec::new()];
+    let mut held = Vec::new();
+    let lacks = |shortage: Shortage| Refusal(shortage.to_string());
     for (key, value) in keys.iter().zip(&mut values) {
+        let charge = hold_value(core, output, key, ValueUse::Read).await;
+        held.push(charge.map_err(lacks)?);
         match read_of(core.get(key).await) {
             Ok(Some(read)) => *value = read.to_vec(),
             Ok(None) => output.notify(EventClasses::MISSED, "keymiss", key),
@@ -92,9 +101,11 @@ async fn common_of(
         }
     }
     let [first, second] = values;
-    let Some(mut table) = Table::new(&first, &second) else {
-        return Err("ERR Insufficient memory, transient memory for LCS exceeds its limit".into());
-    };
+    let entries = Table::entries(&first, &second)
+        .ok_or("ERR Insufficient memory, transient memory for LCS exceeds its limit")?;
+    let charge = output.hold_when_free(core, entries * ENTRY_BYTES).await;
+    held.push(charge.map_err(lacks)?);
+    let mut table = Table::new(&second, entries);
     while !table.fill(&first, &second) {
         core.yield_now().await;
     }
@@ -104,25 +115,29 @@ async fn common_of(
 /// Lengths of the longest common subsequences of beginnings.
 #[derive(Debug)]
 struct Table {
-    lengths: Vec<u32>,
+    lengths: Vec<u16>,
     width: usize,
     /// The next row to fill.
     row: usize,
 }
 
 impl Table {
-    /// A table with its first row; `None` if it would be too large.
-    fn new(first: &[u8], second: &[u8]) -> Option<Self> {
-        let width = second.len() + 1;
-        let entries = width.checked_mul(first.len() + 1)?;
-        (entries <= ENTRIES_MAX).then(|| Self {
-            lengths: vec![0; entries],
-            width,
-            row: 1,
-        })
+    /// Entries of a table; `None` if it would be too large.
+    fn entries(first: &[u8], second: &[u8]) -> Option<usize> {
+        let entries = (second.len() + 1).checked_mul(first.len() + 1)?;
+        (entries <= ENTRIES_MAX).then_some(entries)
     }
 
-    fn at(&self, row: usize, column: usize) -> u32 {
+    /// A table of so many entries with its first row.
+    fn new(second: &[u8], entries: usize) -> Self {
+        Self {
+            lengths: vec![0; entries],
+            width: second.len() + 1,
+            row: 1,
+        }
+    }
+
+    fn at(&self, row: usize, column: usize) -> u16 {
         self.lengths[row * self.width + column]
     }
 
@@ -228,7 +243,8 @@ mod tests {
     use super::*;
 
     fn common(first: &[u8], second: &[u8]) -> Common {
-        let mut table = Table::new(first, second).unwrap();
+        let entries = Table::entries(first, second).unwrap();
+        let mut table = Table::new(second, entries);
         while !table.fill(first, second) {}
         table.walk(first, second)
     }
@@ -272,6 +288,6 @@ mod tests {
         let runs = runs.map(|(starts, length)| Match { starts, length });
         assert_eq!(found.matches, runs);
         assert!(common(b"", b"x").bytes.is_empty());
-        assert!(Table::new(&[0; 4 << 10], &[0; 4 << 10]).is_none());
+        assert!(Table::entries(&[0; 4 << 10], &[0; 4 << 10]).is_none());
     }
 }

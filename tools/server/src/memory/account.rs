@@ -145,7 +145,7 @@ impl Account {
 
     /// Refuses what one client may not have.
     fn check(&self, bytes: usize) -> Result<(), Shortage> {
-        let limit = self.0.core.server().client_limit();
+        let limit = self.0.core.server().large_limit();
         if self.held().saturating_add(bytes) <= limit.max(SMALL_BYTES) || bytes <= SMALL_BYTES {
             Ok(())
         } else {
@@ -248,15 +248,16 @@ mod tests {
     }
 
     #[test]
-    fn one_client_has_half_and_all_together_three_quarters() {
+    fn large_charges_have_three_quarters_together_and_one_client_no_more() {
         let limit = 16 << 20;
+        let most = limit / 4 * 3;
         let first = account(limit);
         let second = Account::new(&first.0.core);
         assert_eq!(
-            first.try_charge(limit / 2 + 1).map(drop),
+            first.try_charge(most + 1).map(drop),
             Err(Shortage::TooLong {
-                bytes: limit / 2 + 1,
-                limit: limit / 2
+                bytes: most + 1,
+                limit: most
             })
         );
         let half = first.try_charge(limit / 2).expect("half of it");
@@ -271,6 +272,6 @@ mod tests {
         );
         assert_eq!(second.may_have(SMALL_BYTES), Ok(()));
         drop((half, quarter));
-        assert_eq!(second.may_have(limit / 2), Ok(()));
+        assert_eq!(second.may_have(most), Ok(()));
     }
 }

@@ -44,11 +44,6 @@ impl ClientMemory {
         self.limit - self.limit / 4
     }
 
-    /// Bytes that one client may have of them: the server is never one client's.
-    pub(crate) fn client_limit(&self) -> usize {
-        self.limit / 2
-    }
-
     /// Bytes by which a core reserves.
     pub(super) fn step(&self) -> usize {
         self.step
