@@ -36,6 +36,8 @@ const PENDING_KEPT: usize = 64;
 /// and for any.
 const OUTSTANDING_FIRST: u32 = 16;
 const OUTSTANDING_MOST: u32 = 1 << 20;
+/// Bytes that wait for a client to read them, from which they are much.
+const UNREAD_BYTES_MUCH: usize = 64 << 10;
 /// Bytes of the buffer that a task keeps for the next piece of its reply.
 const PIECE_BYTES_KEPT: usize = 4 << 10;
 /// The least and the most bytes that one connection's output may take before it is paused.
@@ -586,6 +588,17 @@ impl Connection {
             + self.early_bytes
             + self.stream.as_ref().map_or(0, LongInput::held_bytes)
             + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
+    }
+
+    /// True if its client has not read what was sent, or much waits for it.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.unread_since_ms > 0 || self.waiting_bytes() > UNREAD_BYTES_MUCH
+    }
+
+    /// Settles what its own buffers take now.
+    pub(crate) fn settle(&mut self) {
+        let bytes = self.buffer_bytes();
+        self.account.settle(&mut self.settled_bytes, bytes);
     }
 
     /// Gives buffers back that nothing is in.

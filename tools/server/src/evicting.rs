@@ -18,8 +18,8 @@ use crate::serving::Serving;
 /// How long a client lets the server wait before it gives way to a command that needs memory, in
 /// milliseconds.
 pub(crate) const STALLED_MS: u64 = 1000;
-/// The same if more is taken than clients may take.
-const STALLED_EXCEEDED_MS: u64 = 200;
+/// The same if more is taken than clients may take: those that read have waited less.
+const STALLED_EXCEEDED_MS: u64 = 0;
 /// Bytes that a client must hold to give way to a command.
 const HELD_BYTES_MIN: usize = 8 << 10;
 /// A pass over all clients for a command that waits is made this often, in milliseconds.

@@ -122,11 +122,14 @@ impl Serving {
             if !connection.is_monitor || connection.is_gone {
                 return false;
             }
-            if connection.waiting_bytes() > OUTPUT_BYTES_MAX {
+            let is_exceeded = self.memory.server().is_exceeded();
+            let gives_way = connection.has_unread() && is_exceeded;
+            if gives_way || connection.waiting_bytes() > OUTPUT_BYTES_MAX {
                 self.close(number);
                 return false;
             }
             connection.reply(|writer| writer.raw(lines));
+            connection.settle();
             self.note_output(number);
             true
         });

@@ -482,8 +482,17 @@ impl Serving {
             if connection.is_gone || connection.is_closing {
                 continue;
             }
-            if connection.receive(message, pattern, (is_running, unread_bytes_max)) {
+            // One that does not read gives way at once: many would take much before the turn ends.
+            let gives_way = connection.has_unread() && self.memory.server().is_exceeded();
+            let before = connection.output.held_bytes();
+            if gives_way {
+                connection.is_gone = true;
+                self.shared.counters[self.place].slow_subscribers.add(1);
+            } else if connection.receive(message, pattern, (is_running, unread_bytes_max)) {
                 count += 1;
+                if connection.output.held_bytes() != before {
+                    connection.settle();
+                }
             } else {
                 self.shared.counters[self.place].slow_subscribers.add(1);
             }

@@ -99,9 +99,7 @@ impl Serving {
         let error = error.map(|error| String::from_utf8_lossy(error).into_owned());
         connection.emit_piece(bytes);
         let waiting = connection.waiting_bytes();
-        let settled = connection.buffer_bytes();
-        let before = &mut connection.settled_bytes;
-        connection.account.settle(before, settled);
+        connection.settle();
         if let Some(error) = error {
             self.note_failure(&error);
         }

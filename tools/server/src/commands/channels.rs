@@ -148,6 +148,10 @@ pub(super) fn spublish(call: &mut Call<'_>) -> Result {
 }
 
 fn publish_to(call: &mut Call<'_>, is_sharded: bool) -> Result {
+    // Messages that came before are sent first, and those that do not read them give way.
+    if call.serving.memory.server().is_exceeded() {
+        return Ok(Flow::Later);
+    }
     // What the client has sent before happens before its message.
     if !call.connection.pending.is_empty() {
         return Ok(Flow::Later);
