@@ -32,8 +32,8 @@ pub(crate) const NO_CLIENT: u16 = Origin::CLIENT_MAX;
 enum Inbox {
     /// No client has it.
     Free,
-    /// Answers that came while their client was not polling.
-    Open(VecDeque<(u64, OwnedAnswer)>),
+    /// Answers that came while their client was not polling, and the longest value that is kept.
+    Open(VecDeque<(u64, OwnedAnswer)>, usize),
     /// The client is gone and its remaining answers are discarded. Its job counts until they have
     /// arrived.
     Draining {
@@ -100,8 +100,15 @@ impl Replies {
                 next
             }
         };
-        self.inboxes[usize::from(client)] = Inbox::Open(VecDeque::new());
+        self.inboxes[usize::from(client)] = Inbox::Open(VecDeque::new(), usize::MAX);
         Some(client)
+    }
+
+    /// Has values of more bytes not be kept for a client while it does not poll.
+    pub(crate) fn limit_kept(&mut self, client: u16, bytes: usize) {
+        if let Some(Inbox::Open(_, value_bytes_max)) = self.inboxes.get_mut(usize::from(client)) {
+            *value_bytes_max = bytes;
+        }
     }
 
     /// Removes a client that leaves the answers to `unvisited` requests. Its number is free when
@@ -111,7 +118,7 @@ impl Replies {
             return;
         };
         let here = match inbox {
-            Inbox::Open(answers) => answers.len(),
+            Inbox::Open(answers, _) => answers.len(),
             Inbox::Free | Inbox::Draining { .. } => return,
         };
         let outstanding = unvisited - here;
@@ -239,9 +246,19 @@ impl Replies {
         value: &[u8],
         error: Option<&Error>,
     ) {
-        let kept = OwnedAnswer::of(&kind.answer(version, value, error));
+        let answer = kind.answer(version, value, error);
         match self.inboxes.get_mut(usize::from(client)) {
-            Some(Inbox::Open(answers)) => answers.push_back((token, kept)),
+            Some(Inbox::Open(answers, value_bytes_max)) => {
+                let kept = if value.len() > *value_bytes_max {
+                    OwnedAnswer::of(&Answer::Failed(&Error::LongValue {
+                        bytes: value.len() as u64,
+                        key: Arc::default(),
+                    }))
+                } else {
+                    OwnedAnswer::of(&answer)
+                };
+                answers.push_back((token, kept));
+            }
             Some(Inbox::Draining { outstanding, .. }) => {
                 *outstanding -= 1;
                 if *outstanding == 0 {
@@ -256,7 +273,7 @@ impl Replies {
     #[inline]
     pub(crate) fn has_kept(&self, client: u16) -> bool {
         match self.inboxes.get(usize::from(client)) {
-            Some(Inbox::Open(answers)) => !answers.is_empty(),
+            Some(Inbox::Open(answers, _)) => !answers.is_empty(),
             _ => false,
         }
     }
@@ -269,7 +286,7 @@ impl Replies {
         client: u16,
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> usize {
-        let Some(Inbox::Open(answers)) = self.inboxes.get_mut(usize::from(client)) else {
+        let Some(Inbox::Open(answers, _)) = self.inboxes.get_mut(usize::from(client)) else {
             return 0;
         };
         let mut count = 0;

@@ -82,6 +82,12 @@ fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) -> Op
         };
     }
     match answer {
+        // It was not kept while a task polled.
+        Answer::Failed(Error::LongValue { key, .. })
+            if key.is_empty() && connection.read_later(token.number()) =>
+        {
+            return None;
+        }
         Answer::Failed(error) if connection.begin_long(token.number(), error) => return None,
         // It need not be copied to know how long its reply is.
         Answer::Value { value, .. }

@@ -368,6 +368,16 @@ impl Connection {
         if self.has_room(bytes) {
             return false;
         }
+        let is_deferred = self.read_later(number);
+        if is_deferred {
+            self.note_reply(bytes);
+        }
+        is_deferred
+    }
+
+    /// Has a promised read be carried out when its turn has come. Returns whether it is.
+    #[cold]
+    pub(crate) fn read_later(&mut self, number: u32) -> bool {
         let place = number.wrapping_sub(self.first) as usize;
         let key = self.kept_keys.as_ref().and_then(|keys| keys.find(number));
         let task = match (self.pending.get(place), key) {
@@ -376,7 +386,6 @@ impl Connection {
         };
         let is_deferred = task.is_some();
         if let Some(task) = task {
-            self.note_reply(bytes);
             self.pending[place] = Pending::Long(Some(Box::new(task)));
         }
         is_deferred

@@ -30,6 +30,10 @@ impl LongTask {
         let Error::LongValue { key, .. } = error else {
             return None;
         };
+        // The engine names it, except where a value was not kept.
+        if key.is_empty() {
+            return None;
+        }
         let key = key.to_vec();
         match kind {
             ReplyKind::Value
@@ -45,9 +49,10 @@ impl LongTask {
     pub(crate) fn of_read(kind: ReplyKind, key: &[u8]) -> Option<Self> {
         let key = key.to_vec();
         match kind {
-            ReplyKind::Value | ReplyKind::Range { .. } | ReplyKind::Part { .. } => {
-                Some(Self::Read(LongRead { key, kind }))
-            }
+            ReplyKind::Value
+            | ReplyKind::Range { .. }
+            | ReplyKind::Part { .. }
+            | ReplyKind::BitCount { .. } => Some(Self::Read(LongRead { key, kind })),
             ReplyKind::Hash(_) | ReplyKind::List(_) | ReplyKind::Set(_) => {
                 let reply = RecordReply::Kind(kind);
                 Some(Self::Record(RecordRead { key, reply }))

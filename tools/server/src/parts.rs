@@ -147,7 +147,11 @@ impl Parts {
             (Answer::Failed(Error::Structured), Some(reply)) => {
                 Writer::new(reply, protocol).null();
             }
-            (Answer::Failed(Error::LongValue { key, .. }), Some(_)) if self.search.is_none() => {
+            // It was not kept while a task polled.
+            (Answer::Failed(Error::LongValue { .. }), Some(_)) if self.search.is_some() => {
+                self.is_too_long = true;
+            }
+            (Answer::Failed(Error::LongValue { key, .. }), Some(_)) => {
                 self.long.push((self.base + part, key.to_vec()));
                 self.held_bytes += key.len();
             }

@@ -74,13 +74,14 @@ pub(crate) enum ReplyKind {
 }
 
 impl ReplyKind {
-    /// True if the reply may be long, and is that of a read.
+    /// True if the reply is that of a read whose answer may be long.
     pub(crate) fn is_long(self) -> bool {
         matches!(
             self,
             Self::Value
                 | Self::Part { .. }
                 | Self::Range { .. }
+                | Self::BitCount { .. }
                 | Self::Hash(_)
                 | Self::List(_)
                 | Self::Set(_)

@@ -42,7 +42,7 @@ use crate::port::{Arrival, Message};
 use crate::receiving::RECEIVE_BYTES;
 use crate::record_memory::RecordMemory;
 use crate::resp::{Arguments, Limits};
-use crate::shared::Shared;
+use crate::shared::{LARGE_BYTES, Shared};
 use crate::slow::SlowLog;
 use crate::sockets::Sockets;
 use crate::subscriptions::Subscriptions;
@@ -106,6 +106,8 @@ pub(crate) struct Serving {
     pub(crate) unauthenticated_memory: Rc<CoreMemory>,
     /// When clients that hold memory are looked for next, in milliseconds since 1970.
     pub(crate) next_pass_ms: u64,
+    /// Large values are not kept for the core's client while another polls.
+    limits_kept_values: bool,
     /// Those that have not authenticated.
     pub(crate) unauthenticated: Unauthenticated,
     /// Those that wait after wrong passwords.
@@ -152,6 +154,7 @@ impl Serving {
             memory: CoreMemory::new(Arc::clone(&shared.client_memory)),
             unauthenticated_memory: CoreMemory::new(Arc::clone(&shared.unauthenticated_memory)),
             next_pass_ms: 0,
+            limits_kept_values: false,
             unauthenticated: Unauthenticated::new(shares),
             delays: Delays::default(),
             spare_buffers: Vec::new(),
@@ -221,6 +224,7 @@ impl Serving {
             is_busy |= self.receive_messages(messages);
             is_busy |= self.native_turn(is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
+            self.limit_kept_values(&mut core);
             self.start_long_tasks(&core);
             self.serve_waits(&core);
             self.end_delays();
@@ -261,6 +265,16 @@ impl Serving {
         }
         self.forget_removed_keys();
         self.sockets.close().await;
+    }
+
+    /// Once large values may exist, has those not be kept that arrive while a task polls: they are
+    /// read again. Of requests that are under way before, the keys are not known.
+    fn limit_kept_values(&mut self, core: &mut Core) {
+        let is_due = !self.limits_kept_values && self.shared.has_large_values();
+        if is_due && core.in_flight() == 0 {
+            self.limits_kept_values = true;
+            core.limit_kept_values(LARGE_BYTES);
+        }
     }
 
     /// True if there is nothing to do until a message comes or a socket is ready.

@@ -62,8 +62,10 @@ impl NativeConnection {
                 let total = if header.offset == 0 { value.len() } else { 0 };
                 self.deliver_value(delivery, receive, &header, (found, total as u64), value);
             }
-            (Kind::Get, Answer::Failed(Error::LongValue { bytes, .. })) => {
-                return Rest::LongRead(*bytes);
+            // Of a part that was not kept it is not known how long the whole is.
+            (Kind::Get, Answer::Failed(Error::LongValue { bytes, key })) => {
+                let is_part = key.is_empty() && header.offset > 0;
+                return Rest::LongRead(if is_part { 0 } else { *bytes });
             }
             (_, Answer::Failed(error)) => {
                 let status = status_of(error);

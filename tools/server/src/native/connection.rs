@@ -341,6 +341,15 @@ impl NativeConnection {
         }
     }
 
+    /// The key of a request.
+    pub(super) fn read_key(&self, receive: u16) -> Vec<u8> {
+        let request = &self.requests[usize::from(receive)];
+        let bytes = request.header.map_or(0, |header| header.key_bytes.into());
+        let mut key = vec![0; bytes];
+        self.read(request, receive, HEADER_BYTES, &mut key);
+        key
+    }
+
     /// Keeps a send buffer and a credit for an answer. False if there are none now.
     pub(super) fn keep_answer(&mut self, receive: u16) -> bool {
         let request = &mut self.requests[usize::from(receive)];

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use farcore::{Answer, Core, Error};
+use farcore::Core;
 use farcore_protocol::{Header, Kind};
 use farcore_rdma::Completion;
 use farcore_tuning::Clock;
@@ -19,7 +19,7 @@ use crate::evicting::STALLED_MS;
 use crate::gate::Passes;
 use crate::key_events::EventSink;
 use crate::memory::CoreMemory;
-use crate::shared::Shared;
+use crate::shared::{LARGE_BYTES, Shared};
 use crate::sockets::{Interest, Sockets};
 
 use super::accepting::Accepting;
@@ -90,6 +90,9 @@ impl Native {
         value_bytes_max: usize,
     ) -> Self {
         let memory = CoreMemory::new(Arc::clone(&shared.native_memory));
+        let mut core = core;
+        // Its value is read when there is memory for it.
+        core.limit_kept_values(LARGE_BYTES);
         let handshakes = Handshakes::new(shared.cores.len());
         Self {
             shared,
@@ -329,13 +332,12 @@ impl Native {
             if connection.is_gone {
                 return;
             }
-            if let Rest::LongRead(total) = connection.deliver(delivery, receive, part, &answer)
-                && let Answer::Failed(Error::LongValue { key, .. }) = answer
-            {
+            if let Rest::LongRead(total) = connection.deliver(delivery, receive, part, &answer) {
+                let key = connection.read_key(receive);
                 long_reads.push_back(LongRead {
                     number,
                     receive,
-                    key: key.to_vec(),
+                    key,
                     total,
                 });
             }
