@@ -10,6 +10,7 @@ use farcore_rdma::{
 use super::turn_clock::TURNS_A_READING;
 use super::*;
 use crate::config::Config;
+use crate::error::Error;
 use crate::far_memory::{FarChange, far_events};
 use crate::message::change::{Change, Condition};
 use crate::message::expiry::Expiry;
@@ -213,6 +214,46 @@ fn a_core_whose_own_client_waits_for_the_fabric_is_not_lent() {
     assert!(!reactor.may_be_lent(), "it waits for the fabric");
     time.0.set(time.0.get() + 2_000);
     assert_eq!(reactor.poll_for(client, &mut |_, _| {}), 1);
+}
+
+#[test]
+fn a_long_value_is_not_kept_for_a_client_that_wants_none_while_another_polls() {
+    let mut reactor = alone(TestTime::default());
+    let client = reactor.replies().add_client().unwrap();
+    let other = reactor.replies().add_client().unwrap();
+    for (token, bytes) in [(1, 10), (2, 11)] {
+        let (key, value) = (key(token), vec![7; bytes]);
+        let (key, value) = (&key[..], &value[..]);
+        let parts = RequestParts::plain(&Operation::Put { key, value }).unwrap();
+        assert!(reactor.submit(client, token, &parts));
+    }
+    assert_eq!(reactor.poll_for(client, &mut |_, _| {}), 2);
+    reactor.replies().limit_kept(client, 10);
+    let read_by = |reactor: &mut Reactor<_, _>, polling| {
+        for token in [1, 2] {
+            let key = key(token);
+            let parts = RequestParts::plain(&Operation::Get { key: &key }).unwrap();
+            assert!(reactor.submit(client, token, &parts));
+        }
+        reactor.poll_for(polling, &mut |_, _| {});
+        let mut lengths = Vec::new();
+        reactor.poll_for(client, &mut |token, answer| match answer {
+            Answer::Value { value, .. } => lengths.push((token, Ok(value.len()))),
+            Answer::Failed(Error::LongValue { bytes, .. }) => lengths.push((token, Err(*bytes))),
+            _ => {}
+        });
+        lengths
+    };
+    assert_eq!(read_by(&mut reactor, other), [(1, Ok(10)), (2, Err(11))]);
+    // One that polls visits it where it lies.
+    let mut visited = Vec::new();
+    let key = key(2);
+    let parts = RequestParts::plain(&Operation::Get { key: &key }).unwrap();
+    assert!(reactor.submit(client, 3, &parts));
+    reactor.poll_for(client, &mut |token, answer| {
+        visited.push((token, answer.value().len()))
+    });
+    assert_eq!(visited, [(3, 11)]);
 }
 
 #[test]
