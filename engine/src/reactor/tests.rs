@@ -251,7 +251,7 @@ fn a_long_value_is_not_kept_for_a_client_that_wants_none_while_another_polls() {
     let parts = RequestParts::plain(&Operation::Get { key: &key }).unwrap();
     assert!(reactor.submit(client, 3, &parts));
     reactor.poll_for(client, &mut |token, answer| {
-        visited.push((token, answer.value().len()))
+        visited.push((token, answer.value().len()));
     });
     assert_eq!(visited, [(3, 11)]);
 }

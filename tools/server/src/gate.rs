@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use farcore::Core;
 
 use crate::port::Message;
+use crate::serving::Serving;
 use crate::shared::Shared;
 
 /// How long one `EXEC` may keep others from writing. What is queued has at most 64 MiB.
@@ -161,7 +162,7 @@ impl GateHold {
 impl Drop for GateHold {
     fn drop(&mut self) {
         for core in &self.shared.cores {
-            core.send(Message::Run(Box::new(|serving| serving.open_gate())));
+            core.send(Message::Run(Box::new(Serving::open_gate)));
         }
         let counters = &self.shared.counters[self.core];
         counters.gate_closings.add(1);

@@ -17,7 +17,8 @@ use farcore::Core;
 
 use crate::commands::Command;
 use crate::connection::Connection;
-use crate::gate::Acknowledgement;
+use crate::gate::{Acknowledgement, GateHold};
+use crate::native::Native;
 use crate::serving::Serving;
 use crate::tasks::OUTPUT_BYTES_MAX;
 
@@ -148,7 +149,7 @@ impl Serving {
             self.gate.begun = self.gate.closing.take();
         }
         let native = self.native.as_ref();
-        let is_drained = core.in_flight() == 0 && native.is_none_or(|native| native.is_drained());
+        let is_drained = core.in_flight() == 0 && native.is_none_or(Native::is_drained);
         if self.passes.drains() && is_drained {
             self.passes.end_drain();
             self.list_held();
@@ -187,7 +188,7 @@ impl Serving {
             && !self.tasks.has_pass(number);
         let transaction = connection.transaction.as_ref();
         let hold = transaction.and_then(|transaction| transaction.hold.as_ref());
-        let is_overdue = hold.is_some_and(|hold| hold.is_overdue());
+        let is_overdue = hold.is_some_and(GateHold::is_overdue);
         let is_deaf = since.is_some_and(|since| since.elapsed() > UNREAD_MAX);
         if has_written && (is_unread || is_overdue) {
             return self.give_gate_up(number);

@@ -74,7 +74,7 @@ impl ClientMemory {
     pub(super) fn try_take(&self, bytes: usize, limit: usize) -> bool {
         let taken = self
             .taken
-            .try_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
                 let after = taken.checked_add(bytes)?;
                 (after <= limit).then_some(after)
             });
