@@ -22,6 +22,7 @@ use crate::parked::Parked;
 use crate::parts::Parts;
 use crate::replies::ReplyKind;
 use crate::resp::{Arguments, Protocol, Writer};
+use crate::sending::SPARE_BYTES_MAX;
 use crate::shared::LARGE_BYTES;
 use crate::sockets::Interest;
 use crate::subscriptions::Subscribed;
@@ -41,7 +42,7 @@ const UNREAD_BYTES_MUCH: usize = 64 << 10;
 /// Bytes of the buffer that a task keeps for the next piece of its reply.
 const PIECE_BYTES_KEPT: usize = 4 << 10;
 /// The least and the most bytes that one connection's output may take before it is paused.
-const SHARE_BYTES_MIN: usize = 8 << 10;
+const SHARE_BYTES_MIN: usize = 2 << 10;
 const SHARE_BYTES_MAX: usize = 256 << 10;
 /// A connection's share is this part of what is free. So many that take all they may leave memory
 /// for others.
@@ -347,8 +348,7 @@ impl Connection {
 
     /// True if a reply of so many bytes may be made now: it fits the connection's share, or client
     /// memory has room for it while others of the connection do.
-    fn has_room(&mut self, bytes: usize) -> bool {
-        let made = self.waiting_bytes() + self.early_bytes;
+    fn has_room(&mut self, made: usize, bytes: usize) -> bool {
         if made + bytes <= self.share_bytes {
             return true;
         }
@@ -365,7 +365,13 @@ impl Connection {
     /// if this has so many bytes and no room. Returns whether it is.
     #[cold]
     pub(crate) fn defer_read(&mut self, number: u32, bytes: usize) -> bool {
-        if self.has_room(bytes) {
+        let made = self.waiting_bytes() + self.early_bytes;
+        self.defer_beside(made, number, bytes)
+    }
+
+    /// The same while others of so many bytes are made.
+    fn defer_beside(&mut self, made: usize, number: u32, bytes: usize) -> bool {
+        if self.has_room(made, bytes) {
             return false;
         }
         let is_deferred = self.read_later(number);
@@ -429,11 +435,13 @@ impl Connection {
         self.emit(|writer| write(kind, writer));
         let bytes = self.output.own_len() - before;
         if bytes > LARGE_BYTES {
-            let reply = self.output.own().split_off(before);
-            if self.defer_read(number, bytes) {
+            let made = self.waiting_bytes() + self.early_bytes - bytes;
+            if self.defer_beside(made, number, bytes) {
+                let own = self.output.own();
+                own.truncate(before);
+                own.shrink_to(SPARE_BYTES_MAX);
                 return;
             }
-            self.output.own().extend_from_slice(&reply);
         }
         self.note_reply(bytes);
         self.pending.pop_front();

@@ -20,10 +20,15 @@ use crate::serving::Serving;
 pub(crate) const STALLED_MS: u64 = 1000;
 /// The same if more is taken than clients may take: those that read have waited less.
 const STALLED_EXCEEDED_MS: u64 = 0;
+/// The part of the limit by which it may be exceeded before a client that reads is disconnected: one
+/// of so many.
+const TOLERATED_PARTS: usize = 16;
 /// Bytes that a client must hold to give way to a command.
 const HELD_BYTES_MIN: usize = 8 << 10;
 /// A pass over all clients for a command that waits is made this often, in milliseconds.
 const PASS_MS: u64 = 20;
+/// The same while more is taken than clients may take.
+const PASS_EXCEEDED_MS: u64 = 5;
 
 /// How a client holds memory; the later ones are disconnected first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -80,17 +85,21 @@ impl Serving {
             Hold::Used => Reverse((hold, bytes as u64)),
             Hold::Begun | Hold::Unread => Reverse((hold, ms)),
         });
-        for (hold, _, _, number) in by_hold {
-            if !self.memory.server().is_exceeded() {
-                return;
-            }
-            if hold == Hold::Used && self.memory.held() <= share {
+        // What a command of one that is disconnected holds is given back when it ends.
+        let memory = self.memory.server();
+        let mut over = memory.taken().saturating_sub(memory.limit());
+        // A little more is given back by those that read.
+        let is_much = over > memory.limit() / TOLERATED_PARTS;
+        let mut held = self.memory.held();
+        for (hold, _, bytes, number) in by_hold {
+            if over == 0 || hold == Hold::Used && (held <= share || !is_much) {
                 break;
             }
+            over = over.saturating_sub(bytes);
+            held = held.saturating_sub(bytes);
             self.evict(number, hold);
         }
-        // Another core's clients are to give way.
-        self.next_pass_ms = self.now_ms + PASS_MS;
+        self.next_pass_ms = self.now_ms + PASS_EXCEEDED_MS;
     }
 
     /// Disconnects the client that has let the server wait longest, if one has for long.

@@ -20,7 +20,7 @@ pub(crate) const DEFERRED_MS: u64 = 5000;
 /// Empty buffers that a core keeps for the next reply.
 const SPARE_BUFFERS: usize = 64;
 /// Bytes of the longest buffer that is kept: such buffers are not counted.
-const SPARE_BYTES_MAX: usize = 16 << 10;
+pub(crate) const SPARE_BYTES_MAX: usize = 16 << 10;
 
 impl Connection {
     /// Sends output by one call; returns how many bytes.

@@ -32,6 +32,10 @@ use crate::waiting::Waiting;
 /// Shorter ones bound what the answers under way of a core can become, a thousand at most.
 pub(crate) const LARGE_BYTES: usize = 2 << 10;
 
+/// A part of the memory for clients is what the allocator takes beside their buffers: one of so
+/// many.
+const ALLOCATOR_PARTS: usize = 16;
+
 /// What a client reads when there are too many; as Redis.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
@@ -123,7 +127,8 @@ impl Shared {
     ) -> Self {
         let shares = Shares::of(&options, cores.len());
         let memory_of = |bytes| Arc::new(ClientMemory::new(bytes, cores.len()));
-        let client_memory = memory_of(shares.client_bytes * cores.len());
+        let client_bytes = shares.client_bytes * cores.len();
+        let client_memory = memory_of(client_bytes - client_bytes / ALLOCATOR_PARTS);
         let unauthenticated_memory = memory_of(shares.bytes * cores.len());
         let native_memory = ClientMemory::new(options.native.slot_bytes, cores.len());
         let native_memory = Arc::new(native_memory);

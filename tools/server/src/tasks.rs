@@ -21,8 +21,8 @@ use crate::serving::Serving;
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of a value that are read for a reply at once while little memory is left.
-const CHUNK_BYTES_SHORT: usize = 16 << 10;
+/// Bytes of a value that are read for a reply at once, at least; the more memory is free, the more.
+const CHUNK_BYTES_MIN: usize = 4 << 10;
 /// Clients without a command that are kept, and bytes of each of their buffers.
 const IDLE_MAX: usize = 16;
 const IDLE_BYTES: usize = 4 << 10;
@@ -245,10 +245,10 @@ impl TaskOutput {
     /// Bytes of a value that are read for the reply at once.
     pub(crate) fn chunk_bytes(&self) -> usize {
         let share = self.state.buffer.borrow().share;
-        if share < OUTPUT_BYTES_MAX && share > 0 {
-            CHUNK_BYTES_SHORT
+        if share == 0 {
+            CHUNK_BYTES_MIN
         } else {
-            OUTPUT_BYTES_MAX
+            share.clamp(CHUNK_BYTES_MIN, OUTPUT_BYTES_MAX)
         }
     }
 

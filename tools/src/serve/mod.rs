@@ -60,7 +60,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const SPIN_NS: u64 = 0;
 
 /// Resident memory beside that of the engine and of clients: the program, its threads, sockets.
-const BASE_BYTES: u64 = 12 << 20;
+const BASE_BYTES: u64 = 14 << 20;
 /// The same of each core: copies of structured records, and buffers that all its clients share.
 const CORE_BYTES: u64 = 2 << 20;
 

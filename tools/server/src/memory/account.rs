@@ -146,7 +146,7 @@ impl Account {
     /// Refuses what one client may not have.
     fn check(&self, bytes: usize) -> Result<(), Shortage> {
         let limit = self.0.core.server().large_limit();
-        if self.held().saturating_add(bytes) <= limit.max(SMALL_BYTES) || bytes <= SMALL_BYTES {
+        if self.held().saturating_add(bytes) <= limit.max(SMALL_BYTES) {
             Ok(())
         } else {
             Err(Shortage::TooLong { bytes, limit })

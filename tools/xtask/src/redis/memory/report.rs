@@ -7,7 +7,7 @@ use super::scenarios::Scenario;
 use super::well_behaved::Behaved;
 
 /// What a server may take beside `--local` and the memory of native clients, at most.
-const BESIDE_MAX: u64 = 32 << 20;
+const BESIDE_MAX: u64 = 36 << 20;
 /// Memory of native clients, by default.
 const NATIVE_BYTES: u64 = 64 << 20;
 /// The slowest of a hundred short calls of the well-behaved client, at most.
