@@ -87,6 +87,12 @@ impl RecordHeader {
         Self(u128::from(low) | value | u128::from(flags) << FLAGS_SHIFT)
     }
 
+    /// The header as it is stored.
+    #[cfg(test)]
+    pub(crate) fn to_bytes(self) -> [u8; UNIT_BYTES] {
+        self.0.to_le_bytes()
+    }
+
     /// The header at the start of some bytes; `None` if it is impossible.
     pub(crate) fn decode_from(bytes: &[u8]) -> Option<Self> {
         let header = Self(u128::from_le_bytes(*bytes.first_chunk()?));

@@ -152,6 +152,44 @@ fn keys_that_stay_are_returned_exactly_once_while_others_come_and_go() {
 }
 
 #[test]
+fn keys_that_are_overwritten_are_returned_exactly_once() {
+    const HOT: u64 = 12;
+    let engine = opened(tiny());
+    let mut handle = engine.handle().unwrap();
+    // Longer than what a list carries itself, so that each is read where it lies, unless it has
+    // moved by then: those that have arrive after the others.
+    let put = |handle: &mut Handle, number: u64, round: u64| {
+        let bytes = vec![number as u8; 2_100 + (round * 977 % 6_000) as usize];
+        handle.put(&key(number), &bytes).wait().unwrap();
+    };
+    (0..HOT).for_each(|number| put(&mut handle, number, 0));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        for first in 0..2 {
+            let mut writer = engine.handle().unwrap();
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut round = first;
+                while !stop.load(Ordering::Relaxed) {
+                    put(&mut writer, round * 7 % HOT, round);
+                    round += 1;
+                }
+            });
+        }
+        let options = ScanOptions {
+            values: true,
+            entries: 1_000,
+        };
+        for _ in 0..2_000 {
+            let seen = counts(&pages(&mut handle, options));
+            assert_eq!(seen.len() as u64, HOT);
+            assert!(seen.values().all(|&count| count == 1), "{seen:?}");
+        }
+    });
+}
+
+#[test]
 fn an_export_visits_what_a_scan_returns() {
     for config in every_encryption(tiny()) {
         let engine = opened(config);

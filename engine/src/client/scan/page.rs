@@ -263,16 +263,20 @@ struct Part {
 pub struct ScanPage {
     bytes: Vec<u8>,
     parts: Vec<Part>,
+    /// Parts of the batches that have ended. They are in the order of the scan, so the last of them
+    /// need not be the one whose bytes came last, and none of them grows.
+    ended: usize,
     values: bool,
     unreadable: u64,
     next: Option<Cursor>,
 }
 
 impl ScanPage {
-    pub(super) fn new(values: bool) -> Self {
+    pub(crate) fn new(values: bool) -> Self {
         Self {
             bytes: Vec::new(),
             parts: Vec::new(),
+            ended: 0,
             values,
             unreadable: 0,
             next: None,
@@ -280,23 +284,20 @@ impl ScanPage {
     }
 
     /// Adds records of a batch.
-    pub(super) fn add(&mut self, sequence: u32, records: &[u8]) {
+    pub(crate) fn add(&mut self, sequence: u32, records: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(records);
         let range = start..self.bytes.len();
-        match self.parts.last_mut() {
+        match self.parts[self.ended..].last_mut() {
             Some(last) if last.sequence == sequence => last.range.end = range.end,
             _ => self.parts.push(Part { sequence, range }),
         }
     }
 
-    /// Ends a batch: its parts, from `start` on, are put in order.
-    pub(super) fn end_batch(&mut self, start: usize) {
-        self.parts[start..].sort_by_key(|part| part.sequence);
-    }
-
-    pub(super) fn parts(&self) -> usize {
-        self.parts.len()
+    /// Ends a batch: its parts are put in order.
+    pub(crate) fn end_batch(&mut self) {
+        self.parts[self.ended..].sort_by_key(|part| part.sequence);
+        self.ended = self.parts.len();
     }
 
     pub(super) fn note_unreadable(&mut self, count: u64) {
@@ -348,6 +349,38 @@ mod tests {
         fn garbage_is_no_entry_that_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), values: bool) {
             let _ = run_of_records(&bytes, values);
             prop_assert!(Entries::new(&bytes, values).count() < 20);
+        }
+    }
+
+    /// The record of a key, as a list without values has it.
+    fn record_of(key: &[u8]) -> Vec<u8> {
+        let mut bytes = RecordHeader::new(1, 0, key.len(), 9).to_bytes().to_vec();
+        bytes.extend_from_slice(key);
+        bytes.resize(record::units_for(key.len(), 0) as usize * UNIT_BYTES, 0);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn a_page_holds_each_record_of_each_batch_once_in_order(
+            batches in prop::collection::vec(prop::collection::vec(0u32..4, 0..6), 0..5),
+        ) {
+            let mut page = ScanPage::new(false);
+            let mut expected = Vec::new();
+            for (number, sequences) in batches.iter().enumerate() {
+                // As they arrive: in any order, and several of one sequence.
+                let mut batch = Vec::new();
+                for (place, &sequence) in sequences.iter().enumerate() {
+                    let key = format!("{number} {sequence} {place}").into_bytes();
+                    page.add(sequence, &record_of(&key));
+                    batch.push((sequence, key));
+                }
+                page.end_batch();
+                batch.sort_by_key(|&(sequence, _)| sequence);
+                expected.extend(batch.into_iter().map(|(_, key)| key));
+            }
+            let keys: Vec<_> = page.entries().map(|entry| entry.key.to_vec()).collect();
+            prop_assert_eq!(keys, expected);
         }
     }
 

@@ -171,11 +171,11 @@ impl Pages {
     }
 
     /// Ends a batch; true if the page is complete.
-    fn end_batch(&mut self, mut batch: ShardScan, parts: usize) -> Result<bool> {
+    fn end_batch(&mut self, mut batch: ShardScan) -> Result<bool> {
         if let Some(error) = batch.take_error() {
             return Err(error);
         }
-        self.page.end_batch(parts);
+        self.page.end_batch();
         self.page.note_unreadable(batch.unreadable());
         self.entries += batch.entries();
         match batch.next() {
@@ -233,7 +233,6 @@ pub(crate) async fn scan(
     let (hasher, shards) = client.hasher_and_shards();
     let mut pages = Pages::new(hasher, shards, cursor, options)?;
     loop {
-        let parts = pages.page.parts();
         let batch = (pages.shard, pages.batch());
         let page = &mut pages.page;
         let mut scans = Scans {
@@ -246,7 +245,7 @@ pub(crate) async fn scan(
         let Some((_, batch)) = scans.scans.pop() else {
             return Err(Error::Closed);
         };
-        if pages.end_batch(batch, parts)? {
+        if pages.end_batch(batch)? {
             return Ok(pages.page);
         }
     }

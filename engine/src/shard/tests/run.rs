@@ -283,7 +283,11 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 Call::Get | Call::GetStructured | Call::Inspect | Call::GetRange(..)
             );
             if let Some(scanning) = scanning.as_mut().filter(|_| !reads) {
-                scanning.excuse(name(key).as_bytes());
+                let name = name(key);
+                match call {
+                    Call::Put(_) | Call::Swap(..) => scanning.overwrite(name.as_bytes()),
+                    _ => scanning.excuse(name.as_bytes()),
+                }
             }
             busy.insert(key, step);
             backlog.push_back((step, key, call));

@@ -1,9 +1,10 @@
-//! Scans in the run against the model: every key that is there all the time is seen exactly once.
+//! Scans in the run against the model: every key that is there all the time is seen exactly once,
+//! also if it is overwritten meanwhile, and no key twice.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{LANE, Owned, Reactor};
-use crate::client::scan::{Entries, LIST, ShardScan, Want};
+use crate::client::scan::{Entries, LIST, ScanPage, ShardScan, Want};
 use crate::error::Error;
 use crate::message::hash::IndexHash;
 use crate::message::list::{parts_at, parts_of_shard};
@@ -27,7 +28,10 @@ pub(super) struct Scanning {
     /// Keys that are there for certain and were not written since: version, value, and whether it
     /// is structured.
     must: HashMap<Vec<u8>, (Version, Vec<u8>, bool)>,
-    seen: HashMap<Vec<u8>, u64>,
+    /// Keys that are there for certain, but were written since.
+    overwritten: HashSet<Vec<u8>>,
+    /// What was seen, as a client gathers it.
+    page: ScanPage,
     /// Keys of which a version was seen that was never written.
     known: HashSet<Vec<u8>>,
 }
@@ -44,19 +48,29 @@ impl Scanning {
             scan: ShardScan::new(0, values, by_address, batch),
             values,
             must,
-            seen: HashMap::new(),
+            overwritten: HashSet::new(),
+            page: ScanPage::new(values),
             known,
         }
     }
 
-    /// A key is written or may be lost: it may be seen or not from now on.
+    /// A key is written and stays: it is seen with any of its values.
+    pub(super) fn overwrite(&mut self, key: &[u8]) {
+        if let Some((key, _)) = self.must.remove_entry(key) {
+            self.overwritten.insert(key);
+        }
+    }
+
+    /// A key may be removed or lost: it may be seen or not from now on.
     pub(super) fn excuse(&mut self, key: &[u8]) {
         self.must.remove(key);
+        self.overwritten.remove(key);
     }
 
     /// Excuses all keys.
     pub(super) fn excuse_all(&mut self) {
         self.must.clear();
+        self.overwritten.clear();
     }
 
     /// Sends what it wants next, as far as the shard takes it.
@@ -99,16 +113,16 @@ impl Scanning {
             Owned::Failed(error) => Answer::Failed(error),
             answer => panic!("seed {seed}: a scan was answered {answer:?}"),
         };
-        let (seen, must, values, known) = (&mut self.seen, &self.must, self.values, &self.known);
+        let (page, must, values, known) = (&mut self.page, &self.must, self.values, &self.known);
         let place = u32::try_from(token & u64::from(LIST)).expect("masked");
-        self.scan.take(place, answer, &mut |_, records| {
+        self.scan.take(place, answer, &mut |sequence, records| {
+            page.add(sequence, records);
             for entry in Entries::new(records, values) {
                 assert!(
                     known.contains(entry.key),
                     "seed {seed}: {:?} was never written",
                     entry.key
                 );
-                *seen.entry(entry.key.to_vec()).or_default() += 1;
                 if let Some((version, value, structured)) = must.get(entry.key) {
                     assert_eq!((entry.version, entry.length), (*version, value.len()));
                     assert_eq!(entry.structured, *structured);
@@ -126,15 +140,27 @@ impl Scanning {
                 true
             }
             None if self.scan.next().is_some() => {
+                self.page.end_batch();
                 self.scan.go_on();
                 false
             }
             None => {
-                for key in self.must.keys() {
-                    assert_eq!(self.seen.get(key), Some(&1), "seed {seed}: {key:?}");
-                }
+                self.page.end_batch();
+                self.check_page(seed);
                 true
             }
+        }
+    }
+
+    /// Compares what a client sees at the end with what it must.
+    fn check_page(&self, seed: u64) {
+        let mut seen = HashSet::new();
+        for entry in self.page.entries() {
+            let is_first = seen.insert(entry.key);
+            assert!(is_first, "seed {seed}: {:?} is seen twice", entry.key);
+        }
+        for key in self.must.keys().chain(&self.overwritten) {
+            assert!(seen.contains(&key[..]), "seed {seed}: {key:?} is missed");
         }
     }
 }
