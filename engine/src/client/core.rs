@@ -229,10 +229,10 @@ impl Core {
         count
     }
 
-    /// Has values of more than so many bytes not be copied: those of submitted requests that arrive
-    /// while another client of the core polls. Such an answer is
-    /// [`Error::LongValue`](crate::Error::LongValue) without a key, and the value is read again by
-    /// who wants it. So this is for clients that submit reads alone, or changes that reply no value.
+    /// Has values of more than so many bytes not be copied: those of submitted requests that
+    /// arrive while another client of the core polls. Such an answer is
+    /// [`Error::LongValue`](crate::Error::LongValue) without a key, and its caller reads the value
+    /// again. So this is for clients that submit reads, or changes that reply no value.
     pub fn limit_kept_values(&mut self, bytes: usize) {
         if self.client != NO_CLIENT || self.begin() {
             let mut reactor = self.reactor.borrow_mut();
@@ -240,8 +240,8 @@ impl Core {
         }
     }
 
-    /// Gives back the memory of buffers beyond so many bytes each. They hold the value of the latest
-    /// call, and the latest change.
+    /// Gives back the memory of buffers beyond so many bytes each. They hold the value of the
+    /// latest call, and the latest change.
     pub fn shrink_buffers(&mut self, bytes: usize) {
         for buffer in [&mut self.scratch, &mut self.encoded] {
             buffer.clear();

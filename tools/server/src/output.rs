@@ -6,10 +6,10 @@
 //! shared:                                     payload                 payload
 //! ```
 //!
-//! A shared segment is one buffer with many readers (`shared_bytes.rs`). It stands before the own
+//! A shared segment is one buffer with many readers (`shared_bytes.rs`). It stands before the
 //! byte of its place. Replies are own bytes, and cost no more than those of a vector.
 //!
-//! - I1: places ascend, and none is before `written` or beyond the own bytes.
+//! - I1: places ascend, and none is before `written` or beyond the bytes of `own`.
 //! - I2: nothing of a shared segment is copied until it is sent.
 
 use std::collections::VecDeque;
