@@ -20,8 +20,8 @@ use crate::serving::Serving;
 pub(crate) const STALLED_MS: u64 = 1000;
 /// The same if more is taken than clients may take: those that read have waited less.
 const STALLED_EXCEEDED_MS: u64 = 0;
-/// The part of the limit by which it may be exceeded before a client that reads is disconnected: one
-/// of so many.
+/// The part of the limit by which it may be exceeded before a client that reads is disconnected:
+/// one of so many.
 const TOLERATED_PARTS: usize = 16;
 /// Bytes that a client must hold to give way to a command.
 const HELD_BYTES_MIN: usize = 8 << 10;

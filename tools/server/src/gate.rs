@@ -13,8 +13,8 @@
 //! - I1: one `EXEC` at a time closes the gate, in the order in which they came.
 //! - I2: once a core has acknowledged that it is closed, no write of its clients is under way or
 //!   begins until it is opened, but those of the one that holds it.
-//! - I3: whoever is dropped gives up what it has: a place in the queue, the gate, a pass, and an
-//!   acknowledgement that is due. So a connection or a core that ends keeps nobody waiting.
+//! - I3: what is dropped gives up what it has: a place in the queue, the gate, a pass, and an
+//!   acknowledgement that is due. So no client waits for a connection or a core that has ended.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ struct Queue {
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     queue: Mutex<Queue>,
-    /// The first ticket of the queue, plus one; 0 if nobody waits.
+    /// The first ticket of the queue, plus one; 0 if none waits.
     first: AtomicU64,
 }
 

@@ -9,7 +9,7 @@
 //! - I2: the holder's replay waits for nothing that the closed gate holds: its commands and tasks
 //!   pass.
 //! - I3: a client that does not read its replies opens the gate: without more ado if nothing is
-//!   left to write, else its connection is closed, so that it is told of no success.
+//!   left to write, else its connection is closed, so that it reads of no success.
 
 use std::time::{Duration, Instant};
 

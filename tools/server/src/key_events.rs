@@ -192,7 +192,7 @@ impl Serving {
         for event in events {
             for message in messages(event, classes) {
                 if message.channel.len() > CHANNEL_BYTES_MAX {
-                    // Nobody can have subscribed to it but by patterns.
+                    // Only patterns can have subscribed to it.
                     self.counters().unsent_events.add(1);
                     continue;
                 }

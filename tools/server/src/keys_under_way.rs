@@ -9,7 +9,7 @@
 //!
 //! - I1: every key that was noted is found, until all replies before are made.
 //! - I2: requests are noted once a large value may exist (`Shared::has_large_values`), and changes
-//!   that may make one always. Of the first large value of all, requests that other connections have
+//!   that may make one always. Of the first large value, requests that other connections have
 //!   under way in that moment are not noted.
 
 use std::hash::{DefaultHasher, Hasher};

@@ -5,9 +5,9 @@
 //! and hands each to the core with the fewest (`port`). Each core runs one loop over its
 //! connections (`serving`, `sockets`, `connection`, `closing`), which receives and parses requests
 //! (`receiving`, `resp`), runs commands (`commands`) as requests of the engine, and sends the
-//! replies in order (`answering`, `sending`, `output`, `replies`, `parts`). A command of several steps is a
-//! future beside the loop (`tasks`, `task_turns`); long values pass through one in pieces
-//! (`long_input`, `long_read`, `long_copy`), also of commands that turn out to be about one
+//! replies in order (`answering`, `sending`, `output`, `replies`, `parts`). A command of several
+//! steps is a future beside the loop (`tasks`, `task_turns`); long values pass through one in
+//! pieces (`long_input`, `long_read`, `long_copy`), also of commands that turn out to be about one
 //! (`long_task`, `long_change`), for which later commands of the same keys wait (`keys_under_way`).
 //! Queued commands are kept with their connection (`transaction`) and carried out at once where
 //! that is possible (`plan`).
@@ -17,7 +17,9 @@
 //! subscribers of channels (`subscriptions`). Encrypted connections pass through a session each
 //! (`encrypted`, `tls`). Connections that must authenticate first have a share of their own until
 //! they do (`unauthenticated`), and wait after wrong passwords (`guesses`). Clients of
-//! the native protocol come over the fabric, into the same loop (`native`). The map of all this: `docs/internals/server.md`.
+//! the native protocol come over the fabric, into the same loop (`native`). What clients hold is
+//! charged to them (`memory`), and some give way when it is short (`evicting`). The map of all
+//! this: `docs/internals/server.md`.
 
 mod accept;
 mod answering;

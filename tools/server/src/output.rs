@@ -35,7 +35,7 @@ pub(crate) struct Output {
 /// Shared segments that wait.
 #[derive(Debug, Default)]
 struct Segments {
-    /// Each with its place in the own bytes.
+    /// Each with its place in `own`.
     all: VecDeque<(usize, SharedBytes)>,
     /// Bytes of the first that are sent.
     written: usize,
@@ -78,7 +78,7 @@ impl Output {
         self.own.len()
     }
 
-    /// Memory of the own bytes, and of the places of shared ones, which are counted elsewhere.
+    /// Memory of its own bytes, and of the places of shared ones, which are counted elsewhere.
     pub(crate) fn held_bytes(&self) -> usize {
         let shared = self.shared.as_ref().map_or(0, |shared| {
             size_of::<Segments>() + shared.all.capacity() * size_of::<(usize, SharedBytes)>()

@@ -181,8 +181,8 @@ impl Serving {
         }
     }
 
-    /// Settles what a connection's buffers take. One that is removed has none: it only waits for its
-    /// last answers, and for its subscriptions to end, for which no other client is disconnected.
+    /// Settles what a connection's buffers take. One that is removed has none: it only waits for
+    /// its last answers, and for its subscriptions to end, for which no other client gives way.
     pub(crate) fn account(&mut self, connection: &mut Connection) {
         let bytes = if connection.is_removed {
             0

@@ -92,8 +92,8 @@ impl Account {
             .ok_or_else(|| self.taken(bytes))
     }
 
-    /// Charges what a client cannot be served without: it may have the last of all memory; `None` if
-    /// there is less.
+    /// Charges what a client cannot be served without: it may have the last of all memory. `None`
+    /// if there is less.
     pub(crate) fn try_charge_first(&self, bytes: usize) -> Option<Charge> {
         self.charge_within(bytes, self.0.core.server().limit())
     }

@@ -10,9 +10,10 @@
 //!
 //! - I1: `taken` of the server is what its cores have reserved, and each core has reserved at least
 //!   what its accounts hold.
-//! - I2: a charge of more than [`SMALL_BYTES`] is granted before the memory is allocated, and leaves
-//!   a quarter of the limit to small buffers. So those are never refused: what they take beyond the
-//!   limit, clients that do not read give back ([`crate::evicting`]).
+//! - I2: a charge of more than [`SMALL_BYTES`] is granted before the memory is allocated, and
+//!   leaves a quarter of the limit to small ones. Those are refused only to a client that has three
+//!   quarters by itself. What they take beyond the limit, clients that do not read give back
+//!   ([`crate::evicting`]).
 //! - I3: a charge that is not granted at once is noted as wanted, and clients that hold memory
 //!   without using it give way.
 
