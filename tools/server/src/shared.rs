@@ -135,7 +135,7 @@ impl Shared {
         // Those of an engine that others have filled may be long.
         let has_keys = reporter.stats().total.keys > 0;
         Self {
-            fanout: Fanout::new(&client_memory, client_memory.limit() / FANOUT_SHARE),
+            fanout: Fanout::new(&client_memory, client_bytes / FANOUT_SHARE),
             options,
             tls,
             counters: cores.iter().map(|_| CoreCounters::default()).collect(),

@@ -434,7 +434,7 @@ fn subscriptions_are_counted_and_limited() {
             }
             assert!(count < 4 << 10, "the limit is a quarter");
         };
-        assert!(refused.contains("at most 4194304 bytes"), "{refused}");
+        assert!(refused.contains("at most 3932160 bytes"), "{refused}");
         // It is still connected, and messages reach it.
         assert_eq!(other.call(&format!("PUBLISH 7{name} hello")), "1");
         assert!(subscriber.reply().ends_with("\"hello\"]"));

@@ -75,7 +75,7 @@ fn subscribe_to(call: &mut Call<'_>, topic: Topic, action: &str) -> Result {
         let refused = call.serving.refuses_subscriptions(call.connection, names());
         if let Some(bytes_max) = refused {
             return Err(Refusal(format!(
-                "ERR no memory for these subscriptions: those of a client take at most {bytes_max} bytes, a quarter of its core's part of --client-memory, of which clients may have taken too much"
+                "ERR no memory for these subscriptions: those of a client take at most {bytes_max} bytes, a quarter of --client-memory, of which clients may have taken too much"
             )));
         }
     }
