@@ -49,7 +49,7 @@ pub struct Options {
     pub backlog: u32,
     /// Time after which a silent client is disconnected; `None` keeps it.
     pub idle_timeout: Option<Duration>,
-    /// Memory for the buffers of all clients, in bytes; above it, the one that takes most is
+    /// What all clients may have the server hold, in bytes; above it, those that do not read are
     /// disconnected. Default 16 MiB.
     pub client_bytes: usize,
     /// When the engine is full, keys are evicted.

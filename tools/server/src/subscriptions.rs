@@ -8,7 +8,7 @@
 //! - I2: a message stands between whole replies: it waits while a reply is made in steps. A
 //!   command that waits for keys makes none before it ends.
 //! - I3: a subscriber that does not read has at most [`UNREAD_BYTES_MAX`], or an eighth of its
-//!   core's client memory, waiting, and one message more; then it is disconnected.
+//!   memory for clients, waiting, and one message more; then it is disconnected.
 //! - I4: a name is stored once a core. To add or remove a subscription costs the logarithm of their
 //!   count. A connection that is gone leaves [`FORGOTTEN_A_TURN`] of its subscriptions a turn.
 //! - I5: a long payload is one buffer, which all its readers share (`shared_bytes.rs`).
@@ -41,7 +41,7 @@ const SHARED_BYTES_MIN: usize = 512;
 /// What a subscription takes beside its name: an entry each in the core's table and in the
 /// connection's set, whose nodes may be half full, a node of subscribers, and the name's counts.
 const ENTRY_BYTES: usize = 272;
-/// Subscriptions of one connection take at most this part of its core's client memory.
+/// Subscriptions of one connection take at most this part of the memory for clients.
 const SHARE_OF_MEMORY: usize = 4;
 /// What waits for one subscriber takes at most this part of it.
 const UNREAD_SHARE_OF_MEMORY: usize = 8;
