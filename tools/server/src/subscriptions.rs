@@ -7,7 +7,7 @@
 //! - I1: a core's count of subscriptions is right when a client reads that it has subscribed.
 //! - I2: a message stands between whole replies: it waits while a reply is made in steps. A
 //!   command that waits for keys makes none before it ends.
-//! - I3: a subscriber that does not read has at most [`UNREAD_BYTES_MAX`], or an eighth of its
+//! - I3: a subscriber that does not read has at most [`UNREAD_BYTES_MAX`], or an eighth of the
 //!   memory for clients, waiting, and one message more; then it is disconnected.
 //! - I4: a name is stored once a core. To add or remove a subscription costs the logarithm of their
 //!   count. A connection that is gone leaves [`FORGOTTEN_A_TURN`] of its subscriptions a turn.

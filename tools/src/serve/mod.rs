@@ -128,7 +128,7 @@ pub(crate) struct Arguments {
     /// Time after which a silent client is disconnected [default: never]
     #[arg(long, value_name = "TIME")]
     idle_timeout: Option<humantime::Duration>,
-    /// Memory for the buffers of all clients; above it, the client that takes most is disconnected
+    /// Memory for the buffers of all clients; above it, those that do not read are disconnected
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     client_memory: u64,
     #[command(flatten)]
