@@ -190,13 +190,15 @@ pub enum Error {
     },
     /// There is no room for the table entries of a long value, or too many are being written.
     #[error(
-        "a shard can write {writing} long values at once and hold {pieces} pieces: wait for others, delete some or raise `local_bytes`"
+        "a shard can write {writing} long values at once and hold {pieces} pieces, and {unfinished} are being written: wait for others, delete some or raise `local_bytes`"
     )]
     LongValues {
         /// Long values that can be written at once.
         writing: usize,
         /// Pieces that a shard can hold.
         pieces: usize,
+        /// Long values that are being written: there may be room when they have ended.
+        unfinished: usize,
     },
     /// A long value that was being written or read ended meanwhile: it was replaced or removed, or
     /// the client that wrote or kept it paused for more than a minute.

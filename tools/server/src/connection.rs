@@ -131,7 +131,7 @@ pub(crate) struct Connection {
     pub(crate) stream: Option<LongInput>,
     /// What is left of a command that was refused before all of it had come.
     pub(crate) discarding: Option<Box<Discarding>>,
-    /// Since when it waits for memory for the rest of a command, in milliseconds since 1970; 0
+    /// Since when it waits for memory for a command or the rest of one, in ms since 1970; 0
     /// while it does not.
     pub(crate) waits_since_ms: u64,
     /// The next command is kept whole, however long its last argument is.

@@ -5,6 +5,10 @@
 //! that it has requested, or sends nothing more of a command that it has begun. A client that reads
 //! is not disconnected for what it asks.
 //!
+//! An upload of a long value that has stalled gives way before any client is disconnected: it ends
+//! with an error, and the rest of it is skipped as it comes. It also does if another one waits for
+//! a place in its shard.
+//!
 //! - I1: the clients of a core that let it wait are disconnected, the longest wait first, until no
 //!   more is taken than clients may take.
 //! - I2: while a command waits for memory, a client is disconnected only if it has let the server
@@ -13,6 +17,7 @@
 use std::cmp::Reverse;
 
 use crate::connection::Connection;
+use crate::port::CorePort;
 use crate::serving::Serving;
 
 /// How long a client lets the server wait before it gives way to a command that needs memory, in
@@ -50,7 +55,9 @@ impl Connection {
         }
         // One that waits for memory waits for the server.
         let is_served = self.outstanding > 0 || self.waiting_bytes() > 0 || self.waits_since_ms > 0;
-        let waits = !self.is_blocked || self.stream.is_some() || self.parked.is_some();
+        // An upload that had to end is about to give back what it holds.
+        let uploads = self.stream.as_ref().is_some_and(|one| !one.is_reclaimed());
+        let waits = !self.is_blocked || uploads || self.parked.is_some();
         if !is_served && waits && since(self.heard_ms) >= STALLED_MS {
             return (Hold::Begun, since(self.heard_ms));
         }
@@ -63,15 +70,65 @@ impl Serving {
     #[inline]
     pub(crate) fn keep_to_memory(&mut self) {
         self.keep_unauthenticated_to_memory();
-        let memory = self.memory.server();
-        if memory.is_exceeded() && self.now_ms >= self.next_pass_ms {
-            self.evict_while_exceeded();
-        } else if memory.is_wanted(self.now_ms) && self.now_ms >= self.next_pass_ms {
-            self.next_pass_ms = self.now_ms + PASS_MS;
-            self.evict_stalled();
+        if self.now_ms >= self.next_pass_ms {
+            let memory = self.memory.server();
+            let is_place_wanted = self.shared.long_places.is_recent(self.now_ms);
+            if memory.is_exceeded() {
+                self.evict_while_exceeded();
+            } else if is_place_wanted || memory.is_wanted(self.now_ms) {
+                self.give_way();
+            }
         }
         let held = (self.memory.held() + self.unauthenticated.bytes()) as u64;
         self.counters().connection_bytes.set(held);
+    }
+
+    /// Has the upload that has stalled for longest end, or the client that has let the server wait
+    /// longest, if memory is wanted.
+    #[cold]
+    fn give_way(&mut self) {
+        self.next_pass_ms = self.now_ms + PASS_MS;
+        // A core that sleeps may hold what another one waits for.
+        self.shared.cores.iter().for_each(CorePort::wake);
+        if !self.reclaim_stalled() && self.memory.server().is_wanted(self.now_ms) {
+            self.evict_stalled();
+        }
+    }
+
+    /// Has the upload end that has stalled for longest, if one has for long. Returns whether one
+    /// has.
+    fn reclaim_stalled(&mut self) -> bool {
+        let all = self.connections.iter().enumerate();
+        let uploads = all.filter_map(|(number, one)| {
+            let one = one.as_ref().filter(|one| !one.is_gone)?;
+            let stalled_ms = one.stream.as_ref()?.stalled_ms(one.left, self.now_ms);
+            Some((stalled_ms, number))
+        });
+        let longest = uploads.max().filter(|&(ms, _)| ms >= STALLED_MS);
+        longest.is_some_and(|(_, number)| self.reclaim(number))
+    }
+
+    /// Has an upload end. Returns whether the connection has one.
+    fn reclaim(&mut self, number: usize) -> bool {
+        let Some(Some(connection)) = self.connections.get(number) else {
+            return false;
+        };
+        let Some(stream) = &connection.stream else {
+            return false;
+        };
+        if stream.stalled_ms(connection.left, self.now_ms) == 0 {
+            return false;
+        }
+        stream.reclaim();
+        if let Some(left_out) = RECLAIMS.note() {
+            tracing::warn!(
+                peer = %connection.peer,
+                left_out,
+                "the upload of a long value has stalled and ends: others wait for its place or memory"
+            );
+        }
+        self.counters().stalled_uploads.add(1);
+        true
     }
 
     /// Disconnects clients until no more is taken than clients may take, or those of this core hold
@@ -127,6 +184,9 @@ impl Serving {
     }
 
     fn evict(&mut self, number: usize, hold: Hold) {
+        if hold == Hold::Begun && self.reclaim(number) {
+            return;
+        }
         if let Some(Some(connection)) = self.connections.get(number) {
             let why = match hold {
                 Hold::Used => "it holds most",
@@ -148,5 +208,7 @@ impl Serving {
     }
 }
 
+/// Many uploads can stall at once.
+static RECLAIMS: farcore_rdma::LogLimit = farcore_rdma::LogLimit::new();
 /// Many clients can be disconnected at once.
 static EVICTIONS: farcore_rdma::LogLimit = farcore_rdma::LogLimit::new();

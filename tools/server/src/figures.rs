@@ -34,6 +34,8 @@ pub struct CoreFigures {
     pub sleeps: u64,
     /// Clients that were disconnected because all took too much memory.
     pub evicted_clients: u64,
+    /// Uploads of long values that ended because they had stalled while others waited.
+    pub stalled_uploads: u64,
     /// Subscribers that were disconnected because they did not read.
     pub slow_subscribers: u64,
     /// Events of keys that were not sent: too many at once, or of keys that were removed unread.
@@ -76,6 +78,7 @@ impl CoreFigures {
             sends: counters.sends.get(),
             sleeps: counters.sleeps.get(),
             evicted_clients: counters.evicted_clients.get(),
+            stalled_uploads: counters.stalled_uploads.get(),
             slow_subscribers: counters.slow_subscribers.get(),
             unsent_events: counters.unsent_events.get(),
             protocol_errors: counters.protocol_errors.get(),
@@ -103,6 +106,7 @@ impl CoreFigures {
         self.sends += other.sends;
         self.sleeps += other.sleeps;
         self.evicted_clients += other.evicted_clients;
+        self.stalled_uploads += other.stalled_uploads;
         self.slow_subscribers += other.slow_subscribers;
         self.unsent_events += other.unsent_events;
         self.protocol_errors += other.protocol_errors;

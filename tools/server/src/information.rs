@@ -359,6 +359,7 @@ fn evictions(gathered: &Gathering<'_>, text: &mut String) {
         text,
         &[
             ("evicted_clients", gathered.sum(|core| core.evicted_clients)),
+            ("stalled_uploads", gathered.sum(|core| core.stalled_uploads)),
             (
                 "evicted_unauthenticated_clients",
                 gathered.sum(|core| core.evicted_unauthenticated),

@@ -55,6 +55,7 @@ mod list_value;
 mod long_change;
 mod long_copy;
 mod long_input;
+mod long_places;
 mod long_read;
 mod long_task;
 mod memory;

@@ -15,6 +15,7 @@ use farcore::{
 use futures_lite::future::zip;
 
 use crate::long_input::LongInput;
+use crate::long_places::PlaceWait;
 use crate::memory::{Charge, Shortage};
 use crate::tasks::TaskOutput;
 
@@ -234,7 +235,23 @@ pub(crate) async fn put_segments(
         }
         return core.put_long_with(key, total, [value], options).await;
     }
-    let input = LongInput::new(whole);
+    let mut place = PlaceWait::default();
+    loop {
+        let put = put_pieces(core, (key, total), segments, options).await;
+        if !place.again(core, output.shared(), &put).await {
+            return put;
+        }
+    }
+}
+
+/// Stores a value that segments make in pieces.
+async fn put_pieces(
+    core: &mut Core,
+    (key, total): (&[u8], u64),
+    segments: &[Segment<'_>],
+    options: PutOptions<'_>,
+) -> Result<PutOutcome> {
+    let input = LongInput::new(piece_bytes(total));
     let mut writer = core.another();
     let write = async {
         let put = writer

@@ -2,6 +2,9 @@
 //! values that are stored already. With them come the arguments that follow the value in its
 //! command, and further long values.
 //!
+//! An upload whose client sends too little of it stalls. It gives way when another one waits for
+//! memory or for a place.
+//!
 //! - I1: what follows a value is added once all bytes of it are taken, so a source of parts ends
 //!   with its own value.
 
@@ -12,6 +15,12 @@ use farcore::Core;
 
 /// Bytes that may wait for the task, at most.
 const WAITING_BYTES_MAX: usize = 128 << 10;
+
+/// Bytes of which at least so many come while an upload goes on.
+const PROGRESS_BYTES: usize = 4 << 10;
+
+/// Why an upload that has stalled is not stored.
+pub(crate) const STALLED: &str = "ERR the long value is not stored: too little of it came while others waited to store theirs, less than 4096 bytes in a second: send it again, faster";
 
 /// Bytes that the allocator takes for an argument beside its own, about.
 const ALLOCATION_BYTES: usize = 32;
@@ -51,8 +60,10 @@ struct Bytes {
     waiting: Vec<u8>,
     /// Bytes that are to come.
     missing: usize,
-    /// Bytes of the piece that the task gathers, at most.
-    piece: usize,
+    /// When the upload had begun or made progress, in milliseconds since 1970, and bytes that have
+    /// come since.
+    progress_ms: u64,
+    since_progress: usize,
     following: Option<Following>,
     /// Bytes of its arguments, until they are taken.
     following_bytes: usize,
@@ -60,6 +71,8 @@ struct Bytes {
     takes_values: bool,
     /// Nothing more comes: the connection is gone.
     is_cut: bool,
+    /// The same, because the upload has stalled.
+    is_reclaimed: bool,
     /// The task has ended: what comes is dropped.
     is_ended: bool,
 }
@@ -73,12 +86,45 @@ impl LongInput {
         })))
     }
 
-    /// The same, whose task gathers pieces of so many bytes at most, which are counted as held from
-    /// the begin.
-    pub(crate) fn gathered(bytes: usize, piece: usize) -> Self {
+    /// The same of a client, which uploads it from now on.
+    pub(crate) fn upload(bytes: usize, now_ms: u64) -> Self {
         let input = Self::new(bytes);
-        input.0.borrow_mut().piece = piece;
+        input.0.borrow_mut().progress_ms = now_ms;
         input
+    }
+
+    /// Notes that a client has sent so many bytes of the upload or of what follows it.
+    pub(crate) fn note_sent(&self, bytes: usize, now_ms: u64) {
+        let mut input = self.0.borrow_mut();
+        input.since_progress += bytes;
+        if input.since_progress >= PROGRESS_BYTES || input.missing == 0 {
+            (input.progress_ms, input.since_progress) = (now_ms, 0);
+        }
+    }
+
+    /// For how long the upload has made no progress, in milliseconds; 0 if that is not the client's
+    /// fault. `left` of the arguments after it are to come.
+    pub(crate) fn stalled_ms(&self, left: usize, now_ms: u64) -> u64 {
+        let input = self.0.borrow();
+        let is_empty = input.waiting.is_empty() && input.following.is_none();
+        let awaits_client = is_empty && (input.missing > 0 || left > 0);
+        if awaits_client && !input.is_cut && !input.is_ended {
+            now_ms.saturating_sub(input.progress_ms)
+        } else {
+            0
+        }
+    }
+
+    /// Has the upload end, because it has stalled: what comes of it is dropped.
+    pub(crate) fn reclaim(&self) {
+        let mut input = self.0.borrow_mut();
+        input.is_cut = true;
+        input.is_reclaimed = true;
+    }
+
+    /// True if the upload had to end because it had stalled.
+    pub(crate) fn is_reclaimed(&self) -> bool {
+        self.0.borrow().is_reclaimed
     }
 
     /// Has further values that are long be passed on as this one.
@@ -180,11 +226,10 @@ impl LongInput {
         input.following.is_some() || input.is_cut
     }
 
-    /// Bytes that wait for the task, of the arguments that do, and of the piece that it gathers.
+    /// Bytes that wait for the task, and of the arguments that do.
     pub(crate) fn held_bytes(&self) -> usize {
         let input = self.0.borrow();
-        let in_hand = input.piece + input.following_bytes;
-        input.waiting.capacity() + if input.is_ended { 0 } else { in_hand }
+        input.waiting.capacity() + input.following_bytes
     }
 
     /// Notes that nothing more comes.
@@ -216,6 +261,10 @@ impl LongInput {
             let mut input = input.borrow_mut();
             let waiting = std::mem::take(&mut input.waiting);
             left -= waiting.len();
+            if waiting.len() >= PROGRESS_BYTES {
+                // The client, which may have had to wait for this, can go on only now.
+                input.progress_ms = farcore_tuning::system_ms();
+            }
             (!waiting.is_empty() || !input.is_cut).then_some(waiting)
         })
     }
@@ -270,10 +319,48 @@ mod tests {
 
     #[test]
     fn what_comes_after_the_task_has_ended_is_dropped() {
-        let input = LongInput::gathered(1 << 20, 1000);
+        let input = LongInput::new(1 << 20);
         input.end();
         assert_eq!(input.push(&[0; 1000]), 1000);
         assert_eq!(input.held_bytes(), 0);
         assert!(!input.is_full(1));
+    }
+
+    #[test]
+    fn an_upload_stalls_while_it_waits_for_its_client_alone() {
+        let input = LongInput::upload(1 << 20, 1000);
+        assert_eq!(input.stalled_ms(0, 3000), 2000);
+        // A few bytes are no progress.
+        input.push(&[0; 100]);
+        input.note_sent(100, 2000);
+        assert_eq!(input.stalled_ms(0, 3000), 0, "its task has not taken them");
+        let mut parts = input.parts();
+        parts.next();
+        assert_eq!(input.stalled_ms(0, 3000), 2000);
+        input.push(&[0; PROGRESS_BYTES]);
+        input.note_sent(PROGRESS_BYTES, 2500);
+        parts.next();
+        let hours = farcore_tuning::system_ms() + 3_600_000;
+        assert_eq!(
+            input.stalled_ms(0, 3000),
+            0,
+            "its client can go on only now"
+        );
+        assert!((1_800_000..=3_600_000).contains(&input.stalled_ms(0, hours)));
+        input.reclaim();
+        assert!(input.is_reclaimed());
+        assert_eq!(input.stalled_ms(0, hours), 0);
+        assert_eq!(parts.next(), None);
+    }
+
+    #[test]
+    fn an_upload_stalls_also_before_the_arguments_that_follow_it() {
+        let input = LongInput::upload(3, 1000);
+        input.push(b"abc");
+        input.note_sent(3, 1500);
+        assert_eq!(input.stalled_ms(2, 3000), 0);
+        input.parts().next();
+        assert_eq!(input.stalled_ms(2, 3000), 1500);
+        assert_eq!(input.stalled_ms(0, 3000), 0, "all of it has come");
     }
 }

@@ -103,10 +103,11 @@ impl Connection {
     }
 
     /// Takes bytes that belong to a value that is passed on or skipped; returns how many.
-    fn pass_on(&mut self, bytes: &[u8]) -> usize {
+    fn pass_on(&mut self, bytes: &[u8], now_ms: u64) -> usize {
         let mut taken = 0;
         if let Some(stream) = &self.stream {
             taken = stream.push(bytes);
+            stream.note_sent(taken, now_ms);
             // Its task ended before all had come.
             if stream.is_done() && !self.is_blocked {
                 self.stream = None;
@@ -351,7 +352,7 @@ impl Serving {
     ) -> usize {
         let mut taken = 0;
         loop {
-            taken += connection.pass_on(&bytes[taken..]);
+            taken += connection.pass_on(&bytes[taken..], self.now_ms);
             let rest = &bytes[taken..];
             if connection.left == 0 || connection.is_in_value() || connection.is_closing {
                 return taken;
@@ -413,6 +414,7 @@ impl Serving {
             }
         };
         if let Some(stream) = &connection.stream {
+            stream.note_sent(consumed, self.now_ms);
             stream.follow(Following {
                 arguments: arguments.iter(input).map(<[u8]>::to_vec).collect(),
                 next,
@@ -501,7 +503,10 @@ impl Serving {
             }
         };
         match flow {
-            Flow::Done => Parsed::Bytes(consumed),
+            Flow::Done => {
+                connection.waits_since_ms = 0;
+                Parsed::Bytes(consumed)
+            }
             Flow::Later => {
                 // One of many keys goes on often, and is not parsed anew each time.
                 if connection.sent_parts.is_some() {

@@ -108,8 +108,12 @@ pub(crate) const WRONG_TYPE: &str =
 pub(crate) fn error_text(error: &Error) -> String {
     match error {
         Error::FarFull { .. } | Error::IndexFull { .. } => OUT_OF_MEMORY.to_owned(),
-        Error::LongValues { writing, pieces } => format!(
-            "ERR a shard takes {writing} long values at once and holds {pieces} pieces: send fewer at once, delete long values or raise --local"
+        Error::LongValues {
+            writing,
+            pieces,
+            unfinished,
+        } => format!(
+            "ERR a shard takes {writing} long values at once and holds {pieces} pieces, and {unfinished} are being sent: try again, send fewer at once, delete long values or raise --local"
         ),
         Error::NotANumber { reason } if reason.contains("integer") => NO_INTEGER.to_owned(),
         Error::NotANumber { reason } if reason.contains("finite decimal") => NO_FLOAT.to_owned(),

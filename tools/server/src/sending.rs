@@ -15,7 +15,7 @@ pub(crate) const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NO
 const OUTPUT_BYTES_EAGER: usize = 16 << 10;
 /// Turns for which output waits for replies that are under way.
 const HELD_TURNS_MAX: u8 = 3;
-/// How long a long value waits for memory, in milliseconds.
+/// How long a command waits for memory before it begins, in milliseconds.
 pub(crate) const DEFERRED_MS: u64 = 5000;
 /// Empty buffers that a core keeps for the next reply.
 const SPARE_BUFFERS: usize = 64;
@@ -139,13 +139,6 @@ impl Serving {
     pub(crate) fn is_crowded(&self) -> bool {
         let memory = self.memory.server();
         memory.taken() > memory.large_limit()
-    }
-
-    /// True if a long value is not begun yet, so that those that have begun end: little memory is
-    /// left, and its client has not waited long. One that has waited is begun in any case, or
-    /// clients that send nothing more could keep it out.
-    pub(crate) fn defers(&self, connection: &Connection) -> bool {
-        self.is_crowded() && self.now_ms.saturating_sub(connection.heard_ms) < DEFERRED_MS
     }
 
     /// Gives a connection its share, and an empty buffer for its replies.

@@ -15,7 +15,7 @@ use crate::figures::ServerFigures;
 use crate::gate::Gate;
 use crate::gathered::Gathered;
 use crate::guesses::FailingAddresses;
-use crate::memory::ClientMemory;
+use crate::memory::{ClientMemory, Want};
 use crate::memory_limit::MemoryLimit;
 use crate::native::OpenClients;
 use crate::options::Options;
@@ -101,6 +101,8 @@ pub(crate) struct Shared {
     pub(crate) unauthenticated_memory: Arc<ClientMemory>,
     /// What native clients may.
     pub(crate) native_memory: Arc<ClientMemory>,
+    /// Places for long values that are written.
+    pub(crate) long_places: Want,
     /// Messages of channels that subscribers share.
     pub(crate) fanout: Fanout,
     /// Bytes of a record's value, at most.
@@ -160,6 +162,7 @@ impl Shared {
             client_memory,
             unauthenticated_memory,
             native_memory,
+            long_places: Want::default(),
             value_bytes_max,
             has_large_values: AtomicBool::new(has_keys),
             memory_limit: MemoryLimit::default(),

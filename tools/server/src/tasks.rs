@@ -17,6 +17,7 @@ use crate::record_memory::{RecordMemory, TakenMemory};
 use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
+use crate::shared::Shared;
 
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 64 << 10;
@@ -130,6 +131,11 @@ impl TaskOutput {
     pub(crate) async fn take_record_memory(&self, core: &Core, records: usize) -> TakenMemory {
         let bytes = self.events.shared().longest_record.needed(records);
         self.records.take(core, bytes).await
+    }
+
+    /// What the cores share.
+    pub(crate) fn shared(&self) -> &Shared {
+        self.events.shared()
     }
 
     /// Notes that a value of so many bytes is about to be stored: it may have several pieces.

@@ -104,6 +104,11 @@ const COUNTERS: &[CoreFamily] = &[
         |core| core.evicted_clients,
     ),
     (
+        "server_stalled_uploads",
+        "Uploads of long values that ended because they had stalled while others waited",
+        |core| core.stalled_uploads,
+    ),
+    (
         "server_slow_subscribers",
         "Subscribers disconnected because they did not read",
         |core| core.slow_subscribers,

@@ -111,8 +111,7 @@ impl LongValues {
         self.by_id.len() - self.unfinished.len() - self.orphans
     }
 
-    /// Values that are being written, for checks.
-    #[cfg(test)]
+    /// Values that are being written.
     pub(in crate::shard) fn unfinished(&self) -> usize {
         self.unfinished.len()
     }

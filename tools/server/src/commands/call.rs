@@ -337,15 +337,20 @@ impl<'a> Call<'a> {
     }
 
     /// Has the command be run again later, if its client may have the memory that it needs and has
-    /// not waited long; else refuses it.
+    /// not waited long for it; else refuses it.
     #[cold]
-    fn wait_for_memory(&mut self, shortage: &Shortage) -> Flow {
+    pub(super) fn wait_for_memory(&mut self, shortage: &Shortage) -> Flow {
         let now_ms = self.serving.now_ms;
-        let waits_ms = now_ms.saturating_sub(self.connection.heard_ms);
+        let since_ms = &mut self.connection.waits_since_ms;
+        if *since_ms == 0 {
+            *since_ms = now_ms;
+        }
+        let waits_ms = now_ms.saturating_sub(*since_ms);
         if matches!(shortage, Shortage::Taken { .. }) && waits_ms < DEFERRED_MS {
             self.serving.memory.server().want(now_ms);
             return Flow::Later;
         }
+        self.connection.waits_since_ms = 0;
         let text = shortage.to_string();
         self.serving.note_failure(&text);
         self.reply(|writer| writer.error(&text))
@@ -428,6 +433,7 @@ impl<'a> Call<'a> {
     where
         F: Future<Output = Core> + 'static,
     {
+        self.connection.waits_since_ms = 0;
         debug_assert!(self.plan.is_none() && self.connection.pending.is_empty());
         let core = self.serving.tasks.client(self.core);
         let mut output = self.serving.task_output(self.connection).with_held(held);

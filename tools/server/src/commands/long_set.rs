@@ -3,7 +3,7 @@
 //!
 //! Arguments that follow such a value reach the task with its input.
 
-use farcore::{Condition, Core, Expiry, PutOptions, PutOutcome};
+use farcore::{Condition, Core, Error, Expiry, LongDraft, PutOptions, PutOutcome};
 
 use super::arguments::{TimeUnit, integer, positive_expiry};
 use super::call::BESIDE_ARGUMENT;
@@ -13,7 +13,8 @@ use crate::gate::last_at_gate;
 use crate::long_change::{
     Bytes, ChangeKind, LongChange, SetCondition, SetRule, is_absent, notify_set,
 };
-use crate::long_input::{Following, LongInput, NextValue};
+use crate::long_input::{Following, LongInput, NextValue, STALLED};
+use crate::long_places::PlaceWait;
 use crate::long_task::swap;
 use crate::memory::Charge;
 use crate::resp::{Protocol, Writer};
@@ -36,9 +37,6 @@ pub(super) fn streams(name: &str, place: usize, left: usize) -> bool {
 
 /// Runs a command of which an argument of so many bytes comes later, with `left` others after it.
 pub(super) fn run(call: &mut Call<'_>, name: &str, bytes: usize, left: usize) -> Result {
-    if call.serving.defers(call.connection) && !call.connection.holds_gate() {
-        return Ok(Flow::Later);
-    }
     match (name, call.count(), left) {
         ("set" | "setnx", 2, 0) | ("setex" | "psetex", 3, 0) => set(call, name, bytes),
         ("set", 2, _) => Ok(set_with_options(call, bytes, left)),
@@ -63,7 +61,8 @@ pub(super) fn run(call: &mut Call<'_>, name: &str, bytes: usize, left: usize) ->
 }
 
 impl Call<'_> {
-    /// Starts the task that takes a long value, whose bytes come with the input.
+    /// Starts the task that takes a long value, whose bytes come with the input. It waits for the
+    /// memory of a piece.
     fn take_value<F>(
         &mut self,
         bytes: usize,
@@ -72,13 +71,17 @@ impl Call<'_> {
     where
         F: Future<Output = Core> + 'static,
     {
-        let input = LongInput::gathered(bytes, self.serving.piece_bytes_max());
-        let taken = input.clone();
         if self.is_early() {
             return Flow::Later;
         }
         // What it copies of its arguments it charges itself, or is little.
-        let held = self.connection.account.charge(0);
+        let piece_bytes = self.serving.piece_bytes_max().min(bytes);
+        let held = match self.connection.account.try_charge(piece_bytes) {
+            Ok(held) => held,
+            Err(shortage) => return self.wait_for_memory(&shortage),
+        };
+        let input = LongInput::upload(bytes, self.serving.now_ms);
+        let taken = input.clone();
         let flow = self.task_with(held, move |core, output, protocol| {
             work(core, taken, output, protocol)
         });
@@ -108,13 +111,12 @@ fn set(call: &mut Call<'_>, name: &str, bytes: usize) -> Result {
     };
     let key = call.key().to_vec();
     let take = move |mut core: Core, input: LongInput, output: TaskOutput, protocol| async move {
-        let parts = last_at_gate(input.parts(), bytes, || output.take_pass());
         let was_absent = is_absent(&mut core, &key, &output).await;
-        let put = core.put_long_with(&key, bytes as u64, parts, options).await;
+        let put = put_input(&mut core, (&key, bytes), &input, options, &output).await;
         if let Ok(put) = put {
             notify_set(&output, &key, is_new || was_absent, (expiry, put));
         }
-        output.finish(protocol, put, |writer, put| match put {
+        finish(&input, &output, protocol, put, |writer, put| match put {
             PutOutcome::Unmet(_) => writer.integer(0),
             _ if is_new => writer.integer(1),
             _ => writer.simple("OK"),
@@ -128,14 +130,14 @@ fn set(call: &mut Call<'_>, name: &str, bytes: usize) -> Result {
 fn change(call: &mut Call<'_>, bytes: usize, kind: ChangeKind) -> Flow {
     let key = call.key().to_vec();
     call.take_value(bytes, move |mut core, input, output, protocol| async move {
-        match core.write_long(&key, bytes as u64, input.parts()).await {
+        match write_input(&mut core, (&key, bytes), &input, &output).await {
             Ok(written) => {
                 output.pass(&core).await;
                 let bytes = Bytes::Written(written);
                 let change = LongChange { key, bytes, kind };
                 change.run(&mut core, &output, protocol).await;
             }
-            Err(error) => output.fail(protocol, &error),
+            Err(error) => fail(&input, &output, protocol, &error),
         }
         core
     })
@@ -146,16 +148,16 @@ fn set_with_options(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
     debug_assert!(left > 0, "options follow");
     let key = call.key().to_vec();
     call.take_value(bytes, move |mut core, input, output, protocol| async move {
-        let written = core.write_long(&key, bytes as u64, input.parts()).await;
-        let written = match written {
+        let written = match write_input(&mut core, (&key, bytes), &input, &output).await {
             Ok(written) => Bytes::Written(written),
             Err(error) => {
-                output.fail(protocol, &error);
+                fail(&input, &output, protocol, &error);
                 return core;
             }
         };
         let Some(following) = input.following(&core).await else {
             written.discard(&mut core).await;
+            fail_reclaimed(&input, &output, protocol);
             return core;
         };
         let _held = output.hold(following.held_bytes());
@@ -204,8 +206,11 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
     };
     let flow = call.take_value(bytes, move |mut core, input, output, protocol| async move {
         let first = (first, held);
-        if let Some(stored) = store_all(&mut core, first, &input, &output).await {
-            output.finish(protocol, stored, |writer, ()| writer.simple("OK"));
+        match store_all(&mut core, first, &input, &output).await {
+            Some(stored) => finish(&input, &output, protocol, stored, |writer, ()| {
+                writer.simple("OK");
+            }),
+            None => fail_reclaimed(&input, &output, protocol),
         }
         core
     });
@@ -213,6 +218,70 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
         stream.take_values();
     }
     Ok(flow)
+}
+
+/// Stores a value as it comes; waits for a place.
+async fn put_input(
+    core: &mut Core,
+    (key, bytes): (&[u8], usize),
+    input: &LongInput,
+    options: PutOptions<'_>,
+    output: &TaskOutput,
+) -> farcore::Result<PutOutcome> {
+    let mut place = PlaceWait::default();
+    loop {
+        let parts = last_at_gate(input.parts(), bytes, || output.take_pass());
+        let put = core.put_long_with(key, bytes as u64, parts, options).await;
+        if !place.again(core, output.shared(), &put).await {
+            return put;
+        }
+    }
+}
+
+/// Writes a value, which no key has, as it comes; waits for a place.
+async fn write_input(
+    core: &mut Core,
+    (key, bytes): (&[u8], usize),
+    input: &LongInput,
+    output: &TaskOutput,
+) -> farcore::Result<LongDraft> {
+    let mut place = PlaceWait::default();
+    loop {
+        let written = core.write_long(key, bytes as u64, input.parts()).await;
+        if !place.again(core, output.shared(), &written).await {
+            return written;
+        }
+    }
+}
+
+/// Writes what a command came to, or why it failed.
+fn finish<T>(
+    input: &LongInput,
+    output: &TaskOutput,
+    protocol: Protocol,
+    result: farcore::Result<T>,
+    write: impl FnOnce(&mut Writer<'_>, T),
+) {
+    match result {
+        Err(error) => fail(input, output, protocol, &error),
+        result => output.finish(protocol, result, write),
+    }
+}
+
+/// Writes why a command failed.
+fn fail(input: &LongInput, output: &TaskOutput, protocol: Protocol, error: &Error) {
+    if input.is_reclaimed() {
+        fail_reclaimed(input, output, protocol);
+    } else {
+        output.fail(protocol, error);
+    }
+}
+
+/// Writes that the upload had stalled, if that is why its command ends.
+fn fail_reclaimed(input: &LongInput, output: &TaskOutput, protocol: Protocol) {
+    if input.is_reclaimed() {
+        output.write(|bytes| Writer::new(bytes, protocol).error(STALLED));
+    }
 }
 
 /// Stores keys and values as they come; returns the first error. `None` if the connection is gone.
@@ -241,8 +310,7 @@ async fn store_all(
         let options = PutOptions::default();
         let key = stored_key(&key);
         let is_new = is_absent(core, key, output).await;
-        let parts = last_at_gate(input.parts(), bytes, || output.take_pass());
-        let put = core.put_long_with(key, bytes as u64, parts, options).await;
+        let put = put_input(core, (key, bytes), input, options, output).await;
         output.end_pass();
         if let Ok(put) = put {
             notify_set(output, key, is_new, (Expiry::Never, put));

@@ -20,10 +20,12 @@
 mod account;
 mod core;
 mod server;
+mod want;
 
 pub(crate) use self::account::{Account, Charge, Shortage};
 pub(crate) use self::core::CoreMemory;
 pub(crate) use self::server::ClientMemory;
+pub(crate) use self::want::Want;
 
 /// A charge up to this length is never refused.
 pub(crate) const SMALL_BYTES: usize = 16 << 10;

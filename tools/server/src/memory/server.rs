@@ -1,14 +1,14 @@
 //! The memory that the clients of all cores may take together.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Want;
 
 /// A core reserves this part of the limit at a time, divided by the cores.
 const STEPS: usize = 32;
 /// The least and the most bytes of a step.
 const STEP_BYTES_MIN: usize = 1 << 10;
 const STEP_BYTES_MAX: usize = 64 << 10;
-/// How long a charge that was not granted counts as wanted, in milliseconds.
-const WANTED_MS: u64 = 50;
 
 /// The memory that the clients of all cores may take together.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ pub(crate) struct ClientMemory {
     step: usize,
     /// Bytes that cores have reserved.
     taken: AtomicUsize,
-    /// When a charge was not granted last, in milliseconds since 1970.
-    wanted_ms: AtomicU64,
+    /// Charges that were not granted.
+    want: Want,
 }
 
 // ORDERING: relaxed, throughout. The figures bound memory; no other data is read by them.
@@ -30,7 +30,7 @@ impl ClientMemory {
             limit,
             step: step.clamp(STEP_BYTES_MIN, STEP_BYTES_MAX),
             taken: AtomicUsize::new(0),
-            wanted_ms: AtomicU64::new(0),
+            want: Want::default(),
         }
     }
 
@@ -88,14 +88,13 @@ impl ClientMemory {
 
     /// Notes that a charge was not granted.
     pub(crate) fn want(&self, now_ms: u64) {
-        self.wanted_ms.store(now_ms, Ordering::Relaxed);
+        self.want.note(now_ms);
     }
 
     /// True if a charge was not granted a moment ago.
     #[inline]
     pub(crate) fn is_wanted(&self, now_ms: u64) -> bool {
-        let wanted_ms = self.wanted_ms.load(Ordering::Relaxed);
-        wanted_ms > 0 && now_ms.saturating_sub(wanted_ms) <= WANTED_MS
+        self.want.is_recent(now_ms)
     }
 }
 
@@ -113,14 +112,5 @@ mod tests {
         memory.give(750);
         assert_eq!((memory.taken(), memory.free()), (300, 700));
         assert!(!memory.try_take(usize::MAX, 1000));
-    }
-
-    #[test]
-    fn what_was_not_granted_is_wanted_for_a_moment() {
-        let memory = ClientMemory::new(1000, 1);
-        assert!(!memory.is_wanted(0));
-        memory.want(5000);
-        assert!(memory.is_wanted(5000) && memory.is_wanted(5000 + WANTED_MS));
-        assert!(!memory.is_wanted(5001 + WANTED_MS));
     }
 }

@@ -63,6 +63,8 @@ figures! {
     refused: counter,
     /// Connections that were closed because they took no answers while others waited for memory.
     evicted: counter,
+    /// Uploads of long values that ended because they had stalled while others waited.
+    stalled_uploads: counter,
     /// Handshakes under way.
     handshakes: gauge,
     /// Handshakes that made room for others.

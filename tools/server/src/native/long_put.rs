@@ -51,8 +51,6 @@ struct LongPut {
     has_last: bool,
     /// How it ended.
     ended: Option<(Header, Vec<u8>)>,
-    /// When the latest part came, in milliseconds since 1970.
-    heard_ms: u64,
     /// The memory that it takes; none if it was refused.
     held: Option<Charge>,
 }
@@ -63,15 +61,23 @@ impl LongPut {
         let said = long_bytes(header);
         Self {
             id: header.id,
-            input: LongInput::new(said),
+            input: LongInput::upload(said, now_ms),
             parts: VecDeque::new(),
             said,
             given: 0,
             is_broken: false,
             has_last: false,
             ended: None,
-            heard_ms: now_ms,
             held,
+        }
+    }
+
+    /// For how long it has made no progress, in milliseconds; 0 if that is not the client's fault.
+    fn stalled_ms(&self, now_ms: u64) -> u64 {
+        if self.parts.is_empty() {
+            self.input.stalled_ms(0, now_ms)
+        } else {
+            0
         }
     }
 
@@ -119,7 +125,7 @@ impl LongPuts {
     pub(super) fn begin(
         &mut self,
         (receive, header): (u16, &Header),
-        is_record: bool,
+        (is_record, piece_bytes): (bool, usize),
         account: &Account,
         now_ms: u64,
     ) -> Option<LongInput> {
@@ -128,7 +134,8 @@ impl LongPuts {
         if written == LONG_PUTS_MAX || self.0.iter().any(|put| put.id == header.id) {
             return None;
         }
-        let gathered = if is_record { long_bytes(header) } else { 0 };
+        // A task that writes pieces gathers one at a time.
+        let gathered = long_bytes(header).min(if is_record { usize::MAX } else { piece_bytes });
         let held = account.try_charge_first(gathered + WAITING_BYTES)?;
         let mut put = LongPut::new(header, Some(held), now_ms);
         let input = put.input.clone();
@@ -150,7 +157,7 @@ impl LongPuts {
     pub(super) fn go_on(&mut self, receive: u16, header: &Header, now_ms: u64) {
         let open = |put: &&mut LongPut| put.id == header.id && !put.has_last;
         if let Some(put) = self.0.iter_mut().find(open) {
-            put.heard_ms = now_ms;
+            put.input.note_sent(value_bytes(header), now_ms);
             put.add(part(receive, header));
         }
     }
@@ -170,12 +177,25 @@ impl LongPuts {
         }
     }
 
-    /// Ends values of which no part has come for too long: their tasks would wait for ever.
+    /// Ends values of which too little has come for too long: their tasks would wait for ever.
     pub(super) fn cut_silent(&self, now_ms: u64, limit_ms: u64) {
         for put in &self.0 {
-            if put.parts.is_empty() && now_ms.saturating_sub(put.heard_ms) > limit_ms {
+            if put.stalled_ms(now_ms) > limit_ms {
                 put.input.cut();
             }
+        }
+    }
+
+    /// For how long the upload has stalled that has longest, in milliseconds; 0 if none has.
+    pub(super) fn stalled_ms(&self, now_ms: u64) -> u64 {
+        let all = self.0.iter().map(|put| put.stalled_ms(now_ms));
+        all.max().unwrap_or(0)
+    }
+
+    /// Has the upload end that has stalled for longest.
+    pub(super) fn reclaim(&self, now_ms: u64) {
+        if let Some(put) = self.0.iter().max_by_key(|put| put.stalled_ms(now_ms)) {
+            put.input.reclaim();
         }
     }
 

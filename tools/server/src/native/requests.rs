@@ -444,11 +444,13 @@ impl NativeConnection {
         let request = self.requests[usize::from(receive)].clone();
         self.read(&request, receive, HEADER_BYTES, &mut key);
         let is_record = long_bytes(header) <= turn.record_bytes;
+        let held_as = (is_record, turn.record_bytes / 2);
         let begun = self
             .long_puts
-            .begin((receive, header), is_record, &self.account, turn.now_ms);
+            .begin((receive, header), held_as, &self.account, turn.now_ms);
         let Some(input) = begun else {
             turn.counters.slots_refused.add(1);
+            turn.memory.want(turn.now_ms);
             let reason = if self.long_puts.is_empty() {
                 let reason =
                     "no memory is left for a value in parts: raise the server's slot memory";

@@ -12,7 +12,8 @@ use farcore_protocol::{HEADER_BYTES, Header, Status, TRANSFER_SLOT_BYTES_MAX};
 
 use crate::gate::{Passes, last_at_gate};
 use crate::key_events::EventSink;
-use crate::long_input::LongInput;
+use crate::long_input::{LongInput, STALLED};
+use crate::long_places::PlaceWait;
 use crate::memory::{Account, Charge};
 
 use super::connection::OwnedAnswer;
@@ -196,10 +197,19 @@ impl Tasks {
                     })
                 }
             } else {
-                let parts = last_at_gate(put.input.parts(), long_bytes(&header), may_pass);
-                put.events.shared().note_large_value();
-                core.put_long_with(&put.key, length, parts, put.options)
-                    .await
+                let shared = put.events.shared();
+                shared.note_large_value();
+                let mut place = PlaceWait::default();
+                loop {
+                    let parts = put.input.parts();
+                    let parts = last_at_gate(parts, long_bytes(&header), &mut may_pass);
+                    let stored = core
+                        .put_long_with(&put.key, length, parts, put.options)
+                        .await;
+                    if !place.again(&core, shared, &stored).await {
+                        break stored;
+                    }
+                }
             };
             drop(pass);
             leave_put(&put.events, &put.key, put.options, &outcome);
@@ -219,6 +229,10 @@ impl Tasks {
                     ended(unmet, Vec::new())
                 }
                 Ok(PutOutcome::Expired) => ended(header.answer(Status::Ok), Vec::new()),
+                Err(_) if put.input.is_reclaimed() => {
+                    let text = STALLED.trim_start_matches("ERR ");
+                    ended(header.answer(Status::Busy), text.into())
+                }
                 Err(error) => failed(&header, &error),
             };
             (core, answer)

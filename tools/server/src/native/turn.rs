@@ -198,7 +198,7 @@ impl Native {
         is_busy |= self.take_answers();
         is_busy |= self.end_tasks();
         self.start_long_reads();
-        self.evict_stalled();
+        self.give_way();
         let mut listed = std::mem::take(&mut self.listed);
         for number in listed.drain(..) {
             is_busy |= self.go_on(number, now_ns, sockets);
@@ -376,13 +376,39 @@ impl Native {
         }
     }
 
-    /// Ends the connection that has neither read nor sent anything for longest, if another one
-    /// waits for memory.
-    fn evict_stalled(&mut self) {
-        if !self.shared.native_memory.is_wanted(self.now_ms) || self.now_ms < self.next_pass_ms {
+    /// Has the upload end that has stalled for longest, if a place or memory is wanted; else ends the
+    /// connection that has neither read nor sent anything for longest, if memory is.
+    fn give_way(&mut self) {
+        let is_memory_wanted = self.shared.native_memory.is_wanted(self.now_ms);
+        let is_wanted = is_memory_wanted || self.shared.long_places.is_recent(self.now_ms);
+        if !is_wanted || self.now_ms < self.next_pass_ms {
             return;
         }
         self.next_pass_ms = self.now_ms + STALLED_MS / 10;
+        if !self.reclaim_stalled() && is_memory_wanted {
+            self.evict_stalled();
+        }
+    }
+
+    /// Has the upload end that has stalled for longest. Returns whether one has for long.
+    fn reclaim_stalled(&mut self) -> bool {
+        let now_ms = self.now_ms;
+        let all = self.connections.iter_mut().filter_map(Entry::open);
+        let uploads = all.map(|one| (one.long_puts.stalled_ms(now_ms), one));
+        let longest = uploads.max_by_key(|&(stalled_ms, _)| stalled_ms);
+        let Some((_, connection)) = longest.filter(|&(ms, _)| ms >= STALLED_MS) else {
+            return false;
+        };
+        connection.long_puts.reclaim(now_ms);
+        tracing::warn!(
+            peer = %connection.peer,
+            "the upload of a long value has stalled and ends: others wait for its place or memory"
+        );
+        self.counters().stalled_uploads.add(1);
+        true
+    }
+
+    fn evict_stalled(&mut self) {
         let now_ms = self.now_ms;
         let all = self.connections.iter_mut().enumerate();
         let stalled = all
