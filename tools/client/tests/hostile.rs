@@ -386,6 +386,45 @@ fn a_value_of_which_no_more_parts_come_does_not_hold_the_core() {
 }
 
 #[test]
+fn values_of_which_no_more_parts_come_give_way_to_others() {
+    const PLACES: usize = 64;
+    let served = Served::with(1, |options| options.slot_bytes = 256 << 20);
+    farcore_rdma::run_local(async {
+        let mut peers = Vec::new();
+        for _ in 0..=PLACES / 4 {
+            let mut peer = Peer::connect(&served.address).await;
+            let welcome = peer.greet().await;
+            let place = (welcome.uploads.memory_key, 0);
+            for id in 0..4 {
+                peer.write(&first_part(id, 3 << 20, 5000), place, Some(0));
+                peer.receive().await.expect("the part is taken");
+            }
+            peers.push((peer, place));
+        }
+        let value = pattern(3 << 20, 5);
+        let client = served.client();
+        client.put(b"long", &value).wait().expect("a place");
+        let read = client.get(b"long").wait().expect("read");
+        assert!(read.is_some_and(|read| read.bytes == value));
+        wait_until("they have given up", || {
+            served.figures().stalled_uploads >= 1
+        });
+        // It learns that it was too late with its last part.
+        let (peer, place) = &mut peers[0];
+        let last = Header {
+            value_bytes: 10,
+            ..Header::new(Kind::Put, 0)
+        };
+        peer.write(&[&last.encode()[..], &[0; 10]].concat(), *place, Some(0));
+        let answer = peer.receive().await.expect("an answer");
+        let header = Header::decode(&answer).expect("a header");
+        assert_ne!(header.status, Status::Ok, "{header:?}");
+    })
+    .expect("an executor");
+    serves_on(&served);
+}
+
+#[test]
 fn clients_that_die_in_large_transfers_leave_nothing() {
     run(async |served| {
         let client = served.client();

@@ -18,8 +18,8 @@ pub(crate) struct PlaceWait {
 }
 
 impl PlaceWait {
-    /// True, after a while, if the writing is to be begun again: it was refused for want of a place,
-    /// others are being written, and it has not waited for [`WAIT_MS`].
+    /// True, after a while, if the writing is to be begun again: it had no place, others are being
+    /// written, and it has not waited for [`WAIT_MS`].
     pub(crate) async fn again<T>(
         &mut self,
         core: &Core,

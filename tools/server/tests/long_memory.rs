@@ -5,6 +5,9 @@
 
 mod support;
 
+use std::thread;
+use std::time::Duration;
+
 use self::support::long_values::{LONG, ask, expect_value, kind, set, shown, value};
 use self::support::{Reply, Served, wait_until};
 
@@ -155,23 +158,43 @@ fn a_value_that_takes_the_last_place_is_replied_with_its_expiry() {
 fn uploads_beyond_the_limit_of_a_shard_are_told_so() {
     const UPLOADS: usize = 64;
     let served = Served::roomy(1);
-    let mut stalled: Vec<_> = (0..UPLOADS).map(|_| served.client()).collect();
-    for (number, one) in stalled.iter_mut().enumerate() {
-        let key = format!("{number:02}");
-        one.write(format!("*3\r\n$3\r\nSET\r\n$2\r\n{key}\r\n$100000\r\n").as_bytes());
-    }
-    let mut client = served.client();
+    let begin = |number: usize| {
+        let mut client = served.client();
+        let key = format!("{number:04}");
+        client.write(format!("*3\r\n$3\r\nSET\r\n$4\r\n{key}\r\n$2000000\r\n").as_bytes());
+        client
+    };
+    let mut uploads: Vec<_> = (0..UPLOADS).map(begin).collect();
     let stored = value(200_000, 1);
-    let mut reply = String::new();
-    wait_until("all of them have begun", || {
-        reply = shown(&mut client, &[b"SET", b"k", &stored]);
-        reply != "+OK"
+    let reply = thread::scope(|scope| {
+        let (mut client, stored) = (served.client(), &stored);
+        let refused = scope.spawn(move || {
+            loop {
+                // Others have not begun yet, or one was too slow and gave its place up.
+                let reply = shown(&mut client, &[b"SET", b"k", stored]);
+                if reply != "+OK" {
+                    return reply;
+                }
+            }
+        });
+        // They go on, so they keep their places.
+        while !refused.is_finished() {
+            for one in &mut uploads {
+                one.write(&[0; 5000]);
+            }
+            if served.figures().stalled_uploads > 0 {
+                uploads.push(begin(uploads.len()));
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        refused.join().unwrap()
     });
     assert!(
         reply.starts_with("-ERR a shard takes 64 long values at once"),
         "{reply}"
     );
-    drop(stalled);
+    drop(uploads);
+    let mut client = served.client();
     wait_until("they have ended", || {
         shown(&mut client, &[b"SET", b"k", &stored]) == "+OK"
     });
