@@ -376,8 +376,8 @@ impl Native {
         }
     }
 
-    /// Has the upload end that has stalled for longest, if a place or memory is wanted; else ends the
-    /// connection that has neither read nor sent anything for longest, if memory is.
+    /// Has the upload end that has stalled for longest, if a place or memory is wanted. Else ends
+    /// the connection that has neither read nor sent anything for longest, if memory is wanted.
     fn give_way(&mut self) {
         let is_memory_wanted = self.shared.native_memory.is_wanted(self.now_ms);
         let is_wanted = is_memory_wanted || self.shared.long_places.is_recent(self.now_ms);
