@@ -12,7 +12,7 @@
 //!   that may make one always. Of the first large value, requests that other connections have
 //!   under way in that moment are not noted.
 
-use std::hash::{DefaultHasher, Hasher};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Words of a set of keys, of 64 bits each.
 const WORDS: usize = 16;
@@ -33,9 +33,8 @@ impl Keys {
 
 /// Where a key is in a set.
 fn place(key: &[u8]) -> (usize, u64) {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(key);
-    let hash = hasher.finish();
+    // A client that sends keys of one hash has its commands wait, and no other's.
+    let hash = xxh3_64(key);
     let word = (hash >> 6) % WORDS as u64;
     (usize::try_from(word).unwrap_or(0), 1 << (hash % 64))
 }
