@@ -5,7 +5,6 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -153,7 +152,7 @@ fn hand_over(
         }
     };
     stream.set_nodelay(true)?;
-    rustix::net::sockopt::set_socket_keepalive(stream.as_fd(), true)?;
+    shared.keepalive.apply(&stream)?;
     if let Some(core) = core {
         shared.connected.fetch_add(1, Ordering::Relaxed);
         core.connections.fetch_add(1, Ordering::Relaxed);

@@ -574,7 +574,8 @@ impl Connection {
 
     /// True if nothing is under way for it and it does not wait for messages.
     pub(crate) fn is_idle(&self) -> bool {
-        self.pending.is_empty() && !self.is_blocked && !self.is_monitor && !self.is_gone
+        let awaits_messages = self.subscribed.is_some() || self.is_monitor;
+        self.pending.is_empty() && !self.is_blocked && !awaits_messages && !self.is_gone
     }
 
     /// Where the client connected.

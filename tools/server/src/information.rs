@@ -41,6 +41,7 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
             "slowlog-max-len",
             slow.commands_max.load(Ordering::Relaxed).to_string(),
         ),
+        ("tcp-keepalive", shared.keepalive.seconds().to_string()),
         ("timeout", timeout.to_string()),
     ];
     settings.extend(shared.encoding_limits.settings());

@@ -45,6 +45,7 @@ mod guesses;
 mod hash_reply;
 mod hash_value;
 mod information;
+mod keepalive;
 mod kept_keys;
 mod key_events;
 mod keys_under_way;

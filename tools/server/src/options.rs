@@ -20,6 +20,9 @@ pub const AUTHENTICATION_LIMIT: Duration = Duration::from_secs(10);
 /// Connections that the system keeps until they are accepted, by default.
 pub const BACKLOG: u32 = 4096;
 
+/// Time after which the system asks whether a client's host is still there, by default; as Redis.
+pub(crate) const TCP_KEEPALIVE: Duration = Duration::from_secs(300);
+
 /// Where encrypted connections are accepted, and by which certificate. Files are in PEM and are
 /// read when the server starts.
 #[derive(Clone, Debug)]
@@ -49,6 +52,9 @@ pub struct Options {
     pub backlog: u32,
     /// Time after which a silent client is disconnected; `None` keeps it.
     pub idle_timeout: Option<Duration>,
+    /// Time without a byte from a client after which the system asks whether its host is still
+    /// there; `None` never asks. Clients connected before are not concerned. Default 300 s.
+    pub tcp_keepalive: Option<Duration>,
     /// What all clients may have the server hold, in bytes; above it, those that do not read are
     /// disconnected. Default 16 MiB.
     pub client_bytes: usize,
@@ -73,6 +79,7 @@ impl Options {
             authentication_limit: AUTHENTICATION_LIMIT,
             backlog: BACKLOG,
             idle_timeout: None,
+            tcp_keepalive: Some(TCP_KEEPALIVE),
             client_bytes: CLIENT_BYTES,
             evicts: false,
             monitors: false,
@@ -107,6 +114,7 @@ impl std::fmt::Debug for Options {
             .field("authentication_limit", &self.authentication_limit)
             .field("backlog", &self.backlog)
             .field("idle_timeout", &self.idle_timeout)
+            .field("tcp_keepalive", &self.tcp_keepalive)
             .field("client_bytes", &self.client_bytes)
             .field("evicts", &self.evicts)
             .field("monitors", &self.monitors)

@@ -15,6 +15,7 @@ use crate::figures::ServerFigures;
 use crate::gate::Gate;
 use crate::gathered::Gathered;
 use crate::guesses::FailingAddresses;
+use crate::keepalive::Keepalive;
 use crate::memory::{ClientMemory, Want};
 use crate::memory_limit::MemoryLimit;
 use crate::native::OpenClients;
@@ -101,6 +102,8 @@ pub(crate) struct Shared {
     pub(crate) unauthenticated_memory: Arc<ClientMemory>,
     /// What native clients may.
     pub(crate) native_memory: Arc<ClientMemory>,
+    /// Of connections that come.
+    pub(crate) keepalive: Keepalive,
     /// Places for long values that are written.
     pub(crate) long_places: Want,
     /// Messages of channels that subscribers share.
@@ -136,6 +139,7 @@ impl Shared {
         let native_memory = Arc::new(native_memory);
         // Those of an engine that others have filled may be long.
         let has_keys = reporter.stats().total.keys > 0;
+        let keepalive = Keepalive::new(options.tcp_keepalive);
         Self {
             fanout: Fanout::new(&client_memory, client_bytes / FANOUT_SHARE),
             options,
@@ -162,6 +166,7 @@ impl Shared {
             client_memory,
             unauthenticated_memory,
             native_memory,
+            keepalive,
             long_places: Want::default(),
             value_bytes_max,
             has_large_values: AtomicBool::new(has_keys),

@@ -140,6 +140,9 @@ fn a_silent_client_is_disconnected_and_another_is_not() {
     });
     let (mut silent, mut busy) = (served.client(), served.client());
     assert_eq!(silent.say("PING"), "+PONG");
+    let (mut subscribed, mut blocked) = (served.client(), served.client());
+    subscribed.say("SUBSCRIBE news");
+    blocked.send(&["BLPOP", "list", "0"]);
     silent.stream.get_ref().set_nonblocking(true).unwrap();
     let mut byte = [0];
     wait_until("the silent one is disconnected", || {
@@ -147,6 +150,10 @@ fn a_silent_client_is_disconnected_and_another_is_not() {
         matches!(silent.peek(&mut byte), Ok(0))
     });
     assert_eq!(served.server().reporter().figures().idle_closed, 1);
+    assert_eq!(busy.say("PUBLISH news text"), ":1");
+    assert!(subscribed.read().is_some());
+    assert_eq!(busy.say("RPUSH list one"), ":1");
+    assert!(blocked.read().is_some());
 }
 
 #[test]

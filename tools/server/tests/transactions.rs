@@ -487,3 +487,44 @@ fn commands_reply_the_same_inside_a_transaction() {
         assert_eq!(replies.last(), Some(&expected), "{commands:#?}");
     }
 }
+
+#[test]
+fn what_would_break_the_reply_of_exec_is_not_queued() {
+    let served = Served::with(2, |options| options.monitors = true);
+    for command in [
+        "CLIENT REPLY OFF",
+        "CLIENT REPLY SKIP",
+        "CLIENT UNKNOWN",
+        "OBJECT UNKNOWN k",
+        "OBJECT ENCODING",
+        "MEMORY UNKNOWN",
+        "MONITOR",
+        "SUBSCRIBE a b",
+        "PSUBSCRIBE a b",
+        "SSUBSCRIBE a b",
+        "UNSUBSCRIBE",
+        "PUNSUBSCRIBE",
+        "SUNSUBSCRIBE",
+    ] {
+        let mut client = served.client();
+        assert_eq!(client.say("MULTI"), "+OK");
+        assert_eq!(client.say("SET k v"), "+QUEUED");
+        let refused = client.say(command);
+        assert!(refused.starts_with("-ERR"), "{command}: {refused}");
+        let aborted = client.say("EXEC");
+        assert!(aborted.starts_with("-EXECABORT"), "{command}: {aborted}");
+        assert_eq!(client.say("EXISTS k"), ":0", "{command}");
+    }
+    let mut client = served.client();
+    assert_eq!(client.say("MULTI"), "+OK");
+    for command in [
+        "COMMAND",
+        "COMMAND COUNT",
+        "OBJECT HELP",
+        "SUBSCRIBE a",
+        "PING",
+    ] {
+        assert_eq!(client.say(command), "+QUEUED", "{command}");
+    }
+    assert_eq!(client.ask(&["EXEC"]).elements().len(), 5);
+}

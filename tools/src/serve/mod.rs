@@ -128,6 +128,10 @@ pub(crate) struct Arguments {
     /// Time after which a silent client is disconnected [default: never]
     #[arg(long, value_name = "TIME")]
     idle_timeout: Option<humantime::Duration>,
+    /// Time without a byte from a client after which the system asks whether its host is still
+    /// there; 0s never asks
+    #[arg(long, value_name = "TIME", default_value = "300s")]
+    tcp_keepalive: humantime::Duration,
     /// Memory for the buffers of all clients; above it, those that do not read are disconnected
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     client_memory: u64,
@@ -261,6 +265,7 @@ impl Arguments {
             backlog: self.backlog,
             password,
             idle_timeout: self.idle_timeout.map(Into::into),
+            tcp_keepalive: (!self.tcp_keepalive.is_zero()).then_some(self.tcp_keepalive.into()),
             client_bytes: usize::try_from(self.client_memory).unwrap_or(usize::MAX),
             evicts: self.evict,
             monitors: self.monitor,

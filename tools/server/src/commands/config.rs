@@ -11,6 +11,7 @@ use super::{Call, Flow, Refusal, SYNTAX};
 use crate::event_classes::{EventClasses, UNKNOWN_CLASS};
 use crate::glob;
 use crate::information::{self, MemoryFigures};
+use crate::keepalive::SECONDS_MAX;
 use crate::memory_limit::memory_size;
 use crate::removed_keys;
 use crate::resp::Writer;
@@ -62,6 +63,8 @@ enum Change {
     SlowCommands(usize),
     EncodingLimit(i64),
     Events(EventClasses),
+    /// In seconds.
+    Keepalive(u32),
     /// `None`: the engine's limit alone.
     Memory(Option<u64>),
 }
@@ -87,6 +90,10 @@ impl Change {
                 Self::SlowCommands(usize::try_from(commands).unwrap_or(0))
             }
             "maxmemory" => Self::memory(shared, value)?,
+            "tcp-keepalive" => {
+                let seconds = number(0..=SECONDS_MAX.into())?;
+                Self::Keepalive(u32::try_from(seconds).unwrap_or(0))
+            }
             "notify-keyspace-events" => {
                 Self::Events(EventClasses::parse(value).ok_or(UNKNOWN_CLASS)?)
             }
@@ -127,6 +134,7 @@ impl Change {
                 shared.event_classes.store(classes);
                 removed_keys::watch(shared, classes);
             }
+            Self::Keepalive(seconds) => shared.keepalive.set(seconds),
             Self::Memory(limit) => {
                 let used_bytes = MemoryFigures::of(shared).used_bytes;
                 shared.memory_limit.set(limit, used_bytes);

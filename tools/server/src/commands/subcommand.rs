@@ -1,7 +1,7 @@
 //! Commands whose second word names what they do.
 
 use super::documentation::{self, Documented};
-use super::table::Run;
+use super::table::{Command, Run};
 use super::{Call, Flow, REPEATED_BYTES_MAX, Refusal, find, repeated};
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -59,13 +59,27 @@ pub(super) fn run(call: &mut Call<'_>) -> Result {
     if word.eq_ignore_ascii_case(b"help") {
         return help(call, command.name, command.subcommands);
     }
-    let Some(subcommand) = find_subcommand(command.subcommands, word) else {
-        return Err(unknown(call));
-    };
-    if !takes(subcommand.arity, call.count()) {
-        return Err(wrong_count(command.name, subcommand.name));
+    check(call, command)?;
+    match find_subcommand(command.subcommands, word) {
+        Some(subcommand) => (subcommand.run)(call),
+        None => Err(unknown(call)),
     }
-    (subcommand.run)(call)
+}
+
+/// Checks the second word of a command that is not run yet, and how many arguments it has.
+pub(super) fn check(call: &Call<'_>, command: &Command) -> std::result::Result<(), Refusal> {
+    if command.subcommands.is_empty() || call.count() < 2 {
+        return Ok(());
+    }
+    let word = call.argument(1);
+    if word.eq_ignore_ascii_case(b"help") {
+        return Ok(());
+    }
+    match find_subcommand(command.subcommands, word) {
+        None => Err(unknown(call)),
+        Some(one) if !takes(one.arity, call.count()) => Err(wrong_count(command.name, one.name)),
+        Some(_) => Ok(()),
+    }
 }
 
 /// Why a subcommand is unknown; as Redis.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use farcore::constants::KEY_BYTES_MAX;
 use farcore::{Answer, Core, Error, Operation, Transaction, TransactionOutcome};
 
-use super::{Call, Command, Flow, Refusal, find};
+use super::arguments::is_option;
+use super::{Call, Command, Flow, Refusal, find, subcommand};
 use crate::gate::GateHold;
 use crate::key_events::KeyEvent;
 use crate::memory_limit::OUT_OF_MEMORY;
@@ -25,8 +26,18 @@ const WATCHED_BESIDE_BYTES: usize = size_of::<(Vec<u8>, u64)>() + 24;
 
 /// Commands that are not queued.
 const IMMEDIATE: &[&str] = &["discard", "exec", "multi", "quit", "reset", "watch"];
-/// Commands that are refused between `MULTI` and `EXEC`.
-const NOT_QUEUED: &[&str] = &["save", "shutdown"];
+/// Commands that are refused between `MULTI` and `EXEC`. Those that reply as often as they have
+/// channels, or not at all, would have the reply of `EXEC` hold more or less than it says.
+const NOT_QUEUED: &[&str] = &["monitor", "save", "shutdown"];
+/// Commands that confirm each of their channels.
+const CONFIRMING: &[&str] = &[
+    "psubscribe",
+    "punsubscribe",
+    "ssubscribe",
+    "subscribe",
+    "sunsubscribe",
+    "unsubscribe",
+];
 /// Commands without keys that can be planned: they touch nothing.
 const HARMLESS: &[&str] = &["echo", "ping", "unwatch"];
 
@@ -117,9 +128,9 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
     if !call.connection.is_queueing() || IMMEDIATE.contains(&command.name) {
         return (command.run)(call);
     }
-    if NOT_QUEUED.contains(&command.name) {
+    if let Err(refusal) = check_queued(call, command) {
         note_refusal(call);
-        return Err("ERR Command not allowed inside a transaction".into());
+        return Err(refusal);
     }
     let arguments = call.arguments.iter(call.input);
     let bytes = call.arguments.span_bytes() + call.count() * BESIDE_BYTES;
@@ -147,6 +158,21 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
         return Err(Refusal(text));
     }
     Ok(call.reply(|writer| writer.simple("QUEUED")))
+}
+
+/// Why a command is not queued.
+fn check_queued(call: &Call<'_>, command: &Command) -> std::result::Result<(), Refusal> {
+    let is_mode = command.name == "client" && is_option(call.argument(1), "reply");
+    if is_mode || NOT_QUEUED.contains(&command.name) {
+        return Err("ERR Command not allowed inside a transaction".into());
+    }
+    if CONFIRMING.contains(&command.name) && call.count() != 2 {
+        return Err(Refusal(format!(
+            "ERR inside a transaction '{}' takes one channel: each has a reply of its own",
+            command.name
+        )));
+    }
+    subcommand::check(call, command)
 }
 
 /// Has the connection's `EXEC` fail, because a command was not queued.
