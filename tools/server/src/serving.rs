@@ -323,7 +323,8 @@ impl Serving {
         count > 0
     }
 
-    fn accept(&mut self, arrival: Arrival) {
+    /// Serves a connection, if there is room.
+    pub(crate) fn accept(&mut self, arrival: Arrival) {
         let Arrival {
             stream,
             peer,
