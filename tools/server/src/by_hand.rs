@@ -1,15 +1,18 @@
 //! For tests: what the cores of a server share, without a loop that serves them, so that a test
 //! does by hand what it is about.
 
+use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use farcore::{Config, Core, Engine};
 
+use crate::connection::Connection;
 use crate::key_events::EventSink;
 use crate::memory::{Account, CoreMemory};
 use crate::options::Options;
-use crate::port::CorePort;
+use crate::port::{Arrival, CorePort, Message};
 use crate::serving::Serving;
 use crate::shared::Shared;
 use crate::tasks::TaskOutput;
@@ -28,6 +31,38 @@ impl Bench {
         let shared = Arc::clone(&self.shared);
         let value_bytes_max = shared.value_bytes_max;
         Serving::new(shared, place, value_bytes_max).expect("descriptors")
+    }
+
+    /// Has a core's loop do what messages to the first core say.
+    pub(crate) fn receive(&self, serving: &mut Serving) {
+        while let Some(message) = self.shared.cores[0].receive() {
+            if let Message::Run(work) = message {
+                work(serving);
+            }
+        }
+    }
+
+    /// Has the loop of the first core serve a client; returns its socket, and the number of its
+    /// connection.
+    pub(crate) fn connect(&self, serving: &mut Serving) -> (TcpStream, usize) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let client = TcpStream::connect(address).expect("a connection");
+        let (stream, peer) = listener.accept().expect("a connection");
+        stream.set_nonblocking(true).expect("a socket");
+        self.shared.connected.fetch_add(1, Ordering::Relaxed);
+        let connections = &self.shared.cores[0].connections;
+        connections.fetch_add(1, Ordering::Relaxed);
+        serving.accept(Arrival {
+            stream,
+            peer,
+            is_encrypted: false,
+            is_above_limit: false,
+        });
+        let is_it =
+            |one: &Option<Box<Connection>>| one.as_ref().is_some_and(|one| one.peer == peer);
+        let number = serving.connections.iter().position(is_it);
+        (client, number.expect("it is served"))
     }
 
     /// The output of a command.

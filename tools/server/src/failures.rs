@@ -86,4 +86,20 @@ mod tests {
         let counts = [(longest, 1), ("ERR".to_owned(), 1)];
         assert_eq!(failures.sorted(), counts);
     }
+
+    #[test]
+    fn codes_beyond_the_limit_are_not_kept() {
+        let (mut one, mut other) = (Failures::default(), Failures::default());
+        let letter = |place: usize| char::from(b'A' + u8::try_from(place % 26).expect("a letter"));
+        for place in 0..CODES_MAX + 9 {
+            let code = format!("{}{}", letter(place / 26), letter(place));
+            one.note(&code);
+            other.note(&format!("X{code}"));
+        }
+        one.note("AA again");
+        one.merge(&other);
+        let counts = one.sorted();
+        assert_eq!(counts.len(), CODES_MAX);
+        assert_eq!(counts[0], ("AA".to_owned(), 2));
+    }
 }

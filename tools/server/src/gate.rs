@@ -105,6 +105,8 @@ pub(crate) struct GateHold {
     /// The core of the one that holds it.
     core: usize,
     pub(crate) since: Instant,
+    /// How long it may be held.
+    limit: Duration,
     /// Given up after all cores were told to open (I1).
     _place: Place,
 }
@@ -113,6 +115,15 @@ impl GateHold {
     /// Waits until no other holds the gate, then closes it, and waits until no write is under way
     /// anywhere. `None` if one does not end in time; then it is open again.
     pub(crate) async fn take(core: &Core, shared: &Arc<Shared>, place: usize) -> Option<Self> {
+        Self::take_for(core, (shared, place), HELD_MAX).await
+    }
+
+    /// The same for no longer than a time.
+    async fn take_for(
+        core: &Core,
+        (shared, place): (&Arc<Shared>, usize),
+        limit: Duration,
+    ) -> Option<Self> {
         let ticket = shared.gate.enter();
         while !ticket.is_first() {
             core.yield_now().await;
@@ -121,6 +132,7 @@ impl GateHold {
             shared: Arc::clone(shared),
             core: place,
             since: Instant::now(),
+            limit,
             _place: ticket,
         };
         let all = Acknowledgement::default();
@@ -144,7 +156,7 @@ impl GateHold {
 
     /// True once others have been kept from writing for too long.
     pub(crate) fn is_overdue(&self) -> bool {
-        self.since.elapsed() > HELD_MAX
+        self.since.elapsed() > self.limit
     }
 
     /// Counts and logs that the gate opens though its `EXEC` has not ended.
@@ -267,16 +279,6 @@ mod tests {
 
     use super::*;
     use crate::by_hand::on_first_core;
-    use crate::serving::Serving;
-
-    /// Has a core's loop do what messages say.
-    fn receive(serving: &mut Serving, shared: &Shared) {
-        while let Some(message) = shared.cores[0].receive() {
-            if let Message::Run(work) = message {
-                work(serving);
-            }
-        }
-    }
 
     #[test]
     fn the_gate_is_closed_in_the_order_of_arrival() {
@@ -328,7 +330,7 @@ mod tests {
             let mut next = pin!(GateHold::take(core, shared, 0));
             assert!(poll_once(closing.as_mut()).await.is_none());
             assert!(poll_once(next.as_mut()).await.is_none());
-            receive(&mut serving, shared);
+            bench.receive(&mut serving);
             for _ in 0..3 {
                 serving.gate_turn(core);
                 assert!(poll_once(closing.as_mut()).await.is_none());
@@ -342,7 +344,7 @@ mod tests {
             assert!(poll_once(next.as_mut()).await.is_none());
             drop(hold);
             assert!(poll_once(next.as_mut()).await.is_none());
-            receive(&mut serving, shared);
+            bench.receive(&mut serving);
             // What was held is served before the next closing.
             assert!(!serving.passes.is_shut());
             serving.gate_turn(core);
@@ -351,9 +353,35 @@ mod tests {
             assert!(serving.passes.is_shut());
             let hold = poll_once(next.as_mut()).await.flatten().expect("closed");
             drop(hold);
-            receive(&mut serving, shared);
+            bench.receive(&mut serving);
             assert!(!serving.passes.is_shut());
             assert_eq!(shared.counters[0].gate_closings.get(), 2);
+        });
+    }
+
+    #[test]
+    fn a_write_that_does_not_end_in_time_lets_others_go_on() {
+        on_first_core(1, |bench| async move {
+            let (core, shared) = (&bench.core, &bench.shared);
+            let mut serving = bench.serving(0);
+            let pass = serving.passes.take(false).expect("it is open");
+            let late = GateHold::take_for(core, (shared, 0), Duration::ZERO);
+            let mut late = pin!(late);
+            let mut next = pin!(GateHold::take(core, shared, 0));
+            // The clock is past its limit when it looks the first time.
+            assert!(poll_once(late.as_mut()).await.expect("an end").is_none());
+            assert_eq!(shared.counters[0].gate_overruns.get(), 1);
+            bench.receive(&mut serving);
+            serving.gate_turn(core);
+            drop(serving.passes.take(false).expect("it is open"));
+            assert!(poll_once(next.as_mut()).await.is_none());
+            drop(pass);
+            for _ in 0..2 {
+                bench.receive(&mut serving);
+                serving.gate_turn(core);
+            }
+            let hold = poll_once(next.as_mut()).await.flatten().expect("closed");
+            assert!(!hold.is_overdue());
         });
     }
 }

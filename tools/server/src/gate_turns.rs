@@ -222,3 +222,6 @@ impl Serving {
         self.gate.holder = None;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -101,7 +101,8 @@ mod words;
 
 pub use self::figures::{CallFigures, CoreFigures, ServerFigures, ServerReporter};
 pub use self::native::{
-    HANDSHAKES_MAX, NativeFigure, NativeFigures, NativeOptions, NativeOptionsError,
+    HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX, NativeFigure, NativeFigures, NativeOptions,
+    NativeOptionsError,
 };
 pub use self::options::{
     AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, Options, TlsOptions,

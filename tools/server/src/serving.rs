@@ -323,7 +323,8 @@ impl Serving {
         count > 0
     }
 
-    fn accept(&mut self, arrival: Arrival) {
+    /// Serves a connection, if there is room.
+    pub(crate) fn accept(&mut self, arrival: Arrival) {
         let Arrival {
             stream,
             peer,
@@ -519,6 +520,43 @@ mod tests {
             assert!(serving.receive_messages(5));
             assert_eq!(done.load(Ordering::Relaxed), MESSAGES_A_TURN + 5);
             assert!(!serving.receive_messages(0));
+        });
+    }
+
+    #[test]
+    fn few_empty_buffers_for_replies_are_kept() {
+        on_first_core(1, |bench| async move {
+            let mut serving = bench.serving(0);
+            let clients: Vec<_> = (0..90).map(|_| bench.connect(&mut serving)).collect();
+            for &(_, number) in &clients {
+                let mut connection = serving.connections[number].take().expect("it is served");
+                // A longer one is not kept.
+                let bytes = if number == 0 { 100_000 } else { 10 };
+                connection.reply(|writer| writer.bulk(&vec![b'r'; bytes]));
+                serving.note_dirty(number, &mut connection);
+                serving.connections[number] = Some(connection);
+            }
+            assert!(serving.send_all());
+            let kept = &serving.spare_buffers;
+            assert_eq!(kept.len(), 64);
+            assert!(kept.iter().all(|buffer| buffer.capacity() <= 16 << 10));
+        });
+    }
+
+    #[test]
+    fn no_more_requests_are_under_way_than_have_room() {
+        on_first_core(1, |mut bench| async move {
+            let mut count = 0;
+            let get = farcore::Operation::Get { key: b"k" };
+            while bench.core.submit(get, count).is_ok() {
+                count += 1;
+                assert!(count <= 1024);
+            }
+            assert!(count > 0 && bench.core.in_flight() as u64 == count);
+            while bench.core.in_flight() > 0 {
+                bench.core.poll(|_, _| {});
+                bench.core.yield_now().await;
+            }
         });
     }
 }

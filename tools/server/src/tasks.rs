@@ -373,7 +373,22 @@ mod tests {
 
     use futures_lite::future::poll_once;
 
+    use super::{IDLE_MAX, Tasks};
     use crate::by_hand::on_first_core;
+
+    #[test]
+    fn few_clients_without_a_task_are_kept() {
+        on_first_core(1, |bench| async move {
+            let (mut serving, mut tasks) = (bench.serving(0), Tasks::default());
+            for connection in 0..3 * IDLE_MAX {
+                let core = tasks.client(&bench.core);
+                let future = Box::pin(async move { core });
+                tasks.start(connection, bench.output(), future);
+            }
+            assert!(tasks.turn(&mut serving));
+            assert_eq!(tasks.idle.len(), IDLE_MAX);
+        });
+    }
 
     #[test]
     fn commands_of_long_records_take_memory_in_turn() {

@@ -36,7 +36,7 @@ use farcore_bench::cli::{CoreList, parse_size};
 use farcore_bench::stop;
 use farcore_bench::watch::WatchArgs;
 use farcore_rdma::Scheme;
-use farcore_server::{BACKLOG, CLIENTS_MAX, Options, Server, TlsOptions};
+use farcore_server::{BACKLOG, CLIENTS_MAX, HANDSHAKES_BYTES_MAX, Options, Server, TlsOptions};
 use farcore_tuning::is_loopback;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -208,7 +208,10 @@ impl Arguments {
 
     /// Resident memory that the process takes beside the engine's, at most.
     fn beside_bytes(&self, cores: usize) -> u64 {
-        let native = self.native.memory_bytes().unwrap_or(0);
+        let native = self
+            .native
+            .memory_bytes()
+            .map_or(0, |bytes| bytes.saturating_add(HANDSHAKES_BYTES_MAX as u64));
         BASE_BYTES
             .saturating_add(CORE_BYTES.saturating_mul(cores as u64))
             .saturating_add(self.client_memory)

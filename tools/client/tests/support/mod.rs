@@ -5,6 +5,7 @@
 pub(crate) mod device;
 pub(crate) mod peer;
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use farcore::{Config, Engine};
@@ -76,6 +77,18 @@ impl Served {
         let mut options = options(Transfer::Read);
         change(&mut options);
         Client::connect(&self.address, options).expect("a client")
+    }
+
+    /// Where clients of the other protocol connect.
+    pub(crate) fn resp_address(&self) -> SocketAddr {
+        self.server.as_ref().expect("it runs").address()
+    }
+
+    /// How often the gate for writes was closed, and opened before its `EXEC` had ended.
+    pub(crate) fn gate_figures(&self) -> (u64, u64) {
+        let server = self.server.as_ref().expect("it runs");
+        let figures = server.reporter().figures().total();
+        (figures.gate_closings, figures.gate_overruns)
     }
 
     pub(crate) fn engine(&self) -> &Engine {

@@ -155,3 +155,22 @@ impl<'a> Walk<'a> {
             .filter(move |key| pattern.is_none_or(|pattern| glob::matches(pattern, key)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by_hand::on_first_core;
+
+    #[test]
+    fn names_that_are_gathered_are_charged_and_bounded() {
+        on_first_core(1, |bench| async move {
+            let (mut names, name) = (Names::new(&bench.output()), [b'n'; 1000]);
+            while names.add(&name) {
+                let taken = names.bytes.capacity();
+                assert!(taken <= names.held.bytes());
+                assert!(taken <= NAMES_BYTES_MAX / 4 * 5 + NAMES_BYTES);
+            }
+            assert!(names.count() * name.len() > NAMES_BYTES_MAX / 2);
+        });
+    }
+}

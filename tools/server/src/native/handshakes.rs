@@ -26,6 +26,14 @@ const BEGUN_MAX: usize = 64;
 /// Places for connections that were challenged, of all cores: PROVE is to come.
 const CHALLENGED_MAX: usize = 64;
 
+/// Memory of a connection that has begun, in bytes: its endpoint over sockets, with the buffers of
+/// the handshake.
+const BEGUN_BYTES: usize = 104 << 10;
+
+/// Memory of all handshakes of all cores, in bytes, at most. It is on no client's account: what
+/// has proved nothing takes nothing from clients.
+pub const HANDSHAKES_BYTES_MAX: usize = (BEGUN_MAX + CHALLENGED_MAX) * BEGUN_BYTES;
+
 /// All places of all cores: so many descriptors are needed beside those of clients.
 pub const HANDSHAKES_MAX: usize = SILENT_MAX + BEGUN_MAX + CHALLENGED_MAX;
 
@@ -169,6 +177,36 @@ impl Native {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn handshakes_take_no_more_than_is_said() {
+        for cores in [1, 2, 3, 64] {
+            let network = Network::of([10, 0, 0, 1].into());
+            let mut bytes = 0;
+            for mut core in (0..cores).map(|_| Handshakes::new(cores)) {
+                for stage in [Stage::Begun, Stage::Challenged] {
+                    for number in 0.. {
+                        if core.is_full(stage) {
+                            break;
+                        }
+                        core.take(network, stage, Holder::Connection(number));
+                        bytes += BEGUN_BYTES;
+                    }
+                }
+            }
+            assert!(
+                bytes > 0 && bytes <= HANDSHAKES_BYTES_MAX,
+                "{cores} cores: {bytes}"
+            );
+        }
+        // The documentation names it.
+        let said = format!("{} MiB", HANDSHAKES_BYTES_MAX >> 20);
+        let document = include_str!("../../../../docs/serve.md");
+        assert!(
+            document.contains(&format!("{said} for their handshakes")),
+            "{said}"
+        );
+    }
 
     #[test]
     fn a_stage_evicts_its_own_and_the_network_with_the_most() {

@@ -37,7 +37,7 @@ mod tasks;
 mod turn;
 
 pub use self::counters::{NativeFigure, NativeFigures};
-pub use self::handshakes::HANDSHAKES_MAX;
+pub use self::handshakes::{HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX};
 pub use self::options::{NativeOptions, NativeOptionsError};
 
 pub(crate) use self::counters::NativeCounters;

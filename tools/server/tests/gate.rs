@@ -1,0 +1,87 @@
+//! `EXEC` of watched keys that cannot be carried out at once, so that it closes the gate for
+//! writes: two at a time, and such whose clients leave or are killed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use self::support::{Served, WordClient, wait_until};
+
+/// Transactions of two clients at once.
+const ROUNDS: usize = 50;
+/// Reads of a transaction whose replies no socket holds.
+const READS: usize = 400;
+
+/// Watches a key, and queues what cannot be planned.
+fn begin(client: &mut WordClient, writes: &str) {
+    for (command, reply) in [
+        ("WATCH k", "OK"),
+        ("MULTI", "OK"),
+        ("DBSIZE", "QUEUED"),
+        (writes, "QUEUED"),
+    ] {
+        assert_eq!(client.call(command), reply, "{command}");
+    }
+}
+
+#[test]
+fn one_of_two_transactions_that_watch_a_key_succeeds() {
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let mut clients = [(); 2].map(|()| server.word_client());
+        for round in 1..=ROUNDS {
+            for client in &mut clients {
+                begin(client, "INCR k");
+            }
+            for client in &mut clients {
+                client.send_words("EXEC");
+            }
+            let mut replies = clients.each_mut().map(|client| client.reply());
+            replies.sort();
+            let keys = usize::from(round > 1);
+            assert_eq!(replies, [format!("[{keys}, {round}]"), "nil".to_owned()]);
+        }
+        assert_eq!(server.figures().gate_overruns, 0);
+    }
+}
+
+/// Has a client begin a transaction whose last command is a write, and read nothing.
+fn begin_unread(server: &Served) -> (WordClient, String) {
+    let mut client = server.word_client();
+    let number = client.call("CLIENT ID");
+    begin(&mut client, "PING");
+    for _ in 0..READS {
+        assert_eq!(client.call("GET long"), "QUEUED");
+    }
+    assert_eq!(client.call("SET k lost"), "QUEUED");
+    client.send_words("EXEC");
+    (client, number)
+}
+
+#[test]
+fn others_write_once_a_client_that_holds_the_gate_ends() {
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let mut other = server.word_client();
+        let value = vec![b'v'; 100_000];
+        other.send(&[b"SET", b"long", &value]);
+        assert_eq!(other.reply(), "OK");
+        assert_eq!(other.call("SET k first"), "OK");
+        for is_killed in [true, false] {
+            let (client, number) = begin_unread(&server);
+            let mut leaving = Some(client);
+            if is_killed {
+                // It may be closed already: it does not read.
+                other.call(&format!("CLIENT KILL ID {number}"));
+            } else {
+                leaving = None;
+            }
+            assert_eq!(other.call("SET second 1"), "OK");
+            begin(&mut other, "SET third 1");
+            assert_eq!(other.call("EXEC").matches("OK").count(), 1);
+            wait_until("it is gone", || server.figures().connections == 1);
+            assert_eq!(other.call("GET k"), "\"first\"");
+            drop(leaving);
+        }
+    }
+}
