@@ -167,6 +167,29 @@ fn commands_are_served_in_both_versions() {
 }
 
 #[test]
+fn an_encrypted_client_that_does_not_read_holds_little() {
+    const GETS: usize = 200;
+    const HELD_BYTES_MAX: usize = 1 << 20;
+    let files = Files::new();
+    let served = files.serve(None);
+    let mut client = Sealed::connect(&served, &files.client_config(BOTH, false));
+    let value: Vec<u8> = (0..=250).cycle().take(60_000).collect();
+    assert_eq!(client.ask(&[&b"SET"[..], b"k", &value]).to_string(), "+OK");
+    client.ask(&["CLIENT", "SETNAME", "unread"]);
+    client.write(&request(&["GET", "k"]).repeat(GETS)).unwrap();
+    wait_until("its requests wait", || served.figures().pauses > 0);
+    let list = served.word_client().call("CLIENT LIST");
+    let line = list.split("\\n").find(|line| line.contains("name=unread"));
+    let (_, held) = line.unwrap().split_once("tot-mem=").unwrap();
+    let held: usize = held.split(' ').next().unwrap().parse().unwrap();
+    assert!(held < HELD_BYTES_MAX, "{held} bytes");
+    for _ in 0..GETS {
+        let reply = Reply::read(&mut client.0).unwrap().unwrap();
+        assert!(reply == Reply::Bulk(value.clone()));
+    }
+}
+
+#[test]
 fn records_may_come_byte_by_byte() {
     let files = Files::new();
     let served = files.serve(None);

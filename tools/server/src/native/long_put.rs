@@ -275,3 +275,36 @@ impl NativeConnection {
         part.taken > before
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::memory::{ClientMemory, CoreMemory};
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_charged_before_its_parts_are_taken() {
+        const PIECE_BYTES: usize = 500_000;
+        let limit = 2 * (PIECE_BYTES + WAITING_BYTES);
+        let account = Account::new(&CoreMemory::new(Arc::new(ClientMemory::new(limit, 1))));
+        let mut puts = LongPuts::default();
+        let mut begin = |id, bytes, is_record| {
+            let header = Header {
+                flags: Flags::MORE,
+                offset: bytes,
+                ..Header::new(Kind::Put, id)
+            };
+            let held_as = (is_record, PIECE_BYTES);
+            let begun = puts.begin((0, &header), held_as, &account, 1);
+            (begun.is_some(), account.held())
+        };
+        // One that a record holds is gathered as a whole, another piece by piece.
+        let whole = 100_000 + WAITING_BYTES;
+        assert_eq!(begin(1, 100_000, true), (true, whole));
+        let all = whole + PIECE_BYTES + WAITING_BYTES;
+        assert_eq!(begin(2, 50_000_000, false), (true, all));
+        assert_eq!(begin(3, 50_000_000, false), (false, all));
+    }
+}

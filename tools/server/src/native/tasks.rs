@@ -305,3 +305,41 @@ impl fmt::Debug for Tasks {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use farcore_protocol::Kind;
+
+    use crate::memory::{ClientMemory, CoreMemory};
+
+    use super::*;
+
+    fn account(limit: usize) -> Account {
+        Account::new(&CoreMemory::new(Arc::new(ClientMemory::new(limit, 1))))
+    }
+
+    #[test]
+    fn what_is_read_is_charged_first_and_short_while_memory_is() {
+        let header = Header {
+            value_bytes: 1 << 20,
+            ..Header::new(Kind::Get, 1)
+        };
+        let account = account(8 << 20);
+        let mut held = Vec::new();
+        while let Some((wanted, charge)) = charge_read(&account, &header) {
+            let expected = if account.held() <= 6 << 20 {
+                1 << 20
+            } else {
+                SHORT_BYTES
+            };
+            assert_eq!((wanted, charge.bytes()), (expected, COPIES * expected));
+            held.push(charge);
+        }
+        assert!(held.len() > 10, "{} parts", held.len());
+        assert!(account.held() > (8 << 20) - COPIES * SHORT_BYTES);
+        held.pop();
+        assert!(charge_read(&account, &header).is_some());
+    }
+}
