@@ -326,6 +326,10 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
             ),
             ("gate_closings", gathered.sum(|core| core.gate_closings)),
             ("gate_overruns", gathered.sum(|core| core.gate_overruns)),
+            (
+                "longest_turn_steps",
+                gathered.now.server.total().longest_turn_steps,
+            ),
             ("expired_keys", gathered.since(|at| at.expired)),
             ("evicted_keys", gathered.since(|at| at.evicted)),
             (

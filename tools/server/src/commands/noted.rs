@@ -15,6 +15,7 @@ use crate::replies::{ReplyKind, error_text};
 use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
 use crate::token::Token;
+use crate::transaction::Watched;
 
 impl<'a> Call<'a> {
     fn classes(&self) -> EventClasses {
@@ -120,7 +121,7 @@ async fn carry_out(
     output: &TaskOutput,
     protocol: Protocol,
 ) -> Vec<u8> {
-    let result = match commit(core, plan, &Vec::new()).await {
+    let result = match commit(core, plan, &Watched::new()).await {
         Outcome::Committed(reply, events) => Ok((reply, events)),
         // Its key holds what no transaction changes: it is not new.
         Outcome::Replay(_) | Outcome::Conflict => plan.run_plainly(core).await,
