@@ -156,8 +156,8 @@ fn accepts(element: &[u8], byte: u8) -> bool {
     }
 }
 
-/// True if the class at the start of a pattern accepts a byte, and the class's bytes. One without an
-/// end ends with the pattern.
+/// True if the class at the start of a pattern accepts a byte, and the class's bytes. One without
+/// an end ends with the pattern.
 fn class(pattern: &[u8], byte: u8) -> (bool, usize) {
     let is_negated = pattern.get(1) == Some(&b'^');
     let mut at = 1 + usize::from(is_negated);

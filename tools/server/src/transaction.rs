@@ -114,8 +114,8 @@ pub(crate) struct Queue {
     pub(crate) is_aborted: bool,
     /// A command may make data grow.
     pub(crate) needs_memory: bool,
-    /// Of the command that is being added: where it begins, its next argument, and the bytes of that
-    /// which are there.
+    /// Of the command that is being added: where it begins, its next argument, and the bytes of
+    /// that which are there.
     pub(crate) adding: (usize, usize, usize),
 }
 
@@ -196,7 +196,7 @@ impl Queue {
         }
     }
 
-    /// Parses some of the command at a place within limits; it is incomplete if there is more of it.
+    /// Parses some of the command at a place within limits; it is incomplete if there is more.
     fn parse(&self, at: usize, limits: &Limits, parsing: &mut Parsing) -> Option<Progress> {
         let input = &self.bytes[at..];
         let before = parsing.window;

@@ -70,7 +70,7 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result {
     }
     let transaction = call.connection.transaction.get_or_insert_default();
     let watched = Rc::clone(&transaction.watched);
-    // One that is too long cannot exist, so it never changes. Of the others the first version counts.
+    // One that is too long cannot exist, so it never changes. Of others the first version counts.
     let keys: HashSet<_> = (1..call.count())
         .map(|place| call.key_at(place))
         .filter(|key| key.len() <= KEY_BYTES_MAX && !watched.borrow().contains_key(*key))
