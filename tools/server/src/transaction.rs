@@ -69,11 +69,32 @@ pub(crate) struct Parsing {
 }
 
 impl Parsing {
+    /// Keeps what is parsed of a command that goes on later, except if a value of it is passed on.
+    fn keep(&mut self, next: usize, is_whole: bool) {
+        if is_whole {
+            self.next = Some(next);
+        } else {
+            self.end();
+        }
+    }
+
     /// Begins with the next command.
     fn end(&mut self) {
         self.arguments.clear();
         (self.window, self.next, self.takes_whole) = (0, None, false);
     }
+}
+
+/// What a piece of a parse of the queue has found.
+enum Queued {
+    /// A command, and where it ends; or where a long argument of so many bytes begins, which so
+    /// many others follow.
+    Command {
+        next: usize,
+        long: Option<(usize, usize)>,
+    },
+    /// Not all of it yet.
+    Part,
 }
 
 /// Why queued commands are replayed.
@@ -345,6 +366,42 @@ impl Serving {
         }
     }
 
+    /// Parses some of the command at a place of a queue, unless it is parsed already.
+    fn parse_queued(&self, queue: &Queue, at: usize, parsing: &mut Parsing) -> Option<Queued> {
+        if let Some(next) = parsing.next {
+            return Some(Queued::Command { next, long: None });
+        }
+        let limits = if parsing.takes_whole {
+            &self.limits_of_whole
+        } else {
+            &self.limits
+        };
+        let progress = queue.parse(at, limits, parsing);
+        debug_assert!(progress.is_some(), "it was written as it is parsed");
+        Some(match progress? {
+            Progress::Complete { consumed } => Queued::Command {
+                next: at + consumed,
+                long: None,
+            },
+            Progress::Large {
+                offset,
+                bytes,
+                left,
+            } if commands::streams(&parsing.arguments, &queue.bytes[at..], left) => {
+                Queued::Command {
+                    next: at + offset,
+                    long: Some((bytes, left)),
+                }
+            }
+            Progress::Large { .. } => {
+                parsing.end();
+                parsing.takes_whole = true;
+                Queued::Part
+            }
+            Progress::Incomplete { .. } => Queued::Part,
+        })
+    }
+
     /// Runs queued commands as far as they may run now. True once all are replied to.
     fn replay_some(&mut self, core: &mut Core, number: usize, connection: &mut Connection) -> bool {
         let transaction = connection.transaction.as_mut();
@@ -378,36 +435,10 @@ impl Serving {
                 break;
             }
             pieces += 1;
-            let limits = if parsing.takes_whole {
-                &self.limits_of_whole
-            } else {
-                &self.limits
-            };
-            let parsed = match parsing.next {
-                Some(next) => Some(Progress::Complete {
-                    consumed: next - at,
-                }),
-                None => queue.parse(at, limits, &mut parsing),
-            };
-            let (next, long) = match parsed {
-                Some(Progress::Complete { consumed }) => (at + consumed, None),
-                Some(Progress::Large {
-                    offset,
-                    bytes,
-                    left,
-                }) if commands::streams(&parsing.arguments, &queue.bytes[at..], left) => {
-                    (at + offset, Some((bytes, left)))
-                }
-                Some(Progress::Large { .. }) => {
-                    parsing.end();
-                    parsing.takes_whole = true;
-                    continue;
-                }
-                Some(Progress::Incomplete { .. }) => continue,
-                None => {
-                    debug_assert!(false, "it was written as it is parsed");
-                    break;
-                }
+            let (next, long) = match self.parse_queued(&queue, at, &mut parsing) {
+                Some(Queued::Command { next, long }) => (next, long),
+                Some(Queued::Part) => continue,
+                None => break,
             };
             let mut call = Call {
                 core: &mut *core,
@@ -424,11 +455,7 @@ impl Serving {
                 Some((bytes, left)) => commands::run_long(&mut call, bytes, left),
             };
             if flow == Flow::Later {
-                // It is not parsed anew, except for a value that is passed on.
-                match long {
-                    None => parsing.next = Some(next),
-                    Some(_) => parsing.end(),
-                }
+                parsing.keep(next, long.is_none());
                 self.go_on_later(number, connection);
                 break;
             }

@@ -112,7 +112,7 @@ impl Serving {
         if end < self.connections.len() {
             let port = &self.shared.cores[self.place];
             port.send(Message::Run(Box::new(move |serving| {
-                serving.look_after_some(end)
+                serving.look_after_some(end);
             })));
         }
         for number in start..end {

@@ -207,11 +207,10 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
         let text = format!("ERR wrong number of arguments for '{name}' command");
         return Err(Refusal(text));
     }
-    if count > ARGUMENTS_MAX || call.arguments.span_bytes() > ARGUMENT_BYTES_MAX {
-        if let Err(refusal) = accept_long(call, command, count) {
-            rejected(call);
-            return Err(refusal);
-        }
+    let is_long = count > ARGUMENTS_MAX || call.arguments.span_bytes() > ARGUMENT_BYTES_MAX;
+    if is_long && let Err(refusal) = accept_long(call, command, count) {
+        rejected(call);
+        return Err(refusal);
     }
     if !call.connection.is_authenticated && !command.is_for_strangers {
         rejected(call);
