@@ -84,6 +84,7 @@ fn stored() -> Vec<Request> {
 }
 
 /// The longest commands of each name; `None` of a name that is not known here.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn longest(name: &str) -> Option<Vec<Request>> {
     let upper = name.to_uppercase();
     let of = |rest: &str| words(&format!("{upper} {rest}"));

@@ -231,7 +231,7 @@ fn with_many(words: &str, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn inputs_that_would_hold_a_core_are_refused_by_their_limit_and_length() {
+fn many_arguments_are_refused_by_their_limit_and_number() {
     let served = Served::roomy(1);
     let mut client = served.client();
     let refusal = |client: &mut Client, words: &[String]| client.ask(words).to_string();
@@ -270,6 +270,13 @@ fn inputs_that_would_hold_a_core_are_refused_by_their_limit_and_length() {
         let reply = refusal(&mut client, &with_many(words, more));
         assert_eq!(reply, format!("-ERR {text}"));
     }
+}
+
+#[test]
+fn long_patterns_and_arguments_are_refused() {
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let refusal = |client: &mut Client, words: &[String]| client.ask(words).to_string();
     let pattern = "a".repeat(1025);
     for words in [
         "KEYS",
