@@ -10,6 +10,7 @@ use crate::connection::{Connection, Pending};
 use crate::replies::{error_text, write_answer};
 use crate::serving::Serving;
 use crate::shared::LARGE_BYTES;
+use crate::steps;
 use crate::token::Token;
 
 impl Serving {
@@ -36,6 +37,7 @@ impl Serving {
         } = self;
         core.poll(|token, answer| {
             if answer.value().len() > LARGE_BYTES {
+                steps::count_walked(answer.value().len());
                 shared.note_large_value();
             }
             // Also of a connection that is gone: the change has happened.

@@ -4,6 +4,8 @@
 //!   under way for it, and no subscription is left.
 //! - I2: many subscriptions end in slices, one a turn.
 
+use std::ops::Range;
+
 use crate::connection::Connection;
 use crate::serving::Serving;
 
@@ -36,10 +38,14 @@ impl Serving {
         self.free_if_done(number);
     }
 
-    /// Has connections end; returns how many.
-    pub(crate) fn kill(&mut self, is_meant: impl Fn(&Connection) -> bool) -> usize {
+    /// Has connections of some numbers end; returns how many.
+    pub(crate) fn kill(
+        &mut self,
+        numbers: Range<usize>,
+        is_meant: impl Fn(&Connection) -> bool,
+    ) -> usize {
         let mut count = 0;
-        for number in 0..self.connections.len() {
+        for number in numbers {
             let meant = self.connections[number].as_ref();
             if meant.is_some_and(|one| !one.is_gone && is_meant(one)) {
                 count += 1;

@@ -88,6 +88,8 @@ pub(crate) struct CoreCounters {
     pub(crate) gate_overruns: Figure,
     /// How long it was closed at most, in microseconds.
     pub(crate) gate_longest_us: Figure,
+    /// Steps of the longest turn (`steps`), since they were reset.
+    pub(crate) longest_turn_steps: Figure,
     /// Bytes of connections and their buffers.
     pub(crate) connection_bytes: Figure,
     /// Those of native connections.
@@ -120,6 +122,7 @@ impl Default for CoreCounters {
             gate_closings: Figure::default(),
             gate_overruns: Figure::default(),
             gate_longest_us: Figure::default(),
+            longest_turn_steps: Figure::default(),
             connection_bytes: Figure::default(),
             native: NativeCounters::default(),
             calls: (0..COMMANDS_MAX).map(|_| CallCounters::default()).collect(),

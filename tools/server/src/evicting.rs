@@ -19,6 +19,7 @@ use std::cmp::Reverse;
 use crate::connection::Connection;
 use crate::port::CorePort;
 use crate::serving::Serving;
+use crate::steps;
 
 /// How long a client lets the server wait before it gives way to a command that needs memory, in
 /// milliseconds.
@@ -172,6 +173,7 @@ impl Serving {
     /// How the clients hold memory that hold more than so much: how, for how long, how much, and
     /// whose.
     fn holds(&self, stalled_ms: u64, bytes_min: usize) -> Vec<(Hold, u64, usize, usize)> {
+        steps::count(self.connections.len());
         let all = self.connections.iter().enumerate();
         all.filter_map(|(number, one)| Some((number, one.as_ref()?)))
             .filter(|(_, one)| !one.is_gone && one.stay.is_none())

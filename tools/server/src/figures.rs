@@ -60,6 +60,9 @@ pub struct CoreFigures {
     pub gate_overruns: u64,
     /// How long one did so at most, in microseconds.
     pub gate_longest_us: u64,
+    /// Work of the longest turn of its loop, in steps: keys, elements, patterns, bytes. `CONFIG
+    /// RESETSTAT` resets it.
+    pub longest_turn_steps: u64,
     /// Those of native connections.
     pub native: NativeFigures,
 }
@@ -91,6 +94,7 @@ impl CoreFigures {
             gate_closings: counters.gate_closings.get(),
             gate_overruns: counters.gate_overruns.get(),
             gate_longest_us: counters.gate_longest_us.get(),
+            longest_turn_steps: counters.longest_turn_steps.get(),
             native: NativeFigures::of(&counters.native),
         }
     }
@@ -120,6 +124,7 @@ impl CoreFigures {
         self.gate_closings += other.gate_closings;
         self.gate_overruns += other.gate_overruns;
         self.gate_longest_us = self.gate_longest_us.max(other.gate_longest_us);
+        self.longest_turn_steps = self.longest_turn_steps.max(other.longest_turn_steps);
         self.native.add(&other.native);
     }
 }

@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::kind::{Kind, Structured};
 use crate::length_prefixed::{self, LENGTH_BYTES_MAX};
+use crate::steps;
 
 /// The version of the encoding.
 const VERSION: u8 = Kind::Hash.byte();
@@ -79,8 +80,17 @@ impl<'a> HashValue<'a> {
         if fields.len() < TABLE_FIELDS_MIN {
             return fields.map(|field| self.get(field)).collect();
         }
-        let table: HashMap<_, _> = self.iter().collect();
-        fields.map(|field| table.get(field).copied()).collect()
+        steps::count(fields.len() + self.fields / 4);
+        // A hash may have many more fields than are wanted.
+        let fields: Vec<_> = fields.collect();
+        let mut values: HashMap<_, _> = fields.iter().map(|field| (*field, None)).collect();
+        for (field, value) in self.iter() {
+            if let Some(found) = values.get_mut(field) {
+                *found = Some(value);
+            }
+        }
+        let value_of = |field: &&[u8]| values.get(*field).copied().flatten();
+        fields.iter().map(value_of).collect()
     }
 
     /// The encoding that Redis would choose, by how many fields a list has at most, and how many

@@ -325,8 +325,6 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
                 "idle_connections_closed",
                 gathered.since(|at| at.server.idle_closed),
             ),
-            ("gate_closings", gathered.sum(|core| core.gate_closings)),
-            ("gate_overruns", gathered.sum(|core| core.gate_overruns)),
             ("expired_keys", gathered.since(|at| at.expired)),
             ("evicted_keys", gathered.since(|at| at.evicted)),
             (
@@ -351,7 +349,21 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
         "client_output_buffer_limit_disconnections",
         gathered.sum(|core| core.slow_subscribers),
     );
+    turns(gathered, text);
     evictions(gathered, text);
+}
+
+/// What kept the cores from serving other clients.
+fn turns(gathered: &Gathering<'_>, text: &mut String) {
+    let longest = gathered.now.server.total().longest_turn_steps;
+    lines(
+        text,
+        &[
+            ("gate_closings", gathered.sum(|core| core.gate_closings)),
+            ("gate_overruns", gathered.sum(|core| core.gate_overruns)),
+            ("longest_turn_steps", longest),
+        ],
+    );
 }
 
 /// Clients that were evicted, connections that authenticate late or never, and wrong passwords.

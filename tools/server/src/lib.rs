@@ -86,6 +86,7 @@ mod shared;
 mod shared_bytes;
 mod slow;
 mod sockets;
+mod steps;
 mod subscriptions;
 mod task_turns;
 mod tasks;
@@ -108,3 +109,4 @@ pub use self::options::{
     AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, Options, TlsOptions,
 };
 pub use self::server::{Server, StartError};
+pub use self::steps::TURN_STEPS_MAX;

@@ -17,6 +17,7 @@ use futures_lite::future::zip;
 use crate::long_input::LongInput;
 use crate::long_places::PlaceWait;
 use crate::memory::{Charge, Shortage};
+use crate::steps;
 use crate::tasks::TaskOutput;
 
 /// Bytes that are read at once.
@@ -96,6 +97,8 @@ impl Old {
             Self::Long(kept) => {
                 let (mut part, mut at) = (Vec::new(), 0);
                 for compared in bytes.chunks(usize::try_from(CHUNK_BYTES).unwrap_or(1)) {
+                    steps::end_slice(core).await;
+                    steps::count_copied(compared.len());
                     core.read_pieces(&kept.pieces, at, compared.len() as u64, &mut part)
                         .await?;
                     if part != compared {
@@ -137,6 +140,8 @@ impl Segment<'_> {
     /// Reads some bytes of it into a buffer, which it replaces.
     pub(crate) async fn read(&self, core: &mut Core, at: u64, part: &mut Vec<u8>) -> Result<()> {
         let bytes = CHUNK_BYTES.min(self.bytes() - at);
+        steps::end_slice(core).await;
+        steps::count_copied(piece_bytes(bytes));
         let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
         match self {
             Self::Pieces(pieces, range) => {
@@ -301,7 +306,9 @@ pub(crate) async fn send_chunks(core: &Core, output: &TaskOutput, bytes: &[u8]) 
     let mut rest = bytes;
     while !rest.is_empty() && !output.is_gone() {
         output.room(core).await;
+        steps::end_slice(core).await;
         let (chunk, after) = rest.split_at(output.chunk_bytes().min(rest.len()));
+        steps::count_copied(chunk.len());
         output.write(|output| output.extend_from_slice(chunk));
         rest = after;
     }
@@ -319,6 +326,8 @@ pub(crate) async fn send_pieces(
     while at < range.end && !output.is_gone() {
         output.room(core).await;
         let bytes = (output.chunk_bytes() as u64).min(range.end - at);
+        steps::end_slice(core).await;
+        steps::count_copied(piece_bytes(bytes));
         let read = core.read_pieces(pieces, at, bytes, &mut part).await;
         if read.is_err() || part.len() as u64 != bytes {
             return output.break_off();

@@ -10,6 +10,7 @@ use crate::bit_counter::BitCounter;
 use crate::long_copy::{CHUNK_BYTES, Old, ValueUse, hold_value, send_pieces};
 use crate::replies::{ReplyKind, range};
 use crate::resp::{Protocol, Writer};
+use crate::steps;
 use crate::tasks::TaskOutput;
 
 /// A value to read.
@@ -185,6 +186,8 @@ impl LongRead {
         let (mut at, mut part) = (bytes.start, Vec::new());
         while at < bytes.end {
             let bytes = CHUNK_BYTES.min(bytes.end - at);
+            steps::end_slice(core).await;
+            steps::count_copied(usize::try_from(bytes).unwrap_or(usize::MAX));
             opened.read(core, &self.key, (at, bytes), &mut part).await?;
             counter.take(at, &part);
             at += bytes;

@@ -10,6 +10,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
 use crate::shared::Shared;
 use crate::slow::Measured;
+use crate::steps;
 use crate::tasks::TaskOutput;
 use crate::waiting::{Readiness, ReadyKeys, Served, Waiter};
 
@@ -30,8 +32,8 @@ const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 /// Bytes that a key takes for which a client waits, beside two copies of its text: the headers and
 /// allocations of both copies, and in the queues the place in the map, about a third of which is
-/// empty, and a queue, which has room for four clients from the first one on.
-const BYTES_A_KEY: usize = 288;
+/// empty, a queue, which has room for four clients from the first one on, and the ticket.
+const BYTES_A_KEY: usize = 416;
 
 /// How a wait ends without what was waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,8 +84,8 @@ pub(crate) struct Parked {
     ready: ReadyKeys,
     /// When its time is over, in milliseconds since 1970.
     deadline_ms: Option<u64>,
-    /// Its place in the queues, once it is there.
-    entered: Option<Waiter>,
+    /// How it stands in the queues, once it is there, and its tickets of the keys.
+    entered: Option<(Waiter, Vec<u64>)>,
     /// A look is under way.
     is_looking: bool,
     /// It was woken for the look that is under way.
@@ -191,8 +193,8 @@ impl Serving {
                 core: self.place,
                 number,
             };
-            parked.entered = Some(waiter);
-            self.shared.waiting.enter(parked.look.wanted.keys(), waiter);
+            let tickets = (self.shared.waiting).enter(parked.look.wanted.keys(), waiter);
+            parked.entered = Some((waiter, tickets));
             if let Some(deadline_ms) = parked.deadline_ms {
                 self.parking.deadlines.insert((deadline_ms, number));
             }
@@ -229,8 +231,8 @@ impl Serving {
             self.slow.note(&self.shared.slow, measured, took);
         }
         let keys = parked.look.wanted.keys();
-        if let Some(waiter) = parked.entered {
-            self.shared.waiting.leave(keys, waiter);
+        if let Some((_, tickets)) = &parked.entered {
+            self.shared.waiting.leave(keys, tickets);
         }
         if let Some(deadline_ms) = parked.deadline_ms {
             self.parking.deadlines.remove(&(deadline_ms, number));
@@ -238,6 +240,7 @@ impl Serving {
         parked.served.append(&mut parked.served_again);
         let was_woken = parked.is_woken || parked.is_woken_again;
         for key in keys.iter().filter(|_| was_woken) {
+            steps::count(1);
             self.shared.wake_waiter(key, &parked.served);
         }
         for key in parked.ready.take() {
@@ -256,17 +259,21 @@ impl Serving {
         }
     }
 
-    /// Has a client that waits for a key look at its keys again.
-    pub(crate) fn wake(&mut self, waiter: Waiter, key: &[u8], mut served: Vec<Served>) {
+    /// Has a client that waits for a key, which has a place among its keys, look at these again.
+    pub(crate) fn wake(
+        &mut self,
+        waiter: Waiter,
+        (key, place): (&[u8], usize),
+        mut served: Vec<Served>,
+    ) {
         let connection = self.connections.get_mut(waiter.number);
         let parked = connection.and_then(|connection| connection.as_mut()?.parked.as_mut());
-        let waiting = parked.filter(|parked| parked.entered == Some(waiter));
-        let woken = waiting.and_then(|parked| {
-            let mut keys = parked.look.wanted.keys().iter();
-            let place = keys.position(|one| one == key)?;
-            Some((parked, place))
+        let woken = parked.filter(|parked| {
+            let is_there = (parked.entered.as_ref()).is_some_and(|(entered, _)| *entered == waiter);
+            let keys = parked.look.wanted.keys();
+            is_there && keys.get(place).is_some_and(|known| known == key)
         });
-        let Some((parked, place)) = woken else {
+        let Some(parked) = woken else {
             // It has left the queue meanwhile.
             return self.shared.wake_waiter(key, &served);
         };
@@ -329,18 +336,24 @@ impl Serving {
         }
     }
 
-    /// Ends the wait of the client with a number, if it waits here.
-    pub(crate) fn end_wait_of_client(&mut self, client: u64, end: WaitEnd) -> bool {
+    /// Ends the wait of the client of an identity, if it waits here and its connection has one of
+    /// these numbers.
+    pub(crate) fn end_wait_of_client(
+        &mut self,
+        numbers: Range<usize>,
+        client: u64,
+        end: WaitEnd,
+    ) -> bool {
         let is_meant = |connection: &Connection| {
             let parked = connection.parked.as_ref();
             connection.id == client && parked.is_some_and(|parked| parked.is_waiting())
         };
-        let mut connections = self.connections.iter();
-        let number = connections.position(|one| one.as_ref().is_some_and(|one| is_meant(one)));
-        if let Some(number) = number {
-            self.end_wait_of(number, end);
+        let mut connections = self.connections[numbers.clone()].iter();
+        let place = connections.position(|one| one.as_ref().is_some_and(|one| is_meant(one)));
+        if let Some(place) = place {
+            self.end_wait_of(numbers.start + place, end);
         }
-        number.is_some()
+        place.is_some()
     }
 
     fn end_wait_of(&mut self, number: usize, end: WaitEnd) {

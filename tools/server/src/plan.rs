@@ -22,6 +22,7 @@ use crate::parts::{Parts, PartsKind};
 use crate::replies::{ReplyKind, write_answer};
 use crate::resp::{Protocol, Writer};
 use crate::shared::LARGE_BYTES;
+use crate::steps;
 
 /// Most requests of a plan.
 const REQUESTS_MAX: usize = 16 << 10;
@@ -176,9 +177,10 @@ impl Plan {
     }
 
     fn planned(&mut self, operation: &Operation<'_>) -> Option<Planned> {
-        let planned = self.planned_if_possible(operation);
         self.requests += 1;
-        self.is_possible &= planned.is_some() && self.requests <= REQUESTS_MAX;
+        let fits = self.requests <= REQUESTS_MAX;
+        let planned = fits.then(|| self.planned_if_possible(operation)).flatten();
+        self.is_possible &= planned.is_some();
         planned
     }
 
@@ -276,6 +278,7 @@ impl Plan {
         (reply, events): (&mut Vec<u8>, &mut Vec<KeyEvent>),
     ) -> bool {
         let protocol = self.protocol;
+        steps::count(self.requests);
         let mut apply = |kind, planned: &Planned, visit: &mut dyn FnMut(&Answer<'_>)| {
             let operation = planned.what.operation(&self.keys[planned.key].key)?;
             let draft = &mut drafts[planned.key];

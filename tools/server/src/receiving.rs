@@ -19,6 +19,7 @@ use crate::memory::{SMALL_BYTES, Shortage};
 use crate::resp::{Arguments, Progress, ProtocolError, parse, parse_rest};
 use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
+use crate::steps;
 use crate::unauthenticated;
 
 /// Bytes received at once.
@@ -141,6 +142,7 @@ impl Serving {
                 let counters = &self.shared.counters[self.place];
                 counters.receives.add(1);
                 counters.received_bytes.add(count as u64);
+                steps::count_walked(count);
                 connection.heard_ms = self.now_ms;
                 if connection.tls.is_some() {
                     self.take_sealed(core, number, connection, &received[..count]);

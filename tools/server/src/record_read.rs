@@ -9,6 +9,7 @@ use crate::long_copy::{ValueUse, hold_value, send_chunks};
 use crate::parts::Search;
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
+use crate::steps;
 use crate::tasks::TaskOutput;
 
 /// What is replied of a record.
@@ -66,12 +67,15 @@ impl RecordRead {
                 });
             }
         };
+        // It is walked for the length of the reply, and to write it.
+        steps::count_walked(2 * answer.value().len());
         let bytes = self.reply.bytes_max(&answer);
         if let Err(shortage) = held.grow_to(held.bytes() + bytes) {
             return output.refuse(protocol, &shortage);
         }
         self.reply
             .write(&answer, &mut Writer::new(&mut reply, protocol));
+        steps::count_copied(reply.len());
         held.shrink_to(reply.capacity());
         send_chunks(core, output, &reply).await;
     }

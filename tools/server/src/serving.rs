@@ -45,6 +45,7 @@ use crate::resp::{Arguments, Limits};
 use crate::shared::{LARGE_BYTES, Shared};
 use crate::slow::SlowLog;
 use crate::sockets::Sockets;
+use crate::steps;
 use crate::subscriptions::Subscriptions;
 use crate::tasks::Tasks;
 use crate::unauthenticated::{Shares, Unauthenticated};
@@ -234,6 +235,7 @@ impl Serving {
             self.send_key_events();
             is_busy |= self.send_all();
             self.gate_turn(&core);
+            self.note_steps(steps::take());
             turns = turns.wrapping_add(1);
             if is_busy {
                 idle = 0;
@@ -265,6 +267,15 @@ impl Serving {
         }
         self.forget_removed_keys();
         self.sockets.close().await;
+    }
+
+    /// Notes how many steps a turn had.
+    #[inline]
+    fn note_steps(&self, steps: u64) {
+        let longest = &self.counters().longest_turn_steps;
+        if steps > longest.get() {
+            longest.set(steps);
+        }
     }
 
     /// Once large values may exist, has those not be kept that arrive while a task polls: they are

@@ -5,6 +5,7 @@ use farcore::Answer;
 use crate::kind;
 use crate::resp::Writer;
 use crate::set_value::{SetLookup, SetValue};
+use crate::steps;
 use crate::texts::{ShortText, Texts};
 
 /// What is replied of a set.
@@ -87,6 +88,7 @@ impl SetMembers {
         if !self.is_single {
             writer.array(self.members.len());
         }
+        steps::count(self.members.len());
         for member in self.members.iter() {
             write_contains(set, member, writer);
         }

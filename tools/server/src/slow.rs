@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::connection::Connection;
+use crate::steps;
 use crate::token::Token;
 
 /// Microseconds from which a command is noted, by default; as Redis.
@@ -23,6 +24,8 @@ const ARGUMENTS_MAX: usize = 32;
 const ARGUMENT_BYTES_MAX: usize = 128;
 /// Bytes of the commands that a core notes, at most: the oldest are dropped.
 const NOTED_BYTES_MAX: usize = 1 << 20;
+/// Commands that a core copies in a turn to show them.
+const COPIED_A_TURN: usize = 64;
 /// No token: no connection has so many parts.
 const NO_TOKEN: u64 = u64::MAX;
 
@@ -74,7 +77,7 @@ fn bytes_of(arguments: &[Vec<u8>]) -> usize {
 }
 
 impl SlowCommand {
-    fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         let texts = self.peer.capacity() + self.name.capacity();
         size_of::<Self>() + bytes_of(&self.arguments) + texts
     }
@@ -227,9 +230,22 @@ impl SlowLog {
         }
     }
 
-    /// Copies of the commands that were noted.
-    pub(crate) fn all(&self) -> Vec<SlowCommand> {
-        self.commands.iter().cloned().collect()
+    /// How many commands were noted.
+    pub(crate) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Copies of so many commands at most that were noted before the one of a number, the newest
+    /// first; a few are copied in a turn.
+    pub(crate) fn page(&self, before: u64, count: usize) -> Vec<SlowCommand> {
+        // Numbers grow from one to the next.
+        let end = self.commands.partition_point(|command| command.id < before);
+        let page: Vec<_> = (self.commands.range(..end).rev())
+            .take(count.min(COPIED_A_TURN))
+            .cloned()
+            .collect();
+        steps::count_copied(page.iter().map(SlowCommand::held_bytes).sum());
+        page
     }
 
     /// Forgets the commands that were noted.
@@ -267,17 +283,18 @@ mod tests {
         for (text, took) in [("a", slow), ("b", fast), ("c", slow), ("d", slow)] {
             log.note(&settings, measured(text), took);
         }
-        let seen: Vec<_> = log
-            .all()
-            .iter()
-            .map(|one| (one.id, one.arguments[0][0]))
-            .collect();
-        assert_eq!(seen, [(1, b'c'), (2, b'd')]);
+        let seen = |before, count| {
+            let page = log.page(before, count).into_iter();
+            page.map(|one| (one.id, one.arguments[0][0]))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(seen(u64::MAX, 9), [(2, b'd'), (1, b'c')]);
+        assert_eq!((seen(2, 9), seen(9, 1)), (vec![(1, b'c')], vec![(2, b'd')]));
         settings.limit_us.store(-1, Ordering::Relaxed);
         log.note(&settings, measured("e"), Duration::from_secs(1));
-        assert_eq!(log.all().len(), 2);
+        assert_eq!(log.len(), 2);
         log.clear();
-        assert!(log.all().is_empty());
+        assert_eq!(log.len(), 0);
     }
 
     #[test]

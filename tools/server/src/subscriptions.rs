@@ -14,6 +14,7 @@
 //! - I5: a long payload is one buffer, which all its readers share (`shared_bytes.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,18 +25,19 @@ use crate::port::Message as PortMessage;
 use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
 use crate::shared_bytes::{Fanout, SharedBytes};
+use crate::steps;
 
 /// Bytes that wait for a subscriber, at most; as Redis.
 const UNREAD_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes of a channel's name, at most.
 pub(crate) const CHANNEL_BYTES_MAX: usize = 8 << 10;
-/// Bytes of a pattern of channels, at most.
-pub(crate) const PATTERN_BYTES_MAX: usize = 1 << 10;
 /// Subscriptions that begin or end in a turn for one connection, at most.
 pub(crate) const SUBSCRIPTIONS_A_TURN: usize = 1024;
 /// Subscriptions of a connection that is gone which end in a turn.
 const FORGOTTEN_A_TURN: usize = 1024;
+/// Names that a core looks at in a turn to list them.
+const NAMES_A_TURN: usize = 1024;
 /// Payload bytes from which the subscribers share one buffer.
 const SHARED_BYTES_MIN: usize = 512;
 /// What a subscription takes beside its name: an entry each in the core's table and in the
@@ -172,20 +174,55 @@ impl Subscriptions {
         direct.map(|&number| (None, number)).chain(by_pattern)
     }
 
-    /// Channels with subscribers, and how many each has.
-    pub(crate) fn counts(&self, topic: Topic) -> impl Iterator<Item = (&[u8], usize)> {
-        let channels = if topic == Topic::ShardChannel {
-            &self.shard_channels
-        } else {
-            &self.channels
-        };
-        channels.iter().map(|(name, all)| (&name[..], all.len()))
+    fn topic(&self, topic: Topic) -> &Subscribers {
+        match topic {
+            Topic::Channel => &self.channels,
+            Topic::Pattern => &self.patterns,
+            Topic::ShardChannel => &self.shard_channels,
+        }
     }
 
-    /// Patterns with subscribers.
-    pub(crate) fn patterns(&self) -> impl Iterator<Item = &[u8]> {
-        self.patterns.keys().map(|pattern| &pattern[..])
+    /// Looks at some names with subscribers, from the first one on or behind another, and returns
+    /// those that match a pattern.
+    pub(crate) fn page(&self, topic: Topic, before: Option<&[u8]>, pattern: Option<&[u8]>) -> Page {
+        let start = before.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = self.topic(topic);
+        let names = all.range::<[u8], _>((start, Bound::Unbounded));
+        let mut page = Page::default();
+        for (place, (name, _)) in names.enumerate() {
+            if place >= NAMES_A_TURN || place > 0 && steps::is_slice_over() {
+                return page;
+            }
+            steps::count(1);
+            if pattern.is_none_or(|pattern| glob::matches(pattern, name)) {
+                page.names.push(Arc::clone(name));
+            }
+            page.last = Some(Arc::clone(name));
+        }
+        page.last = None;
+        page
     }
+
+    /// How many subscribers each of some names has.
+    pub(crate) fn counts<'n>(
+        &self,
+        topic: Topic,
+        names: impl Iterator<Item = &'n [u8]>,
+    ) -> Vec<usize> {
+        let all = self.topic(topic);
+        let counts = names.map(|name| all.get(name).map_or(0, BTreeSet::len));
+        let counts: Vec<_> = counts.collect();
+        steps::count(counts.len());
+        counts
+    }
+}
+
+/// Some names of a topic.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) names: Vec<Arc<[u8]>>,
+    /// The last one that was looked at; none at the end.
+    pub(crate) last: Option<Arc<[u8]>>,
 }
 
 /// What a connection has subscribed to.
@@ -402,12 +439,18 @@ impl Serving {
             return;
         };
         subscribed.deferred.clear();
-        let mut left = FORGOTTEN_A_TURN;
+        // Many connections can end in one turn.
+        let mut left = if steps::is_slice_over() {
+            1
+        } else {
+            FORGOTTEN_A_TURN
+        };
         for topic in [Topic::Channel, Topic::Pattern, Topic::ShardChannel] {
             while left > 0
                 && let Some(name) = subscribed.names(topic).pop_first()
             {
                 left -= 1;
+                steps::count(1);
                 subscribed.names_bytes -= subscription_bytes(&name);
                 self.subscriptions.remove(topic, &name, number);
                 self.subscription_count_changes(|count| count.saturating_sub(1));
@@ -548,7 +591,40 @@ mod tests {
         subscriptions.remove(Topic::Pattern, b"news.*", 1);
         let left = receivers(&subscriptions, &message("news.it", false));
         assert_eq!(left, [(Some("n*".into()), 2)]);
-        assert_eq!(subscriptions.counts(Topic::Channel).count(), 0);
-        assert_eq!(subscriptions.patterns().count(), 1);
+        let channels = subscriptions.page(Topic::Channel, None, None);
+        let patterns = subscriptions.page(Topic::Pattern, None, None);
+        assert_eq!((channels.names.len(), patterns.names.len()), (0, 1));
+    }
+
+    #[test]
+    fn names_are_listed_in_pages() {
+        let mut subscriptions = Subscriptions::default();
+        let names: Vec<_> = (0..2 * NAMES_A_TURN + 5)
+            .map(|name| format!("{name:06}"))
+            .collect();
+        for name in names.iter().map(String::as_str).chain([""]) {
+            subscriptions.add(Topic::Channel, name.as_bytes(), 1);
+        }
+        let (mut listed, mut pages, mut before) = (Vec::new(), 0, None);
+        loop {
+            steps::take();
+            let page = subscriptions.page(Topic::Channel, before.as_deref(), Some(b"*"));
+            listed.extend(page.names);
+            pages += 1;
+            before = page.last;
+            if before.is_none() {
+                break;
+            }
+        }
+        assert_eq!((listed.len(), pages), (names.len() + 1, 3));
+        assert!(listed.is_sorted());
+        // Each page looks at one at least.
+        steps::count(usize::try_from(steps::SLICE).expect("few"));
+        let page = subscriptions.page(Topic::Channel, None, Some(b"0*1"));
+        assert_eq!(
+            (page.names.len(), page.last.as_deref()),
+            (0, Some(&b""[..]))
+        );
+        steps::take();
     }
 }

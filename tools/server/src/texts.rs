@@ -1,5 +1,9 @@
 //! Arguments that a reply needs: fields of a hash, members of a set.
 
+use std::ops::Range;
+
+use crate::steps;
+
 /// Bytes of the longest text that a reply's kind carries itself.
 const SHORT_BYTES_MAX: usize = 21;
 
@@ -41,6 +45,7 @@ impl Texts {
             bytes.extend_from_slice(text);
             ends.push(bytes.len());
         }
+        steps::count_copied(bytes.len() + ends.len() * size_of::<usize>());
         Self { bytes, ends }
     }
 
@@ -49,14 +54,20 @@ impl Texts {
         self.ends.len()
     }
 
-    /// Each, in their order.
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        let mut start = 0;
-        self.ends.iter().map(move |&end| {
+    /// Those at some places.
+    pub(crate) fn some(&self, places: Range<usize>) -> impl ExactSizeIterator<Item = &[u8]> {
+        let before = places.start.checked_sub(1);
+        let mut start = before.map_or(0, |before| self.ends[before]);
+        self.ends[places].iter().map(move |&end| {
             let text = &self.bytes[start..end];
             start = end;
             text
         })
+    }
+
+    /// Each, in their order.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.some(0..self.len())
     }
 }
 
@@ -71,6 +82,7 @@ mod tests {
         let texts = Texts::of(all.into_iter());
         assert_eq!(texts.iter().collect::<Vec<_>>(), all);
         assert_eq!(texts.len(), all.len());
+        assert_eq!(texts.some(1..3).collect::<Vec<_>>(), all[1..3]);
         assert_eq!(ShortText::of(&long), None);
         for text in [b"", &long[1..]] {
             let short = ShortText::of(text).expect("it is short");

@@ -9,6 +9,7 @@
 //!   channels wait, so the replies make one array.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use farcore::{Core, Version};
@@ -19,17 +20,24 @@ use crate::gate::GateHold;
 use crate::memory::Charge;
 use crate::resp::{Arguments, Limits, Progress, Protocol, Writer, parse};
 use crate::serving::Serving;
+use crate::steps;
 use crate::waiting::ReadyKeys;
 
 /// A queue has this part of its bytes more than it needs, when it grows.
 const GROWTH: usize = 8;
+/// Queued commands that are run in a turn, at least, or pieces of one that are parsed.
+const PIECES_A_TURN: usize = 16;
+/// Bytes of a queued command that are parsed at once.
+const PARSED_A_TURN: usize = 64 << 10;
+/// Bytes of a command that are queued in a turn.
+const ADDED_A_TURN: usize = 1 << 20;
 /// Bytes of an argument's head and end, at most.
 pub(crate) const BESIDE_BYTES: usize = 24;
 /// Bytes of queued commands that a connection may have.
 pub(crate) const QUEUE_BYTES_MAX: usize = 64 << 20;
 
 /// Watched keys, as they are stored, with the versions that they had; 0 is absent.
-pub(crate) type Watched = Vec<(Vec<u8>, Version)>;
+pub(crate) type Watched = HashMap<Vec<u8>, Version>;
 
 /// What a connection keeps from `WATCH` or `MULTI` on.
 #[derive(Debug, Default)]
@@ -44,6 +52,49 @@ pub(crate) struct ClientTransaction {
     pub(crate) ready: ReadyKeys,
     /// The gate for writes, closed until no command that writes is left.
     pub(crate) hold: Option<GateHold>,
+    /// What is parsed of the command that is replayed next.
+    pub(crate) parsing: Option<Parsing>,
+}
+
+/// What is parsed of a queued command.
+#[derive(Debug, Default)]
+pub(crate) struct Parsing {
+    arguments: Arguments,
+    /// Bytes that the parse has looked at; 0 before it begins.
+    window: usize,
+    /// Where the next command begins, once all is parsed.
+    next: Option<usize>,
+    /// It has a long argument, which is kept whole.
+    takes_whole: bool,
+}
+
+impl Parsing {
+    /// Keeps what is parsed of a command that goes on later, except if a value of it is passed on.
+    fn keep(&mut self, next: usize, is_whole: bool) {
+        if is_whole {
+            self.next = Some(next);
+        } else {
+            self.end();
+        }
+    }
+
+    /// Begins with the next command.
+    fn end(&mut self) {
+        self.arguments.clear();
+        (self.window, self.next, self.takes_whole) = (0, None, false);
+    }
+}
+
+/// What a piece of a parse of the queue has found.
+enum Queued {
+    /// A command, and where it ends; or where a long argument of so many bytes begins, which so
+    /// many others follow.
+    Command {
+        next: usize,
+        long: Option<(usize, usize)>,
+    },
+    /// Not all of it yet.
+    Part,
 }
 
 /// Why queued commands are replayed.
@@ -84,6 +135,19 @@ pub(crate) struct Queue {
     pub(crate) is_aborted: bool,
     /// A command may make data grow.
     pub(crate) needs_memory: bool,
+    /// Of the command that is being added: where it begins, its next argument, and the bytes of
+    /// that which are there.
+    pub(crate) adding: (usize, usize, usize),
+}
+
+/// How far a command was added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Added {
+    /// There is more of it.
+    Part,
+    Whole,
+    /// There are too many bytes; nothing of it is there.
+    TooLong,
 }
 
 impl Queue {
@@ -96,58 +160,82 @@ impl Queue {
         needed + needed / GROWTH - self.bytes.capacity()
     }
 
-    /// Adds a command; false if there are too many bytes.
-    pub(crate) fn add<'a>(
-        &mut self,
-        arguments: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
-    ) -> bool {
-        let before = self.bytes.len();
-        let bytes = arguments.clone().map(|one| one.len() + BESIDE_BYTES).sum();
+    /// Makes room for a command of so many bytes, and begins to add it.
+    pub(crate) fn begin(&mut self, bytes: usize, count: usize) {
+        let start = self.bytes.len();
         let growth = self.growth(bytes);
         if growth > 0 {
-            let spare = self.bytes.capacity() - before;
+            let spare = self.bytes.capacity() - start;
             self.bytes.reserve_exact(growth + spare);
         }
-        let mut writer = Writer::new(&mut self.bytes, Protocol::Resp2);
-        writer.array(arguments.len());
-        for argument in arguments {
-            writer.bulk(argument);
+        Writer::new(&mut self.bytes, Protocol::Resp2).array(count);
+        self.adding = (start, 0, 0);
+    }
+
+    /// Adds some of a command that has begun.
+    pub(crate) fn add_some<'a>(
+        &mut self,
+        count: usize,
+        argument: impl Fn(usize) -> &'a [u8],
+    ) -> Added {
+        let (start, mut place, mut offset) = self.adding;
+        let end = self.bytes.len() + ADDED_A_TURN;
+        while place < count {
+            let argument = argument(place);
+            if offset == 0 {
+                Writer::new(&mut self.bytes, Protocol::Resp2).bulk_head(argument.len());
+            }
+            let room = end.saturating_sub(self.bytes.len()).max(1);
+            let piece = room.min(argument.len() - offset);
+            self.bytes
+                .extend_from_slice(&argument[offset..offset + piece]);
+            offset += piece;
+            if offset == argument.len() {
+                self.bytes.extend_from_slice(b"\r\n");
+                (place, offset) = (place + 1, 0);
+            }
+            if self.bytes.len() >= end && place < count {
+                self.adding = (start, place, offset);
+                return Added::Part;
+            }
         }
-        let fits = self.bytes.len() <= QUEUE_BYTES_MAX;
-        if fits {
-            self.commands += 1;
-        } else {
-            self.bytes.truncate(before);
+        self.adding = (0, 0, 0);
+        if self.bytes.len() > QUEUE_BYTES_MAX {
+            self.bytes.truncate(start);
+            return Added::TooLong;
         }
-        fits
+        self.commands += 1;
+        Added::Whole
     }
 
     /// Parses the command at a place; returns where the next one begins.
     pub(crate) fn command(&self, at: usize, arguments: &mut Arguments) -> Option<usize> {
-        match self.parse(at, &Limits::default(), arguments)? {
-            (next, None) => Some(next),
-            (_, Some(_)) => None,
+        arguments.clear();
+        match parse(&self.bytes[at..], &Limits::default(), arguments) {
+            Ok(Progress::Complete { consumed }) => Some(at + consumed),
+            _ => None,
         }
     }
 
-    /// Parses the command at a place within limits; returns where it ends. If an argument is too
-    /// long for them, returns where that begins, its bytes, and how many arguments follow it.
-    fn parse(
-        &self,
-        at: usize,
-        limits: &Limits,
-        arguments: &mut Arguments,
-    ) -> Option<(usize, Option<(usize, usize)>)> {
-        arguments.clear();
-        match parse(&self.bytes[at..], limits, arguments) {
-            Ok(Progress::Complete { consumed }) => Some((at + consumed, None)),
-            Ok(Progress::Large {
-                offset,
-                bytes,
-                left,
-            }) => Some((at + offset, Some((bytes, left)))),
-            _ => None,
+    /// Parses some of the command at a place within limits; it is incomplete if there is more.
+    fn parse(&self, at: usize, limits: &Limits, parsing: &mut Parsing) -> Option<Progress> {
+        let input = &self.bytes[at..];
+        let before = parsing.window;
+        let window = input.len().min(before.max(PARSED_A_TURN));
+        let progress = parse(&input[..window], limits, &mut parsing.arguments).ok()?;
+        // What was skipped of a long argument costs nothing.
+        steps::count_walked(match progress {
+            Progress::Complete { consumed } => (consumed - before.min(consumed)).min(PARSED_A_TURN),
+            _ => PARSED_A_TURN,
+        });
+        parsing.window = window;
+        if let Progress::Incomplete { needed } = progress {
+            if window == input.len() {
+                return None;
+            }
+            parsing.window = needed.max(window + PARSED_A_TURN);
         }
+        Some(progress)
     }
 }
 
@@ -179,7 +267,9 @@ impl Connection {
         transaction.map_or(0, |transaction| match &transaction.phase {
             Phase::Watching => 0,
             Phase::Queueing(queue) | Phase::Committing(queue, _) | Phase::Replaying(queue, _) => {
-                queue.bytes.capacity()
+                let parsing = transaction.parsing.as_ref();
+                let parsed = parsing.map_or(0, |parsing| parsing.arguments.held_bytes());
+                queue.bytes.capacity() + parsed
             }
         })
     }
@@ -276,6 +366,42 @@ impl Serving {
         }
     }
 
+    /// Parses some of the command at a place of a queue, unless it is parsed already.
+    fn parse_queued(&self, queue: &Queue, at: usize, parsing: &mut Parsing) -> Option<Queued> {
+        if let Some(next) = parsing.next {
+            return Some(Queued::Command { next, long: None });
+        }
+        let limits = if parsing.takes_whole {
+            &self.limits_of_whole
+        } else {
+            &self.limits
+        };
+        let progress = queue.parse(at, limits, parsing);
+        debug_assert!(progress.is_some(), "it was written as it is parsed");
+        Some(match progress? {
+            Progress::Complete { consumed } => Queued::Command {
+                next: at + consumed,
+                long: None,
+            },
+            Progress::Large {
+                offset,
+                bytes,
+                left,
+            } if commands::streams(&parsing.arguments, &queue.bytes[at..], left) => {
+                Queued::Command {
+                    next: at + offset,
+                    long: Some((bytes, left)),
+                }
+            }
+            Progress::Large { .. } => {
+                parsing.end();
+                parsing.takes_whole = true;
+                Queued::Part
+            }
+            Progress::Incomplete { .. } => Queued::Part,
+        })
+    }
+
     /// Runs queued commands as far as they may run now. True once all are replied to.
     fn replay_some(&mut self, core: &mut Core, number: usize, connection: &mut Connection) -> bool {
         let transaction = connection.transaction.as_mut();
@@ -285,8 +411,12 @@ impl Serving {
             Some(Phase::Replaying(queue, at)) => (std::mem::take(queue), *at),
             _ => return true,
         };
-        let mut arguments = Arguments::new();
-        let mut must_wait = false;
+        let parsing = connection
+            .transaction
+            .as_mut()
+            .and_then(|one| one.parsing.take());
+        let mut parsing = parsing.unwrap_or_default();
+        let (mut must_wait, mut is_over, mut pieces) = (false, false, 0);
         loop {
             at += self.take_following(number, connection, &queue.bytes[at..]);
             must_wait |= connection.stream.is_some() || connection.left > 0;
@@ -299,22 +429,23 @@ impl Serving {
             if !connection.may_execute(runs_ahead) || connection.is_gone {
                 break;
             }
-            let mut parsed = queue.parse(at, &self.limits, &mut arguments);
-            if let Some((_, Some((_, left)))) = parsed
-                && !commands::streams(&arguments, &queue.bytes[at..], left)
-            {
-                parsed = queue.parse(at, &self.limits_of_whole, &mut arguments);
-            }
-            let Some((next, long)) = parsed else {
-                debug_assert!(false, "it was written as it is parsed");
+            // Replies that the client does not want hold nothing up.
+            is_over = pieces >= PIECES_A_TURN && steps::is_slice_over();
+            if is_over {
                 break;
+            }
+            pieces += 1;
+            let (next, long) = match self.parse_queued(&queue, at, &mut parsing) {
+                Some(Queued::Command { next, long }) => (next, long),
+                Some(Queued::Part) => continue,
+                None => break,
             };
             let mut call = Call {
                 core: &mut *core,
                 serving: &mut *self,
                 connection: &mut *connection,
                 number,
-                arguments: &arguments,
+                arguments: &parsing.arguments,
                 input: &queue.bytes[at..],
                 writes: false,
                 plan: None,
@@ -324,9 +455,12 @@ impl Serving {
                 Some((bytes, left)) => commands::run_long(&mut call, bytes, left),
             };
             if flow == Flow::Later {
+                parsing.keep(next, long.is_none());
                 self.go_on_later(number, connection);
                 break;
             }
+            steps::count(1);
+            parsing.end();
             at = next;
             if let Some((bytes, left)) = long {
                 connection.begin_value(bytes, left);
@@ -335,11 +469,12 @@ impl Serving {
         // Messages of channels must not come between the replies.
         let is_run = at == queue.bytes.len() && !connection.is_blocked;
         let is_done = is_run && connection.pending.is_empty();
-        if must_wait || (is_run && !is_done) {
+        if must_wait || is_over || (is_run && !is_done) {
             self.list(number, connection);
         }
         if let Some(transaction) = &mut connection.transaction {
             transaction.phase = Phase::Replaying(queue, at);
+            transaction.parsing = (parsing.window > 0).then_some(parsing);
         }
         is_done
     }
@@ -349,12 +484,23 @@ impl Serving {
 mod tests {
     use super::*;
 
+    fn add(queue: &mut Queue, command: &[&[u8]]) -> Added {
+        let bytes = command.iter().map(|one| one.len() + BESIDE_BYTES).sum();
+        queue.begin(bytes, command.len());
+        loop {
+            match queue.add_some(command.len(), |place| command[place]) {
+                Added::Part => {}
+                added => return added,
+            }
+        }
+    }
+
     #[test]
     fn queued_commands_are_parsed_as_they_were_sent() {
         let mut queue = Queue::default();
         let sent: [&[&[u8]]; 2] = [&[b"SET", b"", b"a\r\n\0"], &[b"PING"]];
         for command in sent {
-            assert!(queue.add(command.iter().copied()));
+            assert_eq!(add(&mut queue, command), Added::Whole);
         }
         let (mut at, mut arguments) = (0, Arguments::new());
         for command in sent {
@@ -370,10 +516,41 @@ mod tests {
     fn a_queue_is_bounded() {
         let mut queue = Queue::default();
         let value = vec![b'x'; QUEUE_BYTES_MAX / 2 - 100];
-        assert!(queue.add([&value[..]].into_iter()));
-        assert!(queue.add([&value[..]].into_iter()));
+        assert_eq!(add(&mut queue, &[&value]), Added::Whole);
+        assert_eq!(add(&mut queue, &[&value]), Added::Whole);
         let before = queue.bytes.len();
-        assert!(!queue.add([&value[..]].into_iter()));
+        assert_eq!(add(&mut queue, &[&value]), Added::TooLong);
         assert_eq!((queue.bytes.len(), queue.commands), (before, 2));
+    }
+
+    #[test]
+    fn a_long_command_is_added_and_parsed_in_pieces() {
+        let long = vec![b'x'; 3 * ADDED_A_TURN];
+        let mut command = vec![&b"mset"[..], b"key", &long];
+        command.resize(command.len() + 200_000, b"y");
+        let mut queue = Queue::default();
+        queue.begin(0, command.len());
+        let mut parts = 0;
+        while queue.add_some(command.len(), |place| command[place]) == Added::Part {
+            parts += 1;
+        }
+        assert!((4..6).contains(&parts) && queue.commands == 1, "{parts}");
+        assert_eq!(add(&mut queue, &[b"ping"]), Added::Whole);
+        let limits = Limits::default();
+        let (mut parsing, mut parts) = (Parsing::default(), 0);
+        let consumed = loop {
+            match queue.parse(0, &limits, &mut parsing).expect("a command") {
+                Progress::Incomplete { .. } => parts += 1,
+                Progress::Complete { consumed } => break consumed,
+                Progress::Large { .. } => panic!("nothing is too long"),
+            }
+        };
+        assert!((20..40).contains(&parts), "{parts}");
+        let parsed: Vec<_> = parsing.arguments.iter(&queue.bytes).collect();
+        assert!(parsed == command);
+        parsing.end();
+        let last = queue.parse(consumed, &limits, &mut parsing);
+        assert!(matches!(last, Some(Progress::Complete { .. })));
+        assert_eq!(parsing.arguments.len(), 1);
     }
 }

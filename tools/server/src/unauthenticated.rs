@@ -30,6 +30,7 @@ use crate::connection::Connection;
 use crate::memory::Account;
 use crate::options::Options;
 use crate::serving::Serving;
+use crate::steps;
 
 /// Their share of the memory for clients: one part of so many.
 const MEMORY_PARTS: usize = 16;
@@ -39,6 +40,8 @@ const MEMORY_BYTES_MIN: usize = 128 << 10;
 const PLACES_PARTS: usize = 8;
 /// Bytes that are received at once from one.
 pub(crate) const RECEIVE_BYTES: usize = 4 << 10;
+/// Connections that are closed in a turn because they are late.
+const ENDED_A_TURN: usize = 256;
 /// Connections that one eviction may spare.
 const SPARED_MAX: usize = 64;
 
@@ -304,10 +307,14 @@ impl Serving {
         }
     }
 
-    /// Closes those that have proved nothing in time.
-    pub(crate) fn end_late_unauthenticated(&mut self) {
+    /// Closes those that have proved nothing in time, some a turn. True if more are left.
+    pub(crate) fn end_late_unauthenticated(&mut self) -> bool {
         let limit = self.shared.options.authentication_limit;
-        while let Some(number) = self.unauthenticated.late(limit) {
+        for _ in 0..ENDED_A_TURN {
+            let Some(number) = self.unauthenticated.late(limit) else {
+                return false;
+            };
+            steps::count(1);
             if let Some(Some(connection)) = self.connections.get(number)
                 && let Some(left_out) = LATE.note()
             {
@@ -320,6 +327,7 @@ impl Serving {
             self.counters().late_unauthenticated.add(1);
             self.close(number);
         }
+        true
     }
 }
 

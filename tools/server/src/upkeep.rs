@@ -8,9 +8,13 @@ use crate::information::MemoryFigures;
 use crate::port::Message;
 use crate::serving::Serving;
 use crate::shared::Shared;
+use crate::steps;
 
 /// Time from one look to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Connections that a core looks at in a turn.
+const CONNECTIONS_A_TURN: usize = 1024;
 
 /// Looks after a server; of the thread that accepts.
 #[derive(Debug)]
@@ -82,15 +86,36 @@ impl Serving {
         }
     }
 
-    /// Closes silent connections.
+    /// Closes silent connections, and late ones.
     fn look_after(&mut self) {
-        self.end_late_unauthenticated();
+        self.end_late();
+        self.look_after_some(0);
+    }
+
+    /// Closes late connections; some a turn.
+    fn end_late(&mut self) {
+        if self.end_late_unauthenticated() {
+            let port = &self.shared.cores[self.place];
+            port.send(Message::Run(Box::new(Self::end_late)));
+        }
+    }
+
+    /// Closes silent connections, from a number on; some a turn.
+    fn look_after_some(&mut self, start: usize) {
         if self.shared.options.idle_timeout.is_none() && self.shared.tls.is_none() {
             return;
         }
         let timeout = self.shared.options.idle_timeout;
         let timeout_ms = timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
-        for number in 0..self.connections.len() {
+        let end = self.connections.len().min(start + CONNECTIONS_A_TURN);
+        steps::count(end.saturating_sub(start));
+        if end < self.connections.len() {
+            let port = &self.shared.cores[self.place];
+            port.send(Message::Run(Box::new(move |serving| {
+                serving.look_after_some(end);
+            })));
+        }
+        for number in start..end {
             let Some(connection) = &self.connections[number] else {
                 continue;
             };

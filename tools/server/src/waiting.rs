@@ -26,6 +26,7 @@ use farcore::Core;
 
 use crate::port::Message;
 use crate::shared::Shared;
+use crate::steps;
 use crate::tasks::TaskOutput;
 
 /// Locks; each has the queues of a part of the keys.
@@ -41,8 +42,78 @@ pub(crate) struct Waiter {
     pub(crate) number: usize,
 }
 
-/// Clients in the order in which they entered, by key.
-type Queues = HashMap<Vec<u8>, VecDeque<Waiter>>;
+/// Places of clients that have left, from which a queue may be moved together.
+const LEFT_MAX: usize = 16;
+
+/// A client's place in the queue of a key.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Greater than that of the place before.
+    ticket: u64,
+    /// None once the client has left.
+    waiter: Option<Waiter>,
+    /// The place of the key among those that the client waits for.
+    key: usize,
+}
+
+/// Clients that wait for a key, in the order in which they entered. One that leaves is found by its
+/// ticket, and its place is emptied; queues are moved together when half of their places are empty.
+#[derive(Debug, Default)]
+struct Queue {
+    places: VecDeque<Place>,
+    left: usize,
+    next_ticket: u64,
+}
+
+impl Queue {
+    /// Adds a client; returns its ticket.
+    fn enter(&mut self, waiter: Waiter, key: usize) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.places.push_back(Place {
+            ticket,
+            waiter: Some(waiter),
+            key,
+        });
+        ticket
+    }
+
+    /// Empties the place of a ticket. False if no client has it.
+    fn leave(&mut self, ticket: u64) -> bool {
+        let found = self
+            .places
+            .binary_search_by_key(&ticket, |place| place.ticket);
+        let place = found.ok().and_then(|place| self.places.get_mut(place));
+        if place.and_then(|place| place.waiter.take()).is_none() {
+            return false;
+        }
+        self.left += 1;
+        // The first place is that of a client.
+        while self
+            .places
+            .front()
+            .is_some_and(|place| place.waiter.is_none())
+        {
+            self.places.pop_front();
+            self.left -= 1;
+        }
+        if self.left > LEFT_MAX.max(self.places.len() / 2) {
+            steps::count(self.places.len());
+            self.places.retain(|place| place.waiter.is_some());
+            self.left = 0;
+        }
+        true
+    }
+
+    /// The client that waits longest, and the place of the key among those that it waits for.
+    fn first(&self) -> Option<(Waiter, usize)> {
+        let first = self.places.front()?;
+        Some((first.waiter?, first.key))
+    }
+}
+
+/// The queues of keys.
+type Queues = HashMap<Vec<u8>, Queue>;
 
 #[derive(Debug, Default)]
 struct Part {
@@ -88,49 +159,54 @@ impl Waiting {
         self.clients.load(Ordering::Relaxed)
     }
 
-    /// Adds a client to the queues of keys, none of which is named twice.
-    pub(crate) fn enter(&self, keys: &[Vec<u8>], waiter: Waiter) {
+    /// Adds a client to the queues of keys, none of which is named twice; returns its tickets, with
+    /// which it leaves.
+    pub(crate) fn enter(&self, keys: &[Vec<u8>], waiter: Waiter) -> Vec<u64> {
         self.clients.fetch_add(1, Ordering::Relaxed);
-        for key in keys {
+        steps::count(keys.len());
+        let enter = |(place, key): (usize, &Vec<u8>)| {
             let part = self.part(key);
             let mut queues = part.queues();
             let queue = queues.entry(key.clone()).or_default();
-            queue.push_back(waiter);
+            let ticket = queue.enter(waiter, place);
             // ORDERING: sequentially consistent, as the load in `first` is, its partner (I1): this
             // comes before the client's last look, that after a command has added elements. If the
             // shard served the look first, the load sees the place.
             part.places.fetch_add(1, Ordering::SeqCst);
-        }
+            ticket
+        };
+        keys.iter().enumerate().map(enter).collect()
     }
 
-    /// Removes a client from the queues of keys.
-    pub(crate) fn leave(&self, keys: &[Vec<u8>], waiter: Waiter) {
+    /// Removes a client from the queues of keys that it has entered with these tickets.
+    pub(crate) fn leave(&self, keys: &[Vec<u8>], tickets: &[u64]) {
         self.clients.fetch_sub(1, Ordering::Relaxed);
-        for key in keys {
+        steps::count(keys.len());
+        for (key, &ticket) in keys.iter().zip(tickets) {
             let part = self.part(key);
             let mut queues = part.queues();
             let Some(queue) = queues.get_mut(key) else {
                 continue;
             };
-            if let Some(place) = queue.iter().position(|one| *one == waiter) {
-                queue.remove(place);
+            if queue.leave(ticket) {
                 // ORDERING: with the load in `first`; one that sees it late takes the lock.
                 part.places.fetch_sub(1, Ordering::SeqCst);
             }
-            if queue.is_empty() {
+            if queue.places.is_empty() {
                 queues.remove(key);
             }
         }
     }
 
-    /// The client that waits longest for a key. Cost if no client waits: a hash and a load.
-    pub(crate) fn first(&self, key: &[u8]) -> Option<Waiter> {
+    /// The client that waits longest for a key, and the place of the key among those that it waits
+    /// for. Cost if no client waits: a hash and a load.
+    pub(crate) fn first(&self, key: &[u8]) -> Option<(Waiter, usize)> {
         let part = self.part(key);
         // ORDERING: partner of the addition in `enter` (I1).
         if part.places.load(Ordering::SeqCst) == 0 {
             return None;
         }
-        part.queues().get(key)?.front().copied()
+        part.queues().get(key)?.first()
     }
 }
 
@@ -141,12 +217,12 @@ pub(crate) type Served = Arc<()>;
 impl Shared {
     /// Wakes the client that waits longest for a key, if one waits.
     pub(crate) fn wake_waiter(&self, key: &[u8], served: &[Served]) {
-        let Some(waiter) = self.waiting.first(key) else {
+        let Some((waiter, place)) = self.waiting.first(key) else {
             return;
         };
         let (key, served) = (key.to_vec(), served.to_vec());
         self.cores[waiter.core].send(Message::Run(Box::new(move |serving| {
-            serving.wake(waiter, &key, served);
+            serving.wake(waiter, (&key, place), served);
         })));
     }
 }
@@ -222,24 +298,54 @@ mod tests {
     #[test]
     fn clients_are_served_in_the_order_in_which_they_entered() {
         let waiting = Waiting::default();
-        waiting.enter(&keys(&["a", "b"]), waiter(1));
-        waiting.enter(&keys(&["b", "a"]), waiter(2));
-        waiting.enter(&keys(&["b"]), waiter(3));
+        let enter = |names: &[&str], client| waiting.enter(&keys(names), waiter(client));
+        let first = enter(&["a", "b"], 1);
+        let second = enter(&["b", "a"], 2);
+        let third = enter(&["b"], 3);
         assert_eq!(waiting.clients(), 3);
-        let first = |key: &str| waiting.first(key.as_bytes()).map(|waiter| waiter.client);
+        let next = |key: &str| {
+            let next = waiting.first(key.as_bytes());
+            next.map(|(waiter, place)| (waiter.client, place))
+        };
         assert_eq!(
-            (first("a"), first("b"), first("c")),
-            (Some(1), Some(1), None)
+            (next("a"), next("b"), next("c")),
+            (Some((1, 0)), Some((1, 1)), None)
         );
-        waiting.leave(&keys(&["a", "b"]), waiter(1));
-        assert_eq!((first("a"), first("b")), (Some(2), Some(2)));
-        waiting.leave(&keys(&["b"]), waiter(3));
-        waiting.leave(&keys(&["b", "a"]), waiter(2));
-        assert_eq!((first("a"), first("b")), (None, None));
+        waiting.leave(&keys(&["a", "b"]), &first);
+        assert_eq!((next("a"), next("b")), (Some((2, 1)), Some((2, 0))));
+        waiting.leave(&keys(&["b"]), &third);
+        waiting.leave(&keys(&["b", "a"]), &second);
+        assert_eq!((next("a"), next("b")), (None, None));
         assert_eq!(waiting.clients(), 0);
         for part in &waiting.parts {
             assert_eq!(part.places.load(Ordering::SeqCst), 0);
             assert!(part.queues().is_empty());
         }
+    }
+
+    #[test]
+    fn a_queue_keeps_its_order_and_few_empty_places_when_clients_leave() {
+        let mut queue = Queue::default();
+        let mut tickets: Vec<_> = (0..1000)
+            .map(|client| queue.enter(waiter(client), 0))
+            .collect();
+        steps::take();
+        // All but each tenth leave, the later ones first.
+        for ticket in tickets
+            .clone()
+            .iter()
+            .rev()
+            .filter(|ticket| *ticket % 10 != 0)
+        {
+            assert!(queue.leave(*ticket) && !queue.leave(*ticket));
+            assert!(queue.left <= LEFT_MAX.max(queue.places.len() / 2));
+        }
+        assert!(steps::take() < 3000);
+        tickets.retain(|ticket| ticket % 10 == 0);
+        for ticket in tickets {
+            assert_eq!(queue.first().map(|(waiter, _)| waiter.client), Some(ticket));
+            assert!(queue.leave(ticket));
+        }
+        assert!(queue.places.is_empty());
     }
 }

@@ -223,3 +223,95 @@ fn bits_are_changed_by_many_clients_in_one_step_each() {
             .starts_with("-ERR string exceeds")
     );
 }
+
+/// A command's words with so many more behind them.
+fn with_many(words: &str, count: usize) -> Vec<String> {
+    let names = (0..count).map(|number| number.to_string());
+    words.split(' ').map(str::to_owned).chain(names).collect()
+}
+
+#[test]
+fn many_arguments_are_refused_by_their_limit_and_number() {
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let refusal = |client: &mut Client, words: &[String]| client.ask(words).to_string();
+    for (words, more, text) in [
+        (
+            "HSET hash",
+            65_536,
+            "'hset' takes at most 65536 arguments, these are 65538",
+        ),
+        (
+            "WATCH",
+            65_536,
+            "'watch' takes at most 65536 arguments, these are 65537",
+        ),
+        (
+            "CLIENT LIST ID",
+            16_385,
+            "client IDs: at most 16384 at once, these are 16385",
+        ),
+        (
+            "CONFIG GET",
+            129,
+            "patterns of CONFIG GET: at most 128 at once, these are 129",
+        ),
+        (
+            "COMMAND INFO",
+            257,
+            "names of commands: at most 256 at once, these are 257",
+        ),
+        (
+            "INFO",
+            65,
+            "sections of INFO: at most 64 at once, these are 65",
+        ),
+    ] {
+        let reply = refusal(&mut client, &with_many(words, more));
+        assert_eq!(reply, format!("-ERR {text}"));
+    }
+}
+
+#[test]
+fn long_patterns_and_arguments_are_refused() {
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let refusal = |client: &mut Client, words: &[String]| client.ask(words).to_string();
+    let pattern = "a".repeat(1025);
+    for words in [
+        "KEYS",
+        "SCAN 0 MATCH",
+        "PUBSUB CHANNELS",
+        "PUBSUB SHARDCHANNELS",
+        "PSUBSCRIBE",
+        "CONFIG GET",
+        "COMMAND LIST FILTERBY PATTERN",
+    ] {
+        let mut words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+        words.push(pattern.clone());
+        let reply = refusal(&mut client, &words);
+        assert_eq!(
+            reply,
+            "-ERR a pattern has at most 1024 bytes, this one has 1025"
+        );
+    }
+    assert_eq!(client.say("HSET hash field value"), ":1");
+    for words in ["HSCAN hash 0 MATCH", "SSCAN hash 0 MATCH"] {
+        let mut words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+        words.push(pattern.clone());
+        let reply = refusal(&mut client, &words);
+        let is_named = reply.ends_with("a pattern has at most 1024 bytes, this one has 1025");
+        assert!(is_named || reply.contains("WRONGTYPE"), "{reply}");
+    }
+    let long = "a".repeat(8 << 20);
+    let reply = refusal(&mut client, &["ECHO".to_owned(), long.clone()]);
+    let text = "'echo' takes at most 8388608 bytes of arguments, these have ";
+    assert!(reply.starts_with(&format!("-ERR {text}")), "{reply}");
+    // What goes on in slices, or is passed on, has no such limit.
+    assert_eq!(
+        refusal(&mut client, &["SET".to_owned(), "k".to_owned(), long]),
+        "+OK"
+    );
+    assert_eq!(client.ask(&with_many("DEL", 70_000)).to_string(), ":0");
+    assert_eq!(client.say("DEL k hash"), ":2");
+}

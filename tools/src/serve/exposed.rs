@@ -78,6 +78,11 @@ const GAUGES: &[CoreFamily] = &[
         "How long a transaction with watched keys kept others from writing, at most, in microseconds",
         |core| core.gate_longest_us,
     ),
+    (
+        "server_longest_turn_steps",
+        "Work of the longest turn of the loop since CONFIG RESETSTAT, in steps",
+        |core| core.longest_turn_steps,
+    ),
 ];
 
 const COUNTERS: &[CoreFamily] = &[

@@ -7,6 +7,7 @@
 
 use farcore::{Core, Cursor};
 
+use super::arguments::pattern;
 use super::key_walk::{Names, Walk};
 use super::{Call, Flow, Refusal};
 use crate::replies::error_text;
@@ -14,7 +15,7 @@ use crate::resp::{Protocol, Writer};
 use crate::tasks::TaskOutput;
 
 pub(super) fn keys(call: &mut Call<'_>) -> Result<Flow, Refusal> {
-    let pattern = call.argument(1).to_vec();
+    let pattern = pattern(call.argument(1))?.to_vec();
     Ok(call.task(move |mut core, output, protocol| async move {
         if let Err(error) = list(&mut core, &pattern, &output, protocol).await {
             output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));

@@ -3,6 +3,7 @@
 use farcore::{Expiry, ExpiryCondition};
 
 use super::Refusal;
+use crate::glob::PATTERN_BYTES_MAX;
 use crate::words::{NO_FLOAT, NO_INTEGER, parsed_integer};
 
 /// An integer as Redis takes it.
@@ -31,6 +32,27 @@ pub(crate) fn float(text: &[u8]) -> Result<f64, Refusal> {
         return Err(refused());
     }
     Ok(number)
+}
+
+/// Refuses a command that names more of something than it takes.
+pub(super) fn at_most(what: &str, (count, count_max): (usize, usize)) -> Result<(), Refusal> {
+    if count <= count_max {
+        return Ok(());
+    }
+    Err(Refusal(format!(
+        "ERR {what}: at most {count_max} at once, these are {count}"
+    )))
+}
+
+/// A pattern that is not too long to be matched.
+pub(crate) fn pattern(text: &[u8]) -> Result<&[u8], Refusal> {
+    if text.len() <= PATTERN_BYTES_MAX {
+        return Ok(text);
+    }
+    let bytes = text.len();
+    Err(Refusal(format!(
+        "ERR a pattern has at most {PATTERN_BYTES_MAX} bytes, this one has {bytes}"
+    )))
 }
 
 /// True if an argument is this option, in letters of any size.

@@ -21,6 +21,7 @@ use crate::resp::{Arguments, Protocol, Writer};
 use crate::sending::DEFERRED_MS;
 use crate::serving::Serving;
 use crate::slow::{self, Measured};
+use crate::steps;
 use crate::tasks::TaskOutput;
 use crate::token::Token;
 use crate::waiting::Readiness;
@@ -58,6 +59,8 @@ impl<'a> Call<'a> {
 
     /// Copies of all arguments, for a task.
     pub(crate) fn owned_arguments(&self) -> Vec<Vec<u8>> {
+        steps::count(self.count());
+        steps::count_copied(self.arguments.span_bytes());
         (0..self.count())
             .map(|place| self.argument(place).to_vec())
             .collect()
@@ -179,6 +182,9 @@ impl<'a> Call<'a> {
             let may_have_keys = !command.subcommands.is_empty();
             return may_have_keys && self.connection.keys_under_way.is_some();
         }
+        if self.count() > steps::PIECE {
+            return self.must_wait_for_many_keys(command, notes);
+        }
         let (arguments, input) = (self.arguments, self.input);
         let places = command.key_places(self.count());
         let keys = places.map(|place| arguments.get(place, input));
@@ -191,6 +197,19 @@ impl<'a> Call<'a> {
         if notes {
             let under_way = under_way.get_or_insert_default();
             keys.for_each(|key| under_way.note(key, command.writes));
+        }
+        false
+    }
+
+    /// The same for so many keys that a look at each would be long: the command waits for all
+    /// replies before it, and what comes after it counts as if it had every key.
+    fn must_wait_for_many_keys(&mut self, command: &Command, notes: bool) -> bool {
+        if !self.connection.pending.is_empty() {
+            return true;
+        }
+        if notes {
+            let under_way = self.connection.keys_under_way.get_or_insert_default();
+            under_way.note_all(command.writes);
         }
         false
     }
@@ -270,7 +289,10 @@ impl<'a> Call<'a> {
         });
         // The last promise is this command's.
         let number = self.connection.next_number().wrapping_sub(1);
-        while part < count {
+        // The engine takes no more in a turn, unless it refuses them.
+        let end = count.min(part + steps::PIECE);
+        steps::count(end - part);
+        while part < end {
             let Some(place) = self.connection.send_part(part) else {
                 return self.go_on_later(part);
             };
@@ -287,6 +309,9 @@ impl<'a> Call<'a> {
                 }
             }
             part += 1;
+        }
+        if part < count {
+            return self.go_on_later(part);
         }
         Flow::Done
     }

@@ -4,16 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use farcore::Core;
+
+use super::arguments::pattern;
 use super::subcommand::unknown;
 use super::{Call, Command, Flow, Refusal};
 use crate::connection::ReplyMode;
-use crate::glob;
+use crate::memory::{Charge, Shortage};
 use crate::resp::Writer;
-use crate::subscriptions::{
-    CHANNEL_BYTES_MAX, Message, PATTERN_BYTES_MAX, SUBSCRIPTIONS_A_TURN, Topic,
-};
+use crate::shared::Shared;
+use crate::steps;
+use crate::subscriptions::{CHANNEL_BYTES_MAX, Message, SUBSCRIPTIONS_A_TURN, Topic};
+use crate::tasks::TaskOutput;
+use crate::texts::Texts;
 
 type Result = std::result::Result<Flow, Refusal>;
+
+/// Bytes that a name takes beside its own while names are gathered.
+const BESIDE_NAME: usize = 64;
 
 /// Commands that a subscriber may run in RESP2.
 const OF_SUBSCRIBERS: &[&str] = &[
@@ -51,15 +59,14 @@ fn may_confirm(call: &mut Call<'_>) -> bool {
 
 /// Refuses a name that is too long to be matched.
 fn check_name(topic: Topic, name: &[u8]) -> std::result::Result<(), Refusal> {
-    let (kind, bytes_max) = match topic {
-        Topic::Pattern => ("pattern", PATTERN_BYTES_MAX),
-        Topic::Channel | Topic::ShardChannel => ("channel's name", CHANNEL_BYTES_MAX),
-    };
-    if name.len() <= bytes_max {
+    if topic == Topic::Pattern {
+        return pattern(name).map(drop);
+    }
+    if name.len() <= CHANNEL_BYTES_MAX {
         return Ok(());
     }
     Err(Refusal(format!(
-        "ERR a {kind} has at most {bytes_max} bytes, this one has {}",
+        "ERR a channel's name has at most {CHANNEL_BYTES_MAX} bytes, this one has {}",
         name.len()
     )))
 }
@@ -71,6 +78,7 @@ fn subscribe_to(call: &mut Call<'_>, topic: Topic, action: &str) -> Result {
     let start = call.connection.sent_parts.take().unwrap_or(1);
     if start == 1 {
         let names = || (1..call.count()).map(|place| call.argument(place));
+        steps::count(call.count() / 8);
         names().try_for_each(|name| check_name(topic, name))?;
         let refused = call.serving.refuses_subscriptions(call.connection, names());
         if let Some(bytes_max) = refused {
@@ -80,6 +88,7 @@ fn subscribe_to(call: &mut Call<'_>, topic: Topic, action: &str) -> Result {
         }
     }
     let end = call.count().min(start + SUBSCRIPTIONS_A_TURN);
+    steps::count(end - start);
     for place in start..end {
         let name = call.argument(place);
         let own = (call.number, &mut *call.connection);
@@ -106,6 +115,7 @@ fn unsubscribe_from(call: &mut Call<'_>, topic: Topic, action: &str) -> Flow {
     }
     let start = call.connection.sent_parts.take().unwrap_or(1);
     let end = call.count().min(start + SUBSCRIPTIONS_A_TURN);
+    steps::count(end - start);
     for place in start..end {
         let name = call.argument(place);
         let own = (call.number, &mut *call.connection);
@@ -203,8 +213,8 @@ pub(super) fn pubsub(call: &mut Call<'_>) -> Result {
     let count = call.count();
     let name = call.argument(1).to_ascii_lowercase();
     match (&name[..], count) {
-        (b"channels", 2 | 3) => Ok(channels(call, Topic::Channel)),
-        (b"shardchannels", 2 | 3) => Ok(channels(call, Topic::ShardChannel)),
+        (b"channels", 2 | 3) => channels(call, Topic::Channel),
+        (b"shardchannels", 2 | 3) => channels(call, Topic::ShardChannel),
         (b"numsub", _) => Ok(subscribers(call, Topic::Channel)),
         (b"shardnumsub", _) => Ok(subscribers(call, Topic::ShardChannel)),
         (b"numpat", 2) => Ok(patterns(call)),
@@ -222,59 +232,99 @@ pub(super) fn pubsub(call: &mut Call<'_>) -> Result {
     }
 }
 
-/// The channels with subscribers that match a pattern.
-fn channels(call: &mut Call<'_>, topic: Topic) -> Flow {
-    let pattern = (call.count() == 3).then(|| call.argument(2).to_vec());
-    let shared = Arc::clone(&call.serving.shared);
-    call.task(move |core, output, protocol| async move {
-        let found = shared.ask_all(move |serving| {
-            let channels = serving.subscriptions.counts(topic);
-            let is_wanted = |name: &[u8]| {
-                let pattern = pattern.as_deref();
-                pattern.is_none_or(|pattern| glob::matches(pattern, name))
-            };
-            let wanted = channels.filter(|(name, _)| is_wanted(name));
-            wanted.map(|(name, _)| name.to_vec()).collect::<Vec<_>>()
+/// Names of a topic with subscribers, on all cores, of which those are wanted that match a pattern.
+/// Each core looks at some a turn.
+async fn subscribed_names(
+    (shared, core): (&Arc<Shared>, &Core),
+    topic: Topic,
+    pattern: Option<Vec<u8>>,
+    output: &TaskOutput,
+) -> std::result::Result<(BTreeSet<Vec<u8>>, Charge), Shortage> {
+    let pattern = pattern.map(Arc::<[u8]>::from);
+    let (mut names, mut bytes) = (BTreeSet::new(), 0);
+    let mut held = output.hold(0);
+    // The last name that each core has looked at; none of those that have not begun. A core that
+    // has looked at all is not there.
+    let mut cores: BTreeMap<_, Option<Arc<[u8]>>> =
+        (0..shared.cores.len()).map(|place| (place, None)).collect();
+    while !cores.is_empty() {
+        let (from, wanted) = (Arc::new(std::mem::take(&mut cores)), pattern.clone());
+        let pages = shared.ask_all(move |serving| {
+            let before = from.get(&serving.place)?.as_deref();
+            let page = serving.subscriptions.page(topic, before, wanted.as_deref());
+            Some((serving.place, page))
         });
-        let found = found.wait(&core).await;
-        let found: BTreeSet<_> = found.into_iter().flatten().collect();
-        output.write(|bytes| Writer::new(bytes, protocol).array(found.len()));
-        for name in found {
-            output.room(&core).await;
-            output.write(|bytes| Writer::new(bytes, protocol).bulk(&name));
+        for (place, page) in pages.wait(core).await.into_iter().flatten() {
+            if page.last.is_some() {
+                cores.insert(place, page.last);
+            }
+            for name in page.names {
+                bytes += name.len() + BESIDE_NAME;
+                names.insert(name.to_vec());
+            }
+        }
+        held.grow_to(bytes)?;
+    }
+    Ok((names, held))
+}
+
+/// The channels with subscribers that match a pattern.
+fn channels(call: &mut Call<'_>, topic: Topic) -> Result {
+    let pattern = match call.count() {
+        3 => Some(pattern(call.argument(2))?.to_vec()),
+        _ => None,
+    };
+    let shared = Arc::clone(&call.serving.shared);
+    Ok(call.task(move |core, output, protocol| async move {
+        match subscribed_names((&shared, &core), topic, pattern, &output).await {
+            Ok((names, _held)) => {
+                output.write(|bytes| Writer::new(bytes, protocol).array(names.len()));
+                for name in &names {
+                    output.room(&core).await;
+                    output.write(|bytes| Writer::new(bytes, protocol).bulk(name));
+                    steps::count(1);
+                    steps::end_slice(&core).await;
+                }
+            }
+            Err(shortage) => output.refuse(protocol, &shortage),
         }
         core
-    })
+    }))
 }
 
 /// How many subscribers each of some channels has.
 fn subscribers(call: &mut Call<'_>, topic: Topic) -> Flow {
-    let names: Vec<_> = (2..call.count())
-        .map(|place| call.argument(place).to_vec())
-        .collect();
+    if call.is_early() {
+        return Flow::Later;
+    }
+    let names = Arc::new(Texts::of(
+        (2..call.count()).map(|place| call.argument(place)),
+    ));
     let shared = Arc::clone(&call.serving.shared);
     call.task(move |core, output, protocol| async move {
-        let wanted: Arc<BTreeSet<_>> = Arc::new(names.iter().cloned().collect());
-        let counts = shared.ask_all(move |serving| {
-            let counts = serving.subscriptions.counts(topic);
-            let wanted = counts.filter(|&(name, _)| wanted.contains(name));
-            wanted
-                .map(|(name, count)| (name.to_vec(), count))
-                .collect::<Vec<_>>()
-        });
-        let mut sums = BTreeMap::<_, usize>::new();
-        for (name, count) in counts.wait(&core).await.into_iter().flatten() {
-            *sums.entry(name).or_default() += count;
-        }
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            writer.array(2 * names.len());
-            for name in &names {
-                let count = sums.get(name).copied().unwrap_or(0);
-                writer.bulk(name);
-                writer.integer(i64::try_from(count).unwrap_or(i64::MAX));
+        output.write(|bytes| Writer::new(bytes, protocol).array(2 * names.len()));
+        for start in (0..names.len()).step_by(steps::PIECE) {
+            output.room(&core).await;
+            let places = start..names.len().min(start + steps::PIECE);
+            let (wanted, asked) = (Arc::clone(&names), places.clone());
+            let counts = shared.ask_all(move |serving| {
+                let names = wanted.some(asked.clone());
+                serving.subscriptions.counts(topic, names)
+            });
+            let mut sums = vec![0; places.len()];
+            for counts in counts.wait(&core).await {
+                sums.iter_mut()
+                    .zip(counts)
+                    .for_each(|(sum, count)| *sum += count);
             }
-        });
+            output.write(|bytes| {
+                let mut writer = Writer::new(bytes, protocol);
+                for (name, count) in names.some(places).zip(sums) {
+                    writer.bulk(name);
+                    writer.count(count);
+                }
+            });
+        }
         core
     })
 }
@@ -283,16 +333,12 @@ fn subscribers(call: &mut Call<'_>, topic: Topic) -> Flow {
 fn patterns(call: &mut Call<'_>) -> Flow {
     let shared = Arc::clone(&call.serving.shared);
     call.task(move |core, output, protocol| async move {
-        let found = shared.ask_all(move |serving| {
-            let patterns = serving.subscriptions.patterns();
-            patterns.map(<[u8]>::to_vec).collect::<Vec<_>>()
-        });
-        let found = found.wait(&core).await;
-        let found: BTreeSet<_> = found.into_iter().flatten().collect();
-        output.write(|bytes| {
-            let count = i64::try_from(found.len()).unwrap_or(i64::MAX);
-            Writer::new(bytes, protocol).integer(count);
-        });
+        match subscribed_names((&shared, &core), Topic::Pattern, None, &output).await {
+            Ok((names, _held)) => {
+                output.write(|bytes| Writer::new(bytes, protocol).count(names.len()));
+            }
+            Err(shortage) => output.refuse(protocol, &shortage),
+        }
         core
     })
 }

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use super::arguments::{at_most, pattern};
 use super::subcommand::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::event_classes::{EventClasses, UNKNOWN_CLASS};
@@ -22,6 +23,8 @@ type Result = std::result::Result<Flow, Refusal>;
 
 /// Slow commands that a core notes, at most.
 const SLOW_COMMANDS_MAX: i64 = 100_000;
+/// Patterns of one `CONFIG GET`, at most.
+const PATTERNS_MAX: usize = 128;
 /// A value that is no integer; as Redis.
 const NOT_INTEGER: &str = "argument couldn't be parsed into an integer";
 
@@ -35,11 +38,14 @@ pub(super) const CONFIG: &[Subcommand] = &[
 
 fn get_config(call: &mut Call<'_>) -> Result {
     let settings = information::settings(&call.serving.shared);
+    let patterns = call.count() - 2;
+    at_most("patterns of CONFIG GET", (patterns, PATTERNS_MAX))?;
+    let patterns = (2..call.count()).map(|place| pattern(call.argument(place)));
+    let patterns = patterns.map(|pattern| Ok(pattern?.to_ascii_lowercase()));
+    let patterns = patterns.collect::<std::result::Result<Vec<_>, Refusal>>()?;
     let is_wanted = |name: &str| {
-        (2..call.count()).any(|place| {
-            let pattern = call.argument(place).to_ascii_lowercase();
-            glob::matches(&pattern, name.as_bytes())
-        })
+        let mut patterns = patterns.iter();
+        patterns.any(|pattern| glob::matches(pattern, name.as_bytes()))
     };
     let wanted: Vec<_> = settings
         .into_iter()
@@ -182,7 +188,10 @@ fn reset_figures(call: &mut Call<'_>) -> Result {
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |core, output, protocol| async move {
         shared
-            .ask_all(|serving| serving.failures.clear())
+            .ask_all(|serving| {
+                serving.failures.clear();
+                serving.counters().longest_turn_steps.set(0);
+            })
             .wait(&core)
             .await;
         let now = shared.figures();

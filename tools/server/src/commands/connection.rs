@@ -1,15 +1,21 @@
 //! Commands of the connection.
 
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use farcore::Core;
 
-use super::arguments::{count, integer, is_option};
+use super::arguments::{at_most, count, integer, is_option};
 use super::subcommand::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX, tracking};
 use crate::connection::{Connection, ReplyMode};
 use crate::parked::WaitEnd;
 use crate::resp::{Protocol, Writer};
+use crate::serving::Serving;
+use crate::shared::Shared;
+use crate::steps;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -17,6 +23,12 @@ type Result = std::result::Result<Flow, Refusal>;
 const NAME_BYTES_MAX: usize = 1 << 10;
 /// Bytes of a line of `CLIENT LIST` as it is gathered, about.
 const LINE_BYTES: usize = 512;
+
+/// Client IDs that `CLIENT LIST` takes.
+const IDS_MAX: usize = 16 << 10;
+/// Connections that a core looks at in a turn to list or kill them, and what each costs.
+const CLIENTS_A_TURN: usize = 128;
+const STEPS_A_CLIENT: usize = 16;
 
 /// The version of Redis whose behaviour clients can expect.
 pub(crate) const REDIS_VERSION: &str = "7.2.4";
@@ -313,10 +325,21 @@ fn unblock(call: &mut Call<'_>) -> Result {
     };
     // No client has a number below 1.
     let client = u64::try_from(integer(call.argument(2))?).unwrap_or(0);
-    let shared = std::sync::Arc::clone(&call.serving.shared);
+    let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |core: Core, output, protocol| async move {
-        let ended = shared.ask_all(move |serving| serving.end_wait_of_client(client, end));
-        let has_ended = ended.wait(&core).await.into_iter().any(|one| one);
+        let mut has_ended = false;
+        let mut walk = ClientWalk::new(&shared);
+        while let Some(from) = walk.next().filter(|_| !has_ended) {
+            let pages = shared.ask_all(move |serving| {
+                let numbers = serving.next_clients(&from)?;
+                let is_ended = serving.end_wait_of_client(numbers.clone(), client, end);
+                Some((serving.place, numbers.end, is_ended))
+            });
+            for (place, end, is_ended) in pages.wait(&core).await.into_iter().flatten() {
+                walk.looked(place, end);
+                has_ended |= is_ended;
+            }
+        }
         output.write(|bytes| Writer::new(bytes, protocol).integer(i64::from(has_ended)));
         core
     }))
@@ -359,7 +382,7 @@ fn reply_mode(call: &mut Call<'_>) -> Result {
 /// What a list or a kill selects.
 #[derive(Clone, Debug, Default)]
 struct Selection {
-    ids: Vec<u64>,
+    ids: HashSet<u64>,
     address: Option<String>,
     local_address: Option<String>,
     /// Of a type that no client has.
@@ -399,11 +422,14 @@ impl Selection {
             (None, ..) => {}
             (Some(name), Some(value), 4) if is_option(name, "type") => selection.by_type(value)?,
             (Some(name), Some(_), _) if is_option(name, "id") => {
+                let ids = call.count() - 3;
+                at_most("client IDs", (ids, IDS_MAX))?;
+                steps::count(ids);
                 for place in 3..call.count() {
                     let id = integer(call.argument(place))
                         .map_err(|_| Refusal::from("ERR Invalid client ID"))?;
                     // No client has a number below 1.
-                    selection.ids.push(u64::try_from(id).unwrap_or(0));
+                    selection.ids.insert(u64::try_from(id).unwrap_or(0));
                 }
             }
             _ => return Err(SYNTAX.into()),
@@ -427,7 +453,8 @@ impl Selection {
             let text = || String::from_utf8_lossy(value).into_owned();
             if is_option(option, "id") {
                 let id = count(value).ok().filter(|id| *id > 0);
-                selection.ids = vec![id.ok_or("ERR client-id should be greater than 0")?];
+                let id = id.ok_or("ERR client-id should be greater than 0")?;
+                selection.ids = HashSet::from([id]);
             } else if is_option(option, "addr") {
                 selection.address = Some(text());
             } else if is_option(option, "laddr") {
@@ -450,9 +477,45 @@ impl Selection {
     }
 }
 
+/// A walk over the connections of all cores, of which each looks at some a turn.
+struct ClientWalk {
+    /// Where each core goes on; those that have looked at all are not there.
+    cores: BTreeMap<usize, usize>,
+}
+
+impl ClientWalk {
+    fn new(shared: &Shared) -> Self {
+        let cores = (0..shared.cores.len()).map(|place| (place, 0));
+        Self {
+            cores: cores.collect(),
+        }
+    }
+
+    /// Where each core goes on, by its place; none at the end.
+    fn next(&mut self) -> Option<Arc<BTreeMap<usize, usize>>> {
+        let cores = std::mem::take(&mut self.cores);
+        (!cores.is_empty()).then(|| Arc::new(cores))
+    }
+
+    /// Notes that a core goes on with the connection of a number.
+    fn looked(&mut self, place: usize, number: usize) {
+        self.cores.insert(place, number);
+    }
+}
+
+impl Serving {
+    /// The numbers of the connections that come next in a walk; none at its end.
+    fn next_clients(&self, from: &BTreeMap<usize, usize>) -> Option<Range<usize>> {
+        let start = *from.get(&self.place)?;
+        let end = self.connections.len().min(start + CLIENTS_A_TURN);
+        steps::count(STEPS_A_CLIENT * end.saturating_sub(start));
+        (start < end).then_some(start..end)
+    }
+}
+
 fn list(call: &mut Call<'_>) -> Result {
     let selection = Selection::of_list(call)?;
-    let shared = std::sync::Arc::clone(&call.serving.shared);
+    let shared = Arc::clone(&call.serving.shared);
     let own = describe(call.connection, farcore_tuning::system_ms());
     let (own_id, is_own) = (call.connection.id, selection.has(call.connection));
     Ok(call.task(move |core: Core, output, protocol| async move {
@@ -464,16 +527,24 @@ fn list(call: &mut Call<'_>) -> Result {
                 return core;
             }
         };
-        let lines = shared.ask_all(move |serving| {
-            let now_ms = farcore_tuning::system_ms();
-            let served = serving.connections.iter().flatten();
-            let wanted =
-                served.filter(|one| !one.is_gone && one.id != own_id && selection.has(one));
-            wanted
-                .map(|one| (one.id, describe(one, now_ms)))
-                .collect::<Vec<_>>()
-        });
-        let mut lines: Vec<_> = lines.wait(&core).await.into_iter().flatten().collect();
+        let (mut lines, selection) = (Vec::new(), Arc::new(selection));
+        let mut walk = ClientWalk::new(&shared);
+        while let Some(from) = walk.next() {
+            let selection = Arc::clone(&selection);
+            let pages = shared.ask_all(move |serving| {
+                let now_ms = farcore_tuning::system_ms();
+                let numbers = serving.next_clients(&from)?;
+                let served = serving.connections[numbers.clone()].iter().flatten();
+                let wanted =
+                    served.filter(|one| !one.is_gone && one.id != own_id && selection.has(one));
+                let lines = wanted.map(|one| (one.id, describe(one, now_ms)));
+                Some((serving.place, numbers.end, lines.collect::<Vec<_>>()))
+            });
+            for (place, end, page) in pages.wait(&core).await.into_iter().flatten() {
+                walk.looked(place, end);
+                lines.extend(page);
+            }
+        }
         if is_own {
             lines.push((own_id, own));
         }
@@ -486,6 +557,8 @@ fn list(call: &mut Call<'_>) -> Result {
                 output.extend_from_slice(line.as_bytes());
                 output.push(b'\n');
             });
+            steps::count_copied(line.len());
+            steps::end_slice(&core).await;
         }
         output.write(|output| output.extend_from_slice(b"\r\n"));
         core
@@ -507,12 +580,23 @@ fn kill(call: &mut Call<'_>) -> Result {
     if is_own {
         call.connection.is_closing = true;
     }
-    let shared = std::sync::Arc::clone(&call.serving.shared);
+    let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |core: Core, output, protocol| async move {
-        let killed = shared
-            .ask_all(move |serving| serving.kill(|one| one.id != own_id && selection.has(one)));
-        let killed: usize = killed.wait(&core).await.into_iter().sum();
-        let killed = killed + usize::from(is_own);
+        let (mut killed, selection) = (usize::from(is_own), Arc::new(selection));
+        let mut walk = ClientWalk::new(&shared);
+        while let Some(from) = walk.next() {
+            let selection = Arc::clone(&selection);
+            let pages = shared.ask_all(move |serving| {
+                let numbers = serving.next_clients(&from)?;
+                let is_meant = |one: &Connection| one.id != own_id && selection.has(one);
+                let killed = serving.kill(numbers.clone(), is_meant);
+                Some((serving.place, numbers.end, killed))
+            });
+            for (place, end, some) in pages.wait(&core).await.into_iter().flatten() {
+                walk.looked(place, end);
+                killed += some;
+            }
+        }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match (is_old_form, killed) {

@@ -9,6 +9,7 @@ use crate::hash_value::Entry;
 use crate::kind::Kind;
 use crate::random::Numbers;
 use crate::resp::{Protocol, Writer};
+use crate::steps;
 use crate::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -100,6 +101,8 @@ impl Draw {
         let mut written = 0;
         while written < count {
             output.room(core).await;
+            steps::count(usize::try_from(ELEMENTS_AT_ONCE).unwrap_or(1));
+            steps::end_slice(core).await;
             let end = count.min(written + ELEMENTS_AT_ONCE);
             output.write(|bytes| {
                 let mut writer = Writer::new(bytes, protocol);
@@ -151,7 +154,7 @@ fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
                 return core;
             }
         };
-        match record.entries(kind) {
+        match record.entries(kind, &core).await {
             Ok(all) => {
                 if let Err(shortage) = held.grow_to(held.bytes() + size_of_val(&all[..])) {
                     output.refuse(protocol, &shortage);

@@ -10,19 +10,28 @@
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-use super::arguments::{integer, is_option};
-use super::structured::{Failure, Record, finish};
+use farcore::Core;
+
+use super::arguments::{integer, is_option, pattern};
+use super::structured::{Failure, Record, fail, hold_records};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::encoding_limits::EncodingLimits;
 use crate::glob;
 use crate::hash_value::Entry;
 use crate::kind::Kind;
-use crate::resp::Writer;
+use crate::memory::{Charge, Shortage};
+use crate::resp::{Protocol, Writer};
+use crate::steps;
+use crate::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
 
 /// Elements of a page, by default; as Redis.
 const ELEMENTS: usize = 10;
+/// Elements of a page, at most, whatever the client wants.
+const ELEMENTS_MAX: usize = 8 << 10;
+/// Elements that are written before the client must have taken some.
+const ELEMENTS_AT_ONCE: usize = 64;
 
 /// Where an element stands in the order of pages; never 0, which begins and ends a scan. The same
 /// in each page: the hasher has no random key. Elements that are made to have one value share a
@@ -78,13 +87,13 @@ impl Scan {
             }
             let value = call.argument(place + 1);
             if is_option(option, "match") {
-                self.pattern = Some(value.to_vec());
+                self.pattern = Some(pattern(value)?.to_vec());
             } else if is_option(option, "count") {
                 let count = usize::try_from(integer(value)?).unwrap_or(0);
                 if count < 1 {
                     return Err(SYNTAX.into());
                 }
-                self.count = count;
+                self.count = count.min(ELEMENTS_MAX);
             } else {
                 return Err(SYNTAX.into());
             }
@@ -93,48 +102,165 @@ impl Scan {
         Ok(())
     }
 
-    /// The elements of the page, and the next cursor. Cost: a hash of every element.
-    fn page<'a>(
-        &self,
-        record: &'a Record,
-        limits: &EncodingLimits,
-    ) -> std::result::Result<Page<'a>, Failure> {
-        let elements = record.entries(self.kind)?;
-        if record.version == 0 {
-            return Ok((elements, 0));
-        }
-        if let Some(refusal) = &self.refusal {
-            return Err(refusal.clone().into());
-        }
-        if record.is_compact(limits) {
-            return Ok((elements, 0));
-        }
-        let placed = elements.into_iter().map(|entry| (place_of(entry.0), entry));
-        let mut left: Vec<_> = placed.filter(|(place, _)| *place >= self.cursor).collect();
-        left.sort_unstable_by_key(|(place, _)| *place);
-        let mut end = self.count.min(left.len());
-        // Those of one place stay together.
-        while end > 0 && end < left.len() && left[end].0 == left[end - 1].0 {
-            end += 1;
-        }
-        let next = left.get(end).map_or(0, |(place, _)| *place);
-        left.truncate(end);
-        Ok((left.into_iter().map(|(_, entry)| entry).collect(), next))
+    /// True if a record is listed at once.
+    fn is_whole(&self, record: &Record, limits: &EncodingLimits) -> bool {
+        record.version == 0 || record.is_compact(limits)
     }
 
-    fn write(&self, (mut elements, next): Page<'_>, writer: &mut Writer<'_>) {
-        if let Some(pattern) = &self.pattern {
-            elements.retain(|(name, _)| glob::matches(pattern, name));
-        }
-        writer.array(2);
-        writer.bulk(next.to_string().as_bytes());
-        writer.array(elements.len() * if self.names_only { 1 } else { 2 });
-        for (name, value) in elements {
-            writer.bulk(name);
-            if !self.names_only {
-                writer.bulk(value);
+    /// Keeps the elements that match the pattern.
+    async fn keep_matching(&self, elements: &mut Vec<Entry<'_>>, core: &Core) {
+        let Some(pattern) = &self.pattern else {
+            return;
+        };
+        let mut kept = 0;
+        for place in 0..elements.len() {
+            steps::end_slice(core).await;
+            if glob::matches(pattern, elements[place].0) {
+                elements.swap(kept, place);
+                kept += 1;
             }
         }
+        elements.truncate(kept);
+    }
+
+    /// Writes a page as the client takes it.
+    async fn write(
+        &self,
+        (elements, next): Page<'_>,
+        core: &Core,
+        (output, protocol): (&TaskOutput, Protocol),
+    ) {
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            writer.array(2);
+            writer.bulk(next.to_string().as_bytes());
+            writer.array(elements.len() * if self.names_only { 1 } else { 2 });
+        });
+        for some in elements.chunks(ELEMENTS_AT_ONCE) {
+            output.room(core).await;
+            steps::count(some.len());
+            steps::end_slice(core).await;
+            output.write(|bytes| {
+                let mut writer = Writer::new(bytes, protocol);
+                for (name, value) in some {
+                    writer.bulk(name);
+                    if !self.names_only {
+                        writer.bulk(value);
+                    }
+                }
+            });
+        }
+    }
+
+    /// Lists a page of a record; an error comes before anything is written.
+    async fn list(
+        &self,
+        record: &Record,
+        limits: &EncodingLimits,
+        held: &mut Charge,
+        core: &Core,
+        (output, protocol): (&TaskOutput, Protocol),
+    ) -> std::result::Result<(), Failure> {
+        let lacks = |shortage: Shortage| Refusal(shortage.to_string());
+        let elements = record.each(self.kind)?;
+        if record.version != 0
+            && let Some(refusal) = &self.refusal
+        {
+            return Err(refusal.clone().into());
+        }
+        let is_whole = self.is_whole(record, limits);
+        let mut paging = Paging::new(self, is_whole);
+        let records = held.bytes();
+        for (place, entry) in elements.enumerate() {
+            if place.is_multiple_of(steps::PIECE) {
+                held.grow_to(records + paging.held_bytes()).map_err(lacks)?;
+                steps::end_slice(core).await;
+            }
+            paging.add(entry);
+        }
+        let (mut elements, next) = paging.finish();
+        self.keep_matching(&mut elements, core).await;
+        self.write((elements, next), core, (output, protocol)).await;
+        Ok(())
+    }
+}
+
+/// The elements of a page while all of a record are looked at: those that come first from the
+/// cursor on.
+struct Paging<'a> {
+    cursor: u64,
+    /// How many are wanted; none if all are, in their order.
+    count: Option<usize>,
+    left: Vec<(u64, Entry<'a>)>,
+    /// The first place of those that were left out; 0 if none was.
+    next: u64,
+}
+
+impl<'a> Paging<'a> {
+    fn new(scan: &Scan, is_whole: bool) -> Self {
+        Self {
+            cursor: scan.cursor,
+            count: (!is_whole).then_some(scan.count),
+            left: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// Bytes that the elements take when a piece more are added.
+    fn held_bytes(&self) -> usize {
+        2 * (self.left.len() + steps::PIECE) * size_of::<(u64, Entry<'_>)>()
+    }
+
+    /// Takes an element. Cost: its hash.
+    fn add(&mut self, entry: Entry<'a>) {
+        steps::count(1);
+        let Some(count) = self.count else {
+            return self.left.push((0, entry));
+        };
+        steps::count_copied(entry.0.len());
+        let place = place_of(entry.0);
+        if place >= self.cursor {
+            self.left.push((place, entry));
+        }
+        if self.left.len() >= 2 * count + steps::PIECE {
+            self.keep_first(count);
+        }
+    }
+
+    /// Drops all but so many that come first; those of one place stay together.
+    fn keep_first(&mut self, count: usize) {
+        if self.left.len() <= count {
+            return;
+        }
+        steps::count(self.left.len());
+        let (_, &mut (last, _), _) =
+            (self.left).select_nth_unstable_by_key(count - 1, |(place, _)| *place);
+        let next = self
+            .left
+            .iter()
+            .map(|(place, _)| *place)
+            .filter(|place| *place > last)
+            .min();
+        if let Some(next) = next {
+            self.next = if self.next == 0 {
+                next
+            } else {
+                self.next.min(next)
+            };
+            self.left.retain(|(place, _)| *place <= last);
+        }
+    }
+
+    /// The elements of the page, and the next cursor.
+    fn finish(mut self) -> Page<'a> {
+        if let Some(count) = self.count {
+            self.keep_first(count);
+            self.left.sort_unstable_by_key(|(place, _)| *place);
+        }
+        (
+            self.left.into_iter().map(|(_, entry)| entry).collect(),
+            self.next,
+        )
     }
 }
 
@@ -143,19 +269,27 @@ fn scan(call: &mut Call<'_>, kind: Kind) -> Result {
     let key = call.key().to_vec();
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
-        let _memory = output.take_record_memory(&core, 1).await;
-        let record = Record::read(&mut core, &key).await;
-        let page = match &record {
+        let keys = std::slice::from_ref(&key);
+        let mut held = match hold_records((&mut core, &output), keys).await {
+            Ok(held) => held,
+            Err(shortage) => {
+                output.refuse(protocol, &shortage);
+                return core;
+            }
+        };
+        let listed = match Record::read(&mut core, &key).await {
             Ok(record) => {
                 record.note(&output);
                 record.notify_missed(&output, &key);
-                scan.page(record, &shared.encoding_limits)
+                let limits = &shared.encoding_limits;
+                scan.list(&record, limits, &mut held, &core, (&output, protocol))
+                    .await
             }
-            Err(failure) => Err(failure.clone()),
+            Err(failure) => Err(failure),
         };
-        finish(&output, protocol, (kind, page), |writer, page| {
-            scan.write(page, writer);
-        });
+        if let Err(failure) = listed {
+            fail(&output, protocol, kind, &failure);
+        }
         core
     }))
 }
@@ -199,9 +333,13 @@ mod tests {
 
     /// The names that a page lists, and the next cursor.
     fn page(scan: &Scan, record: &Record) -> (Vec<Vec<u8>>, u64) {
-        let (elements, next) = scan
-            .page(record, &EncodingLimits::default())
-            .expect("whole");
+        let is_whole = scan.is_whole(record, &EncodingLimits::default());
+        let mut paging = Paging::new(scan, is_whole);
+        record
+            .each(scan.kind)
+            .expect("whole")
+            .for_each(|entry| paging.add(entry));
+        let (elements, next) = paging.finish();
         let names = elements.iter().map(|(name, _)| name.to_vec());
         (names.collect(), next)
     }

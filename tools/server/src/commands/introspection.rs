@@ -1,14 +1,20 @@
 //! `COMMAND`: what clients learn about the commands.
 
+use super::arguments::{at_most, pattern};
 use super::documentation::{self, Documented};
 use super::subcommand::{Subcommand, find_subcommand, takes};
 use super::syntax;
 use super::{COMMANDS, Call, Command, Flow, Refusal, SYNTAX, find};
+use crate::counters::COMMANDS_MAX;
 use crate::glob;
 use crate::resp::Writer;
+use crate::steps;
 use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
+
+/// What a command that is described costs.
+const STEPS_A_COMMAND: usize = 64;
 
 /// What `COMMAND` does under a second word.
 pub(super) const COMMAND: &[Subcommand] = &[
@@ -172,6 +178,7 @@ pub(super) fn command(call: &mut Call<'_>) -> Result {
     if call.count() > 1 {
         return super::subcommand::run(call);
     }
+    steps::count(STEPS_A_COMMAND * COMMANDS.len());
     Ok(call.reply(|writer| {
         writer.array(COMMANDS.len());
         for command in COMMANDS {
@@ -186,17 +193,19 @@ fn count(call: &mut Call<'_>) -> Result {
 }
 
 /// The commands that the arguments name, or all.
-fn named(call: &Call<'_>) -> Vec<Option<&'static Command>> {
+fn named(call: &Call<'_>) -> std::result::Result<Vec<Option<&'static Command>>, Refusal> {
     if call.count() == 2 {
-        return COMMANDS.iter().map(Some).collect();
+        steps::count(STEPS_A_COMMAND * COMMANDS.len());
+        return Ok(COMMANDS.iter().map(Some).collect());
     }
-    (2..call.count())
-        .map(|place| find(call.argument(place)))
-        .collect()
+    at_most("names of commands", (call.count() - 2, COMMANDS_MAX))?;
+    steps::count(STEPS_A_COMMAND * call.count());
+    let named = (2..call.count()).map(|place| find(call.argument(place)));
+    Ok(named.collect())
 }
 
 fn information(call: &mut Call<'_>) -> Result {
-    let named = named(call);
+    let named = named(call)?;
     Ok(call.reply(|writer| {
         writer.array(named.len());
         for command in named {
@@ -209,7 +218,7 @@ fn information(call: &mut Call<'_>) -> Result {
 }
 
 fn docs(call: &mut Call<'_>) -> Result {
-    let named: Vec<_> = named(call).into_iter().flatten().collect();
+    let named: Vec<_> = named(call)?.into_iter().flatten().collect();
     Ok(call.reply(|writer| {
         writer.map(named.len());
         for command in named {
@@ -265,7 +274,7 @@ fn is_listed(call: &Call<'_>, command: &Command) -> std::result::Result<bool, Re
             let has = |category: &&str| category.as_bytes().eq_ignore_ascii_case(wanted);
             Ok(categories(command).iter().any(has))
         }
-        b"pattern" => Ok(glob::matches(wanted, command.name.as_bytes())),
+        b"pattern" => Ok(glob::matches(pattern(wanted)?, command.name.as_bytes())),
         _ => Err(SYNTAX.into()),
     }
 }

@@ -6,6 +6,7 @@ use super::arguments::is_option;
 use crate::glob;
 use crate::kind::type_name;
 use crate::memory::Charge;
+use crate::steps;
 use crate::tasks::TaskOutput;
 use crate::words::shown_key;
 
@@ -121,6 +122,7 @@ impl<'a> Walk<'a> {
         let Some(cursor) = self.cursor else {
             return Ok(None);
         };
+        steps::end_slice(core).await;
         let options = ScanOptions {
             // Expired records are seen only with their values.
             values: true,
@@ -128,6 +130,7 @@ impl<'a> Walk<'a> {
         };
         let page = core.scan(cursor, options).await?;
         self.cursor = page.next();
+        steps::count(page.entries().count());
         let values = page.entries().filter_map(|entry| entry.value);
         let bytes: usize = values.map(<[u8]>::len).sum();
         if bytes > STEP_BYTES_MANY {

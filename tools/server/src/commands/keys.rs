@@ -2,7 +2,7 @@
 
 use farcore::{Core, Cursor, Operation};
 
-use super::arguments::is_option;
+use super::arguments::{is_option, pattern};
 use super::key_walk::{Names, Walk};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::event_classes::EventClasses;
@@ -136,7 +136,7 @@ impl Scan {
             }
             let (option, value) = (call.argument(place), call.argument(place + 1));
             if is_option(option, "match") {
-                scan.pattern = Some(value.to_vec());
+                scan.pattern = Some(pattern(value)?.to_vec());
             } else if is_option(option, "count") {
                 let count = super::arguments::integer(value)?;
                 if count < 1 {

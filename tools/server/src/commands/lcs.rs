@@ -13,6 +13,7 @@ use crate::long_copy::{ValueUse, hold_value};
 use crate::memory::Shortage;
 use crate::replies::error_text;
 use crate::resp::Writer;
+use crate::steps;
 use crate::tasks::TaskOutput;
 use crate::words::stored_key;
 
@@ -107,6 +108,7 @@ async fn common_of(
     held.push(charge.map_err(lacks)?);
     let mut table = Table::new(&second, entries);
     while !table.fill(&first, &second) {
+        steps::count(ENTRIES_A_TURN / 16);
         core.yield_now().await;
     }
     Ok(table.walk(&first, &second))

@@ -12,6 +12,7 @@ use super::{Call, Flow, Refusal, SYNTAX};
 use crate::list_value::Side;
 use crate::parked::Parked;
 use crate::resp::Writer;
+use crate::steps;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -81,6 +82,7 @@ fn side(argument: &[u8]) -> std::result::Result<Side, Refusal> {
 
 /// The keys at these places, each once, in their order.
 fn distinct_keys(call: &Call<'_>, places: Range<usize>) -> Vec<Vec<u8>> {
+    steps::count(places.len());
     let mut known = HashSet::new();
     let keys = places.map(|place| call.key_at(place));
     let keys = keys.filter(|key| known.insert(*key));

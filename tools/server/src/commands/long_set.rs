@@ -18,6 +18,7 @@ use crate::long_places::PlaceWait;
 use crate::long_task::swap;
 use crate::memory::Charge;
 use crate::resp::{Protocol, Writer};
+use crate::steps;
 use crate::tasks::TaskOutput;
 use crate::words::stored_key;
 
@@ -335,6 +336,9 @@ async fn store_pairs(
 ) -> farcore::Result<()> {
     let mut result = Ok(());
     for pair in arguments.chunks_exact(2) {
+        steps::count(1);
+        steps::count_copied(pair[1].len());
+        steps::end_slice(core).await;
         let (key, value) = (stored_key(&pair[0]), &pair[1]);
         let options = PutOptions::default();
         let length = value.len() as u64;

@@ -10,7 +10,9 @@ use crate::long_read::LongRead;
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
 use crate::shared::LARGE_BYTES;
+use crate::steps;
 use crate::tasks::TaskOutput;
+use crate::texts::Texts;
 use crate::words::stored_key;
 
 /// Keys that are read at once.
@@ -32,15 +34,20 @@ pub(super) fn start(call: &mut Call<'_>) -> Flow {
     if call.is_early() {
         return Flow::Later;
     }
-    let keys = call.owned_arguments();
+    let keys = Texts::of((1..call.count()).map(|place| call.argument(place)));
     call.task(move |mut core, output, protocol| async move {
-        let keys = &keys[1..];
         output.write(|bytes| Writer::new(bytes, protocol).array(keys.len()));
-        for keys in keys.chunks(KEYS_AT_ONCE) {
+        for start in (0..keys.len()).step_by(KEYS_AT_ONCE) {
             output.room(&core).await;
+            steps::end_slice(&core).await;
             if output.is_gone() {
                 break;
             }
+            let keys: Vec<_> = keys
+                .some(start..keys.len().min(start + KEYS_AT_ONCE))
+                .collect();
+            steps::count(keys.len());
+            let keys = &keys[..];
             if let Err(error) = read_some(&mut core, keys, &output, protocol).await {
                 // The engine closes.
                 tracing::debug!(%error, "a reply cannot be finished");
@@ -55,7 +62,7 @@ pub(super) fn start(call: &mut Call<'_>) -> Flow {
 /// Reads some keys and writes their replies.
 async fn read_some(
     core: &mut Core,
-    keys: &[Vec<u8>],
+    keys: &[&[u8]],
     output: &TaskOutput,
     protocol: Protocol,
 ) -> Result<(), Error> {
@@ -69,7 +76,7 @@ async fn read_some(
         }
     }
     let operations = places.iter().map(|&place| Operation::Get {
-        key: stored_key(&keys[place]),
+        key: stored_key(keys[place]),
     });
     core.many(operations, |place, answer| {
         found[places[place]] = find(&answer, protocol);

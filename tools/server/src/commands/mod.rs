@@ -79,6 +79,9 @@ impl From<&str> for Refusal {
 /// Bytes that a record, or the request that stores it, may have beside the value: the options of a
 /// put, and an expiry.
 pub(crate) const BESIDE_BYTES: usize = 32;
+/// Arguments, and bytes of them, of a command that handles them all in one turn.
+const ARGUMENTS_MAX: usize = 64 << 10;
+const ARGUMENT_BYTES_MAX: usize = 8 << 20;
 /// A syntax error, as Redis says it.
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 /// What a read of a key came to. A key that is too long cannot exist.
@@ -204,6 +207,11 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
         let text = format!("ERR wrong number of arguments for '{name}' command");
         return Err(Refusal(text));
     }
+    let is_long = count > ARGUMENTS_MAX || call.arguments.span_bytes() > ARGUMENT_BYTES_MAX;
+    if is_long && let Err(refusal) = accept_long(call, command, count) {
+        rejected(call);
+        return Err(refusal);
+    }
     if !call.connection.is_authenticated && !command.is_for_strangers {
         rejected(call);
         return Err("NOAUTH Authentication required.".into());
@@ -218,6 +226,23 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
     }
     call.connection.last_command = command.name;
     Ok(command)
+}
+
+/// Refuses a command with very many or long arguments, unless it goes on in slices.
+#[cold]
+fn accept_long(call: &Call<'_>, command: &Command, count: usize) -> Result<(), Refusal> {
+    let (name, bytes) = (command.name, call.arguments.span_bytes());
+    if count > ARGUMENTS_MAX && !command.takes_many_arguments() {
+        return Err(Refusal(format!(
+            "ERR '{name}' takes at most {ARGUMENTS_MAX} arguments, these are {count}"
+        )));
+    }
+    if bytes > ARGUMENT_BYTES_MAX && !command.takes_long_arguments() {
+        return Err(Refusal(format!(
+            "ERR '{name}' takes at most {ARGUMENT_BYTES_MAX} bytes of arguments, these have {bytes}"
+        )));
+    }
+    Ok(())
 }
 
 /// Bytes of a request that an error repeats; as Redis.

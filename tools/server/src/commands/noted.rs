@@ -7,14 +7,17 @@
 use farcore::{Operation, Refused};
 
 use super::transactions::{Outcome, commit};
-use super::{Call, Flow};
+use super::{ARGUMENT_BYTES_MAX, Call, Flow};
 use crate::event_classes::EventClasses;
 use crate::noted::{Noted, looking};
 use crate::plan::Plan;
 use crate::replies::{ReplyKind, error_text};
 use crate::resp::{Protocol, Writer};
+use crate::steps;
 use crate::tasks::TaskOutput;
+use crate::texts::Texts;
 use crate::token::Token;
+use crate::transaction::Watched;
 
 impl<'a> Call<'a> {
     fn classes(&self) -> EventClasses {
@@ -33,7 +36,7 @@ impl<'a> Call<'a> {
         if noted.needs_before(classes)
             && let Some(plan) = Plan::bare(protocol, classes, kind, &operation)
         {
-            return self.careful(vec![plan]);
+            return self.careful(plan);
         }
         let token = Token::new(self.number, self.connection.next_number(), 0);
         let before = self.connection.outstanding;
@@ -78,7 +81,8 @@ impl<'a> Call<'a> {
         self.connection.sent_parts.is_none() && count > 0 && needs(0)
     }
 
-    /// Carries several puts out so that it is known what their keys were before.
+    /// Carries several puts out, one after the other, so that it is known what their keys were
+    /// before. The reply is that of the last one, or of the first that fails.
     #[cold]
     pub(super) fn careful_requests(
         &mut self,
@@ -88,25 +92,47 @@ impl<'a> Call<'a> {
         if !self.connection.pending.is_empty() {
             return Flow::Later;
         }
-        let (protocol, classes) = (self.connection.protocol, self.classes());
-        let plans = (0..count).filter_map(|part| {
-            Plan::bare(protocol, classes, ReplyKind::Stored, &operation(self, part))
+        let bytes = self.arguments.span_bytes();
+        if bytes > ARGUMENT_BYTES_MAX {
+            let text = format!(
+                "ERR while events are sent, the arguments of several puts take at most \
+                 {ARGUMENT_BYTES_MAX} bytes, these take {bytes}"
+            );
+            self.serving.note_failure(&text);
+            return self.reply(|writer| writer.error(&text));
+        }
+        let classes = self.classes();
+        let puts = (0..count).flat_map(|part| {
+            let put = operation(self, part);
+            [put.key(), put.value()]
         });
-        let plans = plans.collect();
-        self.careful(plans)
-    }
-
-    /// Carries requests out one after the other; the reply is that of the last one, or of the first
-    /// that fails.
-    fn careful(&mut self, plans: Vec<Plan>) -> Flow {
+        let puts = Texts::of(puts);
         self.task(move |mut core, output, protocol| async move {
             let mut reply = Vec::new();
-            for plan in &plans {
-                let next = carry_out(&mut core, plan, &output, protocol).await;
-                if !reply.starts_with(b"-") {
-                    reply = next;
+            for place in (0..puts.len()).step_by(2) {
+                steps::count(1);
+                steps::end_slice(&core).await;
+                let mut put = puts.some(place..place + 2);
+                let put = Operation::Put {
+                    key: put.next().unwrap_or_default(),
+                    value: put.next().unwrap_or_default(),
+                };
+                if let Some(plan) = Plan::bare(protocol, classes, ReplyKind::Stored, &put) {
+                    let next = carry_out(&mut core, &plan, &output, protocol).await;
+                    if !reply.starts_with(b"-") {
+                        reply = next;
+                    }
                 }
             }
+            output.write(|bytes| bytes.extend_from_slice(&reply));
+            core
+        })
+    }
+
+    /// Carries a request out so that it is known what its key was before.
+    fn careful(&mut self, plan: Plan) -> Flow {
+        self.task(move |mut core, output, protocol| async move {
+            let reply = carry_out(&mut core, &plan, &output, protocol).await;
             output.write(|bytes| bytes.extend_from_slice(&reply));
             core
         })
@@ -120,7 +146,7 @@ async fn carry_out(
     output: &TaskOutput,
     protocol: Protocol,
 ) -> Vec<u8> {
-    let result = match commit(core, plan, &Vec::new()).await {
+    let result = match commit(core, plan, &Watched::new()).await {
         Outcome::Committed(reply, events) => Ok((reply, events)),
         // Its key holds what no transaction changes: it is not new.
         Outcome::Replay(_) | Outcome::Conflict => plan.run_plainly(core).await,

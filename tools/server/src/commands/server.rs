@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::arguments::is_option;
+use super::arguments::{at_most, is_option};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::failures::Failures;
 use crate::information::{self, Gathering};
@@ -10,7 +10,11 @@ use crate::resp::Writer;
 
 type Result = std::result::Result<Flow, Refusal>;
 
+/// Sections that one `INFO` names, at most.
+const SECTIONS_MAX: usize = 64;
+
 pub(super) fn info(call: &mut Call<'_>) -> Result {
+    at_most("sections of INFO", (call.count() - 1, SECTIONS_MAX))?;
     let sections: Vec<_> = (1..call.count())
         .map(|place| String::from_utf8_lossy(call.argument(place)).to_lowercase())
         .collect();

@@ -1,11 +1,12 @@
 //! `SINTER`, `SUNION`, `SDIFF`, their `STORE` forms and `SINTERCARD`: sets made of several.
 //!
-//! All sets are read at once, a request each, and a key that is named twice is read once. A result
+//! All sets are read at once, a request each, and a key that is named twice is read once. Members
+//! are compared in slices, so that the core's other clients are served meanwhile. A result
 //! is stored by one transaction of the engine with the versions that were read, so it is one step
 //! for other clients, if all keys lie in one shard. Else it is stored whatever other clients have
 //! changed meanwhile, except that a target that is also a source must be as it was read.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 use farcore::constants::{KEY_BYTES_MAX, TRANSACTION_KEYS_MAX};
@@ -18,6 +19,7 @@ use crate::event_classes::EventClasses;
 use crate::kind::Kind;
 use crate::resp::{Protocol, Writer};
 use crate::set_value::{SetValue, of_sorted};
+use crate::steps;
 use crate::tasks::TaskOutput;
 use crate::words::stored_key;
 
@@ -37,50 +39,41 @@ enum Algebra {
 }
 
 impl Algebra {
-    /// Members that are gathered at once, at most: a union is sorted beside a half of itself.
+    /// Members that are gathered at once, at most: a union is made beside the lists that it is made
+    /// of.
     fn members_max(self, sets: &[Option<SetValue<'_>>]) -> usize {
         let lengths = sets.iter().map(|set| set.map_or(0, |set| set.len()));
         match self {
             Self::Intersection => lengths.min().unwrap_or(0),
-            Self::Union => lengths.sum::<usize>() * 3 / 2,
+            Self::Union => lengths.sum::<usize>() * 2,
             Self::Difference => sets.first().copied().flatten().map_or(0, |set| set.len()),
         }
     }
 
     /// The members, sorted, of which no more than `limit` are needed. A key without a set counts as
-    /// an empty one.
-    fn of<'a>(self, sets: &[Option<SetValue<'a>>], limit: usize) -> Vec<&'a [u8]> {
+    /// an empty one. It pauses where a turn may end.
+    async fn of<'a>(
+        self,
+        sets: &[Option<SetValue<'a>>],
+        limit: usize,
+        pause: &mut impl AsyncFnMut(),
+    ) -> Vec<&'a [u8]> {
         match self {
             Self::Intersection => {
                 let Some(sets) = sets.iter().copied().collect::<Option<Vec<_>>>() else {
                     return Vec::new();
                 };
-                let by_size = sets.iter().enumerate().min_by_key(|(_, set)| set.len());
-                let Some((smallest, set)) = by_size else {
-                    return Vec::new();
-                };
-                let is_in_all = |member: &&[u8]| {
-                    let mut others = sets.iter().enumerate();
-                    others.all(|(place, set)| place == smallest || set.contains(member))
-                };
-                set.iter().filter(is_in_all).take(limit).collect()
+                intersection(&sets, limit, pause).await
             }
-            Self::Union => {
-                let members = sets.iter().flatten().flat_map(SetValue::iter);
-                let mut all: Vec<_> = members.collect();
-                // A stable sort finds the runs that the sets are.
-                all.sort();
-                all.dedup();
-                all
-            }
+            Self::Union => union(sets, pause).await,
             Self::Difference => {
                 let Some((Some(first), others)) = sets.split_first() else {
                     return Vec::new();
                 };
-                let members: Vec<_> = first.iter().collect();
+                let members = members(*first, pause).await;
                 let mut is_left = vec![true; members.len()];
                 for other in others.iter().flatten() {
-                    strike(&members, &mut is_left, *other);
+                    strike(&members, &mut is_left, *other, pause).await;
                 }
                 let left = members.iter().zip(is_left).filter(|(_, is_left)| *is_left);
                 left.map(|(member, _)| *member).collect()
@@ -89,11 +82,117 @@ impl Algebra {
     }
 }
 
+/// Pauses after some of a walk over a set's members.
+async fn walked(place: usize, pause: &mut impl AsyncFnMut()) {
+    if place.is_multiple_of(steps::PIECE) {
+        steps::count(steps::PIECE);
+        pause().await;
+    }
+}
+
+/// The members of a set.
+async fn members<'a>(set: SetValue<'a>, pause: &mut impl AsyncFnMut()) -> Vec<&'a [u8]> {
+    let mut members = Vec::with_capacity(set.len());
+    for member in set.iter() {
+        walked(members.len(), pause).await;
+        members.push(member);
+    }
+    members
+}
+
+/// The members that all sets have, up to a limit.
+async fn intersection<'a>(
+    sets: &[SetValue<'a>],
+    limit: usize,
+    pause: &mut impl AsyncFnMut(),
+) -> Vec<&'a [u8]> {
+    let by_size = sets.iter().enumerate().min_by_key(|(_, set)| set.len());
+    let Some((smallest, set)) = by_size else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for member in set.iter() {
+        if found.len() == limit {
+            break;
+        }
+        let mut is_in_all = true;
+        for (place, other) in sets.iter().enumerate() {
+            if place == smallest {
+                continue;
+            }
+            steps::count(1);
+            if steps::is_slice_over() {
+                pause().await;
+            }
+            is_in_all = other.contains(member);
+            if !is_in_all {
+                break;
+            }
+        }
+        if is_in_all {
+            found.push(member);
+        }
+    }
+    found
+}
+
+/// The members that any set has: two sorted lists become one, until one is left.
+async fn union<'a>(sets: &[Option<SetValue<'a>>], pause: &mut impl AsyncFnMut()) -> Vec<&'a [u8]> {
+    let mut lists = VecDeque::new();
+    for set in sets.iter().flatten() {
+        lists.push_back(members(*set, pause).await);
+    }
+    while let Some(list) = lists.pop_front() {
+        let Some(other) = lists.pop_front() else {
+            return list;
+        };
+        lists.push_back(merged(&list, &other, pause).await);
+    }
+    Vec::new()
+}
+
+/// Two sorted lists as one, with each member once.
+async fn merged<'a>(
+    list: &[&'a [u8]],
+    other: &[&'a [u8]],
+    pause: &mut impl AsyncFnMut(),
+) -> Vec<&'a [u8]> {
+    let mut merged = Vec::with_capacity(list.len() + other.len());
+    let (mut list, mut other) = (
+        list.iter().copied().peekable(),
+        other.iter().copied().peekable(),
+    );
+    loop {
+        walked(merged.len(), pause).await;
+        let next = match (list.peek(), other.peek()) {
+            (Some(one), Some(two)) if one > two => other.next(),
+            (Some(one), Some(two)) => {
+                if one == two {
+                    other.next();
+                }
+                list.next()
+            }
+            (Some(_), None) => list.next(),
+            (None, _) => other.next(),
+        };
+        match next {
+            Some(member) => merged.push(member),
+            None => return merged,
+        }
+    }
+}
+
 /// Strikes out of sorted members those that another set has. Cost: a look at some members for each
 /// of the other set's, so many small sets cost little beside a long one.
-fn strike(members: &[&[u8]], is_left: &mut [bool], other: SetValue<'_>) {
+async fn strike(
+    members: &[&[u8]],
+    is_left: &mut [bool],
+    other: SetValue<'_>,
+    pause: &mut impl AsyncFnMut(),
+) {
     let mut start = 0;
-    for member in other.iter() {
+    for (walk, member) in other.iter().enumerate() {
+        walked(walk + 1, pause).await;
         let rest = &members[start..];
         // What comes next is mostly near: look ever farther, then between the last two places.
         let mut end = 1;
@@ -131,6 +230,7 @@ impl Sources {
         let (mut known, mut keys) = (HashSet::new(), Vec::<Vec<u8>>::new());
         let mut is_first_again = false;
         for key in all {
+            steps::count(1);
             if known.insert(key) {
                 keys.push(key.to_vec());
             } else {
@@ -150,21 +250,24 @@ impl Sources {
         output: &TaskOutput,
     ) -> std::result::Result<Vec<Record>, Failure> {
         let records = Record::read_all(core, &self.keys, BYTES_MAX).await?;
+        steps::count(records.len() / 16);
         if let Some(longest) = records.iter().max_by_key(|record| record.held_bytes()) {
             longest.note(output);
         }
         Ok(records)
     }
 
-    /// The sets that the records of all keys are.
-    fn sets<'a>(
+    /// The sets that the records of all keys are. It pauses where a turn may end.
+    async fn sets<'a>(
         &self,
         records: &'a [Record],
+        pause: &mut impl AsyncFnMut(),
     ) -> std::result::Result<Vec<Option<SetValue<'a>>>, Failure> {
-        let mut sets = records
-            .iter()
-            .map(Record::value)
-            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let mut sets = Vec::with_capacity(records.len() + 1);
+        for record in records {
+            pause().await;
+            sets.push(record.value()?);
+        }
         if self.is_first_again {
             sets.extend_from_within(..1);
         }
@@ -184,6 +287,8 @@ async fn write(members: &[&[u8]], core: &Core, (output, protocol): (&TaskOutput,
     output.write(|bytes| Writer::new(bytes, protocol).set(members.len()));
     for some in members.chunks(MEMBERS_AT_ONCE) {
         output.room(core).await;
+        steps::count(some.len());
+        steps::end_slice(core).await;
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             for member in some {
@@ -208,7 +313,8 @@ fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
         let sets = match &records {
             Ok(records) => {
                 sources.notify_missed(&output, records);
-                sources.sets(records)
+                let pause = &mut async || steps::end_slice(&core).await;
+                sources.sets(records, pause).await
             }
             Err(failure) => Err(failure.clone()),
         };
@@ -219,7 +325,8 @@ fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
                     output.refuse(protocol, &shortage);
                     return core;
                 }
-                let members = algebra.of(&sets, usize::MAX);
+                let pause = &mut async || steps::end_slice(&core).await;
+                let members = algebra.of(&sets, usize::MAX, pause).await;
                 write(&members, &core, (&output, protocol)).await;
             }
             Err(failure) => structured::fail(&output, protocol, Kind::Set, &failure),
@@ -249,7 +356,9 @@ async fn count_common(
     let _memory = output.take_record_memory(core, sources.keys.len()).await;
     let records = sources.read(core, output).await?;
     sources.notify_missed(output, &records);
-    let common = Algebra::Intersection.of(&sources.sets(&records)?, limit);
+    let pause = &mut async || steps::end_slice(core).await;
+    let sets = sources.sets(&records, pause).await?;
+    let common = Algebra::Intersection.of(&sets, limit, pause).await;
     Ok(common.len())
 }
 
@@ -293,7 +402,10 @@ async fn make(
         .await;
     loop {
         let records = sources.read(core, output).await?;
-        let members = algebra.of(&sources.sets(&records)?, usize::MAX);
+        let pause = &mut async || steps::end_slice(core).await;
+        let sets = sources.sets(&records, pause).await?;
+        let members = algebra.of(&sets, usize::MAX, pause).await;
+        steps::count(members.len() / 16);
         let (made, count) = of_sorted(members.into_iter());
         let effect = made.map_or(Effect::Delete, Effect::Store);
         let mut transaction = Transaction::new();
@@ -382,6 +494,7 @@ pub(super) fn sdiffstore(call: &mut Call<'_>) -> Result {
 mod tests {
     use std::collections::BTreeSet;
 
+    use futures_lite::future::block_on;
     use proptest::prelude::*;
 
     use super::*;
@@ -411,14 +524,15 @@ mod tests {
                 (Algebra::Intersection, common.collect()),
                 (Algebra::Difference, left.collect()),
             ] {
-                let made = algebra.of(&sets, usize::MAX);
+                let of = |limit| block_on(algebra.of(&sets, limit, &mut async || {}));
+                let made = of(usize::MAX);
                 let members: Vec<_> = made.iter().map(|member| member[0]).collect();
                 prop_assert_eq!(&members, &expected, "{:?}", algebra);
                 let (record, count) = of_sorted(made.into_iter());
                 prop_assert_eq!(count, expected.len());
                 prop_assert_eq!(record.is_some(), count > 0);
                 if algebra == Algebra::Intersection {
-                    prop_assert_eq!(algebra.of(&sets, limit).len(), limit.min(expected.len()));
+                    prop_assert_eq!(of(limit).len(), limit.min(expected.len()));
                 }
             }
         }
@@ -429,7 +543,8 @@ mod tests {
         let keys = |names: &[&str]| {
             let sources = Sources::named(names.iter().map(|name| name.as_bytes()));
             let records: Vec<_> = sources.keys.iter().map(|_| Record::default()).collect();
-            let sets = sources.sets(&records).expect("no keys").len();
+            let sets = block_on(sources.sets(&records, &mut async || {}));
+            let sets = sets.expect("no keys").len();
             let keys = sources.keys.into_iter().map(String::from_utf8);
             let keys = keys.collect::<std::result::Result<Vec<_>, _>>();
             (keys.expect("text").join(" "), sets)

@@ -1,12 +1,19 @@
 //! Commands about what took long.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use farcore::Core;
+
 use super::subcommand::{Subcommand, too_many};
 use super::{Call, Flow, Refusal};
+use crate::memory::{Charge, Shortage};
 use crate::resp::Writer;
+use crate::shared::Shared;
 use crate::slow::SlowCommand;
+use crate::steps;
+use crate::tasks::TaskOutput;
 use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -43,22 +50,66 @@ fn get(call: &mut Call<'_>) -> Result {
     }
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |core, output, protocol| async move {
-        let all = shared
-            .ask_all(|serving| serving.slow.all())
-            .wait(&core)
-            .await;
-        let mut all: Vec<_> = all.into_iter().flatten().collect();
-        all.sort_unstable_by_key(|command| std::cmp::Reverse(command.id));
-        all.truncate(count.min(shared.slow.commands_max.load(Ordering::Relaxed)));
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            writer.array(all.len());
-            for command in &all {
-                write(&mut writer, command);
+        let count = count.min(shared.slow.commands_max.load(Ordering::Relaxed));
+        match noted(&shared, &core, count, &output).await {
+            Ok((noted, _held)) => {
+                output.write(|bytes| Writer::new(bytes, protocol).array(noted.len()));
+                for command in &noted {
+                    output.room(&core).await;
+                    output.write(|bytes| write(&mut Writer::new(bytes, protocol), command));
+                    steps::count_copied(command.held_bytes());
+                    steps::end_slice(&core).await;
+                }
             }
-        });
+            Err(shortage) => output.refuse(protocol, &shortage),
+        }
         core
     }))
+}
+
+/// The newest commands that all cores have noted, so many at most, the newest first. Each core
+/// copies some a turn.
+async fn noted(
+    shared: &Arc<Shared>,
+    core: &Core,
+    count: usize,
+    output: &TaskOutput,
+) -> std::result::Result<(Vec<SlowCommand>, Charge), Shortage> {
+    let (mut held, mut bytes) = (output.hold(0), 0);
+    // What each core has noted and was not taken, and the number before which it goes on.
+    let mut cores: BTreeMap<usize, (VecDeque<SlowCommand>, u64)> = (0..shared.cores.len())
+        .map(|place| (place, (VecDeque::new(), u64::MAX)))
+        .collect();
+    let mut all = Vec::new();
+    while all.len() < count {
+        let wanted = count - all.len();
+        let empty = cores.iter().filter(|(_, (page, _))| page.is_empty());
+        let empty: BTreeMap<_, _> = empty
+            .map(|(place, (_, before))| (*place, *before))
+            .collect();
+        if !empty.is_empty() {
+            cores.retain(|_, (page, _)| !page.is_empty());
+            let pages = shared.ask_all(move |serving| {
+                let before = *empty.get(&serving.place)?;
+                Some((serving.place, serving.slow.page(before, wanted)))
+            });
+            for (place, page) in pages.wait(core).await.into_iter().flatten() {
+                bytes += page.iter().map(SlowCommand::held_bytes).sum::<usize>();
+                if let Some(last) = page.last().map(|last| last.id) {
+                    cores.insert(place, (page.into(), last));
+                }
+            }
+            held.grow_to(bytes)?;
+        }
+        let newest = cores
+            .values_mut()
+            .max_by_key(|(page, _)| page.front().map(|one| one.id));
+        match newest.and_then(|(page, _)| page.pop_front()) {
+            Some(command) => all.push(command),
+            None => break,
+        }
+    }
+    Ok((all, held))
 }
 
 fn write(writer: &mut Writer<'_>, command: &SlowCommand) {
@@ -78,7 +129,7 @@ fn write(writer: &mut Writer<'_>, command: &SlowCommand) {
 fn length(call: &mut Call<'_>) -> Result {
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |core, output, protocol| async move {
-        let lengths = shared.ask_all(|serving| serving.slow.all().len());
+        let lengths = shared.ask_all(|serving| serving.slow.len());
         let length: usize = lengths.wait(&core).await.into_iter().sum();
         let length = length.min(shared.slow.commands_max.load(Ordering::Relaxed));
         output.write(|bytes| {

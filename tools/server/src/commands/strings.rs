@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use farcore::constants::TRANSACTION_KEYS_MAX;
 use farcore::{
     Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOutcome, Transaction,
 };
@@ -13,6 +14,7 @@ use crate::long_change::{ChangeKind, LongChange, SetCondition, SetRule, notify_s
 use crate::long_task::{LongTask, swap};
 use crate::parts::PartsKind;
 use crate::replies::ReplyKind;
+use crate::steps;
 use crate::words::{NO_INTEGER, stored_key};
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -277,6 +279,8 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result {
         if output.sends(EventClasses::EXPIRED) {
             // One that has expired is removed when it is read.
             for pair in arguments[1..].chunks_exact(2) {
+                steps::count(1);
+                steps::end_slice(&core).await;
                 let _ = core.get(stored_key(&pair[0])).await;
             }
         }
@@ -302,32 +306,37 @@ async fn store_if_absent(core: &mut Core, pairs: &[Vec<u8>]) -> farcore::Result<
             .chunks_exact(2)
             .map(|pair| (stored_key(&pair[0]), &pair[1]))
     };
-    let mut transaction = Transaction::new();
-    for (key, value) in pairs() {
-        transaction = transaction.expect(key, 0).put(key, value);
-    }
-    match core.transaction(&transaction).await {
-        Ok(outcome) => {
-            return Ok(matches!(
-                outcome,
-                farcore::TransactionOutcome::Committed { .. }
-            ));
+    if pairs().len() <= TRANSACTION_KEYS_MAX {
+        let mut transaction = Transaction::new();
+        for (key, value) in pairs() {
+            transaction = transaction.expect(key, 0).put(key, value);
         }
-        // They lie in several shards, or are too many.
-        Err(
-            farcore::Error::KeysApart { .. }
-            | farcore::Error::TransactionKeys { .. }
-            | farcore::Error::TransactionTooLong { .. }
-            | farcore::Error::KeyTwice { .. },
-        ) => {}
-        Err(error) => return Err(error),
+        match core.transaction(&transaction).await {
+            Ok(outcome) => {
+                return Ok(matches!(
+                    outcome,
+                    farcore::TransactionOutcome::Committed { .. }
+                ));
+            }
+            // They lie in several shards, or are too long together.
+            Err(
+                farcore::Error::KeysApart { .. }
+                | farcore::Error::TransactionTooLong { .. }
+                | farcore::Error::KeyTwice { .. },
+            ) => {}
+            Err(error) => return Err(error),
+        }
     }
     for (key, _) in pairs() {
+        steps::count(1);
+        steps::end_slice(core).await;
         if core.exists(key).await? {
             return Ok(false);
         }
     }
     for (key, value) in pairs() {
+        steps::count(1);
+        steps::end_slice(core).await;
         core.put(key, value).await?;
     }
     Ok(true)

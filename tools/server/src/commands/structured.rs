@@ -20,6 +20,7 @@ use crate::parts::{Parts, Search};
 use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
 use crate::set_value::SetValue;
+use crate::steps;
 use crate::tasks::TaskOutput;
 use crate::token::Token;
 use crate::words::stored_key;
@@ -128,10 +129,13 @@ impl Record {
     /// Reads the one of a key.
     pub(super) async fn read(core: &mut Core, key: &[u8]) -> Result<Self, Failure> {
         let read = read_of(core.get_structured(key).await)?;
-        Ok(read.map_or_else(Self::default, |value| Self {
+        let record = read.map_or_else(Self::default, |value| Self {
             version: value.version(),
             bytes: value.to_vec(),
-        }))
+        });
+        steps::count(1);
+        steps::count_copied(record.bytes.len());
+        Ok(record)
     }
 
     /// Reads those of several keys at once. Together they may have so many bytes. A key that is too
@@ -150,6 +154,7 @@ impl Record {
             .map(|(_, key)| Operation::GetStructured { key });
         core.many(operations, |place, answer| match answer {
             Answer::Value { version, value } => {
+                steps::count_copied(value.len());
                 bytes += value.len();
                 if bytes <= bytes_max {
                     let bytes = value.to_vec();
@@ -208,19 +213,33 @@ impl Record {
         if self.version == 0 {
             return Ok(None);
         }
+        steps::count_walked(self.bytes.len());
         Ok(Some(kind::read(&self.bytes)?))
     }
 
     /// The fields of a hash with their values, or the members of a set with nothing, in their
     /// order; none if the key is absent.
-    pub(super) fn entries(&self, kind: Kind) -> Result<Vec<Entry<'_>>, Failure> {
-        if kind == Kind::Set {
-            let set: Option<SetValue<'_>> = self.value()?;
-            let members = set.iter().flat_map(SetValue::iter);
-            return Ok(members.map(|member| (member, &[][..])).collect());
+    pub(super) fn each(&self, kind: Kind) -> Result<impl Iterator<Item = Entry<'_>>, Failure> {
+        let (set, hash): (Option<SetValue<'_>>, Option<HashValue<'_>>) = match kind {
+            Kind::Set => (self.value()?, None),
+            _ => (None, self.value()?),
+        };
+        let members = set.into_iter().flat_map(|set| set.iter());
+        let fields = hash.into_iter().flat_map(|hash| hash.iter());
+        Ok(members.map(|member| (member, &[][..])).chain(fields))
+    }
+
+    /// The same in a list, which is made in slices.
+    pub(super) async fn entries(&self, kind: Kind, core: &Core) -> Result<Vec<Entry<'_>>, Failure> {
+        let mut all = Vec::new();
+        for (place, entry) in self.each(kind)?.enumerate() {
+            if place.is_multiple_of(steps::PIECE) {
+                steps::count(steps::PIECE / 16);
+                steps::end_slice(core).await;
+            }
+            all.push(entry);
         }
-        let hash: Option<HashValue<'_>> = self.value()?;
-        Ok(hash.iter().flat_map(HashValue::iter).collect())
+        Ok(all)
     }
 
     /// True if Redis would store it compactly.
@@ -238,7 +257,10 @@ pub(super) async fn hold_records(
     keys: &[Vec<u8>],
 ) -> Result<Charge, Shortage> {
     let possible = keys.iter().filter(|key| key.len() <= KEY_BYTES_MAX);
-    let operations = possible.map(|key| Operation::Inspect { key });
+    let operations = possible.map(|key| {
+        steps::count(1);
+        Operation::Inspect { key }
+    });
     let mut bytes = 0;
     // An error is one of the reads too.
     let _ = core
@@ -268,6 +290,7 @@ pub(super) async fn put(
         Effect::Nothing => true,
         Effect::Store(bytes) => {
             output.note_record(bytes.len());
+            steps::count_walked(bytes.len());
             let options = PutOptions {
                 expiry,
                 condition,

@@ -53,6 +53,16 @@ impl Command {
         bytes / size_of::<Self>()
     }
 
+    /// True if it may have as many arguments as a client may send.
+    pub(crate) fn takes_many_arguments(&self) -> bool {
+        IN_SLICES.contains(&self.name) || COPIED_IN_ONE.contains(&self.name)
+    }
+
+    /// True if its arguments may have as many bytes as a client may send.
+    pub(crate) fn takes_long_arguments(&self) -> bool {
+        IN_SLICES.contains(&self.name) || OF_LONG_VALUES.contains(&self.name)
+    }
+
     /// True if it has keys at places that its name alone tells.
     pub(crate) fn has_keys(&self) -> bool {
         self.keys != NONE
@@ -356,6 +366,27 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("watch", -2, ALL, TRANSACTION, transactions::watch),
 ];
 
+/// Commands that copy their arguments into one buffer, and handle them in slices.
+const COPIED_IN_ONE: &[&str] = &["mget", "pubsub"];
+/// Commands of one long value, which is passed on in pieces, or which subscribers share.
+const OF_LONG_VALUES: &[&str] = &[
+    "append", "getset", "psetex", "publish", "set", "setex", "setnx", "setrange", "spublish",
+];
+/// Commands that handle their arguments in slices.
+const IN_SLICES: &[&str] = &[
+    "del",
+    "exists",
+    "mset",
+    "psubscribe",
+    "punsubscribe",
+    "ssubscribe",
+    "subscribe",
+    "sunsubscribe",
+    "touch",
+    "unlink",
+    "unsubscribe",
+];
+
 /// Letters of the longest name.
 const NAME_BYTES_MAX: usize = 16;
 
@@ -402,6 +433,23 @@ mod tests {
             assert_eq!(found.map(Command::place), Some(place), "{}", command.name);
         }
         assert!(find(b"nothing").is_none());
+    }
+
+    #[test]
+    fn commands_in_slices_are_in_the_table() {
+        for name in IN_SLICES {
+            let command = find(name.as_bytes()).expect(name);
+            assert!(command.takes_many_arguments() && command.takes_long_arguments());
+        }
+        for name in COPIED_IN_ONE {
+            let command = find(name.as_bytes()).expect(name);
+            assert!(command.takes_many_arguments() && !command.takes_long_arguments());
+        }
+        for name in OF_LONG_VALUES {
+            let command = find(name.as_bytes()).expect(name);
+            assert!(!command.takes_many_arguments() && command.takes_long_arguments());
+        }
+        assert!(!find(b"hset").expect("hset").takes_many_arguments());
     }
 
     #[test]

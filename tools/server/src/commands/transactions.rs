@@ -1,9 +1,10 @@
 //! Commands of transactions.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use farcore::constants::KEY_BYTES_MAX;
+use farcore::constants::{KEY_BYTES_MAX, TRANSACTION_KEYS_MAX};
 use farcore::{Answer, Core, Error, Operation, Transaction, TransactionOutcome};
 
 use super::arguments::is_option;
@@ -15,14 +16,20 @@ use crate::plan::Plan;
 use crate::replies::error_text;
 use crate::resp::{Arguments, Writer};
 use crate::shared::Shared;
+use crate::steps;
 use crate::transaction::{
-    BESIDE_BYTES, ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Replay, ReplaySlot, Watched,
+    Added, BESIDE_BYTES, ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Replay, ReplaySlot,
+    Watched,
 };
 
 type Result = std::result::Result<Flow, Refusal>;
 
-/// Bytes that a watched key takes beside its own.
-const WATCHED_BESIDE_BYTES: usize = size_of::<(Vec<u8>, u64)>() + 24;
+/// Bytes that a watched key takes beside its own: its place in the map, of which a half may be
+/// empty, and its allocation.
+const WATCHED_BESIDE_BYTES: usize = 2 * size_of::<(Vec<u8>, u64)>() + 24;
+
+/// Bytes of queued commands that are planned: more than a record are no transaction of the engine.
+const PLANNED_BYTES_MAX: usize = 5 << 18;
 
 /// Commands that are not queued.
 const IMMEDIATE: &[&str] = &["discard", "exec", "multi", "quit", "reset", "watch"];
@@ -74,13 +81,13 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result {
     }
     let transaction = call.connection.transaction.get_or_insert_default();
     let watched = Rc::clone(&transaction.watched);
-    let mut keys: Vec<_> = (1..call.count())
-        .map(|place| call.key_at(place).to_vec())
+    // One that is too long cannot exist, so it never changes. Of others the first version counts.
+    let keys: HashSet<_> = (1..call.count())
+        .map(|place| call.key_at(place))
+        .filter(|key| key.len() <= KEY_BYTES_MAX && !watched.borrow().contains_key(*key))
         .collect();
-    // One that is too long cannot exist, so it never changes.
-    keys.retain(|key| key.len() <= KEY_BYTES_MAX);
-    // The first version counts.
-    keys.retain(|key| !watched.borrow().iter().any(|(known, _)| known == key));
+    let keys: Vec<_> = keys.into_iter().map(<[u8]>::to_vec).collect();
+    steps::count(2 * call.count());
     let bytes = keys
         .iter()
         .map(|key| key.len() + WATCHED_BESIDE_BYTES)
@@ -107,7 +114,10 @@ async fn versions<'a>(
 ) -> farcore::Result<Vec<u64>> {
     let mut versions = vec![0; keys.len()];
     let mut failed = None;
-    let inspections = keys.map(|key| Operation::Inspect { key });
+    let inspections = keys.map(|key| {
+        steps::count(1);
+        Operation::Inspect { key }
+    });
     core.many(inspections, |place, answer| match answer {
         Answer::Value { version, .. } => versions[place] = version,
         Answer::Failed(error) => failed = Some(error.clone()),
@@ -119,8 +129,8 @@ async fn versions<'a>(
 
 /// True if all watched keys have the versions that they had.
 async fn are_unchanged(core: &mut Core, watched: &Watched) -> farcore::Result<bool> {
-    let current = versions(core, watched.iter().map(|(key, _)| &key[..])).await?;
-    Ok(watched.iter().map(|&(_, version)| version).eq(current))
+    let current = versions(core, watched.keys().map(|key| &key[..])).await?;
+    Ok(watched.values().copied().eq(current))
 }
 
 /// Runs a command of a connection that watches keys, queues commands or carries them out.
@@ -132,30 +142,51 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
         note_refusal(call);
         return Err(refusal);
     }
-    let arguments = call.arguments.iter(call.input);
     let bytes = call.arguments.span_bytes() + call.count() * BESIDE_BYTES;
-    let growth = call
-        .connection
-        .queue()
-        .map_or(0, |queue| queue.growth(bytes));
-    if let Err(shortage) = call.connection.account.may_have(growth) {
-        note_refusal(call);
-        return Err(Refusal(shortage.to_string()));
-    }
-    let is_queued = call.connection.queue_mut().is_none_or(|queue| {
-        // None will be run, so they need not be kept.
-        queue.needs_memory |= command.needs_memory;
-        let is_queued = queue.is_aborted || queue.add(arguments);
-        if command.writes {
-            queue.writes_end = queue.bytes.len();
+    if call.connection.sent_parts.take().is_none() {
+        let growth = call
+            .connection
+            .queue()
+            .map_or(0, |queue| queue.growth(bytes));
+        if let Err(shortage) = call.connection.account.may_have(growth) {
+            note_refusal(call);
+            return Err(Refusal(shortage.to_string()));
         }
-        is_queued
+        let count = call.count();
+        if let Some(queue) = call
+            .connection
+            .queue_mut()
+            .filter(|queue| !queue.is_aborted)
+        {
+            queue.begin(bytes, count);
+        }
+    }
+    let (arguments, input) = (call.arguments, call.input);
+    let added = call.connection.queue_mut().map_or(Added::Whole, |queue| {
+        // None will be run, so they need not be kept.
+        if queue.is_aborted {
+            return Added::Whole;
+        }
+        let before = queue.bytes.len();
+        let added = queue.add_some(arguments.len(), |place| arguments.get(place, input));
+        steps::count_walked(queue.bytes.len().saturating_sub(before));
+        if added == Added::Whole {
+            queue.needs_memory |= command.needs_memory;
+            if command.writes {
+                queue.writes_end = queue.bytes.len();
+            }
+        }
+        added
     });
-    if !is_queued {
-        note_refusal(call);
-        let text =
-            format!("ERR the commands of a transaction take more than {QUEUE_BYTES_MAX} bytes");
-        return Err(Refusal(text));
+    match added {
+        Added::Part => return Ok(call.go_on_later(1)),
+        Added::TooLong => {
+            note_refusal(call);
+            let text =
+                format!("ERR the commands of a transaction take more than {QUEUE_BYTES_MAX} bytes");
+            return Err(Refusal(text));
+        }
+        Added::Whole => {}
     }
     Ok(call.reply(|writer| writer.simple("QUEUED")))
 }
@@ -245,10 +276,11 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
         ..ClientTransaction::default()
     }));
     call.writes = plan.is_some();
+    let is_one_step = watched.len() <= TRANSACTION_KEYS_MAX;
     let (shared, place) = (Arc::clone(&call.serving.shared), call.serving.place);
     Ok(call.task(move |mut core, output, protocol| async move {
         let mut outcome = Outcome::Replay(Replay::Plain);
-        if let Some(plan) = plan {
+        if let Some(plan) = plan.filter(|_| is_one_step) {
             let bytes = plan.held_bytes(shared.has_large_values());
             // Without memory for all at once it is carried out one after the other.
             if let Ok(_held) = output.hold_when_free(&core, bytes).await {
@@ -281,12 +313,16 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
 
 /// The requests that queued commands make; `None` if they cannot be carried out at once.
 fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
+    if queue.bytes.len() > PLANNED_BYTES_MAX {
+        return None;
+    }
     let classes = call.serving.shared.event_classes.load();
     let mut plan = Plan::new(call.connection.protocol, classes);
     let mut arguments = Arguments::new();
     let mut at = 0;
     while at < queue.bytes.len() {
         let next = queue.command(at, &mut arguments)?;
+        steps::count_walked(next - at);
         let input = &queue.bytes[at..];
         // It is passed on in pieces.
         let bytes_max = call.serving.limits.large_bytes;
@@ -378,10 +414,8 @@ pub(super) async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> O
             }
             Ok(TransactionOutcome::Conflict { place, current }) => {
                 let key = transaction.keys().nth(place);
-                let is_changed = |(watched, version): &(Vec<u8>, u64)| {
-                    Some(&watched[..]) == key && *version != current
-                };
-                if watched.iter().any(is_changed) {
+                let version = key.and_then(|key| watched.get(key));
+                if version.is_some_and(|version| *version != current) {
                     return Outcome::Conflict;
                 }
             }

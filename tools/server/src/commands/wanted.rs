@@ -12,6 +12,7 @@ use crate::kind::Kind;
 use crate::list_value::Side;
 use crate::replies::WRONG_TYPE;
 use crate::resp::{Protocol, Writer};
+use crate::steps;
 use crate::tasks::TaskOutput;
 use crate::waiting::Readiness;
 use crate::words::shown_key;
@@ -127,6 +128,7 @@ async fn take_first<'k>(
     let others = keys.iter().enumerate();
     let others = others.filter_map(|(place, key)| (place != first).then_some(key));
     for key in keys.get(first).into_iter().chain(others) {
+        steps::end_slice(core).await;
         let taken = update((&mut *core, output), key, |record| {
             take_off(record, side, count)
         })

@@ -64,6 +64,19 @@ impl Served {
         })
     }
 
+    /// A server of the longest records, of 1 MiB, with much room.
+    pub(crate) fn of_long_records(cores: usize) -> Self {
+        let engine = Engine::open(Config {
+            local_bytes: 192 << 20,
+            page_bytes: Some(2 << 20),
+            keys_expected: 300_000,
+            ..config(cores, 768 << 20)
+        });
+        Self::on(engine.expect("an engine"), |options| {
+            options.client_bytes = 512 << 20;
+        })
+    }
+
     fn on(engine: Engine, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new(([127, 0, 0, 1], 0).into());
         change(&mut options);
