@@ -92,6 +92,7 @@ mod texts;
 mod tls;
 mod token;
 mod transaction;
+mod turn_bytes;
 mod unauthenticated;
 mod upkeep;
 mod waiting;

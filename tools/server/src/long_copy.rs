@@ -197,7 +197,12 @@ pub(crate) async fn hold_value(
         }
         ValueUse::Rewrite { added } => COPIES * (length + added),
     };
-    output.hold_when_free(core, read + written).await
+    let held = output.hold_when_free(core, read + written).await;
+    // One in pieces is copied in steps, each in its turn.
+    if length <= record {
+        output.turn(core, COPIES * length).await;
+    }
+    held
 }
 
 fn piece_bytes(bytes: u64) -> usize {
@@ -232,6 +237,7 @@ pub(crate) async fn put_segments(
                 at += part.len() as u64;
             }
         }
+        output.turn(core, whole).await;
         return core.put_long_with(key, total, [value], options).await;
     }
     let input = LongInput::new(whole);
@@ -244,7 +250,7 @@ pub(crate) async fn put_segments(
         put
     };
     let read = async {
-        let passed = pass(core, segments, &input).await;
+        let passed = pass(core, segments, &input, output).await;
         if passed.is_err() {
             input.cut();
         }
@@ -256,7 +262,12 @@ pub(crate) async fn put_segments(
 }
 
 /// Passes segments on to the writer, until it has ended.
-async fn pass(core: &mut Core, segments: &[Segment<'_>], input: &LongInput) -> Result<()> {
+async fn pass(
+    core: &mut Core,
+    segments: &[Segment<'_>],
+    input: &LongInput,
+    output: &TaskOutput,
+) -> Result<()> {
     let mut part = Vec::new();
     for segment in segments {
         let mut at = 0;
@@ -264,6 +275,9 @@ async fn pass(core: &mut Core, segments: &[Segment<'_>], input: &LongInput) -> R
             if !input.room(core).await {
                 return Ok(());
             }
+            let left = piece_bytes(segment.bytes() - at);
+            // It is read, passed on and written.
+            output.turn(core, left.min(piece_bytes(CHUNK_BYTES))).await;
             segment.read(core, at, &mut part).await?;
             at += part.len() as u64;
             input.push(&part);
@@ -302,6 +316,7 @@ pub(crate) async fn send_pieces(
     while at < range.end && !output.is_gone() {
         output.room(core).await;
         let bytes = (output.chunk_bytes() as u64).min(range.end - at);
+        output.turn(core, piece_bytes(bytes)).await;
         let read = core.read_pieces(pieces, at, bytes, &mut part).await;
         if read.is_err() || part.len() as u64 != bytes {
             return output.break_off();

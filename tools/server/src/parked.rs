@@ -304,7 +304,7 @@ impl Serving {
                 TaskOutput::new(
                     &connection.account,
                     &self.events,
-                    &self.records,
+                    (&self.records, &self.turn_bytes),
                     &self.passes,
                 )
                 .with_pass(),

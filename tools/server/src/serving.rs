@@ -47,6 +47,7 @@ use crate::slow::SlowLog;
 use crate::sockets::Sockets;
 use crate::subscriptions::Subscriptions;
 use crate::tasks::Tasks;
+use crate::turn_bytes::TurnBytes;
 use crate::unauthenticated::{Shares, Unauthenticated};
 
 /// Messages of other cores that are received in a turn, at most, so that clients are served too.
@@ -82,6 +83,8 @@ pub(crate) struct Serving {
     pub(crate) events: EventSink,
     /// What commands have in hand of structured records.
     pub(crate) records: Rc<RecordMemory>,
+    /// What they copy of large values in a turn.
+    pub(crate) turn_bytes: Rc<TurnBytes>,
     /// Whether clients may write, and the tasks that do.
     pub(crate) passes: Rc<Passes>,
     pub(crate) gate: GateTurns,
@@ -160,6 +163,7 @@ impl Serving {
             spare_buffers: Vec::new(),
             events: EventSink::new(Arc::clone(&shared)),
             records: Rc::default(),
+            turn_bytes: Rc::default(),
             passes: Rc::default(),
             gate: GateTurns::default(),
             noted: HashMap::new(),
