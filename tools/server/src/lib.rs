@@ -30,6 +30,7 @@ mod closing;
 mod commands;
 mod connection;
 mod counters;
+mod deliveries;
 mod discarding;
 mod encoding_limits;
 mod encrypted;

@@ -28,6 +28,7 @@ use rustix::event::epoll::EventFlags;
 use crate::commands::BESIDE_BYTES;
 use crate::connection::Connection;
 use crate::counters::CoreCounters;
+use crate::deliveries::Deliveries;
 use crate::failures::Failures;
 use crate::gate::Passes;
 use crate::gate_turns::GateTurns;
@@ -79,6 +80,8 @@ pub(crate) struct Serving {
     /// Connections with output.
     pub(crate) dirty: Vec<usize>,
     pub(crate) subscriptions: Subscriptions,
+    /// What waits for their subscribers.
+    pub(crate) deliveries: Deliveries,
     /// Where commands leave events of keys.
     pub(crate) events: EventSink,
     /// What commands have in hand of structured records.
@@ -175,6 +178,7 @@ impl Serving {
             listed: Vec::new(),
             dirty: Vec::new(),
             subscriptions: Subscriptions::default(),
+            deliveries: Deliveries::default(),
             received: vec![0; RECEIVE_BYTES],
             opened: Vec::new(),
             arguments: Arguments::default(),
@@ -236,6 +240,7 @@ impl Serving {
             self.send_lines();
             is_busy |= self.take_removed_keys();
             self.send_key_events();
+            is_busy |= self.deliveries_turn();
             is_busy |= self.send_all();
             self.gate_turn(&core);
             turns = turns.wrapping_add(1);
@@ -286,6 +291,7 @@ impl Serving {
         core.in_flight() == 0
             && self.listed.is_empty()
             && self.dirty.is_empty()
+            && self.deliveries.is_empty()
             && self.parking.is_quiet()
             && self.gate.is_quiet()
             && self.native.as_ref().is_none_or(Native::is_quiet)
