@@ -46,6 +46,13 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     is_whole
 }
 
+/// Comparisons of a byte that a match takes at most, by the lengths of pattern and text.
+pub(crate) fn comparisons_max(pattern: usize, text: usize) -> usize {
+    let one_by_one = pattern * (text + 1);
+    let doublings = text.checked_ilog2().unwrap_or(0) as usize + 1;
+    one_by_one.min(one_by_one / 64 + BYTES * pattern + SHORT * doublings)
+}
+
 /// A pattern's part before its first star, and what comes behind that, if there is one.
 fn split(pattern: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut at = 0;

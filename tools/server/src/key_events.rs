@@ -35,7 +35,7 @@ use crate::event_classes::EventClasses;
 use crate::port::Message as PortMessage;
 use crate::serving::Serving;
 use crate::shared::Shared;
-use crate::subscriptions::{CHANNEL_BYTES_MAX, Message, Payload};
+use crate::subscriptions::{Message, Payload};
 use crate::words::shown_key;
 
 /// Bytes of events that are on their way to a core, above which it gets no more: it is slower than
@@ -129,12 +129,13 @@ impl EventSink {
 }
 
 /// The messages that an event makes: that of its key's channel, and that of its own.
-fn messages(event: &KeyEvent, classes: EventClasses) -> impl Iterator<Item = Message> {
+pub(crate) fn messages(event: &KeyEvent, classes: EventClasses) -> impl Iterator<Item = Message> {
     let (name, key) = (event.name.as_bytes(), shown_key(&event.key));
     let message = |prefix: &str, channel: &[u8], payload: &[u8]| Message {
         is_sharded: false,
         channel: [prefix.as_bytes(), channel].concat(),
         payload: Payload::Short(payload.to_vec()),
+        charge: None,
     };
     let of_key =
         (classes.any_of(EventClasses::KEYSPACE)).then(|| message("__keyspace@0__:", key, name));
@@ -158,45 +159,25 @@ impl Serving {
         let events = self.events.take();
         let classes = self.shared.event_classes.load();
         let shared = Arc::clone(&self.shared);
-        let has_subscribers =
-            |place: usize| shared.cores[place].subscriptions.load(Ordering::Acquire) > 0;
-        let here = self.place;
-        let mut elsewhere = (0..shared.cores.len())
-            .filter(|&place| place != here && has_subscribers(place))
-            .peekable();
-        if elsewhere.peek().is_none() {
-            return self.take_key_events(&events, classes);
-        }
         let events: Arc<[KeyEvent]> = events.into();
         let bytes = events.iter().map(KeyEvent::held_bytes).sum();
-        for place in elsewhere {
-            let under_way = &shared.cores[place].event_bytes;
+        for (place, core) in shared.cores.iter().enumerate() {
+            if core.subscriptions.load(Ordering::Acquire) == 0 {
+                continue;
+            }
             // ORDERING: it is a count, which orders nothing.
-            if under_way.fetch_add(bytes, Ordering::Relaxed) > EVENT_BYTES_MAX {
-                under_way.fetch_sub(bytes, Ordering::Relaxed);
+            if core.event_bytes.fetch_add(bytes, Ordering::Relaxed) > EVENT_BYTES_MAX {
+                core.event_bytes.fetch_sub(bytes, Ordering::Relaxed);
                 self.counters().unsent_events.add(events.len() as u64);
                 continue;
             }
             let events = Arc::clone(&events);
-            shared.cores[place].send(PortMessage::Run(Box::new(move |serving| {
-                serving.take_key_events(&events, classes);
-                let under_way = &serving.shared.cores[serving.place].event_bytes;
-                under_way.fetch_sub(bytes, Ordering::Relaxed);
-            })));
-        }
-        self.take_key_events(&events, classes);
-    }
-
-    /// Hands events to the subscribers of this core.
-    fn take_key_events(&mut self, events: &[KeyEvent], classes: EventClasses) {
-        for event in events {
-            for message in messages(event, classes) {
-                if message.channel.len() > CHANNEL_BYTES_MAX {
-                    // Only patterns can have subscribed to it.
-                    self.counters().unsent_events.add(1);
-                    continue;
-                }
-                self.publish(&message, None);
+            if place == self.place {
+                self.deliver_events(events, classes, bytes);
+            } else {
+                core.send(PortMessage::Run(Box::new(move |serving| {
+                    serving.deliver_events(events, classes, bytes);
+                })));
             }
         }
     }
@@ -261,6 +242,7 @@ mod tests {
             while let Some(PortMessage::Run(take)) = slow_core.receive() {
                 take(&mut slow);
             }
+            while slow.deliveries_turn() {}
             assert_eq!(slow_core.event_bytes.load(Ordering::Relaxed), 0);
             let before = unsent();
             turn();

@@ -203,7 +203,12 @@ pub(crate) async fn hold_value(
         }
         ValueUse::Rewrite { added } => COPIES * (length + added),
     };
-    output.hold_when_free(core, read + written).await
+    let held = output.hold_when_free(core, read + written).await;
+    // One in pieces is copied in steps, each in its turn.
+    if length <= record {
+        output.turn(core, COPIES * length).await;
+    }
+    held
 }
 
 fn piece_bytes(bytes: u64) -> usize {
@@ -238,11 +243,12 @@ pub(crate) async fn put_segments(
                 at += part.len() as u64;
             }
         }
+        output.turn(core, whole).await;
         return core.put_long_with(key, total, [value], options).await;
     }
     let mut place = PlaceWait::default();
     loop {
-        let put = put_pieces(core, (key, total), segments, options).await;
+        let put = put_pieces(core, (key, total), segments, options, output).await;
         if !place.again(core, output.shared(), &put).await {
             return put;
         }
@@ -255,6 +261,7 @@ async fn put_pieces(
     (key, total): (&[u8], u64),
     segments: &[Segment<'_>],
     options: PutOptions<'_>,
+    output: &TaskOutput,
 ) -> Result<PutOutcome> {
     let input = LongInput::new(piece_bytes(total));
     let mut writer = core.another();
@@ -266,7 +273,7 @@ async fn put_pieces(
         put
     };
     let read = async {
-        let passed = pass(core, segments, &input).await;
+        let passed = pass(core, segments, &input, output).await;
         if passed.is_err() {
             input.cut();
         }
@@ -278,7 +285,12 @@ async fn put_pieces(
 }
 
 /// Passes segments on to the writer, until it has ended.
-async fn pass(core: &mut Core, segments: &[Segment<'_>], input: &LongInput) -> Result<()> {
+async fn pass(
+    core: &mut Core,
+    segments: &[Segment<'_>],
+    input: &LongInput,
+    output: &TaskOutput,
+) -> Result<()> {
     let mut part = Vec::new();
     for segment in segments {
         let mut at = 0;
@@ -286,6 +298,9 @@ async fn pass(core: &mut Core, segments: &[Segment<'_>], input: &LongInput) -> R
             if !input.room(core).await {
                 return Ok(());
             }
+            let left = piece_bytes(segment.bytes() - at);
+            // It is read, passed on and written.
+            output.turn(core, left.min(piece_bytes(CHUNK_BYTES))).await;
             segment.read(core, at, &mut part).await?;
             at += part.len() as u64;
             input.push(&part);
@@ -328,6 +343,7 @@ pub(crate) async fn send_pieces(
         let bytes = (output.chunk_bytes() as u64).min(range.end - at);
         steps::end_slice(core).await;
         steps::count_copied(piece_bytes(bytes));
+        output.turn(core, piece_bytes(bytes)).await;
         let read = core.read_pieces(pieces, at, bytes, &mut part).await;
         if read.is_err() || part.len() as u64 != bytes {
             return output.break_off();

@@ -311,7 +311,7 @@ impl Serving {
                 TaskOutput::new(
                     &connection.account,
                     &self.events,
-                    &self.records,
+                    (&self.records, &self.turn_bytes),
                     &self.passes,
                 )
                 .with_pass(),

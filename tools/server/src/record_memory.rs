@@ -10,8 +10,13 @@
 //! again after two quiet periods; once one was noted, commands that begin take enough for it. A
 //! move from one key to another notes what it stores, not what it reads.
 //!
-//! - I1: the commands that run have taken at most [`BYTES_MAX`] together, or one alone has more.
-//! - I2: commands begin in the order in which they came.
+//! The change of one record looks first at how long it is, once long ones are in use. Commands of
+//! short records have memory of their own, so that they do not wait for those of long ones.
+//!
+//! - I1: the commands that run have taken at most [`BYTES_MAX`] together, or one alone has more;
+//!   those of short records [`SHORT_BYTES_ALL_MAX`].
+//! - I2: commands of long records begin in the order in which they came, and so do those of short
+//!   ones.
 //! - I3: a command that has taken memory waits for no client and for no command that may want
 //!   some, or both could wait for ever.
 
@@ -29,10 +34,20 @@ const BYTES_MAX: usize = 3 << 20;
 /// its way to the engine.
 const COPIES: usize = 3;
 
+/// A command that takes at most so many bytes does not wait for those that take more.
+pub(crate) const SHORT_BYTES_MAX: usize = 48 << 10;
+/// Bytes that such commands take together.
+const SHORT_BYTES_ALL_MAX: usize = 1 << 20;
+
 /// How long the longest record of a period counts at least beyond it, and at most twice.
 const PERIOD_MS: u128 = 10_000;
 /// Bits of a window below its period.
 const BYTES_BITS: u32 = 32;
+
+/// Bytes that a command takes for a record of so many.
+pub(crate) fn needed_of(record: usize) -> usize {
+    record.saturating_mul(COPIES)
+}
 
 /// The length of the longest structured record that was read or stored in this period or in the one
 /// before; all cores share it.
@@ -62,7 +77,7 @@ impl LongestRecord {
     /// Bytes that a command of so many records takes. Cost: the time and two loads.
     pub(crate) fn needed(&self, records: usize) -> usize {
         let longest = self.longest_in(self.period());
-        longest.saturating_mul(records).saturating_mul(COPIES)
+        needed_of(longest.saturating_mul(records))
     }
 
     /// Periods since the start, of which 32 bits last for more than a thousand years.
@@ -99,38 +114,75 @@ impl LongestRecord {
 }
 
 /// What the commands of a core have taken, and which wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RecordMemory {
+    long: Pool,
+    short: Pool,
+}
+
+impl Default for RecordMemory {
+    fn default() -> Self {
+        Self {
+            long: Pool::new(BYTES_MAX),
+            short: Pool::new(SHORT_BYTES_ALL_MAX),
+        }
+    }
+}
+
+impl RecordMemory {
+    /// Takes memory; waits while others have it.
+    pub(crate) async fn take(self: &Rc<Self>, core: &Core, bytes: usize) -> TakenMemory {
+        let pool = self.pool_of(bytes);
+        if !pool.waiting.borrow().is_empty() || !pool.fits(bytes) {
+            let place = Place::last(pool);
+            while !(place.is_first() && pool.fits(bytes)) {
+                core.yield_now().await;
+            }
+        }
+        self.taken(bytes)
+    }
+
+    fn pool_of(&self, bytes: usize) -> &Pool {
+        if bytes <= SHORT_BYTES_MAX {
+            &self.short
+        } else {
+            &self.long
+        }
+    }
+
+    fn taken(self: &Rc<Self>, bytes: usize) -> TakenMemory {
+        let taken = &self.pool_of(bytes).taken;
+        taken.set(taken.get().saturating_add(bytes));
+        TakenMemory {
+            memory: Rc::clone(self),
+            bytes,
+        }
+    }
+}
+
+/// A part of it, for short commands or for long ones.
+#[derive(Debug)]
+struct Pool {
+    bytes_max: usize,
     taken: Cell<usize>,
     /// Tickets of commands that wait, in the order in which they came.
     waiting: RefCell<VecDeque<u64>>,
     next_ticket: Cell<u64>,
 }
 
-impl RecordMemory {
-    /// Takes memory; waits while others have it.
-    pub(crate) async fn take(self: &Rc<Self>, core: &Core, bytes: usize) -> TakenMemory {
-        if self.waiting.borrow().is_empty() && self.fits(bytes) {
-            return self.taken(bytes);
+impl Pool {
+    fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            taken: Cell::default(),
+            waiting: RefCell::default(),
+            next_ticket: Cell::default(),
         }
-        let place = Place::last(self);
-        while !(place.is_first() && self.fits(bytes)) {
-            core.yield_now().await;
-        }
-        self.taken(bytes)
     }
 
     fn fits(&self, bytes: usize) -> bool {
         let taken = self.taken.get();
-        taken == 0 || taken.saturating_add(bytes) <= BYTES_MAX
-    }
-
-    fn taken(self: &Rc<Self>, bytes: usize) -> TakenMemory {
-        self.taken.set(self.taken.get().saturating_add(bytes));
-        TakenMemory {
-            memory: Rc::clone(self),
-            bytes,
-        }
+        taken == 0 || taken.saturating_add(bytes) <= self.bytes_max
     }
 }
 
@@ -142,21 +194,28 @@ pub(crate) struct TakenMemory {
     bytes: usize,
 }
 
+impl TakenMemory {
+    /// True if it is enough for the change of a record of so many bytes.
+    pub(crate) fn suffices(&self, record: usize) -> bool {
+        needed_of(record) <= self.bytes.max(SHORT_BYTES_MAX)
+    }
+}
+
 impl Drop for TakenMemory {
     fn drop(&mut self) {
-        let taken = &self.memory.taken;
+        let taken = &self.memory.pool_of(self.bytes).taken;
         taken.set(taken.get().saturating_sub(self.bytes));
     }
 }
 
 /// A command's place among those that wait, until it is dropped.
 struct Place<'a> {
-    memory: &'a RecordMemory,
+    memory: &'a Pool,
     ticket: u64,
 }
 
 impl<'a> Place<'a> {
-    fn last(memory: &'a RecordMemory) -> Self {
+    fn last(memory: &'a Pool) -> Self {
         let ticket = memory.next_ticket.get();
         memory.next_ticket.set(ticket.wrapping_add(1));
         memory.waiting.borrow_mut().push_back(ticket);
@@ -187,22 +246,30 @@ mod tests {
     #[test]
     fn commands_have_no_more_than_the_limit_or_are_alone() {
         let memory = Rc::new(RecordMemory::default());
-        let most = memory.taken(BYTES_MAX - 10);
-        assert!(memory.fits(10) && !memory.fits(11));
-        let rest = memory.taken(10);
-        assert!(!memory.fits(1));
+        const LONG: usize = SHORT_BYTES_MAX + 1;
+        let most = memory.taken(BYTES_MAX - LONG);
+        assert!(memory.long.fits(LONG) && !memory.long.fits(LONG + 1));
+        let rest = memory.taken(LONG);
+        assert!(!memory.long.fits(1));
+        // Those of short records have memory of their own.
+        assert!(memory.short.fits(SHORT_BYTES_MAX));
+        let short: Vec<_> = (0..SHORT_BYTES_ALL_MAX / SHORT_BYTES_MAX)
+            .map(|_| memory.taken(SHORT_BYTES_MAX))
+            .collect();
+        assert!(!memory.short.fits(SHORT_BYTES_MAX));
+        drop(short);
         drop((most, rest));
         // One may always run.
-        assert!(memory.fits(usize::MAX));
+        assert!(memory.long.fits(usize::MAX));
         let alone = memory.taken(usize::MAX);
-        assert!(!memory.fits(1));
+        assert!(!memory.long.fits(1));
         drop(alone);
-        assert_eq!(memory.taken.get(), 0);
+        assert_eq!((memory.long.taken.get(), memory.short.taken.get()), (0, 0));
     }
 
     #[test]
     fn places_are_given_up_in_any_order() {
-        let memory = RecordMemory::default();
+        let memory = Pool::new(BYTES_MAX);
         let places: Vec<_> = (0..3).map(|_| Place::last(&memory)).collect();
         let [first, second, third] = places.try_into().unwrap_or_else(|_| panic!("three"));
         assert!(first.is_first() && !second.is_first());

@@ -28,6 +28,7 @@ use rustix::event::epoll::EventFlags;
 use crate::commands::BESIDE_BYTES;
 use crate::connection::Connection;
 use crate::counters::CoreCounters;
+use crate::deliveries::Deliveries;
 use crate::failures::Failures;
 use crate::gate::Passes;
 use crate::gate_turns::GateTurns;
@@ -48,6 +49,7 @@ use crate::sockets::Sockets;
 use crate::steps;
 use crate::subscriptions::Subscriptions;
 use crate::tasks::Tasks;
+use crate::turn_bytes::TurnBytes;
 use crate::unauthenticated::{Shares, Unauthenticated};
 
 /// Messages of other cores that are received in a turn, at most, so that clients are served too.
@@ -79,10 +81,14 @@ pub(crate) struct Serving {
     /// Connections with output.
     pub(crate) dirty: Vec<usize>,
     pub(crate) subscriptions: Subscriptions,
+    /// What waits for their subscribers.
+    pub(crate) deliveries: Deliveries,
     /// Where commands leave events of keys.
     pub(crate) events: EventSink,
     /// What commands have in hand of structured records.
     pub(crate) records: Rc<RecordMemory>,
+    /// What they copy of large values in a turn.
+    pub(crate) turn_bytes: Rc<TurnBytes>,
     /// Whether clients may write, and the tasks that do.
     pub(crate) passes: Rc<Passes>,
     pub(crate) gate: GateTurns,
@@ -161,6 +167,7 @@ impl Serving {
             spare_buffers: Vec::new(),
             events: EventSink::new(Arc::clone(&shared)),
             records: Rc::default(),
+            turn_bytes: Rc::default(),
             passes: Rc::default(),
             gate: GateTurns::default(),
             noted: HashMap::new(),
@@ -172,6 +179,7 @@ impl Serving {
             listed: Vec::new(),
             dirty: Vec::new(),
             subscriptions: Subscriptions::default(),
+            deliveries: Deliveries::default(),
             received: vec![0; RECEIVE_BYTES],
             opened: Vec::new(),
             arguments: Arguments::default(),
@@ -233,6 +241,7 @@ impl Serving {
             self.send_lines();
             is_busy |= self.take_removed_keys();
             self.send_key_events();
+            is_busy |= self.deliveries_turn();
             is_busy |= self.send_all();
             self.gate_turn(&core);
             self.note_steps(steps::take());
@@ -293,6 +302,7 @@ impl Serving {
         core.in_flight() == 0
             && self.listed.is_empty()
             && self.dirty.is_empty()
+            && self.deliveries.is_empty()
             && self.parking.is_quiet()
             && self.gate.is_quiet()
             && self.native.as_ref().is_none_or(Native::is_quiet)

@@ -19,12 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::connection::Connection;
-use crate::glob;
+use crate::deliveries::{DELIVERY_STEPS, Progress, SEND_STEPS, Steps};
+use crate::glob::{self, PATTERN_BYTES_MAX};
 use crate::output::Output;
 use crate::port::Message as PortMessage;
 use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
-use crate::shared_bytes::{Fanout, SharedBytes};
+use crate::shared_bytes::{BESIDE_BYTES, Fanout, FanoutCharge, SharedBytes};
 use crate::steps;
 
 /// Bytes that wait for a subscriber, at most; as Redis.
@@ -67,6 +68,8 @@ pub(crate) struct Message {
     pub(crate) is_sharded: bool,
     pub(crate) channel: Vec<u8>,
     pub(crate) payload: Payload,
+    /// What it takes while it waits for a turn, beside shared bytes.
+    pub(crate) charge: Option<FanoutCharge>,
 }
 
 /// The payload of a message.
@@ -89,6 +92,20 @@ impl Payload {
 }
 
 impl Message {
+    /// Bytes that are copied for each subscriber.
+    fn copied_bytes(&self) -> usize {
+        let payload = match &self.payload {
+            Payload::Short(bytes) => bytes.len(),
+            Payload::Shared(_) => 0,
+        };
+        self.channel.len() + payload
+    }
+
+    /// Bytes that it takes while it waits, beside shared ones.
+    pub(crate) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + BESIDE_BYTES + self.copied_bytes()
+    }
+
     /// Writes it for a subscriber of its channel or of a pattern.
     fn write(&self, pattern: Option<&[u8]>, output: &mut Output, protocol: Protocol) {
         let (kind, count) = match pattern {
@@ -114,6 +131,35 @@ impl Message {
     }
 }
 
+/// Bytes that are compared to match a channel, at most.
+fn match_steps(pattern: &[u8], channel: &[u8]) -> usize {
+    if pattern.contains(&b'*') {
+        1 + glob::comparisons_max(pattern.len(), channel.len())
+    } else {
+        1 + pattern.len()
+    }
+}
+
+/// Gives the subscribers behind one, while there are steps left. Each costs so many, and what
+/// `give` returns. True if none is left.
+fn each_after(
+    numbers: &BTreeSet<usize>,
+    after: &mut Option<usize>,
+    (steps, cost): (&mut Steps, usize),
+    mut give: impl FnMut(usize) -> usize,
+) -> bool {
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    for &number in numbers.range((from, Bound::Unbounded)) {
+        if steps.is_spent() {
+            return false;
+        }
+        steps.spend(cost + give(number));
+        *after = Some(number);
+    }
+    *after = None;
+    true
+}
+
 /// Numbers of connections, by name.
 type Subscribers = BTreeMap<Arc<[u8]>, BTreeSet<usize>>;
 
@@ -123,6 +169,9 @@ pub(crate) struct Subscriptions {
     channels: Subscribers,
     shard_channels: Subscribers,
     patterns: Subscribers,
+    /// Subscriptions to patterns, and bytes of the patterns.
+    pattern_subscriptions: usize,
+    pattern_bytes: usize,
 }
 
 impl Subscriptions {
@@ -138,40 +187,121 @@ impl Subscriptions {
     fn add(&mut self, topic: Topic, name: &[u8], number: usize) -> Arc<[u8]> {
         let all = self.of(topic);
         let known = all.get_key_value(name).map(|(known, _)| Arc::clone(known));
+        let is_new = known.is_none();
         let name = known.unwrap_or_else(|| name.into());
-        all.entry(Arc::clone(&name)).or_default().insert(number);
+        let is_added = all.entry(Arc::clone(&name)).or_default().insert(number);
+        if topic == Topic::Pattern {
+            self.pattern_subscriptions += usize::from(is_added);
+            self.pattern_bytes += if is_new { name.len() } else { 0 };
+        }
         name
     }
 
     fn remove(&mut self, topic: Topic, name: &[u8], number: usize) {
         let all = self.of(topic);
         if let Some(numbers) = all.get_mut(name) {
-            numbers.remove(&number);
-            if numbers.is_empty() {
+            let is_removed = numbers.remove(&number);
+            let is_last = numbers.is_empty();
+            if is_last {
                 all.remove(name);
+            }
+            if topic == Topic::Pattern {
+                self.pattern_subscriptions -= usize::from(is_removed);
+                self.pattern_bytes -= if is_last { name.len() } else { 0 };
             }
         }
     }
 
-    /// The subscribers of a message's channel and of each pattern that matches it, by pattern.
-    fn receivers<'a>(
-        &'a self,
-        message: &'a Message,
-    ) -> impl Iterator<Item = (Option<&'a [u8]>, usize)> {
-        let channels = if message.is_sharded {
+    fn channels_of(&self, message: &Message) -> &Subscribers {
+        if message.is_sharded {
             &self.shard_channels
         } else {
             &self.channels
-        };
-        let direct = channels.get(&message.channel[..]).into_iter().flatten();
-        let matching = self.patterns.iter().filter(|(pattern, _)| {
+        }
+    }
+
+    /// What it costs at most to hand out a message.
+    pub(crate) fn steps_max(&self, message: &Message) -> usize {
+        let direct = self.channels_of(message).get(&message.channel[..]);
+        let mut receivers = direct.map_or(0, BTreeSet::len);
+        let mut matches = 0;
+        if !message.is_sharded {
+            receivers += self.pattern_subscriptions;
+            matches = self.pattern_bytes * (message.channel.len() + 1) + self.patterns.len();
+        }
+        receivers * (SEND_STEPS + DELIVERY_STEPS + message.copied_bytes() + PATTERN_BYTES_MAX)
+            + matches
+    }
+
+    /// Goes on with the subscribers of a message's channel and of each pattern that matches it,
+    /// while there are steps left; `give` returns how many it has needed. True if none is left.
+    fn hand_out(
+        &self,
+        message: &Message,
+        progress: &mut Progress,
+        steps: &mut Steps,
+        mut give: impl FnMut(Option<&[u8]>, usize) -> usize,
+    ) -> bool {
+        let cost = DELIVERY_STEPS + message.copied_bytes();
+        if !progress.has_passed_channel {
+            let direct = self.channels_of(message).get(&message.channel[..]);
+            let none = BTreeSet::new();
+            let numbers = direct.unwrap_or(&none);
+            let give = |number| give(None, number);
+            if !each_after(numbers, &mut progress.after, (steps, cost), give) {
+                return false;
+            }
+            progress.has_passed_channel = true;
+        }
+        if message.is_sharded {
             // Patterns are of ordinary channels.
-            !message.is_sharded && glob::matches(pattern, &message.channel)
-        });
-        let by_pattern = matching.flat_map(|(pattern, numbers)| {
-            numbers.iter().map(|&number| (Some(&pattern[..]), number))
-        });
-        direct.map(|&number| (None, number)).chain(by_pattern)
+            return true;
+        }
+        let passed = progress.pattern.take();
+        let mut after = progress.after.take();
+        let from = match &passed {
+            None => Bound::Unbounded,
+            Some(pattern) if after.is_some() => Bound::Included(&pattern[..]),
+            Some(pattern) => Bound::Excluded(&pattern[..]),
+        };
+        let mut last = passed.as_ref();
+        for (pattern, numbers) in self.patterns.range::<[u8], _>((from, Bound::Unbounded)) {
+            if after.is_some() && last != Some(pattern) {
+                // The one that it had come to has no subscribers any more.
+                after = None;
+            }
+            let mut is_matching = after.is_some();
+            if !is_matching && !steps.is_spent() {
+                steps.spend(match_steps(pattern, &message.channel));
+                is_matching = glob::matches(pattern, &message.channel);
+                if !is_matching {
+                    last = Some(pattern);
+                    continue;
+                }
+                // One that matches has one subscriber in this turn at least.
+                let Some(&first) = numbers.first() else {
+                    continue;
+                };
+                steps.spend(cost + pattern.len() + give(Some(pattern), first));
+                after = Some(first);
+            }
+            let cost = cost + pattern.len();
+            if !is_matching
+                || !each_after(numbers, &mut after, (steps, cost), |number| {
+                    give(Some(pattern), number)
+                })
+            {
+                progress.pattern = if after.is_some() {
+                    Some(Arc::clone(pattern))
+                } else {
+                    last.cloned()
+                };
+                progress.after = after;
+                return false;
+            }
+            last = Some(pattern);
+        }
+        true
     }
 
     fn topic(&self, topic: Topic) -> &Subscribers {
@@ -503,27 +633,43 @@ impl Serving {
         true
     }
 
-    /// Hands a message to the core's subscribers; returns how many there are. The connection of the
-    /// command that runs, if there is one, gets it after its reply.
+    /// Hands a message to all subscribers of the core, which are few; returns how many have got it.
     pub(crate) fn publish(
         &mut self,
         message: &Message,
-        mut running: Option<(usize, &mut Connection)>,
+        running: Option<(usize, &mut Connection)>,
     ) -> usize {
+        let (mut progress, mut steps) = (Progress::default(), Steps::of_turn());
+        let left = steps.left();
+        let (count, is_done) = self.publish_some(message, running, (&mut progress, &mut steps));
+        debug_assert!(is_done, "it costs no more than was said");
+        self.deliveries.spend(left - steps.left());
+        count
+    }
+
+    /// Hands a message to subscribers of the core, while there are steps left; returns how many
+    /// have got it, and whether none is left. The connection of the command that runs, if there is
+    /// one, gets it after its reply.
+    pub(crate) fn publish_some(
+        &mut self,
+        message: &Message,
+        mut running: Option<(usize, &mut Connection)>,
+        (progress, steps): (&mut Progress, &mut Steps),
+    ) -> (usize, bool) {
         let subscriptions = std::mem::take(&mut self.subscriptions);
         let unread_bytes_max =
             UNREAD_BYTES_MAX.min(self.memory.server().limit() / UNREAD_SHARE_OF_MEMORY);
         let mut count = 0;
-        for (pattern, number) in subscriptions.receivers(message) {
+        let is_done = subscriptions.hand_out(message, progress, steps, |pattern, number| {
             let (connection, is_running) = match &mut running {
                 Some((own, connection)) if *own == number => (&mut **connection, true),
                 _ => match self.connections.get_mut(number) {
                     Some(Some(connection)) => (&mut **connection, false),
-                    _ => continue,
+                    _ => return 0,
                 },
             };
             if connection.is_gone || connection.is_closing {
-                continue;
+                return 0;
             }
             // One that does not read gives way at once: many would take much before the turn ends.
             let gives_way = connection.has_unread() && self.memory.server().is_exceeded();
@@ -542,31 +688,38 @@ impl Serving {
             if !is_running && !connection.is_dirty {
                 connection.is_dirty = true;
                 self.dirty.push(number);
+                return SEND_STEPS;
             }
-        }
+            0
+        });
         self.subscriptions = subscriptions;
-        count
+        (count, is_done)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deliveries::STEPS_A_TURN;
 
     fn message(channel: &str, is_sharded: bool) -> Message {
         Message {
             is_sharded,
             channel: channel.into(),
             payload: Payload::Short(b"text".to_vec()),
+            charge: None,
         }
     }
 
     fn receivers(subscriptions: &Subscriptions, message: &Message) -> Vec<(Option<String>, usize)> {
         let text = |pattern: &[u8]| String::from_utf8_lossy(pattern).into_owned();
-        let receivers = subscriptions.receivers(message);
-        receivers
-            .map(|(pattern, number)| (pattern.map(text), number))
-            .collect()
+        let (mut all, mut progress) = (Vec::new(), Progress::default());
+        let give = |pattern: Option<&[u8]>, number| {
+            all.push((pattern.map(text), number));
+            0
+        };
+        assert!(subscriptions.hand_out(message, &mut progress, &mut Steps::of_turn(), give));
+        all
     }
 
     #[test]
@@ -626,5 +779,65 @@ mod tests {
             (0, Some(&b""[..]))
         );
         steps::take();
+    }
+
+    #[test]
+    fn a_message_goes_to_some_subscribers_a_turn_and_to_each_once() {
+        const EACH: usize = 2000;
+        let mut subscriptions = Subscriptions::default();
+        let (mut expected, mut got) = (Vec::new(), Vec::new());
+        for number in 0..EACH {
+            subscriptions.add(Topic::Channel, b"news", number);
+            let pattern = format!("n*{}", "*".repeat(number % 7));
+            subscriptions.add(Topic::Pattern, pattern.as_bytes(), number);
+            let other = format!("m{number}*");
+            subscriptions.add(Topic::Pattern, other.as_bytes(), number);
+            expected.push((None, number));
+            expected.push((Some(pattern), number));
+        }
+        let (message, mut progress) = (message("news", false), Progress::default());
+        assert!(subscriptions.steps_max(&message) > STEPS_A_TURN);
+        let mut turns = 0;
+        loop {
+            let before = got.len();
+            let give = |pattern: Option<&[u8]>, number| {
+                let text = |pattern: &[u8]| String::from_utf8_lossy(pattern).into_owned();
+                got.push((pattern.map(text), number));
+                SEND_STEPS
+            };
+            let mut steps = Steps::of_turn();
+            let is_done = subscriptions.hand_out(&message, &mut progress, &mut steps, give);
+            turns += 1;
+            assert!(got.len() - before <= STEPS_A_TURN / SEND_STEPS);
+            if is_done {
+                break;
+            }
+            assert!(got.len() > before, "each turn comes further");
+            // One that it has come to goes, and so does its pattern.
+            if turns == 12 {
+                let (pattern, number) = got.last().cloned().expect("one");
+                let pattern = pattern.expect("a pattern");
+                subscriptions.remove(Topic::Pattern, pattern.as_bytes(), number);
+            }
+        }
+        assert!(turns >= 2 * EACH * SEND_STEPS / STEPS_A_TURN, "{turns}");
+        got.sort();
+        expected.sort();
+        assert_eq!(got, expected);
+        for number in 0..EACH {
+            for pattern in [
+                format!("n*{}", "*".repeat(number % 7)),
+                format!("m{number}*"),
+            ] {
+                subscriptions.remove(Topic::Pattern, pattern.as_bytes(), number);
+            }
+        }
+        assert_eq!(
+            (
+                subscriptions.pattern_subscriptions,
+                subscriptions.pattern_bytes
+            ),
+            (0, 0)
+        );
     }
 }

@@ -32,7 +32,7 @@ impl Serving {
             let output = TaskOutput::new(
                 &connection.account,
                 &self.events,
-                &self.records,
+                (&self.records, &self.turn_bytes),
                 &self.passes,
             );
             let output = output.with_gate(connection.holds_gate()).with_held(held);
@@ -49,7 +49,8 @@ impl Serving {
     /// The output of a command of a connection.
     pub(crate) fn task_output(&self, connection: &Connection) -> TaskOutput {
         let account = &connection.account;
-        let output = TaskOutput::new(account, &self.events, &self.records, &self.passes);
+        let copies = (&self.records, &self.turn_bytes);
+        let output = TaskOutput::new(account, &self.events, copies, &self.passes);
         output.with_gate(connection.holds_gate())
     }
 
@@ -58,6 +59,7 @@ impl Serving {
         if self.tasks.is_empty() {
             return false;
         }
+        self.turn_bytes.begin();
         let mut tasks = std::mem::take(&mut self.tasks);
         let is_busy = tasks.turn(self);
         tasks.append(&mut self.tasks);

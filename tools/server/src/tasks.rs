@@ -13,11 +13,12 @@ use crate::event_classes::EventClasses;
 use crate::gate::{Pass, Passes};
 use crate::key_events::{EventSink, KeyEvent};
 use crate::memory::{Account, Charge, Shortage};
-use crate::record_memory::{RecordMemory, TakenMemory};
+use crate::record_memory::{RecordMemory, SHORT_BYTES_MAX, TakenMemory, needed_of};
 use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
 use crate::shared::Shared;
+use crate::turn_bytes::TurnBytes;
 
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 64 << 10;
@@ -39,6 +40,7 @@ pub(crate) struct TaskOutput {
     account: Account,
     events: EventSink,
     records: Rc<RecordMemory>,
+    turn: Rc<TurnBytes>,
     passes: Rc<Passes>,
 }
 
@@ -73,7 +75,7 @@ impl TaskOutput {
     pub(crate) fn new(
         account: &Account,
         events: &EventSink,
-        records: &Rc<RecordMemory>,
+        (records, turn): (&Rc<RecordMemory>, &Rc<TurnBytes>),
         passes: &Rc<Passes>,
     ) -> Self {
         Self {
@@ -81,6 +83,7 @@ impl TaskOutput {
             account: account.clone(),
             events: events.clone(),
             records: Rc::clone(records),
+            turn: Rc::clone(turn),
             passes: Rc::clone(passes),
         }
     }
@@ -130,7 +133,38 @@ impl TaskOutput {
     /// others have it.
     pub(crate) async fn take_record_memory(&self, core: &Core, records: usize) -> TakenMemory {
         let bytes = self.events.shared().longest_record.needed(records);
-        self.records.take(core, bytes).await
+        let taken = self.records.take(core, bytes).await;
+        self.turn(core, bytes).await;
+        taken
+    }
+
+    /// Takes record memory for the change of one record, which adds so many bytes at most. While
+    /// long records are in use it looks at how long this one is: commands of short ones do not wait
+    /// for those of long ones.
+    pub(crate) async fn take_memory_of(
+        &self,
+        core: &mut Core,
+        key: &[u8],
+        added: usize,
+    ) -> TakenMemory {
+        let longest = self.events.shared().longest_record.needed(1);
+        let longest = longest.saturating_add(needed_of(added));
+        if longest <= SHORT_BYTES_MAX {
+            return self.records.take(core, longest).await;
+        }
+        // The command finds an error too.
+        let inspected = core.inspect(key).await;
+        let length = inspected.ok().flatten().map_or(0, |found| found.length);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let bytes = needed_of(length.saturating_add(added));
+        let taken = self.records.take(core, bytes).await;
+        self.turn(core, bytes).await;
+        taken
+    }
+
+    /// Has a step that copies so many bytes of large values wait for a turn that has them left.
+    pub(crate) async fn turn(&self, core: &Core, bytes: usize) {
+        self.turn.take(core, bytes).await;
     }
 
     /// What the cores share.

@@ -97,6 +97,57 @@ fn messages_of_a_publisher_keep_their_order() {
 }
 
 #[test]
+fn messages_with_thousands_of_receivers_are_counted_and_keep_their_order() {
+    const PATTERNS: usize = 600;
+    const MESSAGES: usize = 5;
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let mut subscribers: Vec<_> = (0..6).map(|_| server.word_client()).collect();
+        for subscriber in &mut subscribers {
+            // Each matches.
+            let commands: Vec<_> = (0..PATTERNS)
+                .map(|number| format!("PSUBSCRIBE [p{number}]:*"))
+                .collect();
+            let commands: Vec<_> = commands.iter().map(|command| &command[..]).collect();
+            subscriber.call_all(&commands);
+            subscriber.call("SUBSCRIBE p:order");
+        }
+        let expected = (subscribers.len() * (PATTERNS + 1)).to_string();
+        let mut publishers = [server.word_client(), server.word_client()];
+        let mut other = server.word_client();
+        thread::scope(|scope| {
+            for (place, publisher) in publishers.iter_mut().enumerate() {
+                let expected = &expected;
+                scope.spawn(move || {
+                    for number in 0..MESSAGES {
+                        let count = publisher.call(&format!("PUBLISH p:order {place}:{number}"));
+                        assert_eq!(&count, expected);
+                    }
+                });
+            }
+            for _ in 0..100 {
+                assert_eq!(other.call("PING"), "PONG");
+            }
+        });
+        for subscriber in &mut subscribers {
+            // For each pattern, and the channel, what came of each publisher.
+            let mut seen = std::collections::HashMap::<_, [Vec<String>; 2]>::new();
+            for _ in 0..2 * MESSAGES * (PATTERNS + 1) {
+                let reply = subscriber.reply();
+                let words: Vec<_> = reply.trim_matches(['[', ']']).split(", ").collect();
+                let text = words.last().unwrap().trim_matches('"');
+                let (place, number) = text.split_once(':').unwrap();
+                let of = seen.entry(words[1].to_owned()).or_default();
+                of[place.parse::<usize>().unwrap()].push(number.to_owned());
+            }
+            let numbers: Vec<_> = (0..MESSAGES).map(|number| number.to_string()).collect();
+            assert_eq!(seen.len(), PATTERNS + 1);
+            assert!(seen.values().flatten().all(|of| *of == numbers));
+        }
+    }
+}
+
+#[test]
 fn a_message_arrives_once_a_channel_and_once_a_pattern() {
     let server = Served::roomy(2);
     let (mut subscriber, mut publisher) = (server.word_client(), server.word_client());

@@ -10,6 +10,7 @@ use super::arguments::pattern;
 use super::subcommand::unknown;
 use super::{Call, Command, Flow, Refusal};
 use crate::connection::ReplyMode;
+use crate::deliveries::publish_to_cores;
 use crate::memory::{Charge, Shortage};
 use crate::resp::Writer;
 use crate::shared::Shared;
@@ -176,30 +177,35 @@ fn publish_to(call: &mut Call<'_>, is_sharded: bool) -> Result {
     if !is_elsewhere && !is_here {
         return Ok(call.reply(|writer| writer.integer(0)));
     }
-    let Some(payload) = call.serving.payload(call.argument(2)) else {
-        return Err(Refusal(format!(
+    let no_memory = || {
+        Refusal(format!(
             "ERR no memory for this message: those that subscribers have not read take at most {} bytes, a quarter of --client-memory",
             shared.fanout.bytes_max()
-        )));
+        ))
     };
-    let message = Message {
+    let Some(payload) = call.serving.payload(call.argument(2)) else {
+        return Err(no_memory());
+    };
+    let mut message = Message {
         is_sharded,
         channel: call.argument(1).to_vec(),
         payload,
+        charge: None,
     };
-    if !is_elsewhere {
+    let steps = call.serving.subscriptions.steps_max(&message);
+    if !is_elsewhere && call.serving.deliveries.may_begin(steps) {
         let own = Some((call.number, &mut *call.connection));
         let count = call.serving.publish(&message, own);
         let flow = call.reply(|writer| writer.integer(i64::try_from(count).unwrap_or(i64::MAX)));
         call.connection.send_deferred();
         return Ok(flow);
     }
+    let charge = shared.fanout.charge(message.held_bytes());
+    message.charge = Some(charge.ok_or_else(no_memory)?);
     let message = Arc::new(message);
     Ok(call.task(move |core, output, protocol| async move {
-        let counts = shared.ask_some(
-            |port| port.subscriptions.load(Ordering::Acquire) > 0,
-            move |serving| serving.publish(&message, None),
-        );
+        let counts = publish_to_cores(&shared, &message);
+        drop(message);
         let count: usize = counts.wait(&core).await.into_iter().sum();
         output.write(|bytes| {
             let count = i64::try_from(count).unwrap_or(i64::MAX);

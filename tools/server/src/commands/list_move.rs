@@ -73,7 +73,7 @@ impl Move {
 
     /// Moves an element from one end of a list to the same or the other end.
     async fn turn(&self, step: Step<'_>) -> std::result::Result<Option<Moved<Vec<u8>>>, Failure> {
-        let turned = update(step, &self.source, |record| {
+        let turned = update(step, (&self.source, 0), |record| {
             let Some(list) = record.value::<ListValue<'_>>()? else {
                 return Ok((Effect::Nothing, None));
             };

@@ -108,7 +108,8 @@ fn push(call: &mut Call<'_>, side: Side, creates: bool) -> Flow {
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
         let key = stored_key(&arguments[1]);
-        let pushed = update((&mut core, &output), key, |record| {
+        let bytes = arguments[2..].iter().map(Vec::len).sum();
+        let pushed = update((&mut core, &output), (key, bytes), |record| {
             let list = record.value::<ListValue<'_>>()?;
             if list.is_none() && !creates {
                 return Ok((Effect::Nothing, 0));
@@ -283,7 +284,7 @@ pub(super) fn ltrim(call: &mut Call<'_>) -> Result {
     let (start, end) = (integer(call.argument(2))?, integer(call.argument(3))?);
     let key = call.key().to_vec();
     Ok(call.task(move |mut core, output, protocol| async move {
-        let trimmed = update((&mut core, &output), &key, |record| {
+        let trimmed = update((&mut core, &output), (&key, 0), |record| {
             let Some(list) = record.value::<ListValue<'_>>()? else {
                 return Ok((Effect::Nothing, false));
             };

@@ -128,14 +128,28 @@ impl Record {
 
     /// Reads the one of a key.
     pub(super) async fn read(core: &mut Core, key: &[u8]) -> Result<Self, Failure> {
-        let read = read_of(core.get_structured(key).await)?;
-        let record = read.map_or_else(Self::default, |value| Self {
-            version: value.version(),
-            bytes: value.to_vec(),
-        });
-        steps::count(1);
-        steps::count_copied(record.bytes.len());
-        Ok(record)
+        // It is copied once, from where it lies.
+        let (mut record, mut failed) = (Self::default(), None);
+        let read = core.many(
+            [Operation::GetStructured { key }],
+            |_, answer| match answer {
+                Answer::Value { version, value } => {
+                    let bytes = value.to_vec();
+                    record = Self { version, bytes };
+                }
+                Answer::Failed(error) => failed = Some(error.clone()),
+                _ => {}
+            },
+        );
+        read_of(read.await.map(Some))?;
+        match failed {
+            Some(error) => Err(error.into()),
+            None => {
+                steps::count(1);
+                steps::count_copied(record.bytes.len());
+                Ok(record)
+            }
+        }
     }
 
     /// Reads those of several keys at once. Together they may have so many bytes. A key that is too
@@ -306,16 +320,23 @@ pub(super) async fn put(
     })
 }
 
-/// Changes the record of a key in one step, and keeps the key's expiry.
+/// Changes the record of a key in one step, and keeps the key's expiry. It adds so many bytes at
+/// most.
 pub(super) async fn update<T>(
     (core, output): Step<'_>,
-    key: &[u8],
+    (key, added): (&[u8], usize),
     change: impl Fn(&Record) -> Result<(Effect, T), Failure>,
 ) -> Result<(T, Done), Failure> {
-    let _memory = output.take_record_memory(core, 1).await;
+    let mut memory = output.take_memory_of(core, key, added).await;
     loop {
         let record = Record::read(core, key).await?;
         record.note(output);
+        if !memory.suffices(record.held_bytes() + added) {
+            // It has grown since, or long records are used for the first time.
+            drop((record, memory));
+            memory = output.take_memory_of(core, key, added).await;
+            continue;
+        }
         let (effect, reply) = change(&record)?;
         if put((core, output), key, record.as_read(), &effect).await? {
             return Ok((reply, record.done(&effect)));
@@ -337,7 +358,8 @@ pub(super) fn change<T: 'static>(
     let arguments = call.owned_arguments();
     call.task(move |mut core, output, protocol| async move {
         let key = stored_key(&arguments[1]);
-        let changed = update((&mut core, &output), key, |record| {
+        let added = arguments[2..].iter().map(Vec::len).sum();
+        let changed = update((&mut core, &output), (key, added), |record| {
             change(&arguments, record)
         })
         .await;

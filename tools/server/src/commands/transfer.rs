@@ -124,14 +124,14 @@ async fn add_or_put_back<T: Transfer>(
     readiness: Option<&Readiness>,
 ) -> Result<Moved<T::Element>, Failure> {
     let element = &moved.element;
-    let added = update((&mut *core, output), to, |target| {
+    let added = update((&mut *core, output), (to, 0), |target| {
         Ok((what.add(target, element)?, ()))
     });
     let failure = match added.await {
         Ok(((), added)) => return Ok(Moved { added, ..moved }),
         Err(failure) => failure,
     };
-    let back = update((&mut *core, output), from, |source| {
+    let back = update((&mut *core, output), (from, 0), |source| {
         Ok((what.put_back(source, element)?, ()))
     });
     match back.await {

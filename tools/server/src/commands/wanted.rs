@@ -129,7 +129,7 @@ async fn take_first<'k>(
     let others = others.filter_map(|(place, key)| (place != first).then_some(key));
     for key in keys.get(first).into_iter().chain(others) {
         steps::end_slice(core).await;
-        let taken = update((&mut *core, output), key, |record| {
+        let taken = update((&mut *core, output), (key, 0), |record| {
             take_off(record, side, count)
         })
         .await;

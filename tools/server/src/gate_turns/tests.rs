@@ -8,12 +8,15 @@ use futures_lite::future::poll_once;
 use super::*;
 use crate::by_hand::{Bench, on_first_core};
 use crate::gate::HELD_MAX;
-use crate::transaction::Queue;
+use crate::transaction::{Added, Queue};
 
 /// A queue of which writes are left to begin, or none.
 fn queue(has_writes: bool) -> Queue {
     let mut queue = Queue::default();
-    assert!(queue.add([&b"SET"[..], b"k", b"v"].into_iter()));
+    let command = [&b"SET"[..], b"k", b"v"];
+    queue.begin(100, command.len());
+    let added = queue.add_some(command.len(), |place| command[place]);
+    assert!(matches!(added, Added::Whole));
     if has_writes {
         queue.writes_end = queue.bytes.len();
     }
@@ -85,7 +88,7 @@ async fn is_connected_and_others_go_on(
 fn a_holder_that_ends_opens_the_gate() {
     on_first_core(1, |bench| async move {
         let ends: [fn(&mut Serving, usize); 2] = [Serving::close, |serving, _| {
-            assert_eq!(serving.kill(|_| true), 1)
+            assert_eq!(serving.kill(0..serving.connections.len(), |_| true), 1)
         }];
         for end in ends {
             let mut serving = bench.serving(0);
