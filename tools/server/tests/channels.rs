@@ -130,7 +130,7 @@ fn messages_with_thousands_of_receivers_are_counted_and_keep_their_order() {
             }
         });
         for subscriber in &mut subscribers {
-            // For each pattern, and the channel, what came of each publisher.
+            // For each pattern, and the channel, the messages of each publisher.
             let mut seen = std::collections::HashMap::<_, [Vec<String>; 2]>::new();
             for _ in 0..2 * MESSAGES * (PATTERNS + 1) {
                 let reply = subscriber.reply();

@@ -327,14 +327,11 @@ mod tests {
             ..Header::new(Kind::Get, 1)
         };
         let account = account(8 << 20);
-        let mut held = Vec::new();
+        let (whole, mut held) = (wanted_bytes(&header), Vec::new());
         while let Some((wanted, charge)) = charge_read(&account, &header) {
-            let expected = if account.held() <= 6 << 20 {
-                1 << 20
-            } else {
-                SHORT_BYTES
-            };
-            assert_eq!((wanted, charge.bytes()), (expected, COPIES * expected));
+            let is_whole = account.held() <= 6 << 20;
+            assert_eq!(wanted, if is_whole { whole } else { SHORT_BYTES });
+            assert_eq!(charge.bytes(), COPIES * wanted);
             held.push(charge);
         }
         assert!(held.len() > 10, "{} parts", held.len());
