@@ -336,7 +336,8 @@ mod tests {
         }
         assert!(held.len() > 10, "{} parts", held.len());
         assert!(account.held() > (8 << 20) - COPIES * SHORT_BYTES);
-        held.pop();
+        // A core reserves in steps.
+        held.truncate(held.len() - 4);
         assert!(charge_read(&account, &header).is_some());
     }
 }
