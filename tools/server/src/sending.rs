@@ -89,6 +89,8 @@ impl Serving {
                     let counters = &self.shared.counters[self.place];
                     counters.sends.add(1);
                     counters.sent_bytes.add(count as u64);
+                    // One whose client never takes all of it would grow without end.
+                    connection.output.compact();
                     connection.unread_since_ms = self.now_ms;
                     has_sent = true;
                 }

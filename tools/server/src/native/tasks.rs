@@ -142,11 +142,9 @@ impl Tasks {
         let mut core = self.client(core);
         self.start(of, async move {
             let mut value = Vec::new();
-            let read = core
-                .get_long_range(&key, header.offset, wanted as u64, &mut value)
-                .await;
+            let read = read_part(&mut core, (&header, &key), (total, wanted), &mut value).await;
             let answer = match read {
-                Ok(Some(version)) => {
+                Ok(Some((version, total))) => {
                     let changed = header.version != 0 && header.version != version;
                     let status = if changed {
                         value.clear();
@@ -282,6 +280,37 @@ impl Tasks {
         }
         is_busy
     }
+}
+
+/// Times that a first part is read again because the value was replaced meanwhile.
+const READS_MAX: usize = 16;
+
+/// Reads a part of a value; returns the value's version and its bytes in all. The first part says
+/// how many there are of the version that it is of: `total` may be of one before.
+async fn read_part(
+    core: &mut Core,
+    (header, key): (&Header, &[u8]),
+    (total, wanted): (u64, usize),
+    value: &mut Vec<u8>,
+) -> farcore::Result<Option<(u64, u64)>> {
+    for _ in 0..READS_MAX {
+        let read = core.get_long_range(key, header.offset, wanted as u64, value);
+        let Some(version) = read.await? else {
+            return Ok(None);
+        };
+        if header.offset > 0 {
+            return Ok(Some((version, total)));
+        }
+        if value.len() < wanted {
+            return Ok(Some((version, value.len() as u64)));
+        }
+        if let Some(metadata) = core.inspect(key).await?
+            && metadata.version == version
+        {
+            return Ok(Some((version, metadata.length)));
+        }
+    }
+    Err(Error::LongValueGone)
 }
 
 /// All bytes of a value, or those that come.
