@@ -15,7 +15,6 @@ use farcore::{
 use futures_lite::future::zip;
 
 use crate::long_input::LongInput;
-use crate::long_places::PlaceWait;
 use crate::memory::{Charge, Shortage};
 use crate::steps;
 use crate::tasks::TaskOutput;
@@ -246,13 +245,13 @@ pub(crate) async fn put_segments(
         output.turn(core, whole).await;
         return core.put_long_with(key, total, [value], options).await;
     }
-    let mut place = PlaceWait::default();
-    loop {
-        let put = put_pieces(core, (key, total), segments, options, output).await;
-        if !place.again(core, output.shared(), &put).await {
-            return put;
-        }
+    let put = put_pieces(core, (key, total), segments, options, output).await;
+    if matches!(put, Err(Error::LongValues { .. })) {
+        // It may hold what others wait for, so it does not wait itself: its client may try again.
+        let now_ms = farcore_tuning::system_ms();
+        output.shared().long_places.note(now_ms);
     }
+    put
 }
 
 /// Stores a value that segments make in pieces.

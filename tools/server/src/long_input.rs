@@ -64,6 +64,8 @@ struct Bytes {
     /// come since.
     progress_ms: u64,
     since_progress: usize,
+    /// No more was received because so much waited.
+    was_full: bool,
     following: Option<Following>,
     /// Bytes of its arguments, until they are taken.
     following_bytes: usize,
@@ -122,6 +124,11 @@ impl LongInput {
         input.is_reclaimed = true;
     }
 
+    /// True if nothing more comes of it.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.0.borrow().is_cut
+    }
+
     /// True if the upload had to end because it had stalled.
     pub(crate) fn is_reclaimed(&self) -> bool {
         self.0.borrow().is_reclaimed
@@ -150,7 +157,10 @@ impl LongInput {
 
     /// True while the task is to take what has come before more is received: a share of memory.
     pub(crate) fn is_full(&self, share_bytes: usize) -> bool {
-        self.0.borrow().waiting.len() >= share_bytes.min(WAITING_BYTES_MAX)
+        let mut input = self.0.borrow_mut();
+        let is_full = input.waiting.len() >= share_bytes.min(WAITING_BYTES_MAX);
+        input.was_full |= is_full;
+        is_full
     }
 
     /// Waits until the task has taken enough of what has come. False if it needs no more.
@@ -261,7 +271,7 @@ impl LongInput {
             let mut input = input.borrow_mut();
             let waiting = std::mem::take(&mut input.waiting);
             left -= waiting.len();
-            if waiting.len() >= PROGRESS_BYTES {
+            if std::mem::take(&mut input.was_full) || waiting.len() >= PROGRESS_BYTES {
                 // The client, which may have had to wait for this, can go on only now.
                 input.progress_ms = farcore_tuning::system_ms();
             }

@@ -176,7 +176,9 @@ impl Serving {
     /// True if there is memory for the rest of the command that has begun to come. Else its client
     /// waits, or the command is refused.
     fn has_memory_for_rest(&mut self, number: usize, connection: &mut Connection) -> bool {
-        let Some(partial) = connection.partial.as_ref().filter(|_| connection.left == 0) else {
+        // A whole command that goes on in slices needs no more.
+        let is_partial = connection.left == 0 && connection.whole_bytes == 0;
+        let Some(partial) = connection.partial.as_ref().filter(|_| is_partial) else {
             return true;
         };
         let (length, capacity) = (connection.input.len(), connection.input.capacity());
@@ -309,8 +311,13 @@ impl Serving {
             self.note_dirty(number, connection);
             return 0;
         }
-        let mut parsed = 0;
+        let (mut parsed, before) = (0, steps::now());
         while parsed < input.len() && !connection.is_gone && !connection.is_executing() {
+            // Replies that the client does not want, or short ones, hold nothing up.
+            if steps::since(before) >= steps::SLICE {
+                self.list(number, connection);
+                break;
+            }
             parsed += self.take_following(number, connection, &input[parsed..]);
             let rest = &input[parsed..];
             let must_wait = connection.is_held() || connection.left > 0;

@@ -28,6 +28,8 @@ const WALKED_BYTES: usize = 16;
 
 thread_local! {
     static STEPS: Cell<u64> = const { Cell::new(0) };
+    /// The count when the command of several steps went on that does now.
+    static WENT_ON: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Counts steps.
@@ -60,9 +62,29 @@ pub(crate) fn take() -> u64 {
     STEPS.with(|all| all.replace(0))
 }
 
-/// Lets the turn end if it has counted much.
+/// The count, to which [`since`] compares.
+#[inline]
+pub(crate) fn now() -> u64 {
+    STEPS.with(Cell::get)
+}
+
+/// Steps since an earlier count of this turn.
+#[inline]
+pub(crate) fn since(before: u64) -> u64 {
+    now().saturating_sub(before)
+}
+
+/// Notes that a command of several steps goes on.
+#[inline]
+pub(crate) fn go_on() {
+    WENT_ON.with(|before| before.set(now()));
+}
+
+/// Lets the turn end if it has counted much, some of it for this command: each goes on by a piece
+/// a turn, however much others do.
 pub(crate) async fn end_slice(core: &Core) {
-    if is_slice_over() {
+    let is_some = since(WENT_ON.with(Cell::get)) >= PIECE as u64;
+    if is_slice_over() && is_some {
         core.yield_now().await;
     }
 }

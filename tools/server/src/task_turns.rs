@@ -56,10 +56,10 @@ impl Serving {
 
     /// One turn of the commands of several steps.
     pub(crate) fn tasks_turn(&mut self) -> bool {
+        self.turn_bytes.begin();
         if self.tasks.is_empty() {
             return false;
         }
-        self.turn_bytes.begin();
         let mut tasks = std::mem::take(&mut self.tasks);
         let is_busy = tasks.turn(self);
         tasks.append(&mut self.tasks);

@@ -18,6 +18,7 @@ use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
 use crate::shared::Shared;
+use crate::steps;
 use crate::turn_bytes::TurnBytes;
 
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
@@ -28,6 +29,9 @@ const CHUNK_BYTES_MIN: usize = 4 << 10;
 /// Clients without a command that are kept, and bytes of each of their buffers.
 const IDLE_MAX: usize = 16;
 const IDLE_BYTES: usize = 4 << 10;
+
+/// A command takes memory for so much more of a record than it has, as one of so many parts.
+const SLACK_SHARE: usize = 4;
 
 /// The future of a command; it ends with its client, for the next one.
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Core>>>;
@@ -156,7 +160,9 @@ impl TaskOutput {
         let inspected = core.inspect(key).await;
         let length = inspected.ok().flatten().map_or(0, |found| found.length);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let bytes = needed_of(length.saturating_add(added));
+        // Others may lengthen it before this command's turn.
+        let slack = length / SLACK_SHARE;
+        let bytes = needed_of(length.saturating_add(slack).saturating_add(added));
         let taken = self.records.take(core, bytes).await;
         self.turn(core, bytes).await;
         taken
@@ -357,6 +363,7 @@ impl Tasks {
         let mut place = 0;
         while let Some(task) = self.running.get_mut(place) {
             let state = &task.output.state;
+            steps::go_on();
             let polled = task.future.as_mut().poll(&mut context);
             let mut buffer = state.buffer.borrow_mut();
             is_busy |= !buffer.bytes.is_empty() || polled.is_ready();

@@ -474,7 +474,8 @@ impl Serving {
         }
         if let Some(transaction) = &mut connection.transaction {
             transaction.phase = Phase::Replaying(queue, at);
-            transaction.parsing = (parsing.window > 0).then_some(parsing);
+            let has_begun = parsing.window > 0 || parsing.takes_whole;
+            transaction.parsing = has_begun.then_some(parsing);
         }
         is_done
     }

@@ -15,6 +15,8 @@ use farcore::Core;
 
 /// Bytes that are copied in a turn, after which no other step begins.
 pub(crate) const BYTES_A_TURN: usize = 512 << 10;
+/// A step counts as at most so many: what is said beforehand may be far more than it copies.
+const STEP_BYTES_MAX: usize = 8 * BYTES_A_TURN;
 /// A step of at most so many bytes is as one of any small command: it does not wait.
 pub(crate) const FREE_BYTES_MAX: usize = 16 << 10;
 
@@ -40,7 +42,12 @@ impl TurnBytes {
 
     /// Takes bytes for a step; waits for a turn that has some left. Without turns nothing waits.
     pub(crate) async fn take(&self, core: &Core, bytes: usize) {
-        if bytes <= FREE_BYTES_MAX || !self.is_counted.get() {
+        if !self.is_counted.get() {
+            return;
+        }
+        let bytes = bytes.min(STEP_BYTES_MAX);
+        if bytes <= FREE_BYTES_MAX {
+            self.copied.set(self.copied.get().saturating_add(bytes));
             return;
         }
         if !self.waiting.borrow().is_empty() || !self.has_some() {

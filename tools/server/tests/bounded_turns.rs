@@ -409,7 +409,8 @@ impl Bench {
     }
 
     /// Sends a command and reads its reply.
-    fn run(&mut self, client: &mut Client, one: &Request) {
+    /// Runs a command; returns its error, if it replies one.
+    fn run(&mut self, client: &mut Client, one: &Request) -> Option<String> {
         self.reset();
         client.write(&request(one));
         let mut replies = 1;
@@ -426,11 +427,13 @@ impl Bench {
             word.chars().take(16).collect::<String>()
         });
         let shown = shown.collect::<Vec<_>>().join(" ");
-        let reply = match reply {
-            Reply::Error(text) => text.chars().take(70).collect(),
-            _ => String::new(),
+        let error = match reply {
+            Reply::Error(text) => Some(text.chars().take(70).collect::<String>()),
+            _ => None,
         };
+        let reply = error.as_deref().unwrap_or_default();
         self.note(&format!("{shown} ({} arguments) {reply}", one.len()));
+        error
     }
 
     /// Fails if a turn was too long.
@@ -455,7 +458,7 @@ fn every_command_at_its_longest_keeps_to_the_limit() {
     let mut bench = Bench::new();
     let mut client = bench.served.client();
     for one in stored() {
-        bench.run(&mut client, &one);
+        assert_eq!(bench.run(&mut client, &one), None, "it is stored");
     }
     let known: BTreeSet<_> = client
         .ask(&["COMMAND", "LIST"])

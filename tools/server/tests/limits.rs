@@ -238,13 +238,13 @@ fn many_arguments_are_refused_by_their_limit_and_number() {
     for (words, more, text) in [
         (
             "HSET hash",
-            65_536,
-            "'hset' takes at most 65536 arguments, these are 65538",
+            131_072,
+            "'hset' takes at most 131072 arguments, these are 131074",
         ),
         (
             "WATCH",
-            65_536,
-            "'watch' takes at most 65536 arguments, these are 65537",
+            131_072,
+            "'watch' takes at most 131072 arguments, these are 131073",
         ),
         (
             "CLIENT LIST ID",

@@ -111,7 +111,18 @@ impl LongValues {
         self.by_id.len() - self.unfinished.len() - self.orphans
     }
 
-    /// Values that are being written.
+    /// Values that are being written, if one of so many pieces could begin once they have ended
+    /// unfinished; else 0.
+    pub(in crate::shard) fn unfinished_in_the_way(&self, pieces: usize) -> usize {
+        if self.owners.len() + pieces <= self.pieces_max {
+            self.unfinished.len()
+        } else {
+            0
+        }
+    }
+
+    /// Values that are being written, for checks.
+    #[cfg(test)]
     pub(in crate::shard) fn unfinished(&self) -> usize {
         self.unfinished.len()
     }

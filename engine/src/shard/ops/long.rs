@@ -65,7 +65,7 @@ impl<E: Endpoint> Shard<E> {
             let error = Error::LongValues {
                 writing: UNFINISHED_LONG_VALUES_MAX,
                 pieces: self.long.pieces_max(),
-                unfinished: self.long.unfinished(),
+                unfinished: self.long.unfinished_in_the_way(pieces),
             };
             return self.fail(lane, request, error, answers);
         };

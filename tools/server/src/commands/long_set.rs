@@ -233,7 +233,7 @@ async fn put_input(
     loop {
         let parts = last_at_gate(input.parts(), bytes, || output.take_pass());
         let put = core.put_long_with(key, bytes as u64, parts, options).await;
-        if !place.again(core, output.shared(), &put).await {
+        if !place.again(core, (output.shared(), input), &put).await {
             return put;
         }
     }
@@ -249,7 +249,7 @@ async fn write_input(
     let mut place = PlaceWait::default();
     loop {
         let written = core.write_long(key, bytes as u64, input.parts()).await;
-        if !place.again(core, output.shared(), &written).await {
+        if !place.again(core, (output.shared(), input), &written).await {
             return written;
         }
     }

@@ -80,7 +80,7 @@ impl From<&str> for Refusal {
 /// put, and an expiry.
 pub(crate) const BESIDE_BYTES: usize = 32;
 /// Arguments, and bytes of them, of a command that handles them all in one turn.
-const ARGUMENTS_MAX: usize = 64 << 10;
+const ARGUMENTS_MAX: usize = 128 << 10;
 const ARGUMENT_BYTES_MAX: usize = 8 << 20;
 /// A syntax error, as Redis says it.
 pub(crate) const SYNTAX: &str = "ERR syntax error";
@@ -139,6 +139,10 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
     };
     call.serving.counters().commands.add(1);
     if let Err(Refusal(text)) = flow {
+        debug_assert!(
+            call.connection.sent_parts.is_none(),
+            "a command that has begun is not refused"
+        );
         call.serving.note_failure(&text);
         call.connection.reply(|writer| writer.error(&text));
     }
@@ -216,11 +220,9 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
         rejected(call);
         return Err("NOAUTH Authentication required.".into());
     }
-    // A queued command was admitted with its transaction.
-    if call.serving.shared.memory_limit.is_exceeded()
-        && command.needs_memory
-        && !call.connection.is_executing()
-    {
+    // A queued command was admitted with its transaction, and one that has begun goes on.
+    let is_admitted = call.connection.is_executing() || call.connection.sent_parts.is_some();
+    if call.serving.shared.memory_limit.is_exceeded() && command.needs_memory && !is_admitted {
         rejected(call);
         return Err(OUT_OF_MEMORY.into());
     }

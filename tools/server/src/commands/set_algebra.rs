@@ -92,9 +92,10 @@ async fn walked(place: usize, pause: &mut impl AsyncFnMut()) {
 
 /// The members of a set.
 async fn members<'a>(set: SetValue<'a>, pause: &mut impl AsyncFnMut()) -> Vec<&'a [u8]> {
+    steps::count(1);
     let mut members = Vec::with_capacity(set.len());
     for member in set.iter() {
-        walked(members.len(), pause).await;
+        walked(members.len() + 1, pause).await;
         members.push(member);
     }
     members
@@ -163,7 +164,7 @@ async fn merged<'a>(
         other.iter().copied().peekable(),
     );
     loop {
-        walked(merged.len(), pause).await;
+        walked(merged.len() + 1, pause).await;
         let next = match (list.peek(), other.peek()) {
             (Some(one), Some(two)) if one > two => other.next(),
             (Some(one), Some(two)) => {

@@ -370,7 +370,8 @@ pub(crate) static COMMANDS: &[Command] = &[
 const COPIED_IN_ONE: &[&str] = &["mget", "pubsub"];
 /// Commands of one long value, which is passed on in pieces, or which subscribers share.
 const OF_LONG_VALUES: &[&str] = &[
-    "append", "getset", "psetex", "publish", "set", "setex", "setnx", "setrange", "spublish",
+    "append", "delifeq", "getset", "psetex", "publish", "set", "setex", "setnx", "setrange",
+    "spublish",
 ];
 /// Commands that handle their arguments in slices.
 const IN_SLICES: &[&str] = &[

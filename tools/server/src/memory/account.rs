@@ -2,14 +2,15 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use farcore::Core;
 
 use super::SMALL_BYTES;
 use super::core::CoreMemory;
 
-/// How long a charge waits for memory, in milliseconds.
-const WAIT_MS: u64 = 5000;
+/// How long a charge waits for memory.
+const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A client's account: the bytes that it has the server hold. Clones are the same account.
 #[derive(Clone, Debug)]
@@ -110,7 +111,7 @@ impl Account {
         })
     }
 
-    /// The same; waits while others have them, [`WAIT_MS`] at most.
+    /// The same; waits while others have them, [`WAIT_MAX`] at most.
     ///
     /// # Errors
     /// As [`Account::try_charge`].
@@ -119,15 +120,14 @@ impl Account {
         core: &Core,
         bytes: usize,
     ) -> Result<Charge, Shortage> {
-        let until_ms = farcore_tuning::system_ms() + WAIT_MS;
+        let began = Instant::now();
         loop {
             match self.try_charge(bytes) {
                 Err(shortage @ Shortage::Taken { .. }) => {
-                    let now_ms = farcore_tuning::system_ms();
-                    if now_ms >= until_ms {
+                    if began.elapsed() >= WAIT_MAX {
                         return Err(shortage);
                     }
-                    self.0.core.server().want(now_ms);
+                    self.0.core.server().want(farcore_tuning::system_ms());
                     core.yield_now().await;
                 }
                 charged => return charged,

@@ -204,7 +204,7 @@ impl Tasks {
                     let stored = core
                         .put_long_with(&put.key, length, parts, put.options)
                         .await;
-                    if !place.again(&core, shared, &stored).await {
+                    if !place.again(&core, (shared, &put.input), &stored).await {
                         break stored;
                     }
                 }
