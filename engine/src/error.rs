@@ -190,9 +190,11 @@ pub enum Error {
     },
     /// There is no room for the table entries of a long value, or too many are being written.
     #[error(
-        "a shard can write {writing} long values at once and hold {pieces} pieces, and {unfinished} are being written: wait for others, delete some or raise `local_bytes`"
+        "shard {shard} can write {writing} long values at once and hold {pieces} pieces, and {unfinished} are being written: wait for others, delete some or raise `local_bytes`"
     )]
     LongValues {
+        /// The shard.
+        shard: u16,
         /// Long values that can be written at once.
         writing: usize,
         /// Pieces that a shard can hold.

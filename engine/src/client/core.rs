@@ -13,6 +13,7 @@ use super::call::{CasOutcome, FromAnswer, Value};
 use super::refused::{Refused, check};
 use super::shard_requests::ShardRequests;
 use super::transaction::check_transaction;
+use crate::client::long::Routed;
 use crate::error::Result;
 use crate::lifecycle::JobTicket;
 use crate::message::hash::Hasher128;
@@ -404,6 +405,14 @@ impl Core {
     /// The longest value of a record, in bytes.
     pub(super) fn value_bytes_max(&self) -> usize {
         self.value_bytes_max
+    }
+
+    /// The shard that holds a key; see [`Engine::shard_of`](crate::Engine::shard_of). Cost: a hash of
+    /// the key.
+    #[must_use]
+    pub fn shard_of(&self, key: &[u8]) -> usize {
+        let (hasher, shards) = self.hasher_and_shards();
+        Routed::new(key, hasher, shards).shard.into()
     }
 
     /// What tells which shard a key is of: the hasher, and how many shards there are.

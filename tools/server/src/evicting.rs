@@ -73,7 +73,7 @@ impl Serving {
         self.keep_unauthenticated_to_memory();
         if self.now_ms >= self.next_pass_ms {
             let memory = self.memory.server();
-            let is_place_wanted = self.shared.long_places.is_recent(self.now_ms);
+            let is_place_wanted = self.shared.long_places.is_any_wanted(self.now_ms);
             if memory.is_exceeded() {
                 self.evict_while_exceeded();
             } else if is_place_wanted || memory.is_wanted(self.now_ms) {
@@ -91,19 +91,23 @@ impl Serving {
         self.next_pass_ms = self.now_ms + PASS_MS;
         // A core that sleeps may hold what another one waits for.
         self.shared.cores.iter().for_each(CorePort::wake);
-        if !self.reclaim_stalled() && self.memory.server().is_wanted(self.now_ms) {
+        let is_memory_wanted = self.memory.server().is_wanted(self.now_ms);
+        if !self.reclaim_stalled(is_memory_wanted) && is_memory_wanted {
             self.evict_stalled();
         }
     }
 
-    /// Has the upload end that has stalled for longest, if one has for long. Returns whether one
-    /// has.
-    fn reclaim_stalled(&mut self) -> bool {
+    /// Has the upload end that has stalled for longest among those whose end helps, if one has for
+    /// long. Returns whether one has.
+    fn reclaim_stalled(&mut self, is_memory_wanted: bool) -> bool {
         let all = self.connections.iter().enumerate();
         let uploads = all.filter_map(|(number, one)| {
             let one = one.as_ref().filter(|one| !one.is_gone)?;
-            let stalled_ms = one.stream.as_ref()?.stalled_ms(one.left, self.now_ms);
-            Some((stalled_ms, number))
+            let stream = one.stream.as_ref()?;
+            let places = &self.shared.long_places;
+            let helps = places.need(stream, is_memory_wanted, self.now_ms);
+            let stalled_ms = stream.stalled_ms(one.left, self.now_ms);
+            helps.then_some((stalled_ms, number))
         });
         let longest = uploads.max().filter(|&(ms, _)| ms >= STALLED_MS);
         longest.is_some_and(|(_, number)| self.reclaim(number))

@@ -246,11 +246,8 @@ pub(crate) async fn put_segments(
         return core.put_long_with(key, total, [value], options).await;
     }
     let put = put_pieces(core, (key, total), segments, options, output).await;
-    if matches!(put, Err(Error::LongValues { .. })) {
-        // It may hold what others wait for, so it does not wait itself: its client may try again.
-        let now_ms = farcore_tuning::system_ms();
-        output.shared().long_places.note(now_ms);
-    }
+    // It may hold what others wait for, so it does not wait itself: its client may try again.
+    output.shared().long_places.note(&put);
     put
 }
 

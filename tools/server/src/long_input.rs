@@ -60,6 +60,8 @@ struct Bytes {
     waiting: Vec<u8>,
     /// Bytes that are to come.
     missing: usize,
+    /// The shard in which the upload has a place, or waits for one.
+    shard: Option<usize>,
     /// When the upload had begun or made progress, in milliseconds since 1970, and bytes that have
     /// come since.
     progress_ms: u64,
@@ -115,6 +117,16 @@ impl LongInput {
         } else {
             0
         }
+    }
+
+    /// Notes in which shard the upload takes a place.
+    pub(crate) fn note_shard(&self, shard: usize) {
+        self.0.borrow_mut().shard = Some(shard);
+    }
+
+    /// That shard, if it has begun to be stored.
+    pub(crate) fn shard(&self) -> Option<usize> {
+        self.0.borrow().shard
     }
 
     /// Has the upload end, because it has stalled: what comes of it is dropped.

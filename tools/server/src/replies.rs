@@ -112,6 +112,7 @@ pub(crate) fn error_text(error: &Error) -> String {
             writing,
             pieces,
             unfinished,
+            ..
         } => format!(
             "ERR a shard takes {writing} long values at once and holds {pieces} pieces, and {unfinished} are being sent: try again, send fewer at once, delete long values or raise --local"
         ),

@@ -16,7 +16,8 @@ use crate::gate::Gate;
 use crate::gathered::Gathered;
 use crate::guesses::FailingAddresses;
 use crate::keepalive::Keepalive;
-use crate::memory::{ClientMemory, Want};
+use crate::long_places::LongPlaces;
+use crate::memory::ClientMemory;
 use crate::memory_limit::MemoryLimit;
 use crate::native::OpenClients;
 use crate::options::Options;
@@ -105,7 +106,7 @@ pub(crate) struct Shared {
     /// Of connections that come.
     pub(crate) keepalive: Keepalive,
     /// Places for long values that are written.
-    pub(crate) long_places: Want,
+    pub(crate) long_places: LongPlaces,
     /// Messages of channels that subscribers share.
     pub(crate) fanout: Fanout,
     /// Bytes of a record's value, at most.
@@ -139,6 +140,7 @@ impl Shared {
         let native_memory = Arc::new(native_memory);
         // Those of an engine that others have filled may be long.
         let has_keys = reporter.stats().total.keys > 0;
+        let long_places = LongPlaces::new(cores.len());
         let keepalive = Keepalive::new(options.tcp_keepalive);
         Self {
             fanout: Fanout::new(&client_memory, client_bytes / FANOUT_SHARE),
@@ -167,7 +169,7 @@ impl Shared {
             unauthenticated_memory,
             native_memory,
             keepalive,
-            long_places: Want::default(),
+            long_places,
             value_bytes_max,
             has_large_values: AtomicBool::new(has_keys),
             memory_limit: MemoryLimit::default(),

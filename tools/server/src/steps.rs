@@ -18,7 +18,7 @@ use farcore::Core;
 pub(crate) const SLICE: u64 = 8 << 10;
 /// Steps that a turn has at most for one client, whatever it sends, beside what others have: those
 /// of a slice, and of the longest piece of work that is not cut.
-pub const TURN_STEPS_MAX: u64 = 256 << 10;
+pub const TURN_STEPS_MAX: u64 = 512 << 10;
 /// Keys, arguments or elements of one command that are handled between two looks at the count.
 pub(crate) const PIECE: usize = 1 << 10;
 /// Bytes that are copied in a step.

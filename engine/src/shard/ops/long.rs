@@ -63,6 +63,7 @@ impl<E: Endpoint> Shard<E> {
         let pieces = whole_bytes(bytes).div_ceil(self.piece_bytes());
         let Some(id) = self.long.begin(bytes, pieces, self.now_ns) else {
             let error = Error::LongValues {
+                shard: self.id,
                 writing: UNFINISHED_LONG_VALUES_MAX,
                 pieces: self.long.pieces_max(),
                 unfinished: self.long.unfinished_in_the_way(pieces),

@@ -230,6 +230,7 @@ async fn put_input(
     output: &TaskOutput,
 ) -> farcore::Result<PutOutcome> {
     let mut place = PlaceWait::default();
+    input.note_shard(core.shard_of(key));
     loop {
         let parts = last_at_gate(input.parts(), bytes, || output.take_pass());
         let put = core.put_long_with(key, bytes as u64, parts, options).await;
@@ -247,6 +248,7 @@ async fn write_input(
     output: &TaskOutput,
 ) -> farcore::Result<LongDraft> {
     let mut place = PlaceWait::default();
+    input.note_shard(core.shard_of(key));
     loop {
         let written = core.write_long(key, bytes as u64, input.parts()).await;
         if !place.again(core, (output.shared(), input), &written).await {

@@ -186,17 +186,16 @@ impl LongPuts {
         }
     }
 
-    /// For how long the upload has stalled that has longest, in milliseconds; 0 if none has.
-    pub(super) fn stalled_ms(&self, now_ms: u64) -> u64 {
-        let all = self.0.iter().map(|put| put.stalled_ms(now_ms));
-        all.max().unwrap_or(0)
-    }
-
-    /// Has the upload end that has stalled for longest.
-    pub(super) fn reclaim(&self, now_ms: u64) {
-        if let Some(put) = self.0.iter().max_by_key(|put| put.stalled_ms(now_ms)) {
-            put.input.reclaim();
-        }
+    /// The upload that has stalled for longest among those whose end helps, and for how long, in
+    /// milliseconds.
+    pub(super) fn stalled(
+        &self,
+        now_ms: u64,
+        helps: impl Fn(&LongInput) -> bool,
+    ) -> Option<(u64, LongInput)> {
+        let all = self.0.iter().filter(|put| helps(&put.input));
+        let longest = all.max_by_key(|put| put.stalled_ms(now_ms))?;
+        Some((longest.stalled_ms(now_ms), longest.input.clone()))
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -198,6 +198,7 @@ impl Tasks {
                 let shared = put.events.shared();
                 shared.note_large_value();
                 let mut place = PlaceWait::default();
+                put.input.note_shard(core.shard_of(&put.key));
                 loop {
                     let parts = put.input.parts();
                     let parts = last_at_gate(parts, long_bytes(&header), &mut may_pass);

@@ -18,6 +18,7 @@ use crate::commands::BESIDE_BYTES;
 use crate::evicting::STALLED_MS;
 use crate::gate::Passes;
 use crate::key_events::EventSink;
+use crate::long_input::LongInput;
 use crate::memory::CoreMemory;
 use crate::shared::{LARGE_BYTES, Shared};
 use crate::sockets::{Interest, Sockets};
@@ -380,26 +381,28 @@ impl Native {
     /// the connection that has neither read nor sent anything for longest, if memory is wanted.
     fn give_way(&mut self) {
         let is_memory_wanted = self.shared.native_memory.is_wanted(self.now_ms);
-        let is_wanted = is_memory_wanted || self.shared.long_places.is_recent(self.now_ms);
+        let is_wanted = is_memory_wanted || self.shared.long_places.is_any_wanted(self.now_ms);
         if !is_wanted || self.now_ms < self.next_pass_ms {
             return;
         }
         self.next_pass_ms = self.now_ms + STALLED_MS / 10;
-        if !self.reclaim_stalled() && is_memory_wanted {
+        if !self.reclaim_stalled(is_memory_wanted) && is_memory_wanted {
             self.evict_stalled();
         }
     }
 
     /// Has the upload end that has stalled for longest. Returns whether one has for long.
-    fn reclaim_stalled(&mut self) -> bool {
-        let now_ms = self.now_ms;
+    fn reclaim_stalled(&mut self, is_memory_wanted: bool) -> bool {
+        let (now_ms, places) = (self.now_ms, &self.shared.long_places);
+        let helps = |input: &LongInput| places.need(input, is_memory_wanted, now_ms);
         let all = self.connections.iter_mut().filter_map(Entry::open);
-        let uploads = all.map(|one| (one.long_puts.stalled_ms(now_ms), one));
-        let longest = uploads.max_by_key(|&(stalled_ms, _)| stalled_ms);
-        let Some((_, connection)) = longest.filter(|&(ms, _)| ms >= STALLED_MS) else {
+        let uploads = all.filter_map(|one| Some((one.long_puts.stalled(now_ms, helps)?, one)));
+        let longest = uploads.max_by_key(|((stalled_ms, _), _)| *stalled_ms);
+        let longest = longest.filter(|((stalled_ms, _), _)| *stalled_ms >= STALLED_MS);
+        let Some(((_, input), connection)) = longest else {
             return false;
         };
-        connection.long_puts.reclaim(now_ms);
+        input.reclaim();
         tracing::warn!(
             peer = %connection.peer,
             "the upload of a long value has stalled and ends: others wait for its place or memory"
