@@ -407,8 +407,8 @@ impl Core {
         self.value_bytes_max
     }
 
-    /// The shard that holds a key; see [`Engine::shard_of`](crate::Engine::shard_of). Cost: a hash of
-    /// the key.
+    /// The shard that holds a key; see [`Engine::shard_of`](crate::Engine::shard_of).
+    /// Cost: a hash of the key.
     #[must_use]
     pub fn shard_of(&self, key: &[u8]) -> usize {
         let (hasher, shards) = self.hasher_and_shards();
