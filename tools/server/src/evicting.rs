@@ -31,6 +31,8 @@ const STALLED_EXCEEDED_MS: u64 = 0;
 const TOLERATED_PARTS: usize = 16;
 /// Bytes that a client must hold to give way to a command.
 const HELD_BYTES_MIN: usize = 8 << 10;
+/// Bytes that a client may hold while it waits for keys.
+const WAIT_BYTES_MAX: usize = 64 << 10;
 /// A pass over all clients for a command that waits is made this often, in milliseconds.
 const PASS_MS: u64 = 20;
 /// The same while more is taken than clients may take.
@@ -41,7 +43,8 @@ const PASS_EXCEEDED_MS: u64 = 5;
 enum Hold {
     /// The server works for it, or it has been heard a moment ago.
     Used,
-    /// It has sent nothing for a while: a part of a command, or the commands of a transaction.
+    /// It has sent nothing for a while: a part of a command, or the commands of a transaction. Or
+    /// it waits for very many keys.
     Begun,
     /// It does not read.
     Unread,
@@ -58,8 +61,10 @@ impl Connection {
         let is_served = self.outstanding > 0 || self.waiting_bytes() > 0 || self.waits_since_ms > 0;
         // An upload that had to end is about to give back what it holds.
         let uploads = self.stream.as_ref().is_some_and(|one| !one.is_reclaimed());
-        let waits = !self.is_blocked || uploads || self.parked.is_some();
-        if !is_served && waits && since(self.heard_ms) >= STALLED_MS {
+        let is_amid = self.partial.is_some() || self.parsed < self.input.len();
+        let has_begun = uploads || !self.is_blocked && (is_amid || self.is_queueing());
+        let waits = self.parked.is_some() && self.account.held() > WAIT_BYTES_MAX;
+        if !is_served && (has_begun || waits) && since(self.heard_ms) >= STALLED_MS {
             return (Hold::Begun, since(self.heard_ms));
         }
         (Hold::Used, 0)

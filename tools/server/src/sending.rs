@@ -176,11 +176,11 @@ impl Serving {
         }
     }
 
-    /// Settles what a connection's buffers take. One that is removed has none: it only waits for
-    /// its last answers, and for its subscriptions to end, for which no other client gives way.
+    /// Settles what a connection's buffers take. One that is removed has the subscriptions that
+    /// have not ended yet: until then others get no memory for theirs.
     pub(crate) fn account(&mut self, connection: &mut Connection) {
         let bytes = if connection.is_removed {
-            0
+            connection.subscription_bytes()
         } else {
             connection.buffer_bytes()
         };

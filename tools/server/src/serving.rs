@@ -205,8 +205,8 @@ impl Serving {
         self.value_bytes_max / 2
     }
 
-    /// Serves until the server stops and every accepted request is answered.
-    pub(crate) async fn run(mut self, mut core: Core) {
+    /// Begins to serve native clients, if the server does.
+    fn start_native(&mut self, core: &Core) {
         if !self.shared.options.native.listen.is_empty() {
             let (shared, place) = (Arc::clone(&self.shared), self.place);
             self.native = Some(Native::new(
@@ -217,6 +217,11 @@ impl Serving {
                 self.value_bytes_max,
             ));
         }
+    }
+
+    /// Serves until the server stops and every accepted request is answered.
+    pub(crate) async fn run(mut self, mut core: Core) {
+        self.start_native(&core);
         let (mut idle, mut turns, mut stop_ms) = (0, 0_u32, None);
         loop {
             let is_stopping = self.shared.is_stopping();

@@ -49,6 +49,9 @@ const SHARE_OF_MEMORY: usize = 4;
 /// What waits for one subscriber takes at most this part of it.
 const UNREAD_SHARE_OF_MEMORY: usize = 8;
 
+/// Bytes of subscriptions that a connection has while others have much of the memory.
+const FEW_BYTES: usize = 4 << 10;
+
 /// Bytes that a subscription takes.
 fn subscription_bytes(name: &[u8]) -> usize {
     name.len() + ENTRY_BYTES
@@ -558,8 +561,15 @@ impl Serving {
         let bytes: usize = names.map(subscription_bytes).sum();
         let memory = self.memory.server();
         let bytes_max = memory.limit() / SHARE_OF_MEMORY;
-        let is_over = connection.subscription_bytes() + bytes > bytes_max;
-        let is_crowded = memory.taken() + bytes > memory.limit() / 8 * 7;
+        let own = connection.subscription_bytes() + bytes;
+        let is_over = own > bytes_max;
+        // Half is for what has an end: requests, replies and what commands hold.
+        let most = if own <= FEW_BYTES {
+            memory.limit() / 8 * 7
+        } else {
+            memory.limit() / 2
+        };
+        let is_crowded = memory.taken() + bytes > most;
         (is_over || is_crowded).then_some(bytes_max)
     }
 

@@ -60,9 +60,10 @@ const LOOK: Duration = Duration::from_millis(50);
 const SPIN_NS: u64 = 0;
 
 /// Resident memory beside that of the engine and of clients: the program, its threads, sockets.
-const BASE_BYTES: u64 = 14 << 20;
-/// The same of each core: copies of structured records, and buffers that all its clients share.
-const CORE_BYTES: u64 = 2 << 20;
+const BASE_BYTES: u64 = 10 << 20;
+/// The same of each core: copies of structured records (4 MiB), its slow log, and buffers that all
+/// its clients share.
+const CORE_BYTES: u64 = 6 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -132,7 +133,8 @@ pub(crate) struct Arguments {
     /// there; 0s never asks
     #[arg(long, value_name = "TIME", default_value = "300s")]
     tcp_keepalive: humantime::Duration,
-    /// Memory for the buffers of all clients; above it, those that do not read are disconnected
+    /// Memory for what all clients make the server hold; while others wait for some, those that do
+    /// not read, or stop amid a command, are disconnected
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     client_memory: u64,
     #[command(flatten)]
