@@ -31,8 +31,8 @@ const STALLED_EXCEEDED_MS: u64 = 0;
 const TOLERATED_PARTS: usize = 16;
 /// Bytes that a client must hold to give way to a command.
 const HELD_BYTES_MIN: usize = 8 << 10;
-/// Bytes that a client may hold while it waits for keys.
-const WAIT_BYTES_MAX: usize = 64 << 10;
+/// Bytes that a client may hold though nothing is done for it.
+const REST_BYTES_MAX: usize = 64 << 10;
 /// A pass over all clients for a command that waits is made this often, in milliseconds.
 const PASS_MS: u64 = 20;
 /// The same while more is taken than clients may take.
@@ -44,7 +44,7 @@ enum Hold {
     /// The server works for it, or it has been heard a moment ago.
     Used,
     /// It has sent nothing for a while: a part of a command, or the commands of a transaction. Or
-    /// it waits for very many keys.
+    /// it holds much, for the keys that it watches or waits for.
     Begun,
     /// It does not read.
     Unread,
@@ -63,8 +63,11 @@ impl Connection {
         let uploads = self.stream.as_ref().is_some_and(|one| !one.is_reclaimed());
         let is_amid = self.partial.is_some() || self.parsed < self.input.len();
         let has_begun = uploads || !self.is_blocked && (is_amid || self.is_queueing());
-        let waits = self.parked.is_some() && self.account.held() > WAIT_BYTES_MAX;
-        if !is_served && (has_begun || waits) && since(self.heard_ms) >= STALLED_MS {
+        // It watches very many keys, or waits for them. Subscriptions have a limit of their own.
+        let is_at_rest = !self.is_blocked || self.parked.is_some();
+        let is_much = self.account.held() > REST_BYTES_MAX && self.subscribed.is_none();
+        if !is_served && (has_begun || is_at_rest && is_much) && since(self.heard_ms) >= STALLED_MS
+        {
             return (Hold::Begun, since(self.heard_ms));
         }
         (Hold::Used, 0)
