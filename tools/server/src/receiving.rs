@@ -215,10 +215,11 @@ impl Serving {
         }
         let waits_ms = self.now_ms.saturating_sub(connection.waits_since_ms);
         if matches!(shortage, Shortage::Taken { .. }) && waits_ms < DEFERRED_MS {
-            self.memory.server().want(self.now_ms);
+            connection.account.wait(shortage, self.now_ms);
             return false;
         }
         connection.waits_since_ms = 0;
+        connection.account.end_wait();
         let text = shortage.to_string();
         self.note_failure(&text);
         if let Some(queue) = connection.queue_mut() {

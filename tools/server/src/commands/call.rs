@@ -372,10 +372,11 @@ impl<'a> Call<'a> {
         }
         let waits_ms = now_ms.saturating_sub(*since_ms);
         if matches!(shortage, Shortage::Taken { .. }) && waits_ms < DEFERRED_MS {
-            self.serving.memory.server().want(now_ms);
+            self.connection.account.wait(shortage, now_ms);
             return Flow::Later;
         }
         self.connection.waits_since_ms = 0;
+        self.connection.account.end_wait();
         let text = shortage.to_string();
         self.serving.note_failure(&text);
         self.reply(|writer| writer.error(&text))

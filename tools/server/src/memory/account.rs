@@ -20,6 +20,8 @@ pub(crate) struct Account(Rc<State>);
 struct State {
     core: Rc<CoreMemory>,
     held: Cell<usize>,
+    /// Bytes that are kept for it while it waits.
+    reserved: Cell<usize>,
 }
 
 /// Why a charge is not granted.
@@ -49,6 +51,7 @@ impl Account {
         Self(Rc::new(State {
             core: Rc::clone(core),
             held: Cell::new(0),
+            reserved: Cell::new(0),
         }))
     }
 
@@ -88,9 +91,31 @@ impl Account {
         if bytes <= SMALL_BYTES {
             return Ok(self.charge(bytes));
         }
-        let limit = self.0.core.server().large_limit();
-        self.charge_within(bytes, limit)
-            .ok_or_else(|| self.taken(bytes))
+        let server = self.0.core.server();
+        let limit = server.large_limit_beside(self.0.reserved.get());
+        let charge = self.charge_within(bytes, limit);
+        if charge.is_some() {
+            self.0.end_reservation();
+        }
+        charge.ok_or_else(|| self.taken(bytes))
+    }
+
+    /// Notes that the client waits for bytes that others have: clients that do not use theirs give
+    /// way, and what becomes free is kept for it if it is for no other.
+    pub(crate) fn wait(&self, shortage: &Shortage, now_ms: u64) {
+        let server = self.0.core.server();
+        server.want(now_ms);
+        if let Shortage::Taken { bytes, .. } = *shortage
+            && self.0.reserved.get() == 0
+            && server.reserve(bytes, now_ms)
+        {
+            self.0.reserved.set(bytes);
+        }
+    }
+
+    /// Notes that the client waits no more.
+    pub(crate) fn end_wait(&self) {
+        self.0.end_reservation();
     }
 
     /// Charges what a client cannot be served without: it may have the last of all memory. `None`
@@ -125,9 +150,10 @@ impl Account {
             match self.try_charge(bytes) {
                 Err(shortage @ Shortage::Taken { .. }) => {
                     if began.elapsed() >= WAIT_MAX {
+                        self.end_wait();
                         return Err(shortage);
                     }
-                    self.0.core.server().want(farcore_tuning::system_ms());
+                    self.wait(&shortage, farcore_tuning::system_ms());
                     core.yield_now().await;
                 }
                 charged => return charged,
@@ -163,7 +189,20 @@ impl Account {
     }
 }
 
+impl Drop for State {
+    fn drop(&mut self) {
+        self.end_reservation();
+    }
+}
+
 impl State {
+    fn end_reservation(&self) {
+        let reserved = self.reserved.take();
+        if reserved > 0 {
+            self.core.server().end_reservation(reserved);
+        }
+    }
+
     #[inline]
     fn add(&self, bytes: usize) {
         self.held.set(self.held.get() + bytes);
@@ -273,5 +312,36 @@ mod tests {
         assert_eq!(second.may_have(SMALL_BYTES), Ok(()));
         drop((half, quarter));
         assert_eq!(second.may_have(limit / 2), Ok(()));
+    }
+
+    #[test]
+    fn what_one_client_waits_for_is_kept_from_others() {
+        let limit = 16 << 20;
+        let [large, other] = {
+            let first = account(limit);
+            [Account::new(&first.0.core), first]
+        };
+        let mut held: Vec<_> = (0..12)
+            .map(|_| other.try_charge(1 << 20).expect("room"))
+            .collect();
+        let shortage = large.try_charge(2 << 20).map(drop).expect_err("no room");
+        large.wait(&shortage, 1000);
+        // What is given back is not for others, but for the one that waits.
+        held.pop();
+        assert!(other.try_charge(1 << 20).is_err());
+        assert_eq!(other.may_have(SMALL_BYTES), Ok(()));
+        // A core takes from the server in steps.
+        held.truncate(held.len() - 2);
+        drop(large.try_charge(2 << 20).expect("it was kept"));
+        assert!(other.try_charge(1 << 20).is_ok());
+        // A client that leaves has nothing kept.
+        while let Ok(charge) = other.try_charge(1 << 20) {
+            held.push(charge);
+        }
+        large.wait(&shortage, 20_000);
+        held.truncate(held.len() - 2);
+        assert!(other.try_charge(1 << 20).is_err());
+        drop(large);
+        assert!(other.try_charge(1 << 20).is_ok());
     }
 }
