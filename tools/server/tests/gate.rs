@@ -36,7 +36,7 @@ fn one_of_two_transactions_that_watch_a_key_succeeds() {
             for client in &mut clients {
                 client.send_words("EXEC");
             }
-            let mut replies = clients.each_mut().map(|client| client.reply());
+            let mut replies = clients.each_mut().map(WordClient::reply);
             replies.sort();
             let keys = usize::from(round > 1);
             assert_eq!(replies, [format!("[{keys}, {round}]"), "nil".to_owned()]);

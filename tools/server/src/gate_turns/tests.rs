@@ -88,7 +88,7 @@ async fn is_connected_and_others_go_on(
 fn a_holder_that_ends_opens_the_gate() {
     on_first_core(1, |bench| async move {
         let ends: [fn(&mut Serving, usize); 2] = [Serving::close, |serving, _| {
-            assert_eq!(serving.kill(0..serving.connections.len(), |_| true), 1)
+            assert_eq!(serving.kill(0..serving.connections.len(), |_| true), 1);
         }];
         for end in ends {
             let mut serving = bench.serving(0);
