@@ -78,10 +78,15 @@ async fn read_some(
     let operations = places.iter().map(|&place| Operation::Get {
         key: stored_key(keys[place]),
     });
-    core.many(operations, |place, answer| {
+    // Large ones are read again one by one, once there is memory: none is kept until then.
+    core.limit_kept_values(LARGE_BYTES);
+    let read = core.many(operations, |place, answer| {
         found[places[place]] = find(&answer, protocol);
-    })
-    .await?;
+    });
+    let read = read.await;
+    core.limit_kept_values(usize::MAX);
+    core.shrink_buffers(LARGE_BYTES);
+    read?;
     for (key, found) in keys.iter().zip(found) {
         match found {
             Found::Reply(reply) => output.write(|bytes| bytes.extend_from_slice(&reply)),

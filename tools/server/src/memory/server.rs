@@ -93,9 +93,16 @@ impl ClientMemory {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Bytes that nothing has taken.
+    /// Bytes that nothing has taken. While some are kept for a client that waits, what large charges
+    /// leave is not free for others, so that their buffers shrink as they are sent.
     pub(crate) fn free(&self) -> usize {
-        self.limit.saturating_sub(self.taken())
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        let limit = if reserved > 0 {
+            self.large_limit().saturating_sub(reserved)
+        } else {
+            self.limit
+        };
+        limit.saturating_sub(self.taken())
     }
 
     /// True if more is taken than clients may take.
