@@ -18,7 +18,7 @@
 //! ```
 //!
 //! - I1: the run fails if resident memory exceeds `--local` by more than the server says it takes
-//!   beside, if that is over 36 MiB (and the memory of native clients), or if memory is not back
+//!   beside, if that is over 40 MiB (and the memory of native clients), or if memory is not back
 //!   within 5 s of the load's end.
 //! - I2: it fails if the well-behaved client is disconnected or gets an error; with
 //!   `--judge-latency` also if one of a hundred of its short calls takes over 20 ms.
