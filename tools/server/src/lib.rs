@@ -93,6 +93,7 @@ mod task_turns;
 mod tasks;
 mod texts;
 #[cfg_attr(not(feature = "tls"), path = "tls_absent.rs")]
+mod tickets;
 mod tls;
 mod token;
 mod transaction;

@@ -20,13 +20,14 @@
 //! - I3: a command that has taken memory waits for no client and for no command that may want
 //!   some, or both could wait for ever.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use farcore::Core;
+
+use crate::tickets::Tickets;
 
 /// Bytes that the commands of a core take together.
 const BYTES_MAX: usize = 3 << 20;
@@ -133,8 +134,8 @@ impl RecordMemory {
     /// Takes memory; waits while others have it.
     pub(crate) async fn take(self: &Rc<Self>, core: &Core, bytes: usize) -> TakenMemory {
         let pool = self.pool_of(bytes);
-        if !pool.waiting.borrow().is_empty() || !pool.fits(bytes) {
-            let place = Place::last(pool);
+        if !pool.waiting.is_empty() || !pool.fits(bytes) {
+            let place = pool.waiting.last();
             while !(place.is_first() && pool.fits(bytes)) {
                 core.yield_now().await;
             }
@@ -165,9 +166,8 @@ impl RecordMemory {
 struct Pool {
     bytes_max: usize,
     taken: Cell<usize>,
-    /// Tickets of commands that wait, in the order in which they came.
-    waiting: RefCell<VecDeque<u64>>,
-    next_ticket: Cell<u64>,
+    /// Commands that wait.
+    waiting: Tickets,
 }
 
 impl Pool {
@@ -175,8 +175,7 @@ impl Pool {
         Self {
             bytes_max,
             taken: Cell::default(),
-            waiting: RefCell::default(),
-            next_ticket: Cell::default(),
+            waiting: Tickets::default(),
         }
     }
 
@@ -208,37 +207,6 @@ impl Drop for TakenMemory {
     }
 }
 
-/// A command's place among those that wait, until it is dropped.
-struct Place<'a> {
-    memory: &'a Pool,
-    ticket: u64,
-}
-
-impl<'a> Place<'a> {
-    fn last(memory: &'a Pool) -> Self {
-        let ticket = memory.next_ticket.get();
-        memory.next_ticket.set(ticket.wrapping_add(1));
-        memory.waiting.borrow_mut().push_back(ticket);
-        Self { memory, ticket }
-    }
-
-    fn is_first(&self) -> bool {
-        self.memory.waiting.borrow().front() == Some(&self.ticket)
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        let mut waiting = self.memory.waiting.borrow_mut();
-        if waiting.front() == Some(&self.ticket) {
-            waiting.pop_front();
-        } else {
-            // Its command was given up before its turn.
-            waiting.retain(|&ticket| ticket != self.ticket);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,19 +233,6 @@ mod tests {
         assert!(!memory.long.fits(1));
         drop(alone);
         assert_eq!((memory.long.taken.get(), memory.short.taken.get()), (0, 0));
-    }
-
-    #[test]
-    fn places_are_given_up_in_any_order() {
-        let memory = Pool::new(BYTES_MAX);
-        let places: Vec<_> = (0..3).map(|_| Place::last(&memory)).collect();
-        let [first, second, third] = places.try_into().unwrap_or_else(|_| panic!("three"));
-        assert!(first.is_first() && !second.is_first());
-        drop(second);
-        drop(first);
-        assert!(third.is_first());
-        drop(third);
-        assert!(memory.waiting.borrow().is_empty());
     }
 
     #[test]

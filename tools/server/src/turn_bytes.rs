@@ -8,10 +8,11 @@
 //! - I1: what the steps of a turn copy together is below [`BYTES_A_TURN`] without the last of them.
 //! - I2: steps begin in the order in which they came, those of at most [`FREE_BYTES_MAX`] at once.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::Cell;
 
 use farcore::Core;
+
+use crate::tickets::Tickets;
 
 /// Bytes that are copied in a turn, after which no other step begins.
 pub(crate) const BYTES_A_TURN: usize = 512 << 10;
@@ -27,9 +28,8 @@ pub(crate) struct TurnBytes {
     copied: Cell<usize>,
     /// True once turns are counted.
     is_counted: Cell<bool>,
-    /// Tickets of steps that wait, in the order in which they came.
-    waiting: RefCell<VecDeque<u64>>,
-    next_ticket: Cell<u64>,
+    /// Steps that wait.
+    waiting: Tickets,
 }
 
 impl TurnBytes {
@@ -50,8 +50,8 @@ impl TurnBytes {
             self.copied.set(self.copied.get().saturating_add(bytes));
             return;
         }
-        if !self.waiting.borrow().is_empty() || !self.has_some() {
-            let place = Place::last(self);
+        if !self.waiting.is_empty() || !self.has_some() {
+            let place = self.waiting.last();
             while !(place.is_first() && self.has_some()) {
                 core.yield_now().await;
             }
@@ -61,37 +61,6 @@ impl TurnBytes {
 
     fn has_some(&self) -> bool {
         self.copied.get() < BYTES_A_TURN
-    }
-}
-
-/// A step's place among those that wait, until it is dropped.
-struct Place<'a> {
-    turn: &'a TurnBytes,
-    ticket: u64,
-}
-
-impl<'a> Place<'a> {
-    fn last(turn: &'a TurnBytes) -> Self {
-        let ticket = turn.next_ticket.get();
-        turn.next_ticket.set(ticket.wrapping_add(1));
-        turn.waiting.borrow_mut().push_back(ticket);
-        Self { turn, ticket }
-    }
-
-    fn is_first(&self) -> bool {
-        self.turn.waiting.borrow().front() == Some(&self.ticket)
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        let mut waiting = self.turn.waiting.borrow_mut();
-        if waiting.front() == Some(&self.ticket) {
-            waiting.pop_front();
-        } else {
-            // Its command was given up before its turn.
-            waiting.retain(|&ticket| ticket != self.ticket);
-        }
     }
 }
 

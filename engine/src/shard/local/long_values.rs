@@ -111,8 +111,8 @@ impl LongValues {
         self.by_id.len() - self.unfinished.len() - self.orphans
     }
 
-    /// Values that are being written, if one of so many pieces could begin once they have ended
-    /// unfinished; else 0.
+    /// Values that are being written, if a value of `pieces` pieces has room without them; else 0:
+    /// then waiting for them is in vain.
     pub(in crate::shard) fn unfinished_in_the_way(&self, pieces: usize) -> usize {
         if self.owners.len() + pieces <= self.pieces_max {
             self.unfinished.len()

@@ -78,15 +78,10 @@ async fn read_some(
     let operations = places.iter().map(|&place| Operation::Get {
         key: stored_key(keys[place]),
     });
-    // Large ones are read again one by one, once there is memory: none is kept until then.
-    core.limit_kept_values(LARGE_BYTES);
-    let read = core.many(operations, |place, answer| {
+    core.many(operations, |place, answer| {
         found[places[place]] = find(&answer, protocol);
-    });
-    let read = read.await;
-    core.limit_kept_values(usize::MAX);
-    core.shrink_buffers(LARGE_BYTES);
-    read?;
+    })
+    .await?;
     for (key, found) in keys.iter().zip(found) {
         match found {
             Found::Reply(reply) => output.write(|bytes| bytes.extend_from_slice(&reply)),

@@ -93,8 +93,8 @@ impl ClientMemory {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Bytes that nothing has taken. While some are kept for a client that waits, what large charges
-    /// leave is not free for others, so that their buffers shrink as they are sent.
+    /// Bytes that nothing has taken. While some are kept for a client that waits, a quarter of the
+    /// limit is not free for others, so that their buffers shrink as they are sent.
     pub(crate) fn free(&self) -> usize {
         let reserved = self.reserved.load(Ordering::Relaxed);
         let limit = if reserved > 0 {
