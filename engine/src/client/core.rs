@@ -39,6 +39,8 @@ pub struct Core {
     in_flight_max: usize,
     /// The client number of awaited calls, so that neither kind sees the other's answers.
     caller: u16,
+    /// The longest value that is kept for calls while another client polls.
+    call_kept_max: usize,
     /// The number of the latest call, so that a late answer to a dropped call is not taken for its
     /// answer.
     call: u32,
@@ -66,6 +68,7 @@ impl Core {
             in_flight: 0,
             in_flight_max: 0,
             caller: NO_CLIENT,
+            call_kept_max: usize::MAX,
             call: 0,
             calls_in_flight: 0,
             scratch: Vec::new(),
@@ -199,7 +202,11 @@ impl Core {
         while self.caller == NO_CLIENT {
             let client = self.reactor.borrow_mut().replies().add_client();
             match client {
-                Some(client) => self.caller = client,
+                Some(client) => {
+                    self.caller = client;
+                    let mut reactor = self.reactor.borrow_mut();
+                    reactor.replies().limit_kept(client, self.call_kept_max);
+                }
                 None => self.yield_now().await,
             }
         }
@@ -238,6 +245,17 @@ impl Core {
         if self.client != NO_CLIENT || self.begin() {
             let mut reactor = self.reactor.borrow_mut();
             reactor.replies().limit_kept(self.client, bytes);
+        }
+    }
+
+    /// Sets the longest value that is kept for calls while another client polls. Every call sets
+    /// it, because a dropped one leaves its own.
+    #[inline]
+    fn limit_kept_of_calls(&mut self, bytes: usize) {
+        if self.call_kept_max != bytes {
+            self.call_kept_max = bytes;
+            let mut reactor = self.reactor.borrow_mut();
+            reactor.replies().limit_kept(self.caller, bytes);
         }
     }
 
@@ -286,6 +304,7 @@ impl Core {
         let mut encoded = std::mem::take(&mut self.encoded);
         let parts = RequestParts::of(&operation, &mut encoded);
         check(&parts, self.value_bytes_max)?;
+        self.limit_kept_of_calls(usize::MAX);
         if self.caller == NO_CLIENT {
             self.begin_calls().await;
         }
@@ -358,8 +377,24 @@ impl Core {
     pub async fn many<'b>(
         &mut self,
         operations: impl IntoIterator<Item = Operation<'b>>,
+        visit: impl FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        self.many_kept(operations, usize::MAX, visit).await
+    }
+
+    /// [`Core::many`] for reads whose values may be large: of those that arrive while another
+    /// client of the core polls, none of more than `kept_bytes` is copied. Its answer is
+    /// [`Error::LongValue`](crate::Error::LongValue) without a key, and the caller reads it again.
+    ///
+    /// # Errors
+    /// As [`Core::many`].
+    pub async fn many_kept<'b>(
+        &mut self,
+        operations: impl IntoIterator<Item = Operation<'b>>,
+        kept_bytes: usize,
         mut visit: impl FnMut(usize, Answer<'_>),
     ) -> Result<()> {
+        self.limit_kept_of_calls(kept_bytes);
         if self.caller == NO_CLIENT {
             self.begin_calls().await;
         }
@@ -425,6 +460,7 @@ impl Core {
         &mut self,
         requests: &mut impl ShardRequests,
     ) -> Result<()> {
+        self.limit_kept_of_calls(usize::MAX);
         if self.caller == NO_CLIENT {
             self.begin_calls().await;
         }

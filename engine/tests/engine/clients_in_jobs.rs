@@ -46,6 +46,56 @@ fn a_dropped_call_on_a_core_is_forgotten() {
 }
 
 #[test]
+fn a_value_that_is_too_large_to_keep_is_not_copied_for_a_call() {
+    const LIMIT: usize = 1000;
+    let engine = Engine::open(tiny()).unwrap();
+    let job = async move |mut core: Core| {
+        let mut other = core.another();
+        let mut names = (0..).map(key).filter(|name| core.shard_of(name) == 1);
+        let [short, long] = [(); 2].map(|()| names.next().unwrap());
+        core.put(&short, &[1; LIMIT]).await.unwrap();
+        core.put(&long, &[2; LIMIT + 1]).await.unwrap();
+        // What the answers were, when another client of the core polls as they come.
+        let read = async |core: &mut Core, other: &mut Core, limit| {
+            let mut found = [None, None];
+            let gets = [&short, &long].map(|name| Operation::Get { key: name });
+            {
+                let mut call = std::pin::pin!(core.many_kept(gets, limit, |place, answer| {
+                    found[place] = Some(match answer {
+                        Answer::Value { value, .. } => Ok(value.len()),
+                        Answer::Failed(Error::LongValue { bytes, .. }) => Err(*bytes),
+                        other => panic!("{other:?}"),
+                    });
+                }));
+                let mut context = Context::from_waker(Waker::noop());
+                assert!(call.as_mut().poll(&mut context).is_pending());
+                // One lane carries both, in order.
+                other.get(&long).await.unwrap().unwrap();
+                call.await.unwrap();
+            }
+            found.map(Option::unwrap)
+        };
+        let long_bytes = LIMIT + 1;
+        let (kept, refused) = (Ok(long_bytes), Err(long_bytes as u64));
+        assert_eq!(
+            read(&mut core, &mut other, LIMIT).await,
+            [Ok(LIMIT), refused]
+        );
+        // The limit is that call's alone.
+        assert_eq!(
+            read(&mut core, &mut other, usize::MAX).await,
+            [Ok(LIMIT), kept]
+        );
+        assert_eq!(
+            read(&mut core, &mut other, LIMIT).await,
+            [Ok(LIMIT), refused]
+        );
+        assert_eq!(core.get(&long).await.unwrap().unwrap().len(), long_bytes);
+    };
+    answer_to(engine.run_on_core(0, job).unwrap()).unwrap();
+}
+
+#[test]
 fn a_full_lane_delays_no_other() {
     let engine = Engine::open(tiny()).unwrap();
     let [own, away] = [0, 1].map(|shard| {

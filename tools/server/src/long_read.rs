@@ -11,7 +11,7 @@ use crate::long_copy::{CHUNK_BYTES, Old, ValueUse, hold_value, send_pieces};
 use crate::replies::{ReplyKind, range};
 use crate::resp::{Protocol, Writer};
 use crate::steps;
-use crate::tasks::TaskOutput;
+use crate::tasks::{IDLE_BYTES, TaskOutput};
 
 /// A value to read.
 #[derive(Clone, Debug)]
@@ -241,5 +241,8 @@ impl LongRead {
             }
             _ => self.run(core, output, protocol).await,
         }
+        // What the next element waits for may take long, and the copy in the core's client is
+        // charged with this one.
+        core.shrink_buffers(IDLE_BYTES);
     }
 }

@@ -26,9 +26,10 @@ pub(crate) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of a value that are read for a reply at once, at least; the more memory is free, the more.
 const CHUNK_BYTES_MIN: usize = 4 << 10;
-/// Clients without a command that are kept, and bytes of each of their buffers.
+/// Clients without a command that are kept.
 const IDLE_MAX: usize = 16;
-const IDLE_BYTES: usize = 4 << 10;
+/// What a buffer of a client of the engine may keep while nothing is charged for it.
+pub(crate) const IDLE_BYTES: usize = 4 << 10;
 
 /// A command takes memory for so much more of a record than it has, as one of so many parts.
 const SLACK_SHARE: usize = 4;

@@ -78,7 +78,7 @@ async fn read_some(
     let operations = places.iter().map(|&place| Operation::Get {
         key: stored_key(keys[place]),
     });
-    core.many(operations, |place, answer| {
+    core.many_kept(operations, LARGE_BYTES, |place, answer| {
         found[places[place]] = find(&answer, protocol);
     })
     .await?;
