@@ -1,4 +1,5 @@
-//! The documents and the command agree: every chore that they name exists.
+//! The documents and the command agree: every chore that they name exists, and so does everything
+//! that they link to.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -68,4 +69,69 @@ fn chores_are_read_from_documents() {
     assert_eq!(found, [vec!["lab", "run"], vec!["sim"]]);
     assert!(exists(&["lab", "run"]) && exists(&["sim"]) && exists(&["results"]));
     assert!(!exists(&["lab", "dance"]) && !exists(&["dance"]));
+}
+
+/// A document without its blocks of code.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut fenced = false;
+    text.lines().filter(move |line| {
+        let fence = line.starts_with("```");
+        fenced = fenced != fence;
+        !fence && !fenced
+    })
+}
+
+/// The anchors of a document's headings, made as forges make them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text).filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let letters = heading.trim_start_matches('#').trim().chars();
+        let kept = letters.filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        let name: String = kept.collect();
+        name.to_lowercase().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+/// What a document links to, without the addresses of other sites.
+fn links(text: &str) -> Vec<&str> {
+    let ends = prose(text).flat_map(|line| line.split("](").skip(1));
+    let links = ends.filter_map(|rest| rest.split_once(')').map(|(link, _)| link));
+    let inside = |link: &&str| !link.contains("://") && !link.contains(' ');
+    links.filter(inside).collect()
+}
+
+#[test]
+fn every_link_of_a_document_leads_somewhere() {
+    let (mut seen, mut broken) = (0, Vec::new());
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        for link in links(&text) {
+            seen += 1;
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => document.clone(),
+                file => document.parent().unwrap().join(file),
+            };
+            let found = match anchor {
+                "" => target.exists(),
+                anchor => {
+                    fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor))
+                }
+            };
+            if !found {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(seen > 200, "the documents were not read: {seen} links");
+    assert!(broken.is_empty(), "links to nothing: {broken:#?}");
+}
+
+#[test]
+fn links_and_anchors_are_read_from_documents() {
+    let text = "# Is it true?\n[one](#is-it-true), [two](a.md#b) and [far](https://c)\n\
+        ```sh\n# no heading, [no](link)\n```\n";
+    assert_eq!(links(text), ["#is-it-true", "a.md#b"]);
+    assert_eq!(anchors(text), BTreeSet::from(["is-it-true".into()]));
 }
