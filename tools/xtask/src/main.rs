@@ -1,6 +1,7 @@
 //! `cargo xtask <task>`: the chores of this project. A task runs cargo or other programs in the
 //! project's folder and fails if one of them fails.
 
+mod architecture;
 mod console;
 mod flood;
 mod install;
@@ -52,6 +53,8 @@ enum Task {
     /// Write docs/results.md: every published configuration beside other engines, medians, and
     /// where we lose.
     Results(results::Results),
+    /// Write docs/architecture.svg, the picture in the README.
+    Architecture,
     /// Measure the cost of the metrics by pairs of runs.
     #[command(subcommand)]
     Overhead(overhead::Overhead),
@@ -92,6 +95,7 @@ fn perform(task: Task) -> Result<ExitCode> {
     let done = match task {
         Task::Overhead(overhead) => overhead::perform(overhead),
         Task::Results(results) => results::perform(&results),
+        Task::Architecture => architecture::perform(),
         Task::Instructions { write } => instructions::perform(write),
         Task::Flood(flood) => flood::run(&flood),
         Task::Redis(redis) => redis::perform(redis),
