@@ -214,8 +214,7 @@ impl Serving {
             connection.waits_since_ms = self.now_ms;
         }
         let waits_ms = self.now_ms.saturating_sub(connection.waits_since_ms);
-        if matches!(shortage, Shortage::Taken { .. }) && waits_ms < DEFERRED_MS {
-            connection.account.wait(shortage, self.now_ms);
+        if waits_ms < DEFERRED_MS && connection.account.wait(shortage, self.now_ms) {
             return false;
         }
         connection.waits_since_ms = 0;

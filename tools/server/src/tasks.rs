@@ -12,7 +12,7 @@ use farcore::{Core, Error};
 use crate::event_classes::EventClasses;
 use crate::gate::{Pass, Passes};
 use crate::key_events::{EventSink, KeyEvent};
-use crate::memory::{Account, Charge, Shortage};
+use crate::memory::{Account, Charge, Reply, Shortage};
 use crate::record_memory::{RecordMemory, SHORT_BYTES_MAX, TakenMemory, needed_of};
 use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
@@ -215,7 +215,14 @@ impl TaskOutput {
         }
         // Those that close the gate need not wait for this command's memory too.
         let had_pass = self.state.pass.borrow_mut().take().is_some();
-        let charged = self.account.charge_when_free(core, bytes).await;
+        let reply = {
+            let buffer = self.state.buffer.borrow();
+            let is_amid = buffer.has_begun || !buffer.bytes.is_empty();
+            if is_amid { Reply::Amid } else { Reply::Ahead }
+        };
+        let is_gone = || self.is_gone();
+        let charged = self.account.charge_when_free(core, bytes, reply, is_gone);
+        let charged = charged.await;
         if had_pass {
             self.pass(core).await;
         }

@@ -371,8 +371,7 @@ impl<'a> Call<'a> {
             *since_ms = now_ms;
         }
         let waits_ms = now_ms.saturating_sub(*since_ms);
-        if matches!(shortage, Shortage::Taken { .. }) && waits_ms < DEFERRED_MS {
-            self.connection.account.wait(shortage, now_ms);
+        if waits_ms < DEFERRED_MS && self.connection.account.wait(shortage, now_ms) {
             return Flow::Later;
         }
         self.connection.waits_since_ms = 0;

@@ -8,9 +8,25 @@ use farcore::Core;
 
 use super::SMALL_BYTES;
 use super::core::CoreMemory;
+use super::server::Reservation;
 
 /// How long a charge waits for memory.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// The same of a command whose client has taken the first parts of its reply: it reads, and an
+/// error in the middle costs it all of them.
+const WAIT_AMID_MAX: Duration = Duration::from_secs(60);
+
+/// Bytes that a client may hold while it waits for more, though another one waits in vain.
+const WAITING_BYTES_MAX: usize = 64 << 10;
+
+/// How far the reply has come of a command that waits for memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reply {
+    /// Nothing of it is written.
+    Ahead,
+    /// Its client takes it.
+    Amid,
+}
 
 /// A client's account: the bytes that it has the server hold. Clones are the same account.
 #[derive(Clone, Debug)]
@@ -21,7 +37,7 @@ struct State {
     core: Rc<CoreMemory>,
     held: Cell<usize>,
     /// Bytes that are kept for it while it waits.
-    reserved: Cell<usize>,
+    reserved: Cell<Reservation>,
 }
 
 /// Why a charge is not granted.
@@ -51,7 +67,7 @@ impl Account {
         Self(Rc::new(State {
             core: Rc::clone(core),
             held: Cell::new(0),
-            reserved: Cell::new(0),
+            reserved: Cell::default(),
         }))
     }
 
@@ -92,7 +108,7 @@ impl Account {
             return Ok(self.charge(bytes));
         }
         let server = self.0.core.server();
-        let limit = server.large_limit_beside(self.0.reserved.get());
+        let limit = server.large_limit_for(self.0.reserved.get());
         let charge = self.charge_within(bytes, limit);
         if charge.is_some() {
             self.0.end_reservation();
@@ -100,17 +116,22 @@ impl Account {
         charge.ok_or_else(|| self.taken(bytes))
     }
 
-    /// Notes that the client waits for bytes that others have: clients that do not use theirs give
-    /// way, and what becomes free is kept for it if it is for no other.
-    pub(crate) fn wait(&self, shortage: &Shortage, now_ms: u64) {
+    /// Has the client wait for bytes that others have: clients that do not use theirs give way, and
+    /// what becomes free is kept for it if it is for no other. False if it must not wait: it holds
+    /// what another one has waited for in vain.
+    #[must_use]
+    pub(crate) fn wait(&self, shortage: &Shortage, now_ms: u64) -> bool {
+        let Shortage::Taken { bytes, .. } = *shortage else {
+            return false;
+        };
         let server = self.0.core.server();
         server.want(now_ms);
-        if let Shortage::Taken { bytes, .. } = *shortage
-            && self.0.reserved.get() == 0
-            && server.reserve(bytes, now_ms)
-        {
-            self.0.reserved.set(bytes);
+        let own = self.0.reserved.get();
+        if server.has_ended(own) {
+            let reserved = server.reserve(bytes, now_ms);
+            self.0.reserved.set(reserved.unwrap_or_default());
         }
+        self.held() <= WAITING_BYTES_MAX || !server.must_give_up(self.0.reserved.get(), now_ms)
     }
 
     /// Notes that the client waits no more.
@@ -136,7 +157,8 @@ impl Account {
         })
     }
 
-    /// The same; waits while others have them, [`WAIT_MAX`] at most.
+    /// Charges bytes that are about to be taken; waits while others have them, [`WAIT_MAX`] at most,
+    /// or [`WAIT_AMID_MAX`], and not for a client that is gone.
     ///
     /// # Errors
     /// As [`Account::try_charge`].
@@ -144,19 +166,25 @@ impl Account {
         &self,
         core: &Core,
         bytes: usize,
+        reply: Reply,
+        is_gone: impl Fn() -> bool,
     ) -> Result<Charge, Shortage> {
         let began = Instant::now();
+        let wait_max = match reply {
+            Reply::Ahead => WAIT_MAX,
+            Reply::Amid => WAIT_AMID_MAX,
+        };
         loop {
             match self.try_charge(bytes) {
-                Err(shortage @ Shortage::Taken { .. }) => {
-                    if began.elapsed() >= WAIT_MAX {
+                Err(shortage) => {
+                    let is_over = began.elapsed() >= wait_max || is_gone();
+                    if is_over || !self.wait(&shortage, farcore_tuning::system_ms()) {
                         self.end_wait();
                         return Err(shortage);
                     }
-                    self.wait(&shortage, farcore_tuning::system_ms());
                     core.yield_now().await;
                 }
-                charged => return charged,
+                Ok(charge) => return Ok(charge),
             }
         }
     }
@@ -198,7 +226,7 @@ impl Drop for State {
 impl State {
     fn end_reservation(&self) {
         let reserved = self.reserved.take();
-        if reserved > 0 {
+        if reserved != Reservation::default() {
             self.core.server().end_reservation(reserved);
         }
     }
@@ -315,6 +343,24 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_hold_what_each_other_waits_for_give_way() {
+        let limit = 16 << 20;
+        let first = account(limit);
+        let second = Account::new(&first.0.core);
+        let third = Account::new(&first.0.core);
+        let held = [&first, &second].map(|one| one.try_charge(limit / 4).expect("room"));
+        let shortages = [&first, &second, &third]
+            .map(|one| one.try_charge(limit / 3).map(drop).expect_err("no room"));
+        assert!(first.wait(&shortages[0], 1000));
+        // For a while they wait side by side. One that holds little always does.
+        assert!(second.wait(&shortages[1], 1010) && third.wait(&shortages[2], 1010));
+        assert!(third.wait(&shortages[2], 4000) && first.wait(&shortages[0], 4000));
+        assert!(!second.wait(&shortages[1], 4000));
+        drop(held);
+        assert!(first.try_charge(limit / 3).is_ok());
+    }
+
+    #[test]
     fn what_one_client_waits_for_is_kept_from_others() {
         let limit = 16 << 20;
         let [large, other] = {
@@ -325,7 +371,7 @@ mod tests {
             .map(|_| other.try_charge(1 << 20).expect("room"))
             .collect();
         let shortage = large.try_charge(2 << 20).map(drop).expect_err("no room");
-        large.wait(&shortage, 1000);
+        assert!(large.wait(&shortage, 1000));
         // What is given back is not for others, but for the one that waits.
         held.pop();
         assert!(other.try_charge(1 << 20).is_err());
@@ -338,7 +384,7 @@ mod tests {
         while let Ok(charge) = other.try_charge(1 << 20) {
             held.push(charge);
         }
-        large.wait(&shortage, 20_000);
+        assert!(large.wait(&shortage, 20_000));
         held.truncate(held.len() - 2);
         assert!(other.try_charge(1 << 20).is_err());
         drop(large);

@@ -16,13 +16,15 @@
 //!   ([`crate::evicting`]).
 //! - I3: a charge that is not granted at once is noted as wanted, and clients that hold memory
 //!   without using it give way.
+//! - I4: what becomes free is kept for one client that waits, for a few seconds, and then for
+//!   another: small needs of many others cannot leave it none.
 
 mod account;
 mod core;
 mod server;
 mod want;
 
-pub(crate) use self::account::{Account, Charge, Shortage};
+pub(crate) use self::account::{Account, Charge, Reply, Shortage};
 pub(crate) use self::core::CoreMemory;
 pub(crate) use self::server::ClientMemory;
 pub(crate) use self::want::Want;

@@ -9,8 +9,40 @@ const STEPS: usize = 32;
 /// The least and the most bytes of a step.
 const STEP_BYTES_MIN: usize = 1 << 10;
 const STEP_BYTES_MAX: usize = 64 << 10;
-/// How long bytes are kept for a client, in milliseconds: longer than any waits.
+/// How long bytes are kept for a client, in milliseconds. Then another one's turn comes.
 const RESERVED_MS: u64 = 6000;
+/// How long bytes are kept in vain before clients that hold memory while they wait give way, in
+/// milliseconds.
+const IN_VAIN_MS: u64 = 500;
+/// One of them does this often, in milliseconds: what it held may be enough.
+const GIVE_UP_MS: u64 = 20;
+/// Bits of a [`Reservation`] that are its bytes.
+const RESERVED_BITS: u32 = 40;
+const RESERVED_MASK: u64 = (1 << RESERVED_BITS) - 1;
+const RESERVATION_MASK: u64 = u64::MAX >> RESERVED_BITS;
+
+/// Bytes that are kept for one client that waits for them. All zero: none.
+///
+/// ```text
+/// bit 63              40 39           0
+///     [ number, never 0 | bytes       ]
+/// ```
+///
+/// Numbers repeat after 16 million reservations, so an old one is hardly taken for a new one; then
+/// two clients share what is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Reservation(u64);
+
+impl Reservation {
+    fn new(number: u64, bytes: usize) -> Self {
+        let number = number % RESERVATION_MASK + 1;
+        Self(number << RESERVED_BITS | (bytes as u64).min(RESERVED_MASK))
+    }
+
+    fn bytes(self) -> usize {
+        usize::try_from(self.0 & RESERVED_MASK).unwrap_or(usize::MAX)
+    }
+}
 
 /// The memory that the clients of all cores may take together.
 #[derive(Debug)]
@@ -21,10 +53,13 @@ pub(crate) struct ClientMemory {
     taken: AtomicUsize,
     /// Charges that were not granted.
     want: Want,
-    /// Bytes that are kept for one client that waits for them, and since when, in milliseconds
-    /// since 1970.
-    reserved: AtomicUsize,
+    /// The [`Reservation`] of the client whose turn it is, and since when, in milliseconds since
+    /// 1970.
+    reserved: AtomicU64,
     reserved_ms: AtomicU64,
+    reservations: AtomicU64,
+    /// When a client gave up its wait for another one last, in milliseconds since 1970.
+    gave_up_ms: AtomicU64,
 }
 
 // ORDERING: relaxed, throughout. The figures bound memory; no other data is read by them.
@@ -37,8 +72,10 @@ impl ClientMemory {
             step: step.clamp(STEP_BYTES_MIN, STEP_BYTES_MAX),
             taken: AtomicUsize::new(0),
             want: Want::default(),
-            reserved: AtomicUsize::new(0),
+            reserved: AtomicU64::new(0),
             reserved_ms: AtomicU64::new(0),
+            reservations: AtomicU64::new(0),
+            gave_up_ms: AtomicU64::new(0),
         }
     }
 
@@ -52,35 +89,64 @@ impl ClientMemory {
         self.limit - self.limit / 4
     }
 
-    /// The same beside what is reserved for others than a client that has reserved so many.
-    pub(super) fn large_limit_beside(&self, own: usize) -> usize {
-        let others = self.reserved.load(Ordering::Relaxed).saturating_sub(own);
+    /// Bytes that large charges of a client may take together with all others, beside what is kept
+    /// for another client than it.
+    pub(super) fn large_limit_for(&self, own: Reservation) -> usize {
+        let reserved = self.reservation();
+        let others = if reserved == own { 0 } else { reserved.bytes() };
         self.large_limit().saturating_sub(others)
     }
 
-    /// Keeps bytes that become free for one client, or those that others need again and again, and
-    /// sooner, would leave it none. False if another one has some kept.
-    pub(super) fn reserve(&self, bytes: usize, now_ms: u64) -> bool {
-        let before = self.reserved.load(Ordering::Relaxed);
-        let since_ms = self.reserved_ms.load(Ordering::Relaxed);
-        if before > 0 && now_ms.saturating_sub(since_ms) < RESERVED_MS {
-            return false;
-        }
-        let exchanged =
-            self.reserved
-                .compare_exchange(before, bytes, Ordering::Relaxed, Ordering::Relaxed);
-        if exchanged.is_ok() {
-            self.reserved_ms.store(now_ms, Ordering::Relaxed);
-        }
-        exchanged.is_ok()
+    fn reservation(&self) -> Reservation {
+        Reservation(self.reserved.load(Ordering::Relaxed))
     }
 
-    /// Keeps bytes that were reserved no longer.
-    pub(super) fn end_reservation(&self, bytes: usize) {
-        // If they were kept for too long, another client may have reserved some since.
-        let _ = self
+    /// True if a client has none, or had its turn.
+    pub(super) fn has_ended(&self, own: Reservation) -> bool {
+        own == Reservation::default() || self.reservation() != own
+    }
+
+    /// Keeps bytes that become free for one client, or those that others need again and again, and
+    /// sooner, would leave it none. `None` while some are kept for another.
+    pub(super) fn reserve(&self, bytes: usize, now_ms: u64) -> Option<Reservation> {
+        let before = self.reservation();
+        let since_ms = self.reserved_ms.load(Ordering::Relaxed);
+        if before.bytes() > 0 && now_ms.saturating_sub(since_ms) < RESERVED_MS {
+            return None;
+        }
+        let number = self.reservations.fetch_add(1, Ordering::Relaxed);
+        let own = Reservation::new(number, bytes);
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        let exchanged = self
             .reserved
-            .compare_exchange(bytes, 0, Ordering::Relaxed, Ordering::Relaxed);
+            .compare_exchange(before.0, own.0, order, failed);
+        exchanged.ok()?;
+        self.reserved_ms.store(now_ms, Ordering::Relaxed);
+        Some(own)
+    }
+
+    /// True if a client that holds memory, and waits for more, must give up: clients that do so keep
+    /// from another what it has waited for in vain.
+    pub(super) fn must_give_up(&self, own: Reservation, now_ms: u64) -> bool {
+        let reserved = self.reservation();
+        let since_ms = self.reserved_ms.load(Ordering::Relaxed);
+        if reserved.bytes() == 0 || reserved == own || now_ms.saturating_sub(since_ms) < IN_VAIN_MS
+        {
+            return false;
+        }
+        let last_ms = self.gave_up_ms.load(Ordering::Relaxed);
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        let turn = &self.gave_up_ms;
+        now_ms.saturating_sub(last_ms) >= GIVE_UP_MS
+            && turn
+                .compare_exchange(last_ms, now_ms, order, failed)
+                .is_ok()
+    }
+
+    /// Keeps bytes that were reserved no longer, unless they are another one's by now.
+    pub(super) fn end_reservation(&self, own: Reservation) {
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.reserved.compare_exchange(own.0, 0, order, failed);
     }
 
     /// Bytes by which a core reserves.
@@ -96,7 +162,7 @@ impl ClientMemory {
     /// Bytes that nothing has taken. While some are kept for a client that waits, a quarter of the
     /// limit is not free for others, so that their buffers shrink as they are sent.
     pub(crate) fn free(&self) -> usize {
-        let reserved = self.reserved.load(Ordering::Relaxed);
+        let reserved = self.reservation().bytes();
         let limit = if reserved > 0 {
             self.large_limit().saturating_sub(reserved)
         } else {
@@ -163,14 +229,36 @@ mod tests {
     #[test]
     fn bytes_are_kept_for_one_client_at_a_time_and_not_for_ever() {
         let memory = ClientMemory::new(1000, 1);
-        assert!(memory.reserve(300, 10_000));
-        assert!(!memory.reserve(200, 10_000 + RESERVED_MS - 1));
-        assert_eq!(memory.large_limit_beside(0), 450);
-        assert_eq!(memory.large_limit_beside(300), 750);
-        assert!(memory.reserve(200, 10_000 + RESERVED_MS));
-        memory.end_reservation(300);
-        assert_eq!(memory.large_limit_beside(0), 550);
-        memory.end_reservation(200);
-        assert_eq!(memory.large_limit_beside(0), 750);
+        let none = Reservation::default();
+        let first = memory.reserve(300, 10_000).expect("none is kept");
+        assert_eq!(memory.reserve(200, 10_000 + RESERVED_MS - 1), None);
+        assert_eq!(memory.large_limit_for(none), 450);
+        assert_eq!(memory.large_limit_for(first), 750);
+        assert!(!memory.has_ended(first) && memory.has_ended(none));
+        // As many bytes as the first one's are not taken for it.
+        let second = memory.reserve(300, 10_000 + RESERVED_MS);
+        let second = second.expect("the first had its turn");
+        assert!(memory.has_ended(first) && !memory.has_ended(second));
+        assert_eq!(memory.large_limit_for(first), 450);
+        memory.end_reservation(first);
+        assert_eq!(memory.large_limit_for(none), 450);
+        memory.end_reservation(second);
+        assert_eq!(memory.large_limit_for(none), 750);
+        assert!(memory.has_ended(second));
+    }
+
+    #[test]
+    fn one_after_the_other_gives_up_while_another_waits_in_vain() {
+        let memory = ClientMemory::new(1000, 1);
+        let none = Reservation::default();
+        assert!(!memory.must_give_up(none, 10_000));
+        let own = memory.reserve(300, 10_000).expect("none is kept");
+        let due_ms = 10_000 + IN_VAIN_MS;
+        assert!(!memory.must_give_up(none, due_ms - 1) && !memory.must_give_up(own, due_ms));
+        assert!(memory.must_give_up(none, due_ms));
+        assert!(!memory.must_give_up(none, due_ms + GIVE_UP_MS - 1));
+        assert!(memory.must_give_up(none, due_ms + GIVE_UP_MS));
+        memory.end_reservation(own);
+        assert!(!memory.must_give_up(none, due_ms + 10 * GIVE_UP_MS));
     }
 }
