@@ -140,8 +140,8 @@ fn svg() -> String {
         let lines = [
             "Memory node",
             host,
-            "farcore memnode lends",
-            "pages of other records",
+            "lends its memory;",
+            "holds the other records",
         ];
         picture.boxed(area(770, y, 210, 128), FAR, &lines);
     }
