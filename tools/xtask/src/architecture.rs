@@ -153,7 +153,7 @@ fn svg() -> String {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn perform() -> Result<()> {
+pub(crate) fn perform() -> Result<()> {
     fs::write(FILE, svg()).with_context(|| format!("{FILE} cannot be written"))
 }
 
