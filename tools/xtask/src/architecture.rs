@@ -10,7 +10,7 @@ use std::fs;
 use anyhow::{Context, Result};
 
 const FILE: &str = "docs/architecture.svg";
-const SIZE: (u32, u32) = (960, 400);
+const SIZE: (u32, u32) = (1000, 400);
 const BACKGROUND: &str = "#ffffff";
 const TEXT: &str = "#1f2430";
 const FAINT: &str = "#5b6472";
@@ -118,36 +118,32 @@ fn svg() -> String {
         &["One host, one process", "a key's hash chooses its core"],
     );
     for (core, y) in [(0, 84), (1, 228)] {
-        let name = format!("Core {core}: a thread and its share of the keys");
+        let name = format!("Core {core}: its share of the keys");
         picture.boxed(area(306, y, 318, 128), CORE, &[&name]);
         let parts: [&[&str]; 3] = [
-            &["Index", "where each", "key's record", "lies"],
-            &["Log", "pages of", "recent", "records"],
-            &["Read cache", "copies of", "hot far", "records"],
+            &["Index", "from a key", "to its", "record"],
+            &["Log", "recent", "records,", "in pages"],
+            &["Cache", "copies of", "hot far", "records"],
         ];
         for (place, lines) in (0..).zip(parts) {
             picture.boxed(area(318 + 100 * place, y + 34, 94, 84), PART, lines);
         }
-        picture.arrow((630, y + 64), (726, y + 64));
+        picture.arrow((644, y + 64), (766, y + 64));
     }
-    picture.text((652, 140), 13, FAINT, "a record");
-    picture.text((652, 166), 13, FAINT, "pages");
-    picture.text((652, 284), 13, FAINT, "TCP or");
-    picture.text((652, 310), 13, FAINT, "RDMA");
-    picture.text((730, 52), 15, TEXT, "Far memory");
-    for (host, y) in [("one", 84), ("another", 228)] {
-        let name = format!("Memory node on {host}");
-        picture.boxed(
-            area(730, y, 210, 128),
-            FAR,
-            &[
-                &name,
-                "host: farcore memnode",
-                "the other pages,",
-                "encrypted if you want;",
-                "read by the record",
-            ],
-        );
+    picture.text((656, 140), 13, FAINT, "READ a record");
+    picture.text((656, 166), 13, FAINT, "WRITE pages");
+    picture.text((656, 284), 13, FAINT, "over TCP");
+    picture.text((656, 310), 13, FAINT, "or RDMA");
+    picture.text((770, 52), 15, TEXT, "Far memory");
+    picture.text((770, 71), 13, FAINT, "every core uses every node");
+    for (host, y) in [("on another host", 84), ("on a third host", 228)] {
+        let lines = [
+            "Memory node",
+            host,
+            "lends its memory;",
+            "holds the other records",
+        ];
+        picture.boxed(area(770, y, 210, 128), FAR, &lines);
     }
     picture.0.push_str("</svg>\n");
     picture.0
@@ -157,7 +153,7 @@ fn svg() -> String {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn perform() -> Result<()> {
+pub(crate) fn perform() -> Result<()> {
     fs::write(FILE, svg()).with_context(|| format!("{FILE} cannot be written"))
 }
 
