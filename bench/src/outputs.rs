@@ -121,7 +121,7 @@ fn check_name(flag: &str, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses a file whose name promises another format than the flag writes: no program would open it.
+/// Refuses a file whose name promises another format than the flag writes: no program opens it.
 /// A name without an extension promises nothing, nor do those of devices and pipes.
 ///
 /// # Errors

@@ -28,8 +28,8 @@ pub(crate) fn closed_pipe() -> Stdio {
     writer.into()
 }
 
-/// The command `farcore`, which acts on every signal: a shell without job control has what it starts
-/// in the background ignore SIGINT, and the tests with it.
+/// The command `farcore`, which acts on every signal: what a shell without job control starts in
+/// the background ignores SIGINT, the tests included.
 pub(crate) fn farcore() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_farcore")]);

@@ -32,8 +32,8 @@ pub(super) struct Idle {
 }
 
 impl Simulation {
-    /// The worker's next turn or, after the first of a stretch, a jump over those that find nothing,
-    /// up to `until` at most. Returns how many steps that was.
+    /// The worker's next turn or, after the first of a stretch, a jump over those that find
+    /// nothing, up to `until` at most. Returns how many steps that was.
     pub(super) fn idle(&mut self, until: Ps) -> u64 {
         let Some(turn) = self.card.events.next_at() else {
             return 1;
