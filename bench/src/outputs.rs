@@ -121,6 +121,27 @@ fn check_name(flag: &str, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses a file whose name promises another format than the flag writes: no program opens it.
+/// A name without an extension promises nothing, nor do those of devices and pipes.
+///
+/// # Errors
+/// It does; the error names the flag and a better name.
+pub fn check_extension(flag: &str, path: Option<&Path>, extension: &str) -> anyhow::Result<()> {
+    let Some(path) = path else {
+        return Ok(());
+    };
+    let is_special = fs::metadata(path).is_ok_and(|found| !found.is_file());
+    let named = path.extension().filter(|_| !is_special);
+    ensure!(
+        named.is_none_or(|named| named.eq_ignore_ascii_case(extension)),
+        "{flag} {}: it writes {}: name the file {}",
+        path.display(),
+        extension.to_ascii_uppercase(),
+        path.with_extension(extension).display()
+    );
+    Ok(())
+}
+
 fn try_to_create(path: &Path) -> io::Result<()> {
     File::create_new(path).and_then(|_| fs::remove_file(path))
 }
@@ -161,6 +182,28 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
+
+    #[test]
+    fn names_of_other_formats_are_refused() {
+        let checked = |name: &str| {
+            let checked = check_extension("--plot", Some(Path::new(name)), "svg");
+            checked.map_err(|error| error.to_string())
+        };
+        for name in [
+            "card.svg",
+            "card.SVG",
+            "card",
+            "/dev/null",
+            "/dev/stdout",
+            "a.b/card",
+        ] {
+            assert_eq!(checked(name), Ok(()), "{name}");
+        }
+        for (name, better) in [("card.txt", "card.svg"), ("a/card.v2.png", "a/card.v2.svg")] {
+            let error = format!("--plot {name}: it writes SVG: name the file {better}");
+            assert_eq!(checked(name), Err(error));
+        }
+    }
     use crate::words::describe;
 
     #[test]

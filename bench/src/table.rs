@@ -161,8 +161,8 @@ fn total_rows(table: &mut Table, runs: &[RunReport]) {
     });
     line("far read", &|run| dash(run.far_read_bytes, size));
     line("far written", &|run| dash(run.far_write_bytes, size));
-    line("local peak", &|run| size(run.local_bytes_peak));
-    line("local cap", &|run| dash(run.local_bytes_cap, size));
+    line("process peak", &|run| size(run.local_bytes_peak));
+    line("engine's cap", &|run| dash(run.local_bytes_cap, size));
     line("index B/key", &|run| {
         if run.index_bytes_per_key > 0.0 {
             format!("{:.1}", run.index_bytes_per_key)

@@ -191,9 +191,13 @@ fn a_trace_without_requests_is_an_error() {
         (&b""[..], "holds nothing that can be replayed, read as csv"),
         (
             b"a,b\nc,d\n",
+            "it is a table of 2 columns with commas between that begins with `a,b`",
+        ),
+        (&[0; 10], "it is of no kind known here"),
+        (
+            b"\n\n",
             "skipped 2 lines: fewer than 7 fields (first: line 1)",
         ),
-        (&[0; 10], "read as oracle-general: skipped 1 record"),
     ] {
         let file = Scrap::new("nothing", contents);
         let error = choose(TraceOptions::new(&file.0, 1 << 20), 2, SEED).unwrap_err();

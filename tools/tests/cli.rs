@@ -15,7 +15,7 @@ use std::sync::mpsc::Receiver;
 
 use serde_json::{Value, json};
 
-use self::support::{Lines, PATIENCE, Process, Serve, TokenFile};
+use self::support::{Lines, PATIENCE, Process, Serve, TokenFile, farcore, output_until_end};
 
 /// A server, and the command against it.
 struct Cli {
@@ -31,7 +31,7 @@ impl Cli {
     }
 
     fn command<W: AsRef<OsStr>>(&self, words: &[W]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+        let mut command = farcore();
         let address = self.server.native.as_deref().expect("a native address");
         command
             .arg("cli")
@@ -55,7 +55,7 @@ impl Cli {
             // The command may end before it has read all.
             let _ = stdin.write_all(&input);
         });
-        let output = child.wait_with_output().expect("it ends");
+        let output = output_until_end(child);
         writer.join().expect("no panic");
         output
     }
@@ -293,9 +293,11 @@ fn a_hash_is_listed_and_its_value_is_not() {
     let cli = Cli::start(&[]);
     assert_eq!(cli.server.line("HSET h field value"), ":1");
     let error = cli.fails("get h");
-    assert!(error.contains("Redis clients read hashes"), "{error}");
+    let remedy = "a hash, set or list: clients of the Redis protocol read it";
+    assert!(error.contains(remedy), "{error}");
+    assert!(!error.contains("get_structured"), "{error}");
     let line = cli.prints("scan --values");
-    assert_eq!(line, "h\t(a hash: Redis clients read it)\n");
+    assert_eq!(line, "h\t(a hash, set or list: Redis clients read it)\n");
     let listed = &cli.json("scan --values", 0)[0];
     assert_eq!(listed["structured"], true);
     assert!(listed.get("value").is_none(), "{listed}");
@@ -472,7 +474,7 @@ fn a_server_that_ends_is_one_line_of_error() {
     cli.server.process.signal("KILL");
     cli.server.process.end();
     stdin.write_all(b"get k\n").expect("it reads");
-    let output = child.wait_with_output().expect("it ends");
+    let output = output_until_end(child);
     assert_eq!(output.status.code(), Some(1));
     let error = said(&output);
     assert_eq!(error.lines().count(), 1, "{error}");

@@ -20,12 +20,12 @@ use rustix::termios::{LocalModes, tcgetattr};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::support::{Lines, PATIENCE, Process, terminal, text_of};
+use self::support::{Lines, PATIENCE, Process, farcore, output_of, terminal, text_of};
 
 const PASSWORD: &str = "correct horse battery";
 
 fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+    let mut command = farcore();
     command.arg("console").env_remove("RUST_LOG");
     command
 }
@@ -55,7 +55,7 @@ impl Place {
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = command();
         command.arg("--data").arg(self.data()).args(arguments);
-        command.stdin(Stdio::null()).output().unwrap()
+        output_of(&mut command)
     }
 
     fn start(&self, arguments: &[&str]) -> Running {
@@ -147,9 +147,11 @@ impl Running {
     /// Follows a run until a line of its events contains some words.
     fn follow(&self, run: u64, wanted: &str) {
         let reader = self.connect("GET", &format!("/api/runs/{run}/events"), "");
+        let start = Instant::now();
         let found = reader
             .lines()
             .map_while(Result::ok)
+            .take_while(|_| start.elapsed() < PATIENCE)
             .any(|line| line.contains(wanted));
         assert!(found, "run {run}: no `{wanted}`");
     }

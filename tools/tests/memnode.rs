@@ -1,50 +1,34 @@
 //! `farcore memnode` from the command line: errors, metrics, signals.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod support;
+
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output};
+
+use self::support::{Node, PATIENCE, farcore, output_of};
 
 fn memnode(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
-    command.arg("memnode").args(arguments);
-    command.stdin(Stdio::null()).env_remove("RUST_LOG");
+    let mut command = farcore();
+    command
+        .arg("memnode")
+        .args(arguments)
+        .env_remove("RUST_LOG");
     command
 }
 
 fn refused(arguments: &[&str]) -> String {
-    let Output { status, stderr, .. } = memnode(arguments).output().expect("a running memory node");
+    let Output { status, stderr, .. } = output_of(&mut memnode(arguments));
     let text = String::from_utf8(stderr).expect("a running memory node");
     assert_eq!(status.code(), Some(1), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     text
 }
 
-fn start(arguments: &[&str]) -> (Child, BufReader<ChildStdout>, SocketAddr) {
-    let mut child = memnode(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("a running memory node");
-    let mut out = BufReader::new(child.stdout.take().expect("a running memory node"));
-    let mut line = String::new();
-    out.read_line(&mut line).expect("a running memory node");
-    let address = line
-        .strip_prefix("ready: tcp://")
-        .and_then(|rest| rest.split(' ').next())
-        .unwrap_or_else(|| panic!("not ready: {line}"));
-    let address = address.parse().expect("a running memory node");
-    (child, out, address)
-}
-
-fn signal(child: &Child, name: &str) {
-    let sent = Command::new("kill")
-        .args(["-s", name, &child.id().to_string()])
-        .status();
-    assert!(sent.expect("a running memory node").success());
-}
-
 fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("a running memory node");
+    let limited = stream.set_read_timeout(Some(PATIENCE));
+    limited.expect("a socket");
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -190,14 +174,10 @@ fn an_address_in_use_is_reported() {
 fn it_serves_exposes_its_metrics_and_stops() {
     for name in ["TERM", "INT"] {
         let http = free_address();
-        let (mut child, mut out, address) = start(&[
-            "--memory",
-            "3MiB",
-            "--listen",
-            "tcp://127.0.0.1:0",
-            "--http",
-            &http.to_string(),
-        ]);
+        let http_flag = http.to_string();
+        let listen = ["--listen", "tcp://127.0.0.1:0", "--http", &http_flag];
+        let mut node = Node::start(&[], &[&["--memory", "3MiB"], &listen[..]].concat());
+        let address = node.address;
         assert!(address.port() != 0 && TcpStream::connect(address).is_ok());
         assert!(get(http, "/healthz").ends_with("ok\n"));
         let figures = get(http, "/metrics");
@@ -213,30 +193,20 @@ fn it_serves_exposes_its_metrics_and_stops() {
         ] {
             assert!(figures.lines().any(|one| one == line), "{line}\n{figures}");
         }
-        signal(&child, name);
-        assert_eq!(child.wait().unwrap().code(), Some(0), "after SIG{name}");
-        let mut rest = String::new();
-        out.read_to_string(&mut rest).unwrap();
-        assert_eq!(rest, "", "nothing but the ready line goes to stdout");
+        node.process.signal(name);
+        assert_eq!(node.process.end().code(), Some(0), "after SIG{name}");
+        let lines = node.out.rest();
+        assert_eq!(lines.len(), 1, "nothing but the ready line: {lines:?}");
         assert!(TcpStream::connect(address).is_err());
     }
 }
 
 /// What a node that starts says on stderr, until it is stopped.
 fn said(arguments: &[&str]) -> String {
-    let mut child = memnode(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("a running memory node");
-    let mut out = BufReader::new(child.stdout.take().expect("a running memory node"));
-    let mut line = String::new();
-    out.read_line(&mut line).expect("a running memory node");
-    signal(&child, "TERM");
-    let output = child.wait_with_output().expect("a running memory node");
-    let text = String::from_utf8(output.stderr).expect("plain text");
-    assert!(line.starts_with("ready: "), "{line}{text}");
-    text
+    let mut node = Node::start(&[], arguments);
+    node.process.signal("TERM");
+    node.process.end();
+    node.log.rest().join("\n")
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use self::support::{Process, Serve};
+use self::support::{Process, Serve, farcore, output_of};
 
 /// A file that is removed with its owner.
 #[derive(Debug)]
@@ -35,15 +35,12 @@ impl Drop for File {
 }
 
 fn ended(arguments: &[&str], code: i32) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+    let mut command = farcore();
     command
         .arg("serve")
         .args(arguments)
         .env("RUST_LOG", "error");
-    let Output { status, stderr, .. } = command
-        .stdin(Stdio::null())
-        .output()
-        .expect("the command runs");
+    let Output { status, stderr, .. } = output_of(&mut command);
     let text = String::from_utf8_lossy(&stderr).into_owned();
     assert_eq!(status.code(), Some(code), "{arguments:?}: {text}");
     text
@@ -131,7 +128,7 @@ fn a_certificate_that_cannot_be_read_is_named() {
 
 #[test]
 fn native_addresses_are_printed_and_their_limits_checked() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+    let mut command = farcore();
     let child = command
         .args(["serve", "--resp", "127.0.0.1:0", "--no-huge-pages"])
         .args(["--local", "32MiB", "--far", "32MiB"])

@@ -7,13 +7,13 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
 use farcore::{Config, Engine};
 use farcore_rdma::Lock;
 
-use self::support::{PATIENCE, Process};
+use self::support::{PATIENCE, Process, farcore};
 
 /// Bad connections between two looks at the metrics.
 const BAD: usize = 500;
@@ -60,7 +60,7 @@ fn a_stderr_that_is_never_read_locks_no_client_out() {
     let probe = TcpListener::bind("127.0.0.1:0").unwrap();
     let http = probe.local_addr().unwrap();
     drop(probe);
-    let child = Command::new(env!("CARGO_BIN_EXE_farcore"))
+    let child = farcore()
         .args([
             "memnode",
             "--listen",
@@ -124,7 +124,7 @@ const LINES: usize = 6_000;
 
 #[test]
 fn a_stderr_that_is_never_read_stops_no_core_of_an_engine() {
-    let child = Command::new(env!("CARGO_BIN_EXE_farcore"))
+    let child = farcore()
         .args(["serve", "--resp", "127.0.0.1:0", "--no-huge-pages"])
         .args(["--native", "tcp://127.0.0.1:0"])
         .args(["--local", "32MiB", "--far", "32MiB"])

@@ -32,7 +32,7 @@ fn parse_per_mille(text: &str) -> Result<u64, String> {
 /// Which part of a trace is replayed, and how.
 #[derive(Clone, Debug, Args)]
 pub struct TraceSize {
-    /// Format of the trace [default: detected from its name or contents]
+    /// Format of the trace [default: detected from its contents]
     #[arg(long)]
     pub format: Option<Format>,
     /// Most requests read from the trace [default: all]

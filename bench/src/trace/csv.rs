@@ -73,6 +73,14 @@ pub fn parse<'a>(line: &'a [u8], decoded: &'a mut Vec<u8>) -> Result<Entry<'a>, 
     }
 }
 
+/// Whether a line is a request, of those that the first bytes of a file hold.
+#[must_use]
+pub fn holds_a_request(sample: &[u8]) -> bool {
+    let mut decoded = Vec::new();
+    let mut lines = sample.split(|&byte| byte == b'\n');
+    lines.any(|line| line.len() <= LINE_BYTES_MAX && parse(line, &mut decoded).is_ok())
+}
+
 /// The expiry of a time to live in seconds.
 fn expiry(field: &[u8]) -> Expiry {
     if field == b"keep" {

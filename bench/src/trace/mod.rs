@@ -2,7 +2,7 @@
 //!
 //! - [`entry`]: one request as a file states it, and why a line is skipped
 //! - [`csv`], [`oracle`]: the two formats; [`source`]: a file of either, plain or compressed;
-//!   [`input`]: a file or standard input
+//!   [`input`]: a file or standard input; `packing`: the compressions; `foreign`: what is no trace
 //! - [`loader`]: compiles scripts; [`script`]: one thread's requests and their outcomes;
 //!   [`summary`]: what a file holds
 //! - [`replay`]: a script as a load; `puts`: what a key may hold after an error; `lives`: when a
@@ -33,11 +33,13 @@
 
 pub mod csv;
 pub mod entry;
+mod foreign;
 pub mod input;
 mod lives;
 pub mod loader;
 pub mod made;
 pub mod oracle;
+mod packing;
 mod puts;
 pub mod replay;
 pub mod script;
@@ -67,7 +69,7 @@ pub struct TraceOptions {
     /// Whether the file is a copy of standard input.
     #[serde(default)]
     pub is_stdin: bool,
-    /// Its format; `None` to detect it from the name or the contents.
+    /// Its format; `None` to detect it from the contents.
     pub format: Option<Format>,
     /// Most requests read from it; `None` for all.
     pub limit: Option<u64>,

@@ -171,6 +171,7 @@ pub(super) async fn remote(
     }
     let pools = open_pools(&mut connections, fabric).await?;
     let missing = pools.iter().filter(|pool| pool.is_none()).count();
+    let lent: u64 = pools.iter().flatten().map(Pool::lent_bytes).sum();
     // Nodes that join later find their share unclaimed.
     let reserved = sizes.extents_max * missing / nodes.len();
     let wanted = sizes.extents_max - reserved;
@@ -182,7 +183,8 @@ pub(super) async fn remote(
             field: "far_bytes",
             value: format!("{} for each core", Size(sizes.extents_max as u64 * page)),
             limit: format!(
-                "the memory nodes have {:#} free for this core, without what they keep for silent clients: lower it, free memory on the nodes or add one",
+                "the memory nodes lend {:#} in all, to all their clients, and {:#} was free for this core: lower it to what they lend less what others hold, or add a node",
+                Size::at_most(lent),
                 Size::at_most(got as u64 * page)
             ),
         });

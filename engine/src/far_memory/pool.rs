@@ -18,6 +18,8 @@ const RUN_MAX: u32 = 64;
 /// A node's extents, claimed over a queue pair of their own.
 pub(super) struct Pool {
     claims: Claims<FabricEndpoint>,
+    /// Extents that the node lends.
+    extents: u64,
     extent_bytes: u64,
 }
 
@@ -46,6 +48,7 @@ impl Pool {
         let seed = session.owner().get();
         let map = session.map().clone();
         let extent_bytes = map.extent_bytes;
+        let extents = u64::from(map.extents());
         let place = PoolNode {
             queue: 0,
             owner: session.owner(),
@@ -56,6 +59,7 @@ impl Pool {
         claims.refresh().await.map_err(|error| error.to_string())?;
         Ok(Self {
             claims,
+            extents,
             extent_bytes,
         })
     }
@@ -64,6 +68,11 @@ impl Pool {
     pub(super) async fn settle(&self) -> Result<(), String> {
         let settled = self.claims.settle().await;
         settled.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// All that the node lends.
+    pub(super) fn lent_bytes(&self) -> u64 {
+        self.extents * self.extent_bytes
     }
 
     pub(super) fn free_bytes(&self) -> u64 {

@@ -70,13 +70,6 @@ const CLIENTS: [(Lengths, u16); 6] = [
     (Lengths::Mixed, 16),
 ];
 
-/// How long clients send, if that is given.
-fn time() -> Option<Duration> {
-    let seconds = std::env::var("FARCORE_RNR_SECONDS").ok()?;
-    let seconds = seconds.parse().expect("FARCORE_RNR_SECONDS: a number");
-    Some(Duration::from_secs(seconds))
-}
-
 /// What all clients did.
 #[derive(Default)]
 struct Sent {
@@ -199,10 +192,19 @@ fn an_idle_connection_holds_its_messages_and_two_slots() {
 
 #[cfg(feature = "verbs")]
 mod verbs {
+    use std::time::Duration;
+
     use super::support::device;
     use super::support::peer::{Peer, RECEIVES};
     use super::support::wait_until;
-    use super::{Served, flood, time};
+    use super::{Served, flood};
+
+    /// How long clients send, if that is given.
+    fn time() -> Option<Duration> {
+        let seconds = std::env::var("FARCORE_RNR_SECONDS").ok()?;
+        let seconds = seconds.parse().expect("FARCORE_RNR_SECONDS: a number");
+        Some(Duration::from_secs(seconds))
+    }
 
     /// Listens for connections of both ways.
     fn serve(credits: u16) -> Served {

@@ -196,7 +196,7 @@ fn server(gathered: &Gathering<'_>, text: &mut String) {
     line(text, "redis_mode", "standalone");
     line(text, "os", std::env::consts::OS);
     line(text, "arch_bits", usize::BITS);
-    line(text, "multiplexing_api", "epoll");
+    line(text, "multiplexing_api", "epoll+io_uring");
     line(text, "process_id", std::process::id());
     line(text, "run_id", &shared.run_id);
     line(text, "tcp_port", shared.port);

@@ -6,7 +6,7 @@ use anyhow::Result;
 #[cfg(not(feature = "parquet"))]
 use anyhow::bail;
 use clap::Args;
-use farcore_bench::outputs::OutputFile;
+use farcore_bench::outputs::{OutputFile, check_extension};
 
 use super::columns::Sheet;
 
@@ -36,8 +36,10 @@ impl FileFlags {
     /// Tries the files.
     ///
     /// # Errors
-    /// One cannot be written.
+    /// One cannot be written, or has the name of another format.
     pub(super) fn open(&self) -> Result<Files> {
+        check_extension("--parquet", self.parquet.as_deref(), "parquet")?;
+        check_extension("--plot", self.plot.as_deref(), "svg")?;
         #[cfg(not(feature = "parquet"))]
         if self.parquet.is_some() {
             bail!(

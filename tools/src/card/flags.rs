@@ -15,6 +15,7 @@ use farcore_tuning::metadata_cache::simulator::{
 use farcore_tuning::metadata_cache::trace::{Recording, TraceLimits};
 use farcore_tuning::metadata_cache::workload::{Pattern, WorkloadSettings};
 
+use super::number::{real, whole};
 use crate::given::Given;
 
 /// Longest file of settings; an outcome with a series of 10 000 points is shorter.
@@ -81,19 +82,19 @@ pub(super) struct SettingFlags {
     #[command(flatten)]
     card: CardFlags,
     /// Messages in flight [default: 512]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     window: Option<u32>,
     /// Messages a second that arrive, whatever the card can do
-    #[arg(long, value_name = "N", conflicts_with = "window")]
+    #[arg(long, value_name = "N", conflicts_with = "window", value_parser = real)]
     rate: Option<f64>,
     /// Messages that are counted [default: 2000000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     messages: Option<u64>,
     /// Messages before them, until the tiers are filled [default: 200000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     warmup: Option<u64>,
     /// Points of the series [default: 100]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     points: Option<u32>,
 }
 
@@ -104,37 +105,37 @@ pub(super) struct WorkloadFlags {
     #[arg(long, value_name = "NAME")]
     pattern: Option<PatternName>,
     /// Exponent of the popularity, 0 to 4 [default: 1]
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = real)]
     exponent: Option<f64>,
     /// Messages of a period of shifting, storm and scan [default: 20000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     period: Option<u64>,
     /// Messages of the burst or the scan at the end of a period [default: 4000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     special: Option<u64>,
     /// Queue pairs, 0 for none [default: 1024]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     queue_pairs: Option<u32>,
     /// Regions, 0 for none [default: 1024]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     regions: Option<u32>,
     /// Completion queues, 0 for none [default: 64]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     completion_queues: Option<u32>,
     /// Protection domains [default: 4]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     domains: Option<u32>,
     /// Share of messages that change relaxed fields, such as packet numbers [default: 0.5]
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = real)]
     relaxed_share: Option<f64>,
     /// Share of messages that change strict fields, such as keys [default: 0.001]
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = real)]
     strict_share: Option<f64>,
     /// Share of messages without permission [default: 0]
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = real)]
     foreign_share: Option<f64>,
     /// The seed [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
 }
 
@@ -142,46 +143,46 @@ pub(super) struct WorkloadFlags {
 #[derive(Clone, Debug, Default, Args)]
 struct CardFlags {
     /// Messages a second that the card can start [default: 100000000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = real)]
     card_rate: Option<f64>,
     /// Tokens that the card holds, 16 to 65536 [default: 4096]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     card_entries: Option<u32>,
     /// Which token leaves the full card: lru, fifo, lfu, clock, sieve, s3-fifo, hybrid
     #[arg(long, value_name = "NAME")]
     policy: Option<PolicyName>,
     /// Weight of recency in the policy hybrid, in uses [default: 2]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     alpha: Option<u32>,
     /// Queue pairs, from the first, whose tokens stay on the card [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     pinned: Option<u32>,
     /// Tokens in the staging area [default: 512]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     staging_entries: Option<u32>,
     /// Pages of 4 KiB behind CXL, 0 for none [default: 1024]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     cxl_pages: Option<u32>,
     /// Latency of the CXL link in nanoseconds [default: 250]
-    #[arg(long, value_name = "NS")]
+    #[arg(long, value_name = "NS", value_parser = real)]
     cxl_latency: Option<f64>,
     /// Latency of the link to the host in nanoseconds [default: 850]
-    #[arg(long, value_name = "NS")]
+    #[arg(long, value_name = "NS", value_parser = real)]
     host_latency: Option<f64>,
     /// Transfers in flight on the link to the host [default: 8]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     host_transfers: Option<u32>,
     /// Bytes that the host sends for a token [default: 375]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     context_bytes: Option<u32>,
     /// Uses in a window that bring a token to the CXL tier [default: 16]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     to_cxl: Option<u32>,
     /// Uses in a window that bring a token to the card [default: 128]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     to_card: Option<u32>,
     /// The window of these in nanoseconds [default: 1000000]
-    #[arg(long, value_name = "NS")]
+    #[arg(long, value_name = "NS", value_parser = whole::<u64>)]
     window_ns: Option<u64>,
     /// Let these follow the load of the links and the hit ratio
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
@@ -190,7 +191,7 @@ struct CardFlags {
     #[arg(long, value_name = "NAME")]
     treatment: Option<TreatmentName>,
     /// Most tokens of a batch, 1 to 256 [default: 256]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     batch_max: Option<u32>,
 }
 
@@ -422,7 +423,8 @@ impl CardFlags {
 }
 
 /// Settings and the flags that set them, where the names differ.
-const FLAGS: [(&str, &str); 6] = [
+const FLAGS: [(&str, &str); 7] = [
+    ("arrival: the trace ", "recorded-times: the trace "),
     ("messages-s ", "card-rate "),
     ("cxl-latency-ns ", "cxl-latency "),
     ("host-latency-ns ", "host-latency "),
@@ -466,7 +468,7 @@ pub(super) struct TraceFlags {
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
     /// Most messages that are read [default: 20000000]
-    #[arg(long, value_name = "N", requires = "trace")]
+    #[arg(long, value_name = "N", requires = "trace", value_parser = whole::<usize>)]
     limit: Option<usize>,
     /// Let messages arrive at their recorded times
     #[arg(long, requires = "trace", conflicts_with_all = ["window", "rate"])]

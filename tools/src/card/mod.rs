@@ -11,6 +11,7 @@
 mod columns;
 mod file;
 mod flags;
+mod number;
 mod one_tier;
 #[cfg(feature = "parquet")]
 mod parquet;

@@ -7,6 +7,7 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
+use super::number::real;
 use super::sweep::Row;
 
 const WIDTH: u32 = 1000;
@@ -142,7 +143,7 @@ pub(super) fn sweep(names: &[String], rows: &[Row]) -> Result<String> {
             values.push(row.values[0].clone());
         }
     }
-    let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
+    let numbers: Option<Vec<f64>> = values.iter().map(|value| real(value).ok()).collect();
     let place = |value: &String| {
         let at = values.iter().position(|other| other == value).unwrap_or(0);
         numbers.as_ref().map_or(at as f64, |numbers| numbers[at])

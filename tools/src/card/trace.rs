@@ -12,6 +12,7 @@ use farcore_tuning::metadata_cache::workload::{Operation, Workload, WorkloadSett
 use serde::Serialize;
 
 use super::flags::{WorkloadFlags, read_trace};
+use super::number::{real, whole};
 use crate::text::grouped;
 
 /// Nanoseconds of a second.
@@ -45,10 +46,10 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Messages
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = whole::<u64>)]
     messages: u64,
     /// Messages a second, by which they get their times
-    #[arg(long, value_name = "N", default_value_t = 10e6)]
+    #[arg(long, value_name = "N", default_value_t = 10e6, value_parser = real)]
     rate: f64,
     #[command(flatten)]
     workload: WorkloadFlags,
@@ -60,7 +61,7 @@ pub(crate) struct Inspect {
     /// The trace; `-` is standard input
     trace: PathBuf,
     /// Most messages that are read [default: 20000000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     limit: Option<usize>,
     /// Print JSON
     #[arg(long)]
@@ -89,7 +90,7 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Most messages that are read [default: 20000000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     limit: Option<usize>,
 }
 

@@ -250,7 +250,9 @@ impl Answer {
 fn entry_text(entry: &ScanEntry) -> String {
     let key = escaped(&entry.key);
     match &entry.value {
-        _ if entry.metadata.structured => format!("{key}\t(a hash: Redis clients read it)"),
+        _ if entry.metadata.structured => {
+            format!("{key}\t(a hash, set or list: Redis clients read it)")
+        }
         Some(value) => format!("{key}\t{}", escaped(value)),
         None => key,
     }

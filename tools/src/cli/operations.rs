@@ -50,14 +50,7 @@ pub(super) fn explained(error: Error) -> anyhow::Error {
         said.replace(field, flag)
     });
     let said = escaped(said.trim_end().as_bytes());
-    match error {
-        Error::Server {
-            status: Status::WrongKind,
-            operation: "get",
-            ..
-        } => anyhow!("{said}; Redis clients read hashes"),
-        _ => anyhow!("{said}"),
-    }
+    anyhow!("{said}")
 }
 
 /// Waits for an operation.

@@ -369,9 +369,10 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
         beside_bytes = arguments.beside_bytes(config.cores.len()),
         "opening the engine"
     );
+    let default_far = arguments.far.is_none().then_some(config.far_bytes);
     let events = open(config)?;
     let engine = match events.recv().context("the start was lost")? {
-        Event::Opened(engine) => engine.map_err(|error| refusal::of_engine(&error))?,
+        Event::Opened(engine) => engine.map_err(|error| refusal::of_engine(&error, default_far))?,
         Event::Signal(signal) => {
             info!(signal, "stopped before it was ready");
             return Ok(());

@@ -69,8 +69,27 @@ pub(super) fn check_memory(sizes: Sizes, is_remote: bool, clients: ClientMemory)
     Ok(())
 }
 
-/// The engine's error.
-pub(super) fn of_engine(error: &farcore::Error) -> Error {
+/// The engine's error. `default_far` is the far memory that it takes because no flag says how much.
+pub(super) fn of_engine(error: &farcore::Error, default_far: Option<u64>) -> Error {
+    match (error, default_far) {
+        (
+            farcore::Error::Config {
+                field: "far_bytes",
+                limit,
+                ..
+            },
+            Some(far_bytes),
+        ) => anyhow!(
+            "--far is {} unless it is given: {}",
+            Size(far_bytes),
+            plain(limit).replace("lower it to", "give --far with")
+        ),
+        (error, _) => of_engine_as_given(error),
+    }
+}
+
+/// The engine's error about sizes that flags say.
+fn of_engine_as_given(error: &farcore::Error) -> Error {
     match error {
         farcore::Error::LocalMemory {
             local_bytes,
@@ -155,7 +174,21 @@ mod tests {
     use super::*;
 
     fn said(error: &farcore::Error) -> String {
-        of_engine(error).to_string()
+        of_engine(error, None).to_string()
+    }
+
+    #[test]
+    fn a_default_that_the_nodes_do_not_have_names_the_flag_and_a_value() {
+        let error = farcore::Error::Config {
+            field: "far_bytes",
+            value: "2 GiB for each core".to_owned(),
+            limit: "the memory nodes lend 512 MiB in all, to all their clients, and 0 B was free for this core: lower it to what they lend less what others hold, or add a node".to_owned(),
+        };
+        assert_eq!(
+            of_engine(&error, Some(4 << 30)).to_string(),
+            "--far is 4 GiB unless it is given: the memory nodes lend 512 MiB in all, to all their clients, and 0 B was free for this core: give --far with what they lend less what others hold, or add a node"
+        );
+        assert!(said(&error).starts_with("--far is 2 GiB for each core: the memory nodes lend"));
     }
 
     #[test]

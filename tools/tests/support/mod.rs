@@ -10,8 +10,8 @@ use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,65 @@ pub(crate) fn closed_pipe() -> Stdio {
     writer.into()
 }
 
+/// The command `farcore`, which acts on every signal: what a shell without job control starts in
+/// the background ignores SIGINT, the tests included.
+pub(crate) fn farcore() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_farcore")]);
+    command
+}
+
+/// The same behind a command that runs the words after it.
+fn farcore_after(before: &[&str]) -> Command {
+    let Some((first, others)) = before.split_first() else {
+        return farcore();
+    };
+    let mut command = Command::new(first);
+    command.args(others);
+    command.args(["env", "--default-signal", env!("CARGO_BIN_EXE_farcore")]);
+    command
+}
+
+/// The output of a command, which ends by itself.
+pub(crate) fn output_of(command: &mut Command) -> Output {
+    let piped = command.stdin(Stdio::null());
+    let child = piped.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    output_until_end(child.expect("the command runs"))
+}
+
+/// What a process writes until it ends, by itself or by a signal that it has got.
+pub(crate) fn output_until_end(mut child: Child) -> Output {
+    drop(child.stdin.take());
+    let all = |source: Option<Box<dyn Read + Send>>| {
+        let (sender, read) = mpsc::channel();
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let read = source.map_or(Ok(0), |mut source| source.read_to_end(&mut bytes));
+            sender.send(read.map(|_| bytes))
+        });
+        read
+    };
+    let out = all(child.stdout.take().map(|pipe| Box::new(pipe) as _));
+    let error = all(child.stderr.take().map(|pipe| Box::new(pipe) as _));
+    let mut process = Process(child);
+    let status = process.end();
+    // A process that it has left behind may hold a pipe open.
+    let end = |read: Receiver<std::io::Result<Vec<u8>>>| {
+        let read = read.recv_timeout(PATIENCE).expect("its output ends");
+        read.expect("a pipe")
+    };
+    Output {
+        status,
+        stdout: end(out),
+        stderr: end(error),
+    }
+}
+
 /// The commands that can be run, from the parser of the flags itself: each has a manual page. Words
 /// of one command are separated by a space.
 pub(crate) fn commands() -> BTreeSet<String> {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+    let mut command = farcore();
     let made = command.arg("man").arg("--out").arg(folder.path()).status();
     assert!(made.expect("the command runs").success());
     let pages = std::fs::read_dir(folder.path()).expect("pages");
@@ -135,10 +189,17 @@ impl Lines {
 
     /// All lines until the process closes its output.
     pub(crate) fn rest(mut self) -> Vec<String> {
-        while let Ok(line) = self.incoming.recv_timeout(PATIENCE) {
-            self.seen.push(line);
+        let start = Instant::now();
+        loop {
+            let left = PATIENCE.saturating_sub(start.elapsed());
+            match self.incoming.recv_timeout(left) {
+                Ok(line) => self.seen.push(line),
+                Err(RecvTimeoutError::Disconnected) => return self.seen,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("its output does not end\n{}", self.seen.join("\n"))
+                }
+            }
         }
-        self.seen
     }
 }
 
@@ -200,10 +261,9 @@ pub(crate) struct Node {
 impl Node {
     /// Starts `farcore memnode` behind the command `before`, e.g. `ip netns exec NAME`.
     pub(crate) fn start(before: &[&str], arguments: &[&str]) -> Self {
-        let farcore = env!("CARGO_BIN_EXE_farcore");
-        let mut words = before.iter().copied().chain([farcore, "memnode"]);
-        let mut command = Command::new(words.next().unwrap_or(farcore));
-        command.args(words).args(arguments).env_remove("RUST_LOG");
+        let mut command = farcore_after(before);
+        command.arg("memnode").args(arguments);
+        command.env_remove("RUST_LOG");
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -246,11 +306,8 @@ impl Serve {
 
     /// The same, by a command that runs the words after it.
     pub(crate) fn start_after(before: &[&str], arguments: &[&str]) -> Self {
-        let farcore = env!("CARGO_BIN_EXE_farcore");
-        let mut words = before.iter().copied().chain([farcore]);
-        let mut command = Command::new(words.next().unwrap_or(farcore));
+        let mut command = farcore_after(before);
         command
-            .args(words)
             .args(["serve", "--resp", "127.0.0.1:0", "--no-huge-pages"])
             .args(["--local", "32MiB", "--far", "32MiB"])
             .args(arguments)

@@ -34,6 +34,8 @@ const FIELDS_BITS: u32 = 48;
 const FIELDS_MASK: u64 = (1 << FIELDS_BITS) - 1;
 const GENERATION_MASK: u64 = (1 << 15) - 1;
 const FROZEN: u64 = 1 << 63;
+/// Times that a slot tells apart: 78 hours of nanoseconds.
+pub const TIMES: u64 = 1 << 48;
 const USES_MASK: u64 = (1 << 16) - 1;
 const SLOT_BITS: u32 = 16;
 
@@ -246,7 +248,7 @@ impl CardTable {
         cell.uses.store(time << 16 | more, Ordering::Relaxed);
     }
 
-    /// The time of the last use and the number of uses.
+    /// The time of the last use, modulo [`TIMES`], and the number of uses.
     #[must_use]
     pub fn uses(&self, number: u32) -> (u64, u64) {
         let word = self.cells[number as usize].uses.load(Ordering::Relaxed);

@@ -113,6 +113,16 @@ pub(super) fn unmet(header: &Header, current: u64) -> Status {
     }
 }
 
+/// The text of an error, for clients that know no call of the engine.
+pub(super) fn text_of(error: &Error) -> String {
+    match error {
+        Error::Structured => {
+            "the value is a hash, set or list: clients of the Redis protocol read it; a put or a delete replaces it".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// The status of an error.
 pub(super) fn status_of(error: &Error) -> Status {
     match error {

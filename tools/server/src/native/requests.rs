@@ -17,7 +17,7 @@ use super::connection::{NativeConnection, Request, Stage};
 use super::counters::NativeCounters;
 use super::events::NativeEvents;
 use super::long_put::long_bytes;
-use super::operations::{operation, put_options, status_of};
+use super::operations::{operation, put_options, status_of, text_of};
 use super::options::NativeOptions;
 use super::pages::charge_page;
 use super::slots::SlotState;
@@ -295,7 +295,7 @@ impl NativeConnection {
             Err(Refused::Full) => return Flow::Full,
             Err(Refused::Error(error)) => {
                 let status = status_of(&error);
-                self.fail(turn.counters, receive, status, &error.to_string());
+                self.fail(turn.counters, receive, status, &text_of(&error));
             }
         }
         Flow::Begun

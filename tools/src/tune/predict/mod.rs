@@ -19,7 +19,7 @@ use clap::Args;
 use farcore_bench::cli::{ContestSize, SetupArgs};
 use farcore_bench::machine::Machine as Here;
 use farcore_bench::origin::Origin;
-use farcore_bench::outputs::{OutputFile, print};
+use farcore_bench::outputs::{OutputFile, check_extension, print};
 
 use self::adapter::Adapter;
 pub(super) use self::machine::Machine;
@@ -48,6 +48,7 @@ pub(super) fn run(
     size: &ContestSize,
     repeats: u32,
 ) -> Result<()> {
+    check_extension("--plot", options.plot.as_deref(), "svg")?;
     let plot = OutputFile::open_if("--plot", options.plot.as_deref())?;
     let full = machine.messages_s;
     let (calibration, checks) = if let Some(path) = &options.from {

@@ -40,6 +40,13 @@ impl Events {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
+    /// Whether nothing will happen but the worker's turns.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        let next = self.heap.peek().map(|Reverse((_, _, event))| *event);
+        self.heap.len() == 1 && next == Some(Event::Maintenance)
+    }
+
     pub(super) fn pop(&mut self) -> Option<(Ps, Event)> {
         self.heap.pop().map(|Reverse((at, _, event))| (at, event))
     }

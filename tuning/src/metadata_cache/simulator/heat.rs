@@ -3,6 +3,9 @@
 
 use super::time::Ps;
 
+/// Windows that a use may be ahead of the next.
+const AHEAD_MAX: u32 = 1 << 8;
+
 #[derive(Clone, Copy, Default, Debug)]
 struct Counts {
     window: u32,
@@ -27,9 +30,13 @@ impl Heat {
         }
     }
 
+    /// The counts in a window, or in the one of the last use if that was later: events of one
+    /// moment may come a little out of order. Numbers of windows wrap.
     fn shifted(counts: Counts, window: u32) -> Counts {
-        match window - counts.window {
-            0 => counts,
+        if counts.window.wrapping_sub(window) <= AHEAD_MAX {
+            return counts;
+        }
+        match window.wrapping_sub(counts.window) {
             1 => Counts {
                 window,
                 before: counts.now,
@@ -47,8 +54,10 @@ impl Heat {
         if at < end && end - at <= self.window {
             return window;
         }
-        let window = u32::try_from(at / self.window).unwrap_or(u32::MAX);
-        self.current = (window, (Ps::from(window) + 1) * self.window);
+        let number = at / self.window;
+        #[expect(clippy::cast_possible_truncation, reason = "numbers of windows wrap")]
+        let window = number as u32;
+        self.current = (window, (number + 1).saturating_mul(self.window));
         window
     }
 
@@ -66,8 +75,7 @@ impl Heat {
     pub(super) fn add(&mut self, key: u32, at: Ps) -> u32 {
         let window = self.window_at(at);
         let seen = self.counts[key as usize];
-        // Events of one moment may come a little out of order.
-        let mut counts = Self::shifted(seen, window.max(seen.window));
+        let mut counts = Self::shifted(seen, window);
         counts.now = counts.now.saturating_add(1);
         self.counts[key as usize] = counts;
         self.value(counts, at)
@@ -77,7 +85,7 @@ impl Heat {
     pub(super) fn of(&mut self, key: u32, at: Ps) -> u32 {
         let window = self.window_at(at);
         let seen = self.counts[key as usize];
-        let counts = Self::shifted(seen, window.max(seen.window));
+        let counts = Self::shifted(seen, window);
         self.value(counts, at)
     }
 }
@@ -99,5 +107,21 @@ mod tests {
         assert_eq!(heat.of(1, 2_000), 1);
         assert_eq!(heat.of(1, 3_000), 0);
         assert_eq!(heat.of(0, 3_000), 0);
+    }
+
+    #[test]
+    fn uses_fade_in_a_simulation_of_any_length() {
+        let mut heat = Heat::new(1, 1_000);
+        for start in [0, 1 << 32, 1 << 42, 1_000 << 32, Ps::MAX - 10_000] {
+            let start = start / 1_000 * 1_000;
+            for at in start..start + 10 {
+                heat.add(0, at);
+            }
+            assert_eq!(heat.of(0, start + 999), 10);
+            assert_eq!(heat.of(0, start + 1_500), 5);
+            // An earlier one, out of order.
+            assert_eq!(heat.of(0, start + 990), 10);
+            assert_eq!(heat.of(0, start + 2_000), 0);
+        }
     }
 }

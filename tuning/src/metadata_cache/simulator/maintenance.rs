@@ -3,12 +3,13 @@
 
 use super::card::{Card, Pending};
 use super::time::{NS, Ps};
+use crate::metadata_cache::card_table::{Slot, TIMES};
 use crate::metadata_cache::policy::Replacement;
 
 /// Most tokens that leave the card for room at one time.
 const PRESSURE_MAX: usize = 64;
 /// The share of pages in use above which the least recent leave.
-const FULL: f64 = 0.95;
+pub(super) const FULL: f64 = 0.95;
 
 /// What the worker remembers between two turns.
 #[derive(Debug, Default)]
@@ -38,8 +39,11 @@ impl Card {
         let moved = self.statistics.migration.total();
         let misses = (served.cxl + served.host).max(1);
         let moves = moved.saturating_sub(before.moved) as f64 / misses as f64;
-        self.thresholds
-            .adapt(at, cxl.max(host), served.hit_ratio(), moves);
+        // A turn without accesses has seen nothing to adapt to.
+        if served.total() > 0 {
+            self.thresholds
+                .adapt(at, cxl.max(host), served.hit_ratio(), moves);
+        }
         *before = Before {
             at,
             cxl_busy: self.cxl_link.busy(),
@@ -54,27 +58,47 @@ impl Card {
         let slots = self.table.slots();
         for _ in 0..self.settings.maintenance.samples {
             let number = self.random.below(slots);
-            if self.is_idle(number, at) {
-                self.policy.remove(number);
-                self.demote(number, at);
-            }
+            self.demote_if_idle(number, at);
         }
     }
 
-    fn is_idle(&self, number: u32, at: Ps) -> bool {
-        let key = self.slot_keys[number as usize];
-        let state = self.state(key);
-        let place = state.place();
-        let is_there = place
-            .and_then(crate::metadata_cache::card_table::Slot::of)
-            .is_some_and(|slot| slot.number == number);
-        let (last_ns, _) = self.table.uses(number);
-        let is_old = at.saturating_sub(last_ns * NS) > self.durations.card_idle;
-        is_there && is_old && !state.is_migrating() && !state.is_pinned()
+    /// Moves the token of a slot that was not used for long.
+    pub(super) fn demote_if_idle(&mut self, number: u32, at: Ps) {
+        if self.is_movable(number) && self.unused(number, at) > self.durations.card_idle {
+            self.policy.remove(number);
+            self.demote(number, at);
+        }
     }
 
-    /// Keeps a share of the card's slots free.
-    fn make_room(&mut self, at: Ps) {
+    /// When the token of a slot will have been idle for too long, if it may move then.
+    pub(super) fn idle_from(&self, number: u32, at: Ps) -> Option<Ps> {
+        let unused = self.unused(number, at);
+        let from = at.saturating_sub(unused) + self.durations.card_idle;
+        self.is_movable(number).then_some(from)
+    }
+
+    /// Whether a slot has a token that may leave.
+    fn is_movable(&self, number: u32) -> bool {
+        let state = self.state(self.slot_keys[number as usize]);
+        let slot = state.place().and_then(Slot::of);
+        let is_there = slot.is_some_and(|slot| slot.number == number);
+        is_there && !state.is_migrating() && !state.is_pinned()
+    }
+
+    /// How long a slot was not used.
+    fn unused(&self, number: u32, at: Ps) -> Ps {
+        let (last_ns, _) = self.table.uses(number);
+        let passed_ns = (at / NS).wrapping_sub(last_ns) % TIMES;
+        // Events of one moment may come a little out of order.
+        if passed_ns > TIMES / 2 {
+            0
+        } else {
+            passed_ns * NS
+        }
+    }
+
+    /// The slots that are missing for the share that is kept free.
+    pub(super) fn missing_slots(&self) -> usize {
         let share = self.settings.maintenance.free_share;
         #[expect(
             clippy::cast_possible_truncation,
@@ -84,8 +108,12 @@ impl Card {
         let least = (f64::from(self.table.slots()) * share) as usize;
         // Those on their way out have their slots still.
         let leaving = self.migrations.len();
-        let missing = least.saturating_sub(self.free_slots.len() + leaving);
-        for _ in 0..missing.min(PRESSURE_MAX) {
+        least.saturating_sub(self.free_slots.len() + leaving)
+    }
+
+    /// Keeps a share of the card's slots free.
+    fn make_room(&mut self, at: Ps) {
+        for _ in 0..self.missing_slots().min(PRESSURE_MAX) {
             let Some(number) = self.policy.victim() else {
                 return;
             };
@@ -103,9 +131,10 @@ impl Card {
             let Some(last) = (pages > 0).then(|| self.cxl.last_use(number)).flatten() else {
                 continue;
             };
-            if at.saturating_sub(last) > self.durations.cxl_idle {
-                self.demote_page(number, at);
-            } else if oldest.is_none_or(|(time, _)| last < time) {
+            if self.demote_page_if_idle(number, at) {
+                continue;
+            }
+            if oldest.is_none_or(|(time, _)| last < time) {
                 oldest = Some((last, number));
             }
         }
@@ -114,6 +143,16 @@ impl Card {
         {
             self.demote_page(number, at);
         }
+    }
+
+    /// Moves a page home that was not used for long; whether it was so.
+    pub(super) fn demote_page_if_idle(&mut self, number: u32, at: Ps) -> bool {
+        let last = self.cxl.last_use(number);
+        let is_idle = last.is_some_and(|last| at.saturating_sub(last) > self.durations.cxl_idle);
+        if is_idle {
+            self.demote_page(number, at);
+        }
+        is_idle
     }
 
     fn demote_page(&mut self, number: u32, at: Ps) {
@@ -128,6 +167,11 @@ impl Card {
 }
 
 impl Before {
+    /// The turns up to a moment saw nothing.
+    pub(super) fn pass(&mut self, at: Ps) {
+        self.at = at;
+    }
+
     /// The counts begin anew.
     pub(super) fn forget_served(&mut self) {
         self.served = super::statistics::Served::default();

@@ -20,6 +20,7 @@ mod events;
 mod expand;
 mod heat;
 mod hot;
+mod idle;
 mod jobs;
 mod limit;
 mod link;
@@ -31,15 +32,15 @@ mod staging;
 mod statistics;
 mod thresholds;
 mod time;
+mod window;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub use self::arrival::Arrival;
 use self::card::Card;
 use self::events::Event;
+use self::idle::Idle;
 use self::jobs::Job;
 pub use self::limit::largest;
 use self::maintenance::Before;
@@ -51,11 +52,20 @@ pub use self::statistics::{
     BatchCounts, ExpandCounts, HotCounts, MigrationCounts, Point, Served, StagingCounts, Statistics,
 };
 use self::time::{NS, Ps};
+use self::window::Window;
 use super::handle::Handle;
 use super::settings::SettingError;
 use super::token::Token;
 use super::trace::Recording;
 use super::workload::{Message, Population, Workload};
+
+/// Messages and events between two calls of the observer.
+const STEPS_MAX: u64 = 1 << 16;
+const DAY_NS: u64 = 86_400_000_000_000;
+/// What recorded times may last: virtual time of 2^64 ps, with room for what follows the last
+/// message.
+const RECORDED_NS_MAX: u64 = 200 * DAY_NS;
+const _: () = assert!(RECORDED_NS_MAX < u64::MAX / NS - 10 * DAY_NS);
 
 /// How far a simulation is.
 #[derive(Clone, Copy, Debug)]
@@ -66,64 +76,6 @@ pub struct Progress<'a> {
     pub total: u64,
     /// The last point of the series, if there is one by now.
     pub point: Option<&'a Point>,
-}
-
-/// When the host may start further messages.
-#[derive(Debug)]
-enum Window {
-    /// When messages in flight end: those that ended in order, and others.
-    Closed(VecDeque<Ps>, BinaryHeap<Reverse<Ps>>),
-    /// Time between two messages.
-    Open(Ps),
-    Recorded,
-}
-
-impl Window {
-    fn new(arrival: &Arrival) -> Self {
-        match *arrival {
-            Arrival::Closed { window } => {
-                Self::Closed((0..window).map(|_| 0).collect(), BinaryHeap::new())
-            }
-            Arrival::Open { messages_s } => Self::Open(time::from_ns(1e9 / messages_s)),
-            Arrival::Recorded => Self::Recorded,
-        }
-    }
-
-    /// When the next message may start; `None` while all are in flight.
-    #[inline]
-    fn next(&self) -> Option<Ps> {
-        let Self::Closed(ordered, others) = self else {
-            return Some(0);
-        };
-        let other = others.peek().map(|&Reverse(at)| at);
-        match (ordered.front(), other) {
-            (Some(&one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.copied().or(other),
-        }
-    }
-
-    fn take(&mut self) {
-        if let Self::Closed(ordered, others) = self {
-            let other = others.peek().map(|&Reverse(at)| at);
-            let first = ordered.front().copied();
-            if first.is_some_and(|first| other.is_none_or(|other| first <= other)) {
-                ordered.pop_front();
-            } else {
-                others.pop();
-            }
-        }
-    }
-
-    #[inline]
-    fn add(&mut self, end: Ps) {
-        if let Self::Closed(ordered, others) = self {
-            if ordered.back().is_none_or(|&last| last <= end) {
-                ordered.push_back(end);
-            } else {
-                others.push(Reverse(end));
-            }
-        }
-    }
 }
 
 /// A simulation.
@@ -142,6 +94,19 @@ pub struct Simulation {
     counted_since: Mark,
     point_since: Mark,
     series: Vec<Point>,
+    idle: Idle,
+    /// Messages, events and other work since the observer was called.
+    steps: u64,
+}
+
+/// How the next message fared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    Started,
+    /// There is none.
+    Ended,
+    /// The observer broke.
+    Interrupted,
 }
 
 /// The load of a link. A transfer counts when it is scheduled, so that the last ones of an interval
@@ -199,6 +164,18 @@ impl Simulation {
                 why: format!("the trace has {count} messages: write fewer than that"),
             });
         }
+        let (first, last) = (recording.messages().first(), recording.messages().last());
+        let origin_ns = first.map_or(0, |message| message.time_ns);
+        let lasts_ns = last.map_or(0, |message| message.time_ns - origin_ns);
+        if settings.arrival == Arrival::Recorded && lasts_ns > RECORDED_NS_MAX {
+            let [days, most] = [lasts_ns, RECORDED_NS_MAX].map(|ns| ns / DAY_NS);
+            return Err(SettingError::Conflict {
+                name: "arrival",
+                why: format!(
+                    "the trace lasts {days} days, and recorded times may last {most}: cut it, or write a window or a rate"
+                ),
+            });
+        }
         settings.messages = settings.messages.min(count - settings.warmup);
         let of_handle = |handle: Handle| Population::default().token(handle);
         let known = recording.handles().iter().zip(recording.tokens());
@@ -206,12 +183,11 @@ impl Simulation {
             .map(|(&handle, token)| token.unwrap_or_else(|| of_handle(handle)))
             .collect();
         let workload = Workload::recorded(recording);
-        Ok(Self::with(
-            settings,
-            workload,
-            Population::default(),
-            &tokens,
-        ))
+        let mut simulation = Self::with(settings, workload, Population::default(), &tokens);
+        if let Window::Recorded(origin) = &mut simulation.window {
+            *origin = origin_ns;
+        }
+        Ok(simulation)
     }
 
     fn with(
@@ -230,6 +206,8 @@ impl Simulation {
             counted_since: Mark::default(),
             point_since: Mark::default(),
             series: Vec::new(),
+            idle: Idle::default(),
+            steps: 0,
             workload,
             settings,
         }
@@ -240,67 +218,113 @@ impl Simulation {
     }
 
     /// Runs to the end, or until `observe` breaks, which is called at every point of the series and
-    /// at least every 65 536 messages.
+    /// at least every 65 536 messages or events, also where time passes without messages. What is
+    /// under way when it breaks is not counted.
     pub fn run(mut self, mut observe: impl FnMut(Progress<'_>) -> ControlFlow<()>) -> Outcome {
         let every = self.card.durations.maintenance;
         self.card.events.add(every, Event::Maintenance);
         let mut is_interrupted = false;
         let per_point = (self.settings.messages / u64::from(self.settings.points)).max(1);
         while self.started < self.total() {
-            if !self.start_next() {
-                break;
+            match self.start_next(&mut observe) {
+                Next::Started => {}
+                Next::Ended => break,
+                Next::Interrupted => {
+                    is_interrupted = true;
+                    break;
+                }
             }
             let ended = self.card.statistics.messages - self.point_since.messages;
             let is_point = ended >= per_point && self.started > self.settings.warmup;
             if is_point {
                 self.add_point();
-            }
-            if is_point || self.started.is_multiple_of(1 << 16) {
-                let progress = Progress {
-                    started: self.started,
-                    total: self.total(),
-                    point: self.series.last(),
-                };
-                if observe(progress).is_break() {
+                if self.report(&mut observe).is_break() {
                     is_interrupted = true;
                     break;
                 }
             }
         }
-        self.drain();
+        if !is_interrupted {
+            is_interrupted = self.drain(&mut observe).is_break();
+        }
         self.finish(is_interrupted)
     }
 
-    /// Starts the next message when there is one, after all that happens before it; false at the
-    /// end.
-    fn start_next(&mut self) -> bool {
+    /// Counts steps, and calls the observer when it is time.
+    #[inline]
+    fn step(
+        &mut self,
+        steps: u64,
+        observe: &mut impl FnMut(Progress<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.steps += steps;
+        if self.steps < STEPS_MAX {
+            return ControlFlow::Continue(());
+        }
+        self.report(observe)
+    }
+
+    fn report(
+        &mut self,
+        observe: &mut impl FnMut(Progress<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.steps = 0;
+        observe(Progress {
+            started: self.started,
+            total: self.total(),
+            point: self.series.last(),
+        })
+    }
+
+    /// Starts the next message when there is one, after all that happens before it.
+    fn start_next(&mut self, observe: &mut impl FnMut(Progress<'_>) -> ControlFlow<()>) -> Next {
         let Some(message) = self.workload.next_message() else {
-            return false;
+            return Next::Ended;
         };
         let at = loop {
             let at = self.start_at(&message);
-            match (at, self.card.events.next_at()) {
+            let steps = match (at, self.card.events.next_at()) {
                 (Some(at), next) if next.is_none_or(|next| next > at) => break at,
-                (_, Some(_)) => self.happen(true),
+                (Some(at), Some(_)) if self.card.events.is_quiet() => self.idle(at),
+                (_, Some(_)) => {
+                    self.happen(true);
+                    1
+                }
                 (_, None) => unreachable!("messages in flight have events"),
+            };
+            if self.step(steps, observe).is_break() {
+                return Next::Interrupted;
             }
         };
         self.window.take();
         // An open workload counts the time that a message waits for the card.
         let since = match self.window {
             Window::Closed(..) => at,
-            Window::Open(gap) => self.started * gap,
-            Window::Recorded => message.time_ns * NS,
+            Window::Open(_) | Window::Recorded(_) => self.arrives_at(&message),
         };
         self.ready = at + self.gap;
         if self.started == self.settings.warmup {
             self.begin_counting(at);
         }
         self.started += 1;
+        self.idle.has_begun = false;
         if let Some(end) = self.card.run(Job::new(&message, since), at, false) {
             self.window.add(end);
         }
-        true
+        match self.step(1, observe) {
+            ControlFlow::Continue(()) => Next::Started,
+            ControlFlow::Break(()) => Next::Interrupted,
+        }
+    }
+
+    /// When a message arrives that does not wait for others to end.
+    #[inline]
+    fn arrives_at(&self, message: &Message) -> Ps {
+        match self.window {
+            Window::Closed(..) => 0,
+            Window::Open(gap) => self.started * gap,
+            Window::Recorded(origin_ns) => (message.time_ns - origin_ns) * NS,
+        }
     }
 
     /// When a message starts; `None` while it must wait for another's end.
@@ -308,8 +332,7 @@ impl Simulation {
     fn start_at(&self, message: &Message) -> Option<Ps> {
         let at = match self.window {
             Window::Closed(..) => self.window.next()?,
-            Window::Open(gap) => self.started * gap,
-            Window::Recorded => message.time_ns * NS,
+            Window::Open(_) | Window::Recorded(_) => self.arrives_at(message),
         };
         Some(at.max(self.ready))
     }
@@ -334,11 +357,16 @@ impl Simulation {
     }
 
     /// Lets all happen that is under way.
-    fn drain(&mut self) {
+    fn drain(
+        &mut self,
+        observe: &mut impl FnMut(Progress<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         while self.card.events.next_at().is_some() {
             self.happen(false);
+            self.step(1, observe)?;
         }
         debug_assert_eq!(self.card.waiters.count(), 0, "a message waits for ever");
+        ControlFlow::Continue(())
     }
 
     fn mark(&self, at: Ps) -> Mark {

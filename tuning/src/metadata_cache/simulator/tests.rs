@@ -72,9 +72,11 @@ fn run_and_check(settings: &SimulationSettings) -> Statistics {
     let every = simulation.card.durations.maintenance;
     simulation.card.events.add(every, Event::Maintenance);
     while simulation.started < simulation.total() {
-        assert!(simulation.start_next());
+        let next = simulation.start_next(&mut |_| ControlFlow::Continue(()));
+        assert_eq!(next, Next::Started);
     }
-    simulation.drain();
+    let drained = simulation.drain(&mut |_| ControlFlow::Continue(()));
+    assert!(drained.is_continue());
     let card = &simulation.card;
     assert_eq!(card.waiters.count(), 0);
     assert!(card.migrations.is_empty() && card.misses.is_empty());
@@ -238,9 +240,11 @@ fn pinned_tokens_never_move() {
     simulation.card.directory.pin(key, state, true).unwrap();
     simulation.card.events.add(1, Event::Maintenance);
     while simulation.started < simulation.total() {
-        assert!(simulation.start_next());
+        let next = simulation.start_next(&mut |_| ControlFlow::Continue(()));
+        assert_eq!(next, Next::Started);
     }
-    simulation.drain();
+    let drained = simulation.drain(&mut |_| ControlFlow::Continue(()));
+    assert!(drained.is_continue());
     let state = simulation.card.directory.look_up(key, handle).unwrap();
     assert!(state.is_pinned() && state.place().unwrap().tier == Tier::Host);
     for index in 0..60 {
@@ -315,4 +319,120 @@ fn wrong_settings_are_refused() {
     let mut wrong = settings(Pattern::Uniform);
     wrong.arrival = Arrival::Recorded;
     assert!(Simulation::new(wrong).is_err());
+}
+
+/// A recording with bursts of drawn messages, each after a gap, that begins at a time.
+fn with_gaps(settings: &SimulationSettings, origin_ns: u64, gap_ns: u64) -> Arc<Recording> {
+    const BURST: u64 = 400;
+    let mut workload = Workload::drawn(&settings.workload).unwrap();
+    let count = settings.messages + settings.warmup;
+    let messages = (0..count).map(|number| {
+        let mut message = workload.next_message().unwrap();
+        message.time_ns = origin_ns + number / BURST * gap_ns + number % BURST * 20;
+        message
+    });
+    Arc::new(Recording::of(
+        &settings.workload.population.tokens(),
+        messages,
+    ))
+}
+
+fn recorded() -> SimulationSettings {
+    let mut settings = settings(Pattern::default());
+    settings.arrival = Arrival::Recorded;
+    settings.messages = 7_600;
+    settings.warmup = 400;
+    settings
+}
+
+#[test]
+fn time_without_messages_is_jumped_over() {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    for (policy, adaptive) in [(PolicyName::Lru, false), (PolicyName::Hybrid, true)] {
+        for gap_ns in [50_000, 700_000, 1_000_000_000, HOUR_NS, 200 * DAY_NS / 20] {
+            let mut settings = recorded();
+            settings.card.policy = policy;
+            settings.card.thresholds.adaptive = adaptive;
+            let recording = with_gaps(&settings, 0, gap_ns);
+            let mut reports = 0;
+            let simulation = Simulation::of_recording(settings, recording).unwrap();
+            let outcome = simulation.run(|_| {
+                reports += 1;
+                ControlFlow::Continue(())
+            });
+            assert!((7_600..=8_000).contains(&outcome.statistics.messages));
+            assert!(outcome.virtual_ns > 18 * gap_ns);
+            // The observer is called every so many steps, so this is what the run has cost: nothing
+            // that grows with the gap.
+            assert!(reports < 200, "{gap_ns}: {reports}");
+            if gap_ns > 1_000_000 {
+                // What was idle for long has left the card, and comes from the host again.
+                let moved = &outcome.statistics.migration;
+                assert!(moved.card_to_cxl + moved.card_to_host > 0, "{moved:?}");
+                assert!(moved.cxl_to_host > 0, "{moved:?}");
+                assert!(
+                    outcome.statistics.served.host > 19,
+                    "{:?}",
+                    outcome.statistics.served
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gap_leaves_the_card_as_it_would_be_without_a_jump() {
+    let settings = recorded();
+    // Every token has been idle for longer than the longest time of the settings.
+    let of = |gap_ns| {
+        let recording = with_gaps(&settings, 0, gap_ns);
+        let simulation = Simulation::of_recording(settings.clone(), recording).unwrap();
+        let outcome = simulation.run(|_| ControlFlow::Continue(()));
+        (outcome.statistics.served, outcome.p50_ns)
+    };
+    assert_eq!(of(20_000_000), of(3_600_000_000_000));
+}
+
+#[test]
+fn recorded_times_may_begin_anywhere() {
+    let settings = recorded();
+    let of = |origin_ns| {
+        let recording = with_gaps(&settings, origin_ns, 100_000);
+        let simulation = Simulation::of_recording(settings.clone(), recording).unwrap();
+        let outcome = simulation.run(|_| ControlFlow::Continue(()));
+        serde_json::to_string(&outcome).unwrap()
+    };
+    let from_zero = of(0);
+    // The time of day since 1970, and the last times that there are.
+    for origin_ns in [1, 1_764_000_000_000_000_000, u64::MAX - 10_000_000] {
+        assert_eq!(of(origin_ns), from_zero);
+    }
+    let long = with_gaps(&settings, 5, 11 * DAY_NS);
+    let error = Simulation::of_recording(settings, long)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("arrival: the trace lasts 209 days, and"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_observer_may_end_a_stretch_without_messages() {
+    // A worker that never finds room in the card it is to keep half empty, and turns often.
+    let mut settings = recorded();
+    settings.card.maintenance.every_ns = 1_000;
+    settings.card.maintenance.samples = 65_536;
+    let recording = with_gaps(&settings, 0, 3_600_000_000_000);
+    let simulation = Simulation::of_recording(settings, recording).unwrap();
+    let mut reports = 0;
+    let outcome = simulation.run(|progress| {
+        reports += 1;
+        if progress.started > 800 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    assert!(outcome.is_interrupted && outcome.statistics.messages < 7_600);
 }
