@@ -8,11 +8,12 @@ use farcore_tuning::Size;
 
 use crate::constants::{TRANSACTION_KEYS_MAX, VALUE_BYTES_MAX};
 
+/// The reason of [`Error::Unavailable`] where the record will not come back.
+pub(crate) const LOST: &str = "it was restarted, was away for longer than lease and keep, or returned a damaged record, so the record is lost for good; write or delete the key, or call `Engine::forget_lost`";
+
 /// What went wrong: a caller's mistake, an exhausted resource or an operational fault.
 ///
-/// An operation that fails leaves what is stored as it is, with one exception: a delete of a key
-/// whose record was lost or is damaged answers [`Error::Unavailable`] or [`Error::Damaged`], and
-/// the key is absent from then on.
+/// An operation that fails leaves what is stored as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -327,6 +328,15 @@ pub enum Error {
     /// The engine has been closed.
     #[error("the engine is closed")]
     Closed,
+}
+
+impl Error {
+    /// True if the key's record is lost for good, so that no wait brings it back: the key must be
+    /// written, deleted or forgotten ([`Engine::forget_lost`](crate::Engine::forget_lost)).
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Unavailable { reason, .. } if reason == LOST)
+    }
 }
 
 fn far_memory_of(shard: Option<u16>) -> String {

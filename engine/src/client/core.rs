@@ -545,12 +545,11 @@ impl Core {
         self.call(Operation::Put { key, value }).await
     }
 
-    /// Removes a key; false if it was absent.
+    /// Removes a key; false if it was absent. A key whose record is lost or damaged counts as
+    /// present.
     ///
     /// # Errors
-    /// Those of [`Error`](crate::Error). [`Error::Unavailable`](crate::Error::Unavailable) for a
-    /// key whose record was lost, and [`Error::Damaged`](crate::Error::Damaged), mean that it is
-    /// unknown whether the key existed; it is absent from then on.
+    /// Those of [`Error`](crate::Error).
     pub async fn delete(&mut self, key: &[u8]) -> Result<bool> {
         self.call(Operation::Delete { key }).await
     }

@@ -337,6 +337,10 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
             ("latest_fork_usec", 0),
             ("unexpected_error_replies", 0),
             (
+            (
+                "lost_keys",
+                gathered.shared.reporter.stats().total.lost_keys,
+            ),
                 "total_error_replies",
                 gathered.sum(|core| core.failed_commands),
             ),

@@ -130,11 +130,21 @@ pub(crate) fn error_text(error: &Error) -> String {
             "ERR the key has {bytes} bytes, and a key has at most {max}: use a shorter one, for example a hash of it"
         ),
         Error::Structured | Error::Plain => WRONG_TYPE.to_owned(),
+        Error::Unavailable { node, .. } if error.is_lost() => {
+            format!("UNAVAILABLE {}", lost_text(node, "FARCORE FORGET-LOST"))
+        }
         Error::Unavailable { .. } | Error::Fabric { .. } => format!("UNAVAILABLE {error}"),
         Error::Damaged { .. } => format!("DAMAGED {error}"),
         Error::Closed => "LOADING the server is closing".to_owned(),
         other => format!("ERR {other}"),
     }
+}
+
+/// Why a lost key cannot be read, and the command that ends it.
+pub(crate) fn lost_text(node: &str, command: &str) -> String {
+    format!(
+        "the key's value is lost with memory node {node}, which was restarted, was away for too long or returned a damaged record: write or delete the key, or make all lost keys absent with {command}"
+    )
 }
 
 /// The same for a kind of reply: a long value is no number.

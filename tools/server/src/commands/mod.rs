@@ -17,6 +17,7 @@ mod documentation;
 mod element_draw;
 mod element_scan;
 mod expiry;
+mod farcore;
 mod hashes;
 mod introspection;
 mod key_walk;

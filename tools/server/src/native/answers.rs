@@ -13,7 +13,7 @@ use farcore_protocol::{ConditionKind, Flags, HEADER_BYTES, Header, Kind, Status}
 
 use super::connection::{NativeConnection, OwnedAnswer, Stage};
 use super::counters::NativeCounters;
-use super::operations::{status_of, unmet};
+use super::operations::{status_of, text_of, unmet};
 use super::requests::Turn;
 use super::slots::{Lend, SlotState};
 
@@ -69,7 +69,7 @@ impl NativeConnection {
             }
             (_, Answer::Failed(error)) => {
                 let status = status_of(error);
-                self.fail(delivery.counters, receive, status, &error.to_string());
+                self.fail(delivery.counters, receive, status, &text_of(error));
             }
             _ => {
                 let found = answer_header(&header, answer);

@@ -5,6 +5,8 @@ use farcore_protocol::{
     ConditionKind, ExpiryConditionKind, ExpiryKind, Header, Kind, Status, WireError,
 };
 
+use crate::replies::lost_text;
+
 /// When a key expires.
 fn expiry(header: &Header) -> Result<Expiry, WireError> {
     Ok(match header.expiry()? {
@@ -110,6 +112,16 @@ pub(super) fn unmet(header: &Header, current: u64) -> Status {
             _ => Status::VersionMismatch,
         },
         _ => Status::VersionMismatch,
+    }
+}
+
+/// An error in words for clients of this protocol.
+pub(super) fn text_of(error: &Error) -> String {
+    match error {
+        Error::Unavailable { node, .. } if error.is_lost() => {
+            lost_text(node, "`farcore cli forget-lost`")
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -17,7 +17,7 @@ use super::connection::{NativeConnection, Request, Stage};
 use super::counters::NativeCounters;
 use super::events::NativeEvents;
 use super::long_put::long_bytes;
-use super::operations::{operation, put_options, status_of};
+use super::operations::{operation, put_options, status_of, text_of};
 use super::options::NativeOptions;
 use super::pages::charge_page;
 use super::slots::SlotState;
@@ -233,6 +233,13 @@ impl NativeConnection {
                 self.finish_owned(turn, receive, header.answer(Status::Ok), text.into_bytes());
                 Flow::Begun
             }
+            Kind::ForgetLost => {
+                let place = Place::Request(receive);
+                turn.tasks
+                    .forget_lost(turn.core, (turn.number, place), *header);
+                self.outstanding += 1;
+                Flow::Begun
+            }
             Kind::Scan => self.begin_scan(turn, receive, &header, value),
             _ => self.begin_operation(turn, receive, &header, (key, value)),
         };
@@ -255,7 +262,8 @@ impl NativeConnection {
                 | Kind::CompareAndSwap
                 | Kind::Delete
                 | Kind::Increment
-                | Kind::Expire => true,
+                | Kind::Expire
+                | Kind::ForgetLost => true,
                 Kind::Batch => self.batch_writes(receive, header),
                 _ => false,
             }
@@ -295,7 +303,7 @@ impl NativeConnection {
             Err(Refused::Full) => return Flow::Full,
             Err(Refused::Error(error)) => {
                 let status = status_of(&error);
-                self.fail(turn.counters, receive, status, &error.to_string());
+                self.fail(turn.counters, receive, status, &text_of(&error));
             }
         }
         Flow::Begun

@@ -19,7 +19,7 @@ use crate::memory::{Account, Charge};
 use super::connection::OwnedAnswer;
 use super::events::leave_put;
 use super::long_put::long_bytes;
-use super::operations::{status_of, unmet};
+use super::operations::{status_of, text_of, unmet};
 use super::pages::Page;
 
 /// What a task is for.
@@ -85,7 +85,7 @@ fn ended(header: Header, value: Vec<u8>) -> Ended {
 /// An answer with an error and its text.
 fn failed(header: &Header, error: &Error) -> Ended {
     let status = status_of(error);
-    ended(header.answer(status), error.to_string().into_bytes())
+    ended(header.answer(status), text_of(error).into_bytes())
 }
 
 /// Bytes of a part that a request reads of a value of several pieces, at most.
@@ -257,6 +257,24 @@ impl Tasks {
             };
             let held = Some(held);
             (core, Ended { held, ..answer })
+        });
+    }
+
+    /// Makes lost keys absent; the answer's argument is how many there may have been.
+    pub(super) fn forget_lost(&mut self, core: &Core, of: (usize, Place), header: Header) {
+        let mut core = self.client(core);
+        self.start(of, async move {
+            let answer = match core.forget_lost().await {
+                Ok(keys) => {
+                    let header = Header {
+                        argument: keys,
+                        ..header.answer(Status::Ok)
+                    };
+                    ended(header, Vec::new())
+                }
+                Err(error) => failed(&header, &error),
+            };
+            (core, answer)
         });
     }
 
