@@ -197,6 +197,7 @@ impl<E: Endpoint> Shard<E> {
             let old = account_bytes(slot.class(), old_units);
             let new = account_bytes(class, units);
             self.local.resize(slot.address(), old, new);
+            self.compactor.note_dead(old.saturating_sub(new));
             self.index.replace(position, class, slot.address());
         }
         Ok(version)
@@ -265,8 +266,8 @@ impl<E: Endpoint> Shard<E> {
         room.write(version, flags, key, value);
         self.local
             .commit(TailKind::Log, hash, address, class, units);
-        self.index.replace(position, class, address);
         let excepts = self.excepts(position);
+        self.index.replace(position, class, address);
         self.lost.note_taken_over(excepts);
         Ok(version)
     }
