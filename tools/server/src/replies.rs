@@ -1,5 +1,6 @@
 //! What each kind of answer of the engine looks like to a Redis client.
 
+use farcore::constants::LONG_VALUE_BYTES_MAX;
 use farcore::{Answer, Error, Expiry, Metadata};
 
 use crate::bit_counter::bit_count;
@@ -120,6 +121,9 @@ pub(crate) fn error_text(error: &Error) -> String {
         Error::NotANumber { reason } if reason.contains("finite decimal") => NO_FLOAT.to_owned(),
         Error::NotANumber { .. } => "ERR increment would produce NaN or Infinity".to_owned(),
         Error::CounterOverflow { .. } => "ERR increment or decrement would overflow".to_owned(),
+        Error::LongValueTooLong { bytes, max } if *max < LONG_VALUE_BYTES_MAX => format!(
+            "OOM the value has {bytes} bytes, and the memory of its core holds one of at most {max}: raise --far"
+        ),
         Error::ValueTooLong { .. } | Error::LongValueTooLong { .. } => {
             "ERR string exceeds maximum allowed size (proto-max-bulk-len)".to_owned()
         }

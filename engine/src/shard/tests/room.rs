@@ -1,6 +1,7 @@
 //! Room in local and far memory: when a shard becomes quiet, what `flush` and `compact` wait for,
 //! and when far memory is full.
 
+use super::nodes::get;
 use super::{Outages, Owned, Random, Reactor, Setting};
 use crate::error::Error;
 use crate::message::operation::Operation;
