@@ -81,6 +81,7 @@ impl<E: Endpoint> Shard<E> {
         );
         self.lost.note_node(&name);
         self.forget_at_once();
+        self.publish_gauges();
     }
 
     /// Points every slot and every cached copy's home that leads to a page in `gone` to the lost
