@@ -7,7 +7,7 @@ use super::subcommand::{self, Subcommand, takes};
 use super::{
     Call, Flow, Refusal, absent, access, all_keys, bits, channels, config, connection,
     element_draw, element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists,
-    monitor, object, random_key, renames, server, set_algebra, sets, slowlog, strings,
+    lost_keys, monitor, object, random_key, renames, server, set_algebra, sets, slowlog, strings,
     transactions,
 };
 
