@@ -20,6 +20,8 @@ pub(crate) const LONG_PINS_MAX: usize = 64;
 pub(crate) const LONG_READER_PINS_MAX: usize = 48;
 /// The longest pause of a client that writes or keeps a long value, in nanoseconds.
 pub(crate) const LONG_PAUSE_NS: u64 = 60_000_000_000;
+/// How long a piece of a long value waits for room while far memory is full, in nanoseconds.
+pub(crate) const LONG_ROOM_WAIT_NS: u64 = 2_000_000_000;
 /// The most keys of one transaction.
 pub const TRANSACTION_KEYS_MAX: usize = 128;
 /// Bytes that an expiry takes of a value's room.

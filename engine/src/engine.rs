@@ -14,7 +14,7 @@ use crate::client::core::Core;
 use crate::client::handle::Handle;
 use crate::client::lanes::{HandleLanes, Shared};
 use crate::client::pool::{Client, LanePool};
-use crate::config::{Config, Sizes, WhenFull};
+use crate::config::{Config, LostKeys, Sizes, WhenFull};
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::executor::{self, Termination};
@@ -295,6 +295,7 @@ impl Engine {
         let cipher = cipher.map(|key| PageCipher::new(key, mode, &salt, epoch, shard));
         let (far, tuning) = (plan.far.clone(), config.tuning());
         let evicts = config.when_full == WhenFull::Evict;
+        let forgets_lost = config.lost_keys == LostKeys::Forget;
         let keys_expected = config.keys_expected / u64::from(shards);
         let hasher = self.shared.hasher;
         let build = async move || {
@@ -313,6 +314,7 @@ impl Engine {
                 metrics: Arc::clone(&metrics),
                 tuning,
                 evicts,
+                forgets_lost,
                 key_hasher: hasher.into(),
             })?;
             let time = Clock::new();
@@ -513,8 +515,8 @@ impl Engine {
     /// or deleted; so may, rarely, a key that was never stored, for of a lost record only some bits
     /// of its key's hash are known. What is lost after this call is not forgotten by it.
     ///
-    /// Blocks until the index has given the room back, so not to be called from a job; requests go
-    /// on. Cost: the index is read once, in slices between requests; nothing, if nothing was lost.
+    /// Blocks until the index has given the room back, so not to be called from a job, which has
+    /// [`Core::forget_lost`](crate::Core::forget_lost); requests go on. Cost: the index is read once, in slices between requests; nothing, if nothing was lost.
     ///
     /// # Errors
     /// [`Error::Closed`] if the engine closes meanwhile.

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use farcore_tuning::Size;
 
-use crate::constants::{TRANSACTION_KEYS_MAX, VALUE_BYTES_MAX};
+use crate::constants::{LONG_VALUE_BYTES_MAX, TRANSACTION_KEYS_MAX, VALUE_BYTES_MAX};
+
+/// The reason of [`Error::Unavailable`] where the record will not come back.
+pub(crate) const LOST: &str = "it was restarted, was away for longer than lease and keep, or returned a damaged record, so the record is lost for good; write or delete the key, or call `Engine::forget_lost`";
 
 /// What went wrong: a caller's mistake, an exhausted resource or an operational fault.
 ///
-/// An operation that fails leaves what is stored as it is, with one exception: a delete of a key
-/// whose record was lost or is damaged answers [`Error::Unavailable`] or [`Error::Damaged`], and
-/// the key is absent from then on.
+/// An operation that fails leaves what is stored as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -180,8 +181,11 @@ pub enum Error {
         /// Bytes that were given; at least, if they are more.
         given: u64,
     },
-    /// A long value is longer than any can be.
-    #[error("the value has {bytes} bytes: the limit is {max} bytes")]
+    /// A long value is longer than any can be, or than one shard's share of the memory holds.
+    #[error(
+        "the value has {bytes} bytes: the limit is {max} bytes{}",
+        longer_long_values(*max)
+    )]
     LongValueTooLong {
         /// Length given, in bytes.
         bytes: u64,
@@ -329,6 +333,15 @@ pub enum Error {
     Closed,
 }
 
+impl Error {
+    /// True if the key's record is lost for good, so that no wait brings it back: the key must be
+    /// written, deleted or forgotten ([`Engine::forget_lost`](crate::Engine::forget_lost)).
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Unavailable { reason, .. } if reason == LOST)
+    }
+}
+
 fn far_memory_of(shard: Option<u16>) -> String {
     shard.map_or_else(
         || "far memory".to_owned(),
@@ -340,6 +353,15 @@ fn far_memory_of(shard: Option<u16>) -> String {
 fn longer_values(max: usize) -> &'static str {
     if max < VALUE_BYTES_MAX {
         " (half a page); raise `local_bytes` or `page_bytes`"
+    } else {
+        " in any engine; split the value"
+    }
+}
+
+/// Why a long value may not be longer, and the remedy.
+fn longer_long_values(max: u64) -> &'static str {
+    if max < LONG_VALUE_BYTES_MAX {
+        ", what the memory of its shard holds; raise `far_bytes`"
     } else {
         " in any engine; split the value"
     }

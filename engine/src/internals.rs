@@ -7,7 +7,7 @@ use cipher::InOutBuf;
 use farcore_rdma::{EmbeddedNode, FabricEndpoint, Lock, Region, RegionOptions};
 
 use crate::cipher::{CounterCipher, EncryptionKey, EncryptionMode, PageCipher, RecordCipher, Salt};
-use crate::config::{Config, WhenFull};
+use crate::config::{Config, LostKeys, WhenFull};
 use crate::constants::UNIT_BYTES;
 use crate::error::{Error, Result};
 use crate::far_memory::FarPlan;
@@ -108,6 +108,7 @@ impl BareShard {
             metrics: Arc::new(CoreMetrics::new(1)),
             tuning: config.tuning(),
             evicts: config.when_full == WhenFull::Evict,
+            forgets_lost: config.lost_keys == LostKeys::Forget,
             key_hasher: Hasher128::new(1).into(),
         })?;
         let (producer, consumer) = own_queue();

@@ -50,7 +50,7 @@ pub use self::client::scan::{
     Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage,
 };
 pub use self::client::transaction::TransactionOutcome;
-pub use self::config::{Config, WhenFull};
+pub use self::config::{Config, LostKeys, WhenFull};
 pub use self::engine::Engine;
 pub use self::error::{Error, Result};
 pub use self::message::change::{Change, Condition, Metadata, PutOptions};

@@ -455,6 +455,21 @@ impl Core {
         self.reactor.borrow().hasher_and_shards()
     }
 
+    /// Has the shard of this core give back local memory that it holds above `keep_bytes`, for a
+    /// caller with a limit of its own: pages that lie in far memory too leave, and those of which
+    /// more than a tenth is dead are compacted, the emptiest first. `None` compacts all of these and
+    /// lets no other leave. Records that are only local stay local. It goes on between requests;
+    /// [`Core::is_trimming`] tells when it has ended. Cost: a look at every local page.
+    pub fn start_trim(&self, keep_bytes: Option<u64>) {
+        self.reactor.borrow_mut().start_trim(keep_bytes);
+    }
+
+    /// True until the shard has given back what [`Core::start_trim`] found.
+    #[must_use]
+    pub fn is_trimming(&self) -> bool {
+        self.reactor.borrow().is_trimming()
+    }
+
     /// Runs requests about shards to their end.
     pub(super) async fn run_shard_requests(
         &mut self,
@@ -545,12 +560,11 @@ impl Core {
         self.call(Operation::Put { key, value }).await
     }
 
-    /// Removes a key; false if it was absent.
+    /// Removes a key; false if it was absent. A key whose record is lost or damaged counts as
+    /// present.
     ///
     /// # Errors
-    /// Those of [`Error`](crate::Error). [`Error::Unavailable`](crate::Error::Unavailable) for a
-    /// key whose record was lost, and [`Error::Damaged`](crate::Error::Damaged), mean that it is
-    /// unknown whether the key existed; it is absent from then on.
+    /// Those of [`Error`](crate::Error).
     pub async fn delete(&mut self, key: &[u8]) -> Result<bool> {
         self.call(Operation::Delete { key }).await
     }

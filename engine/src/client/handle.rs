@@ -282,12 +282,11 @@ impl Handle {
         Call::new(self, Operation::Put { key, value })
     }
 
-    /// Removes a key; false if it was absent.
+    /// Removes a key; false if it was absent. A key whose record is lost or damaged counts as
+    /// present.
     ///
     /// # Errors
-    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost, and
-    /// [`Error::Damaged`], mean that it is unknown whether the key existed; it is absent from then
-    /// on.
+    /// Those of [`Error`].
     pub fn delete<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, bool> {
         Call::new(self, Operation::Delete { key })
     }

@@ -1,6 +1,7 @@
 //! What an engine is made with. `sizes` derives what follows from it, `checks` what it is held to.
 
 mod checks;
+mod lost_keys;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use crate::error::Result;
 use crate::limits::processors;
 use crate::shard::ShardTuning;
 
+pub use self::lost_keys::LostKeys;
 pub(crate) use self::sizes::Sizes;
 pub use self::when_full::WhenFull;
 
@@ -36,6 +38,8 @@ pub struct Config {
     /// What a put does when memory is full: it fails, or other records are removed for it. Default:
     /// [`WhenFull::Refuse`].
     pub when_full: WhenFull,
+    /// What becomes of keys whose records a memory node has lost. Default: [`LostKeys::Keep`].
+    pub lost_keys: LostKeys,
     /// A page of the log in bytes, a power of two from 64 KiB to 2 MiB. Default: a 64th of a
     /// shard's local memory.
     pub page_bytes: Option<u32>,
@@ -114,6 +118,7 @@ impl Default for Config {
             local_bytes: 1 << 30,
             far_bytes: 4 << 30,
             when_full: WhenFull::default(),
+            lost_keys: LostKeys::default(),
             page_bytes: None,
             keys_expected: 1_000_000,
             nodes: Vec::new(),

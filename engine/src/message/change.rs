@@ -160,6 +160,17 @@ impl<'a> Change<'a> {
         )
     }
 
+    /// True if it removes the key whatever that holds, and does not answer what it held.
+    pub(crate) fn is_plain_delete(&self) -> bool {
+        matches!(
+            self,
+            Self::Delete {
+                condition: Condition::Always,
+                previous: false,
+            }
+        )
+    }
+
     /// True if what it does or its answer depends on the value that the key holds.
     pub(crate) fn needs_value(&self) -> bool {
         match *self {

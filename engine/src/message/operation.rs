@@ -202,11 +202,13 @@ pub(crate) enum OperationKind {
     LongAbort = 17,
     LongOpen = 18,
     LongRead = 19,
+    /// Count lost keys of a shard as absent.
+    ForgetLost = 20,
 }
 
 impl OperationKind {
     /// The last kind: no request has a greater one.
-    pub(crate) const LAST: Self = Self::LongRead;
+    pub(crate) const LAST: Self = Self::ForgetLost;
     /// The last kind that an [`Operation`] has.
     #[cfg(test)]
     pub(crate) const LAST_PUBLIC: Self = Self::Transaction;
@@ -235,6 +237,7 @@ impl OperationKind {
             | Self::ReadHeadAt
             | Self::Count
             | Self::Clear
+            | Self::ForgetLost
             | Self::LongBegin
             | Self::LongWrite
             | Self::LongCommit
@@ -254,6 +257,7 @@ impl OperationKind {
                 | Self::List
                 | Self::Count
                 | Self::Clear
+                | Self::ForgetLost
                 | Self::LongBegin
                 | Self::LongWrite
                 | Self::LongAbort
@@ -290,6 +294,7 @@ impl OperationKind {
             | Self::CompareAndSwap
             | Self::Count
             | Self::Clear
+            | Self::ForgetLost
             | Self::LongBegin
             | Self::LongWrite
             | Self::LongAbort
@@ -317,6 +322,7 @@ impl OperationKind {
             | Self::List
             | Self::Count
             | Self::Clear
+            | Self::ForgetLost
             | Self::LongBegin
             | Self::LongWrite
             | Self::LongAbort

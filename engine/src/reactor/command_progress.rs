@@ -57,7 +57,7 @@ impl CommandProgress {
                 port.set_keys_forgotten(shard.keys_forgotten());
                 port.forget.finish(self.forgetting, Ok(()));
             }
-        } else if self.forgetting != port.forget.asked() {
+        } else if self.forgetting != port.forget.asked() && shard.forgetting_done() {
             self.forgetting = port.forget.asked();
             shard.start_forgetting();
             busy = true;

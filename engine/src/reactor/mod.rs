@@ -274,6 +274,16 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         (self.hasher, self.shards)
     }
 
+    /// Has the shard give local memory back; see [`Shard::start_trim`].
+    pub(crate) fn start_trim(&mut self, keep_bytes: Option<u64>) {
+        self.shard.start_trim(keep_bytes);
+    }
+
+    /// True while it does.
+    pub(crate) fn is_trimming(&self) -> bool {
+        self.shard.is_trimming()
+    }
+
     /// Submits a request about a shard; false if the client must poll first.
     pub(crate) fn submit_to(
         &mut self,

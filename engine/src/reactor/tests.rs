@@ -84,6 +84,7 @@ fn with_lanes(
         metrics: Arc::clone(&metrics),
         tuning: Config::default().tuning(),
         evicts: false,
+        forgets_lost: false,
         key_hasher: KeyHasher::new(move |key| hasher.hash(key).index),
     });
     Reactor::new(ReactorOptions {

@@ -28,7 +28,8 @@ pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter 
         | OperationKind::ReadAt
         | OperationKind::ReadHeadAt
         | OperationKind::Count
-        | OperationKind::Clear => &counters.lists_failed,
+        | OperationKind::Clear
+        | OperationKind::ForgetLost => &counters.lists_failed,
         OperationKind::Transaction => &counters.transactions_failed,
     }
 }

@@ -97,6 +97,8 @@ pub(crate) struct ShardOptions<E> {
     pub(crate) tuning: ShardTuning,
     /// Records are evicted where puts would be refused for lack of memory.
     pub(crate) evicts: bool,
+    /// Keys whose records are lost count as absent at once.
+    pub(crate) forgets_lost: bool,
     /// As the engine hashes keys: what far memory says of a record is held against it.
     pub(crate) key_hasher: KeyHasher,
 }
@@ -261,7 +263,7 @@ impl<E: Endpoint> Shard<E> {
             cache: Cache::new(frames, options.tuning.cache_percent, options.local_bytes),
             flusher,
             compactor: Compactor::new(options.page_bytes),
-            lost: Lost::default(),
+            lost: Lost::new(options.forgets_lost),
             change_scratch: ChangeScratch::default(),
             list_scratch: ListScratch::default(),
             long: LongValues::new(options.local_bytes),
@@ -402,7 +404,7 @@ impl<E: Endpoint> Shard<E> {
         let counters = &self.metrics.counters;
         counters.keys.set(self.index.len() as u64);
         counters.long_values.set(self.long.count() as u64);
-        counters.lost_keys.set(self.lost.slots());
+        counters.lost_keys.set(self.lost.keys());
         counters.index_bytes.set(self.index.bytes() as u64);
         counters.index_growth_steps.set(self.index.growth_steps());
         counters

@@ -299,6 +299,7 @@ impl<E: Endpoint> Shard<E> {
             OperationKind::LongRead => self.long_read(lane, request, evidence, answers),
             OperationKind::Count => self.count_keys(lane, request, answers),
             OperationKind::Clear => self.clear_keys(lane, request, answers),
+            OperationKind::ForgetLost => self.forget_keys(lane, request, answers),
             OperationKind::Change
             | OperationKind::Get
             | OperationKind::Put

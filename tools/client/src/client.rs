@@ -381,6 +381,16 @@ impl Client {
         })
     }
 
+    /// Makes all keys absent whose records are lost with a memory node; returns how many there may
+    /// have been of them. Until then they answer with [`Status::Unavailable`], unless they are
+    /// written or deleted.
+    ///
+    /// [`Status::Unavailable`]: crate::Status::Unavailable
+    pub fn forget_lost(&self) -> Pending<u64> {
+        let header = Header::new(Kind::ForgetLost, 0);
+        self.submit(header, &[], Vec::new(), |reply| Ok(reply.header.argument))
+    }
+
     /// Nothing; a round trip.
     pub fn ping(&self) -> Pending<()> {
         self.submit(Header::new(Kind::Ping, 0), &[], Vec::new(), |_| Ok(()))

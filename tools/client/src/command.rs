@@ -70,6 +70,7 @@ pub(crate) fn name(kind: Kind) -> &'static str {
         Kind::Scan => "scan",
         Kind::Statistics => "statistics",
         Kind::Ping => "ping",
+        Kind::ForgetLost => "forget lost",
         _ => "request",
     }
 }

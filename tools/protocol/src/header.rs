@@ -121,6 +121,8 @@ codes! {
         Ping = 26,
         /// Request longer upload slots.
         Grow = 27,
+        /// Make keys absent whose records are lost.
+        ForgetLost = 28,
     }
 }
 

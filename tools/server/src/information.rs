@@ -107,6 +107,8 @@ impl<'a> Gathering<'a> {
 pub(crate) struct MemoryFigures {
     /// Local memory that holds data or the index.
     pub(crate) used_bytes: u64,
+    /// That part of it that holds copies of far records, which leave when others need it.
+    pub(crate) copied_bytes: u64,
     pub(crate) cap_bytes: u64,
     pub(crate) index_bytes: u64,
     pub(crate) far_bytes: u64,
@@ -123,6 +125,7 @@ impl MemoryFigures {
         let clients = shared.counters.iter();
         Self {
             used_bytes: frames * u64::from(stats.page_bytes),
+            copied_bytes: total.frames_cache * u64::from(stats.page_bytes),
             cap_bytes: shared.memory_limit.bytes().unwrap_or(stats.local_cap_bytes),
             index_bytes: total.index_bytes,
             far_bytes: stats.far_used_bytes,
@@ -130,6 +133,13 @@ impl MemoryFigures {
             client_bytes: clients.map(|core| core.connection_bytes.get()).sum(),
             keys: total.keys,
         }
+    }
+}
+
+impl MemoryFigures {
+    /// What `maxmemory` limits.
+    pub(crate) fn limited_bytes(&self) -> u64 {
+        self.used_bytes.saturating_sub(self.copied_bytes)
     }
 }
 
@@ -327,6 +337,10 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
             ),
             ("expired_keys", gathered.since(|at| at.expired)),
             ("evicted_keys", gathered.since(|at| at.evicted)),
+            (
+                "lost_keys",
+                gathered.shared.reporter.stats().total.lost_keys,
+            ),
             (
                 "keyspace_hits",
                 gathered.since(|at| at.gets.saturating_sub(at.gets_absent)),

@@ -97,6 +97,7 @@ mod tickets;
 mod tls;
 mod token;
 mod transaction;
+mod trim;
 mod turn_bytes;
 mod unauthenticated;
 mod upkeep;

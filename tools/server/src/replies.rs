@@ -1,5 +1,6 @@
 //! What each kind of answer of the engine looks like to a Redis client.
 
+use farcore::constants::LONG_VALUE_BYTES_MAX;
 use farcore::{Answer, Error, Expiry, Metadata};
 
 use crate::bit_counter::bit_count;
@@ -120,6 +121,9 @@ pub(crate) fn error_text(error: &Error) -> String {
         Error::NotANumber { reason } if reason.contains("finite decimal") => NO_FLOAT.to_owned(),
         Error::NotANumber { .. } => "ERR increment would produce NaN or Infinity".to_owned(),
         Error::CounterOverflow { .. } => "ERR increment or decrement would overflow".to_owned(),
+        Error::LongValueTooLong { bytes, max } if *max < LONG_VALUE_BYTES_MAX => format!(
+            "OOM the value has {bytes} bytes, and the memory of its core holds one of at most {max}: raise --far"
+        ),
         Error::ValueTooLong { .. } | Error::LongValueTooLong { .. } => {
             "ERR string exceeds maximum allowed size (proto-max-bulk-len)".to_owned()
         }
@@ -130,11 +134,21 @@ pub(crate) fn error_text(error: &Error) -> String {
             "ERR the key has {bytes} bytes, and a key has at most {max}: use a shorter one, for example a hash of it"
         ),
         Error::Structured | Error::Plain => WRONG_TYPE.to_owned(),
+        Error::Unavailable { node, .. } if error.is_lost() => {
+            format!("UNAVAILABLE {}", lost_text(node, "FARCORE FORGET-LOST"))
+        }
         Error::Unavailable { .. } | Error::Fabric { .. } => format!("UNAVAILABLE {error}"),
         Error::Damaged { .. } => format!("DAMAGED {error}"),
         Error::Closed => "LOADING the server is closing".to_owned(),
         other => format!("ERR {other}"),
     }
+}
+
+/// Why a lost key cannot be read, and the command that ends it.
+pub(crate) fn lost_text(node: &str, command: &str) -> String {
+    format!(
+        "the key's value is lost with memory node {node}, which was restarted, was away for too long or returned a damaged record: write or delete the key, or make all lost keys absent with {command}"
+    )
 }
 
 /// The same for a kind of reply: a long value is no number.

@@ -49,6 +49,7 @@ use crate::sockets::Sockets;
 use crate::steps;
 use crate::subscriptions::Subscriptions;
 use crate::tasks::Tasks;
+use crate::trim::Trim;
 use crate::turn_bytes::TurnBytes;
 use crate::unauthenticated::{Shares, Unauthenticated};
 
@@ -126,6 +127,8 @@ pub(crate) struct Serving {
     pub(crate) parking: Parking,
     /// Native connections, if they are served.
     pub(crate) native: Option<Native>,
+    /// What the core's shard gives back of local memory.
+    pub(crate) trim: Option<Trim>,
     value_bytes_max: usize,
     /// Milliseconds since 1970, when the turn began.
     pub(crate) now_ms: u64,
@@ -189,6 +192,7 @@ impl Serving {
             monitors: Monitors::default(),
             parking: Parking::default(),
             native: None,
+            trim: None,
             value_bytes_max,
             now_ms: 0,
         })
@@ -236,6 +240,7 @@ impl Serving {
             let mut is_busy = self.serve_listed(&mut core);
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
             is_busy |= self.receive_messages(messages);
+            self.trim_turn(&core);
             is_busy |= self.native_turn(is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
             self.limit_kept_values(&mut core);

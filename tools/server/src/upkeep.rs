@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::figures::{CoreFigures, ServerFigures};
-use crate::information::MemoryFigures;
 use crate::port::Message;
 use crate::serving::Serving;
 use crate::shared::Shared;
@@ -61,10 +60,7 @@ impl Upkeep {
                 core.send(Message::Run(Box::new(Serving::look_after_native)));
             }
         }
-        if shared.memory_limit.bytes().is_some() {
-            let used_bytes = MemoryFigures::of(shared).used_bytes;
-            shared.memory_limit.look(used_bytes);
-        }
+        shared.keep_limit();
         let options = &shared.options;
         let is_watched = options.idle_timeout.is_some() || options.has_unauthenticated();
         if !is_watched && shared.tls.is_none() {

@@ -97,6 +97,10 @@ pub(super) enum Answer {
     Entry(ScanEntry),
     Measured(Measured),
     Figures(Vec<(String, u64)>),
+    /// So many lost keys are absent from now on.
+    Forgotten {
+        keys: u64,
+    },
 }
 
 impl Answer {
@@ -160,6 +164,8 @@ impl Answer {
             }
             Self::Entry(entry) => entry_text(entry),
             Self::Measured(measured) => measured.text(),
+            Self::Forgotten { keys: 0 } => "no key was lost".to_owned(),
+            Self::Forgotten { keys } => format!("lost and now absent: {}", grouped(*keys)),
             Self::Figures(figures) => {
                 let row =
                     |(name, value): &(String, u64)| vec![escaped(name.as_bytes()), grouped(*value)];
@@ -217,6 +223,7 @@ impl Answer {
             Self::ExpiryKept { .. } => set("set", false.into()),
             Self::Entry(entry) => set_entry(&mut object, entry),
             Self::Measured(measured) => return measured.json(),
+            Self::Forgotten { keys } => set("forgotten", (*keys).into()),
             Self::Figures(figures) => {
                 for (name, value) in figures {
                     set(name, (*value).into());
@@ -242,7 +249,7 @@ impl Answer {
             | Self::ExpirySet { key, .. }
             | Self::ExpiryKept { key } => Some(key),
             Self::Entry(entry) => Some(&entry.key),
-            Self::Measured(_) | Self::Figures(_) => None,
+            Self::Measured(_) | Self::Figures(_) | Self::Forgotten { .. } => None,
         }
     }
 }

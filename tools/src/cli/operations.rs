@@ -94,6 +94,9 @@ impl Session {
             Command::Scan(scan) => return self.scan(scan),
             Command::Bench(arguments) => Answer::Measured(bench::measure(client, arguments)?),
             Command::Stats => Answer::Figures(ended(client.statistics())?),
+            Command::ForgetLost => Answer::Forgotten {
+                keys: ended(client.forget_lost())?,
+            },
         };
         self.output.answer(&answer)
     }
@@ -151,7 +154,7 @@ impl Session {
         self.output.flush()?;
         ensure!(
             unreadable == 0,
-            "{} records are lost or damaged, so that their keys are not listed; `farcore top` shows the memory nodes",
+            "{} records are lost or damaged, so that their keys are not listed; `farcore cli forget-lost` makes lost keys absent, `farcore top` shows the memory nodes",
             grouped(unreadable)
         );
         Ok(Ending::Done)

@@ -38,6 +38,8 @@ pub(super) enum Command {
     Bench(Bench),
     /// Show the server's figures.
     Stats,
+    /// Make keys absent whose values are lost because a memory node was restarted.
+    ForgetLost,
 }
 
 #[derive(Debug, Args)]
@@ -278,6 +280,7 @@ impl Command {
             Self::Scan(_) => "cli scan",
             Self::Bench(_) => "cli bench",
             Self::Stats => "cli stats",
+            Self::ForgetLost => "cli forget-lost",
         }
     }
 

@@ -30,8 +30,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use clap::Args;
-use farcore::{Config, Engine, FabricAddress, LinkModel, Size, WhenFull};
+use clap::{Args, ValueEnum};
+use farcore::{Config, Engine, FabricAddress, LinkModel, LostKeys, Size, WhenFull};
 use farcore_bench::cli::{CoreList, parse_size};
 use farcore_bench::stop;
 use farcore_bench::watch::WatchArgs;
@@ -64,6 +64,13 @@ const BASE_BYTES: u64 = 10 << 20;
 /// The same of each core: copies of structured records (4 MiB), its slow log, and buffers that all
 /// its clients share.
 const CORE_BYTES: u64 = 6 << 20;
+
+/// What becomes of lost keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Lost {
+    Keep,
+    Forget,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -114,6 +121,10 @@ pub(crate) struct Arguments {
     /// Remove keys that are read least when memory is full, instead of refusing writes
     #[arg(long)]
     evict: bool,
+    /// Keys whose values are lost because a memory node was restarted: `keep` answers them with an
+    /// error until they are written, deleted or forgotten, `forget` makes them absent
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Lost::Keep)]
+    lost: Lost,
     /// Route keys with a part in braces by that part, so that several can be changed at once
     #[arg(long)]
     hash_tags: bool,
@@ -193,6 +204,10 @@ impl Arguments {
                 WhenFull::Evict
             } else {
                 WhenFull::Refuse
+            },
+            lost_keys: match self.lost {
+                Lost::Keep => LostKeys::Keep,
+                Lost::Forget => LostKeys::Forget,
             },
             nodes: self.fabric.clone(),
             token,

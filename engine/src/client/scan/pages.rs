@@ -387,6 +387,16 @@ impl Core {
     pub async fn clear(&mut self) -> Result<u64> {
         sum_of_shards(self, OperationKind::Clear).await
     }
+
+    /// Has every key whose record was lost count as absent, and returns how many there may be of
+    /// them; as [`Engine::forget_lost`](crate::Engine::forget_lost), for jobs. The index gives the
+    /// room back a little later, in slices.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub async fn forget_lost(&mut self) -> Result<u64> {
+        sum_of_shards(self, OperationKind::ForgetLost).await
+    }
 }
 
 impl Client {

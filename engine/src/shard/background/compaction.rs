@@ -48,7 +48,7 @@ const SPARSE_PERCENT: u64 = 126;
 /// short, and nearly gone.
 const LIVE_PERCENT: [u64; 3] = [50, 75, 95];
 /// The same when `compact()` asks.
-const LIVE_PERCENT_ASKED: u64 = 90;
+pub(in crate::shard) const LIVE_PERCENT_ASKED: u64 = 90;
 /// The same when nothing else makes room.
 const LIVE_PERCENT_URGENT: u64 = 97;
 /// The share of an evicted page that is moved at most, as a fraction.
@@ -127,6 +127,8 @@ pub(in crate::shard) struct Compactor {
     asked: bool,
     /// Those of them that are left, the emptiest last; some may have been freed since.
     asked_pages: Vec<u32>,
+    /// They are asked for by a trim, which does not wait for pages that are pinned.
+    pub(in crate::shard) trims: bool,
     /// The victim waits for a frame or a buffer that is not there.
     stuck: bool,
     shortfall: Option<Shortfall>,
@@ -143,6 +145,7 @@ impl Compactor {
             due: false,
             asked: false,
             asked_pages: Vec::new(),
+            trims: false,
             stuck: false,
             shortfall: None,
         }
@@ -215,14 +218,26 @@ impl<E: Endpoint> Shard<E> {
             .filter(|&(percent, _)| percent < LIVE_PERCENT_ASKED)
             .collect();
         worth.sort_unstable_by(|one, other| other.cmp(one));
-        for &(_, number) in &worth {
-            self.local.ask_to_compact(number);
-        }
-        self.compactor.asked_pages = worth.into_iter().map(|(_, number)| number).collect();
+        self.compactor.trims = false;
         self.compactor.asked = true;
-        self.compactor.due = true;
+        self.compact_asked(worth.into_iter().map(|(_, number)| number).collect());
         self.compactor.shortfall = None;
         self.far.health.try_again(NodeId::reads);
+    }
+
+    /// Compacts these pages, the last one first.
+    pub(in crate::shard) fn compact_asked(&mut self, pages: Vec<u32>) {
+        for &number in &pages {
+            self.local.ask_to_compact(number);
+        }
+        self.compactor.asked |= !pages.is_empty();
+        self.compactor.due = true;
+        self.compactor.asked_pages = pages;
+    }
+
+    /// True while pages are compacted that a caller asked for.
+    pub(in crate::shard) fn is_compacting_asked(&self) -> bool {
+        self.compactor.asked
     }
 
     /// The next page of those that a caller named. Those that cannot be read now are set aside.
@@ -234,6 +249,11 @@ impl<E: Endpoint> Shard<E> {
             let page = self.local.page(number);
             if !page.asked || page.damaged {
                 // It was freed meanwhile, and its number may be another page's.
+                continue;
+            }
+            if page.pins > 0 && self.compactor.trims {
+                self.local.take_asked(number);
+                self.local.victims.list(&mut self.local.pages, number);
                 continue;
             }
             if page.pins > 0 {
@@ -312,6 +332,9 @@ impl<E: Endpoint> Shard<E> {
                     }
                     Pick::None => {
                         self.compactor.asked = false;
+                        if std::mem::take(&mut self.compactor.trims) {
+                            self.publish_gauges();
+                        }
                         if self.local.victims.aside_count() > 0 && self.far.is_unreadable() {
                             self.compactor.shortfall = Some(Shortfall::Unavailable);
                         }

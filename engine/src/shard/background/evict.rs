@@ -214,6 +214,7 @@ impl Evictor {
                 | OperationKind::ReadHeadAt
                 | OperationKind::Count
                 | OperationKind::Clear
+                | OperationKind::ForgetLost
                 | OperationKind::LongBegin
                 | OperationKind::LongWrite
                 | OperationKind::LongAbort

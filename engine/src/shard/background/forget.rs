@@ -13,7 +13,8 @@
 //!   The index does not grow;
 //! - it is deleted: the slot notes a fingerprint of the key, and does not stand for it any more. If
 //!   the slot was taken over, it becomes a lost slot again;
-//! - the caller forgets what was lost: a new generation begins. Slots and marks of an older one
+//! - it is forgotten with all that was lost, because the caller says so or the engine was opened to
+//!   forget at once: a new generation begins. Slots and marks of an older one
 //!   mean nothing, and the slots are removed in slices between requests.
 //!
 //! ```text
@@ -36,14 +37,13 @@ use std::sync::Arc;
 use farcore_rdma::Endpoint;
 
 use crate::constants::UNIT_BYTES;
-use crate::error::Error;
+use crate::error::{Error, LOST};
 use crate::index::{Position, Slot};
 use crate::log::class::CLASS_UNITS_MAX;
 use crate::log::record::{LOSS_MARK_MAX, RecordHeader};
 use crate::log::{Address, PageShape, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::Shard;
-use crate::shard::far::placement::LOST;
 use crate::shard::local::page_table::PageTable;
 
 /// Segments of the index that one slice sweeps.
@@ -60,6 +60,8 @@ pub(in crate::shard) struct Lost {
     generation: u16,
     /// Lost slots of this generation.
     slots: u64,
+    /// Those of them that except a deleted key, which was almost surely theirs.
+    excepted_slots: u64,
     /// Lost slots of the previous generation that were not removed yet.
     forgotten_slots: u64,
     /// There are lost slots of this generation, or records that took one over.
@@ -68,6 +70,8 @@ pub(in crate::shard) struct Lost {
     sweep: Option<usize>,
     /// Keys forgotten so far.
     forgotten: u64,
+    /// What is lost is forgotten at once.
+    at_once: bool,
 }
 
 impl Default for Lost {
@@ -76,16 +80,32 @@ impl Default for Lost {
             nodes: Arc::from(""),
             generation: 1,
             slots: 0,
+            excepted_slots: 0,
             forgotten_slots: 0,
             any: false,
             sweep: None,
             forgotten: 0,
+            at_once: false,
         }
     }
 }
 
 impl Lost {
+    /// Nothing is lost yet; whether what is lost later is forgotten at once.
+    pub(in crate::shard) fn new(at_once: bool) -> Self {
+        Self {
+            at_once,
+            ..Self::default()
+        }
+    }
+
+    /// Keys that are lost: slots of this generation without those whose key was deleted.
+    pub(in crate::shard) fn keys(&self) -> u64 {
+        self.slots.saturating_sub(self.excepted_slots)
+    }
+
     /// Lost slots of this generation.
+    #[cfg(test)]
     pub(in crate::shard) fn slots(&self) -> u64 {
         self.slots
     }
@@ -102,7 +122,8 @@ impl Lost {
 
     /// Notes that the index was emptied: no slot is lost, and no record took one over.
     pub(in crate::shard) fn clear(&mut self) {
-        (self.slots, self.forgotten_slots, self.any) = (0, 0, false);
+        (self.slots, self.excepted_slots) = (0, 0);
+        (self.forgotten_slots, self.any) = (0, false);
     }
 
     /// True if a key may be lost.
@@ -132,9 +153,11 @@ impl Lost {
         self.any |= slots > 0;
     }
 
-    pub(in crate::shard) fn note_taken_over(&mut self) {
+    /// Notes that a record took a lost slot over, which may have excepted a key.
+    pub(in crate::shard) fn note_taken_over(&mut self, excepts: bool) {
         debug_assert!(self.slots > 0);
         self.slots = self.slots.saturating_sub(1);
+        self.excepted_slots = self.excepted_slots.saturating_sub(u64::from(excepts));
     }
 
     /// Notes the name of a node that has lost its memory.
@@ -156,6 +179,11 @@ fn fingerprint(hash: IndexHash, shape: PageShape) -> u64 {
     (hash.0 >> FINGERPRINT_SHIFT & ((1 << bits) - 1)).max(1)
 }
 
+/// The fingerprint of the key that a lost slot does not stand for, or 0.
+fn excepted_by(slot: Slot, shape: PageShape) -> u64 {
+    u64::from(slot.address().unit(shape)) | slot.class().raw() << shape.unit_bits()
+}
+
 impl<E: Endpoint> Shard<E> {
     /// What a lost slot of this generation holds: the fingerprint of the key that it does not stand
     /// for, or 0.
@@ -173,10 +201,14 @@ impl<E: Endpoint> Shard<E> {
 
     /// True if a slot that leads to a lost page stands for the keys of a hash.
     pub(in crate::shard) fn stands_for(&self, slot: Slot, hash: IndexHash) -> bool {
-        let (shape, address) = (self.shape, slot.address());
-        let excepted = u64::from(address.unit(shape)) | slot.class().raw() << shape.unit_bits();
-        address.page(shape) == self.local.pages.lost_page(self.lost.generation)
-            && excepted != fingerprint(hash, shape)
+        let shape = self.shape;
+        slot.address().page(shape) == self.local.pages.lost_page(self.lost.generation)
+            && excepted_by(slot, shape) != fingerprint(hash, shape)
+    }
+
+    /// True if a lost slot excepts a key.
+    pub(in crate::shard) fn excepts(&self, position: Position) -> bool {
+        excepted_by(self.index.slot(position), self.shape) != 0
     }
 
     /// Excepts a deleted key from the lost slots of its bits; returns how many there are.
@@ -184,9 +216,14 @@ impl<E: Endpoint> Shard<E> {
     pub(in crate::shard) fn except_from_lost(&mut self, hash: IndexHash) -> usize {
         let excepted = self.lost_place(fingerprint(hash, self.shape));
         let (shape, page) = (self.shape, self.local.pages.lost_page(self.lost.generation));
-        let is_lost = |slot: Slot| slot.address().page(shape) == page;
-        self.index
-            .replace_each(hash, |slot| is_lost(slot).then_some(excepted))
+        let mut newly = 0;
+        let count = self.index.replace_each(hash, |slot| {
+            let is_lost = slot.address().page(shape) == page;
+            newly += u64::from(is_lost && excepted_by(slot, shape) == 0);
+            is_lost.then_some(excepted)
+        });
+        self.lost.excepted_slots += newly;
+        count
     }
 
     /// Removes the slot of a key that is deleted while other keys may be lost. If its record took a
@@ -204,6 +241,7 @@ impl<E: Endpoint> Shard<E> {
             let (class, address) = self.lost_place(fingerprint(hash, self.shape));
             self.index.replace(position, class, address);
             self.lost.note_slots(1);
+            self.lost.excepted_slots += 1;
         } else {
             self.index.remove(hash, position);
         }
@@ -237,6 +275,7 @@ impl<E: Endpoint> Shard<E> {
         let (class, place) = self.lost_place(0);
         self.index.replace(position, class, place);
         self.lost.note_slots(1);
+        self.background_due |= self.lost.at_once;
         self.metrics.counters.records_damaged.add(1);
         // The length of a record too long for a class was in its header, which is unreadable:
         // assume the least.
@@ -288,14 +327,22 @@ impl<E: Endpoint> Shard<E> {
         }
         tracing::info!(
             shard = self.id,
-            keys = lost.slots,
+            keys = lost.keys(),
             "forgetting lost keys: they are absent from now on"
         );
-        lost.forgotten_slots = lost.slots;
-        lost.forgotten += std::mem::take(&mut lost.slots);
+        lost.forgotten += lost.keys();
+        lost.forgotten_slots = std::mem::take(&mut lost.slots);
+        lost.excepted_slots = 0;
         lost.generation = lost.generation % LOSS_MARK_MAX + 1;
         lost.sweep = Some(0);
         self.background_due = true;
+    }
+
+    /// Forgets what is lost, if that is wanted at once and the generation before is swept.
+    pub(in crate::shard) fn forget_at_once(&mut self) {
+        if self.lost.at_once && self.lost.any && self.forgetting_done() {
+            self.start_forgetting();
+        }
     }
 
     /// True once all slots are removed after [`Shard::start_forgetting`].
@@ -312,6 +359,7 @@ impl<E: Endpoint> Shard<E> {
     ///
     /// Growth moves slots to segments of higher numbers only, so none escapes.
     pub(in crate::shard) fn forget_slice(&mut self) -> bool {
+        self.forget_at_once();
         let Some(next) = self.lost.sweep else {
             return false;
         };

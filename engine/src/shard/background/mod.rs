@@ -9,3 +9,4 @@ pub(in crate::shard) mod expire;
 pub(in crate::shard) mod flush;
 pub(in crate::shard) mod forget;
 pub(in crate::shard) mod sketch;
+pub(in crate::shard) mod trim;

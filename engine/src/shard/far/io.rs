@@ -11,6 +11,7 @@ use farcore_rdma::{Completion, Endpoint, Status};
 use super::tag::{Purpose, WorkTag};
 use super::{COMPLETIONS, Posted};
 use crate::constants::{UNIT, UNIT_BYTES};
+use crate::error::LOST;
 use crate::log::record::units_for;
 use crate::log::{Address, SizeClass};
 use crate::message::operation::OperationKind;
@@ -18,7 +19,6 @@ use crate::message::request::AnswerSink;
 use crate::shard::Shard;
 use crate::shard::far::buffers::is_long;
 use crate::shard::far::extents::NodeId;
-use crate::shard::far::placement::LOST;
 use crate::shard::pending::flight::FlightState;
 
 impl<E: Endpoint> Shard<E> {

@@ -11,9 +11,6 @@ use crate::shard::far::extents::{AddError, Extent, NodeId};
 use crate::shard::local::ExtentLost;
 use crate::shard::local::page_table::PageKind;
 
-/// The reason of [`Error::Unavailable`] where the record will not come back.
-pub(in crate::shard) const LOST: &str = "the record is lost, because the session is over (lease and keep), the node was restarted, or what it returned was damaged; write or delete the key, or call `Engine::forget_lost`";
-
 impl<E: Endpoint> Shard<E> {
     /// Adds a page-sized piece of a node's memory.
     ///
@@ -83,6 +80,8 @@ impl<E: Endpoint> Shard<E> {
             "a memory node has lost what it held: those records are unavailable"
         );
         self.lost.note_node(&name);
+        self.forget_at_once();
+        self.publish_gauges();
     }
 
     /// Points every slot and every cached copy's home that leads to a page in `gone` to the lost

@@ -215,7 +215,8 @@ impl<E: Endpoint> Shard<E> {
             .count()
     }
 
-    fn evict_clean(&mut self) -> bool {
+    /// Evicts a clean page; false if none may leave.
+    pub(in crate::shard) fn evict_clean(&mut self) -> bool {
         let may_go =
             |&page: &u32| self.local.pages.get(page).pins == 0 && !self.is_far_copy_doubtful(page);
         let Some(place) = self.local.clean.iter().position(may_go) else {

@@ -71,6 +71,8 @@ struct LongValue {
     pins: Vec<u64>,
     /// When its client wrote last, or one that keeps it has read last.
     used_ns: u64,
+    /// Since when its next piece waits for room; 0 if it does not.
+    waits_since_ns: u64,
 }
 
 /// The long values of a shard.
@@ -161,6 +163,7 @@ impl LongValues {
             pieces: Vec::new(),
             pins: Vec::new(),
             used_ns: now_ns,
+            waits_since_ns: 0,
         };
         self.by_id.insert(self.last_id, value);
         Some(self.last_id)
@@ -174,6 +177,17 @@ impl LongValues {
         Some((&value.pieces, value.length))
     }
 
+    /// Notes that the next piece of a value waits for room; returns for how long it has.
+    pub(in crate::shard) fn note_waiting(&mut self, id: u64, now_ns: u64) -> u64 {
+        let Some(value) = self.by_id.get_mut(&id) else {
+            return 0;
+        };
+        if value.waits_since_ns == 0 {
+            value.waits_since_ns = now_ns;
+        }
+        now_ns.saturating_sub(value.waits_since_ns)
+    }
+
     /// Adds the next piece of a value.
     pub(in crate::shard) fn add(&mut self, id: u64, address: Address, units: u32, now_ns: u64) {
         let Some(value) = self.by_id.get_mut(&id) else {
@@ -181,6 +195,7 @@ impl LongValues {
         };
         let place = u32::try_from(value.pieces.len()).unwrap_or(u32::MAX);
         value.used_ns = now_ns;
+        value.waits_since_ns = 0;
         self.promised = self.promised.saturating_sub(1);
         let piece = Piece {
             address: Some(address),
@@ -414,6 +429,9 @@ impl LongValues {
         self.by_id.values().flat_map(|value| value.pieces.clone())
     }
 }
+
+/// Pieces that fill a page.
+pub(in crate::shard) const PIECES_A_PAGE: u64 = 4;
 
 /// Bytes of value that a piece holds: four pieces fill a page.
 pub(crate) fn piece_bytes(page_bytes: usize) -> usize {

@@ -86,6 +86,9 @@ impl<E: Endpoint> Shard<E> {
                 None => return Step::fetch(*slot),
             },
             Found::Unknown { slot, .. } => return Step::fetch(*slot),
+            Found::Lost { .. } if change.is_plain_delete() => {
+                return self.delete_lost(lane, request, evidence.damaged, answers);
+            }
             Found::Lost { .. } if change.is_blind() => None,
             Found::Lost { damaged } => {
                 return self.fail(lane, request, self.lost_error(*damaged), answers);

@@ -12,7 +12,7 @@
 use farcore_rdma::Endpoint;
 
 use crate::constants::{
-    LONG_PAUSE_NS, LONG_PINS_MAX, LONG_READER_PINS_MAX, LONG_VALUE_BYTES_MAX,
+    LONG_PAUSE_NS, LONG_PINS_MAX, LONG_READER_PINS_MAX, LONG_ROOM_WAIT_NS, LONG_VALUE_BYTES_MAX,
     UNFINISHED_LONG_VALUES_MAX,
 };
 use crate::error::Error;
@@ -22,12 +22,12 @@ use crate::message::long::{COMMIT_HEAD_BYTES, KEEP, KEEP_IF_FEW, OPENED_BYTES, p
 use crate::message::operation::decode_range;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
-use crate::shard::Shard;
 use crate::shard::local::append::NoRoom;
-use crate::shard::local::long_values::{LongRecord, Piece, piece_bytes};
+use crate::shard::local::long_values::{LongRecord, PIECES_A_PAGE, Piece, piece_bytes};
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::lookup::{Evidence, Found, Hint};
 use crate::shard::serve::{Step, answer_or_wait};
+use crate::shard::{FRAMES_MIN, Shard};
 
 /// The length of a value as a size; it is limited.
 fn whole_bytes(length: u64) -> usize {
@@ -40,6 +40,25 @@ impl<E: Endpoint> Shard<E> {
         piece_bytes(self.shape.page_bytes())
     }
 
+    /// Bytes of a long value that the shard's memory can hold, at most. While a value is written, none
+    /// of its pieces may be evicted: a cache keeps an eighth of its far memory for others.
+    fn long_bytes_max(&self) -> u64 {
+        let extents = self.far.extents.count_max() as u64;
+        let pages = if self.evictor.is_on() {
+            extents - extents.div_ceil(8)
+        } else {
+            extents + (self.local.arena.page_frames() as u64).saturating_sub(FRAMES_MIN as u64)
+        };
+        pages * PIECES_A_PAGE * self.piece_bytes() as u64
+    }
+
+    /// True if far memory is full, and a piece of a value has waited so long for room that none will
+    /// come.
+    fn waits_in_vain(&mut self, id: u64) -> bool {
+        let waited_ns = self.long.note_waiting(id, self.now_ns);
+        waited_ns > LONG_ROOM_WAIT_NS && self.far.extents.free_count() == 0
+    }
+
     /// Starts a long value and answers its id.
     #[cold]
     pub(in crate::shard) fn long_begin(
@@ -49,7 +68,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> Step {
         let bytes = word(request.value(), 0);
-        let max = LONG_VALUE_BYTES_MAX;
+        let max = LONG_VALUE_BYTES_MAX.min(self.long_bytes_max());
         if bytes > max {
             let error = Error::LongValueTooLong { bytes, max };
             return self.fail(lane, request, error, answers);
@@ -105,6 +124,14 @@ impl<E: Endpoint> Shard<E> {
         let units = record::units_for(key.len(), value.len()) + self.tag_units;
         let room = match self.reserve(TailKind::Log, units) {
             Ok(room) => room,
+            Err(NoRoom::Wait) if self.waits_in_vain(id) => {
+                let error = Error::FarFull {
+                    shard: Some(self.id),
+                    used: self.far.extents.used_bytes(),
+                    limit: self.far.extents.total_bytes(),
+                };
+                return self.fail(lane, request, error, answers);
+            }
             Err(NoRoom::Wait) => {
                 self.background_due = true;
                 return Step::Blocked;

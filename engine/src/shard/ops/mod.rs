@@ -197,6 +197,7 @@ impl<E: Endpoint> Shard<E> {
             let old = account_bytes(slot.class(), old_units);
             let new = account_bytes(class, units);
             self.local.resize(slot.address(), old, new);
+            self.compactor.note_dead(old.saturating_sub(new));
             self.index.replace(position, class, slot.address());
         }
         Ok(version)
@@ -265,8 +266,9 @@ impl<E: Endpoint> Shard<E> {
         room.write(version, flags, key, value);
         self.local
             .commit(TailKind::Log, hash, address, class, units);
+        let excepts = self.excepts(position);
         self.index.replace(position, class, address);
-        self.lost.note_taken_over();
+        self.lost.note_taken_over(excepts);
         Ok(version)
     }
 
@@ -359,10 +361,7 @@ impl<E: Endpoint> Shard<E> {
         match found {
             Found::Absent => self.delete_absent(lane, request, answers),
             Found::Unknown { slot, .. } => Step::fetch(slot),
-            Found::Lost { damaged } => {
-                let error = self.lost_error(damaged);
-                self.delete_lost(lane, request, error, evidence.damaged, answers)
-            }
+            Found::Lost { .. } => self.delete_lost(lane, request, evidence.damaged, answers),
             Found::Local(local) => self.remove(lane, request, local.place(), answers),
             Found::Confirmed {
                 position,
@@ -402,23 +401,26 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
-    /// Deletes a key that may be lost. The answer says that it is unknown whether the key existed;
-    /// from now on it is absent.
+    /// Deletes a key whose record is lost or damaged. The answer is that of a key that existed, which
+    /// is almost sure: the slot is of the same tag and home bucket.
     #[cold]
-    fn delete_lost(
+    pub(in crate::shard) fn delete_lost(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
-        error: Error,
         damaged: &[Address],
         answers: &mut impl AnswerSink,
     ) -> Step {
-        let step = self.fail(lane, request, error, answers);
-        if step == Step::Done {
-            self.give_up_damaged(request.hash, damaged);
-            self.except_from_lost(request.hash);
+        if !answers.has_room(lane, 0) {
+            return Step::NoRoom { value_bytes: 0 };
         }
-        step
+        // As a delete of a key that has a record.
+        self.version += 1;
+        self.give_up_damaged(request.hash, damaged);
+        self.except_from_lost(request.hash);
+        self.batch_counters.deletes += 1;
+        answers.answer(lane, request.token, Answer::Deleted);
+        Step::Done
     }
 
     #[inline]

@@ -1,6 +1,6 @@
-//! Operations on all keys of a shard: count them, remove them.
+//! Operations on all keys of a shard: count them, remove them, forget those that are lost.
 //!
-//! Both are one step of the shard, so every other request is before or after. A clear empties the
+//! Each is one step of the shard, so every other request is before or after. A clear empties the
 //! index segment by segment and counts all records of a page dead at once. Cost: 16 KiB of memory
 //! are zeroed for each 1680 keys, and each page is freed.
 
@@ -45,6 +45,31 @@ impl<E: Endpoint> Shard<E> {
         let step = self.count_keys(lane, request, answers);
         if step == Step::Done {
             self.remove_all();
+        }
+        step
+    }
+
+    /// Has lost keys count as absent from now on, and answers how many there may be of them.
+    #[cold]
+    pub(in crate::shard) fn forget_keys(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        if !self.forgetting_done() {
+            // One generation is swept at a time.
+            self.background_due = true;
+            return Step::Blocked;
+        }
+        let answer = Answer::Value {
+            version: self.lost.keys(),
+            value: &[],
+        };
+        let step = answer_or_wait(lane, request, answer, answers);
+        if step == Step::Done {
+            self.start_forgetting();
+            self.publish_gauges();
         }
         step
     }

@@ -514,3 +514,33 @@ fn a_value_whose_writer_pauses_for_too_long_is_removed() {
     assert_eq!(answer, Some((3, Owned::Failed(Error::LongValueGone))));
     let _ = LANE;
 }
+
+#[test]
+fn a_long_value_that_cannot_fit_a_cache_is_refused_at_once() {
+    let mut reactor = Reactor::new(&Setting {
+        evicts: true,
+        local_bytes: 3 << 20,
+        far_bytes: 1 << 20,
+        ..crowded()
+    });
+    // It is full before, of short values.
+    for key in 0..6_000_u64 {
+        let put = Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &[1; 600],
+        };
+        assert!(matches!(reactor.call(put), Owned::Stored(_)), "{key}");
+    }
+    let too_long = vec![7; 3 << 20];
+    let refused = reactor.put_long(b"long", &too_long, Expiry::Never);
+    let Err(Error::LongValueTooLong { bytes, max }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(bytes, too_long.len() as u64);
+    assert!((700_000..1 << 20).contains(&max), "{max}");
+    assert_eq!(reactor.shard.long.unfinished(), 0);
+    // What may fit does, for others make room.
+    let longest = vec![8; usize::try_from(max).expect("it fits")];
+    let stored = reactor.put_long(b"long", &longest, Expiry::Never);
+    assert!(matches!(stored, Ok(PutOutcome::Stored(_))), "{stored:?}");
+}

@@ -15,6 +15,11 @@ pub(super) fn delete(reactor: &mut Reactor, key: u64) -> Owned {
 }
 
 impl Reactor {
+    /// Makes a node take back all that it lent.
+    fn lose_node_now(&mut self, node: usize) {
+        self.shard.lose_node(NodeId::new(node));
+    }
+
     /// Makes a node take back all that it lent, and lend as much again.
     pub(super) fn lose_for_good(&mut self, node: usize) {
         let id = NodeId::new(node);
@@ -97,11 +102,17 @@ fn a_lost_key_that_is_deleted_is_absent() {
     reactor.lose_for_good(1);
     let lost = unavailable_keys(&mut reactor, 1, &[1]);
     for &key in &lost {
-        // It is unknown whether the key had a value.
-        let answer = delete(&mut reactor, key);
-        assert!(is_unavailable(&answer, &[1]), "{key}: {answer:?}");
+        let before = reactor.shard.lost.keys();
+        assert_eq!(delete(&mut reactor, key), Owned::Deleted, "{key}");
+        assert_eq!(reactor.shard.lost.keys(), before - 1, "{key}");
         assert_eq!(get(&mut reactor, key), Owned::Absent, "{key}");
         assert_eq!(delete(&mut reactor, key), Owned::Absent, "{key}");
+    }
+    assert_eq!(reactor.shard.lost.keys(), 0);
+    // What was excepted is written again.
+    for &key in &lost {
+        assert!(matches!(put(&mut reactor, key, 2), Owned::Stored(_)));
+        assert_eq!(reactor.shard.lost.keys(), 0, "{key}");
     }
     reactor.check();
 }
@@ -156,12 +167,16 @@ fn forgotten_keys_are_absent_and_take_no_room() {
         assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
     }
     for &key in lost.iter().skip(1).step_by(3) {
-        assert!(is_unavailable(&delete(&mut reactor, key), &[1]));
+        assert_eq!(delete(&mut reactor, key), Owned::Deleted);
     }
-    let slots = reactor.shard.lost.slots();
+    let (slots, keys) = (reactor.shard.lost.slots(), reactor.shard.lost.keys());
     assert_eq!(lost_slots(&reactor), slots);
     assert!(slots < lost.len() as u64, "{slots} of {}", lost.len());
-    assert_eq!(forget(&mut reactor), slots);
+    assert!(
+        keys < slots,
+        "{keys} of {slots}: the deleted ones are not lost"
+    );
+    assert_eq!(forget(&mut reactor), keys);
     assert_eq!((lost_slots(&reactor), reactor.shard.lost.slots()), (0, 0));
     for (place, &key) in lost.iter().enumerate() {
         match place % 3 {
@@ -183,6 +198,35 @@ fn forgotten_keys_are_absent_and_take_no_room() {
             .iter()
             .all(|answer| matches!(answer, Owned::Value(..)) || is_unavailable(answer, &[1, 2]))
     );
+    reactor.check();
+}
+
+#[test]
+fn a_shard_that_forgets_at_once_takes_lost_keys_for_absent() {
+    let mut reactor = filled(&super::Setting {
+        forgets_lost: true,
+        ..setting()
+    });
+    for round in [1_u8, 2] {
+        // The second loss may come while the first is swept.
+        reactor.lose_node_now(usize::from(round));
+    }
+    for _ in 0..100_000 {
+        if lost_slots(&reactor) == 0 && reactor.shard.forgetting_done() {
+            break;
+        }
+        reactor.advance();
+    }
+    assert_eq!((lost_slots(&reactor), reactor.shard.lost.keys()), (0, 0));
+    let mut absent = 0;
+    for key in 0..KEYS {
+        match get(&mut reactor, key) {
+            Owned::Absent => absent += 1,
+            answer => assert!(matches!(answer, Owned::Value(..)), "{key}: {answer:?}"),
+        }
+    }
+    assert_eq!(absent, reactor.shard.keys_forgotten());
+    assert!(absent > 1_000, "{absent}");
     reactor.check();
 }
 

@@ -228,6 +228,7 @@ struct Setting {
     tuning: ShardTuning,
     /// The shard is a cache.
     evicts: bool,
+    forgets_lost: bool,
     /// Lanes that requests use at random.
     lanes: u8,
     /// One more lane, whose client sends requests and never reads an answer.
@@ -258,6 +259,7 @@ impl Default for Setting {
             keys_expected: 1_000,
             tuning: Config::default().tuning(),
             evicts: false,
+            forgets_lost: false,
             lanes: 1,
             sleeper: false,
             outages: None,
@@ -322,6 +324,7 @@ impl Reactor {
             metrics: Arc::new(CoreMetrics::new(setting.nodes)),
             tuning: setting.tuning,
             evicts: setting.evicts,
+            forgets_lost: setting.forgets_lost,
             key_hasher: KeyHasher::new(move |key| hash_of(hasher, &others, key)),
         })
         .unwrap();

@@ -1,6 +1,7 @@
 //! Room in local and far memory: when a shard becomes quiet, what `flush` and `compact` wait for,
 //! and when far memory is full.
 
+use super::nodes::get;
 use super::{Outages, Owned, Random, Reactor, Setting};
 use crate::error::Error;
 use crate::message::operation::Operation;
@@ -348,4 +349,56 @@ fn a_flush_covers_what_compaction_moves_meanwhile() {
     }
     // The round in which it ended ran one more slice of compaction, which moves far records.
     assert!(found <= 64, "{found} records are only local");
+}
+
+#[test]
+fn a_trim_gives_back_what_holds_little() {
+    let mut reactor = Reactor::new(&Setting::default());
+    let keys = 900;
+    for key in 0..keys {
+        put(&mut reactor, key, 500);
+    }
+    let taken = |reactor: &Reactor| {
+        let arena = &reactor.shard.local.arena;
+        arena.page_frames() - arena.free_count()
+    };
+    let full = taken(&reactor);
+    let trim = |reactor: &mut Reactor, keep_bytes| {
+        reactor.shard.start_trim(keep_bytes);
+        for _ in 0..100_000 {
+            if !reactor.shard.is_trimming() {
+                return;
+            }
+            reactor.advance();
+        }
+        panic!("the trim does not end");
+    };
+    // Full pages stay, whatever the limit.
+    trim(&mut reactor, Some(0));
+    assert!(taken(&reactor) >= full, "{} of {full}", taken(&reactor));
+    // Values that shrink leave dead bytes, as deletes do.
+    for key in (0..keys).filter(|key| key % 10 > 0) {
+        if key % 2 == 0 {
+            delete(&mut reactor, key);
+        } else {
+            put(&mut reactor, key, 8);
+        }
+    }
+    assert!(taken(&reactor) + 1 >= full, "{} of {full}", taken(&reactor));
+    trim(&mut reactor, None);
+    assert!(taken(&reactor) <= full / 2, "{} of {full}", taken(&reactor));
+    for key in 0..keys {
+        let length = match key {
+            key if key % 10 == 0 => 500,
+            key if key % 2 == 0 => {
+                assert_eq!(get(&mut reactor, key), Owned::Absent);
+                continue;
+            }
+            _ => 8,
+        };
+        let answer = get(&mut reactor, key);
+        let is_right = matches!(&answer, Owned::Value(_, value) if value.len() == length);
+        assert!(is_right, "{key}: {answer:?}");
+    }
+    reactor.check();
 }

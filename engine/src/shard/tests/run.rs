@@ -7,11 +7,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::scans::{SCAN, Scanning};
 use super::{LANE, Owned, Random, Reactor, SLEEPER, Setting, value};
 use crate::error::Error;
+use crate::error::LOST;
 use crate::message::change::{Change, Circumstances, Condition, Current, Effect, Metadata, Reply};
 use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
-use crate::shard::far::placement::LOST;
 
 /// The token of a request that removes all keys.
 const CLEAR: u64 = u64::MAX >> 1;
@@ -418,19 +418,11 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 {
                     let name = name(key);
                     let is_lost = doubtful.contains(&key) || reactor.may_be_lost(name.as_bytes());
-                    // A delete has just changed it.
+                    // A delete waited for a record that was lost meanwhile.
                     let is_lost = is_lost || setting.damage && matches!(call, Call::Delete);
                     assert!(is_lost || token <= forgot, "{}", context());
-                    // Unless the key was found before it was lost.
-                    if matches!(call, Call::Delete) && !states.contains(&None) {
-                        states.push(None);
-                    }
                 }
-                (_, Owned::Failed(Error::Damaged { .. })) if setting.damage => {
-                    if matches!(call, Call::Delete) && !states.contains(&None) {
-                        states.push(None);
-                    }
-                }
+                (_, Owned::Failed(Error::Damaged { .. })) if setting.damage => {}
                 (_, Owned::Failed(Error::FarFull { .. } | Error::IndexFull { .. }))
                     if setting.evicts =>
                 {
@@ -523,7 +515,10 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     doubtful.remove(&key);
                 }
                 (Call::Delete, Owned::Deleted) => {
-                    assert!(known.iter().any(Option::is_some), "{}", context());
+                    // A lost slot may be another key's.
+                    let may_be_lost = setting.losses || setting.damage;
+                    let was_there = known.iter().any(Option::is_some) || may_be_lost;
+                    assert!(was_there, "{}", context());
                     *states = vec![None];
                     doubtful.remove(&key);
                 }

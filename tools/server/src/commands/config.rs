@@ -142,7 +142,7 @@ impl Change {
             }
             Self::Keepalive(seconds) => shared.keepalive.set(seconds),
             Self::Memory(limit) => {
-                let used_bytes = MemoryFigures::of(shared).used_bytes;
+                let used_bytes = MemoryFigures::of(shared).limited_bytes();
                 shared.memory_limit.set(limit, used_bytes);
             }
         }

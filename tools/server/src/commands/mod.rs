@@ -26,6 +26,7 @@ mod list_move;
 mod list_takes;
 mod lists;
 mod long_set;
+mod lost_keys;
 mod many_reads;
 mod monitor;
 mod noted;

@@ -26,10 +26,28 @@ pub(super) const OBJECT: &[Subcommand] = &[
 pub(super) const MEMORY: &[Subcommand] = &[
     Subcommand::new("doctor", 2, doctor),
     Subcommand::new("malloc-stats", 2, allocator),
-    Subcommand::new("purge", 2, super::succeed),
+    Subcommand::new("purge", 2, purge),
     Subcommand::new("stats", 2, stats),
     Subcommand::of_key("usage", -3, usage),
 ];
+
+/// Compacts what is mostly dead in local memory; replies when that is done.
+fn purge(call: &mut Call<'_>) -> Result {
+    let shared = Arc::clone(&call.serving.shared);
+    Ok(call.task(move |core, output, protocol| async move {
+        shared.start_purge().wait(&core).await;
+        while !output.is_gone() {
+            let cores = shared.ask_trims().wait(&core).await;
+            if !cores.into_iter().any(|is_at_it| is_at_it) {
+                break;
+            }
+            core.yield_now().await;
+        }
+        shared.look_at_limit();
+        output.write(|bytes| Writer::new(bytes, protocol).simple("OK"));
+        core
+    }))
+}
 
 /// Bytes of a value that say which encoding it has.
 const ENCODING_BYTES: u32 = 45;

@@ -7,7 +7,7 @@ use super::subcommand::{self, Subcommand, takes};
 use super::{
     Call, Flow, Refusal, absent, access, all_keys, bits, channels, config, connection,
     element_draw, element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists,
-    monitor, object, random_key, renames, server, set_algebra, sets, slowlog, strings,
+    lost_keys, monitor, object, random_key, renames, server, set_algebra, sets, slowlog, strings,
     transactions,
 };
 
@@ -227,6 +227,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("expire", -3, ONE, CHANGE, expiry::expire),
     command("expireat", -3, ONE, CHANGE, expiry::expireat),
     command("expiretime", 2, ONE, READ, expiry::expiretime),
+    container("farcore", "write admin", lost_keys::FARCORE),
     command("flushall", -1, NONE, "write", keys::flush),
     command("flushdb", -1, NONE, "write", keys::flush),
     container("function", "noscript", absent::FUNCTION),

@@ -5,6 +5,8 @@ use farcore_protocol::{
     ConditionKind, ExpiryConditionKind, ExpiryKind, Header, Kind, Status, WireError,
 };
 
+use crate::replies::lost_text;
+
 /// When a key expires.
 fn expiry(header: &Header) -> Result<Expiry, WireError> {
     Ok(match header.expiry()? {
@@ -116,6 +118,9 @@ pub(super) fn unmet(header: &Header, current: u64) -> Status {
 /// The text of an error, for clients that know no call of the engine.
 pub(super) fn text_of(error: &Error) -> String {
     match error {
+        Error::Unavailable { node, .. } if error.is_lost() => {
+            lost_text(node, "`farcore cli forget-lost`")
+        }
         Error::Structured => {
             "the value is a hash, set or list: clients of the Redis protocol read it; a put or a delete replaces it".to_owned()
         }

@@ -233,6 +233,13 @@ impl NativeConnection {
                 self.finish_owned(turn, receive, header.answer(Status::Ok), text.into_bytes());
                 Flow::Begun
             }
+            Kind::ForgetLost => {
+                let place = Place::Request(receive);
+                turn.tasks
+                    .forget_lost(turn.core, (turn.number, place), *header);
+                self.outstanding += 1;
+                Flow::Begun
+            }
             Kind::Scan => self.begin_scan(turn, receive, &header, value),
             _ => self.begin_operation(turn, receive, &header, (key, value)),
         };
@@ -255,7 +262,8 @@ impl NativeConnection {
                 | Kind::CompareAndSwap
                 | Kind::Delete
                 | Kind::Increment
-                | Kind::Expire => true,
+                | Kind::Expire
+                | Kind::ForgetLost => true,
                 Kind::Batch => self.batch_writes(receive, header),
                 _ => false,
             }

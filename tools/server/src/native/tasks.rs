@@ -260,6 +260,24 @@ impl Tasks {
         });
     }
 
+    /// Makes lost keys absent; the answer's argument is how many there may have been.
+    pub(super) fn forget_lost(&mut self, core: &Core, of: (usize, Place), header: Header) {
+        let mut core = self.client(core);
+        self.start(of, async move {
+            let answer = match core.forget_lost().await {
+                Ok(keys) => {
+                    let header = Header {
+                        argument: keys,
+                        ..header.answer(Status::Ok)
+                    };
+                    ended(header, Vec::new())
+                }
+                Err(error) => failed(&header, &error),
+            };
+            (core, answer)
+        });
+    }
+
     /// Has each task go on as far as it can, and visits those that ended. True if any did.
     pub(super) fn turn(&mut self, mut visit: impl FnMut(usize, Place, Ended)) -> bool {
         let mut context = Context::from_waker(Waker::noop());

@@ -556,6 +556,7 @@ fn statistics(shared: &Shared) -> String {
         ("gets_absent", engine.gets_absent),
         ("expired", engine.expired),
         ("evicted", engine.evicted),
+        ("lost_keys", engine.lost_keys),
     ] {
         let _ = writeln!(text, "{name} {value}");
     }

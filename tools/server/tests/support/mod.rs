@@ -77,7 +77,7 @@ impl Served {
         })
     }
 
-    fn on(engine: Engine, change: impl FnOnce(&mut Options)) -> Self {
+    pub(crate) fn on(engine: Engine, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new(([127, 0, 0, 1], 0).into());
         change(&mut options);
         let server = Server::start(&engine, options).expect("a server");
