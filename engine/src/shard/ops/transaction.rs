@@ -50,6 +50,8 @@ struct Planned {
     expiry_ms: Option<u64>,
     /// Units of the new record.
     units: u32,
+    /// The record that is replaced or removed has expired.
+    meets_expired: bool,
     effect: Effect,
 }
 
@@ -73,6 +75,7 @@ struct Seen {
     version: Version,
     /// When it expires, if it has not.
     expiry_ms: Option<u64>,
+    has_expired: bool,
     /// The record that its slot leads to, and whether its value can be overwritten.
     record: Option<(RecordHeader, bool)>,
 }
@@ -164,6 +167,7 @@ impl<E: Endpoint> Shard<E> {
                 hash,
                 expiry_ms: None,
                 units: 0,
+                meets_expired: false,
                 effect: Effect::None,
             });
         }
@@ -206,6 +210,7 @@ impl<E: Endpoint> Shard<E> {
             hash,
             expiry_ms: None,
             units: 0,
+            meets_expired: seen.has_expired,
             effect: Effect::None,
         };
         let delete = Planned {
@@ -231,6 +236,7 @@ impl<E: Endpoint> Shard<E> {
             hash,
             expiry_ms,
             units,
+            meets_expired: seen.has_expired,
             effect: match seen.record {
                 None => Effect::Insert,
                 Some((header, true)) if units <= header.units() => Effect::Overwrite,
@@ -299,6 +305,7 @@ impl<E: Endpoint> Shard<E> {
                 return Look::Known(Seen {
                     version: 0,
                     expiry_ms: None,
+                    has_expired: false,
                     record: None,
                 });
             }
@@ -326,6 +333,7 @@ impl<E: Endpoint> Shard<E> {
         Look::Known(Seen {
             version: if past { 0 } else { header.version() },
             expiry_ms: expiry_ms.filter(|_| !past),
+            has_expired: past,
             record: Some((header, mutable)),
         })
     }
@@ -562,6 +570,9 @@ impl<E: Endpoint> Shard<E> {
             matches!(found, Found::Local(_) | Found::Confirmed { .. }),
             "the key was found before"
         );
+        if planned.meets_expired {
+            self.note_expired(step.key);
+        }
         if planned.effect == Effect::Delete {
             return self.take_away(planned.hash, &found);
         }
