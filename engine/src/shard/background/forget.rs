@@ -291,6 +291,7 @@ impl<E: Endpoint> Shard<E> {
             keys = lost.slots,
             "forgetting lost keys: they are absent from now on"
         );
+        self.absences.note_all(self.version);
         lost.forgotten_slots = lost.slots;
         lost.forgotten += std::mem::take(&mut lost.slots);
         lost.generation = lost.generation % LOSS_MARK_MAX + 1;

@@ -420,6 +420,7 @@ impl<E: Endpoint> Shard<E> {
         if step == Step::Done {
             self.give_up_damaged(request.hash, damaged);
             self.except_from_lost(request.hash);
+            self.absences.note(request.hash, self.version);
         }
         step
     }
@@ -447,6 +448,7 @@ impl<E: Endpoint> Shard<E> {
     ) {
         // A delete draws a version too, so that versions order all changes of a shard.
         self.version += 1;
+        self.absences.note(hash, header.version());
         if self.lost.is_any() {
             self.remove_beside_lost(hash, position, header);
         } else {

@@ -33,7 +33,7 @@ use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts, Version};
 use crate::message::outcome::{Answer, Conflict};
 use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape};
-use crate::message::transaction::{TransactionStep, TransactionView, TransactionWrite};
+use crate::message::transaction::{Absence, TransactionStep, TransactionView, TransactionWrite};
 use crate::shard::Shard;
 use crate::shard::local::append::NoRoom;
 use crate::shard::local::open_pages::TailKind;
@@ -91,7 +91,7 @@ enum Look {
 /// Why a transaction does not happen now.
 enum Obstacle {
     Missing,
-    Conflict { place: usize, current: Version },
+    Conflict(Conflict),
     Failed(Error),
 }
 
@@ -131,14 +131,10 @@ impl<E: Endpoint> Shard<E> {
                 Step::Blocked
             }
             Err(Obstacle::Failed(error)) => self.fail(lane, request, error, answers),
-            Err(Obstacle::Conflict { place, current }) => {
+            Err(Obstacle::Conflict(conflict)) => {
                 self.metrics.counters.transactions.add(1);
                 self.metrics.counters.transactions_conflicted.add(1);
-                answers.answer(
-                    lane,
-                    request.token,
-                    Answer::Conflict(Conflict::new(place, current)),
-                );
+                answers.answer(lane, request.token, Answer::Conflict(conflict));
                 Step::Done
             }
         };
@@ -186,9 +182,11 @@ impl<E: Endpoint> Shard<E> {
                 _ if missing => {}
                 Look::Failed(error) => return Err(Obstacle::Failed(error)),
                 Look::Known(seen) => {
-                    let current = seen.version;
-                    if step.expected.is_some_and(|expected| expected != current) {
-                        return Err(Obstacle::Conflict { place, current });
+                    if let Some(expected) = step.expected
+                        && let Some(conflict) =
+                            self.conflict(place, (planned.hash, expected), &seen)
+                    {
+                        return Err(Obstacle::Conflict(conflict));
                     }
                     *planned = self.planned(planned.hash, &step, &seen);
                 }
@@ -202,6 +200,41 @@ impl<E: Endpoint> Shard<E> {
         } else {
             Ok(())
         }
+    }
+
+    /// Why a key that was found so is not what a step expects.
+    #[inline]
+    fn conflict(
+        &mut self,
+        place: usize,
+        (hash, expected): (IndexHash, Version),
+        seen: &Seen,
+    ) -> Option<Conflict> {
+        match Absence::version_of(expected) {
+            Some(since) => self.absence_conflict(place, (hash, since), seen),
+            None if expected == seen.version => None,
+            None => Some(Conflict::new(place, seen.version)),
+        }
+    }
+
+    /// The same for a key that must have been absent since a version.
+    #[cold]
+    fn absence_conflict(
+        &mut self,
+        place: usize,
+        (hash, since): (IndexHash, Version),
+        seen: &Seen,
+    ) -> Option<Conflict> {
+        if seen.version != 0 {
+            return Some(Conflict::new(place, seen.version));
+        }
+        // One that has expired was there until then.
+        let stored = seen.record.map_or(0, |(header, _)| header.version());
+        if since <= self.version && stored <= since && self.absences.hold(hash, since) {
+            return None;
+        }
+        self.absences.begin();
+        Some(Conflict::absent(place, self.version))
     }
 
     /// What a step does to a key that was found so.
@@ -467,6 +500,10 @@ impl<E: Endpoint> Shard<E> {
             // Puts and deletes draw the next version.
             self.version = version;
             version += u64::from(step.write != TransactionWrite::None);
+            if planned.effect == Effect::None && step.write != TransactionWrite::None {
+                // It may have been stored and removed before it is written here.
+                self.absences.note(planned.hash, version);
+            }
             if !matches!(planned.effect, Effect::None | Effect::Insert) {
                 let (shown, _) = self.shown(lane, request, place);
                 let evidence = Evidence {
