@@ -58,7 +58,7 @@ pub use self::message::draft::Draft;
 pub use self::message::expiry::{Expiry, ExpiryCondition};
 pub use self::message::operation::{Operation, Version};
 pub use self::message::outcome::{Answer, Conflict};
-pub use self::message::transaction::Transaction;
+pub use self::message::transaction::{Absence, Transaction};
 pub use self::observe::metrics::{EngineReporter, Stats};
 pub use self::observe::recorder::{Recorder, Recording};
 pub use self::observe::removals::{Removal, RemovedKeys};

@@ -65,7 +65,12 @@ const CELLS: usize = 12;
 /// Times that a group can be split.
 const DEPTH_MAX: u32 = 8;
 
+/// Roots of an index, at most: 256 GiB of segments, so that a place in the order of a scan is
+/// short. Beyond that groups grow.
+const ROOTS_MAX: u64 = 1 << 23;
+
 const _: () = assert!(SLOTS * 8 == SEGMENT_BYTES);
+const _: () = assert!(ROOTS_MAX.is_power_of_two());
 const _: () = assert!(CELLS << DEPTH_MAX <= 1 << TAG_BITS);
 
 /// Provides memory for segments.
@@ -157,7 +162,8 @@ impl Index {
         keys_expected: u64,
         source: &mut impl SegmentSource,
     ) -> Result<Self, NoSegment> {
-        let roots = u32::try_from(Self::roots_for(keys_expected)).map_err(|_| NoSegment)?;
+        let roots = Self::roots_for(keys_expected).min(ROOTS_MAX);
+        let roots = u32::try_from(roots).map_err(|_| NoSegment)?;
         let mut index = Self {
             segments: Vec::new(),
             keys_in: Vec::new(),

@@ -1,8 +1,8 @@
 //! The order in which a scan visits slots.
 //!
 //! ```text
-//! bit 63    54 53       22 21    14 13     0
-//! |    0:10   |  root:32  | home:8 | tag:14 |
+//! bit 63    45 44       22 21    14 13     0
+//! |    0:19   |  root:23  | home:8 | tag:14 |
 //! ```
 //!
 //! A slot's place in this order follows from bits of its key's hash that never change: growth moves
@@ -17,13 +17,15 @@ use super::segment::{BUCKETS, Segment};
 #[cfg(test)]
 use super::slot::tag_of;
 use super::slot::{DISPLACEMENT_MAX, Slot, TAG_BITS};
-use super::{Index, SLOTS_A_BUCKET};
+use super::{Index, ROOTS_MAX, SLOTS_A_BUCKET};
 use crate::message::hash::IndexHash;
 
 /// Bits of a home bucket.
 const HOME_BITS: u32 = BUCKETS.trailing_zeros();
 const ROOT_SHIFT: u32 = TAG_BITS + HOME_BITS;
 const TAGS: u64 = 1 << TAG_BITS;
+/// Bits of an order.
+pub(crate) const ORDER_BITS: u32 = ROOT_SHIFT + ROOTS_MAX.trailing_zeros();
 
 const _: () = assert!(BUCKETS.is_power_of_two());
 

@@ -1,7 +1,8 @@
 //! What a key would hold after operations that a client carries out in its own memory, by the rules
 //! of a shard, before a [`Transaction`] commits the result.
 //!
-//! - I1: a draft is written to a transaction only if an operation has changed it.
+//! - I1: a draft is written to a transaction only if an operation has changed it, or has put a value
+//!   whose time is past.
 
 use crate::constants::VALUE_BYTES_MAX;
 use crate::message::change::{Change, Circumstances, Condition, Current, Effect, Metadata, Reply};
@@ -170,7 +171,8 @@ impl Draft {
             Reply::New => value_of(decision.value),
             Reply::Length => value_of(&length),
         });
-        self.is_changed |= decision.effect != Effect::None;
+        let is_put = matches!(change, Change::Put { .. }) && decision.reply != Reply::Mismatch;
+        self.is_changed |= is_put || decision.effect != Effect::None;
         self.held = match decision.effect {
             Effect::None => before,
             Effect::Delete => None,

@@ -22,6 +22,7 @@ use std::fmt;
 
 use super::operation::Version;
 use super::request::Origin;
+use super::transaction::Absence;
 use crate::constants::TRANSACTION_KEYS_MAX;
 use crate::error::Error;
 
@@ -67,7 +68,15 @@ const VERSION_BITS: u32 = 48;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Conflict(u64);
 
+/// In a conflict: the key is absent, and the version is that of its shard.
+const ABSENT: u64 = 1 << 63;
+
 impl Conflict {
+    /// That of a key that is absent now, while its shard has this version.
+    pub(crate) fn absent(place: usize, shard_version: Version) -> Self {
+        Self(Self::new(place, shard_version).0 | ABSENT)
+    }
+
     pub(crate) fn new(place: usize, current: Version) -> Self {
         debug_assert!(place < TRANSACTION_KEYS_MAX && current >> VERSION_BITS == 0);
         Self((place as u64) << VERSION_BITS | current)
@@ -76,13 +85,24 @@ impl Conflict {
     /// The key's place in the transaction, from 0.
     #[must_use]
     pub fn place(self) -> usize {
-        usize::try_from(self.0 >> VERSION_BITS).unwrap_or(usize::MAX)
+        usize::try_from((self.0 & !ABSENT) >> VERSION_BITS).unwrap_or(usize::MAX)
     }
 
     /// The version that the key has; `0` means that it is absent.
     #[must_use]
     pub fn current(self) -> Version {
-        self.0 & ((1 << VERSION_BITS) - 1)
+        if self.0 & ABSENT == 0 {
+            self.0 & ((1 << VERSION_BITS) - 1)
+        } else {
+            0
+        }
+    }
+
+    /// The key's absence from now on, if the transaction has expected one and the key is absent.
+    #[must_use]
+    pub fn absence(self) -> Option<Absence> {
+        let since = self.0 & ((1 << VERSION_BITS) - 1);
+        (self.0 & ABSENT != 0).then(|| Absence::since(since))
     }
 }
 
@@ -95,7 +115,7 @@ impl fmt::Debug for Conflict {
     }
 }
 
-const _: () = assert!(TRANSACTION_KEYS_MAX <= 1 << (u64::BITS - VERSION_BITS));
+const _: () = assert!(TRANSACTION_KEYS_MAX <= 1 << (u64::BITS - 1 - VERSION_BITS));
 const _: () = assert!(size_of::<Answer<'_>>() == 4 * size_of::<u64>());
 
 impl<'a> Answer<'a> {
@@ -396,6 +416,10 @@ mod tests {
         for (place, current) in [(0, 0), (127, 1), (3, (1 << 48) - 1)] {
             let conflict = Conflict::new(place, current);
             assert_eq!((conflict.place(), conflict.current()), (place, current));
+            assert_eq!(conflict.absence(), None);
+            let conflict = Conflict::absent(place, current);
+            assert_eq!((conflict.place(), conflict.current()), (place, 0));
+            assert_eq!(conflict.absence(), Some(Absence::since(current)));
         }
     }
 }

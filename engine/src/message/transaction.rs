@@ -7,7 +7,8 @@
 //! ```text
 //! step:  | write:8 | expiry kind:8 | key bytes:16 | value bytes:32 | expected:64 | expiry:64 | key | value |
 //!
-//! the first step's key is the request's, and is not repeated; expected: all ones expects nothing
+//! the first step's key is the request's, and is not repeated; expected: all ones expects nothing,
+//! bit 63 and a version of the shard that the key is absent since then
 //! ```
 //!
 //! - I1: no two steps have one key.
@@ -24,6 +25,8 @@ use crate::message::operation::Version;
 const STEP_BYTES: usize = 24;
 /// Stands for no expected version. Versions have 48 bits.
 const NOTHING: u64 = u64::MAX;
+/// The version beside it is that from which on the key is absent.
+const ABSENCE: u64 = 1 << 63;
 
 /// The most bytes that a record takes of a page beside its key and value: header, expiry, padding,
 /// tag and directory entry.
@@ -85,11 +88,37 @@ impl<'a> TransactionWrite<'a> {
     }
 }
 
+/// The absence of a key from some time on, as [`Conflict::absence`] tells it. A transaction that
+/// expects it conflicts if the key was stored since, also if it is absent again by now: it was
+/// deleted, has expired or was evicted.
+///
+/// The time is one of the key's shard. So it is also that of other absent keys of the shard.
+///
+/// [`Conflict::absence`]: crate::Conflict::absence
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Absence(u64);
+
+impl Absence {
+    /// None that was told. A transaction that expects it conflicts always, and the conflict of an
+    /// absent key tells the absence from then on.
+    pub const UNKNOWN: Self = Self(u64::MAX - 1);
+
+    /// From a version of the shard on.
+    pub(crate) fn since(version: Version) -> Self {
+        Self(version | ABSENCE)
+    }
+
+    /// The version of the shard, if an expected version stands for an absence.
+    pub(crate) fn version_of(expected: Version) -> Option<Version> {
+        (expected & ABSENCE != 0).then_some(expected & !ABSENCE)
+    }
+}
+
 /// What a transaction expects of a key and writes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TransactionStep<'a> {
     pub(crate) key: &'a [u8],
-    /// The version that the key must have; `0` is absent.
+    /// The version that the key must have; `0` is absent. Or an [`Absence`].
     pub(crate) expected: Option<Version>,
     pub(crate) write: TransactionWrite<'a>,
 }
@@ -162,11 +191,25 @@ impl<'a> Transaction<'a> {
     pub fn expect(mut self, key: &'a [u8], version: Version) -> Self {
         let place = self.place(key);
         let step = &mut self.steps[place];
+        let absence = step.expected.and_then(Absence::version_of);
+        if version == 0 && absence.is_some() {
+            return self;
+        }
         if step.expected.is_some_and(|expected| expected != version) {
             self.contradicted.get_or_insert(place);
         }
         step.expected = Some(version);
         self
+    }
+
+    /// Expects that a key is absent and has been since the absence was told. It may also be expected
+    /// to be absent by its version.
+    pub fn expect_absence(mut self, key: &'a [u8], absence: Absence) -> Self {
+        let place = self.place(key);
+        if self.steps[place].expected == Some(0) {
+            self.steps[place].expected = None;
+        }
+        self.expect(key, absence.0)
     }
 
     /// Stores a value that does not expire.

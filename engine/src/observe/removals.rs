@@ -156,11 +156,17 @@ impl Removals {
         }
     }
 
+    /// True if the list has an entry. Cost: one load.
+    #[inline]
+    pub(crate) fn has_any(&self) -> bool {
+        // ORDERING: relaxed; what is noted later wakes the reader again.
+        self.is_any.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn take(&self, into: &mut RemovedKeys) -> bool {
         into.entries.clear();
         into.unlisted = 0;
-        // ORDERING: relaxed; what is noted later wakes the reader again.
-        if !self.is_any.load(Ordering::Relaxed) {
+        if !self.has_any() {
             return false;
         }
         let mut list = self.lock();
@@ -179,9 +185,9 @@ impl EngineReporter {
     /// key: the shard's core, or a caller that serves itself. It must not block.
     ///
     /// Keys that clients remove are not listed, and neither are those that [`Engine::close`]
-    /// drops. An expired key is listed when it is removed: when a request meets it, or by the
-    /// shard's next pass over its keys, of which one begins each second; one in far memory when its
-    /// page is compacted. An evicted key is listed only if its record was read: a shard that lists
+    /// drops. An expired key is listed when it is removed or replaced: when a request of any kind
+    /// but a scan meets it, before that is answered; or by the shard's next pass over its keys, of
+    /// which one begins each second; one in far memory when its page is compacted. An evicted key is listed only if its record was read: a shard that lists
     /// them reads records in far memory before it evicts them.
     ///
     /// Cost: a lock. From then on each key that the shard removes by itself costs a load, and one
@@ -194,6 +200,15 @@ impl EngineReporter {
     /// The engine has no such shard.
     pub fn watch_removals(&self, shard: usize, wanted: &[Removal], waker: Option<Waker>) {
         self.0.cores[shard].removals.watch(wanted, waker);
+    }
+
+    /// True if a shard's list has an entry. Cost: a load.
+    ///
+    /// # Panics
+    /// The engine has no such shard.
+    #[must_use]
+    pub fn has_removals(&self, shard: usize) -> bool {
+        self.0.cores[shard].removals.has_any()
     }
 
     /// Takes a shard's list, in place of what `into` had; false if it is empty. Cost: a load if it

@@ -17,6 +17,7 @@
 //!   on them.
 //! - I3: every request is answered exactly once.
 
+mod absences;
 mod background;
 mod batch_counters;
 mod budget;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 use farcore_rdma::{Endpoint, Region};
 use farcore_tuning::HotKeys;
 
+use self::absences::Absences;
 use self::background::compaction::Compactor;
 use self::background::flush::Flusher;
 use self::background::forget::Lost;
@@ -169,6 +171,7 @@ pub(crate) struct Shard<E: Endpoint> {
     /// The long value whose head the change under way stores.
     head_of: Option<u64>,
     facts: Facts,
+    absences: Absences,
     transaction_scratch: TransactionScratch,
     /// The time in milliseconds since 1970; it never goes back.
     unix_ms: u64,
@@ -269,6 +272,7 @@ impl<E: Endpoint> Shard<E> {
             long: LongValues::new(options.local_bytes),
             head_of: None,
             facts: Facts::default(),
+            absences: Absences::default(),
             transaction_scratch: TransactionScratch::default(),
             unix_ms: 0,
             expiring: Expiring::default(),

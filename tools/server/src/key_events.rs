@@ -19,7 +19,7 @@
 //!
 //! - I1: an event is left only when its change has happened.
 //! - I2: events of one key are sent in the order of its changes, as far as requests of one core
-//!   made them. Those of several keys in one pipeline, and of commands of several cores or steps
+//!   made them, and `expired` before those of what has met the expired key. Those of several keys in one pipeline, and of commands of several cores or steps
 //!   that run at one time, may be sent in another order.
 //! - I3: at most [`EVENT_BYTES_MAX`] and one turn's events of each core are on their way to a core.
 //!   Those beyond are not sent there, and are counted.
@@ -28,8 +28,8 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use crate::event_classes::EventClasses;
 use crate::port::Message as PortMessage;
@@ -60,6 +60,14 @@ impl KeyEvent {
     fn held_bytes(&self) -> usize {
         size_of::<Self>() + self.key.len()
     }
+}
+
+/// A turn's events on their way to a core.
+#[derive(Debug)]
+pub(crate) struct SentEvents {
+    events: Arc<[KeyEvent]>,
+    classes: EventClasses,
+    bytes: usize,
 }
 
 /// Where the commands of a core leave events.
@@ -98,6 +106,12 @@ impl EventSink {
     #[inline]
     pub(crate) fn sends(&self, classes: EventClasses) -> bool {
         self.shared.event_classes.load().sends(classes)
+    }
+
+    /// True if there are none that are not sent.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.borrow().is_empty()
     }
 
     /// Leaves an event of a key, if its class is selected and there is a subscriber.
@@ -145,19 +159,38 @@ pub(crate) fn messages(event: &KeyEvent, classes: EventClasses) -> impl Iterator
 }
 
 impl Serving {
-    /// Sends the events of this turn to the cores that have subscribers. Cost without events: a
-    /// load and a branch.
+    /// Sends the events of this turn to the cores that have subscribers, behind those of the keys
+    /// that shards have removed by themselves. True if some have. Cost without events: two loads
+    /// and two branches.
     #[inline]
-    pub(crate) fn send_key_events(&mut self) {
-        if !self.events.events.borrow().is_empty() {
-            self.send_key_events_now();
-        }
+    pub(crate) fn send_key_events(&mut self) -> bool {
+        let is_any = self.shared.event_classes.is_any() || !self.events.is_empty();
+        is_any && self.send_key_events_now()
     }
 
     #[cold]
-    fn send_key_events_now(&mut self) {
-        let events = self.events.take();
+    fn send_key_events_now(&mut self) -> bool {
+        if self.events.is_empty() && !self.has_removed_keys() {
+            return false;
+        }
         let classes = self.shared.event_classes.load();
+        if !classes.sends(EventClasses::EXPIRED.and(EventClasses::EVICTED)) {
+            self.send_left_events(classes);
+            return false;
+        }
+        let shared = Arc::clone(&self.shared);
+        let order = shared.removals_in_order.lock();
+        let _order = order.unwrap_or_else(PoisonError::into_inner);
+        let is_any = self.take_removed_keys();
+        self.send_left_events(classes);
+        is_any
+    }
+
+    fn send_left_events(&mut self, classes: EventClasses) {
+        let events = self.events.take();
+        if events.is_empty() {
+            return;
+        }
         let shared = Arc::clone(&self.shared);
         let events: Arc<[KeyEvent]> = events.into();
         let bytes = events.iter().map(KeyEvent::held_bytes).sum();
@@ -171,14 +204,24 @@ impl Serving {
                 self.counters().unsent_events.add(events.len() as u64);
                 continue;
             }
-            let events = Arc::clone(&events);
+            core.key_events.push(SentEvents {
+                events: Arc::clone(&events),
+                classes,
+                bytes,
+            });
             if place == self.place {
-                self.deliver_events(events, classes, bytes);
+                self.receive_key_events();
             } else {
-                core.send(PortMessage::Run(Box::new(move |serving| {
-                    serving.deliver_events(events, classes, bytes);
-                })));
+                core.send(PortMessage::Run(Box::new(Self::receive_key_events)));
             }
+        }
+    }
+
+    /// Has the events delivered that cores have sent to this one, in the order in which they were
+    /// sent: those of this core as well.
+    fn receive_key_events(&mut self) {
+        while let Some(sent) = self.shared.cores[self.place].key_events.pop() {
+            self.deliver_events(sent.events, sent.classes, sent.bytes);
         }
     }
 }

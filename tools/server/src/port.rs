@@ -16,6 +16,7 @@ use crossbeam_queue::SegQueue;
 use farcore_rdma::PeerArrival;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::key_events::SentEvents;
 use crate::serving::Serving;
 
 /// A connection that was accepted.
@@ -58,6 +59,8 @@ pub(crate) struct CorePort {
     pub(crate) subscriptions: AtomicUsize,
     /// Bytes of events of keys that are on their way to it.
     pub(crate) event_bytes: AtomicUsize,
+    /// These events, in the order in which they are delivered. A message follows each.
+    pub(crate) key_events: SegQueue<SentEvents>,
     /// Those that see the commands of all clients.
     pub(crate) monitors: AtomicUsize,
     /// Where the shard's keys end in the order of scans, once it was searched; else 0.
@@ -81,6 +84,7 @@ impl CorePort {
             native_connections: AtomicUsize::new(0),
             subscriptions: AtomicUsize::new(0),
             event_bytes: AtomicUsize::new(0),
+            key_events: SegQueue::new(),
             monitors: AtomicUsize::new(0),
             keys_end: AtomicU64::new(0),
         })
@@ -108,6 +112,7 @@ impl CorePort {
 
     fn drop_messages(&self) {
         while self.messages.pop().is_some() {}
+        while self.key_events.pop().is_some() {}
     }
 
     /// Has the core look at what was left for it, also if it falls asleep now.

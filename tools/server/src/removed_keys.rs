@@ -1,16 +1,19 @@
 //! Keys that the engine removes by itself, because they have expired or to make room, as events.
 //!
-//! While events of such a class are sent, each core has its shard list the keys, takes the list in
-//! its turns, and is woken for it. The engine's list is bounded: what it leaves out makes no event,
-//! and is counted (`unsent_events`).
+//! While events of such a class are sent, each core has its shard list the keys, and is woken for
+//! it. A core that has events to send takes the lists of all shards first, for its requests may have
+//! met expired keys of any; else it takes its own shard's. The engine's lists are bounded: what they
+//! leave out makes no event, and is counted (`unsent_events`).
 //!
 //! - I1: where no class is selected, a turn costs a load and a branch.
-//! - I2: a key that a request has found expired makes `expired` before the request's own events.
+//! - I2: a key that a request has found expired makes `expired` before the request's own events:
+//!   lists are taken, and what they make is sent to all cores, under one lock
+//!   (`Shared::removals_in_order`).
 
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
-use farcore::Removal;
+use farcore::{Removal, RemovedKeys};
 
 use crate::event_classes::EventClasses;
 use crate::serving::Serving;
@@ -50,23 +53,30 @@ pub(crate) fn watch(shared: &Arc<Shared>, classes: EventClasses) {
 }
 
 impl Serving {
-    /// Leaves the events of the keys that the core's shard has removed by itself. True if there are
-    /// some.
-    #[inline]
-    pub(crate) fn take_removed_keys(&mut self) -> bool {
-        self.shared.event_classes.is_any() && self.take_removed_keys_now()
+    /// True if the core's shard has removed keys by itself that make events. Cost: a load.
+    pub(crate) fn has_removed_keys(&self) -> bool {
+        self.shared.reporter.has_removals(self.place)
     }
 
-    #[cold]
-    fn take_removed_keys_now(&mut self) -> bool {
-        let mut keys = std::mem::take(&mut self.removed_keys);
-        let is_any = self.shared.reporter.take_removals(self.place, &mut keys);
-        if !is_any {
-            self.removed_keys = keys;
-            return false;
-        }
-        // What a request has met is removed before the request changes the key.
+    /// Leaves the events of the keys that shards have removed by themselves before those of this
+    /// turn: what a request has met, its shard has listed before it has answered. True if there are
+    /// some.
+    pub(crate) fn take_removed_keys(&mut self) -> bool {
         let later = self.events.take();
+        let mut keys = std::mem::take(&mut self.removed_keys);
+        let mut is_any = false;
+        for place in 0..self.shared.cores.len() {
+            if self.shared.reporter.take_removals(place, &mut keys) {
+                self.leave_removed(&keys);
+                is_any = true;
+            }
+        }
+        self.events.extend(later);
+        self.removed_keys = keys;
+        is_any
+    }
+
+    fn leave_removed(&self, keys: &RemovedKeys) {
         for (removal, key) in keys.iter() {
             let (class, name) = match removal {
                 Removal::Expired => (EventClasses::EXPIRED, "expired"),
@@ -74,10 +84,7 @@ impl Serving {
             };
             self.events.notify(class, name, key);
         }
-        self.events.extend(later);
         self.counters().unsent_events.add(keys.unlisted());
-        self.removed_keys = keys;
-        true
     }
 
     /// Has the shard list nothing any more.

@@ -249,8 +249,7 @@ impl Serving {
             self.end_delays();
             is_busy |= self.tasks_turn();
             self.send_lines();
-            is_busy |= self.take_removed_keys();
-            self.send_key_events();
+            is_busy |= self.send_key_events();
             is_busy |= self.deliveries_turn();
             is_busy |= self.send_all();
             self.gate_turn(&core);

@@ -92,6 +92,9 @@ pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// Events of keys that are sent.
     pub(crate) event_classes: SelectedClasses,
+    /// Held while keys are taken that shards have removed, until their events are sent to all
+    /// cores. Not taken unless such events are selected.
+    pub(crate) removals_in_order: Mutex<()>,
     pub(crate) slow: SlowSettings,
     /// Where wrong passwords come from.
     pub(crate) failing: FailingAddresses,
@@ -161,6 +164,7 @@ impl Shared {
             waiting: Waiting::default(),
             gate: Arc::default(),
             event_classes: SelectedClasses::default(),
+            removals_in_order: Mutex::default(),
             slow: SlowSettings::default(),
             failing: FailingAddresses::default(),
             encoding_limits: EncodingLimits::default(),

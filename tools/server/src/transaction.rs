@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use farcore::{Core, Version};
+use farcore::{Absence, Core, Version};
 
 use crate::commands::{self, Call, Flow};
 use crate::connection::Connection;
@@ -36,8 +36,15 @@ pub(crate) const BESIDE_BYTES: usize = 24;
 /// Bytes of queued commands that a connection may have.
 pub(crate) const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// Watched keys, as they are stored, with the versions that they had; 0 is absent.
-pub(crate) type Watched = HashMap<Vec<u8>, Version>;
+/// What a watched key was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    Version(Version),
+    Absent(Absence),
+}
+
+/// Watched keys, as they are stored, with what they were.
+pub(crate) type Watched = HashMap<Vec<u8>, Seen>;
 
 /// What a connection keeps from `WATCH` or `MULTI` on.
 #[derive(Debug, Default)]

@@ -424,7 +424,7 @@ fn values_in_pieces_make_events() {
     );
 }
 
-/// Waits until a key is absent, without removing it.
+/// Waits until a key is absent.
 fn wait_until_absent(client: &mut WordClient, key: &str) {
     let exists = format!("EXISTS {key}");
     wait_until("the key expires", || client.call(&exists) == "0");
@@ -446,38 +446,174 @@ fn keys_expire_by_themselves_and_when_they_are_read() {
     check(&mut watcher, &mut client, &["MGET a b c d"], "");
 }
 
+/// The time of the server, in milliseconds since 1970.
+fn time_ms(client: &mut WordClient) -> u64 {
+    let time = client.call("TIME");
+    let parts = time.split('"').skip(1).step_by(2);
+    let parts: Vec<u64> = parts.map(|part| part.parse().unwrap()).collect();
+    parts[0] * 1000 + parts[1] / 1000
+}
+
+/// Waits until a time is past, without meeting a key.
+fn wait_until_past(client: &mut WordClient, at_ms: u64) {
+    wait_until("the time has come", || time_ms(client) > at_ms + 1);
+}
+
+/// What makes a key that expires, and what meets it then, with the events of that.
+const MEETINGS: &[(&str, &[&str], &str)] = &[
+    ("SET k v", &["SET k w"], "set k"),
+    ("SET k v", &["SET k w KEEPTTL"], "set k"),
+    ("SET k v", &["SET k w PX 100000"], "set k, expire k"),
+    ("SET k v", &["SET k w NX"], "set k"),
+    ("SET k v", &["SET k w XX"], ""),
+    ("SET k v", &["SET k w GET"], "set k"),
+    ("SET k v", &["SETNX k w"], "set k"),
+    ("SET k v", &["SETEX k 100 w"], "set k, expire k"),
+    ("SET k v", &["MSET k w"], "set k"),
+    ("SET k v", &["MSET k w k2 w"], "set k, set k2"),
+    ("SET k v", &["MSETNX k w"], "set k"),
+    ("SET k 5", &["INCR k"], "incrby k"),
+    ("SET k 5", &["INCRBYFLOAT k 2"], "incrbyfloat k"),
+    ("SET k v", &["APPEND k w"], "append k"),
+    ("SET k v", &["SETRANGE k 1 w"], "setrange k"),
+    ("SET k v", &["SETBIT k 1 1"], "setbit k"),
+    ("SET k v", &["GETSET k w"], "set k"),
+    ("SET k v", &["HSET k f v"], "hset k"),
+    ("SET k v", &["RPUSH k a"], "rpush k"),
+    ("SET k v", &["SADD k a"], "sadd k"),
+    (
+        "SET k v",
+        &["RENAME other k"],
+        "rename_from other, rename_to k",
+    ),
+    ("SET k v", &["COPY other k"], "copy_to k"),
+    ("SET k v", &["COPY other k REPLACE"], "copy_to k"),
+    ("SET k v", &["SUNIONSTORE k members"], "sunionstore k"),
+    ("SET k v", &["SDIFFSTORE k none"], ""),
+    ("SET k v", &["SMOVE members k a"], "srem members, sadd k"),
+    (
+        "SET k v",
+        &["LMOVE elements k LEFT LEFT"],
+        "lpush k, lpop elements",
+    ),
+    ("SET k v", &["MULTI", "SET k w", "EXEC"], "set k"),
+    ("SET k v", &["MULTI", "DEL k", "EXEC"], ""),
+    ("SET k v", &["MULTI", "DBSIZE", "SET k w", "EXEC"], "set k"),
+    ("SET k v", &["GET k"], ""),
+    ("SET k v", &["MGET k"], ""),
+    ("SET k v", &["GETDEL k"], ""),
+    ("SET k v", &["GETEX k PERSIST"], ""),
+    ("SET k v", &["GETRANGE k 0 1"], ""),
+    ("SET k v", &["EXISTS k"], ""),
+    ("SET k v", &["TYPE k"], ""),
+    ("SET k v", &["TTL k"], ""),
+    ("SET k v", &["PERSIST k"], ""),
+    ("SET k v", &["EXPIRE k 100"], ""),
+    ("SET k v", &["DEL k"], ""),
+    ("SET k v", &["UNLINK k"], ""),
+    ("HSET k f v", &["HSET k g v"], "hset k"),
+    ("HSET k f v", &["HINCRBY k n 1"], "hincrby k"),
+    ("HSET k f v", &["HDEL k f"], ""),
+    ("HSET k f v", &["HGETALL k"], ""),
+    ("HSET k f v", &["SET k w"], "set k"),
+    ("SADD k a", &["SADD k b"], "sadd k"),
+    ("SADD k a", &["SREM k a"], ""),
+    ("SADD k a", &["SPOP k"], ""),
+    ("SADD k a", &["SMEMBERS k"], ""),
+    ("SADD k a", &["SUNIONSTORE k members"], "sunionstore k"),
+    ("RPUSH k a", &["RPUSH k b"], "rpush k"),
+    ("RPUSH k a", &["LPOP k"], ""),
+    ("RPUSH k a", &["LRANGE k 0 -1"], ""),
+    ("RPUSH k a", &["SET k w"], "set k"),
+];
+
+/// On two cores the shard of half of the keys is another core's than that of the client.
 #[test]
-fn a_key_expires_before_it_is_written_anew() {
-    let server = Served::roomy(1);
-    let (mut watcher, mut client) = (Watcher::of(&server), selecting(&server, "EA"));
-    for (commands, expected) in [
-        (&["SET k w"][..], &["set k"][..]),
-        (&["SETNX k w"], &["set k"]),
-        (&["MSET k w"], &["set k"]),
-        (&["MSETNX k w"], &["set k"]),
-        (&["INCR k"], &["incrby k"]),
-        (&["GETSET k w"], &["set k"]),
-        (&["HSET k f v"], &["hset k"]),
-        (&["MULTI", "SET k w", "EXEC"], &["set k"]),
-        (&["GET k"], &[]),
-        (&["DEL k"], &[]),
-    ] {
-        client.call("DEL k");
-        watcher.seen(&mut client);
-        client.call("PSETEX k 20 v");
-        wait_until_absent(&mut client, "k");
-        for command in commands {
-            client.call(command);
+fn a_key_expires_before_what_meets_it() {
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let (mut watcher, mut client) = (Watcher::of(&server), selecting(&server, "EA"));
+        for (place, (make, meet, expected)) in MEETINGS.iter().enumerate() {
+            // In any shard, all of a command's in one.
+            let named = |words: &str| {
+                let words = words.split(' ').map(|word| match word {
+                    "k" | "k2" | "other" | "none" | "members" | "elements" => {
+                        format!("{{{place}}}{word}")
+                    }
+                    word => word.to_owned(),
+                });
+                words.collect::<Vec<_>>().join(" ")
+            };
+            let mut at_ms = 0;
+            wait_until("it lives when it gets its expiry", || {
+                for before in [
+                    "SET other w",
+                    "SADD members a b",
+                    "RPUSH elements a b",
+                    "DEL k",
+                    make,
+                ] {
+                    client.call(&named(before));
+                }
+                at_ms = time_ms(&mut client) + 30;
+                client.call(&named(&format!("PEXPIREAT k {at_ms}")));
+                let expires = format!("keyevent:{}", named("expire k"));
+                watcher.seen(&mut client).contains(&expires)
+            });
+            wait_until_past(&mut client, at_ms);
+            for command in *meet {
+                let reply = client.call(&named(command));
+                assert!(!reply.contains("(error)"), "{command}: {reply}");
+            }
+            let events = expected.split(", ").filter(|event| !event.is_empty());
+            let expected: Vec<_> = std::iter::once("expired k")
+                .chain(events)
+                .map(named)
+                .collect();
+            let seen = watcher.seen(&mut client);
+            let names = seen
+                .iter()
+                .map(|event| event.trim_start_matches("keyevent:"));
+            let names: Vec<_> = names.collect();
+            assert_eq!(names, expected, "{make}, {meet:?} on {cores} cores");
         }
-        let seen = watcher.seen(&mut client);
-        let names = seen
-            .iter()
-            .map(|event| event.trim_start_matches("keyevent:"));
-        let before = ["set k", "expire k", "expired k"].iter();
-        assert!(
-            names.eq(before.chain(expected).copied()),
-            "{commands:?}: {seen:?}"
-        );
+    }
+}
+
+/// Clients of all cores write keys of all shards anew that have expired, many at once.
+#[test]
+fn keys_of_all_shards_expire_before_they_are_written_anew() {
+    const KEYS: usize = 400;
+    let server = Served::roomy(2);
+    let mut watchers: Vec<_> = (0..2).map(|_| Watcher::of(&server)).collect();
+    let mut clients: Vec<_> = (0..2).map(|_| selecting(&server, "EA")).collect();
+    for command in ["SET", "APPEND", "INCR", "MSET"] {
+        let at_ms = time_ms(&mut clients[0]) + 300;
+        let value = if command == "INCR" { "" } else { " v" };
+        for key in 0..KEYS {
+            clients[key % 2].send_words(&format!("SET {command}{key} 1 PXAT {at_ms}"));
+        }
+        (0..KEYS).for_each(|key| assert_eq!(clients[key % 2].reply(), "OK"));
+        wait_until_past(&mut clients[0], at_ms);
+        for key in 0..KEYS {
+            clients[(key + 1) % 2].send_words(&format!("{command} {command}{key}{value}"));
+        }
+        (0..KEYS).for_each(|key| drop(clients[(key + 1) % 2].reply()));
+        for watcher in &mut watchers {
+            let seen = watcher.seen(&mut clients[0]);
+            for key in 0..KEYS {
+                let mine: Vec<_> = seen
+                    .iter()
+                    .filter_map(|event| {
+                        let (name, of) = event.split_once(' ').unwrap();
+                        (of == format!("{command}{key}")).then_some(name)
+                    })
+                    .collect();
+                let expired = mine.iter().position(|name| *name == "keyevent:expired");
+                let is_right = expired == Some(mine.len() - 2);
+                assert!(is_right, "{command}{key}: {mine:?}");
+            }
+        }
     }
 }
 

@@ -95,6 +95,67 @@ fn a_scan_returns_every_key_once_while_others_are_written() {
     assert!(scanned(&mut client, "TYPE zset").is_empty());
 }
 
+/// Clients keep cursors as text (redis-cli), as doubles (JavaScript), as signed words (Java, Go) or
+/// as numbers of any length (Python).
+#[test]
+fn clients_that_keep_cursors_as_numbers_see_every_key_and_element_once() {
+    const MANY: usize = 20_000;
+    const ELEMENTS: usize = 3_000;
+    let readers: [(&str, fn(String) -> String); 4] = [
+        ("text", |cursor| cursor),
+        ("doubles", |cursor| {
+            cursor.parse::<f64>().unwrap().to_string()
+        }),
+        ("signed words", |cursor| {
+            cursor.parse::<i64>().unwrap().to_string()
+        }),
+        ("any numbers", |cursor| {
+            cursor.parse::<u128>().unwrap().to_string()
+        }),
+    ];
+    let served = Served::start(2);
+    let mut client = served.client();
+    for number in 0..MANY {
+        client.send(&["SET", &format!("key:{number}"), "v"]);
+    }
+    for _ in 0..MANY {
+        assert_eq!(client.read().unwrap().to_string(), "+OK");
+    }
+    let names: Vec<_> = (0..ELEMENTS).map(|number| format!("x{number}")).collect();
+    let members = names.iter().map(String::as_str);
+    client.ask(
+        &["SADD", "set"]
+            .into_iter()
+            .chain(members)
+            .collect::<Vec<_>>(),
+    );
+    let fields = names.iter().flat_map(|name| [name.as_str(), "v"]);
+    client.ask(
+        &["HSET", "hash"]
+            .into_iter()
+            .chain(fields)
+            .collect::<Vec<_>>(),
+    );
+    for (reader, keep) in readers {
+        let mut seen = |command: &str, options: &str| {
+            let mut listed = client.scan_keeping(command, options, keep).concat();
+            listed.sort_unstable();
+            let all = listed.len();
+            listed.dedup();
+            assert_eq!(listed.len(), all, "{command} with {reader}: listed twice");
+            all
+        };
+        assert_eq!(seen("SCAN", ""), MANY + 2, "SCAN with {reader}");
+        assert_eq!(
+            seen("SSCAN set", "COUNT 7"),
+            ELEMENTS,
+            "SSCAN with {reader}"
+        );
+        let fields = seen("HSCAN hash", "COUNT 7 NOVALUES");
+        assert_eq!(fields, ELEMENTS, "HSCAN with {reader}");
+    }
+}
+
 #[test]
 fn keys_that_expire_are_gone_for_every_command() {
     let served = Served::start(2);

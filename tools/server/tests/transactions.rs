@@ -7,7 +7,7 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use self::support::{Random, Served, WordClient, wait_until};
+use self::support::{Random, Served, WordClient, on_servers, wait_until};
 
 const ABORTED: &str = "(error) EXECABORT Transaction discarded because of previous errors.";
 
@@ -197,6 +197,158 @@ fn a_watched_key_that_expires_is_a_conflict_and_one_that_had_is_none() {
     assert_eq!(client.call_all(&["MULTI", "PING", "EXEC"])[2], "nil");
     let replies = client.call_all(&["WATCH k", "DEL k", "MULTI", "PING", "EXEC"]);
     assert_eq!(replies[4], "[PONG]");
+}
+
+/// Commands of another client between `WATCH` of the absent key `{w}k` and `EXEC`, which leave it
+/// absent.
+const STORED_AND_REMOVED: &[&[&str]] = &[
+    &["SET {w}k 1", "DEL {w}k"],
+    &["SET {w}k 1", "SET {w}k 2", "UNLINK {w}k"],
+    &["SET {w}k 1 EX 100", "GETDEL {w}k"],
+    &["SET {w}k 1", "DELIFEQ {w}k 1"],
+    &["SET {w}k 1 EXAT 1"],
+    &["SETEX {w}k 100 1", "PEXPIREAT {w}k 1"],
+    &["INCR {w}k", "GETEX {w}k PXAT 1"],
+    &["APPEND {w}k v", "DEL {w}k"],
+    &["MSET {w}k v {w}j v", "DEL {w}k {w}j"],
+    &["MSETNX {w}k v {w}l v", "DEL {w}k {w}l"],
+    &["SET {w}k 1", "RENAME {w}k {w}other"],
+    &["SET {w}a 1", "RENAME {w}a {w}k", "DEL {w}k"],
+    &["SET {w}a 1", "COPY {w}a {w}k", "DEL {w}k"],
+    &["HSET {w}k f v", "HDEL {w}k f"],
+    &["SADD {w}k a", "SREM {w}k a"],
+    &["SADD {w}k a", "SPOP {w}k"],
+    &["SADD {w}k a", "SMOVE {w}k {w}s a"],
+    &[
+        "SADD {w}b a",
+        "SUNIONSTORE {w}k {w}b",
+        "SDIFFSTORE {w}k {w}b {w}b",
+    ],
+    &["RPUSH {w}k a", "LPOP {w}k"],
+    &["RPUSH {w}k a", "LMOVE {w}k {w}m LEFT LEFT"],
+    &["RPUSH {w}k a b", "LTRIM {w}k 5 9"],
+    &["SET {w}k 1", "FLUSHALL"],
+    &["MULTI", "SET {w}k 1", "DEL {w}k", "EXEC"],
+    &["MULTI", "SET {w}k 1 EXAT 1", "EXEC"],
+    &["MULTI", "SET {w}k 1", "DBSIZE", "DEL {w}k", "EXEC"],
+    &["MULTI", "HSET {w}k f v", "DEL {w}k", "EXEC"],
+];
+
+/// What is queued: nothing of the key, all at once; a write of it; what must be replayed.
+const QUEUED: &[&str] = &[
+    "PING",
+    "SET {w}k own",
+    "INCR {w}n",
+    "HSET {w}k f v",
+    "DBSIZE",
+];
+
+#[test]
+fn a_watched_absent_key_that_is_stored_and_removed_again_is_a_conflict() {
+    on_servers(|server| {
+        let (mut client, mut other) = (server.word_client(), server.word_client());
+        for commands in STORED_AND_REMOVED {
+            for queued in QUEUED {
+                client.call_all(&["DEL {w}k", "WATCH {w}k"]);
+                for reply in other.call_all(commands) {
+                    assert!(!reply.contains("(error)"), "{commands:?}: {reply}");
+                }
+                assert_eq!(other.call("EXISTS {w}k"), "0", "{commands:?}");
+                let replies = client.call_all(&["MULTI", queued, "EXEC"]);
+                assert_eq!(replies[2], "nil", "{commands:?}, then {queued}");
+            }
+        }
+        // By the client itself, and of a long value.
+        client.call_all(&["WATCH {w}k", "SET {w}k 1", "DEL {w}k"]);
+        assert_eq!(client.call_all(&["MULTI", "PING", "EXEC"])[2], "nil");
+        client.call("WATCH {w}k");
+        other.send(&[b"SET", b"{w}k", &vec![b'v'; 1 << 20]]);
+        assert_eq!(other.reply(), "OK");
+        other.call("DEL {w}k");
+        assert_eq!(client.call_all(&["MULTI", "PING", "EXEC"])[2], "nil");
+    });
+}
+
+#[test]
+fn a_watched_absent_key_that_is_stored_and_expires_is_a_conflict() {
+    on_servers(|server| {
+        let (mut client, mut other) = (server.word_client(), server.word_client());
+        for queued in QUEUED {
+            for is_met in [false, true] {
+                client.call_all(&["DEL {w}k", "WATCH {w}k"]);
+                assert_eq!(other.call("SET {w}k 1 PX 10"), "OK");
+                if is_met {
+                    wait_until("it has expired", || other.call("EXISTS {w}k") == "0");
+                } else {
+                    // The time of the whole server, as nothing asks for the key.
+                    let now = |client: &mut WordClient| {
+                        let time = client.call("TIME");
+                        let parts = time.split('"').skip(1).step_by(2);
+                        let parts: Vec<u64> = parts.map(|part| part.parse().unwrap()).collect();
+                        parts[0] * 1000 + parts[1] / 1000
+                    };
+                    let until = now(&mut other) + 12;
+                    wait_until("its time has come", || now(&mut other) > until);
+                }
+                let replies = client.call_all(&["MULTI", queued, "EXEC"]);
+                assert_eq!(replies[2], "nil", "{queued}");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_does_not_store_a_watched_absent_key_is_no_conflict() {
+    on_servers(|server| {
+        let (mut client, mut other) = (server.word_client(), server.word_client());
+        for between in [
+            "DEL {w}k",
+            "GET {w}k",
+            "EXISTS {w}k",
+            "SET {w}k 1 XX",
+            "GETDEL {w}k",
+            "EXPIRE {w}k 10",
+            "PERSIST {w}k",
+            "HDEL {w}k f",
+            "SREM {w}k a",
+            "LPOP {w}k",
+            "LPUSHX {w}k a",
+            "SET {w}other 1",
+            "DEL {w}older",
+            "FLUSHALL",
+        ] {
+            for queued in QUEUED {
+                client.call_all(&["DEL {w}k {w}n", "SET {w}older 1", "WATCH {w}k"]);
+                other.call(between);
+                let replies = client.call_all(&["MULTI", queued, "EXEC"]);
+                assert_ne!(replies[2], "nil", "{between}, then {queued}");
+            }
+        }
+        // Of an expired key too, which was absent when it was watched.
+        other.call("SET {w}k 1 PX 1");
+        wait_until("it has expired", || other.call("EXISTS {w}k") == "0");
+        client.call("WATCH {w}k");
+        other.call("DEL {w}k");
+        assert_ne!(client.call_all(&["MULTI", "PING", "EXEC"])[2], "nil");
+    });
+}
+
+/// More than one step compares.
+#[test]
+fn many_absent_keys_are_watched() {
+    on_servers(|server| {
+        let (mut client, mut other) = (server.word_client(), server.word_client());
+        let watch: Vec<_> = (0..300).map(|number| format!(" key{number}")).collect();
+        let watch = format!("WATCH{}", watch.concat());
+        for queued in ["PING", "SET key7 1"] {
+            assert_eq!(client.call(&watch), "OK");
+            assert_ne!(client.call_all(&["MULTI", queued, "EXEC"])[2], "nil");
+            client.call("DEL key7");
+            assert_eq!(client.call(&watch), "OK");
+            other.call_all(&["SET key250 1", "DEL key250"]);
+            assert_eq!(client.call_all(&["MULTI", queued, "EXEC"])[2], "nil");
+        }
+    });
 }
 
 #[test]

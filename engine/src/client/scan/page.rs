@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::constants::UNIT_BYTES;
 use crate::error::{Error, Result};
+use crate::index::scan::ORDER_BITS;
 use crate::log::record::{self, RecordHeader, RecordView};
 use crate::message::long::word;
 use crate::message::operation::Version;
@@ -65,25 +66,33 @@ impl Cursor {
     }
 
     /// The cursor as a word, for protocols that have no room for 16 bytes. It does not say which
-    /// engine it is of. `0` is the start.
+    /// engine it is of. `0` is the start. It has 53 bits, so that programs whose numbers are doubles
+    /// or signed words keep it.
     ///
     /// ```text
-    /// | shard:10 | order:54 |
+    /// bit 63   53 52      8 7      0
+    /// |    0:11  | order:45 | shard:8 |
     /// ```
     #[must_use]
     pub fn to_word(self) -> u64 {
-        u64::from(self.shard) << ORDER_BITS | self.order
+        self.order << SHARD_BITS | u64::from(self.shard)
     }
 
-    /// A cursor of the engine of this number from [`Cursor::to_word`].
+    /// A cursor of the engine of this number from [`Cursor::to_word`]. Longer words are of no
+    /// engine.
     pub(super) fn from_word(engine: u32, word: u64) -> Self {
         if word == 0 {
             return Self::START;
         }
+        let shard = if word >> WORD_BITS == 0 {
+            (word & ((1 << SHARD_BITS) - 1)) as u16
+        } else {
+            u16::MAX
+        };
         Self {
             engine,
-            shard: u16::try_from(word >> ORDER_BITS).unwrap_or(u16::MAX),
-            order: word & ((1 << ORDER_BITS) - 1),
+            shard,
+            order: word >> SHARD_BITS,
         }
     }
 
@@ -99,10 +108,13 @@ impl Cursor {
     }
 }
 
-/// Bits of an order.
-const ORDER_BITS: u32 = 54;
+/// Bits of a cursor's word: those of a double's integers.
+const WORD_BITS: u32 = f64::MANTISSA_DIGITS;
+/// Bits of the shard in it.
+const SHARD_BITS: u32 = 8;
 
-const _: () = assert!(LANES_MAX <= 1 << (u64::BITS - ORDER_BITS));
+const _: () = assert!(LANES_MAX <= 1 << SHARD_BITS);
+const _: () = assert!(SHARD_BITS + ORDER_BITS <= WORD_BITS);
 
 /// What a scan returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -343,6 +355,27 @@ mod tests {
         fn a_cursor_reads_back(engine: u32, shard: u16, order: u64) {
             let cursor = Cursor::new(engine, shard, order);
             prop_assert_eq!(Cursor::from_bytes(cursor.to_bytes()), cursor);
+        }
+
+        #[test]
+        fn a_word_passes_doubles_and_signed_words(
+            shard in 0..u16::try_from(LANES_MAX).unwrap(),
+            order in 0u64..1 << ORDER_BITS,
+        ) {
+            let cursor = Cursor::new(7, shard, order);
+            let word = cursor.to_word();
+            #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as a client with doubles does")]
+            let passed = (word as f64) as u64;
+            prop_assert_eq!(passed, word);
+            prop_assert!(i64::try_from(word).is_ok());
+            let expected = if word == 0 { Cursor::START } else { cursor };
+            prop_assert_eq!(Cursor::from_word(7, word), expected);
+        }
+
+        #[test]
+        fn a_longer_word_is_refused(word in 1u64 << WORD_BITS..) {
+            let place = Cursor::from_word(7, word).place(7, u16::try_from(LANES_MAX).unwrap());
+            prop_assert!(place.is_err());
         }
 
         #[test]

@@ -417,6 +417,7 @@ impl<E: Endpoint> Shard<E> {
         }
         let bytes = account_bytes(slot.class(), 0);
         self.index.remove(hash, position);
+        self.absences.note(hash, self.version);
         self.retire(slot.address(), bytes);
         self.metrics.removals.note(Removal::Evicted, None);
         self.note_evicted(bytes);

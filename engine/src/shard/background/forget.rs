@@ -330,6 +330,7 @@ impl<E: Endpoint> Shard<E> {
             keys = lost.keys(),
             "forgetting lost keys: they are absent from now on"
         );
+        self.absences.note_all(self.version);
         lost.forgotten += lost.keys();
         lost.forgotten_slots = std::mem::take(&mut lost.slots);
         lost.excepted_slots = 0;

@@ -120,9 +120,19 @@ impl<E: Endpoint> Shard<E> {
                 self.fail(lane, request, self.lost_error(None), answers)
             }
             Ok(decision) => {
+                // A put whose time is past.
+                let leaves_absent = current.is_none()
+                    && matches!(change, Change::Put { .. })
+                    && decision.effect == Effect::None
+                    && decision.reply != Reply::Mismatch;
                 let found = (found, current, evidence.damaged);
                 let buffers = (&mut scratch.previous, &mut scratch.stored);
-                self.carry_out(lane, request, found, decision, buffers, answers)
+                let step = self.carry_out(lane, request, found, decision, buffers, answers);
+                if leaves_absent && step == Step::Done && self.absences.are_noted() {
+                    self.version += 1;
+                    self.absences.note(request.hash, self.version);
+                }
+                step
             }
         };
         self.change_scratch = scratch;

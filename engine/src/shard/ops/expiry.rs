@@ -3,6 +3,8 @@
 //!
 //! - I1: no request is answered from a record whose expiry is not later than [`Shard::unix_ms`].
 //! - I2: `unix_ms` never goes back.
+//! - I3: a request that finds such a record, of whatever kind, notes its removal before it is
+//!   answered. Scans alone pass it over.
 
 use farcore_rdma::Endpoint;
 
@@ -67,11 +69,8 @@ impl<E: Endpoint> Shard<E> {
         address: Address,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        let step = self.get_absent(lane, request, answers);
-        if step == Step::Done {
-            self.remove_expired(request.hash, address);
-        }
-        step
+        self.remove_expired(request.hash, address);
+        self.get_absent(lane, request, answers)
     }
 
     /// The same for a far record.
@@ -84,11 +83,8 @@ impl<E: Endpoint> Shard<E> {
         header: RecordHeader,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        let step = self.get_absent(lane, request, answers);
-        if step == Step::Done {
-            self.remove_expired_slot((request.hash, request.key()), slot, header);
-        }
-        step
+        self.remove_expired_slot((request.hash, request.key()), slot, header);
+        self.get_absent(lane, request, answers)
     }
 
     /// Removes the record of a slot, which has expired.
@@ -100,14 +96,19 @@ impl<E: Endpoint> Shard<E> {
     ) {
         if let Some(position) = self.index.find_address(hash, slot.address()) {
             let framed = self.framed_of(slot.address());
-            self.metrics.removals.note(Removal::Expired, Some(key));
+            self.note_expired(key);
             self.remove_record(hash, (position, slot, framed, header));
-            self.metrics.counters.expired.add(1);
         }
     }
 
-    /// Removes the record that a change or a swap has found and that has expired: the key is
-    /// absent.
+    /// Notes that the record of a key, which has expired, is removed or replaced.
+    #[cold]
+    pub(in crate::shard) fn note_expired(&self, key: &[u8]) {
+        self.metrics.removals.note(Removal::Expired, Some(key));
+        self.metrics.counters.expired.add(1);
+    }
+
+    /// Removes the record that a request has found and that has expired: the key is absent.
     #[cold]
     #[inline(never)]
     pub(in crate::shard) fn remove_expired_found(
@@ -116,9 +117,7 @@ impl<E: Endpoint> Shard<E> {
         found: &Found<'_>,
     ) {
         self.take_away(request.hash, found);
-        let removals = &self.metrics.removals;
-        removals.note(Removal::Expired, Some(request.key()));
-        self.metrics.counters.expired.add(1);
+        self.note_expired(request.key());
     }
 
     /// Removes a local record that has expired, by its address.

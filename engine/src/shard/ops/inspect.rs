@@ -29,13 +29,16 @@ impl<E: Endpoint> Shard<E> {
         if lane.is_for_fact() {
             return self.learn(lane, request, evidence);
         }
-        let found = match self.find_by_hint(request, hint, evidence) {
+        let mut found = match self.find_by_hint(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
         let expiry_ms = Self::expiry_of(&found);
+        if self.is_past(expiry_ms) {
+            self.remove_expired_found(request, &found);
+            found = Found::Absent;
+        }
         let header = match &found {
-            _ if self.is_past(expiry_ms) => None,
             Found::Absent => None,
             Found::Local(local) => Some(local.record.header()),
             Found::Confirmed { far, .. } => Some(far.header),
@@ -156,9 +159,12 @@ impl<E: Endpoint> Shard<E> {
         (hint, evidence): (&Hint, &Evidence<'a>),
         answers: &mut impl AnswerSink,
     ) -> Result<(Found<'a>, Option<Whole<'a>>), Step> {
-        let found = self.find_by_hint(request, hint, evidence)?;
+        let mut found = self.find_by_hint(request, hint, evidence)?;
+        if self.has_expired(&found) {
+            self.remove_expired_found(request, &found);
+            found = Found::Absent;
+        }
         let record: Option<Whole<'a>> = match &found {
-            found if self.has_expired(found) => None,
             Found::Absent => None,
             Found::Local(local) => Some((local.record.header(), local.record.value())),
             Found::Confirmed { slot, far, .. } => match far.record.and_then(RecordView::parse) {

@@ -219,14 +219,15 @@ impl<E: Endpoint> Shard<E> {
         evidence: &Evidence<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        let found = match self.find_or_step(request, hint, evidence) {
+        let mut found = match self.find_or_step(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
+        if self.has_expired(&found) {
+            self.remove_expired_found(request, &found);
+            found = Found::Absent;
+        }
         let (header, address) = match &found {
-            found if self.has_expired(found) => {
-                return answer_or_wait(lane, request, Answer::Absent, answers);
-            }
             Found::Absent => return answer_or_wait(lane, request, Answer::Absent, answers),
             Found::Local(local) => (local.record.header(), local.slot.address()),
             Found::Confirmed { slot, far, .. } => (far.header, slot.address()),

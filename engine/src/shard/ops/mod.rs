@@ -51,6 +51,9 @@ impl<E: Endpoint> Shard<E> {
             return self.put_anywhere(lane, request, hint, evidence, answers);
         }
         let stored = match self.hinted(request, hint) {
+            HintOutcome::Local(local) if local.record.header().has_expiry() => {
+                return self.put_anywhere(lane, request, hint, evidence, answers);
+            }
             HintOutcome::Local(local) => self.put_over(request.hash, &local, key, value),
             HintOutcome::Absent => self.insert(request.hash, key, value),
             HintOutcome::Unknown => {
@@ -75,11 +78,11 @@ impl<E: Endpoint> Shard<E> {
             Ok(found) => found,
             Err(step) => return step,
         };
+        if self.has_expired(&found) {
+            self.remove_expired_found(request, &found);
+            found = Found::Absent;
+        }
         if swap {
-            if self.has_expired(&found) {
-                self.remove_expired_found(request, &found);
-                found = Found::Absent;
-            }
             let current = match &found {
                 Found::Absent => 0,
                 Found::Local(local) => local.record.header().version(),
@@ -418,6 +421,7 @@ impl<E: Endpoint> Shard<E> {
         self.version += 1;
         self.give_up_damaged(request.hash, damaged);
         self.except_from_lost(request.hash);
+        self.absences.note(request.hash, self.version);
         self.batch_counters.deletes += 1;
         answers.answer(lane, request.token, Answer::Deleted);
         Step::Done
@@ -446,6 +450,7 @@ impl<E: Endpoint> Shard<E> {
     ) {
         // A delete draws a version too, so that versions order all changes of a shard.
         self.version += 1;
+        self.absences.note(hash, header.version());
         if self.lost.is_any() {
             self.remove_beside_lost(hash, position, header);
         } else {

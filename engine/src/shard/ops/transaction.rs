@@ -33,7 +33,7 @@ use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts, Version};
 use crate::message::outcome::{Answer, Conflict};
 use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape};
-use crate::message::transaction::{TransactionStep, TransactionView, TransactionWrite};
+use crate::message::transaction::{Absence, TransactionStep, TransactionView, TransactionWrite};
 use crate::shard::Shard;
 use crate::shard::local::append::NoRoom;
 use crate::shard::local::open_pages::TailKind;
@@ -50,6 +50,8 @@ struct Planned {
     expiry_ms: Option<u64>,
     /// Units of the new record.
     units: u32,
+    /// The record that is replaced or removed has expired.
+    meets_expired: bool,
     effect: Effect,
 }
 
@@ -73,6 +75,7 @@ struct Seen {
     version: Version,
     /// When it expires, if it has not.
     expiry_ms: Option<u64>,
+    has_expired: bool,
     /// The record that its slot leads to, and whether its value can be overwritten.
     record: Option<(RecordHeader, bool)>,
 }
@@ -88,7 +91,7 @@ enum Look {
 /// Why a transaction does not happen now.
 enum Obstacle {
     Missing,
-    Conflict { place: usize, current: Version },
+    Conflict(Conflict),
     Failed(Error),
 }
 
@@ -128,14 +131,10 @@ impl<E: Endpoint> Shard<E> {
                 Step::Blocked
             }
             Err(Obstacle::Failed(error)) => self.fail(lane, request, error, answers),
-            Err(Obstacle::Conflict { place, current }) => {
+            Err(Obstacle::Conflict(conflict)) => {
                 self.metrics.counters.transactions.add(1);
                 self.metrics.counters.transactions_conflicted.add(1);
-                answers.answer(
-                    lane,
-                    request.token,
-                    Answer::Conflict(Conflict::new(place, current)),
-                );
+                answers.answer(lane, request.token, Answer::Conflict(conflict));
                 Step::Done
             }
         };
@@ -164,6 +163,7 @@ impl<E: Endpoint> Shard<E> {
                 hash,
                 expiry_ms: None,
                 units: 0,
+                meets_expired: false,
                 effect: Effect::None,
             });
         }
@@ -182,9 +182,11 @@ impl<E: Endpoint> Shard<E> {
                 _ if missing => {}
                 Look::Failed(error) => return Err(Obstacle::Failed(error)),
                 Look::Known(seen) => {
-                    let current = seen.version;
-                    if step.expected.is_some_and(|expected| expected != current) {
-                        return Err(Obstacle::Conflict { place, current });
+                    if let Some(expected) = step.expected
+                        && let Some(conflict) =
+                            self.conflict(place, (planned.hash, expected), &seen)
+                    {
+                        return Err(Obstacle::Conflict(conflict));
                     }
                     *planned = self.planned(planned.hash, &step, &seen);
                 }
@@ -200,12 +202,48 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
+    /// Why a key that was found so is not what a step expects.
+    #[inline]
+    fn conflict(
+        &mut self,
+        place: usize,
+        (hash, expected): (IndexHash, Version),
+        seen: &Seen,
+    ) -> Option<Conflict> {
+        match Absence::version_of(expected) {
+            Some(since) => self.absence_conflict(place, (hash, since), seen),
+            None if expected == seen.version => None,
+            None => Some(Conflict::new(place, seen.version)),
+        }
+    }
+
+    /// The same for a key that must have been absent since a version.
+    #[cold]
+    fn absence_conflict(
+        &mut self,
+        place: usize,
+        (hash, since): (IndexHash, Version),
+        seen: &Seen,
+    ) -> Option<Conflict> {
+        if seen.version != 0 {
+            return Some(Conflict::new(place, seen.version));
+        }
+        // One that has expired was there until then.
+        let stored = seen.record.map_or(0, |(header, _)| header.version());
+        if since <= self.version && stored <= since && self.absences.hold(hash, since) {
+            return None;
+        }
+        self.absences.begin();
+        Some(Conflict::absent(place, self.version))
+    }
+
     /// What a step does to a key that was found so.
     fn planned(&self, hash: IndexHash, step: &TransactionStep<'_>, seen: &Seen) -> Planned {
         let nothing = Planned {
             hash,
             expiry_ms: None,
             units: 0,
+            meets_expired: seen.has_expired,
             effect: Effect::None,
         };
         let delete = Planned {
@@ -231,6 +269,7 @@ impl<E: Endpoint> Shard<E> {
             hash,
             expiry_ms,
             units,
+            meets_expired: seen.has_expired,
             effect: match seen.record {
                 None => Effect::Insert,
                 Some((header, true)) if units <= header.units() => Effect::Overwrite,
@@ -299,6 +338,7 @@ impl<E: Endpoint> Shard<E> {
                 return Look::Known(Seen {
                     version: 0,
                     expiry_ms: None,
+                    has_expired: false,
                     record: None,
                 });
             }
@@ -326,6 +366,7 @@ impl<E: Endpoint> Shard<E> {
         Look::Known(Seen {
             version: if past { 0 } else { header.version() },
             expiry_ms: expiry_ms.filter(|_| !past),
+            has_expired: past,
             record: Some((header, mutable)),
         })
     }
@@ -459,6 +500,10 @@ impl<E: Endpoint> Shard<E> {
             // Puts and deletes draw the next version.
             self.version = version;
             version += u64::from(step.write != TransactionWrite::None);
+            if planned.effect == Effect::None && step.write != TransactionWrite::None {
+                // It may have been stored and removed before it is written here.
+                self.absences.note(planned.hash, version);
+            }
             if !matches!(planned.effect, Effect::None | Effect::Insert) {
                 let (shown, _) = self.shown(lane, request, place);
                 let evidence = Evidence {
@@ -562,6 +607,9 @@ impl<E: Endpoint> Shard<E> {
             matches!(found, Found::Local(_) | Found::Confirmed { .. }),
             "the key was found before"
         );
+        if planned.meets_expired {
+            self.note_expired(step.key);
+        }
         if planned.effect == Effect::Delete {
             return self.take_away(planned.hash, &found);
         }

@@ -75,6 +75,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     fn remove_all(&mut self) {
+        self.absences.note_all(self.version);
         // As a delete does.
         self.version += 1;
         self.index.clear();

@@ -6,6 +6,7 @@ use super::{Owned, Reactor, Setting};
 use crate::message::change::{Change, Condition};
 use crate::message::expiry::Expiry;
 use crate::message::operation::Operation;
+use crate::message::transaction::Transaction;
 use crate::observe::removals::{Removal, RemovedKeys};
 
 /// The keys that are listed for a reason; each once, and all others not.
@@ -36,25 +37,36 @@ fn put(key: &[u8], expiry: Expiry) -> Operation<'_> {
 
 /// Has a request of some kind meet a key that has expired.
 fn meet(reactor: &mut Reactor, key: &[u8]) {
-    let operation = match key[0] % 5 {
+    let value: &[u8] = b"new";
+    let kind = u64::from_le_bytes(key.try_into().unwrap()) % 11;
+    let transaction = &match kind {
+        8 => Transaction::new().put(key, value),
+        9 => Transaction::new().expect(key, 0).put(key, &[2; 900]),
+        _ => Transaction::new().delete(key),
+    };
+    let operation = match kind {
         0 => Operation::Get { key },
-        1 => Operation::Delete { key },
-        2 => put(key, Expiry::Never),
-        3 => Operation::CompareAndSwap {
+        1 => Operation::GetStructured { key },
+        2 => Operation::Inspect { key },
+        3 => Operation::Delete { key },
+        4 => put(key, Expiry::Never),
+        5 => Operation::Put { key, value },
+        6 => Operation::CompareAndSwap {
             key,
-            value: b"new",
+            value,
             expected: 0,
         },
-        _ => Operation::Change {
+        7 => Operation::Change {
             key,
             change: Change::Increment { by: 1 },
         },
+        _ => Operation::Transaction { transaction },
     };
     let answer = reactor.call(operation);
-    let is_right = match key[0] % 5 {
-        0 | 1 => answer == Owned::Absent,
-        2 | 3 => matches!(answer, Owned::Stored(_)),
-        _ => matches!(&answer, Owned::Value(_, sum) if sum == b"1"),
+    let is_right = match kind {
+        0..4 => answer == Owned::Absent,
+        7 => matches!(&answer, Owned::Value(_, sum) if sum == b"1"),
+        _ => matches!(answer, Owned::Stored(_)),
     };
     assert!(is_right, "{answer:?}");
 }
@@ -88,10 +100,16 @@ fn each_key_that_expires_is_listed_once_however_it_is_removed() {
         assert!(seen.far_used_bytes > 0, "all of them are near");
         assert_eq!(listed(&reactor, Removal::Expired), HashSet::new());
         reactor.shard.note_unix_ms(at_ms + 1);
+        let mut seen = HashSet::new();
         for key in 0..KEYS / 2 {
             let bytes = key.to_le_bytes();
             let key = &bytes[..];
             meet(&mut reactor, key);
+            // By now, and so before the answer is seen.
+            for key in listed(&reactor, Removal::Expired) {
+                assert!(seen.insert(key), "{key} is listed twice");
+            }
+            assert_eq!(seen.contains(&u64::from_le_bytes(bytes)), round);
         }
         reactor.now_ns += 2_000_000_000;
         for _ in 0..40_000 {
@@ -104,7 +122,9 @@ fn each_key_that_expires_is_listed_once_however_it_is_removed() {
             });
         }
         let expected = if round { KEYS } else { 0 };
-        let seen = listed(&reactor, Removal::Expired);
+        for key in listed(&reactor, Removal::Expired) {
+            assert!(seen.insert(key), "{key} is listed twice");
+        }
         assert_eq!(seen.len() as u64, expected);
         for key in 0..KEYS {
             reactor.call(Operation::Delete {

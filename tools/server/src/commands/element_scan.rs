@@ -33,12 +33,14 @@ const ELEMENTS_MAX: usize = 8 << 10;
 /// Elements that are written before the client must have taken some.
 const ELEMENTS_AT_ONCE: usize = 64;
 
+/// Bits of a cursor, which clients keep whose numbers are doubles or signed words.
+const CURSOR_BITS: u32 = f64::MANTISSA_DIGITS;
+
 /// Where an element stands in the order of pages; never 0, which begins and ends a scan. The same
-/// in each page: the hasher has no random key. Elements that are made to have one value share a
-/// page.
+/// in each page: the hasher has no random key. Elements that have one value share a page.
 fn place_of(element: &[u8]) -> u64 {
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
-    hasher.hash_one(element).max(1)
+    (hasher.hash_one(element) >> (u64::BITS - CURSOR_BITS)).max(1)
 }
 
 /// The options of a scan.

@@ -13,8 +13,9 @@ use crate::random::Numbers;
 use crate::shared::Shared;
 use crate::words::shown_key;
 
-/// The lowest bit of the shard in a cursor's word.
-const CURSOR_SHARD: u32 = 54;
+/// Bits of the shard in a cursor's word, which are its lowest, and those of the order.
+const SHARD_BITS: u32 = 8;
+const ORDER_BITS: u32 = 45;
 /// Keys of which one is drawn, if there are no more.
 const FEW: usize = 1024;
 /// Keys of which one is drawn behind a place. A key is the likelier, the longer the way to the ones
@@ -33,7 +34,7 @@ fn one_of(page: &ScanPage, numbers: &mut Numbers) -> Option<Vec<u8>> {
 }
 
 fn word(shard: u64, order: u64) -> u64 {
-    shard << CURSOR_SHARD | order
+    order << SHARD_BITS | shard
 }
 
 /// An order behind which a shard has no keys, or few.
@@ -42,12 +43,12 @@ async fn end_of(core: &mut Core, shard: u64) -> farcore::Result<u64> {
         values: false,
         entries: 1,
     };
-    let (mut low, mut high) = (0, 1 << CURSOR_SHARD);
+    let (mut low, mut high) = (0, 1 << ORDER_BITS);
     while high - low > END_STEP {
         let middle = low + (high - low) / 2;
         let page = core.scan(core.cursor(word(shard, middle)), options).await?;
         // A page that goes on in this shard has found one of its keys.
-        let next = page.next().map(|next| next.to_word() >> CURSOR_SHARD);
+        let next = page.next().map(|next| next.to_word() % (1 << SHARD_BITS));
         if next == Some(shard) {
             low = middle;
         } else {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use farcore::constants::{KEY_BYTES_MAX, TRANSACTION_KEYS_MAX};
-use farcore::{Answer, Core, Error, Operation, Transaction, TransactionOutcome};
+use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, TransactionOutcome};
 
 use super::arguments::is_option;
 use super::{Call, Command, Flow, Refusal, find, subcommand};
@@ -19,15 +19,17 @@ use crate::shared::Shared;
 use crate::steps;
 use crate::transaction::{
     Added, BESIDE_BYTES, ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Replay, ReplaySlot,
-    Watched,
+    Seen, Watched,
 };
 
 type Result = std::result::Result<Flow, Refusal>;
 
 /// Bytes that a watched key takes beside its own: its place in the map, of which a half may be
 /// empty, and its allocation.
-const WATCHED_BESIDE_BYTES: usize = 2 * size_of::<(Vec<u8>, u64)>() + 24;
+const WATCHED_BESIDE_BYTES: usize = 2 * size_of::<(Vec<u8>, Seen)>() + 24;
 
+/// Absent keys that are watched or compared at once.
+const ABSENT_AT_ONCE: usize = 64;
 /// Bytes of queued commands that are planned: more than a record are no transaction of the engine.
 const PLANNED_BYTES_MAX: usize = 5 << 18;
 
@@ -98,9 +100,9 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result {
         transaction.held.push(held);
     }
     Ok(call.task(move |mut core, output, protocol| async move {
-        let versions = versions(&mut core, keys.iter().map(|key| &key[..])).await;
-        output.finish(protocol, versions, |writer, versions| {
-            watched.borrow_mut().extend(keys.into_iter().zip(versions));
+        let seen = see(&mut core, &keys).await;
+        output.finish(protocol, seen, |writer, seen| {
+            watched.borrow_mut().extend(keys.into_iter().zip(seen));
             writer.simple("OK");
         });
         core
@@ -127,10 +129,69 @@ async fn versions<'a>(
     failed.map_or(Ok(versions), Err)
 }
 
-/// True if all watched keys have the versions that they had.
+/// What keys are.
+async fn see(core: &mut Core, keys: &[Vec<u8>]) -> farcore::Result<Vec<Seen>> {
+    let versions = versions(core, keys.iter().map(|key| &key[..])).await?;
+    let mut seen: Vec<_> = versions.into_iter().map(Seen::Version).collect();
+    let absent = seen.iter().enumerate();
+    let absent = absent.filter(|(_, seen)| **seen == Seen::Version(0));
+    let absent: Vec<_> = absent
+        .map(|(place, _)| (place, (&keys[place][..], Absence::UNKNOWN)))
+        .collect();
+    for some in absent.chunks(ABSENT_AT_ONCE) {
+        let conflicts = check_absences(core, some.iter().map(|(_, expected)| *expected)).await?;
+        for ((place, _), conflict) in some.iter().zip(conflicts) {
+            if let Some(conflict) = conflict {
+                let version = Seen::Version(conflict.current());
+                seen[*place] = conflict.absence().map_or(version, Seen::Absent);
+            }
+        }
+    }
+    Ok(seen)
+}
+
+/// Why keys have not been absent as is expected; `None` of those that have.
+async fn check_absences<'a>(
+    core: &mut Core,
+    expected: impl Iterator<Item = (&'a [u8], Absence)>,
+) -> farcore::Result<Vec<Option<Conflict>>> {
+    let checks: Vec<_> = expected
+        .map(|(key, absence)| Transaction::new().expect_absence(key, absence))
+        .collect();
+    let (mut conflicts, mut failed) = (vec![None; checks.len()], None);
+    let checks = checks.iter().map(|transaction| {
+        steps::count(1);
+        Operation::Transaction { transaction }
+    });
+    core.many(checks, |place, answer| match answer {
+        Answer::Conflict(conflict) => conflicts[place] = Some(conflict),
+        Answer::Failed(error) => failed = Some(error.clone()),
+        _ => {}
+    })
+    .await?;
+    failed.map_or(Ok(conflicts), Err)
+}
+
+/// True if all watched keys are what they were, and were nothing else meanwhile.
 async fn are_unchanged(core: &mut Core, watched: &Watched) -> farcore::Result<bool> {
-    let current = versions(core, watched.keys().map(|key| &key[..])).await?;
-    Ok(watched.values().copied().eq(current))
+    let (mut present, mut absent) = (Vec::new(), Vec::new());
+    for (key, seen) in watched {
+        match *seen {
+            Seen::Version(version) => present.push((&key[..], version)),
+            Seen::Absent(absence) => absent.push((&key[..], absence)),
+        }
+    }
+    let current = versions(core, present.iter().map(|(key, _)| *key)).await?;
+    if !present.iter().map(|(_, version)| *version).eq(current) {
+        return Ok(false);
+    }
+    for some in absent.chunks(ABSENT_AT_ONCE) {
+        let conflicts = check_absences(core, some.iter().copied()).await?;
+        if conflicts.iter().any(Option::is_some) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Runs a command of a connection that watches keys, queues commands or carries them out.
@@ -396,8 +457,11 @@ pub(super) async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> O
             Err(_) => return Outcome::Replay(Replay::Plain),
         };
         let mut transaction = plan.expect(&drafts, Transaction::new());
-        for (key, version) in watched {
-            transaction = transaction.expect(key, *version);
+        for (key, seen) in watched {
+            transaction = match *seen {
+                Seen::Version(version) => transaction.expect(key, version),
+                Seen::Absent(absence) => transaction.expect_absence(key, absence),
+            };
         }
         let (mut reply, mut events) = (Vec::new(), Vec::new());
         let into = (&mut reply, &mut events);
@@ -414,9 +478,10 @@ pub(super) async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> O
             }
             Ok(TransactionOutcome::Conflict { place, current }) => {
                 let key = transaction.keys().nth(place);
-                let version = key.and_then(|key| watched.get(key));
-                if version.is_some_and(|version| *version != current) {
-                    return Outcome::Conflict;
+                match key.and_then(|key| watched.get(key)) {
+                    Some(Seen::Version(version)) if *version == current => {}
+                    Some(_) => return Outcome::Conflict,
+                    None => {}
                 }
             }
             // A watched key was read with another version than it had.

@@ -86,13 +86,23 @@ impl Client {
     /// Carries a whole scan out, from its command with its key, and its options. Returns what each
     /// page lists.
     pub(crate) fn scan(&mut self, command: &str, options: &str) -> Vec<Vec<String>> {
+        self.scan_keeping(command, options, |cursor| cursor)
+    }
+
+    /// The same by a client that keeps cursors in its own way.
+    pub(crate) fn scan_keeping(
+        &mut self,
+        command: &str,
+        options: &str,
+        keep: impl Fn(String) -> String,
+    ) -> Vec<Vec<String>> {
         let (mut cursor, mut pages) = ("0".to_owned(), Vec::new());
         loop {
             let words = format!("{command} {cursor} {options}");
             let page = self.ask(&words.split_whitespace().collect::<Vec<_>>());
             let listed = page.elements()[1].elements();
             pages.push(listed.iter().map(Reply::text).collect());
-            cursor = page.elements()[0].text();
+            cursor = keep(page.elements()[0].text());
             if cursor == "0" {
                 return pages;
             }
