@@ -1,6 +1,7 @@
 //! What an engine is made with. `sizes` derives what follows from it, `checks` what it is held to.
 
 mod checks;
+mod default_memory;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use crate::error::Result;
 use crate::limits::processors;
 use crate::shard::ShardTuning;
 
+use self::default_memory::DefaultMemory;
 pub(crate) use self::sizes::Sizes;
 pub use self::when_full::WhenFull;
 
@@ -28,10 +30,12 @@ pub struct Config {
     /// they are busy; a core without work leaves its processor to the program around it.
     pub cores: Vec<usize>,
     /// The cap on local memory in bytes: index, frames, lanes, landing buffers, counters, the
-    /// threads' stacks. Default 1 GiB. Pages of the program's own files, some 2 MiB once all of its
+    /// threads' stacks. Default: an eighth of the memory that is available to this process, 1 GiB at
+    /// most. Pages of the program's own files, some 2 MiB once all of its
     /// code has run, are not counted: the kernel drops them when it needs room.
     pub local_bytes: u64,
-    /// Far memory in bytes. Default 4 GiB.
+    /// Far memory in bytes. Default: a quarter of the memory that is available to this process, 4 GiB
+    /// at most.
     pub far_bytes: u64,
     /// What a put does when memory is full: it fails, or other records are removed for it. Default:
     /// [`WhenFull::Refuse`].
@@ -70,8 +74,13 @@ pub struct Config {
     /// [`EncryptionMode::Authenticated`], which is AES-GCM.
     pub encryption_mode: EncryptionMode,
     /// Touch all memory at the start, local and embedded far memory, so that no request waits for
-    /// the kernel. Default: yes, which takes 5 GiB with the default sizes.
+    /// the kernel. Default: yes.
     pub prefault: bool,
+    /// Touch it in slices once the engine is open, rather than before: opening takes milliseconds
+    /// instead of seconds, and until all is touched, requests that need more of it wait for the
+    /// kernel. [`Stats::touched_bytes`](crate::Stats::touched_bytes) tells how far it is. Before
+    /// Linux 5.14 it is touched before. Default: no.
+    pub prefault_later: bool,
     /// Ask for huge pages. Default: yes.
     pub huge_pages: bool,
     /// Lock local memory. Default: where the limit allows.
@@ -109,10 +118,11 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
+        let memory = DefaultMemory::of_machine();
         Self {
             cores: processors().for_engine(),
-            local_bytes: 1 << 30,
-            far_bytes: 4 << 30,
+            local_bytes: memory.local_bytes,
+            far_bytes: memory.far_bytes,
             when_full: WhenFull::default(),
             page_bytes: None,
             keys_expected: 1_000_000,
@@ -127,6 +137,7 @@ impl Default for Config {
             encryption: None,
             encryption_mode: EncryptionMode::default(),
             prefault: true,
+            prefault_later: false,
             huge_pages: true,
             lock: Lock::Try,
             handles_max: 4,
