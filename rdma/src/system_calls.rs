@@ -15,7 +15,7 @@ const OPERATIONS: usize = 64;
 
 /// A system call that was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the system refuses {call} ({}): allow it in the container's seccomp profile", io::Error::from_raw_os_error(*.errno))]
+#[error("the system refuses {call} ({}): allow it in the container's seccomp profile", io::Error::from_raw_os_error(*errno))]
 pub struct RefusedCall {
     /// Its name.
     pub call: &'static str,

@@ -69,8 +69,8 @@ impl Toucher {
         rest: Vec<Arc<Region>>,
         progress: TouchProgress,
     ) -> io::Result<Self> {
-        let bytes = |regions: &[Arc<Region>]| regions.iter().map(|one| one.len() as u64).sum();
-        let total_bytes: u64 = [&first, &rest].map(|regions| bytes(regions)).iter().sum();
+        let all = first.iter().chain(&rest);
+        let total_bytes: u64 = all.map(|region| region.len() as u64).sum();
         progress.0.total_bytes.store(total_bytes, Ordering::Relaxed);
         let of_thread = progress.clone();
         let thread = thread::Builder::new()

@@ -15,6 +15,7 @@ use crate::options::Options;
 use crate::port::CorePort;
 use crate::serving::Serving;
 use crate::shared::Shared;
+use crate::system_calls::try_system_calls;
 use crate::tls;
 
 /// Why a server does not start.
@@ -40,7 +41,7 @@ pub enum StartError {
     #[error(transparent)]
     Native(#[from] NativeOptionsError),
     /// The system has no descriptor or thread left, or refuses a system call.
-    #[error("the server cannot start: {error}{}", remedy(error), error = .0)]
+    #[error("the server cannot start: {}{}", .0, remedy(.0))]
     System(#[from] io::Error),
     /// A certificate or key of encrypted connections cannot be used.
     #[error("encrypted connections cannot be served: {0}")]
@@ -68,6 +69,7 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub fn start(engine: &Engine, options: Options) -> Result<Self, StartError> {
+        try_system_calls().map_err(io::Error::other)?;
         let (plain, address) = listen(options.listen, options.backlog, false)?;
         let mut listeners = vec![plain];
         let (mut tls, mut tls_address) = (None, None);

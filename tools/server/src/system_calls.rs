@@ -13,7 +13,10 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, accept_with, bind,
     getsockname, listen, recv, send, shutdown, socket_with, socketpair, sockopt,
 };
-use rustix::time::{TimerfdClockId, TimerfdFlags, Timespec, timerfd_create};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 /// The outcome of a call: an error if the system refuses the call itself. What else may fail, fails
 /// where it matters.
@@ -44,7 +47,14 @@ pub fn try_system_calls() -> Result<(), RefusedCall> {
     }
     let clock = TimerfdClockId::Monotonic;
     let timer = timerfd_create(clock, TimerfdFlags::CLOEXEC);
-    drop(tried("timerfd_create", timer)?);
+    if let Some(timer) = tried("timerfd_create", timer)? {
+        let never = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: Timespec::default(),
+        };
+        let set = timerfd_settime(&timer, TimerfdTimerFlags::empty(), &never);
+        tried("timerfd_settime", set)?;
+    }
     Ok(())
 }
 
