@@ -159,7 +159,8 @@ impl Engine {
     /// # Errors
     /// Whatever keeps the engine from working, with the limit and the value: [`Error::Config`],
     /// [`Error::LocalMemory`], [`Error::Core`], [`Error::IoUring`], [`Error::SystemCall`],
-    /// [`Error::Memory`], [`Error::Threads`], [`Error::Descriptors`]. What did start has ended by then.
+    /// [`Error::Memory`], [`Error::Threads`], [`Error::Descriptors`]. What did start has ended by
+    /// then.
     pub fn open(config: Config) -> Result<Self> {
         let clock = Clock::new();
         let opened_ns = clock.now_ns();

@@ -265,7 +265,7 @@ impl Region {
     pub(crate) fn touch_in_use(&self, place: usize, length: usize) -> io::Result<()> {
         assert!(place + length <= self.bytes, "inside the region");
         let start = self.start.as_ptr().wrapping_add(place);
-        // SAFETY: populating our own mapping keeps its contents, whoever reads or writes them.
+        // SAFETY: populating our own mapping keeps its contents, also while others access them.
         let done = unsafe { libc::madvise(start.cast(), length, libc::MADV_POPULATE_WRITE) };
         if done == 0 {
             return Ok(());

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// `IORING_REGISTER_PROBE`: the kernel reports the operations that it knows.
 const REGISTER_PROBE: libc::c_uint = 8;
-/// Operations that are asked for.
+/// Operations that the kernel reports on.
 const OPERATIONS: usize = 64;
 
 /// A system call that was refused.

@@ -1,7 +1,7 @@
 //! What an engine is made with. `sizes` derives what follows from it, `checks` what it is held to.
 
 mod checks;
-mod default_memory;
+mod memory_plan;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::limits::processors;
 use crate::shard::ShardTuning;
 
-use self::default_memory::DefaultMemory;
+use self::memory_plan::MemoryPlan;
 pub(crate) use self::sizes::Sizes;
 pub use self::when_full::WhenFull;
 
@@ -118,7 +118,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        let memory = DefaultMemory::of_machine();
+        let memory = MemoryPlan::of_machine();
         Self {
             cores: processors().for_engine(),
             local_bytes: memory.local_bytes,

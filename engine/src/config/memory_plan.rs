@@ -14,12 +14,12 @@ const GRAIN_BYTES: u64 = 16 << 20;
 
 /// Sizes that fit a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct DefaultMemory {
+pub(super) struct MemoryPlan {
     pub(super) local_bytes: u64,
     pub(super) far_bytes: u64,
 }
 
-impl DefaultMemory {
+impl MemoryPlan {
     /// Those of this machine and its control group.
     pub(super) fn of_machine() -> Self {
         let available = available_memory(&Root::new("/"));
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn sizes_fit_the_machine() {
         let sizes = |available| {
-            let sizes = DefaultMemory::of(available);
+            let sizes = MemoryPlan::of(available);
             (sizes.local_bytes >> 20, sizes.far_bytes >> 20)
         };
         assert_eq!(sizes(64 << 30), (1024, 4096));
