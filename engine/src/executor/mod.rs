@@ -22,7 +22,7 @@ use glommio::{
     executor, spawn_local_into,
 };
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::limits::{self, no_thread, what_was_said};
 
 pub(crate) use self::threads::{Termination, missing, start};
