@@ -30,12 +30,10 @@ pub struct Config {
     /// they are busy; a core without work leaves its processor to the program around it.
     pub cores: Vec<usize>,
     /// The cap on local memory in bytes: index, frames, lanes, landing buffers, counters, the
-    /// threads' stacks. Default: an eighth of the memory that is available to this process, 1 GiB at
-    /// most. Pages of the program's own files, some 2 MiB once all of its
+    /// threads' stacks. Default: an eighth of the memory that is available, 1 GiB at most. Pages of the program's own files, some 2 MiB once all of its
     /// code has run, are not counted: the kernel drops them when it needs room.
     pub local_bytes: u64,
-    /// Far memory in bytes. Default: a quarter of the memory that is available to this process, 4 GiB
-    /// at most.
+    /// Far memory in bytes. Default: a quarter of the memory that is available, 4 GiB at most.
     pub far_bytes: u64,
     /// What a put does when memory is full: it fails, or other records are removed for it. Default:
     /// [`WhenFull::Refuse`].

@@ -108,8 +108,8 @@ pub struct Stats {
     pub page_bytes: u32,
     /// True if all local memory is locked.
     pub locked: bool,
-    /// Bytes of local memory that lay in huge pages when the engine had opened, or, where
-    /// [`Config::prefault_later`](crate::Config::prefault_later) is set, when all of it was touched.
+    /// Bytes of local memory that lay in huge pages when the engine had opened, or when all of it
+    /// was touched after that.
     pub huge_bytes: u64,
     /// Bytes that were touched since the engine opened, of [`Stats::to_touch_bytes`].
     pub touched_bytes: u64,
