@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
-use farcore_rdma::{EmbeddedNode, Heartbeats, Region, RegionOptions};
+use farcore_rdma::{
+    EmbeddedNode, Heartbeats, Region, RegionOptions, TouchProgress, Toucher, can_touch_in_use,
+};
 use farcore_tuning::{Clock, Root, Sampler, numa_node};
 
 use crate::cipher::{PageCipher, Salt, random_salt};
@@ -65,6 +67,8 @@ pub struct Engine {
     cores: Vec<Arc<Termination>>,
     /// Keeps the sessions at memory nodes, where there are any.
     heartbeats: Option<Arc<Heartbeats>>,
+    /// Touches memory while the engine serves.
+    toucher: Mutex<Option<Toucher>>,
 }
 
 fn map(options: &RegionOptions) -> Result<Arc<Region>> {
@@ -120,6 +124,11 @@ fn embedded_count(config: &Config) -> usize {
     }
 }
 
+/// Memory is touched once the engine is open.
+fn touches_later(config: &Config) -> bool {
+    config.prefault && config.prefault_later && can_touch_in_use()
+}
+
 fn region_options(config: &Config, bytes: u64, lock: farcore_rdma::Lock) -> Result<RegionOptions> {
     let bytes = usize::try_from(bytes).map_err(|_| Error::Memory {
         reason: format!("{bytes} bytes do not fit"),
@@ -128,19 +137,17 @@ fn region_options(config: &Config, bytes: u64, lock: farcore_rdma::Lock) -> Resu
         bytes,
         huge_pages: config.huge_pages,
         lock,
-        prefault: config.prefault,
+        prefault: config.prefault && !touches_later(config),
     })
 }
 
-fn embedded_nodes(config: &Config, sizes: &Sizes) -> Result<Vec<Arc<EmbeddedNode>>> {
-    let node = |_| {
+/// The regions of embedded memory nodes.
+fn embedded_regions(config: &Config, sizes: &Sizes) -> Result<Vec<Arc<Region>>> {
+    let region = |_| {
         let options = region_options(config, sizes.node_bytes, farcore_rdma::Lock::Off)?;
-        Ok(Arc::new(EmbeddedNode::new(
-            map(&options)?,
-            config.link.clone(),
-        )))
+        map(&options)
     };
-    (0..embedded_count(config)).map(node).collect()
+    (0..embedded_count(config)).map(region).collect()
 }
 
 impl Engine {
@@ -151,14 +158,22 @@ impl Engine {
     ///
     /// # Errors
     /// Whatever keeps the engine from working, with the limit and the value: [`Error::Config`],
-    /// [`Error::LocalMemory`], [`Error::Core`], [`Error::IoUring`], [`Error::Memory`],
-    /// [`Error::Threads`], [`Error::Descriptors`]. What did start has ended by then.
+    /// [`Error::LocalMemory`], [`Error::Core`], [`Error::IoUring`], [`Error::SystemCall`],
+    /// [`Error::Memory`], [`Error::Threads`], [`Error::Descriptors`]. What did start has ended by
+    /// then.
     pub fn open(config: Config) -> Result<Self> {
         let clock = Clock::new();
         let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
         check_limits(&config, &sizes)?;
-        let nodes = embedded_nodes(&config, &sizes)?;
+        let regions = embedded_regions(&config, &sizes)?;
+        let nodes: Vec<_> = regions
+            .iter()
+            .map(|region| {
+                let link = config.link.clone();
+                Arc::new(EmbeddedNode::new(Arc::clone(region), link))
+            })
+            .collect();
         let far = FarPlan::new(&config, &nodes)?;
         let plan = OpenPlan {
             seed: config.seed.map_or_else(random, Ok)?,
@@ -169,7 +184,14 @@ impl Engine {
         };
         // Made before the first thread is: dropped on an error, it closes the cores that did start.
         let (mut engine, lanes) = Self::prepare(&config, &plan, nodes, clock.clone(), opened_ns);
-        let memory = engine.start_cores(&config, &plan, lanes)?;
+        let arenas = engine.start_cores(&config, &plan, lanes)?;
+        let memory = LocalMemory {
+            is_locked: arenas.iter().all(|arena| arena.is_locked()),
+            huge_bytes: arenas.iter().map(|arena| arena.huge_bytes()).sum(),
+        };
+        if touches_later(&config) {
+            engine.start_touching(arenas, regions)?;
+        }
         let _ = engine.metrics.startup_ns.set(clock.now_ns() - opened_ns);
         let _ = engine.metrics.local_memory.set(memory);
         let processors = limits::processors();
@@ -210,6 +232,7 @@ impl Engine {
             local_cap_bytes: config.local_bytes,
             page_bytes: plan.sizes.page_bytes,
             local_memory: OnceLock::new(),
+            touching: TouchProgress::default(),
             cores: config.cores.iter().map(core).collect(),
             embedded: nodes.iter().map(Arc::downgrade).collect(),
             node_names,
@@ -241,17 +264,18 @@ impl Engine {
             nodes,
             cores: Vec::new(),
             heartbeats: plan.far.heartbeats(),
+            toucher: Mutex::default(),
         };
         (engine, lanes)
     }
 
-    /// Starts every core and waits until all serve.
+    /// Starts every core and waits until all serve; returns their local memory.
     fn start_cores(
         &mut self,
         config: &Config,
         plan: &OpenPlan,
         lanes: Vec<CoreLanes>,
-    ) -> Result<LocalMemory> {
+    ) -> Result<Vec<Arc<Region>>> {
         let mut arenas = Vec::new();
         let (ready, outcome) = mpsc::channel();
         for (place, lanes) in lanes.into_iter().enumerate().rev() {
@@ -267,10 +291,16 @@ impl Engine {
         for _ in &self.cores {
             outcome.recv().unwrap_or(Err(Error::Closed))?;
         }
-        Ok(LocalMemory {
-            is_locked: arenas.iter().all(|arena| arena.is_locked()),
-            huge_bytes: arenas.iter().map(|arena| arena.huge_bytes()).sum(),
-        })
+        Ok(arenas)
+    }
+
+    /// Begins to touch memory in slices: local memory first.
+    fn start_touching(&self, arenas: Vec<Arc<Region>>, far: Vec<Arc<Region>>) -> Result<()> {
+        let progress = self.metrics.touching.clone();
+        let toucher = Toucher::start(arenas, far, progress);
+        let toucher = toucher.map_err(|error| limits::no_thread(&error.to_string()))?;
+        *self.toucher.lock().unwrap_or_else(PoisonError::into_inner) = Some(toucher);
+        Ok(())
     }
 
     fn start_core(
@@ -382,9 +412,9 @@ impl Engine {
     }
 
     /// True while every core serves: from opening to closing, but for as long as one of them is
-    /// seen to serve nothing for a second although it was woken (the figure `stalled`, and a line
-    /// in the log). That is what a job does that blocks its core without polling. Cost: two loads a
-    /// core, which are no core's own work.
+    /// seen to serve nothing for a second although it was woken and had a processor (the figure
+    /// `stalled`, and a line in the log that says what its thread did). That is what a job does
+    /// that blocks its core without polling. Cost: two loads a core, which are no core's own work.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         let serves = |(core_shared, core): (&Arc<CoreShared>, &Arc<CoreMetrics>)| {
@@ -591,6 +621,13 @@ impl Engine {
         for core_shared in &self.shared.cores_shared {
             core_shared.command_port.wakeup.ring(0);
         }
+        // Ends within a slice.
+        drop(
+            self.toucher
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         if is_core_of(&self.shared.lifecycle) {
             return;
         }

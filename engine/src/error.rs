@@ -51,9 +51,17 @@ pub enum Error {
     },
     /// The kernel refuses io_uring.
     #[error(
-        "io_uring is not available ({reason}): Farcore needs Linux 5.8 or newer and a container profile that allows io_uring_setup"
+        "io_uring is not available ({reason}): Farcore needs Linux 5.8 or newer, the sysctl kernel.io_uring_disabled at 0, and a container profile that allows io_uring_setup, io_uring_register and io_uring_enter"
     )]
     IoUring {
+        /// The system call, and what the kernel said.
+        reason: String,
+    },
+    /// The system refuses a system call that an engine cannot do without.
+    #[error("the system refuses {call} ({reason}): allow it in the container's seccomp profile")]
+    SystemCall {
+        /// The name of the call.
+        call: &'static str,
         /// What the kernel said.
         reason: String,
     },

@@ -6,11 +6,11 @@
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
+use farcore_rdma::{RefusedCall, try_io_uring, try_resource_limits};
 use farcore_tuning::{Processors, Root, Size, available_memory};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use self::ring::probe_io_uring;
 use crate::error::{Error, Result};
 
 /// Locked memory that glommio requires to be allowed, in bytes. glommio checks only the limit,
@@ -35,6 +35,26 @@ pub(crate) fn available_cores() -> Vec<usize> {
         .collect()
 }
 
+/// Why a thread could not be pinned to a core.
+pub(crate) fn not_pinned(core: usize, error: &std::io::Error) -> Error {
+    let available = available_cores();
+    if !available.contains(&core) {
+        return Error::Core { core, available };
+    }
+    let errno = Errno::from_io_error(error).unwrap_or(Errno::INVAL);
+    refused("sched_setaffinity", errno)
+}
+
+/// Refuses a system that does not say which cores there are.
+///
+/// # Errors
+/// [`Error::SystemCall`].
+pub(crate) fn check_available_cores() -> Result<()> {
+    let set = rustix::thread::sched_getaffinity(None);
+    set.map(drop)
+        .map_err(|errno| refused("sched_getaffinity", errno))
+}
+
 /// The number of processors that the process's first thread may use. Other threads may be pinned.
 pub(crate) fn processors_of_process() -> usize {
     let process = rustix::process::getpid();
@@ -51,11 +71,16 @@ pub(crate) fn processors() -> Processors {
 /// is the number to be opened.
 ///
 /// # Errors
-/// [`Error::IoUring`], [`Error::Memory`], [`Error::Descriptors`].
+/// [`Error::IoUring`], [`Error::Memory`], [`Error::Descriptors`], [`Error::SystemCall`].
 pub(crate) fn check(descriptors: usize) -> Result<()> {
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    try_resource_limits()
+        .map_err(|RefusedCall { call, errno }| refused(call, Errno::from_raw_os_error(errno)))?;
     check_descriptors(descriptors)?;
-    probe_io_uring().map_err(|errno| named(errno, &errno.to_string()))?;
+    try_io_uring().map_err(|RefusedCall { call, errno }| {
+        let errno = Errno::from_raw_os_error(errno);
+        named(errno, &format!("{call}: {errno}"))
+    })?;
     allow_locked_memory().map(drop)
 }
 
@@ -128,10 +153,21 @@ fn named(errno: Errno, reason: &str) -> Error {
 }
 
 fn no_descriptor(errno: Errno, needed: usize) -> Error {
+    if errno == Errno::PERM || errno == Errno::NOSYS {
+        return refused("eventfd2", errno);
+    }
     Error::Descriptors {
         reason: errno.to_string(),
         limit: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
         needed,
+    }
+}
+
+/// A system call that a filter forbids, or that the kernel does not have.
+fn refused(call: &'static str, errno: Errno) -> Error {
+    Error::SystemCall {
+        call,
+        reason: errno.to_string(),
     }
 }
 
@@ -210,28 +246,5 @@ fn allow_locked_memory() -> Result<Option<Restores>> {
                 "RLIMIT_MEMLOCK is {current} bytes and each core's executor needs {LOCKED_BYTES_MIN}: raise it with `ulimit -l`"
             ),
         }),
-    }
-}
-
-mod ring {
-    #![allow(unsafe_code)] // a plain system call
-
-    use rustix::io::Errno;
-
-    /// Makes the smallest ring and closes it, to see whether the kernel allows it.
-    pub(super) fn probe_io_uring() -> Result<(), Errno> {
-        // struct io_uring_params is 120 bytes; all zero is a plain ring.
-        let mut parameters = [0u64; 15];
-        // SAFETY: the kernel reads and fills in 120 bytes, the size of `parameters`.
-        let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) };
-        if ring < 0 {
-            let error = std::io::Error::last_os_error().raw_os_error();
-            return Err(error.map_or(Errno::INVAL, Errno::from_raw_os_error));
-        }
-        if let Ok(ring) = i32::try_from(ring) {
-            // SAFETY: closes the descriptor that was just opened.
-            unsafe { libc::close(ring) };
-        }
-        Ok(())
     }
 }

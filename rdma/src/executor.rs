@@ -45,6 +45,8 @@ pub(crate) fn build(name: &str, ring_depth: Option<usize>) -> io::Result<LocalEx
     if let Some(depth) = ring_depth {
         builder = builder.ring_depth(depth);
     }
+    // Executors panic where it is refused.
+    crate::system_calls::try_io_uring().map_err(io::Error::other)?;
     let made = builder.make();
     made.map_err(|error| io::Error::other(error.to_string()))
 }

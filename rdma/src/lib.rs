@@ -27,9 +27,11 @@ mod region;
 mod remote_allocator;
 mod remote_ptr;
 pub mod session;
+mod system_calls;
 pub mod tcp;
 #[cfg(test)]
 mod testing;
+mod toucher;
 #[cfg(feature = "verbs")]
 pub mod verbs;
 mod wake_timer;
@@ -65,6 +67,8 @@ pub use remote_allocator::{
 };
 pub use remote_ptr::{RemotePtr, RemotePtrError};
 pub use session::{Change, ConnectOptions, ManagerError, NodeConnections};
+pub use system_calls::{RefusedCall, try_io_uring, try_resource_limits};
+pub use toucher::{TouchProgress, Toucher, can_touch_in_use};
 pub use wake_timer::{INTERVAL as WAKE_TIMER_PACE, WakeTimer};
 pub use work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,

@@ -15,6 +15,9 @@ use std::{fs, io, ptr, thread};
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
+/// Memory is touched in slices of this length. The kernel lets no other thread of the process map
+/// or unmap memory until a slice is present: some milliseconds, and seconds for a whole region.
+pub(crate) const TOUCHED_BYTES: usize = 4 << 20;
 /// Regions shorter than this are prefaulted by one thread.
 const PARALLEL_BYTES: usize = 64 << 20;
 
@@ -255,6 +258,21 @@ impl Region {
         huge_bytes_within(&smaps, start, start + self.bytes as u64)
     }
 
+    /// Makes pages present while others use the region; their contents stay.
+    ///
+    /// # Errors
+    /// The system has no memory, or is older than Linux 5.14.
+    pub(crate) fn touch_in_use(&self, place: usize, length: usize) -> io::Result<()> {
+        assert!(place + length <= self.bytes, "inside the region");
+        let start = self.start.as_ptr().wrapping_add(place);
+        // SAFETY: populating our own mapping keeps its contents, also while others access them.
+        let done = unsafe { libc::madvise(start.cast(), length, libc::MADV_POPULATE_WRITE) };
+        if done == 0 {
+            return Ok(());
+        }
+        Err(io::Error::last_os_error())
+    }
+
     /// Makes every page present. A large region is prefaulted by one thread per core.
     fn touch(&self) {
         if self.bytes < PARALLEL_BYTES {
@@ -278,6 +296,12 @@ impl Region {
     }
 
     fn touch_part(&self, place: usize, length: usize) {
+        for offset in (0..length).step_by(TOUCHED_BYTES) {
+            self.touch_slice(place + offset, TOUCHED_BYTES.min(length - offset));
+        }
+    }
+
+    fn touch_slice(&self, place: usize, length: usize) {
         let start = self.start.as_ptr().wrapping_add(place);
         // SAFETY: populating our own mapping keeps its contents.
         let done = unsafe { libc::madvise(start.cast(), length, libc::MADV_POPULATE_WRITE) };

@@ -5,7 +5,11 @@
 //!
 //! Source: getrlimit(2), `RLIMIT_NOFILE`.
 
+use farcore_rdma::try_resource_limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The soft limit of most systems, where the system does not tell it.
+const USUAL: u64 = 1024;
 
 /// The limit on this process's descriptors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +21,10 @@ pub(crate) struct Descriptors {
 impl Descriptors {
     /// Raises the soft limit to the hard one.
     pub(crate) fn raise() -> Self {
+        if try_resource_limits().is_err() {
+            // What needs the limit says so.
+            return Self { limit: USUAL };
+        }
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         // Without a hard limit the kernel's own, fs.nr_open, holds: it refuses a soft limit above
         // it, and the present one is kept.

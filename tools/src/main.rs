@@ -164,6 +164,14 @@ fn main() -> ExitCode {
         log_format,
         command,
     } = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    // The log's thread cannot be started without a panic.
+    if let Err(error) = std::thread::Builder::new().spawn(|| {}) {
+        complain(format_args!(
+            "farcore {}: no thread can be started ({error}): raise `ulimit -u`, or `pids.max` of the control group; in a container, seccomp must let clone3 and clone pass",
+            command.name()
+        ));
+        return ExitCode::FAILURE;
+    }
     let log = command
         .log_level()
         .map(|level| log_to_stderr(log_format, level));

@@ -19,9 +19,9 @@ mod publish;
 pub use self::measure::{
     AvailableMemory, Clock, Counter, CpuList, Gauge, HardwareCounters, HardwareSnapshot, Histogram,
     HistogramSnapshot, HotKey, HotKeys, HotKeysReader, MemoryEnd, Metric, MetricKind, NodeCounters,
-    NodeSnapshot, Processors, Root, Sampler, ShardCounters, ShardSnapshot, Size, available_memory,
-    available_resident_memory, cores_limit, kibibytes, memory_limit, numa_node, resident_bytes,
-    saturating_sum, system_ms, system_ns,
+    NodeSnapshot, Processors, Root, Sampler, ShardCounters, ShardSnapshot, Size, ThreadSnapshot,
+    ThreadState, available_memory, available_resident_memory, cores_limit, kibibytes, memory_limit,
+    numa_node, resident_bytes, saturating_sum, system_ms, system_ns,
 };
 pub use self::model::{
     Bounds, Load, MeanEstimate, Network, PAIRS_MAX, Profile, ProfileError, RatioEstimate, Solution,

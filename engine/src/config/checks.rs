@@ -7,7 +7,7 @@ use super::Config;
 use super::sizes::{Budget, fits_in_addresses};
 use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX, READ_AHEAD_CHUNKS_MAX, SPIN_NS_MAX};
 use crate::error::{Error, Result};
-use crate::limits::available_cores;
+use crate::limits::{available_cores, check_available_cores};
 use crate::log::PageShape;
 use crate::shard::NODES_MAX;
 use crate::transport::lane::LANES_MAX;
@@ -109,6 +109,7 @@ impl Config {
     }
 
     pub(super) fn check_cores(&self) -> Result<()> {
+        check_available_cores()?;
         let available = available_cores();
         if let Some(&core) = self.cores.iter().find(|core| !available.contains(core)) {
             return Err(Error::Core { core, available });

@@ -2,6 +2,7 @@
 
 mod checks;
 mod lost_keys;
+mod memory_plan;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use crate::limits::processors;
 use crate::shard::ShardTuning;
 
 pub use self::lost_keys::LostKeys;
+use self::memory_plan::MemoryPlan;
 pub(crate) use self::sizes::Sizes;
 pub use self::when_full::WhenFull;
 
@@ -30,10 +32,10 @@ pub struct Config {
     /// they are busy; a core without work leaves its processor to the program around it.
     pub cores: Vec<usize>,
     /// The cap on local memory in bytes: index, frames, lanes, landing buffers, counters, the
-    /// threads' stacks. Default 1 GiB. Pages of the program's own files, some 2 MiB once all of its
+    /// threads' stacks. Default: an eighth of the memory that is available, 1 GiB at most. Pages of the program's own files, some 2 MiB once all of its
     /// code has run, are not counted: the kernel drops them when it needs room.
     pub local_bytes: u64,
-    /// Far memory in bytes. Default 4 GiB.
+    /// Far memory in bytes. Default: a quarter of the memory that is available, 4 GiB at most.
     pub far_bytes: u64,
     /// What a put does when memory is full: it fails, or other records are removed for it. Default:
     /// [`WhenFull::Refuse`].
@@ -74,8 +76,13 @@ pub struct Config {
     /// [`EncryptionMode::Authenticated`], which is AES-GCM.
     pub encryption_mode: EncryptionMode,
     /// Touch all memory at the start, local and embedded far memory, so that no request waits for
-    /// the kernel. Default: yes, which takes 5 GiB with the default sizes.
+    /// the kernel. Default: yes.
     pub prefault: bool,
+    /// Touch it in slices once the engine is open, rather than before: opening takes milliseconds
+    /// instead of seconds, and until all is touched, requests that need more of it wait for the
+    /// kernel. [`Stats::touched_bytes`](crate::Stats::touched_bytes) tells how far it is. Before
+    /// Linux 5.14 it is touched before. Default: no.
+    pub prefault_later: bool,
     /// Ask for huge pages. Default: yes.
     pub huge_pages: bool,
     /// Lock local memory. Default: where the limit allows.
@@ -113,10 +120,11 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
+        let memory = MemoryPlan::of_machine();
         Self {
             cores: processors().for_engine(),
-            local_bytes: 1 << 30,
-            far_bytes: 4 << 30,
+            local_bytes: memory.local_bytes,
+            far_bytes: memory.far_bytes,
             when_full: WhenFull::default(),
             lost_keys: LostKeys::default(),
             page_bytes: None,
@@ -132,6 +140,7 @@ impl Default for Config {
             encryption: None,
             encryption_mode: EncryptionMode::default(),
             prefault: true,
+            prefault_later: false,
             huge_pages: true,
             lock: Lock::Try,
             handles_max: 4,

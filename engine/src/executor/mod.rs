@@ -22,7 +22,7 @@ use glommio::{
     executor, spawn_local_into,
 };
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::limits::{self, no_thread, what_was_said};
 
 pub(crate) use self::threads::{Termination, missing, start};
@@ -44,10 +44,7 @@ impl CoreExecutor {
         // and panics where it cannot. The thread that glommio starts for blocking calls inherits
         // the core.
         if !core_affinity::set_for_current(CoreId { id: core }) {
-            return Err(Error::Core {
-                core,
-                available: limits::available_cores(),
-            });
+            return Err(limits::not_pinned(core, &io::Error::last_os_error()));
         }
         // glommio panics if it cannot start that thread. This detects most cases without a panic's
         // message.

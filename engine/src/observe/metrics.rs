@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use farcore_rdma::EmbeddedNode;
+use farcore_rdma::{EmbeddedNode, TouchProgress};
 use farcore_tuning::{
     Clock, CoreReport, HardwareCounters, HardwareSnapshot, Histogram, HistogramSnapshot,
     HotKeysReader, NodeCounters, NodeReport, NodeSnapshot, Report, Reporter, ShardCounters,
@@ -38,6 +38,8 @@ pub(crate) struct CoreMetrics {
     pub(crate) removals: Removals,
     hot_keys: OnceLock<HotKeysReader>,
     hardware: OnceLock<HardwareCounters>,
+    /// The number of the core's thread.
+    thread: OnceLock<i32>,
 }
 
 impl CoreMetrics {
@@ -52,6 +54,7 @@ impl CoreMetrics {
             removals: Removals::default(),
             hot_keys: OnceLock::new(),
             hardware: OnceLock::new(),
+            thread: OnceLock::new(),
         }
     }
 
@@ -63,7 +66,14 @@ impl CoreMetrics {
     /// Starts to count processor events of the calling thread, which is the core's; only the first
     /// call counts.
     pub(crate) fn count_events_here(&self) {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        let _ = self.thread.set(thread);
         let _ = self.hardware.set(HardwareCounters::open_here());
+    }
+
+    /// The number of the core's thread, once it has one.
+    pub(crate) fn thread(&self) -> Option<i32> {
+        self.thread.get().copied()
     }
 
     /// Processor events of the core's thread.
@@ -98,8 +108,14 @@ pub struct Stats {
     pub page_bytes: u32,
     /// True if all local memory is locked.
     pub locked: bool,
-    /// Bytes of local memory that lay in huge pages when the engine had opened.
+    /// Bytes of local memory that lay in huge pages when the engine had opened, or when all of it
+    /// was touched after that.
     pub huge_bytes: u64,
+    /// Bytes that were touched since the engine opened, of [`Stats::to_touch_bytes`].
+    pub touched_bytes: u64,
+    /// Bytes to be touched in slices: 0 unless
+    /// [`Config::prefault_later`](crate::Config::prefault_later) is set.
+    pub to_touch_bytes: u64,
 }
 
 /// What the system has made of the local memory.
@@ -121,6 +137,8 @@ pub(crate) struct EngineMetrics {
     pub(crate) local_cap_bytes: u64,
     pub(crate) page_bytes: u32,
     pub(crate) local_memory: OnceLock<LocalMemory>,
+    /// How far memory is touched in slices.
+    pub(crate) touching: TouchProgress,
     pub(crate) node_names: Vec<Arc<str>>,
     /// Weak: a reader of metrics keeps no far memory alive.
     pub(crate) embedded: Vec<Weak<EmbeddedNode>>,
@@ -160,7 +178,9 @@ impl EngineMetrics {
     }
 
     fn local_memory(&self) -> LocalMemory {
-        self.local_memory.get().copied().unwrap_or_default()
+        let mut memory = self.local_memory.get().copied().unwrap_or_default();
+        memory.huge_bytes = memory.huge_bytes.max(self.touching.huge_bytes());
+        memory
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -185,6 +205,8 @@ impl EngineMetrics {
             page_bytes: self.page_bytes,
             locked: self.local_memory().is_locked,
             huge_bytes: self.local_memory().huge_bytes,
+            touched_bytes: self.touching.touched_bytes(),
+            to_touch_bytes: self.touching.total_bytes(),
         }
     }
 }
@@ -248,6 +270,8 @@ impl Reporter for EngineReporter {
             page_bytes: metrics.page_bytes,
             locked: metrics.local_memory().is_locked,
             huge_bytes: metrics.local_memory().huge_bytes,
+            touched_bytes: metrics.touching.touched_bytes(),
+            to_touch_bytes: metrics.touching.total_bytes(),
             cores: metrics
                 .cores
                 .iter()

@@ -115,6 +115,9 @@ pub(crate) struct MemoryFigures {
     pub(crate) resident_bytes: u64,
     pub(crate) client_bytes: u64,
     pub(crate) keys: u64,
+    /// Memory that was touched in advance, of what is to be.
+    pub(crate) touched_bytes: u64,
+    pub(crate) to_touch_bytes: u64,
 }
 
 impl MemoryFigures {
@@ -132,6 +135,8 @@ impl MemoryFigures {
             resident_bytes: resident_bytes(),
             client_bytes: clients.map(|core| core.connection_bytes.get()).sum(),
             keys: total.keys,
+            touched_bytes: stats.touched_bytes,
+            to_touch_bytes: stats.to_touch_bytes,
         }
     }
 }
@@ -254,9 +259,24 @@ fn memory(gathered: &Gathering<'_>, text: &mut String) {
     line(text, "maxmemory_policy", policy(gathered.shared));
     line(text, "index_memory", figures.index_bytes);
     line(text, "mem_clients_normal", figures.client_bytes);
+    let clients = &gathered.shared.client_memory;
+    for (name, bytes) in [
+        ("client_memory", clients.limit()),
+        ("client_memory_free", clients.free()),
+        ("client_memory_of_one", clients.large_limit()),
+    ] {
+        line(text, name, bytes);
+    }
     let ratio = figures.resident_bytes as f64 / figures.used_bytes.max(1) as f64;
     line(text, "mem_fragmentation_ratio", format_args!("{ratio:.2}"));
     line(text, "mem_allocator", "system");
+    lines(
+        text,
+        &[
+            ("memory_touched", figures.touched_bytes),
+            ("memory_to_touch", figures.to_touch_bytes),
+        ],
+    );
 }
 
 fn human(bytes: u64) -> String {

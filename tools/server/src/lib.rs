@@ -89,6 +89,7 @@ mod slow;
 mod sockets;
 mod steps;
 mod subscriptions;
+mod system_calls;
 mod task_turns;
 mod tasks;
 mod texts;
@@ -114,3 +115,4 @@ pub use self::options::{
 };
 pub use self::server::{Server, StartError};
 pub use self::steps::TURN_STEPS_MAX;
+pub use self::system_calls::try_system_calls;

@@ -139,6 +139,9 @@ pub(crate) fn error_text(error: &Error) -> String {
         }
         Error::Unavailable { .. } | Error::Fabric { .. } => format!("UNAVAILABLE {error}"),
         Error::Damaged { .. } => format!("DAMAGED {error}"),
+        Error::Cursor { .. } => {
+            "ERR invalid cursor: no scan of this server returned it; begin with 0".to_owned()
+        }
         Error::Closed => "LOADING the server is closing".to_owned(),
         other => format!("ERR {other}"),
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use farcore::{Engine, Task};
@@ -15,6 +15,7 @@ use crate::options::Options;
 use crate::port::CorePort;
 use crate::serving::Serving;
 use crate::shared::Shared;
+use crate::system_calls::try_system_calls;
 use crate::tls;
 
 /// Why a server does not start.
@@ -39,8 +40,8 @@ pub enum StartError {
     /// A setting of the native protocol is out of range.
     #[error(transparent)]
     Native(#[from] NativeOptionsError),
-    /// The system has no descriptor or thread left.
-    #[error("the server cannot start: {0}")]
+    /// The system has no descriptor or thread left, or refuses a system call.
+    #[error("the server cannot start: {}{}", .0, remedy(.0))]
     System(#[from] io::Error),
     /// A certificate or key of encrypted connections cannot be used.
     #[error("encrypted connections cannot be served: {0}")]
@@ -62,11 +63,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server on every core of an engine.
+    /// Starts a server on every core of an engine, and waits until all serve. Not to be called from
+    /// a job of the engine.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn start(engine: &Engine, options: Options) -> Result<Self, StartError> {
+        try_system_calls().map_err(io::Error::other)?;
         let (plain, address) = listen(options.listen, options.backlog, false)?;
         let mut listeners = vec![plain];
         let (mut tls, mut tls_address) = (None, None);
@@ -96,23 +99,36 @@ impl Server {
             acceptor: None,
             cores: Vec::new(),
         };
+        let (starts, started) = mpsc::channel();
         for place in 0..engine.shards() {
             let shared = Arc::clone(&server.shared);
-            let value_bytes_max = engine.value_bytes_max();
+            let (value_bytes_max, starts) = (engine.value_bytes_max(), starts.clone());
             let job = engine.run_on_core(place, move |core| async move {
                 let _ended = Ended(Arc::clone(&shared), place);
-                Serving::new(shared, place, value_bytes_max)?
-                    .run(core)
-                    .await;
+                let serving = Serving::new(shared, place, value_bytes_max)?;
+                let _ = starts.send(());
+                drop(starts);
+                serving.run(core).await;
                 Ok(())
             })?;
             server.cores.push(job);
+        }
+        drop(starts);
+        if started.iter().count() < engine.shards() {
+            // The core that does not serve says why.
+            server.end()?;
         }
         server.acceptor = Some(accept::start(
             listeners,
             native,
             Arc::clone(&server.shared),
         )?);
+        let memory = &server.shared.client_memory;
+        tracing::info!(
+            bytes = memory.limit(),
+            of_one_client = memory.large_limit(),
+            "memory that clients of all cores share"
+        );
         tracing::info!(%address, "the server accepts Redis clients");
         if let Some(address) = tls_address {
             tracing::info!(%address, "the server accepts encrypted connections of Redis clients");
@@ -201,6 +217,16 @@ fn listen(
         Ok((listener, address))
     };
     listen().map_err(|error| StartError::Listen { address, error })
+}
+
+/// What to do where the system refuses a call.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => {
+            "; allow the call in the container's seccomp profile"
+        }
+        _ => "",
+    }
 }
 
 /// Notes the end of a core's loop, also if it panics.

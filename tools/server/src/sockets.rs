@@ -65,15 +65,28 @@ impl Sockets {
     /// # Errors
     /// No file descriptor or no ring is left.
     pub(crate) fn new(wake_event: BorrowedFd<'_>) -> io::Result<Self> {
-        let ring = IoUring::new(RING_ENTRIES)?;
-        ring.submitter().register_eventfd(wake_event.as_raw_fd())?;
-        let wake_event = wake_event.try_clone_to_owned()?.into_raw_fd();
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
-        let set = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&set, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        let ring = named("io_uring_setup", IoUring::new(RING_ENTRIES))?;
+        let submitter = ring.submitter();
+        let registered = submitter.register_eventfd(wake_event.as_raw_fd());
+        named("io_uring_register", registered)?;
+        let wake_event = named("fcntl", wake_event.try_clone_to_owned())?.into_raw_fd();
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC);
+        let timer = named("timerfd_create", timer)?;
+        named("timerfd_settime", arm(&timer, 0))?;
+        let set = named("epoll_create1", epoll::create(CreateFlags::CLOEXEC))?;
+        let added = epoll::add(&set, &timer, EventData::new_u64(TIMER), EventFlags::IN);
+        named("epoll_ctl", added)?;
+        let mut ready = Vec::with_capacity(EVENTS);
+        let looked = epoll::wait(
+            &set,
+            rustix::buffer::spare_capacity(&mut ready),
+            Some(&Timespec::default()),
+        );
+        named("epoll_wait", looked)?;
+        ready.clear();
         Ok(Self {
             set,
-            ready: Vec::with_capacity(EVENTS),
+            ready,
             ring,
             is_polling: false,
             // SAFETY: the descriptor was duplicated just now, and nothing else owns it.
@@ -140,16 +153,7 @@ impl Sockets {
         // Without a deadline, zeros end the timer, also one whose time is over.
         let left_ms =
             deadline_ms.map_or(0, |deadline_ms| deadline_ms.saturating_sub(now_ms).max(1));
-        let seconds = i64::try_from(left_ms / 1000).unwrap_or(i64::MAX);
-        let it_value = Timespec {
-            tv_sec: seconds,
-            tv_nsec: i64::try_from(left_ms % 1000).unwrap_or(0) * 1_000_000,
-        };
-        let time = Itimerspec {
-            it_interval: Timespec::default(),
-            it_value,
-        };
-        let set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &time);
+        let set = arm(&self.timer, left_ms);
         debug_assert!(set.is_ok(), "the time is one");
     }
 
@@ -178,6 +182,27 @@ impl Sockets {
             let _ = wake_event.close().await;
         }
     }
+}
+
+/// Has a timer end after so many milliseconds; 0 ends it.
+fn arm(timer: &OwnedFd, ms: u64) -> rustix::io::Result<()> {
+    let it_value = Timespec {
+        tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(ms % 1000).unwrap_or(0) * 1_000_000,
+    };
+    let time = Itimerspec {
+        it_interval: Timespec::default(),
+        it_value,
+    };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &time).map(drop)
+}
+
+/// The outcome of a system call; an error names the call.
+pub(crate) fn named<T, E: Into<io::Error>>(call: &str, outcome: Result<T, E>) -> io::Result<T> {
+    outcome.map_err(|error| {
+        let error = error.into();
+        io::Error::new(error.kind(), format!("{call}: {error}"))
+    })
 }
 
 /// The timer's number; no connection has it.

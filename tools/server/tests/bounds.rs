@@ -177,3 +177,51 @@ fn what_a_command_gathers_is_granted_first() {
     client.call("SETRANGE {a}3 0 xyxyxy");
     assert_eq!(client.call("LCS {a}3 {a}3 LEN"), "6");
 }
+
+/// Commands that take any number of keys, whatever their names take together.
+const OF_MANY_KEYS: [&str; 8] = [
+    "DEL", "UNLINK", "EXISTS", "TOUCH", "MGET", "MSET", "SUNION", "WATCH",
+];
+
+#[test]
+fn a_command_of_keys_beyond_the_memory_of_a_client_leaves_its_connection() {
+    const LIMIT: usize = 4 << 20;
+    const KEYS: usize = 12_000;
+    let served = Served::with(2, |options| options.client_bytes = LIMIT);
+    for command in OF_MANY_KEYS {
+        let mut client = served.client();
+        let mut arguments = vec![command.to_owned()];
+        // 6 MiB of names: more than all cores have.
+        arguments.extend((0..KEYS).map(|key| format!("{key:0500}")));
+        client.send(&arguments);
+        let reply = client.read().expect("the connection stays");
+        let text = format!("{reply:?}");
+        assert!(
+            !text.contains("ERR") || text.contains("client memory"),
+            "{command}: {text}"
+        );
+        assert_eq!(client.say("PING"), "+PONG", "{command}");
+    }
+    assert_eq!(served.figures().evicted_clients, 0);
+}
+
+#[test]
+fn one_core_has_the_memory_that_others_leave() {
+    const LIMIT: usize = 4 << 20;
+    let served = Served::with(4, |options| options.client_bytes = LIMIT);
+    let mut client = served.client();
+    // Half of all memory, twice the share of a core.
+    let mut arguments = vec!["MGET".to_owned()];
+    arguments.extend((0..2_000).map(|key| format!("{key:01000}")));
+    client.send(&arguments);
+    let reply = format!("{:?}", client.read().expect("the connection stays"));
+    assert!(!reply.contains("ERR"), "{reply}");
+    let info = served.word_client().call("INFO memory");
+    for field in [
+        "client_memory:",
+        "client_memory_free:",
+        "client_memory_of_one:",
+    ] {
+        assert!(info.contains(field), "{field}: {info}");
+    }
+}

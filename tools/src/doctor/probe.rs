@@ -68,7 +68,7 @@ fn engine() -> Vec<Finding> {
         Err(Error::IoUring { reason }) => vec![
             Finding::broken(rings, "refused")
                 .because(reason)
-                .mend("sysctl -w kernel.io_uring_disabled=0; in a container, seccomp must let io_uring_setup pass (docker \
+                .mend("sysctl -w kernel.io_uring_disabled=0; in a container, seccomp must let io_uring_setup, io_uring_register and io_uring_enter pass (docker \
                        run --security-opt seccomp=unconfined)"),
         ],
         Err(error) => vec![Finding::broken("engine", "did not open").because(error.to_string())],

@@ -36,7 +36,9 @@ use farcore_bench::cli::{CoreList, parse_size};
 use farcore_bench::stop;
 use farcore_bench::watch::WatchArgs;
 use farcore_rdma::Scheme;
-use farcore_server::{BACKLOG, CLIENTS_MAX, HANDSHAKES_BYTES_MAX, Options, Server, TlsOptions};
+use farcore_server::{
+    BACKLOG, CLIENTS_MAX, HANDSHAKES_BYTES_MAX, Options, Server, TlsOptions, try_system_calls,
+};
 use farcore_tuning::is_loopback;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -217,6 +219,7 @@ impl Arguments {
                 ..LinkModel::default()
             },
             huge_pages: !self.no_huge_pages,
+            prefault_later: true,
             spin_ns: SPIN_NS,
             hash_tags: self.hash_tags,
             ..Config::default()
@@ -368,6 +371,7 @@ fn open(config: Config) -> Result<Receiver<Event>> {
 
 fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     arguments.native.refuse_idle(given)?;
+    try_system_calls()?;
     let (config, mut options) = (arguments.config()?, arguments.options()?);
     let watch = arguments.watch.watch()?;
     watch.check()?;

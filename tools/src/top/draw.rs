@@ -187,8 +187,14 @@ fn draw_header(frame: &mut Frame<'_>, app: &App, area: Rect) {
 
 fn memory_line(rates: &Rates) -> Line<'static> {
     // The resident size is of the whole process, which holds more than the engine.
+    let touched = if rates.touched_bytes < rates.to_touch_bytes {
+        let percent = rates.touched_bytes as f64 * 100.0 / rates.to_touch_bytes as f64;
+        format!(", {percent:.0}% touched")
+    } else {
+        String::new()
+    };
     let local = format!(
-        " local cap {}{}{}, process {}",
+        " local cap {}{}{}, process {}{touched}",
         size(rates.local_cap_bytes),
         if rates.locked { " locked" } else { "" },
         if rates.huge_bytes > 0 { " huge" } else { "" },

@@ -101,6 +101,9 @@ pub(crate) struct Rates {
     pub(crate) locked: bool,
     /// Local memory in huge pages, in bytes.
     pub(crate) huge_bytes: u64,
+    /// Memory that was touched, of what is touched in slices, in bytes.
+    pub(crate) touched_bytes: u64,
+    pub(crate) to_touch_bytes: u64,
     pub(crate) far_used_bytes: u64,
     pub(crate) far_total_bytes: u64,
     pub(crate) far_live_bytes: u64,
@@ -327,6 +330,8 @@ impl Rates {
             local_resident_bytes: later.local_resident_bytes,
             locked: later.locked,
             huge_bytes: later.huge_bytes,
+            touched_bytes: later.touched_bytes,
+            to_touch_bytes: later.to_touch_bytes,
             far_used_bytes: total.counters.far_used_bytes,
             far_total_bytes: total.counters.far_total_bytes,
             far_live_bytes: total.counters.far_live_bytes,

@@ -346,8 +346,8 @@ counters! {
     far_total_bytes: Gauge,
     /// Bytes of landing buffers in use.
     landing_in_use_bytes: Gauge,
-    /// Times that the core served nothing for a second although it was woken: a job blocks it, or
-    /// the machine does not schedule it.
+    /// Times that the core served nothing for a second although it was woken and had a processor: a
+    /// job blocks it, or the kernel does.
     stalls: Counter,
     /// Whether the core is stalled now: 0 or 1.
     stalled: Gauge,

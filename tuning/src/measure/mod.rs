@@ -17,6 +17,7 @@ mod processors;
 mod root;
 mod sampler;
 mod size;
+mod thread;
 
 pub use self::cgroup::{
     AvailableMemory, MemoryEnd, available_memory, available_resident_memory, cores_limit,
@@ -36,3 +37,4 @@ pub use self::processors::{Processors, numa_node};
 pub use self::root::Root;
 pub use self::sampler::Sampler;
 pub use self::size::Size;
+pub use self::thread::{ThreadSnapshot, ThreadState};

@@ -49,8 +49,13 @@ pub struct Report {
     pub page_bytes: u32,
     /// Whether all local memory is locked.
     pub locked: bool,
-    /// Bytes of local memory that lay in huge pages when the engine had opened.
+    /// Bytes of local memory that lay in huge pages when the engine had opened, or its memory was
+    /// touched.
     pub huge_bytes: u64,
+    /// Bytes that were touched since the engine opened.
+    pub touched_bytes: u64,
+    /// Bytes that are touched in slices while the engine serves.
+    pub to_touch_bytes: u64,
     /// One for each core, at most [`Report::PARTS_MAX`].
     #[serde(deserialize_with = "bounded")]
     pub cores: Vec<CoreReport>,

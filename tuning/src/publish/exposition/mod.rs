@@ -204,6 +204,18 @@ fn encode_gauges(report: &Report, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
             report.huge_bytes,
             false,
         ),
+        (
+            "touched_bytes",
+            "Memory that was touched since the engine opened.",
+            report.touched_bytes,
+            false,
+        ),
+        (
+            "to_touch_bytes",
+            "Memory that is touched in slices while the engine serves.",
+            report.to_touch_bytes,
+            false,
+        ),
     ] {
         let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         gauge(family, value, timed)?;
