@@ -1,14 +1,11 @@
 //! `farcore card fit`: how many queue pairs or regions fit, with each of some policies, and why no
-//! more. The search is [`Fit`]; this runs its simulations on all cores.
+//! more. [`Fit`] is the search.
 //!
 //! - I1: after a signal, what is known until then is printed and written, marked partial.
 
-use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::num::NonZero;
-use std::ops::ControlFlow;
 use std::process::ExitCode;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -19,7 +16,7 @@ use farcore_bench::outputs::{complain, print};
 use farcore_bench::stop;
 use farcore_tuning::metadata_cache::settings::SettingError;
 use farcore_tuning::metadata_cache::simulator::{
-    Fit, FitCurve, FitJob, FitObject, FitPoint, FitPolicy, FitSettings,
+    Fit, FitCurve, FitObject, FitPoint, FitPolicy, FitSettings,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -71,14 +68,6 @@ pub(crate) struct Arguments {
     files: FileFlags,
 }
 
-/// What threads share.
-struct Work {
-    fit: Fit,
-    queue: VecDeque<FitJob>,
-    running: usize,
-    error: Option<SettingError>,
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -121,7 +110,10 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
     let curves = fit.curves();
     files.write(&sheet(&curves), || plot::fit(object.words(), &curves))?;
     if arguments.json {
-        let reasons: Vec<String> = curves.iter().map(|curve| fit.reason(curve)).collect();
+        let reasons: Vec<String> = curves
+            .iter()
+            .map(|curve| curve.reason(fit.settings()))
+            .collect();
         let answer = serde_json::json!({
             "origin": origin, "settings": fit.settings(), "target_messages_s": fit.settings().target(),
             "curves": curves, "reasons": reasons
@@ -147,14 +139,9 @@ fn named(error: SettingError) -> anyhow::Error {
     anyhow::anyhow!("--keep is {value}: write {min} to {max}")
 }
 
-fn locked(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
-    work.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs the simulations of a search on several threads, until it ends or a signal comes.
+/// Runs the simulations of a search, until it ends or a signal comes.
 fn searched(fit: Fit, jobs: Option<u16>) -> Result<Fit> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let settings = fit.settings().clone();
     let bar = io::stderr().is_terminal().then(|| {
         let bar = ProgressBar::new(0);
         if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {eta}") {
@@ -162,71 +149,19 @@ fn searched(fit: Fit, jobs: Option<u16>) -> Result<Fit> {
         }
         bar
     });
-    let work = Mutex::new(Work {
-        queue: fit.jobs().into(),
-        fit,
-        running: 0,
-        error: None,
-    });
-    let changed = Condvar::new();
-    thread::scope(|scope| {
-        for _ in 0..jobs.map_or(cores, usize::from) {
-            scope.spawn(|| {
-                while let Some(job) = next(&work, &changed) {
-                    let run = Fit::run(&settings, job, |_| match stop::is_requested() {
-                        true => ControlFlow::Break(()),
-                        false => ControlFlow::Continue(()),
-                    });
-                    let mut work = locked(&work);
-                    work.running -= 1;
-                    match run {
-                        Ok(Some(run)) => work.fit.add(job, run),
-                        Ok(None) => {}
-                        Err(error) => work.error = Some(error),
-                    }
-                    if let Some(bar) = &bar {
-                        let (done, all) = work.fit.progress();
-                        bar.set_length(all);
-                        bar.set_position(done);
-                    }
-                    changed.notify_all();
-                }
-            });
+    let observe = |fit: &Fit| {
+        if let Some(bar) = &bar {
+            let (done, all) = fit.progress();
+            bar.set_length(all);
+            bar.set_position(done);
         }
-    });
+    };
+    let threads = jobs.map_or(cores, usize::from);
+    let searched = fit.search(threads, stop::is_requested, observe);
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
-    let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match work.error {
-        Some(error) => Err(named(error)),
-        None => Ok(work.fit),
-    }
-}
-
-/// The next simulation; nothing at the end.
-fn next(work: &Mutex<Work>, changed: &Condvar) -> Option<FitJob> {
-    let mut work = locked(work);
-    loop {
-        if stop::is_requested() || work.error.is_some() {
-            return None;
-        }
-        if let Some(job) = work.queue.pop_front() {
-            work.running += 1;
-            return Some(job);
-        }
-        if work.running == 0 {
-            // What comes next depends on all that were run.
-            work.queue = work.fit.jobs().into();
-            if work.queue.is_empty() {
-                changed.notify_all();
-                return None;
-            }
-            changed.notify_all();
-            continue;
-        }
-        work = changed.wait(work).unwrap_or_else(PoisonError::into_inner);
-    }
+    searched.map_err(named)
 }
 
 /// A figure of a point.
@@ -320,7 +255,7 @@ fn text(fit: &Fit, curves: &[FitCurve]) -> String {
         lines.push(format!(
             "{policy}: {} {things} keep {target:.1} M/s{sure}: {}.",
             grouped(u64::from(answer.fits)),
-            fit.reason(curve)
+            curve.reason(fit.settings())
         ));
     }
     lines.join("\n")
@@ -345,7 +280,7 @@ mod tests {
         (settings.base.messages, settings.base.warmup) = (2_000, 6_000);
         let fit = searched(Fit::new(settings).unwrap(), Some(2)).unwrap();
         let curves = fit.curves();
-        assert!(fit.jobs().is_empty() && curves.len() == 2);
+        assert!(fit.is_complete() && curves.len() == 2);
         let text = text(&fit, &curves);
         for words in ["lru: ", "fixed: ", " queue pairs keep 95.0 M/s", "16,384"] {
             assert!(text.contains(words), "{words}: {text}");

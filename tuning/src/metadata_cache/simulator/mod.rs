@@ -45,7 +45,7 @@ pub use self::arrival::Arrival;
 use self::card::Card;
 use self::events::Event;
 pub use self::fit::{
-    Fit, FitAnswer, FitCurve, FitJob, FitObject, FitPoint, FitPolicy, FitRun, FitSettings,
+    Fit, FitAnswer, FitCurve, FitObject, FitPoint, FitPolicy, FitRun, FitSettings,
     Saturated,
 };
 use self::jobs::Job;
