@@ -172,6 +172,18 @@ pub(super) struct Which {
     count: u32,
 }
 
+fn list_of(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The messages that a point of a curve needed.
+fn messages_of(search: &Search, which: &Which) -> Option<u64> {
+    let curves = list_of(search.curves.as_ref()?).iter();
+    let mut curves = curves.filter(|curve| curve["policy"] == which.policy.name());
+    let mut points = list_of(&curves.next()?["points"]).iter();
+    points.find(|point| point["count"] == which.count)?["messages"].as_u64()
+}
+
 /// `GET /api/fits/{id}/settings`: those of a run of one point.
 pub(super) async fn settings(
     State(state): State<AppState>,
@@ -181,10 +193,11 @@ pub(super) async fn settings(
     let search = found(&state, id).await?;
     let mut settings = search.settings.settings(which.policy, which.count, 0);
     settings.points = SimulationSettings::default().points;
-    // As long as the search may have needed for steady figures.
-    settings.messages = settings
-        .messages
-        .max(SimulationSettings::default().messages);
+    // As many messages as made the figures steady.
+    settings.messages = messages_of(&search, &which).unwrap_or(settings.messages);
+    settings
+        .validate()
+        .map_err(|error| ApiError::invalid("count", error.to_string()))?;
     Ok(Json(settings))
 }
 
@@ -219,9 +232,8 @@ fn csv(search: &Search) -> ApiResult<Vec<u8>> {
     writer
         .write_record(head.into_iter().chain(FIGURES))
         .map_err(ApiError::internal)?;
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    for curve in list(search.curves.as_ref().unwrap_or(&Value::Null)) {
-        for point in list(&curve["points"]) {
+    for curve in list_of(search.curves.as_ref().unwrap_or(&Value::Null)) {
+        for point in list_of(&curve["points"]) {
             let rate = &point["messages_s"];
             let mut cells = vec![curve["policy"].as_str().unwrap_or_default().to_owned()];
             let figures = [&point["count"], &rate["mean"], &rate["low"], &rate["high"]];

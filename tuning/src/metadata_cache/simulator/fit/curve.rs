@@ -23,6 +23,7 @@ pub struct FitRun {
     card_full: f64,
     cxl_full: f64,
     is_steady: bool,
+    messages: u64,
 }
 
 impl FitRun {
@@ -45,6 +46,7 @@ impl FitRun {
             card_full: card_tokens as f64 / f64::from(card.card_entries),
             cxl_full: pages as f64 / f64::from(card.cxl_pages.max(1)),
             is_steady: outcome.verdict == Verdict::Steady,
+            messages: outcome.settings.messages,
         }
     }
 }
@@ -74,6 +76,8 @@ pub struct FitPoint {
     pub cxl_full: f64,
     /// All its simulations were steady.
     pub is_steady: bool,
+    /// Counted messages of the longest.
+    pub messages: u64,
 }
 
 impl FitPoint {
@@ -94,6 +98,7 @@ impl FitPoint {
             card_full: mean(|run| run.card_full),
             cxl_full: mean(|run| run.cxl_full),
             is_steady: runs.iter().all(|run| run.is_steady),
+            messages: runs.iter().map(|run| run.messages).max().unwrap_or(0),
         })
     }
 }
