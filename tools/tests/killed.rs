@@ -119,6 +119,12 @@ const ROWS: &[Row] = &[
         End::Partial,
     ),
     row(
+        "card fit",
+        "card fit --messages 1000000000000 --messages-max 1000000000000 --jobs 1 --json --csv FILE",
+        When::Busy(50),
+        End::Partial,
+    ),
+    row(
         "card trace convert",
         "card trace convert - --to csv --out FILE",
         When::Running,
