@@ -120,7 +120,7 @@ const ROWS: &[Row] = &[
     ),
     row(
         "card fit",
-        "card fit --messages 1000000000000 --messages-max 1000000000000 --jobs 1 --json --csv FILE",
+        "card fit --policies lru,adaptive --messages 10000 --warmup 0 --repeats 100 --jobs 1 --json --csv FILE",
         When::Busy(50),
         End::Partial,
     ),

@@ -104,10 +104,15 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
     let fit = searched(fit, arguments.jobs)?;
     let mut origin = Origin::here();
     origin.end(None);
+    let curves = fit.curves();
+    let ended = stop::status().map_or(ExitCode::SUCCESS, ExitCode::from);
     if let Some(note) = origin.note() {
+        if curves.iter().all(|curve| curve.points.is_empty()) {
+            complain("farcore card fit: a signal ended it before the first simulation");
+            return Ok(ended);
+        }
         complain(format_args!("farcore card fit: {note}"));
     }
-    let curves = fit.curves();
     files.write(&sheet(&curves), || plot::fit(object.words(), &curves))?;
     if arguments.json {
         let reasons: Vec<String> = curves
@@ -122,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
     } else {
         print(text(&fit, &curves))?;
     }
-    Ok(stop::status().map_or(ExitCode::SUCCESS, ExitCode::from))
+    Ok(ended)
 }
 
 /// An error of a setting, worded by its flag.
