@@ -205,7 +205,10 @@ impl Shared {
                 Ok(Ok(fit)) => store(console, id, state, fit)?,
                 _ => set_state(console, id, state)?,
             }
-            let message = format!("search {id} for what fits is {}", state.name());
+            let mut message = format!("search {id} for what fits is {}", state.name());
+            if let Ok(Err(why)) = &searched {
+                message = format!("{message}: {why}");
+            }
             Event::of_server(level, message).write(console)
         });
         if let Err(error) = ended {

@@ -45,8 +45,7 @@ pub use self::arrival::Arrival;
 use self::card::Card;
 use self::events::Event;
 pub use self::fit::{
-    Fit, FitAnswer, FitCurve, FitObject, FitPoint, FitPolicy, FitRun, FitSettings,
-    Saturated,
+    Fit, FitAnswer, FitCurve, FitObject, FitPoint, FitPolicy, FitSettings, Saturated,
 };
 use self::jobs::Job;
 pub use self::limit::largest;

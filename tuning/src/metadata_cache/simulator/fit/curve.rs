@@ -12,7 +12,7 @@ const SATURATED: f64 = 0.8;
 
 /// The figures of one simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct FitRun {
+pub(super) struct FitRun {
     messages_s: f64,
     hit_ratio: f64,
     p99_ns: f64,

@@ -12,9 +12,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::curve::{FitAnswer, FitCurve, FitPoint, FitRun, Saturated};
+pub use self::curve::{FitAnswer, FitCurve, FitPoint, Saturated};
 pub use self::search::Fit;
-use super::{CardSettings, MaintenanceSettings, SimulationSettings};
+use super::{Arrival, CardSettings, MaintenanceSettings, SimulationSettings};
 use crate::metadata_cache::policy::PolicyName;
 use crate::metadata_cache::settings::{Setting, SettingError};
 
@@ -180,6 +180,12 @@ impl FitSettings {
     /// The first that is wrong, with its value and limits.
     pub fn validate(&self) -> Result<(), SettingError> {
         self.base.validate()?;
+        if !matches!(self.base.arrival, Arrival::Closed { .. }) {
+            return Err(SettingError::Conflict {
+                name: "arrival",
+                why: "a search finds the rate: write a window".to_owned(),
+            });
+        }
         Setting::new("kept", self.kept).within(0.01, 1.0)?;
         Setting::new("repeats", f64::from(self.repeats)).within(1.0, REPEATS_MAX)?;
         Setting::new("policies", self.policies.len() as f64).within(1.0, POLICIES_MAX as f64)?;

@@ -10,7 +10,8 @@ use std::ops::ControlFlow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::{FitAnswer, FitCurve, FitPoint, FitPolicy, FitRun, FitSettings, GRID, POINTS};
+use super::curve::{FitAnswer, FitCurve, FitPoint, FitRun};
+use super::{FitPolicy, FitSettings, GRID, POINTS};
 use crate::metadata_cache::settings::SettingError;
 use crate::metadata_cache::simulator::Simulation;
 
