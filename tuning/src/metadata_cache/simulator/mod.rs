@@ -242,7 +242,7 @@ impl Simulation {
             counted_since: Mark::default(),
             point_since: Mark::default(),
             series: Vec::new(),
-            course: Course::new(settings.messages),
+            course: Course::new(&settings),
             is_over: false,
             workload,
             settings,

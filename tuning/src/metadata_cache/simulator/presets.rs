@@ -44,12 +44,15 @@ impl Preset {
             length: SPECIAL,
         };
         let tiers = CardSettings::default();
+        let mut many = preset("many_queue_pairs", tiers.clone(), zipf, 1 << 16);
+        // The more tokens, the longer they take to find their tiers.
+        many.settings.messages *= 4;
         vec![
             preset("tiers", tiers.clone(), zipf, QUEUE_PAIRS),
             preset("plain", CardSettings::plain(), zipf, QUEUE_PAIRS),
             preset("fixed", CardSettings::fixed(), zipf, QUEUE_PAIRS),
             preset("adaptive", tiers.clone(), shifting, QUEUE_PAIRS),
-            preset("many_queue_pairs", tiers.clone(), zipf, 1 << 16),
+            many,
             preset("connection_storm", tiers.clone(), storm, QUEUE_PAIRS),
             preset("scan", tiers, scan, QUEUE_PAIRS),
         ]
@@ -104,18 +107,26 @@ mod tests {
         let run = |preset: Preset| {
             let settings = SimulationSettings {
                 points: 1,
-                ..preset.settings
+                ..preset.settings.clone()
             };
             let simulation = Simulation::new(settings).unwrap();
-            (preset.id, simulation.run(|_| ControlFlow::Continue(())))
+            // A preset that is too short is seen by the length that it needs.
+            let outcome = simulation.run_until_steady(64_000_000, |_| ControlFlow::Continue(()));
+            let is_long_enough = outcome.settings.messages == preset.settings.messages;
+            assert!(
+                is_long_enough,
+                "{}: {}",
+                preset.id, outcome.settings.messages
+            );
+            (preset.id, outcome)
         };
         let outcomes: Vec<(&str, Outcome)> = thread::scope(|scope| {
             let all = Preset::all().into_iter();
             let threads: Vec<_> = all.map(|one| scope.spawn(move || run(one))).collect();
             threads.into_iter().map(|one| one.join().unwrap()).collect()
         });
-        let of = |id| &outcomes.iter().find(|one| one.0 == id).unwrap().1;
-        let cxl = |id| {
+        let of = |id: &str| &outcomes.iter().find(|one| one.0 == id).unwrap().1;
+        let cxl = |id: &str| {
             let served = of(id).statistics.served;
             served.cxl as f64 / served.total() as f64
         };
@@ -131,7 +142,7 @@ mod tests {
         for (id, outcome) in &outcomes {
             assert_eq!(outcome.verdict, Verdict::Steady, "{id}\n{all}");
         }
-        let rate = |id| of(id).messages_s;
+        let rate = |id: &str| of(id).messages_s;
         // Three tiers: CXL serves what the card has no place for, at the rate of the card.
         assert!(cxl("tiers") > 0.01 && rate("tiers") > 95e6, "{all}");
         assert!(rate("tiers") > 1.5 * rate("plain"), "{all}");

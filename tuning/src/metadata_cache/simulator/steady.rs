@@ -7,8 +7,8 @@
 //! tolerance and beyond chance. The figure is the rate of messages, or their mean latency if they
 //! arrive at times of their own: then the rate says nothing of the card.
 //!
-//! - I1: the steady part has at least four periods of the pattern, and as many windows of adaptive
-//!   thresholds as those need for all of their steps.
+//! - I1: a segment has whole periods of the pattern, and the steady part has as many windows of
+//!   adaptive thresholds as those need for all of their steps.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +19,9 @@ use crate::model::MeanEstimate;
 /// Segments of a run; after an extension twice as long each.
 const SEGMENTS: u64 = 40;
 /// Fewer say nothing.
-const SEGMENTS_MIN: usize = 20;
+const SEGMENTS_MIN: usize = 16;
 /// Messages of a segment, at least.
 const MESSAGES_MIN: u64 = 256;
-const PERIODS_MIN: u64 = 4;
 /// Thresholds take one step a window, of eleven.
 const WINDOWS_MIN: u64 = 10;
 /// Standard errors beyond which a difference is not chance.
@@ -84,10 +83,12 @@ impl Judged {
 }
 
 impl Course {
-    pub(super) fn new(messages: u64) -> Self {
+    pub(super) fn new(settings: &SimulationSettings) -> Self {
+        let period = settings.workload.pattern.period().map_or(1, |(all, _)| all);
+        let each = (settings.messages / SEGMENTS).max(MESSAGES_MIN);
         Self {
             segments: Vec::new(),
-            each: (messages / SEGMENTS).max(MESSAGES_MIN),
+            each: each.next_multiple_of(period),
         }
     }
 
@@ -138,11 +139,8 @@ impl Course {
         let judged = judge(&figures, tolerance);
         let first = self.before(judged).map_or(start, |segment| &segment.mark);
         let passed_ns = (mark.at - first.at) / super::NS;
-        let messages = mark.messages - first.messages;
-        let period = settings.workload.pattern.period().map_or(0, |(all, _)| all);
         let thresholds = &settings.card.thresholds;
-        let is_short = messages < PERIODS_MIN * period
-            || thresholds.adaptive && passed_ns < WINDOWS_MIN * thresholds.window_ns;
+        let is_short = thresholds.adaptive && passed_ns < WINDOWS_MIN * thresholds.window_ns;
         match is_short && judged.verdict == Verdict::Steady {
             true => Judged::all(Verdict::TooShort),
             false => judged,
@@ -230,7 +228,7 @@ mod tests {
 
     #[test]
     fn few_or_wild_figures_are_too_short() {
-        assert_eq!(verdict(&[50.0; 19]), Verdict::TooShort);
+        assert_eq!(verdict(&[50.0; 15]), Verdict::TooShort);
         let wild = (0..20).map(|at| if at % 10 == 3 { 500.0 } else { 10.0 });
         assert_eq!(verdict(&noisy(wild, 0.0)), Verdict::TooShort);
         assert_eq!(verdict(&[]), Verdict::TooShort);

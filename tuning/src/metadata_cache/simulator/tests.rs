@@ -347,7 +347,12 @@ fn a_run_goes_on_until_it_is_steady() {
 
 #[test]
 fn moves_are_timed() {
-    let moved = outcome(&settings(Pattern::default()));
+    let mut settings = settings(Pattern::Shifting {
+        exponent: 0.8,
+        period: 5_000,
+    });
+    settings.card.thresholds.adaptive = true;
+    let moved = outcome(&settings);
     let latency = &moved.statistics.migration_latency;
     assert!(
         latency.count() > 0 && latency.quantile(0.5) >= 100,

@@ -179,7 +179,6 @@ impl FitSettings {
     /// # Errors
     /// The first that is wrong, with its value and limits.
     pub fn validate(&self) -> Result<(), SettingError> {
-        self.base.validate()?;
         if !matches!(self.base.arrival, Arrival::Closed { .. }) {
             return Err(SettingError::Conflict {
                 name: "arrival",
