@@ -120,7 +120,8 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
             .map(|curve| curve.reason(fit.settings()))
             .collect();
         let answer = serde_json::json!({
-            "origin": origin, "settings": fit.settings(), "target_messages_s": fit.settings().target(),
+            "origin": origin, "settings": fit.settings(),
+            "target_messages_s": fit.settings().target(),
             "curves": curves, "reasons": reasons
         });
         print(serde_json::to_string_pretty(&answer)?)?;

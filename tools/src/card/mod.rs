@@ -1,9 +1,10 @@
 //! `farcore card`: simulates the metadata of a network card, to try placements and policies.
 //!
 //! `run` is one simulation or, with `--one-tier`, an exact count of misses; `sweep` varies
-//! settings; `fit` finds how many objects fit; `trace` makes, shows and converts traces. [`flags`] turns flags into settings,
-//! [`one_tier`] counts, [`columns`] has the figures of tables and files, [`file`] writes CSV and
-//! Parquet, and [`plot`] draws. The simulator is [`farcore_tuning::metadata_cache::simulator`].
+//! settings; `fit` finds how many objects fit; `trace` makes, shows and converts traces. [`flags`]
+//! turns flags into settings, [`one_tier`] counts, [`columns`] has the figures of tables and files,
+//! [`file`] writes CSV and Parquet, and [`plot`] draws. The simulator is
+//! [`farcore_tuning::metadata_cache::simulator`].
 //!
 //! - I1: an error is one line on stderr with the remedy, and exit code 1. Flags and outputs are
 //!   checked before anything runs.
