@@ -75,12 +75,18 @@ impl Fit {
                     repeat,
                 })
         };
-        let grid = policies
+        // Also what is left of a bisection that has begun.
+        let counts = |policy: usize| {
+            let begun = self.runs[policy].keys().copied();
+            GRID.into_iter()
+                .chain(begun.filter(|count| !GRID.contains(count)))
+        };
+        let first = policies
             .clone()
-            .flat_map(|policy| GRID.iter().flat_map(move |&count| missing(policy, count)));
-        let grid: Vec<FitJob> = grid.collect();
-        if !grid.is_empty() {
-            return grid;
+            .flat_map(|policy| counts(policy).flat_map(move |count| missing(policy, count)));
+        let first: Vec<FitJob> = first.collect();
+        if !first.is_empty() {
+            return first;
         }
         let next = policies.flat_map(|policy| {
             let count = self.bisected(&self.answer(policy));
