@@ -298,6 +298,8 @@ fn set_expiry(client: &Client, expire: &Expire) -> Result<Answer> {
 
 #[cfg(test)]
 mod tests {
+    use farcore_client::Status;
+
     use super::*;
 
     #[test]
