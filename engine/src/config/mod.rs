@@ -32,8 +32,9 @@ pub struct Config {
     /// they are busy; a core without work leaves its processor to the program around it.
     pub cores: Vec<usize>,
     /// The cap on local memory in bytes: index, frames, lanes, landing buffers, counters, the
-    /// threads' stacks. Default: an eighth of the memory that is available, 1 GiB at most. Pages of the program's own files, some 2 MiB once all of its
-    /// code has run, are not counted: the kernel drops them when it needs room.
+    /// threads' stacks. Default: an eighth of the memory that is available, 1 GiB at most.
+    /// Pages of the program's own files, some 2 MiB once all of its code has run, are not counted:
+    /// the kernel drops them when it needs room.
     pub local_bytes: u64,
     /// Far memory in bytes. Default: a quarter of the memory that is available, 4 GiB at most.
     pub far_bytes: u64,

@@ -10,8 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use farcore_bench::outputs::OutputFile;
 use farcore_client::{
-    CasOutcome, Client, Cursor, Error, ExpiryCondition, Pending, PutOutcome, ScanEntry,
-    ScanOptions, Status,
+    CasOutcome, Client, Cursor, Error, ExpiryCondition, Pending, PutOutcome, ScanEntry, ScanOptions,
 };
 use farcore_protocol::VALUE_BYTES_MAX;
 
@@ -302,6 +301,8 @@ fn set_expiry(client: &Client, expire: &Expire) -> Result<Answer> {
 
 #[cfg(test)]
 mod tests {
+    use farcore_client::Status;
+
     use super::*;
 
     #[test]
