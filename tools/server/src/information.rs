@@ -316,6 +316,7 @@ fn persistence(_: &Gathering<'_>, text: &mut String) {
 fn stats(gathered: &Gathering<'_>, text: &mut String) {
     let rates = &gathered.shared.rates;
     let (received, sent) = (rates.received.get(), rates.sent.get());
+    let lost_keys = gathered.shared.reporter.stats().total.lost_keys;
     lines(
         text,
         &[
@@ -357,10 +358,7 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
             ),
             ("expired_keys", gathered.since(|at| at.expired)),
             ("evicted_keys", gathered.since(|at| at.evicted)),
-            (
-                "lost_keys",
-                gathered.shared.reporter.stats().total.lost_keys,
-            ),
+            ("lost_keys", lost_keys),
             (
                 "keyspace_hits",
                 gathered.since(|at| at.gets.saturating_sub(at.gets_absent)),

@@ -95,13 +95,16 @@ fn a_scan_returns_every_key_once_while_others_are_written() {
     assert!(scanned(&mut client, "TYPE zset").is_empty());
 }
 
+/// How a client keeps a cursor.
+type Reader = fn(String) -> String;
+
 /// Clients keep cursors as text (redis-cli), as doubles (JavaScript), as signed words (Java, Go) or
 /// as numbers of any length (Python).
 #[test]
 fn clients_that_keep_cursors_as_numbers_see_every_key_and_element_once() {
     const MANY: usize = 20_000;
     const ELEMENTS: usize = 3_000;
-    let readers: [(&str, fn(String) -> String); 4] = [
+    let readers: [(&str, Reader); 4] = [
         ("text", |cursor| cursor),
         ("doubles", |cursor| {
             cursor.parse::<f64>().unwrap().to_string()

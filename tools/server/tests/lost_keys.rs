@@ -78,7 +78,6 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn restarted(node: NodeHandle) -> NodeHandle {
     let port = node.address().port();
     node.stop();
-    drop(node);
     self::node(port)
 }
 

@@ -36,7 +36,7 @@ use crate::watch::source::{Order, Sample, Source};
 const DUMB: &str = "dumb";
 
 enum Message {
-    Sample(Sample),
+    Sample(Box<Sample>),
     Event(Event),
     Signal(i32),
     /// The terminal is lost.
@@ -65,7 +65,7 @@ fn start_senders(source: Source, app: &App, sender: &Sender<Message>) -> Result<
     let sampled = sender.clone();
     start("relay", move || {
         for sample in samples {
-            if sampled.send(Message::Sample(sample)).is_err() {
+            if sampled.send(Message::Sample(Box::new(sample))).is_err() {
                 return;
             }
         }
@@ -156,7 +156,8 @@ impl Screen<'_> {
     /// Handles one message; false ends the view.
     fn handle(&mut self, message: Message) -> Result<bool> {
         let action = match message {
-            Message::Sample((path, sample)) => {
+            Message::Sample(sampled) => {
+                let (path, sample) = *sampled;
                 self.app.on_sample(path, sample);
                 Action::None
             }

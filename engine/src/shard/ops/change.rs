@@ -9,7 +9,7 @@ use farcore_rdma::Endpoint;
 use crate::constants::VALUE_BYTES_MAX;
 use crate::error::Error;
 use crate::log::Address;
-use crate::log::record::{self, RecordView};
+use crate::log::record::{self, RecordHeader, RecordView};
 use crate::message::change::{
     Change, Circumstances, Current, Decision, Effect, METADATA_BYTES, Metadata, Reply,
 };
@@ -30,6 +30,22 @@ pub(in crate::shard) struct ChangeScratch {
     previous: Vec<u8>,
     /// A value with its expiry.
     stored: Vec<u8>,
+}
+
+/// What a key holds, of its record.
+fn current_of(header: RecordHeader, value: &[u8], expiry_ms: Option<u64>) -> Current<'_> {
+    Current {
+        version: header.version(),
+        value,
+        expiry_ms,
+        structured: header.is_structured(),
+    }
+}
+
+/// True if a decision is that of a put whose time is past.
+fn is_past_put(change: &Change<'_>, decision: &Decision) -> bool {
+    let is_put = matches!(change, Change::Put { .. });
+    is_put && decision.effect == Effect::None && decision.reply != Reply::Mismatch
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -70,19 +86,12 @@ impl<E: Endpoint> Shard<E> {
         }
         let current = match &found {
             Found::Absent => None,
-            Found::Local(local) => Some(Current {
-                version: local.record.header().version(),
-                value: local.record.value(),
-                expiry_ms,
-                structured: local.record.header().is_structured(),
-            }),
+            Found::Local(local) => {
+                let (header, value) = (local.record.header(), local.record.value());
+                Some(current_of(header, value, expiry_ms))
+            }
             Found::Confirmed { slot, far, .. } => match far.record.and_then(RecordView::parse) {
-                Some(view) => Some(Current {
-                    version: view.version(),
-                    value: view.value(),
-                    expiry_ms,
-                    structured: view.header().is_structured(),
-                }),
+                Some(view) => Some(current_of(view.header(), view.value(), expiry_ms)),
                 None => return Step::fetch(*slot),
             },
             Found::Unknown { slot, .. } => return Step::fetch(*slot),
@@ -120,11 +129,7 @@ impl<E: Endpoint> Shard<E> {
                 self.fail(lane, request, self.lost_error(None), answers)
             }
             Ok(decision) => {
-                // A put whose time is past.
-                let leaves_absent = current.is_none()
-                    && matches!(change, Change::Put { .. })
-                    && decision.effect == Effect::None
-                    && decision.reply != Reply::Mismatch;
+                let leaves_absent = current.is_none() && is_past_put(&change, &decision);
                 let found = (found, current, evidence.damaged);
                 let buffers = (&mut scratch.previous, &mut scratch.stored);
                 let step = self.carry_out(lane, request, found, decision, buffers, answers);

@@ -11,6 +11,7 @@ use crate::encoding_limits::EncodingLimits;
 use crate::information::MemoryFigures;
 use crate::kind;
 use crate::replies::{self, ReplyKind};
+use crate::resp::Writer;
 
 type Result = std::result::Result<Flow, Refusal>;
 

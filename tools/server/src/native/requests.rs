@@ -236,7 +236,7 @@ impl NativeConnection {
             Kind::ForgetLost => {
                 let place = Place::Request(receive);
                 turn.tasks
-                    .forget_lost(turn.core, (turn.number, place), *header);
+                    .forget_lost(turn.core, (turn.number, place), header);
                 self.outstanding += 1;
                 Flow::Begun
             }

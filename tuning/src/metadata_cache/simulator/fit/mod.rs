@@ -244,8 +244,10 @@ mod tests {
 
     #[test]
     fn wrong_settings_are_named() {
-        let mut wrong = FitSettings::default();
-        wrong.kept = 2.0;
+        let wrong = FitSettings {
+            kept: 2.0,
+            ..FitSettings::default()
+        };
         let error = Fit::new(wrong).unwrap_err().to_string();
         assert_eq!(error, "kept is 2: write 0.01 to 1");
         let mut wrong = FitSettings::default();
