@@ -546,7 +546,8 @@ impl Engine {
     /// of its key's hash are known. What is lost after this call is not forgotten by it.
     ///
     /// Blocks until the index has given the room back, so not to be called from a job, which has
-    /// [`Core::forget_lost`](crate::Core::forget_lost); requests go on. Cost: the index is read once, in slices between requests; nothing, if nothing was lost.
+    /// [`Core::forget_lost`](crate::Core::forget_lost); requests go on. Cost: the index is read
+    /// once, in slices between requests; nothing, if nothing was lost.
     ///
     /// # Errors
     /// [`Error::Closed`] if the engine closes meanwhile.

@@ -4,12 +4,12 @@
 /// longer than it keeps a session, or returned a damaged record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LostKeys {
-    /// They answer [`Error::Unavailable`](crate::Error::Unavailable) until they are written, deleted
-    /// or forgotten ([`Engine::forget_lost`](crate::Engine::forget_lost)): a lost key is never taken
-    /// for one that was not stored.
+    /// They answer [`Error::Unavailable`](crate::Error::Unavailable) until they are written,
+    /// deleted or forgotten ([`Engine::forget_lost`](crate::Engine::forget_lost)). So a lost key is
+    /// never taken for one that was not stored.
     #[default]
     Keep,
-    /// They are absent as soon as the loss is known, as the evicted keys of a cache are. The request
-    /// that finds a damaged record fails all the same.
+    /// They are absent as soon as the loss is known, as the evicted keys of a cache are. The
+    /// request that finds a damaged record fails all the same.
     Forget,
 }

@@ -187,8 +187,9 @@ impl EngineReporter {
     /// Keys that clients remove are not listed, and neither are those that [`Engine::close`]
     /// drops. An expired key is listed when it is removed or replaced: when a request of any kind
     /// but a scan meets it, before that is answered; or by the shard's next pass over its keys, of
-    /// which one begins each second; one in far memory when its page is compacted. An evicted key is listed only if its record was read: a shard that lists
-    /// them reads records in far memory before it evicts them.
+    /// which one begins each second; one in far memory when its page is compacted. An evicted key
+    /// is listed only if its record was read: a shard that lists them reads records in far memory
+    /// before it evicts them.
     ///
     /// Cost: a lock. From then on each key that the shard removes by itself costs a load, and one
     /// of a selected kind a lock and a copy of the key.

@@ -40,8 +40,8 @@ impl<E: Endpoint> Shard<E> {
         piece_bytes(self.shape.page_bytes())
     }
 
-    /// Bytes of a long value that the shard's memory can hold, at most. While a value is written, none
-    /// of its pieces may be evicted: a cache keeps an eighth of its far memory for others.
+    /// Bytes of a long value that the shard's memory can hold, at most. While a value is written,
+    /// none of its pieces may be evicted: a cache keeps an eighth of its far memory for others.
     fn long_bytes_max(&self) -> u64 {
         let extents = self.far.extents.count_max() as u64;
         let pages = if self.evictor.is_on() {

@@ -404,8 +404,8 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
-    /// Deletes a key whose record is lost or damaged. The answer is that of a key that existed, which
-    /// is almost sure: the slot is of the same tag and home bucket.
+    /// Deletes a key whose record is lost or damaged. The answer is that of a key that existed,
+    /// which is almost sure: the slot is of the same tag and home bucket.
     #[cold]
     pub(in crate::shard) fn delete_lost(
         &mut self,
