@@ -10,7 +10,6 @@ import { startTour } from "./tour.js";
 
 const PAGES = [
   ["/", "overview"],
-  ["/fit", "fit"],
   ["/runs", "runs"],
   ["/compare", "compare"],
   ["/data", "data"],

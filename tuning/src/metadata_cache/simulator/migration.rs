@@ -23,8 +23,7 @@ pub(super) struct Move {
     to: Option<CxlPlace>,
     /// The copy.
     record: Record,
-    /// When it began, and when it ends.
-    begun: Ps,
+    /// When it ends.
     end: Ps,
 }
 
@@ -131,7 +130,6 @@ impl Card {
                 state,
                 to,
                 record,
-                begun: at,
                 end,
             },
         );
@@ -160,7 +158,6 @@ impl Card {
                 state,
                 to,
                 record,
-                begun: at,
                 end,
             },
         );
@@ -184,7 +181,6 @@ impl Card {
             state: moving,
             to: None,
             record,
-            begun: at,
             end,
         };
         self.start(key, under_way);
@@ -207,11 +203,6 @@ impl Card {
         let Some(under_way) = self.migrations.remove(&key) else {
             return;
         };
-        if at > under_way.begun {
-            let took = (at - under_way.begun) / NS;
-            self.latencies.moves.record(took);
-            self.latencies.moves_interval.record(took);
-        }
         let now = self.state(key);
         match now.place().map(|place| place.tier) {
             Some(Tier::Card) => self.leave_card(key, under_way, now, at),
