@@ -46,7 +46,7 @@ fn said_without(call: libc::c_long, errno: i32) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
     command
         .args([
-            "serve", "--cores", "0", "--local", "16MiB", "--far", "16MiB",
+            "serve", "--cores", "0", "--local", "32MiB", "--far", "16MiB",
         ])
         .args(["--resp", "127.0.0.1:0", "--client-memory", "16MiB"])
         .env("RUST_LOG", "error")

@@ -147,6 +147,10 @@ const ROWS: &[Row] = &[
     asked("cli del", "cli --server SILENT --timeout 1h del k"),
     asked("cli expire", "cli --server SILENT --timeout 1h expire k 9"),
     asked(
+        "cli forget-lost",
+        "cli --server SILENT --timeout 1h forget-lost",
+    ),
+    asked(
         "cli get",
         "cli --server SILENT --timeout 1h get k --output FILE",
     ),

@@ -54,6 +54,7 @@ const ROWS: &[Row] = &[
     ("cli cas", "cli --server SERVER cas k 99999999 v --json", 3),
     ("cli del", "cli --server SERVER del gone --json", 2),
     ("cli expire", "cli --server SERVER expire k --never", 0),
+    ("cli forget-lost", "cli --server SERVER forget-lost", 0),
     ("cli get", "cli --server SERVER get k", 0),
     ("cli get", "cli --server SERVER get k --output FILE", 0),
     ("cli incr", "cli --server SERVER incr n", 0),

@@ -81,6 +81,12 @@ pub(super) const CLI: &[Row] = &[
         1,
         &["SECONDS", "1 to 18446744073709551"],
     ),
+    (
+        "cli forget-lost",
+        "cli forget-lost all",
+        1,
+        &["unexpected argument 'all'"],
+    ),
     ("cli get", "cli get", 1, &["<KEY>"]),
     (
         "cli incr",

@@ -96,7 +96,9 @@ pub(crate) fn commands() -> BTreeSet<String> {
             let name = name.expect("a plain name");
             // The page of all commands has no hyphen.
             let name = name.strip_prefix("farcore-")?.strip_suffix(".1")?;
-            Some(name.replace('-', " "))
+            let name = name.replace('-', " ");
+            // Names with a hyphen of their own.
+            Some(name.replace("forget lost", "forget-lost"))
         })
         // Hidden, so without a page.
         .chain([String::from("run-one")])
