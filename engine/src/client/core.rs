@@ -457,8 +457,9 @@ impl Core {
 
     /// Has the shard of this core give back local memory that it holds above `keep_bytes`, for a
     /// caller with a limit of its own: pages that lie in far memory too leave, and those of which
-    /// more than a tenth is dead are compacted, the emptiest first. `None` compacts all of these and
-    /// lets no other leave. Records that are only local stay local. It goes on between requests;
+    /// more than a tenth is dead are compacted, the emptiest first. `None` compacts all of these
+    /// and lets no other leave. Records that are only local stay local. It goes on between
+    /// requests;
     /// [`Core::is_trimming`] tells when it has ended. Cost: a look at every local page.
     pub fn start_trim(&self, keep_bytes: Option<u64>) {
         self.reactor.borrow_mut().start_trim(keep_bytes);

@@ -1,8 +1,8 @@
 //! What a key would hold after operations that a client carries out in its own memory, by the rules
 //! of a shard, before a [`Transaction`] commits the result.
 //!
-//! - I1: a draft is written to a transaction only if an operation has changed it, or has put a value
-//!   whose time is past.
+//! - I1: a draft is written to a transaction only if an operation has changed it, or has put a
+//!   value whose time is past.
 
 use crate::constants::VALUE_BYTES_MAX;
 use crate::message::change::{Change, Circumstances, Condition, Current, Effect, Metadata, Reply};

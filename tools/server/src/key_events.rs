@@ -19,8 +19,9 @@
 //!
 //! - I1: an event is left only when its change has happened.
 //! - I2: events of one key are sent in the order of its changes, as far as requests of one core
-//!   made them, and `expired` before those of what has met the expired key. Those of several keys in one pipeline, and of commands of several cores or steps
-//!   that run at one time, may be sent in another order.
+//!   made them, and `expired` before those of what has met the expired key. Those of several keys
+//!   in one pipeline, and of commands of several cores or steps that run at one time, may be sent
+//!   in another order.
 //! - I3: at most [`EVENT_BYTES_MAX`] and one turn's events of each core are on their way to a core.
 //!   Those beyond are not sent there, and are counted.
 //! - I4: where no class is selected, a request of the engine costs one load and a branch more, and

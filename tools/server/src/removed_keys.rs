@@ -1,9 +1,9 @@
 //! Keys that the engine removes by itself, because they have expired or to make room, as events.
 //!
 //! While events of such a class are sent, each core has its shard list the keys, and is woken for
-//! it. A core that has events to send takes the lists of all shards first, for its requests may have
-//! met expired keys of any; else it takes its own shard's. The engine's lists are bounded: what they
-//! leave out makes no event, and is counted (`unsent_events`).
+//! it. A core that has events to send takes the lists of all shards first, for its requests may
+//! have met expired keys of any; else it takes its own shard's. The engine's lists are bounded:
+//! what they leave out makes no event, and is counted (`unsent_events`).
 //!
 //! - I1: where no class is selected, a turn costs a load and a branch.
 //! - I2: a key that a request has found expired makes `expired` before the request's own events:

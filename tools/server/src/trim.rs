@@ -1,5 +1,5 @@
-//! Trims of local memory: what a core's shard gives back because `maxmemory` is exceeded, or because
-//! of `MEMORY PURGE`.
+//! Trims of local memory: what a core's shard gives back because `maxmemory` is exceeded, or
+//! because of `MEMORY PURGE`.
 //!
 //! - I1: a core has one trim at a time; `Serving::trim` is empty again when it has ended.
 

@@ -280,7 +280,7 @@ fn a_watched_absent_key_that_is_stored_and_expires_is_a_conflict() {
                 if is_met {
                     wait_until("it has expired", || other.call("EXISTS {w}k") == "0");
                 } else {
-                    // The time of the whole server, as nothing asks for the key.
+                    // The time of the whole server, as nothing requests the key.
                     let now = |client: &mut WordClient| {
                         let time = client.call("TIME");
                         let parts = time.split('"').skip(1).step_by(2);

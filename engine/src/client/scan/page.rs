@@ -66,8 +66,8 @@ impl Cursor {
     }
 
     /// The cursor as a word, for protocols that have no room for 16 bytes. It does not say which
-    /// engine it is of. `0` is the start. It has 53 bits, so that programs whose numbers are doubles
-    /// or signed words keep it.
+    /// engine it is of. `0` is the start. It has 53 bits, so that programs whose numbers are
+    /// doubles or signed words keep it.
     ///
     /// ```text
     /// bit 63   53 52      8 7      0

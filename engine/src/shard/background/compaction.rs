@@ -127,7 +127,7 @@ pub(in crate::shard) struct Compactor {
     asked: bool,
     /// Those of them that are left, the emptiest last; some may have been freed since.
     asked_pages: Vec<u32>,
-    /// They are asked for by a trim, which does not wait for pages that are pinned.
+    /// A trim requests them, and does not wait for pages that are pinned.
     pub(in crate::shard) trims: bool,
     /// The victim waits for a frame or a buffer that is not there.
     stuck: bool,
@@ -235,7 +235,7 @@ impl<E: Endpoint> Shard<E> {
         self.compactor.asked_pages = pages;
     }
 
-    /// True while pages are compacted that a caller asked for.
+    /// True while pages are compacted that a caller has requested.
     pub(in crate::shard) fn is_compacting_asked(&self) -> bool {
         self.compactor.asked
     }

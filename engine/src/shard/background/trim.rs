@@ -1,9 +1,9 @@
 //! A trim: local memory that holds little is given back before frames are short, because a caller
 //! has a limit of its own.
 //!
-//! Clean pages leave: their records are in far memory too. Pages that are mostly dead are compacted,
-//! the emptiest first, whatever made their records die: deletes, replaced or shorter values, expiry.
-//! No page is flushed for it, so full pages stay.
+//! Clean pages leave: their records are in far memory too. Pages that are mostly dead are
+//! compacted, the emptiest first, whatever made their records die: deletes, replaced or shorter
+//! values, expiry. No page is flushed for it, so full pages stay.
 //!
 //! - I1: it ends, also if a page is pinned or far memory is away: such pages stay.
 

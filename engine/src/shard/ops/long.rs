@@ -52,8 +52,8 @@ impl<E: Endpoint> Shard<E> {
         pages * PIECES_A_PAGE * self.piece_bytes() as u64
     }
 
-    /// True if far memory is full, and a piece of a value has waited so long for room that none will
-    /// come.
+    /// True if far memory is full, and a piece of a value has waited so long for room that none
+    /// will come.
     fn waits_in_vain(&mut self, id: u64) -> bool {
         let waited_ns = self.long.note_waiting(id, self.now_ns);
         waited_ns > LONG_ROOM_WAIT_NS && self.far.extents.free_count() == 0

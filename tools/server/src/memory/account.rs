@@ -157,8 +157,8 @@ impl Account {
         })
     }
 
-    /// Charges bytes that are about to be taken; waits while others have them, [`WAIT_MAX`] at most,
-    /// or [`WAIT_AMID_MAX`], and not for a client that is gone.
+    /// Charges bytes that are about to be taken; waits while others have them, [`WAIT_MAX`] at
+    /// most, or [`WAIT_AMID_MAX`], and not for a client that is gone.
     ///
     /// # Errors
     /// As [`Account::try_charge`].
