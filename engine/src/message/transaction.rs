@@ -5,8 +5,7 @@
 //! written, if anything. It is sent as a request of its first key, with the steps as its value:
 //!
 //! ```text
-//! step:  | write:8 | expiry kind:8 | key bytes:16 | value bytes:32 | expected:64 | expiry:64 |
-//! key | value |
+//! step:  | write:8 | expiry kind:8 | key bytes:16 | value bytes:32 | expected:64 | expiry:64 | key | value |
 //!
 //! the first step's key is the request's, and is not repeated; expected: all ones expects nothing,
 //! bit 63 and a version of the shard that the key is absent since then
@@ -136,8 +135,8 @@ pub(crate) struct TransactionStep<'a> {
 /// ```
 /// use farcore::{Config, Engine, Transaction, TransactionOutcome};
 ///
-/// # let sizes = Config { local_bytes: 64 << 20, far_bytes: 64 << 20, keys_expected: 10_000,
-/// ..Config::default() }; let engine = Engine::open(Config { hash_tags: true, ..sizes })?;
+/// # let sizes = Config { local_bytes: 64 << 20, far_bytes: 64 << 20, keys_expected: 10_000, ..Config::default() };
+/// let engine = Engine::open(Config { hash_tags: true, ..sizes })?;
 /// let mut handle = engine.handle()?;
 /// let version = handle.put(b"{a}:draft", b"text").wait()?;
 /// let publish = Transaction::new()

@@ -125,8 +125,8 @@ impl ClientMemory {
         Some(own)
     }
 
-    /// True if a client that holds memory, and waits for more, must give up: clients that do so keep
-    /// from another what it has waited for in vain.
+    /// True if a client that holds memory, and waits for more, must give up: clients that do so
+    /// keep from another what it has waited for in vain.
     pub(super) fn must_give_up(&self, own: Reservation, now_ms: u64) -> bool {
         let reserved = self.reservation();
         let since_ms = self.reserved_ms.load(Ordering::Relaxed);
