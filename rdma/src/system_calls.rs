@@ -38,7 +38,7 @@ pub fn try_io_uring() -> Result<(), RefusedCall> {
     let ring = unsafe { OwnedFd::from_raw_fd(ring) };
     // struct io_uring_probe is 16 bytes, and 8 for each operation.
     let mut known = [0u64; 2 + OPERATIONS];
-    // SAFETY: the kernel fills in so many operations, which `known` has room for.
+    // SAFETY: the kernel fills in at most `OPERATIONS` entries, which `known` has room for.
     let done = unsafe {
         libc::syscall(
             libc::SYS_io_uring_register,

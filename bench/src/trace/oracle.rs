@@ -39,7 +39,7 @@ pub fn records(sample: &[u8]) -> Option<usize> {
     const ORDINALS: std::ops::Range<i64> = 0..1 << 48;
     /// What states that there is no next access.
     const NONE: [i64; 3] = [-1, -2, i64::MAX];
-    /// One time in so many may be less than the one before.
+    /// One record in this many may have a time below the one before.
     const FALLS: usize = 8;
     let (mut count, mut falls, mut has_size, mut before) = (0, 0, false, 0);
     for record in sample.as_chunks::<RECORD_BYTES>().0 {

@@ -15,15 +15,15 @@
 use crate::message::hash::IndexHash;
 use crate::message::operation::Version;
 
-/// Places of the table: 32 KiB. Only records count that were stored and removed between an absence
-/// was told and is checked, so few keys share one.
+/// Places of the table: 32 KiB. Each record of another key that is removed between the read of an
+/// absence and its check denies that absence with a chance of one in this many.
 const PLACES: usize = 1 << 12;
 
 /// The latest versions of removed records.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
     latest: Option<Box<[Version]>>,
-    /// The same for all places.
+    /// The latest version of a removal that may concern any key.
     latest_of_all: Version,
 }
 
@@ -49,7 +49,7 @@ impl Absences {
         }
     }
 
-    /// The same for records of any keys.
+    /// Notes that records of any keys, up to this version, are removed.
     pub(super) fn note_all(&mut self, version: Version) {
         self.latest_of_all = version.max(self.latest_of_all);
     }

@@ -36,7 +36,7 @@ pub(crate) fn farcore() -> Command {
     command
 }
 
-/// The same behind a command that runs the words after it.
+/// The program, started by a command that runs the words after it.
 fn farcore_after(before: &[&str]) -> Command {
     let Some((first, others)) = before.split_first() else {
         return farcore();

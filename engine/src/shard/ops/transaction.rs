@@ -217,7 +217,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// The same for a key that must have been absent since a version.
+    /// Why a key has not been absent since a version, as a step expects; `None` if it has.
     #[cold]
     fn absence_conflict(
         &mut self,

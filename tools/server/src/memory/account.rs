@@ -12,7 +12,7 @@ use super::server::Reservation;
 
 /// How long a charge waits for memory.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// The same of a command whose client has taken the first parts of its reply: it reads, and an
+/// How long a charge waits whose client has taken the first parts of the reply: it reads, and an
 /// error in the middle costs it all of them.
 const WAIT_AMID_MAX: Duration = Duration::from_secs(60);
 

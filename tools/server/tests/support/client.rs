@@ -89,7 +89,7 @@ impl Client {
         self.scan_keeping(command, options, |cursor| cursor)
     }
 
-    /// The same by a client that keeps cursors in its own way.
+    /// Scans as a client does that keeps cursors in its own way.
     pub(crate) fn scan_keeping(
         &mut self,
         command: &str,
