@@ -104,17 +104,17 @@ fn a_lost_key_that_is_deleted_is_absent() {
     let mut removed = 0;
     for &key in &lost {
         let before = reactor.shard.lost.keys();
-        // A few keys have the same tag and home bucket: the first delete removes all of them.
-        if get(&mut reactor, key) != Owned::Absent {
-            assert_eq!(delete(&mut reactor, key), Owned::Deleted, "{key}");
-            assert!(reactor.shard.lost.keys() < before, "{key}");
-            removed += 1;
-        }
+        assert_eq!(delete(&mut reactor, key), Owned::Deleted, "{key}");
+        // Keys of one tag and home bucket, of which there are a few, are counted together.
+        let fewer = before - reactor.shard.lost.keys();
+        assert!(fewer <= 3, "{key}: {fewer}");
+        removed += u64::from(fewer == 1);
         assert_eq!(get(&mut reactor, key), Owned::Absent, "{key}");
         assert_eq!(delete(&mut reactor, key), Owned::Absent, "{key}");
     }
     assert_eq!(reactor.shard.lost.keys(), 0);
-    assert!(removed > lost.len() / 10 * 9, "{removed} of {}", lost.len());
+    let all = lost.len() as u64;
+    assert!(removed > all - all / 100, "{removed} of {all}");
     // What was excepted is written again.
     for &key in &lost {
         assert!(matches!(put(&mut reactor, key, 2), Owned::Stored(_)));

@@ -178,7 +178,9 @@ impl Account {
             match self.try_charge(bytes) {
                 Err(shortage) => {
                     let is_over = began.elapsed() >= wait_max || is_gone();
-                    if is_over || !self.wait(&shortage, farcore_tuning::system_ms()) {
+                    let may_wait = self.wait(&shortage, farcore_tuning::system_ms());
+                    // Output that its client takes goes by itself, or the client is disconnected.
+                    if is_over || !may_wait && reply == Reply::Ahead {
                         self.end_wait();
                         return Err(shortage);
                     }
