@@ -86,7 +86,7 @@ fn is_header(message: &[u8]) -> bool {
     }
     let kind = field(message, "kind") & 127;
     let status = field(message, "status").to_le_bytes()[0].cast_signed();
-    matches!(kind, 1..=5 | 8 | 9 | 16..=27)
+    matches!(kind, 1..=5 | 8 | 9 | 16..=28)
         && field(message, "flags") < 32
         && field(message, "key-bytes") <= 1024
         && field(message, "value-bytes") <= 64 << 20

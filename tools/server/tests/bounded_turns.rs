@@ -156,6 +156,7 @@ fn longest(name: &str) -> Option<Vec<Request>> {
             of("NO-EVICT on"),
             of("GETNAME"),
         ],
+        "farcore" => vec![of("FORGET-LOST")],
         "cluster" => vec![of("INFO"), of("SLOTS")],
         "command" => vec![
             words("COMMAND"),

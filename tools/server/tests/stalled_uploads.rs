@@ -146,7 +146,11 @@ fn each_command_of_a_long_value_ends_with_an_error_and_its_connection_goes_on() 
         if served.figures().stalled_uploads >= PLACES as u64 {
             return true;
         }
+        // Newcomers go on to want places, and those before them go, so that files last.
         others.extend(stalled(&served, 1, 100));
+        if others.len() > 8 * PLACES {
+            others.drain(..PLACES);
+        }
         false
     });
     for (mut client, rest) in uploads {
