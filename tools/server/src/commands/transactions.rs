@@ -25,8 +25,8 @@ use crate::transaction::{
 type Result = std::result::Result<Flow, Refusal>;
 
 /// Bytes that a watched key takes beside its own: its place in the map, of which a half may be
-/// empty, and its allocation.
-const WATCHED_BESIDE_BYTES: usize = 2 * size_of::<(Vec<u8>, Seen)>() + 24;
+/// empty, that in the map before while it grows, and its allocation.
+const WATCHED_BESIDE_BYTES: usize = 4 * size_of::<(Vec<u8>, Seen)>() + 24;
 
 /// Absent keys that are watched or compared at once.
 const ABSENT_AT_ONCE: usize = 64;
