@@ -16,7 +16,8 @@ use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, Mode, OFlags, access, open};
+use rustix::io::Errno;
 use serde::Serialize;
 
 fn write_line(mut stream: impl Write, text: impl Display) -> io::Result<()> {
@@ -142,8 +143,24 @@ pub fn check_extension(flag: &str, path: Option<&Path>, extension: &str) -> anyh
     Ok(())
 }
 
+/// Whether a new file could be created at the path. The file of the attempt has no name, where the
+/// file system can do so: a process killed here leaves nothing.
 fn try_to_create(path: &Path) -> io::Result<()> {
-    File::create_new(path).and_then(|_| fs::remove_file(path))
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    // A link to a file that does not exist.
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
+    match open(folder, OFlags::TMPFILE | OFlags::WRONLY, Mode::RUSR) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
+            File::create_new(path).and_then(|_| fs::remove_file(path))
+        }
+        tried => Ok(tried.map(drop)?),
+    }
 }
 
 /// Checks that the file of a flag, which another process opens, can be written.
@@ -177,9 +194,10 @@ pub fn check_folder(flag: &str, folder: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::os::unix::fs::symlink;
     use std::thread;
 
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::fs::{CWD, FileType, mknodat};
 
     use super::*;
 
@@ -266,7 +284,10 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_written_names_its_flag_and_path() {
         let folder = tempfile::tempdir().unwrap();
-        for path in [Path::new("/nonexistent/x"), folder.path()] {
+        let link = folder.path().join("link");
+        symlink("nothing", &link).unwrap();
+        let slash = folder.path().join("new/");
+        for path in [Path::new("/nonexistent/x"), folder.path(), &link, &slash] {
             for error in [
                 OutputFile::open("--json", path).map(drop).unwrap_err(),
                 check_file("--json", path).unwrap_err(),
