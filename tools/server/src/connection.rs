@@ -154,6 +154,8 @@ pub(crate) struct Connection {
     pub(crate) first: u32,
     /// Bytes of a reply, at most, as far as the last ones tell.
     pub(crate) reply_bytes: usize,
+    /// Bytes of the reply under way that the client has taken.
+    pub(crate) taken_bytes: usize,
     /// Answers that may be under way. They begin with few and become one more with each reply, as
     /// the first ones tell how long they are.
     outstanding_max: u32,
@@ -237,6 +239,7 @@ impl Connection {
             early_bytes: 0,
             first: 0,
             reply_bytes: 0,
+            taken_bytes: 0,
             outstanding_max: OUTSTANDING_FIRST,
             share_bytes: SHARE_BYTES_MAX,
             outstanding: 0,

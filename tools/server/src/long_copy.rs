@@ -184,17 +184,8 @@ pub(crate) async fn hold_value(
     key: &[u8],
     used: ValueUse,
 ) -> std::result::Result<Charge, Shortage> {
-    let length = match core.inspect(key).await {
-        Ok(Some(metadata)) => usize::try_from(metadata.length).unwrap_or(usize::MAX),
-        // Whatever it is, the command finds it too.
-        _ => 0,
-    };
     let record = output.value_bytes_max();
-    let read = if length > record {
-        CHUNKS * piece_bytes(CHUNK_BYTES)
-    } else {
-        COPIES * length
-    };
+    let (length, read) = read_needs(core, output, key).await;
     let written = match used {
         ValueUse::Read => 0,
         ValueUse::Rewrite { added } if length.saturating_add(added) > record => {
@@ -208,6 +199,45 @@ pub(crate) async fn hold_value(
         output.turn(core, COPIES * length).await;
     }
     held
+}
+
+/// As [`hold_value`], to read the next of several values of a reply. What is held for the one
+/// before is kept: its client takes the reply, and need not wait for memory at each value anew.
+///
+/// # Errors
+/// The client may not have so much.
+pub(crate) async fn hold_next(
+    core: &mut Core,
+    output: &TaskOutput,
+    key: &[u8],
+    held: &mut Option<Charge>,
+) -> std::result::Result<(), Shortage> {
+    let (length, bytes) = read_needs(core, output, key).await;
+    if held.as_ref().is_none_or(|held| held.bytes() < bytes) {
+        // Not in addition: two that hold a part could wait for each other.
+        *held = None;
+        *held = Some(output.hold_when_free(core, bytes).await?);
+    }
+    if length <= output.value_bytes_max() {
+        output.turn(core, COPIES * length).await;
+    }
+    Ok(())
+}
+
+/// The length of a key's value, and the bytes that it takes to read it.
+async fn read_needs(core: &mut Core, output: &TaskOutput, key: &[u8]) -> (usize, usize) {
+    let length = match core.inspect(key).await {
+        Ok(Some(metadata)) => usize::try_from(metadata.length).unwrap_or(usize::MAX),
+        // Whatever it is, the command finds it too.
+        _ => 0,
+    };
+    let is_in_pieces = length > output.value_bytes_max();
+    let bytes = if is_in_pieces {
+        CHUNKS * piece_bytes(CHUNK_BYTES)
+    } else {
+        COPIES * length
+    };
+    (length, bytes)
 }
 
 fn piece_bytes(bytes: u64) -> usize {

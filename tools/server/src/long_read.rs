@@ -7,7 +7,7 @@
 use farcore::{Core, PinKind, PinOutcome, Result, Version};
 
 use crate::bit_counter::BitCounter;
-use crate::long_copy::{CHUNK_BYTES, Old, ValueUse, hold_value, send_pieces};
+use crate::long_copy::{CHUNK_BYTES, Old, hold_next, send_pieces};
 use crate::replies::{ReplyKind, range};
 use crate::resp::{Protocol, Writer};
 use crate::steps;
@@ -213,7 +213,7 @@ impl LongReplies {
     /// Writes the replies in order, as the client takes them.
     pub(crate) async fn run(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
         output.write(|bytes| Writer::new(bytes, protocol).array(self.replies.len()));
-        let mut long = self.long.into_iter().peekable();
+        let (mut long, mut held) = (self.long.into_iter().peekable(), None);
         for (place, reply) in self.replies.iter().enumerate() {
             output.room(core).await;
             if let Some((_, key)) = long.next_if(|&(other, _)| other == place) {
@@ -221,8 +221,8 @@ impl LongReplies {
                     key,
                     kind: ReplyKind::Value,
                 };
-                match hold_value(core, output, &read.key, ValueUse::Read).await {
-                    Ok(_held) => read.run_among(core, output, protocol).await,
+                match hold_next(core, output, &read.key, &mut held).await {
+                    Ok(()) => read.run_among(core, output, protocol).await,
                     Err(shortage) => output.refuse(protocol, &shortage),
                 }
             } else {

@@ -19,10 +19,30 @@ const HELD_TURNS_MAX: u8 = 3;
 pub(crate) const DEFERRED_MS: u64 = 5000;
 /// Empty buffers that a core keeps for the next reply.
 const SPARE_BUFFERS: usize = 64;
+/// Bytes of a reply that shows, once it is taken, that its client reads.
+const LONG_REPLY_BYTES: usize = 64 << 10;
 /// Bytes of the longest buffer that is kept: such buffers are not counted.
 pub(crate) const SPARE_BYTES_MAX: usize = 16 << 10;
 
 impl Connection {
+    /// True if no request waits behind another one.
+    fn requests_at_most_one(&self) -> bool {
+        let under_way = self.pending.len().max(usize::from(self.is_blocked));
+        under_way + usize::from(self.parsed < self.input.len()) <= 1
+    }
+
+    /// Notes that the client has taken all that was written for it.
+    fn end_reply(&mut self) {
+        if self.is_blocked {
+            // More of the reply may come.
+            return;
+        }
+        if self.taken_bytes >= LONG_REPLY_BYTES {
+            self.account.note_read();
+        }
+        self.taken_bytes = 0;
+    }
+
     /// Sends output by one call; returns how many bytes.
     fn transmit(&mut self) -> Result<usize, Errno> {
         if self.tls.is_some() {
@@ -89,6 +109,7 @@ impl Serving {
                     let counters = &self.shared.counters[self.place];
                     counters.sends.add(1);
                     counters.sent_bytes.add(count as u64);
+                    connection.taken_bytes = connection.taken_bytes.saturating_add(count);
                     // One whose client never takes all of it would grow without end.
                     connection.output.compact();
                     connection.unread_since_ms = self.now_ms;
@@ -109,6 +130,7 @@ impl Serving {
             connection.output.clear();
             connection.unread_since_ms = 0;
             if !is_waiting {
+                connection.end_reply();
                 self.release_buffers(connection);
             }
         }
@@ -184,6 +206,8 @@ impl Serving {
         } else {
             connection.buffer_bytes()
         };
+        let is_patient = connection.requests_at_most_one();
+        connection.account.note_patience(is_patient);
         let before = &mut connection.settled_bytes;
         connection.account.settle(before, bytes);
         if let Some(stay) = &mut connection.stay {

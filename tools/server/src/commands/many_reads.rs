@@ -5,8 +5,9 @@ use farcore::constants::KEY_BYTES_MAX;
 use farcore::{Answer, Core, Error, Operation};
 
 use super::{Call, Flow};
-use crate::long_copy::{ValueUse, hold_value};
+use crate::long_copy::hold_next;
 use crate::long_read::LongRead;
+use crate::memory::Charge;
 use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Protocol, Writer};
 use crate::shared::LARGE_BYTES;
@@ -37,6 +38,7 @@ pub(super) fn start(call: &mut Call<'_>) -> Flow {
     let keys = Texts::of((1..call.count()).map(|place| call.argument(place)));
     call.task(move |mut core, output, protocol| async move {
         output.write(|bytes| Writer::new(bytes, protocol).array(keys.len()));
+        let mut held = None;
         for start in (0..keys.len()).step_by(KEYS_AT_ONCE) {
             output.room(&core).await;
             steps::end_slice(&core).await;
@@ -48,7 +50,7 @@ pub(super) fn start(call: &mut Call<'_>) -> Flow {
                 .collect();
             steps::count(keys.len());
             let keys = &keys[..];
-            if let Err(error) = read_some(&mut core, keys, &output, protocol).await {
+            if let Err(error) = read_some(&mut core, keys, &mut held, &output, protocol).await {
                 // The engine closes.
                 tracing::debug!(%error, "a reply cannot be finished");
                 output.break_off();
@@ -63,6 +65,7 @@ pub(super) fn start(call: &mut Call<'_>) -> Flow {
 async fn read_some(
     core: &mut Core,
     keys: &[&[u8]],
+    held: &mut Option<Charge>,
     output: &TaskOutput,
     protocol: Protocol,
 ) -> Result<(), Error> {
@@ -87,7 +90,7 @@ async fn read_some(
             Found::Reply(reply) => output.write(|bytes| bytes.extend_from_slice(&reply)),
             Found::Large => {
                 output.room(core).await;
-                read_large(core, stored_key(key), output, protocol).await;
+                read_large(core, stored_key(key), held, output, protocol).await;
             }
         }
     }
@@ -108,9 +111,15 @@ fn find(answer: &Answer<'_>, protocol: Protocol) -> Found {
     Found::Reply(reply)
 }
 
-async fn read_large(core: &mut Core, key: &[u8], output: &TaskOutput, protocol: Protocol) {
-    match hold_value(core, output, key, ValueUse::Read).await {
-        Ok(_held) => {
+async fn read_large(
+    core: &mut Core,
+    key: &[u8],
+    held: &mut Option<Charge>,
+    output: &TaskOutput,
+    protocol: Protocol,
+) {
+    match hold_next(core, output, key, held).await {
+        Ok(()) => {
             let read = LongRead {
                 key: key.to_vec(),
                 kind: ReplyKind::Value,

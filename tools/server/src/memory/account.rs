@@ -8,7 +8,7 @@ use farcore::Core;
 
 use super::SMALL_BYTES;
 use super::core::CoreMemory;
-use super::server::Reservation;
+use super::server::{Precedence, Reservation};
 
 /// How long a charge waits for memory.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -38,6 +38,10 @@ struct State {
     held: Cell<usize>,
     /// Bytes that are kept for it while it waits.
     reserved: Cell<Reservation>,
+    /// It sends one request after the other: none waits behind another.
+    is_patient: Cell<bool>,
+    /// It has taken a long reply.
+    has_read: Cell<bool>,
 }
 
 /// Why a charge is not granted.
@@ -68,7 +72,29 @@ impl Account {
             core: Rc::clone(core),
             held: Cell::new(0),
             reserved: Cell::default(),
+            is_patient: Cell::default(),
+            has_read: Cell::default(),
         }))
+    }
+
+    /// Notes whether the client waits for each reply before it sends the next request.
+    #[inline]
+    pub(crate) fn note_patience(&self, is_patient: bool) {
+        self.0.is_patient.set(is_patient);
+    }
+
+    /// Notes that the client has taken a long reply.
+    pub(crate) fn note_read(&self) {
+        self.0.has_read.set(true);
+    }
+
+    fn precedence(&self) -> Precedence {
+        match (self.0.is_patient.get(), self.0.has_read.get()) {
+            (false, false) => Precedence::Pipelines,
+            (false, true) => Precedence::PipelinesAndReads,
+            (true, false) => Precedence::Patient,
+            (true, true) => Precedence::PatientAndReads,
+        }
     }
 
     /// Bytes that the client holds.
@@ -128,7 +154,7 @@ impl Account {
         server.want(now_ms);
         let own = self.0.reserved.get();
         if server.has_ended(own) {
-            let reserved = server.reserve(bytes, now_ms);
+            let reserved = server.reserve(bytes, self.precedence(), now_ms);
             self.0.reserved.set(reserved.unwrap_or_default());
         }
         self.held() <= WAITING_BYTES_MAX || !server.must_give_up(self.0.reserved.get(), now_ms)
@@ -360,6 +386,33 @@ mod tests {
         assert!(!second.wait(&shortages[1], 4000));
         drop(held);
         assert!(first.try_charge(limit / 3).is_ok());
+    }
+
+    #[test]
+    fn one_that_reads_each_reply_waits_for_no_crowd_that_does_not() {
+        let limit = 16 << 20;
+        let reader = account(limit);
+        reader.note_patience(true);
+        reader.note_read();
+        let crowd: Vec<_> = (0..100).map(|_| Account::new(&reader.0.core)).collect();
+        let mut held: Vec<_> = (0..12)
+            .map(|place| crowd[place].try_charge(1 << 20).expect("room"))
+            .collect();
+        // Each of the crowd waits, again and again.
+        for now_ms in 1000..1010 {
+            for one in &crowd[12..] {
+                let shortage = one.try_charge(1 << 20).map(drop).expect_err("no room");
+                assert!(one.wait(&shortage, now_ms));
+            }
+        }
+        let shortage = reader.try_charge(1 << 20).map(drop).expect_err("no room");
+        assert!(reader.wait(&shortage, 1010));
+        held.truncate(held.len() - 2);
+        for one in &crowd[12..] {
+            let shortage = one.try_charge(1 << 20).map(drop).expect_err("it is kept");
+            assert!(one.wait(&shortage, 1011));
+        }
+        assert!(reader.try_charge(1 << 20).is_ok());
     }
 
     #[test]

@@ -16,27 +16,52 @@ const RESERVED_MS: u64 = 6000;
 const IN_VAIN_MS: u64 = 500;
 /// One of them does this often, in milliseconds: what it held may be enough.
 const GIVE_UP_MS: u64 = 20;
-/// Bits of a [`Reservation`] that are its bytes.
+/// Bits of a [`Reservation`] that are its bytes, and those of its precedence above them.
 const RESERVED_BITS: u32 = 40;
+const PRECEDENCE_BITS: u32 = 2;
 const RESERVED_MASK: u64 = (1 << RESERVED_BITS) - 1;
-const RESERVATION_MASK: u64 = u64::MAX >> RESERVED_BITS;
+const RESERVATION_MASK: u64 = u64::MAX >> (RESERVED_BITS + PRECEDENCE_BITS);
+
+/// Which of the clients that wait comes first: the later one.
+///
+/// Many clients that do not read what they have requested could keep one that does from its turn.
+/// They are known by what they send: more requests, before they have read the replies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(super) enum Precedence {
+    /// Requests wait behind its own.
+    #[default]
+    Pipelines,
+    /// The same, and it has taken a long reply before.
+    PipelinesAndReads,
+    /// It sends nothing before it has the reply.
+    Patient,
+    /// The same, and it has taken a long reply before.
+    PatientAndReads,
+}
 
 /// Bytes that are kept for one client that waits for them. All zero: none.
 ///
 /// ```text
-/// bit 63              40 39           0
-///     [ number, never 0 | bytes       ]
+/// bit 63              42 41       40 39    0
+///     [ number, never 0 | precedence | bytes ]
 /// ```
 ///
-/// Numbers repeat after 16 million reservations, so an old one is hardly taken for a new one; then
+/// Numbers repeat after 4 million reservations, so an old one is hardly taken for a new one; then
 /// two clients share what is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Reservation(u64);
 
 impl Reservation {
-    fn new(number: u64, bytes: usize) -> Self {
+    fn new(number: u64, precedence: Precedence, bytes: usize) -> Self {
         let number = number % RESERVATION_MASK + 1;
-        Self(number << RESERVED_BITS | (bytes as u64).min(RESERVED_MASK))
+        let head = number << PRECEDENCE_BITS | precedence as u64;
+        Self(head << RESERVED_BITS | (bytes as u64).min(RESERVED_MASK))
+    }
+
+    /// True if the client whose it is does not come before one of this precedence.
+    fn yields_to(self, precedence: Precedence) -> bool {
+        let own = self.0 >> RESERVED_BITS & ((1 << PRECEDENCE_BITS) - 1);
+        own < precedence as u64
     }
 
     fn bytes(self) -> usize {
@@ -107,15 +132,21 @@ impl ClientMemory {
     }
 
     /// Keeps bytes that become free for one client, or those that others need again and again, and
-    /// sooner, would leave it none. `None` while some are kept for another.
-    pub(super) fn reserve(&self, bytes: usize, now_ms: u64) -> Option<Reservation> {
+    /// sooner, would leave it none. `None` while some are kept for another that comes no later.
+    pub(super) fn reserve(
+        &self,
+        bytes: usize,
+        precedence: Precedence,
+        now_ms: u64,
+    ) -> Option<Reservation> {
         let before = self.reservation();
         let since_ms = self.reserved_ms.load(Ordering::Relaxed);
-        if before.bytes() > 0 && now_ms.saturating_sub(since_ms) < RESERVED_MS {
+        let is_kept = before.bytes() > 0 && now_ms.saturating_sub(since_ms) < RESERVED_MS;
+        if is_kept && !before.yields_to(precedence) {
             return None;
         }
         let number = self.reservations.fetch_add(1, Ordering::Relaxed);
-        let own = Reservation::new(number, bytes);
+        let own = Reservation::new(number, precedence, bytes);
         let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
         let exchanged = self
             .reserved
@@ -214,6 +245,8 @@ impl ClientMemory {
 mod tests {
     use super::*;
 
+    const PATIENT: Precedence = Precedence::Patient;
+
     #[test]
     fn large_charges_leave_a_quarter() {
         let memory = ClientMemory::new(1000, 1);
@@ -230,13 +263,13 @@ mod tests {
     fn bytes_are_kept_for_one_client_at_a_time_and_not_for_ever() {
         let memory = ClientMemory::new(1000, 1);
         let none = Reservation::default();
-        let first = memory.reserve(300, 10_000).expect("none is kept");
-        assert_eq!(memory.reserve(200, 10_000 + RESERVED_MS - 1), None);
+        let first = memory.reserve(300, PATIENT, 10_000).expect("none is kept");
+        assert_eq!(memory.reserve(200, PATIENT, 10_000 + RESERVED_MS - 1), None);
         assert_eq!(memory.large_limit_for(none), 450);
         assert_eq!(memory.large_limit_for(first), 750);
         assert!(!memory.has_ended(first) && memory.has_ended(none));
         // As many bytes as the first one's are not taken for it.
-        let second = memory.reserve(300, 10_000 + RESERVED_MS);
+        let second = memory.reserve(300, PATIENT, 10_000 + RESERVED_MS);
         let second = second.expect("the first had its turn");
         assert!(memory.has_ended(first) && !memory.has_ended(second));
         assert_eq!(memory.large_limit_for(first), 450);
@@ -252,7 +285,7 @@ mod tests {
         let memory = ClientMemory::new(1000, 1);
         let none = Reservation::default();
         assert!(!memory.must_give_up(none, 10_000));
-        let own = memory.reserve(300, 10_000).expect("none is kept");
+        let own = memory.reserve(300, PATIENT, 10_000).expect("none is kept");
         let due_ms = 10_000 + IN_VAIN_MS;
         assert!(!memory.must_give_up(none, due_ms - 1) && !memory.must_give_up(own, due_ms));
         assert!(memory.must_give_up(none, due_ms));
@@ -260,5 +293,30 @@ mod tests {
         assert!(memory.must_give_up(none, due_ms + GIVE_UP_MS));
         memory.end_reservation(own);
         assert!(!memory.must_give_up(none, due_ms + 10 * GIVE_UP_MS));
+    }
+
+    #[test]
+    fn one_that_waits_for_its_reply_comes_before_one_that_pipelines() {
+        use Precedence::{PatientAndReads, Pipelines, PipelinesAndReads};
+        let memory = ClientMemory::new(1000, 1);
+        let all = [Pipelines, PipelinesAndReads, PATIENT, PatientAndReads];
+        let mut kept = Vec::new();
+        for precedence in all {
+            assert!(
+                kept.iter()
+                    .all(|&one| memory.has_ended(one) || one == memory.reservation())
+            );
+            let own = memory.reserve(300, precedence, 10_000);
+            let own = own.expect("the others come later");
+            for later in all.into_iter().filter(|&later| later <= precedence) {
+                assert_eq!(memory.reserve(300, later, 10_001), None);
+            }
+            assert!(!memory.has_ended(own));
+            assert_eq!(own.bytes(), 300);
+            kept.push(own);
+        }
+        // Its time ends as that of any other.
+        let next = memory.reserve(300, Pipelines, 10_000 + RESERVED_MS);
+        assert!(next.is_some() && kept.iter().all(|&one| memory.has_ended(one)));
     }
 }
