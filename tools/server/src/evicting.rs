@@ -10,13 +10,15 @@
 //! a place in its shard.
 //!
 //! - I1: the clients of a core that let it wait are disconnected, the longest wait first, until no
-//!   more is taken than clients may take.
+//!   more is taken than clients may take; then those that the server works for, the ones that
+//!   pipeline before those that wait for each reply.
 //! - I2: while a command waits for memory, a client is disconnected only if it has let the server
 //!   wait for [`STALLED_MS`].
 
 use std::cmp::Reverse;
 
 use crate::connection::Connection;
+use crate::memory::Precedence;
 use crate::port::CorePort;
 use crate::serving::Serving;
 use crate::steps;
@@ -48,6 +50,17 @@ enum Hold {
     Begun,
     /// It does not read.
     Unread,
+}
+
+/// What a client holds.
+#[derive(Debug)]
+struct Held {
+    number: usize,
+    hold: Hold,
+    /// How long it has let the server wait, in milliseconds.
+    ms: u64,
+    bytes: usize,
+    precedence: Precedence,
 }
 
 impl Connection {
@@ -151,9 +164,11 @@ impl Serving {
         let mut by_hold = self.holds(STALLED_EXCEEDED_MS, 0);
         // The server's memory is every core's: each brings down its own part of it.
         let share = self.memory.server().limit() / self.shared.cores.len();
-        by_hold.sort_unstable_by_key(|&(hold, ms, bytes, _)| match hold {
-            Hold::Used => Reverse((hold, bytes as u64)),
-            Hold::Begun | Hold::Unread => Reverse((hold, ms)),
+        by_hold.sort_unstable_by_key(|one| match one.hold {
+            Hold::Used => Reverse((one.hold, Reverse(one.precedence), one.bytes as u64)),
+            Hold::Begun | Hold::Unread => {
+                Reverse((one.hold, Reverse(Precedence::default()), one.ms))
+            }
         });
         // What a command of one that is disconnected holds is given back when it ends.
         let memory = self.memory.server();
@@ -161,13 +176,13 @@ impl Serving {
         // A little more is given back by those that read.
         let is_much = over > memory.limit() / TOLERATED_PARTS;
         let mut held = self.memory.held();
-        for (hold, _, bytes, number) in by_hold {
-            if over == 0 || hold == Hold::Used && (held <= share || !is_much) {
+        for one in by_hold {
+            if over == 0 || one.hold == Hold::Used && (held <= share || !is_much) {
                 break;
             }
-            over = over.saturating_sub(bytes);
-            held = held.saturating_sub(bytes);
-            self.evict(number, hold);
+            over = over.saturating_sub(one.bytes);
+            held = held.saturating_sub(one.bytes);
+            self.evict(one.number, one.hold);
         }
         self.next_pass_ms = self.now_ms + PASS_EXCEEDED_MS;
     }
@@ -176,15 +191,14 @@ impl Serving {
     #[cold]
     fn evict_stalled(&mut self) {
         let by_hold = self.holds(STALLED_MS, HELD_BYTES_MIN).into_iter();
-        let stalled = by_hold.filter(|&(hold, ..)| hold != Hold::Used);
-        if let Some((hold, _, _, number)) = stalled.max() {
-            self.evict(number, hold);
+        let stalled = by_hold.filter(|one| one.hold != Hold::Used);
+        if let Some(longest) = stalled.max_by_key(|one| (one.hold, one.ms)) {
+            self.evict(longest.number, longest.hold);
         }
     }
 
-    /// How the clients hold memory that hold more than so much: how, for how long, how much, and
-    /// whose.
-    fn holds(&self, stalled_ms: u64, bytes_min: usize) -> Vec<(Hold, u64, usize, usize)> {
+    /// What the clients hold that hold more than so much.
+    fn holds(&self, stalled_ms: u64, bytes_min: usize) -> Vec<Held> {
         steps::count(self.connections.len());
         let all = self.connections.iter().enumerate();
         all.filter_map(|(number, one)| Some((number, one.as_ref()?)))
@@ -192,7 +206,13 @@ impl Serving {
             .filter(|(_, one)| one.account.held() > bytes_min)
             .map(|(number, one)| {
                 let (hold, ms) = one.hold(self.now_ms, stalled_ms);
-                (hold, ms, one.account.held(), number)
+                Held {
+                    number,
+                    hold,
+                    ms,
+                    bytes: one.account.held(),
+                    precedence: one.account.precedence(),
+                }
             })
             .collect()
     }

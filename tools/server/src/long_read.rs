@@ -85,8 +85,11 @@ impl LongRead {
         (wanted.start as u64, wanted.end as u64)
     }
 
-    /// Reads the value and writes the reply.
+    /// Reads the value and writes the reply, unless its client is gone.
     pub(crate) async fn run(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
+        if output.is_gone() {
+            return;
+        }
         match self.open(core).await {
             Ok(Some(opened)) => {
                 let replied = match self.kind {

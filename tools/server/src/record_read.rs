@@ -53,6 +53,10 @@ impl RecordRead {
             Ok(held) => held,
             Err(shortage) => return output.refuse(protocol, &shortage),
         };
+        // To read it and to make the reply takes long.
+        if output.is_gone() {
+            return;
+        }
         let mut reply = Vec::new();
         let result = core.get_structured(&self.key).await;
         let answer = match &result {

@@ -169,9 +169,10 @@ impl TaskOutput {
         taken
     }
 
-    /// Has a step that copies so many bytes of large values wait for a turn that has them left.
+    /// Has a step that copies so many bytes of large values wait for a turn that has them left. It
+    /// does not wait if its client is gone: what only reads then ends.
     pub(crate) async fn turn(&self, core: &Core, bytes: usize) {
-        self.turn.take(core, bytes).await;
+        self.turn.take(core, bytes, || self.is_gone()).await;
     }
 
     /// What the cores share.

@@ -40,8 +40,9 @@ impl TurnBytes {
         self.copied.set(copied.saturating_sub(BYTES_A_TURN));
     }
 
-    /// Takes bytes for a step; waits for a turn that has some left. Without turns nothing waits.
-    pub(crate) async fn take(&self, core: &Core, bytes: usize) {
+    /// Takes bytes for a step; waits for a turn that has some left, unless its client is gone.
+    /// Without turns nothing waits.
+    pub(crate) async fn take(&self, core: &Core, bytes: usize, is_gone: impl Fn() -> bool) {
         if !self.is_counted.get() {
             return;
         }
@@ -53,6 +54,9 @@ impl TurnBytes {
         if !self.waiting.is_empty() || !self.has_some() {
             let place = self.waiting.last();
             while !(place.is_first() && self.has_some()) {
+                if is_gone() {
+                    return;
+                }
                 core.yield_now().await;
             }
         }
@@ -91,15 +95,15 @@ mod tests {
             let (core, turn) = (&bench.core, &TurnBytes::default());
             turn.begin();
             // The first takes this turn and the next.
-            turn.take(core, 2 * BYTES_A_TURN).await;
+            turn.take(core, 2 * BYTES_A_TURN, || false).await;
             let mut steps: Vec<_> = (0..4)
-                .map(|number| (number, Box::pin(turn.take(core, BYTES_A_TURN))))
+                .map(|number| (number, Box::pin(turn.take(core, BYTES_A_TURN, || false))))
                 .collect();
             // They come in their order.
             for (_, step) in &mut steps {
                 assert!(poll_once(step.as_mut()).await.is_none());
             }
-            turn.take(core, FREE_BYTES_MAX).await;
+            turn.take(core, FREE_BYTES_MAX, || false).await;
             turn.begin();
             assert!(begun(&mut steps).await.is_empty());
             for number in 0..2 {
@@ -124,7 +128,7 @@ mod tests {
             const STEP: usize = 64 << 10;
             let (core, turn) = (&bench.core, &TurnBytes::default());
             let mut steps: Vec<_> = (0..40)
-                .map(|number| (number, Box::pin(turn.take(core, STEP))))
+                .map(|number| (number, Box::pin(turn.take(core, STEP, || false))))
                 .collect();
             turn.begin();
             let mut turns = 0;
@@ -143,6 +147,23 @@ mod tests {
                 turns += 1;
             }
             assert_eq!(turns, 40 * STEP / BYTES_A_TURN);
+        });
+    }
+
+    #[test]
+    fn a_step_whose_client_is_gone_waits_no_more_and_copies_nothing() {
+        on_first_core(1, |bench| async move {
+            let (core, turn) = (&bench.core, &TurnBytes::default());
+            turn.begin();
+            turn.take(core, 2 * BYTES_A_TURN, || false).await;
+            let mut kept = Box::pin(turn.take(core, BYTES_A_TURN, || false));
+            assert!(poll_once(kept.as_mut()).await.is_none());
+            // It would be behind the other one.
+            turn.take(core, BYTES_A_TURN, || true).await;
+            turn.begin();
+            turn.begin();
+            assert!(poll_once(kept.as_mut()).await.is_some());
+            assert_eq!(turn.copied.get(), BYTES_A_TURN);
         });
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result {
         .iter()
         .map(|key| key.len() + WATCHED_BESIDE_BYTES)
         .sum();
-    let held = (call.connection.account.try_charge(bytes))
+    let held = (call.connection.account.try_keep(bytes))
         .map_err(|shortage| Refusal(shortage.to_string()))?;
     if let Some(transaction) = &mut call.connection.transaction {
         transaction.held.push(held);

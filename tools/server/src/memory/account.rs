@@ -88,7 +88,8 @@ impl Account {
         self.0.has_read.set(true);
     }
 
-    fn precedence(&self) -> Precedence {
+    /// How early its turn comes when memory is short.
+    pub(crate) fn precedence(&self) -> Precedence {
         match (self.0.is_patient.get(), self.0.has_read.get()) {
             (false, false) => Precedence::Pipelines,
             (false, true) => Precedence::PipelinesAndReads,
@@ -140,6 +141,26 @@ impl Account {
             self.0.end_reservation();
         }
         charge.ok_or_else(|| self.taken(bytes))
+    }
+
+    /// Charges bytes that the client keeps when its command has ended. They may be the half of the
+    /// memory together with all that is taken, so that commands can use the rest.
+    ///
+    /// # Errors
+    /// As [`Account::try_charge`].
+    pub(crate) fn try_keep(&self, bytes: usize) -> Result<Charge, Shortage> {
+        self.check(bytes)?;
+        if self.held() + bytes <= SMALL_BYTES {
+            return Ok(self.charge(bytes));
+        }
+        let server = self.0.core.server();
+        let limit = server.limit() / 2;
+        let charge = self.charge_within(bytes, limit);
+        charge.ok_or_else(|| Shortage::Taken {
+            bytes,
+            free: limit.saturating_sub(server.taken()),
+            limit,
+        })
     }
 
     /// Has the client wait for bytes that others have: clients that do not use theirs give way, and
@@ -386,6 +407,27 @@ mod tests {
         assert!(!second.wait(&shortages[1], 4000));
         drop(held);
         assert!(first.try_charge(limit / 3).is_ok());
+    }
+
+    #[test]
+    fn what_clients_keep_leaves_half_for_commands() {
+        let limit = 16 << 20;
+        let many = account(limit);
+        let few = Account::new(&many.0.core);
+        let mut kept = Vec::new();
+        while let Ok(charge) = many.try_keep(1000) {
+            kept.push(charge);
+        }
+        assert!(many.held() <= limit / 2 && many.held() > limit / 2 - (128 << 10));
+        assert!(few.try_charge(limit / 4).is_ok());
+        // One that keeps little always may.
+        let little: Vec<_> = (0..16)
+            .map(|_| few.try_keep(1000).expect("it is little"))
+            .collect();
+        assert!(few.try_keep(1000).is_err());
+        kept.truncate(kept.len() / 2);
+        assert!(few.try_keep(1000).is_ok());
+        drop(little);
     }
 
     #[test]

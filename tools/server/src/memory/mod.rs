@@ -26,7 +26,7 @@ mod want;
 
 pub(crate) use self::account::{Account, Charge, Reply, Shortage};
 pub(crate) use self::core::CoreMemory;
-pub(crate) use self::server::ClientMemory;
+pub(crate) use self::server::{ClientMemory, Precedence};
 pub(crate) use self::want::Want;
 
 /// A charge up to this length is never refused.

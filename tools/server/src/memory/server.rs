@@ -27,7 +27,7 @@ const RESERVATION_MASK: u64 = u64::MAX >> (RESERVED_BITS + PRECEDENCE_BITS);
 /// Many clients that do not read what they have requested could keep one that does from its turn.
 /// They are known by what they send: more requests, before they have read the replies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub(super) enum Precedence {
+pub(crate) enum Precedence {
     /// Requests wait behind its own.
     #[default]
     Pipelines,
