@@ -184,7 +184,7 @@ struct CardFlags {
     /// The window of these in nanoseconds [default: 1000000]
     #[arg(long, value_name = "NS", value_parser = whole::<u64>)]
     window_ns: Option<u64>,
-    /// Let these follow the load of the links and the hit ratio
+    /// Let these follow the load of the links and the hit ratio [default: true, for plain false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     adaptive: Option<bool>,
     /// What a message does that meets a migration [default: optimistic]
@@ -437,7 +437,7 @@ const FLAGS: [(&str, &str); 7] = [
 ];
 
 /// An error of a setting, worded by its flag.
-fn flagged(error: impl std::fmt::Display) -> anyhow::Error {
+pub(super) fn flagged(error: impl std::fmt::Display) -> anyhow::Error {
     let text = error.to_string();
     let named = FLAGS.iter().find_map(|(setting, flag)| {
         let rest = text.strip_prefix(setting)?;

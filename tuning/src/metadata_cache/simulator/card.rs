@@ -77,6 +77,8 @@ pub(super) struct Latencies {
     pub(super) interval: Histogram,
     pub(super) batch: Histogram,
     pub(super) expand: Histogram,
+    pub(super) moves: Histogram,
+    pub(super) moves_interval: Histogram,
 }
 
 #[derive(Debug)]

@@ -71,7 +71,7 @@ impl Default for ThresholdSettings {
             window_ns: 1_000_000,
             card_idle_ns: 1_000_000,
             cxl_idle_ns: 10_000_000,
-            adaptive: false,
+            adaptive: true,
         }
     }
 }
@@ -219,6 +219,7 @@ impl CardSettings {
             cxl_pages: 0,
             thresholds: ThresholdSettings {
                 to_card: 1,
+                adaptive: false,
                 // Nothing leaves the card but for another token.
                 card_idle_ns: 1_000_000_000_000,
                 ..ThresholdSettings::default()

@@ -436,3 +436,47 @@ fn an_observer_may_end_a_stretch_without_messages() {
     });
     assert!(outcome.is_interrupted && outcome.statistics.messages < 7_600);
 }
+
+#[test]
+fn a_run_goes_on_until_it_is_steady() {
+    let mut settings = settings(Pattern::default());
+    settings.card = CardSettings {
+        card_entries: 512,
+        staging_entries: 64,
+        ..CardSettings::default()
+    };
+    settings.card.thresholds.window_ns = 10_000;
+    settings.messages = 30_000;
+    settings.warmup = 0;
+    let simulate = |settings: &SimulationSettings, most| {
+        let simulation = Simulation::new(settings.clone()).unwrap();
+        simulation.run_until_steady(most, |_| ControlFlow::Continue(()))
+    };
+    let short = simulate(&settings, settings.messages);
+    assert_ne!(short.verdict, Verdict::Steady);
+    let long = simulate(&settings, 4_000_000);
+    assert_eq!(long.verdict, Verdict::Steady);
+    assert!(long.settings.messages > settings.messages);
+    // The figures are those of its last part, and better than those of the beginning.
+    assert!(long.steady_since_ns > 0 && long.messages_s > short.messages_s);
+    // A run of that length from the beginning is the same but for its points.
+    let mut whole = simulate(&long.settings, 0);
+    whole.series.clone_from(&long.series);
+    assert!(whole == long);
+}
+
+#[test]
+fn moves_are_timed() {
+    let mut settings = settings(Pattern::Shifting {
+        exponent: 0.8,
+        period: 5_000,
+    });
+    settings.card.thresholds.adaptive = true;
+    let moved = outcome(&settings);
+    let latency = &moved.statistics.migration_latency;
+    assert!(
+        latency.count() > 0 && latency.quantile(0.5) >= 100,
+        "{latency:?}"
+    );
+    assert!(moved.series.iter().any(|point| point.migration_p99_ns > 0));
+}

@@ -58,7 +58,7 @@ export class ChartGroup {
 
 /**
  * A chart. Options:
- * - `title`, `unit` of the y axis, `x`: `{label, unit}`
+ * - `title`, `unit` of the y axis, `x`: `{label, unit, isLog}`; a logarithmic axis doubles
  * - `series`: `[{label, isData, dash, colour}]`
  * - `limits`: `[minimum, maximum]` of the y axis if it is fixed; `isFitted`: it need not begin at 0
  * - `kind`: `line` (default), `bars` or `points`
@@ -193,11 +193,11 @@ export class Chart {
       },
       select: { show: true },
       scales: {
-        x: { time: false, range: (_, low, high) => this.rangeOfX(low, high) },
+        x: { time: false, ...(x.isLog ? { distr: 3, log: 2 } : {}), range: (_, low, high) => this.rangeOfX(low, high) },
         y: { range: (_, low, high) => wide(...rangeOf(low, high, limits, this.options.isFitted)) },
       },
       axes: [
-        { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => tickText(tick, x.unit)), space: 70 },
+        { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : tickText(tick, x.unit))), space: 70 },
         {
           ...axis,
           size: 66,
