@@ -381,6 +381,26 @@ fn time_without_messages_is_jumped_over() {
 }
 
 #[test]
+fn messages_that_all_end_after_the_last_start_make_a_point() {
+    let mut settings = recorded();
+    (settings.messages, settings.warmup, settings.points) = (50, 0, 1);
+    settings.card.host.latency_ns = 1e6;
+    let simulation = Simulation::of_recording(settings.clone(), with_gaps(&settings, 0, 0));
+    let simulation = simulation.unwrap();
+    assert_eq!(simulation.total(), 50);
+    let mut seen = Vec::new();
+    let outcome = simulation.run(|progress| {
+        seen.push((progress.started, progress.total));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(seen, [(50, 50)]);
+    let [point] = &outcome.series[..] else {
+        panic!("one point: {:?}", outcome.series);
+    };
+    assert_eq!(point.messages, 50);
+}
+
+#[test]
 fn a_gap_leaves_the_card_as_it_would_be_without_a_jump() {
     let settings = recorded();
     // Every token has been idle for longer than the longest time of the settings.
@@ -454,6 +474,10 @@ fn a_run_goes_on_until_it_is_steady() {
     };
     let short = simulate(&settings, settings.messages);
     assert_ne!(short.verdict, Verdict::Steady);
+    // Of fewer windows than thresholds have steps, nothing is said, whatever the figures do.
+    let mut few = settings.clone();
+    few.card.thresholds.window_ns = 1_000_000_000;
+    assert_eq!(simulate(&few, few.messages).verdict, Verdict::TooShort);
     let long = simulate(&settings, 4_000_000);
     assert_eq!(long.verdict, Verdict::Steady);
     assert!(long.settings.messages > settings.messages);
