@@ -445,6 +445,7 @@ export default {
   "field.card.context_bytes": "Bytes of a context",
   "field.card.check_ns": "Permission check",
   "field.card.update_ns": "Update of a hot word",
+  "field.card.host_busy": "Host load by others",
   "field.card.update_retries": "Retries of an update",
   "field.card.thresholds.to_cxl": "Uses to reach CXL",
   "field.card.thresholds.to_card": "Uses to reach the card",
@@ -471,7 +472,8 @@ export default {
   "hint.card.cxl_pages": "Of 4 KiB; 0: no such tier.",
   "hint.card.context_bytes": "About 375 for a connection.",
   "hint.card.pinned": "Stay on the card from the start.",
-  "hint.card.thresholds.adaptive": "Fewer uses suffice while links are idle.",
+  "hint.card.host_busy": "Of its memory and of the link to it: fetches take longer.",
+  "hint.card.thresholds.adaptive": "Fewer uses suffice while links and host are idle.",
 
   "unit.ns": "ns",
   "unit.bytes": "B",

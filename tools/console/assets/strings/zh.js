@@ -445,6 +445,7 @@ export default {
   "field.card.context_bytes": "上下文字节数",
   "field.card.check_ns": "权限检查",
   "field.card.update_ns": "热字更新",
+  "field.card.host_busy": "主机的其他负载",
   "field.card.update_retries": "更新重试次数",
   "field.card.thresholds.to_cxl": "到 CXL 所需使用次数",
   "field.card.thresholds.to_card": "到网卡所需使用次数",
@@ -471,7 +472,8 @@ export default {
   "hint.card.cxl_pages": "每页 4 KiB;0 表示没有此层。",
   "hint.card.context_bytes": "一个连接约 375。",
   "hint.card.pinned": "从一开始就留在网卡上。",
-  "hint.card.thresholds.adaptive": "链路空闲时所需次数更少。",
+  "hint.card.host_busy": "占用主机内存及其链路的比例：读取会变慢。",
+  "hint.card.thresholds.adaptive": "链路和主机空闲时所需次数更少。",
 
   "unit.ns": "ns",
   "unit.bytes": "B",

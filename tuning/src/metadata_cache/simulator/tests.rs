@@ -490,6 +490,46 @@ fn a_run_goes_on_until_it_is_steady() {
 }
 
 #[test]
+fn a_host_that_is_busy_for_others_answers_later_and_is_spared_moves() {
+    let settings_with = |host_busy, arrival, adaptive| {
+        let mut settings = settings(Pattern::default());
+        settings.arrival = arrival;
+        settings.card.host_busy = host_busy;
+        settings.card.thresholds = ThresholdSettings {
+            adaptive,
+            card_idle_ns: 100_000_000,
+            cxl_idle_ns: 100_000_000,
+            ..settings.card.thresholds
+        };
+        settings
+    };
+    let closed = Arrival::Closed { window: 128 };
+    let [free, busy] = [0.0, 0.9].map(|share| outcome(&settings_with(share, closed, false)));
+    let expand = |one: &Outcome| one.statistics.expand_latency.quantile(0.5);
+    assert!(expand(&busy) > 5 * expand(&free));
+    assert!(busy.messages_s < 0.5 * free.messages_s);
+    // The card alone does not fill the link to the host.
+    let open = Arrival::Open { messages_s: 3e5 };
+    let [free, busy] = [0.0, 0.9].map(|share| outcome(&settings_with(share, open, true)));
+    // With a free host all tokens move that can; with a busy one, only so many as do not outnumber
+    // the misses for long.
+    let moves = |one: &Outcome| one.statistics.migration.total();
+    assert!(
+        moves(&busy) * 10 < moves(&free) * 7,
+        "{} {}",
+        moves(&busy),
+        moves(&free)
+    );
+    let most = |one: &Outcome| one.series.iter().map(|point| point.to_card).max();
+    assert!(most(&free) == Some(1) && most(&busy) > Some(1));
+    let mut wrong = settings_with(1.0, open, true);
+    let error = wrong.validate().unwrap_err().to_string();
+    assert_eq!(error, "host-busy is 1: write 0 to 0.95");
+    wrong.card.host_busy = f64::NAN;
+    assert!(wrong.validate().is_err());
+}
+
+#[test]
 fn moves_are_timed() {
     let mut settings = settings(Pattern::Shifting {
         exponent: 0.8,
