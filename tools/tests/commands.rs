@@ -60,6 +60,10 @@ fn an_output_that_cannot_be_written_is_an_error_before_the_work() {
             "card sweep --vary queue-pairs=1 --messages 1000000000000 --csv",
             "--csv",
         ),
+        (
+            "card fit --messages 1000000000000 --messages-max 1000000000000 --csv",
+            "--csv",
+        ),
         ("card trace generate --messages 20000000 --out", "--out"),
         ("card trace convert - --to csv --out", "--out"),
     ] {

@@ -119,6 +119,12 @@ const ROWS: &[Row] = &[
         End::Partial,
     ),
     row(
+        "card fit",
+        "card fit --policies lru,adaptive --messages 10000 --warmup 0 --repeats 100 --jobs 1 --json --csv FILE",
+        When::Busy(50),
+        End::Partial,
+    ),
+    row(
         "card trace convert",
         "card trace convert - --to csv --out FILE",
         When::Running,

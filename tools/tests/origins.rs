@@ -60,6 +60,7 @@ fn results_name_their_origin() {
         "card run --messages 1000 --warmup 0 --json",
         "card run --messages 1000 --one-tier --json",
         "card sweep --vary queue-pairs=1,2 --messages 1000 --warmup 0 --repeats 2 --json",
+        "card fit --policies lru --messages 1000 --messages-max 1000 --warmup 0 --repeats 1 --json",
     ] {
         let json = printed(line, folder.path());
         check(line, &json, false);

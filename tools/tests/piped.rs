@@ -44,6 +44,11 @@ const ROWS: &[Row] = &[
         "card sweep --vary queue-pairs=1,2 --messages 1000 --warmup 0 --repeats 1 --csv FILE",
         0,
     ),
+    (
+        "card fit",
+        "card fit --policies lru --messages 1000 --messages-max 1000 --warmup 0 --repeats 1 --csv FILE",
+        0,
+    ),
     ("card trace inspect", "card trace inspect TRACE", 0),
     ("card trace inspect", "card trace inspect TRACE --json", 0),
     (

@@ -8,7 +8,8 @@
 //! - `events`: the log of runs, the server and the audit trail.
 //! - `access`: users, passwords, sessions, roles, devices, the throttle of sign-ins.
 //! - `http`: limits of connections and bodies, checks of every request, the table of routes.
-//! - `runs`: the queue of simulations, their progress and results. `live`: running engines.
+//! - `runs`: the queue of simulations, their progress and results. `fits`: searches for what fits.
+//! - `live`: running engines.
 //! - `data`: imported tables and queries. `assets`: the pages.
 //!
 //! - I1: a route is reachable only through the table of [`routes`], which names the role that it
@@ -22,6 +23,7 @@ mod clock;
 mod data;
 mod error;
 mod events;
+mod fits;
 mod http;
 mod live;
 mod logs;

@@ -19,6 +19,7 @@ use crate::access::{Passwords, Throttle, make_first_administrator, remove_ended}
 use crate::data::{DataLimits, Datasets};
 use crate::error::{ApiError, ApiResult};
 use crate::events::{Event, Level, remove_oldest};
+use crate::fits::Searcher;
 use crate::http::{Connections, router};
 use crate::live::Live;
 use crate::options::Options;
@@ -115,6 +116,7 @@ impl Console {
         let state = AppState::new(Shared {
             address,
             runner: Runner::start(&console, &folder, options.parallel)?,
+            searcher: Searcher::start(&console, options.parallel)?,
             folder,
             console,
             data,
@@ -158,6 +160,7 @@ impl Console {
             tracing::error!(%error, "the HTTP server ended by a fault");
         }
         self.state.runner.stop();
+        self.state.searcher.stop();
         let stopped = self.state.console.write_blocking(|console| {
             Event::of_server(Level::Info, "the console stops").write(console)
         });

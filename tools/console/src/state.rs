@@ -7,6 +7,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Passwords, Throttle};
 use crate::data::Datasets;
+use crate::fits::Searcher;
 use crate::live::Live;
 use crate::options::Options;
 use crate::runs::Runner;
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) throttle: Throttle,
     /// The queue of simulations.
     pub(crate) runner: Runner,
+    /// The queue of searches for what fits.
+    pub(crate) searcher: Searcher,
     /// Turns of checks of settings.
     pub(crate) checks: Arc<Semaphore>,
     /// Figures of running engines.

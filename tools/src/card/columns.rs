@@ -1,12 +1,12 @@
 //! The figures of an outcome and of a point of its series, by name: what tables and files show.
 
-use farcore_tuning::metadata_cache::simulator::{Outcome, Point};
+use farcore_tuning::metadata_cache::simulator::{Outcome, Point, Verdict};
 
 /// A named figure.
 pub(super) type Column<T> = (&'static str, fn(&T) -> f64);
 
 /// The figures that a sweep estimates.
-pub(super) const OUTCOME: [Column<Outcome>; 8] = [
+pub(super) const OUTCOME: [Column<Outcome>; 9] = [
     ("messages_s", |one| one.messages_s),
     ("hit_ratio", |one| one.hit_ratio),
     ("p50_ns", |one| one.p50_ns as f64),
@@ -15,10 +15,13 @@ pub(super) const OUTCOME: [Column<Outcome>; 8] = [
     ("cxl_load", |one| one.cxl_load),
     ("host_load", |one| one.host_load),
     ("migrations", |one| one.statistics.migration.total() as f64),
+    ("steady", |one| {
+        f64::from(u8::from(one.verdict == Verdict::Steady))
+    }),
 ];
 
 /// The figures of a point.
-pub(super) const POINT: [Column<Point>; 19] = [
+pub(super) const POINT: [Column<Point>; 22] = [
     ("at_ns", |one| one.at_ns as f64),
     ("messages", |one| one.messages as f64),
     ("messages_s", |one| one.messages_s),
@@ -31,12 +34,15 @@ pub(super) const POINT: [Column<Point>; 19] = [
     ("p99_ns", |one| one.p99_ns as f64),
     ("p999_ns", |one| one.p999_ns as f64),
     ("migrations", |one| one.migrations as f64),
+    ("migration_p50_ns", |one| one.migration_p50_ns as f64),
+    ("migration_p99_ns", |one| one.migration_p99_ns as f64),
     ("cxl_load", |one| one.cxl_load),
     ("host_load", |one| one.host_load),
     ("card_tokens", |one| one.card_tokens as f64),
     ("staging_tokens", |one| one.staging_tokens as f64),
     ("cxl_tokens", |one| one.cxl_tokens as f64),
     ("waiting", |one| one.waiting as f64),
+    ("to_cxl", |one| f64::from(one.to_cxl)),
     ("to_card", |one| f64::from(one.to_card)),
 ];
 

@@ -1,15 +1,17 @@
 //! `farcore card`: simulates the metadata of a network card, to try placements and policies.
 //!
 //! `run` is one simulation or, with `--one-tier`, an exact count of misses; `sweep` varies
-//! settings; `trace` makes, shows and converts traces. [`flags`] turns flags into settings,
-//! [`one_tier`] counts, [`columns`] has the figures of tables and files, [`file`] writes CSV and
-//! Parquet, and [`plot`] draws. The simulator is [`farcore_tuning::metadata_cache::simulator`].
+//! settings; `fit` finds how many objects fit; `trace` makes, shows and converts traces. [`flags`]
+//! turns flags into settings, [`one_tier`] counts, [`columns`] has the figures of tables and files,
+//! [`file`] writes CSV and Parquet, and [`plot`] draws. The simulator is
+//! [`farcore_tuning::metadata_cache::simulator`].
 //!
 //! - I1: an error is one line on stderr with the remedy, and exit code 1. Flags and outputs are
 //!   checked before anything runs.
 
 mod columns;
 mod file;
+mod fit;
 mod flags;
 mod number;
 mod one_tier;
@@ -33,6 +35,8 @@ pub(crate) enum Command {
     Run(Box<run::Arguments>),
     /// Simulate with every combination of some settings, several times each.
     Sweep(Box<sweep::Arguments>),
+    /// Find how many queue pairs or regions fit, with each of some policies, and why no more.
+    Fit(Box<fit::Arguments>),
     /// Make, show and convert traces.
     #[command(subcommand)]
     Trace(trace::Command),
@@ -44,6 +48,7 @@ impl Command {
         match self {
             Self::Run(_) => "card run",
             Self::Sweep(_) => "card sweep",
+            Self::Fit(_) => "card fit",
             Self::Trace(command) => command.name(),
         }
     }
@@ -57,6 +62,7 @@ pub(crate) fn run(command: &Command, given: &Given) -> Result<ExitCode> {
     match command {
         Command::Run(arguments) => run::run(arguments, given),
         Command::Sweep(arguments) => sweep::run(arguments, given),
+        Command::Fit(arguments) => fit::run(arguments, given),
         Command::Trace(command) => trace::run(command).map(|()| ExitCode::SUCCESS),
     }
 }

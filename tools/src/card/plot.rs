@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use farcore_bench::plot::COLOURS;
-use farcore_tuning::metadata_cache::simulator::{Outcome, Point};
+use farcore_tuning::metadata_cache::simulator::{FitCurve, FitPoint, Outcome, Point};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
@@ -104,6 +104,20 @@ pub(super) fn course(outcome: &Outcome) -> Result<String> {
             "Messages, M/s",
             vec![line("messages", |one| one.messages_s / 1e6)],
         ),
+        panel(
+            "Duration of moves over a link, ns",
+            vec![
+                line("p50", |one| one.migration_p50_ns as f64),
+                line("p99", |one| one.migration_p99_ns as f64),
+            ],
+        ),
+        panel(
+            "Thresholds, uses in a window",
+            vec![
+                line("to CXL", |one| f64::from(one.to_cxl)),
+                line("to the card", |one| f64::from(one.to_card)),
+            ],
+        ),
     ])
 }
 
@@ -183,6 +197,43 @@ pub(super) fn sweep(names: &[String], rows: &[Row]) -> Result<String> {
         }
     });
     svg(&panels)
+}
+
+/// The curves of what fits, over the number of objects.
+///
+/// # Errors
+/// The drawing library's error.
+pub(super) fn fit(things: &str, curves: &[FitCurve]) -> Result<String> {
+    let panel = |title: &str, figure: fn(&FitPoint) -> [f64; 3]| {
+        let line = |curve: &FitCurve| {
+            let x = |point: &FitPoint| f64::from(point.count);
+            let of = |point: &FitPoint| (x(point), figure(point)[0]);
+            let ends = |point: &FitPoint| (x(point), figure(point)[1], figure(point)[2]);
+            Line {
+                name: curve.policy.to_string(),
+                points: curve.points.iter().map(of).collect(),
+                intervals: curve.points.iter().map(ends).collect(),
+            }
+        };
+        Panel {
+            title: title.to_owned(),
+            x: things,
+            lines: curves.iter().map(line).collect(),
+            names: Vec::new(),
+        }
+    };
+    svg(&[
+        panel("Messages, M/s", |one| {
+            let rate = one.messages_s;
+            [rate.mean, rate.low, rate.high].map(|figure| figure / 1e6)
+        }),
+        panel("Accesses that do not leave the card, %", |one| {
+            [one.hit_ratio * 100.0; 3]
+        }),
+        panel("Load of the link to the host, %", |one| {
+            [one.host_load * 100.0; 3]
+        }),
+    ])
 }
 
 fn svg(panels: &[Panel<'_>]) -> Result<String> {

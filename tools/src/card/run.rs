@@ -11,7 +11,7 @@ use farcore_bench::origin::Origin;
 use farcore_bench::outputs::print;
 use farcore_bench::stop;
 use farcore_tuning::metadata_cache::simulator::{
-    Outcome, Progress, Simulation, SimulationSettings, Statistics,
+    Outcome, Progress, Simulation, SimulationSettings, Statistics, Verdict,
 };
 use farcore_tuning::metadata_cache::trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -151,10 +151,30 @@ fn rate(messages_s: f64) -> String {
 /// Rows of a name, a figure and more of it.
 type Lines = Vec<[String; 3]>;
 
+/// The verdict on the course, and of which part the figures are.
+fn verdict(outcome: &Outcome) -> [String; 3] {
+    let more = match outcome.verdict {
+        Verdict::Steady => format!(
+            "rate, latencies and loads are of the steady part, from {:.2} ms on",
+            outcome.steady_since_ns as f64 / 1e6
+        ),
+        Verdict::Warming => {
+            "the figures still change: simulate more --messages for those that last".to_owned()
+        }
+        Verdict::TooShort => "too few messages to tell: simulate more --messages".to_owned(),
+    };
+    [
+        "course".to_owned(),
+        outcome.verdict.words().to_owned(),
+        more,
+    ]
+}
+
 fn table(outcome: &Outcome) -> String {
     let counted = &outcome.statistics;
     let moved = &counted.migration;
     let mut lines: Lines = vec![
+        verdict(outcome),
         [
             "messages a second".to_owned(),
             rate(outcome.messages_s),
@@ -179,10 +199,11 @@ fn table(outcome: &Outcome) -> String {
         "moves between tiers".to_owned(),
         grouped(moved.total()),
         format!(
-            "{} to the card, {} to CXL, {} home",
+            "{} to the card, {} to CXL, {} home; over a link p99 {} ns",
             grouped(moved.to_card),
             grouped(moved.card_to_cxl + moved.host_to_cxl),
-            grouped(moved.card_to_host + moved.cxl_to_host)
+            grouped(moved.card_to_host + moved.cxl_to_host),
+            grouped(counted.migration_latency.quantile(0.99))
         ),
     ]);
     lines.push([
@@ -280,6 +301,7 @@ mod tests {
             "behind CXL",
             "urgent",
             "moves between tiers",
+            "too short",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }

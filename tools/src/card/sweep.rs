@@ -401,6 +401,7 @@ fn table(names: &[String], rows: &[Row]) -> String {
         ("cxl_load", "CXL %", 0.01, 1),
         ("host_load", "host %", 0.01, 1),
         ("migrations", "moves", 1.0, 0),
+        ("steady", "steady %", 0.01, 0),
     ];
     let header = names.iter().map(String::as_str);
     table.set_header(header.chain(figures.map(|figure| figure.1)));

@@ -4,6 +4,39 @@ use super::Row;
 
 pub(super) const CARD: &[Row] = &[
     (
+        "card fit",
+        "card fit --keep 2",
+        1,
+        &["--keep is 2", "0.01 to 1"],
+    ),
+    (
+        "card fit",
+        "card fit --policies belady",
+        2,
+        &["`belady` is no policy", "adaptive, fixed"],
+    ),
+    (
+        "card fit",
+        "card fit --messages 2M --messages-max 1M",
+        1,
+        &["--messages-max is 1000000", "2000000 to"],
+    ),
+    (
+        "card fit",
+        "card fit --queue-pairs 5",
+        1,
+        &[
+            "--queue-pairs has no effect with fit, which varies it",
+            "omit it",
+        ],
+    ),
+    (
+        "card fit",
+        "card fit --of regions --rate 5e6",
+        1,
+        &["--rate has no effect with fit", "--keep"],
+    ),
+    (
         "card run",
         "card run --card-entries 3",
         1,

@@ -26,14 +26,16 @@ HEIGHT_MAX = 2_200
 PASSWORD = "a password of pictures"
 MANY = {"workload__population__queue_pairs": 16_384}
 RUNS = [
-    ("1024 queue pairs, plain card", {"preset": "plain"}),
-    ("16384 queue pairs, adaptive tiers", {**MANY, "card__thresholds__adaptive": True}),
+    ("8192 queue pairs, plain card", {"preset": "plain"}),
+    ("16384 queue pairs, adaptive tiers", MANY),
     ("16384 queue pairs, plain card", {**MANY, "preset": "plain"}),
     ("16384 queue pairs, SIEVE", {**MANY, "preset": "plain", "card__policy": "sieve"}),
 ]
 PAGES = {
     "overview": "/",
     "new-run": "/runs/new",
+    "fit": "/fit",
+    "fits": "/fit/1",
     "runs": "/runs",
     "run": "/runs/2",
     "compare": "/compare?runs=2,3,4",
@@ -53,11 +55,14 @@ def furnish(console):
         client.call("POST", "/api/users", {"name": name, "role": role, "password": PASSWORD})
     wei = Client(console, "wei", PASSWORD)
     for name, changes in RUNS:
-        wei.run(name, messages=400_000, warmup=100_000, points=60, **changes)
+        wei.run(name, messages=8_000_000, warmup=200_000, points=60, **changes)
     long = wei.run("Connection storm, all night", wait=False, messages=10**11)
     while wei.call("GET", f"/api/runs/{long['id']}")["state"] == "queued":
         time.sleep(0.05)
     client.call("POST", f"/api/runs/{long['id']}/cancel", {})
+    fit = wei.call("POST", "/api/fits", {"settings": {"workload": {"population": {"regions": 64}}}})
+    while wei.call("GET", f"/api/fits/{fit['id']}")["state"] in ("queued", "running"):
+        time.sleep(1)
     client.call("POST", "/api/runs/2/dataset", {"name": "16384 queue pairs, adaptive tiers"})
     draw = random.Random(7)
     rows = "".join(
@@ -98,7 +103,7 @@ def take(browser, console, folder, theme, width):
     one.page.wait_for_selector(".shell")
     for page, path in PAGES.items():
         one.open(path)
-        if page in ("run", "compare", "dataset", "live"):
+        if page in ("fits", "run", "compare", "dataset", "live"):
             one.page.wait_for_selector(".chart canvas")
         one.page.wait_for_timeout(6_000 if page == "live" else 300)
         picture(one.page, name(page))

@@ -94,9 +94,10 @@ def test_a_run_is_watched_to_its_end(signed_in):
         })"""
     )
     assert seen > 2, f"progress had {seen} values"
-    expect(page.locator("main .badge")).to_have_text("Done")
-    expect(page.locator(".chart")).to_have_count(6)
-    expect(page.locator(".chart canvas")).to_have_count(6)
+    expect(page.locator("main .badge[data-state]")).to_have_text("Done")
+    expect(page.locator(".chart")).to_have_count(8)
+    expect(page.locator(".chart canvas")).to_have_count(8)
+    expect(page.locator("main .badge[data-verdict]")).to_be_visible()
     expect(page.get_by_text("Hot inline path")).to_be_visible()
 
 
@@ -108,7 +109,7 @@ def test_a_chart_zooms_and_is_exported(signed_in):
     for key in ("End", "ArrowLeft", "+"):
         page.keyboard.press(key)
     reset = page.get_by_role("button", name=re.compile("^Show all: "))
-    expect(reset).to_have_count(6)
+    expect(reset).to_have_count(8)
     page.keyboard.press("0")
     expect(reset).to_have_count(0)
     box = area.locator(".u-over").bounding_box()
@@ -116,7 +117,7 @@ def test_a_chart_zooms_and_is_exported(signed_in):
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60, steps=4)
     page.mouse.up()
-    expect(reset).to_have_count(6)
+    expect(reset).to_have_count(8)
     with page.expect_download() as table:
         page.get_by_role("button", name="Save as CSV: Latency of messages").click()
     rows = table.value.path().read_text().splitlines()
@@ -143,7 +144,7 @@ def test_a_run_is_cancelled(signed_in):
     start_run(signed_in, "endless", messages="100G")
     page.wait_for_selector(".badge[data-state=running]")
     page.get_by_role("button", name="Cancel run").click()
-    expect(page.locator("main .badge")).to_have_text("Cancelled")
+    expect(page.locator("main .badge[data-state]")).to_have_text("Cancelled")
 
 
 def test_a_clone_differs_in_what_was_changed_and_both_are_compared(signed_in):
@@ -153,7 +154,7 @@ def test_a_clone_differs_in_what_was_changed_and_both_are_compared(signed_in):
     expect(page.get_by_text("1 setting differs")).to_be_visible()
     page.get_by_role("button", name="Start run").click()
     expect(page.locator("main h1")).to_have_text("hybrid (copy)")
-    expect(page.locator("main .badge")).to_have_text("Done")
+    expect(page.locator("main .badge[data-state]")).to_have_text("Done")
     signed_in.open("/runs")
     compare = page.get_by_role("button", name="Compare")
     expect(compare).to_be_disabled()
@@ -167,6 +168,33 @@ def test_a_clone_differs_in_what_was_changed_and_both_are_compared(signed_in):
     expect(settings).to_contain_text("Replacement policy")
     expect(page.locator(".chart canvas").first).to_be_visible()
     expect(page.locator(".chart").first.locator(".legend button")).to_have_count(2)
+
+
+def test_a_search_says_what_fits_and_a_point_opens_as_a_run(signed_in):
+    page = signed_in.open("/fit").page
+    expect(page.locator("main h1")).to_have_text("What fits")
+    for label in ("Three tiers, adaptive", "Three tiers, fixed thresholds"):
+        page.get_by_label(label).uncheck()
+    page.get_by_label("Simulations of each point").fill("1")
+    page.get_by_label("Rate to keep").fill("200")
+    page.get_by_role("button", name="Start the search").click()
+    expect(page.locator(".problem:visible")).to_have_count(1)
+    page.get_by_label("Rate to keep").fill("95")
+    page.get_by_role("button", name="Start the search").click()
+    page.wait_for_selector("main progress")
+    expect(page.locator("main .badge[data-state]")).to_have_text("Done", timeout=120_000)
+    expect(page.locator(".chart canvas")).to_have_count(3)
+    expect(page.locator("[data-policy=lru]")).to_contain_text("the link to the host is")
+    with page.expect_download() as file:
+        page.get_by_role("link", name="Export as CSV").click()
+    rows = file.value.path().read_text().splitlines()
+    assert rows[0].startswith("policy,count,messages_s") and len(rows) > 10, rows
+    page.locator("td a").first.click()
+    name = page.get_by_label("Name", exact=True)
+    expect(name).to_have_value(re.compile("^lru, 256 queue pairs"))
+    expect(page.locator("[data-path='workload.population.queue_pairs'] input")).to_have_value("256")
+    signed_in.open("/fit")
+    expect(page.locator("table tbody tr")).to_have_count(1)
 
 
 def test_a_run_becomes_data_that_is_derived_grouped_and_saved(signed_in):

@@ -6,7 +6,7 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-PATHS = ["/", "/runs", "/runs/new", "/runs/1", "/compare?runs=1,3", "/data", "/data/1", "/logs",
+PATHS = ["/", "/fit", "/fit/1", "/runs", "/runs/new", "/runs/1", "/compare?runs=1,3", "/data", "/data/1", "/logs",
          "/live", "/users", "/account", "/nothing"]
 #: All that the first page may load, uncompressed.
 FIRST_PAGE_BYTES = 300_000
@@ -60,7 +60,7 @@ def test_no_page_has_a_serious_violation(visit, axe, theme, width, rules):
     one.page.wait_for_selector(".shell")
     for path in PATHS:
         one.open(path)
-        if "runs/1" in path or "compare" in path:
+        if "runs/1" in path or "fit/1" in path or "compare" in path:
             one.page.wait_for_selector(".chart canvas")
         wrong += wrong_for(axe, one.page, f"{path} {theme} {width}", rules)
         overflow = one.page.evaluate("document.documentElement.scrollWidth - innerWidth")

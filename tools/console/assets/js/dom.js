@@ -56,6 +56,7 @@ export function data(text, className) {
 const ICONS = {
   overview: "M3 3h6v7H3zM11 3h6v4h-6zM11 9h6v8h-6zM3 12h6v5H3z",
   runs: "M5 3.5l11 6.5-11 6.5z",
+  fit: "M3 3v14h14M5 6h4c4 0 3 8 8 8",
   compare: "M3 17V9M8 17V4M13 17v-6M18 17V7",
   data: "M3 5c0-3 14-3 14 0v10c0 3-14 3-14 0zM3 5c0 3 14 3 14 0M3 10c0 3 14 3 14 0",
   logs: "M4 5h12M4 10h12M4 15h8",

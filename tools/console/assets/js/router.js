@@ -5,6 +5,7 @@ const ROUTES = [
   [/^\/runs$/, () => import("./pages/runs.js")],
   [/^\/runs\/new$/, () => import("./pages/new_run.js"), "operator"],
   [/^\/runs\/(\d+)$/, () => import("./pages/run.js")],
+  [/^\/fit(?:\/(\d+))?$/, () => import("./pages/fit.js")],
   [/^\/compare$/, () => import("./pages/compare.js")],
   [/^\/data$/, () => import("./pages/data.js")],
   [/^\/data\/(\d+)$/, () => import("./pages/dataset.js")],
@@ -19,7 +20,7 @@ export function match(path) {
   for (const [pattern, load, role] of ROUTES) {
     const parts = pattern.exec(path);
     if (parts) {
-      return { load, role: role ?? "viewer", parts: parts.slice(1) };
+      return { load, role: role ?? "viewer", parts: parts.slice(1).filter((part) => part !== undefined) };
     }
   }
   return null;

@@ -30,6 +30,15 @@ export function stateBadge(state) {
   return h("span", { class: `badge ${KINDS[state] ?? ""}`, data: { state } }, known(`state.${state}`, state));
 }
 
+const VERDICTS = { steady: "good", warming: "warn", "too-short": "warn" };
+
+/** Whether a run came to rest, as a badge; nothing without a verdict. */
+export function verdictBadge(verdict) {
+  return verdict in VERDICTS
+    ? h("span", { class: `badge ${VERDICTS[verdict]}`, data: { verdict } }, known(`verdict.${verdict}`, verdict))
+    : null;
+}
+
 /** Every chart of a series: its lines are columns. */
 export const CHARTS = [
   {
@@ -41,6 +50,8 @@ export const CHARTS = [
   { key: "latency", unit: "ns", lines: ["p50_ns", "p99_ns", "p999_ns"] },
   { key: "rate", unit: "1/s", lines: ["messages_s"] },
   { key: "migrations", unit: "count", lines: ["migrations"] },
+  { key: "moves", unit: "ns", lines: ["migration_p50_ns", "migration_p99_ns"] },
+  { key: "thresholds", unit: "count", lines: ["to_cxl", "to_card"] },
   { key: "load", unit: "share", limits: [0, 1], lines: ["cxl_load", "host_load"] },
   { key: "occupancy", unit: "count", lines: ["card_tokens", "staging_tokens", "cxl_tokens"] },
 ];

@@ -10,6 +10,7 @@ import { startTour } from "./tour.js";
 
 const PAGES = [
   ["/", "overview"],
+  ["/fit", "fit"],
   ["/runs", "runs"],
   ["/compare", "compare"],
   ["/data", "data"],

@@ -18,7 +18,7 @@ use super::{body, guard, origin};
 use crate::access::{self, Access};
 use crate::error::{ApiError, ApiResult};
 use crate::state::AppState;
-use crate::{assets, data, live, logs, runs};
+use crate::{assets, data, fits, live, logs, runs};
 
 /// A line of the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -109,6 +109,7 @@ fn all() -> Routes {
     for add in [
         access::routes,
         runs::routes,
+        fits::routes,
         logs::routes,
         data::routes,
         live::routes,

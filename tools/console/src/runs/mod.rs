@@ -18,7 +18,8 @@ pub(crate) mod series;
 mod stream;
 mod watched;
 
-pub(crate) use self::form::CHECKS;
+pub(crate) use self::export::ExportFormat;
+pub(crate) use self::form::{CHECKS, checked};
 pub(crate) use self::runner::Runner;
 use crate::access::Access;
 use crate::http::Routes;

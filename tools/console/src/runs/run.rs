@@ -40,7 +40,7 @@ impl RunState {
     ];
 
     /// The name in answers and in the database.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
             Self::Running => "running",
@@ -52,7 +52,7 @@ impl RunState {
     }
 
     /// Whether it never changes again.
-    pub(super) const fn has_ended(self) -> bool {
+    pub(crate) const fn has_ended(self) -> bool {
         !matches!(self, Self::Queued | Self::Running)
     }
 }
@@ -293,6 +293,7 @@ pub(super) fn shown(outcome: &Outcome) -> ApiResult<Value> {
     value["statistics"]["latency"] = latencies(&statistics.latency);
     value["statistics"]["batch_latency"] = latencies(&statistics.batch_latency);
     value["statistics"]["expand_latency"] = latencies(&statistics.expand_latency);
+    value["statistics"]["migration_latency"] = latencies(&statistics.migration_latency);
     Ok(value)
 }
 
@@ -307,5 +308,6 @@ pub(super) fn summary(outcome: &Outcome) -> Value {
         "cxl_load": outcome.cxl_load,
         "host_load": outcome.host_load,
         "migrations": outcome.statistics.migration.total(),
+        "verdict": outcome.verdict,
     })
 }

@@ -23,7 +23,7 @@ fn share(part: u64, point: &Point) -> f64 {
 }
 
 /// The columns, in order.
-pub(crate) const SERIES_COLUMNS: [SeriesColumn; 22] = [
+pub(crate) const SERIES_COLUMNS: [SeriesColumn; 24] = [
     column("at_ns", "ns", |one| one.at_ns as f64),
     column("messages", "messages", |one| one.messages as f64),
     column("messages_s", "messages/s", |one| one.messages_s),
@@ -50,6 +50,8 @@ pub(crate) const SERIES_COLUMNS: [SeriesColumn; 22] = [
     column("waiting", "messages", |one| one.waiting as f64),
     column("to_cxl", "uses", |one| f64::from(one.to_cxl)),
     column("to_card", "uses", |one| f64::from(one.to_card)),
+    column("migration_p50_ns", "ns", |one| one.migration_p50_ns as f64),
+    column("migration_p99_ns", "ns", |one| one.migration_p99_ns as f64),
 ];
 
 /// The figures of a point, by column. All are finite.

@@ -13,8 +13,11 @@ use super::StoreError;
 pub(super) type Migration = &'static str;
 
 /// The steps of `console.db`.
-pub(crate) const CONSOLE: &[Migration] =
-    &[include_str!("console_1.sql"), include_str!("console_2.sql")];
+pub(crate) const CONSOLE: &[Migration] = &[
+    include_str!("console_1.sql"),
+    include_str!("console_2.sql"),
+    include_str!("console_3.sql"),
+];
 
 /// The steps of `data.db`. Tables of datasets are made by imports.
 pub(crate) const DATA: &[Migration] = &[include_str!("../data/data_1.sql")];

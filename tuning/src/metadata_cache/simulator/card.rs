@@ -77,6 +77,8 @@ pub(super) struct Latencies {
     pub(super) interval: Histogram,
     pub(super) batch: Histogram,
     pub(super) expand: Histogram,
+    pub(super) moves: Histogram,
+    pub(super) moves_interval: Histogram,
 }
 
 #[derive(Debug)]
@@ -175,7 +177,7 @@ impl Card {
             background_is_due: false,
             migrations: HashMap::new(),
             cxl_link: Link::new(&settings.cxl),
-            host_link: Link::new(&settings.host),
+            host_link: Link::new(&settings.host_link()),
             events: Events::default(),
             random: Random::new(0, 3),
             accesses: 0,

@@ -23,7 +23,8 @@ pub(super) struct Move {
     to: Option<CxlPlace>,
     /// The copy.
     record: Record,
-    /// When it ends.
+    /// When it began, and when it ends.
+    begun: Ps,
     end: Ps,
 }
 
@@ -130,6 +131,7 @@ impl Card {
                 state,
                 to,
                 record,
+                begun: at,
                 end,
             },
         );
@@ -158,6 +160,7 @@ impl Card {
                 state,
                 to,
                 record,
+                begun: at,
                 end,
             },
         );
@@ -181,6 +184,7 @@ impl Card {
             state: moving,
             to: None,
             record,
+            begun: at,
             end,
         };
         self.start(key, under_way);
@@ -203,6 +207,11 @@ impl Card {
         let Some(under_way) = self.migrations.remove(&key) else {
             return;
         };
+        if at > under_way.begun {
+            let took = (at - under_way.begun) / NS;
+            self.latencies.moves.record(took);
+            self.latencies.moves_interval.record(took);
+        }
         let now = self.state(key);
         match now.place().map(|place| place.tier) {
             Some(Tier::Card) => self.leave_card(key, under_way, now, at),

@@ -4,7 +4,8 @@
 //! the card starts a message at its rate, memories and links have latencies and bandwidths, and a
 //! message goes on when the token that it needs is there. [`card`] has the state; [`hot`],
 //! [`batch`] and [`expand`] are the three ways to a token; [`migration`] and [`maintenance`] move
-//! tokens.
+//! tokens. [`steady`] tests whether a run has come to rest, and the figures of an outcome are those
+//! of its steady part.
 //!
 //! - I1: the same settings give the same outcome, byte for byte. One thread runs a simulation, and
 //!   events of one moment happen in the order in which they were added.
@@ -18,6 +19,7 @@ mod batch;
 mod card;
 mod events;
 mod expand;
+mod fit;
 mod heat;
 mod hot;
 mod idle;
@@ -27,9 +29,11 @@ mod link;
 mod maintenance;
 mod migration;
 mod outcome;
+mod presets;
 mod settings;
 mod staging;
 mod statistics;
+mod steady;
 mod thresholds;
 mod time;
 mod window;
@@ -40,17 +44,23 @@ use std::sync::Arc;
 pub use self::arrival::Arrival;
 use self::card::Card;
 use self::events::Event;
+pub use self::fit::{
+    Fit, FitAnswer, FitCurve, FitObject, FitPoint, FitPolicy, FitSettings, Saturated,
+};
 use self::idle::Idle;
 use self::jobs::Job;
 pub use self::limit::largest;
 use self::maintenance::Before;
 pub use self::outcome::{Outcome, POINTS_MAX, SimulationSettings};
+pub use self::presets::Preset;
 pub use self::settings::{
     BatchSettings, CardSettings, LinkSettings, MaintenanceSettings, ThresholdSettings, Treatment,
 };
 pub use self::statistics::{
     BatchCounts, ExpandCounts, HotCounts, MigrationCounts, Point, Served, StagingCounts, Statistics,
 };
+pub use self::steady::Verdict;
+use self::steady::{Course, Judged, Segment};
 use self::time::{NS, Ps};
 use self::window::Window;
 use super::handle::Handle;
@@ -94,6 +104,8 @@ pub struct Simulation {
     counted_since: Mark,
     point_since: Mark,
     series: Vec<Point>,
+    course: Course,
+    is_over: bool,
     idle: Idle,
     /// Messages, events and other work since the observer was called.
     steps: u64,
@@ -206,6 +218,8 @@ impl Simulation {
             counted_since: Mark::default(),
             point_since: Mark::default(),
             series: Vec::new(),
+            course: Course::new(&settings),
+            is_over: false,
             idle: Idle::default(),
             steps: 0,
             workload,
@@ -213,41 +227,90 @@ impl Simulation {
         }
     }
 
-    fn total(&self) -> u64 {
+    /// Messages that will be started, those of the warm-up included: of a recording, no more than
+    /// it has.
+    #[must_use]
+    pub fn total(&self) -> u64 {
         self.settings.warmup + self.settings.messages
     }
 
     /// Runs to the end, or until `observe` breaks, which is called at every point of the series and
     /// at least every 65 536 messages or events, also where time passes without messages. What is
-    /// under way when it breaks is not counted.
-    pub fn run(mut self, mut observe: impl FnMut(Progress<'_>) -> ControlFlow<()>) -> Outcome {
+    /// under way when it breaks is not counted. A run that ends has a point at least.
+    pub fn run(self, observe: impl FnMut(Progress<'_>) -> ControlFlow<()>) -> Outcome {
+        let most = self.settings.messages;
+        self.run_until_steady(most, observe)
+    }
+
+    /// Runs as [`run`](Self::run) does. Unless it is steady at the end, it goes on to twice as many
+    /// counted messages, again and again, but not to more than `most`. The outcome is that of a
+    /// simulation whose settings have that many.
+    pub fn run_until_steady(
+        mut self,
+        most: u64,
+        mut observe: impl FnMut(Progress<'_>) -> ControlFlow<()>,
+    ) -> Outcome {
         let every = self.card.durations.maintenance;
         self.card.events.add(every, Event::Maintenance);
-        let mut is_interrupted = false;
+        let mut is_interrupted = self.run_to_end(&mut observe).is_break();
+        while !is_interrupted && !self.is_over && self.settings.messages <= most / 2 {
+            if self.judged().verdict == Verdict::Steady {
+                break;
+            }
+            self.settings.messages *= 2;
+            self.course.coarsen();
+            is_interrupted = self.run_to_end(&mut observe).is_break();
+        }
+        if !is_interrupted {
+            is_interrupted = self.drain(&mut observe).is_break();
+        }
+        // All messages of a short run may be under way when the last one starts.
+        if !is_interrupted && self.series.is_empty() {
+            self.add_point();
+            is_interrupted = self.report(&mut observe).is_break();
+        }
+        self.finish(is_interrupted)
+    }
+
+    /// Runs until all messages of the settings were started; breaks if `observe` does.
+    fn run_to_end(
+        &mut self,
+        observe: &mut impl FnMut(Progress<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let per_point = (self.settings.messages / u64::from(self.settings.points)).max(1);
         while self.started < self.total() {
-            match self.start_next(&mut observe) {
+            match self.start_next(observe) {
                 Next::Started => {}
-                Next::Ended => break,
-                Next::Interrupted => {
-                    is_interrupted = true;
+                Next::Ended => {
+                    self.is_over = true;
                     break;
                 }
+                Next::Interrupted => return ControlFlow::Break(()),
+            }
+            let counted = self.card.statistics.messages;
+            if self.started > self.settings.warmup && self.course.is_due(counted) {
+                self.add_segment();
             }
             let ended = self.card.statistics.messages - self.point_since.messages;
             let is_point = ended >= per_point && self.started > self.settings.warmup;
             if is_point {
                 self.add_point();
-                if self.report(&mut observe).is_break() {
-                    is_interrupted = true;
-                    break;
-                }
+                self.report(observe)?;
             }
         }
-        if !is_interrupted {
-            is_interrupted = self.drain(&mut observe).is_break();
-        }
-        self.finish(is_interrupted)
+        ControlFlow::Continue(())
+    }
+
+    fn add_segment(&mut self) {
+        let at = self.card.last_end.max(self.counted_since.at + 1);
+        self.course.add(Segment {
+            mark: self.mark(at),
+            latency: self.card.latencies.messages.snapshot(),
+        });
+    }
+
+    fn judged(&self) -> Judged {
+        self.course.judge(&self.settings, &self.counted_since)
     }
 
     /// Counts steps, and calls the observer when it is time.
@@ -398,6 +461,8 @@ impl Simulation {
         let passed = (at - before.at) as f64;
         let latency = std::mem::take(&mut self.card.latencies.interval);
         let latency = latency.snapshot();
+        let moved = std::mem::take(&mut self.card.latencies.moves_interval);
+        let moved = moved.snapshot();
         let messages = mark.messages - before.messages;
         self.series.push(Point {
             at_ns: at / NS,
@@ -408,6 +473,8 @@ impl Simulation {
             p99_ns: latency.quantile(0.99),
             p999_ns: latency.quantile(0.999),
             migrations: mark.migrations - before.migrations,
+            migration_p50_ns: moved.quantile(0.5),
+            migration_p99_ns: moved.quantile(0.99),
             cxl_load: load(mark.cxl_busy - before.cxl_busy, passed),
             host_load: load(mark.host_busy - before.host_busy, passed),
             card_tokens: u64::from(self.card.table.slots()) - self.card.free_slots.len() as u64,
@@ -422,27 +489,36 @@ impl Simulation {
     }
 
     fn finish(mut self, is_interrupted: bool) -> Outcome {
+        let judged = self.judged();
         let end = self.card.last_end.max(self.counted_since.at + 1);
-        let (mark, before) = (self.mark(end), &self.counted_since);
-        let passed = (end - before.at) as f64;
+        let (all, whole) = (&self.counted_since, self.mark(end));
         let latencies = &self.card.latencies;
         let mut statistics = std::mem::take(&mut self.card.statistics);
         statistics.latency = latencies.messages.snapshot();
         statistics.batch_latency = latencies.batch.snapshot();
         statistics.expand_latency = latencies.expand.snapshot();
-        statistics.cxl_bytes = mark.cxl_bytes - before.cxl_bytes;
-        statistics.host_bytes = mark.host_bytes - before.host_bytes;
-        let latency = &statistics.latency;
+        statistics.migration_latency = latencies.moves.snapshot();
+        statistics.cxl_bytes = whole.cxl_bytes - all.cxl_bytes;
+        statistics.host_bytes = whole.host_bytes - all.host_bytes;
+        let before = self.course.before(judged);
+        let since = before.map_or(all, |segment| &segment.mark);
+        let latency = before.map_or_else(
+            || statistics.latency.clone(),
+            |segment| statistics.latency.since(&segment.latency),
+        );
+        let passed = (end - since.at) as f64;
         Outcome {
             is_interrupted,
-            virtual_ns: (end - before.at) / NS,
-            messages_s: statistics.messages as f64 / (passed * 1e-12),
-            hit_ratio: statistics.served.hit_ratio(),
+            verdict: judged.verdict,
+            steady_since_ns: since.at / NS,
+            virtual_ns: (end - all.at) / NS,
+            messages_s: (whole.messages - since.messages) as f64 / (passed * 1e-12),
+            hit_ratio: whole.served.since(&since.served).hit_ratio(),
             p50_ns: latency.quantile(0.5),
             p99_ns: latency.quantile(0.99),
             p999_ns: latency.quantile(0.999),
-            cxl_load: load(mark.cxl_busy - before.cxl_busy, passed),
-            host_load: load(mark.host_busy - before.host_busy, passed),
+            cxl_load: load(whole.cxl_busy - since.cxl_busy, passed),
+            host_load: load(whole.host_busy - since.host_busy, passed),
             statistics,
             series: self.series,
             settings: self.settings,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::arrival::Arrival;
 use super::settings::CardSettings;
 use super::statistics::{Point, Statistics};
+use super::steady::Verdict;
 use crate::metadata_cache::settings::{Setting, SettingError};
 use crate::metadata_cache::workload::WorkloadSettings;
 
@@ -58,16 +59,23 @@ impl SimulationSettings {
     }
 }
 
-/// What a simulation came to.
+/// What a simulation came to. Figures are of the steady part, and of all counted messages if there
+/// is none; the counts are of all.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// The settings.
     pub settings: SimulationSettings,
     /// True if it was ended early; the figures are of the messages until then.
     pub is_interrupted: bool,
+    /// Whether a longer run would have other figures.
+    #[serde(default)]
+    pub verdict: Verdict,
+    /// Where the part begins of which the figures are, in nanoseconds of virtual time.
+    #[serde(default)]
+    pub steady_since_ns: u64,
     /// Virtual time of the counted messages, in nanoseconds.
     pub virtual_ns: u64,
-    /// Counted messages a second.
+    /// Messages a second.
     pub messages_s: f64,
     /// The share of accesses to tokens that did not leave the card.
     pub hit_ratio: f64,

@@ -188,6 +188,9 @@ pub struct Statistics {
     pub batch_latency: HistogramSnapshot,
     /// Nanoseconds that misses waited for the host.
     pub expand_latency: HistogramSnapshot,
+    /// Nanoseconds that moves over a link took.
+    #[serde(default)]
+    pub migration_latency: HistogramSnapshot,
     /// Bytes over the CXL link.
     pub cxl_bytes: u64,
     /// Bytes over the link to the host.
@@ -213,6 +216,12 @@ pub struct Point {
     pub p999_ns: u64,
     /// Moves between tiers.
     pub migrations: u64,
+    /// The median duration of moves over a link that ended, in nanoseconds.
+    #[serde(default)]
+    pub migration_p50_ns: u64,
+    /// The 99th percentile.
+    #[serde(default)]
+    pub migration_p99_ns: u64,
     /// How much of the CXL link was used, 0 to 1.
     pub cxl_load: f64,
     /// How much of the link to the host was used, 0 to 1.

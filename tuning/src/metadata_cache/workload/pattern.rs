@@ -102,7 +102,7 @@ impl Pattern {
     }
 
     /// Messages of a period, and how many of them end it specially.
-    const fn period(&self) -> Option<(u64, u64)> {
+    pub(in crate::metadata_cache) const fn period(&self) -> Option<(u64, u64)> {
         match *self {
             Self::Uniform | Self::Zipf { .. } => None,
             Self::Shifting { period, .. } => Some((period, 0)),

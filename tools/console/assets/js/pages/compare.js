@@ -11,7 +11,7 @@ import { empty } from "../parts/notice.js";
 import { head, panel } from "../parts/page.js";
 import { go } from "../router.js";
 import {
-  CHARTS, COMPARED_MAX, FIGURES, column, columnTitle, figureOf, flatten, settingTitle, stateBadge,
+  CHARTS, COMPARED_MAX, FIGURES, column, columnTitle, figureOf, flatten, settingTitle, stateBadge, verdictBadge,
 } from "../run_data.js";
 
 const COMPARED = CHARTS.flatMap(({ lines, ...chart }) => {
@@ -86,7 +86,13 @@ function figureTable(runs) {
       )),
     );
   });
-  return compareTable(t("compare.figures"), runs, rows);
+  const course = h(
+    "tr",
+    null,
+    h("th", { scope: "row" }, t("compare.course")),
+    runs.map((run) => h("td", { class: "number" }, verdictBadge(run.outcome?.verdict) ?? "–")),
+  );
+  return compareTable(t("compare.figures"), runs, [course, ...rows]);
 }
 
 function compareTable(caption, runs, rows) {

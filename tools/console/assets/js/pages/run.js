@@ -12,10 +12,11 @@ import { figures, head, pairs, panel } from "../parts/page.js";
 import { go } from "../router.js";
 import {
   CHARTS, FIGURES, chartTitle, column, columnTitle, figureOf, flatten, isEnded, settingTitle, shareOf, stateBadge,
+  verdictBadge,
 } from "../run_data.js";
 
 const FORMATS = ["csv", "json", "parquet"];
-const LATENCIES = ["latency", "batch_latency", "expand_latency"];
+const LATENCIES = ["latency", "batch_latency", "expand_latency", "migration_latency"];
 const PERCENTILES = [
   ["count", "exact"],
   ["mean_ns", "ns"],
@@ -69,6 +70,13 @@ class Charts {
       });
     }
   }
+}
+
+/** Of which part the figures are. */
+function verdictText(run) {
+  const { verdict, steady_since_ns: since } = run.outcome;
+  const text = known(`verdict.${verdict}.text`, null);
+  return text && h("p", { class: "soft" }, t(`verdict.${verdict}.text`, { since: withUnit(since, "ns") }));
 }
 
 function figuresOf(run) {
@@ -156,6 +164,7 @@ function meta(run) {
     "div",
     { class: "meta" },
     stateBadge(run.state),
+    verdictBadge(run.outcome?.verdict),
     entries.map(([label, text]) => h("span", null, `${label} `, data(text, "breaks"))),
   );
 }
@@ -288,7 +297,7 @@ export async function render({ main, parts, signal, reload }) {
       { class: "stack" },
       run.error && h("div", { class: "notice bad" }, icon("warning"), h("p", { translate: "no" }, run.error)),
       progress?.root,
-      run.outcome && figuresOf(run),
+      run.outcome && [verdictText(run), figuresOf(run)],
       h(
         "div",
         { class: "head" },

@@ -9,7 +9,7 @@ import { empty, sayError } from "../parts/notice.js";
 import { head, panel } from "../parts/page.js";
 import { table } from "../parts/table.js";
 import { go } from "../router.js";
-import { COMPARED_MAX, figureOf, isEnded, shareOf, stateBadge } from "../run_data.js";
+import { COMPARED_MAX, figureOf, isEnded, shareOf, stateBadge, verdictBadge } from "../run_data.js";
 
 const PAGE = 25;
 const REFRESH_MS = 2000;
@@ -17,7 +17,7 @@ const STATES = ["", "queued", "running", "done", "cancelled", "failed", "interru
 
 function stateCell(run) {
   if (run.state !== "running") {
-    return stateBadge(run.state);
+    return [stateBadge(run.state), " ", verdictBadge(run.summary?.verdict)];
   }
   const share = shareOf(run.progress);
   return h(

@@ -58,7 +58,7 @@ export class ChartGroup {
 
 /**
  * A chart. Options:
- * - `title`, `unit` of the y axis, `x`: `{label, unit}`
+ * - `title`, `unit` of the y axis, `x`: `{label, unit, isLog}`; a logarithmic axis doubles
  * - `series`: `[{label, isData, dash, colour}]`
  * - `limits`: `[minimum, maximum]` of the y axis if it is fixed; `isFitted`: it need not begin at 0
  * - `kind`: `line` (default), `bars` or `points`
@@ -68,6 +68,7 @@ export class Chart {
   constructor(options, signal) {
     this.options = options;
     this.values = [[], ...options.series.map(() => [])];
+    this.intervals = [];
     this.isShown = options.series.map(() => true);
     this.range = null;
     this.plot = null;
@@ -143,9 +144,13 @@ export class Chart {
     return (this.options.series[index].colour ?? index) % 5 + 1;
   }
 
-  /** Sets the values: the x axis, then one list a line. Draws at most once a frame. */
-  set(values) {
+  /**
+   * Sets the values: the x axis, then one list a line. `intervals` has a list a line, too, of
+   * `[low, high]` where a value has an interval. Draws at most once a frame.
+   */
+  set(values, intervals = []) {
     this.values = values;
+    this.intervals = intervals;
     if (this.isWaiting) {
       return;
     }
@@ -193,11 +198,11 @@ export class Chart {
       },
       select: { show: true },
       scales: {
-        x: { time: false, range: (_, low, high) => this.rangeOfX(low, high) },
+        x: { time: false, ...(x.isLog ? { distr: 3, log: 2 } : {}), range: (_, low, high) => this.rangeOfX(low, high) },
         y: { range: (_, low, high) => wide(...rangeOf(low, high, limits, this.options.isFitted)) },
       },
       axes: [
-        { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => tickText(tick, x.unit)), space: 70 },
+        { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : tickText(tick, x.unit))), space: 70 },
         {
           ...axis,
           size: 66,
@@ -207,6 +212,7 @@ export class Chart {
       ],
       series: [{}, ...this.options.series.map((one, index) => this.line(one, index))],
       hooks: {
+        draw: [(plot) => this.drawIntervals(plot)],
         setCursor: [(plot) => this.describe(plot.cursor.idx)],
         setSelect: [(plot) => this.onSelect(plot)],
       },
@@ -229,6 +235,34 @@ export class Chart {
       spanGaps: false,
       ...kinds[this.options.kind],
     };
+  }
+
+  /** Draws the intervals of lines that are shown, as bars from low to high. */
+  drawIntervals(plot) {
+    const { ctx, bbox } = plot;
+    const [places] = plot.data;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    ctx.lineWidth = 1.25 * window.devicePixelRatio;
+    this.intervals.forEach((ends, index) => {
+      if (!this.isShown[index]) {
+        return;
+      }
+      ctx.strokeStyle = colour(`series-${this.colourOf(index)}`);
+      ctx.beginPath();
+      places.forEach((place, at) => {
+        if (ends[at]) {
+          const x = plot.valToPos(place, "x", true);
+          const [low, high] = ends[at].map((end) => plot.valToPos(end, "y", true));
+          ctx.moveTo(x, low);
+          ctx.lineTo(x, high);
+        }
+      });
+      ctx.stroke();
+    });
+    ctx.restore();
   }
 
   /** The x axis: its limits, unless it is zoomed, or else all values. */

@@ -14,10 +14,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use farcore_tuning::metadata_cache::settings::SettingError;
-use farcore_tuning::metadata_cache::simulator::{
-    Arrival, CardSettings, Simulation, SimulationSettings, ThresholdSettings,
-};
-use farcore_tuning::metadata_cache::workload::{Pattern, Population, WorkloadSettings};
+use farcore_tuning::metadata_cache::simulator::{Arrival, Preset, Simulation, SimulationSettings};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -38,7 +35,7 @@ struct ShownField {
 
 /// Settings to start from.
 #[derive(Debug, Serialize)]
-struct Preset {
+struct ShownPreset {
     id: &'static str,
     settings: SimulationSettings,
 }
@@ -46,49 +43,13 @@ struct Preset {
 /// The form.
 #[derive(Debug, Serialize)]
 pub(super) struct Form {
-    presets: Vec<Preset>,
+    presets: Vec<ShownPreset>,
     fields: Vec<ShownField>,
 }
 
-fn presets() -> Vec<Preset> {
-    let base = SimulationSettings::default();
-    let of = |id, settings| Preset { id, settings };
-    let workload = |pattern, queue_pairs| WorkloadSettings {
-        pattern,
-        population: Population {
-            queue_pairs,
-            ..Population::default()
-        },
-        ..WorkloadSettings::default()
-    };
-    let [_, _, shifting, storm, scan] = Pattern::EXAMPLES;
-    let mut adaptive = base.clone();
-    adaptive.card.thresholds = ThresholdSettings {
-        adaptive: true,
-        ..adaptive.card.thresholds
-    };
-    adaptive.workload.pattern = shifting;
-    let with = |workload| SimulationSettings {
-        workload,
-        ..base.clone()
-    };
-    vec![
-        of("tiers", base.clone()),
-        of(
-            "plain",
-            SimulationSettings {
-                card: CardSettings::plain(),
-                ..base.clone()
-            },
-        ),
-        of("adaptive", adaptive),
-        of(
-            "many_queue_pairs",
-            with(workload(Pattern::default(), 16_384)),
-        ),
-        of("connection_storm", with(workload(storm, 4_096))),
-        of("scan", with(workload(scan, 4_096))),
-    ]
+fn presets() -> Vec<ShownPreset> {
+    let shown = |Preset { id, settings }| ShownPreset { id, settings };
+    Preset::all().into_iter().map(shown).collect()
 }
 
 /// The value at a path.
@@ -157,7 +118,7 @@ fn named(error: &SettingError) -> ApiError {
 ///
 /// # Errors
 /// 422 with the path of the first field that is wrong.
-pub(super) async fn checked(
+pub(crate) async fn checked(
     turns: &Arc<Semaphore>,
     value: Value,
     has_trace: bool,
@@ -217,6 +178,7 @@ fn settings(value: Value, has_trace: bool) -> ApiResult<SimulationSettings> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use farcore_tuning::metadata_cache::workload::Pattern;
     use serde_json::json;
 
     use super::fields::{FieldKind, PATTERN, When};
