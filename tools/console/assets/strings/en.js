@@ -41,6 +41,7 @@ export default {
   "not_found.title": "Nothing here",
   "not_found.text": "There is no such page, run or data set. It may have been deleted.",
   "failed.title": "This page could not be shown",
+  "failed.plain": "Show the page without its filters",
   "denied.title": "Your role does not permit this page",
   "denied.text": "An administrator can give you another role.",
 

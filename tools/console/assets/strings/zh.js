@@ -41,6 +41,7 @@ export default {
   "not_found.title": "这里什么也没有",
   "not_found.text": "没有这个页面、运行或数据集，可能已被删除。",
   "failed.title": "无法显示此页",
+  "failed.plain": "显示不带筛选的页面",
   "denied.title": "您的角色无权查看此页",
   "denied.text": "管理员可以为您更改角色。",
 
