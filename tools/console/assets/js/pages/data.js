@@ -34,8 +34,8 @@ export async function removeDataset(one) {
 function list(datasets, reload) {
   const erase = async (one) => {
     if (await removeDataset(one)) {
+      await reload();
       say(t("dataset.deleted"));
-      reload();
     }
   };
   const columns = [
@@ -66,10 +66,11 @@ function list(datasets, reload) {
 function importPanel(signal) {
   const file = field({
     label: t("import.file"),
+    isRequired: true,
     hint: t("import.hint"),
     control: h("input", { type: "file", accept: ".csv,.tsv,.json,.jsonl,.ndjson,.parquet,.txt,.trace" }),
   });
-  const name = inputField({ label: t("dataset.name"), attributes: { maxlength: "120", autocomplete: "off" } });
+  const name = inputField({ label: t("dataset.name"), isRequired: true, attributes: { maxlength: "120", autocomplete: "off" } });
   const format = selectField({
     label: t("dataset.format"),
     options: FORMATS.map((one) => [one, t(`format.${one}`)]),
@@ -124,8 +125,8 @@ function importPanel(signal) {
           text.textContent = share < 1 ? t("import.sent", { share: withUnit(share, "share") }) : t("import.reads");
         },
       });
-      say(t("import.done"));
       await go(`/data/${made.id}`);
+      say(t("import.done"));
     } catch (error) {
       if (error.name !== "AbortError") {
         problem.textContent = errorText(error);

@@ -157,7 +157,7 @@ class ResultChart {
 }
 
 async function save(query) {
-  const name = inputField({ label: t("dataset.name"), attributes: { maxlength: "120", autocomplete: "off" } });
+  const name = inputField({ label: t("dataset.name"), isRequired: true, attributes: { maxlength: "120", autocomplete: "off" } });
   let made = null;
   await formDialog({
     title: t("result.save"),
@@ -170,8 +170,8 @@ async function save(query) {
     },
   });
   if (made) {
-    say(t("result.saved"));
     await go(`/data/${made.id}`);
+    say(t("result.saved"));
   }
 }
 
@@ -243,8 +243,8 @@ export async function render({ main, parts, signal }) {
     kind: "quiet",
     press: async () => {
       if (await removeDataset(dataset)) {
-        say(t("dataset.deleted"));
         await go("/data");
+        say(t("dataset.deleted"));
       }
     },
   });

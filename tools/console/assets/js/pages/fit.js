@@ -226,10 +226,7 @@ function actions(search, reload) {
   const isOver = isEnded(search.state);
   const path = `/api/fits/${search.id}`;
   const cancel = () => post(`${path}/cancel`, {}).then(() => reload(), sayError);
-  const drop = () => remove(path).then(() => {
-    say(t("fit.deleted"));
-    return go("/fit");
-  }, sayError);
+  const drop = () => remove(path).then(() => go("/fit")).then(() => say(t("fit.deleted")), sayError);
   return [
     ...exports(search),
     may && !isOver && button(t("fit.cancel"), { kind: "danger", press: cancel }),
