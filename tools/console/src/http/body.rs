@@ -28,6 +28,8 @@ use crate::state::AppState;
 
 /// Longest JSON body, in bytes.
 pub(crate) const JSON_BYTES_MAX: usize = 64 << 10;
+/// Digits of a number that surely fits 63 bits. No thing has a longer one.
+const NUMBER_DIGITS: usize = 18;
 
 /// A body that fails when its next piece takes too long. Only the time counts during which the
 /// handler waits for it.
@@ -139,6 +141,9 @@ impl FromRequestParts<AppState> for Id {
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> ApiResult<Self> {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let Path(text) = path.map_err(|error| ApiError::malformed(error.body_text()))?;
+        if text.len() > NUMBER_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(ApiError::absent("thing of this number"));
+        }
         let id = text.parse().ok().filter(|&id| id > 0);
         id.map(Self).ok_or_else(|| {
             ApiError::malformed("the path needs the number of a thing, such as /api/runs/12")
