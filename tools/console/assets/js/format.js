@@ -126,6 +126,12 @@ export function withUnit(value, unit) {
   return name ? `${number}${GAP}${name}` : number;
 }
 
+/** A ratio as a multiple, with three digits at most. */
+export function times(ratio) {
+  const digits = { maximumSignificantDigits: 3 };
+  return `×${GAP}${new Intl.NumberFormat(currentLanguage(), digits).format(ratio)}`;
+}
+
 /**
  * A figure at a tick of an axis: no digits that all ticks share. Both languages write a point before
  * decimals, and a comma between groups of digits, which stay.
