@@ -365,8 +365,10 @@ mod tests {
             samples,
             ..HotKey::default()
         };
-        let mut core = CoreReport::default();
-        core.hot_keys = vec![hot("once", 1.0, 1), hot("seen", 0.5, 8), hot("old", 0.2, 0)];
+        let core = CoreReport {
+            hot_keys: vec![hot("once", 1.0, 1), hot("seen", 0.5, 8), hot("old", 0.2, 0)],
+            ..CoreReport::default()
+        };
         let found = hot_keys(&[core], &[CoreRates::default()]);
         let names: Vec<_> = found.iter().map(|one| one.key.as_str()).collect();
         assert_eq!(names, ["seen", "old"]);
