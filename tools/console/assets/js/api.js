@@ -2,7 +2,7 @@
 // CSRF token. Listeners learn that a session has ended or that the server does not answer,
 // since every page meets them in the same way.
 
-import { currentLanguage, known, t } from "./i18n.js";
+import { currentLanguage, known, said, t } from "./i18n.js";
 
 /** A refused request. `status` is 0 if the server did not answer. */
 export class ApiError extends Error {
@@ -49,11 +49,15 @@ export function errorText(error) {
   if (currentLanguage() === "en" && error.status !== 0 && error.message !== error.code) {
     return error.message;
   }
+  const translated = error.status === 0 || error.message === error.code ? null : said(error.message);
+  if (translated !== null) {
+    return translated;
+  }
   const text = known(`error.${error.code}`, null);
   if (text === null) {
     return error.message;
   }
-  // What is wrong with a value or a file, only the server's sentence says.
+  // What is wrong inside a file, only the server's sentence says.
   const hasDetail = error.status === 422 || error.status === 413;
   return hasDetail ? `${text} (${error.message})` : text;
 }

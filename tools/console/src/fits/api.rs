@@ -72,7 +72,7 @@ pub(super) async fn add(
         return Err(ApiError::invalid("settings.arrival.name", message));
     }
     if base.messages > MESSAGES_MAX {
-        let message = format!("messages is {}: write 1 to {MESSAGES_MAX}", base.messages);
+        let message = format!("{} does not work: write 1 to {MESSAGES_MAX}", base.messages);
         return Err(ApiError::invalid("settings.messages", message));
     }
     let settings = FitSettings {

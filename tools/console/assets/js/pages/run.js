@@ -4,7 +4,7 @@
 import { errorText, get, listen, permits, post, remove } from "../api.js";
 import { data, fill, h, icon } from "../dom.js";
 import { plain, span, time, withUnit } from "../format.js";
-import { known, t } from "../i18n.js";
+import { known, said, t } from "../i18n.js";
 import { Chart, ChartGroup } from "../parts/chart.js";
 import { button, formDialog, inputField } from "../parts/field.js";
 import { say, sayError } from "../parts/notice.js";
@@ -311,7 +311,7 @@ export async function render({ main, parts, signal, reload }) {
     h(
       "div",
       { class: "stack" },
-      run.error && h("div", { class: "notice bad" }, icon("warning"), h("p", { translate: "no" }, run.error)),
+      run.error && h("div", { class: "notice bad" }, icon("warning"), h("p", { translate: "no" }, said(run.error) ?? run.error)),
       progress?.root,
       run.outcome && [verdictText(run), figuresOf(run)],
       h(
