@@ -287,14 +287,14 @@ fn runs_are_found_by_words_and_ordered_by_settings_and_figures() {
     let first = admin.get("/api/runs?order=queue_pairs&limit=2").json();
     assert_eq!(first["next"], 2);
     assert_eq!(first["runs"][0]["brief"]["queue_pairs"], 8_192);
-    assert_eq!(
-        names("order=queue_pairs&limit=2&offset=2"),
-        ["Zipf small"]
-    );
+    assert_eq!(names("order=queue_pairs&limit=2&offset=2"), ["Zipf small"]);
     let wrong = admin.get("/api/runs?order=id%3B");
     assert_eq!((wrong.status, wrong.field().as_str()), (400, "order"));
     let negative = admin.get("/api/runs?offset=-1");
-    assert_eq!((negative.status, negative.field().as_str()), (422, "offset"));
+    assert_eq!(
+        (negative.status, negative.field().as_str()),
+        (422, "offset")
+    );
 }
 
 /// Puts a dataset of format `trace` where imports put it, and returns its number.

@@ -240,16 +240,35 @@ mod tests {
     #[test]
     fn errors_of_parameters_say_the_name_and_no_type() {
         for (query, message) in [
-            ("name=a&run=abc", "`run` cannot be `abc`: change it or leave it out"),
-            ("name=a&run=", "`run` cannot be ``: change it or leave it out"),
-            ("name=a&run=%C3%A9%3A", "`run` cannot be `é:`: change it or leave it out"),
-            ("run=1&name=a&word=two", "`word` cannot be `two`: change it or leave it out"),
+            (
+                "name=a&run=abc",
+                "`run` cannot be `abc`: change it or leave it out",
+            ),
+            (
+                "name=a&run=",
+                "`run` cannot be ``: change it or leave it out",
+            ),
+            (
+                "name=a&run=%C3%A9%3A",
+                "`run` cannot be `é:`: change it or leave it out",
+            ),
+            (
+                "run=1&name=a&word=two",
+                "`word` cannot be `two`: change it or leave it out",
+            ),
             ("run=1", "the parameter `name` is missing: add it"),
-            ("name=a&path=b", "the parameter `path` is not known here: leave it out"),
+            (
+                "name=a&path=b",
+                "the parameter `path` is not known here: leave it out",
+            ),
         ] {
             let uri: Uri = format!("/?{query}").parse().unwrap();
             let error = Query::<Known>::try_from_uri(&uri).unwrap_err();
-            assert_eq!(wrong_parameter(query, &error.body_text()).message(), message, "{error}");
+            assert_eq!(
+                wrong_parameter(query, &error.body_text()).message(),
+                message,
+                "{error}"
+            );
         }
     }
 }
