@@ -10,7 +10,7 @@ import { empty, sayError } from "../parts/notice.js";
 import { head, panel } from "../parts/page.js";
 import { table } from "../parts/table.js";
 import { go, rewriteQuery } from "../router.js";
-import { COMPARED_MAX, Pace, figureOf, isEnded, shareOf, stateBadge } from "../run_data.js";
+import { COMPARED_MAX, Pace, figureOf, isEnded, shareOf, stateBadge, verdictBadge } from "../run_data.js";
 
 const PAGE = 25;
 const REFRESH_MS = 2000;
@@ -58,7 +58,7 @@ function parametersOf({ state, text, order, isRising }) {
 
 function stateCell(run, paces) {
   if (run.state !== "running") {
-    return stateBadge(run.state);
+    return [stateBadge(run.state), " ", verdictBadge(run.summary?.verdict)];
   }
   const share = shareOf(run.progress);
   const pace = paces.get(run.id) ?? new Pace();
