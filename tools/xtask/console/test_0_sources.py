@@ -62,7 +62,7 @@ def test_the_sentences_of_the_server_are_its_own(assets):
     without_names = lambda text: re.sub(r"\{[^{}]*\}", "{}", text)
     literals = set()
     for path in sources:
-        for text in re.findall(r'"((?:[^"\\]|\\.)*)"', path.read_text(), re.S):
+        for text in re.findall(r'"((?:[^"\\]|\\.)*)"', path.read_text().replace("'\"'", "' '"), re.S):
             literals.add(without_names(re.sub(r"\s+", " ", text.replace('\\"', '"'))))
     said = {key: text for key, text in strings(assets, "en.js").items() if key.startswith("said.")}
     # The parser of expressions is another's, and what follows a place is a sentence of its own.
