@@ -65,10 +65,10 @@ def test_the_sentences_of_the_server_are_its_own(assets):
         for text in re.findall(r'"((?:[^"\\]|\\.)*)"', path.read_text().replace("'\"'", "' '"), re.S):
             literals.add(without_names(re.sub(r"\s+", " ", text.replace('\\"', '"'))))
     said = {key: text for key, text in strings(assets, "en.js").items() if key.startswith("said.")}
-    # The parser of expressions is another's, and what follows a place is a sentence of its own.
+    # The parser of expressions is another's. A place before or after a sentence is one of its own.
     ours = {key: text.removesuffix("{rest}") for key, text in said.items() if not key.startswith("said.parser_")}
     lost = {key for key, text in ours.items()
-            if not {without_names(text), without_names(text) + "{}"} & literals}
+            if not {without_names(text), without_names(text) + "{}", "{}" + without_names(text)} & literals}
     assert lost == set()
 
 
