@@ -31,7 +31,7 @@ export class Pace {
     this.seen = [];
   }
 
-  /** Notes a share of the work, 0 to 1; the milliseconds that are left, or null if it is too early. */
+  /** Notes a share of the work; gives the milliseconds that are left, null if it is too early. */
   left(share, now = performance.now()) {
     const [least, most] = PACE_MS;
     if (share < (this.seen.at(-1)?.share ?? 0)) {

@@ -10,7 +10,7 @@ import { head, panel } from "../parts/page.js";
 import { table } from "../parts/table.js";
 import { go } from "../router.js";
 
-/** Formats of files; `auto` has the console look at the first bytes, whatever the name ends with. */
+/** Formats of files; `auto` is what the first bytes of a file say. */
 const FORMATS = ["auto", "csv", "json", "parquet", "trace"];
 
 /** Asks before a data set is deleted; true if it was. */

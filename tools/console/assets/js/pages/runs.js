@@ -232,7 +232,7 @@ class List {
     }
   }
 
-  /** Orders by a column: numbers and times falling at first, names rising; again turns it around. */
+  /** Orders by a column, names rising and others falling; the second time the other way. */
   order(order) {
     const isSame = order === this.which.order;
     return this.change({ order, isRising: isSame ? !this.which.isRising : order === "name" });

@@ -176,7 +176,7 @@ export class Chart {
     });
   }
 
-  /** The values as they are drawn: stacked, or without those that a logarithmic axis has no place for. */
+  /** The values as they are drawn: stacked, or only those that a logarithmic axis can show. */
   drawn() {
     const [places, ...lists] = this.values;
     if (this.options.isStacked) {

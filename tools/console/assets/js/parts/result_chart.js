@@ -79,7 +79,7 @@ export class ResultChart {
     this.draw();
   }
 
-  /** A column of texts that names every row, as after grouping; else the first of several numbers. */
+  /** A column of texts that differ, as after grouping; else the first of several numbers. */
   suggested() {
     const { rows } = this.result;
     const names = this.names.find((name) => !this.numeric.includes(name)

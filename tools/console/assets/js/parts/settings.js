@@ -139,7 +139,7 @@ function hintOf({ path, minimum, maximum, kind }) {
 
 /** The form: fields by path, groups, presets, and the values that the presets set. */
 export class Form {
-  /** `origin` says whose values `start` are: those of a `preset`, a `run`, or a `point` of a search. */
+  /** `origin` says whose values `start` are: of a `preset`, a `run`, or a `point` of a search. */
   constructor(form, start, origin = "preset") {
     this.settings = new Map();
     this.base = new Map();
