@@ -783,6 +783,7 @@ export default {
   "tour.account.text": "Change your password here. Language and theme stand at the foot of the menu, and so does this tour. That is all: start your first run.",
 
   "said.beyond": "{value} does not work: write {minimum} to {maximum}",
+  "said.limits": "{name} is {value}: write {minimum} to {maximum}",
   "said.beyond_share": "with the shares that exclude it this is {value}: write at most {max} in all",
   "said.recorded": "only a trace has recorded times: choose a trace, or another arrival",
   "said.recorded_rate": "only a trace has recorded times: write a window or a rate",

@@ -783,6 +783,7 @@ export default {
   "tour.account.text": "在这里更改密码。语言、主题和本导览位于菜单底部。就这些：开始您的第一次运行吧。",
 
   "said.beyond": "{value} 无效：请填写 {minimum} 到 {maximum}",
+  "said.limits": "{name} 为 {value}：请填写 {minimum} 到 {maximum}",
   "said.beyond_share": "加上与其互斥的比例，合计为 {value}：合计最多 {max}",
   "said.recorded": "只有跟踪才有记录的时间：请选择跟踪，或其他到达方式",
   "said.recorded_rate": "只有跟踪才有记录的时间：请填写在途消息数或速率",
