@@ -250,6 +250,53 @@ fn pages_of_runs_follow_each_other() {
     assert_eq!(seen, runs);
 }
 
+#[test]
+fn runs_are_found_by_words_and_ordered_by_settings_and_figures() {
+    let harness = start(|_| ());
+    let admin = harness.admin();
+    for (name, pairs) in [("Zipf small", 64), ("zipf large", 8_192), ("other", 512)] {
+        let settings = json!({
+            "messages": 20_000,
+            "warmup": 0,
+            "workload": { "population": { "queue_pairs": pairs } },
+        });
+        let run = admin.post("/api/runs", &json!({ "name": name, "settings": settings }));
+        assert_eq!(run.status, 201, "{run:?}");
+        admin.await_end(run.json()["id"].as_i64().unwrap());
+    }
+    let names = |parameters: &str| -> Vec<String> {
+        let page = admin.get(&format!("/api/runs?{parameters}")).json();
+        let runs = page["runs"].as_array().unwrap().clone();
+        let name = |run: &Value| run["name"].as_str().unwrap().to_owned();
+        runs.iter().map(name).collect()
+    };
+    assert_eq!(names("text=ZIPF"), ["zipf large", "Zipf small"]);
+    assert_eq!(names("text=zipf+small"), ["Zipf small"]);
+    assert_eq!(names("text=%231+admin"), ["Zipf small"]);
+    assert_eq!(names("text=%25"), [""; 0]);
+    assert_eq!(
+        names("order=queue_pairs"),
+        ["zipf large", "other", "Zipf small"]
+    );
+    assert_eq!(
+        names("order=name&rising=true"),
+        ["other", "zipf large", "Zipf small"]
+    );
+    assert_eq!(names("rising=true")[0], "Zipf small");
+    assert_eq!(names("order=p99_ns&text=zipf").len(), 2);
+    let first = admin.get("/api/runs?order=queue_pairs&limit=2").json();
+    assert_eq!(first["next"], 2);
+    assert_eq!(first["runs"][0]["brief"]["queue_pairs"], 8_192);
+    assert_eq!(names("order=queue_pairs&limit=2&offset=2"), ["Zipf small"]);
+    let wrong = admin.get("/api/runs?order=id%3B");
+    assert_eq!((wrong.status, wrong.field().as_str()), (400, "order"));
+    let negative = admin.get("/api/runs?offset=-1");
+    assert_eq!(
+        (negative.status, negative.field().as_str()),
+        (422, "offset")
+    );
+}
+
 /// Puts a dataset of format `trace` where imports put it, and returns its number.
 fn import(harness: &Harness, format: &str, text: Option<&[u8]>) -> i64 {
     let folder = harness.folder.path().join("console");

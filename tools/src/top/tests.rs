@@ -126,6 +126,7 @@ fn every_engine_fits_every_size() {
                 key_bytes: 9,
                 share: 0.3,
                 error: 0.0,
+                samples: 100,
             })
             .collect();
         report

@@ -10,6 +10,8 @@ use serde::Serialize;
 
 /// Most hot keys of all cores together.
 const HOT_KEYS: usize = 16;
+/// Fewest samples by which a key counts as hot: of fewer, chance made the share.
+const HOT_SAMPLES_MIN: u64 = 8;
 
 /// Latencies of one kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -273,19 +275,23 @@ fn hot_keys(cores: &[CoreReport], rates: &[CoreRates]) -> Vec<HotShare> {
         } else {
             1.0 / cores.len().max(1) as f64
         };
+        let known = core.hot_keys.iter().filter(|hot| {
+            // Engines of earlier versions do not say how many.
+            hot.samples == 0 || hot.samples >= HOT_SAMPLES_MIN
+        });
         for HotKey {
             key,
             key_bytes,
             share,
             ..
-        } in &core.hot_keys
+        } in known
         {
             let share = share.clamp(0.0, 1.0) * weight;
-            let known = hottest
+            let listed = hottest
                 .iter_mut()
                 .find(|one| one.key == *key && one.key_bytes == *key_bytes);
-            match known {
-                Some(known) => known.share += share,
+            match listed {
+                Some(listed) => listed.share += share,
                 None => hottest.push(HotShare {
                     key: key.clone(),
                     key_bytes: *key_bytes,
@@ -343,5 +349,28 @@ impl Rates {
             nodes: nodes.collect(),
             hardware_missing: later.hardware_missing.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_one_sample_is_not_hot() {
+        let hot = |key: &str, share, samples| HotKey {
+            key: key.to_owned(),
+            key_bytes: 4,
+            share,
+            samples,
+            ..HotKey::default()
+        };
+        let core = CoreReport {
+            hot_keys: vec![hot("once", 1.0, 1), hot("seen", 0.5, 8), hot("old", 0.2, 0)],
+            ..CoreReport::default()
+        };
+        let found = hot_keys(&[core], &[CoreRates::default()]);
+        let names: Vec<_> = found.iter().map(|one| one.key.as_str()).collect();
+        assert_eq!(names, ["seen", "old"]);
     }
 }

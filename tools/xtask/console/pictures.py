@@ -1,4 +1,4 @@
-"""Takes a picture of every page at two widths in both themes, of a console with runs, data, users
+"""Takes a picture of every page at three widths, of two in both themes, of a console with runs, data, users
 and a server that is under load. `pictures.py FOLDER`; FARCORE_BINARY names the program."""
 
 import io
@@ -15,12 +15,12 @@ from playwright.sync_api import sync_playwright
 from console import ADMINISTRATOR, Client, Console, Visit, new_context
 from load import Server
 
-WIDTHS = {1440: 900, 390: 844}
-THEMES = ("light", "dark")
+WIDTHS = {1920: 1080, 1440: 900, 390: 844}
+THEMES = {1920: ("light",), 1440: ("light", "dark"), 390: ("light", "dark")}
 #: Colours of a picture, and the most that all pictures may take.
 FLAT_COLOURS = 32
 OTHER_COLOURS = 32
-BYTES_MAX = 2_000_000
+BYTES_MAX = 3_000_000
 #: Long pages are cut here, since their ends repeat what is above.
 HEIGHT_MAX = 2_200
 PASSWORD = "a password of pictures"
@@ -137,7 +137,7 @@ def main(folder):
             furnish(console)
             with server:
                 for width in WIDTHS:
-                    for theme in THEMES:
+                    for theme in THEMES[width]:
                         take(browser, console, folder, theme, width)
                 tour(browser, console, folder)
         finally:

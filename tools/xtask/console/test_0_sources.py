@@ -38,7 +38,7 @@ def test_every_used_string_is_there_and_every_string_is_used(assets):
     literal = set(re.findall(r'\bt\(\s*"([^"]+)"', code))
     assert literal <= english.keys(), literal - english.keys()
     quoted = set(re.findall(r'"([\w.-]+)"', code))
-    prefixes = tuple(re.findall(r"`([\w.]+\.)\$\{", code)) + ("hint.", "field.", "error.")
+    prefixes = tuple(re.findall(r"`([\w.]+\.)\$\{", code)) + ("hint.", "field.", "error.", "said.", "word.")
     unused = {key for key in english if key not in quoted and not key.startswith(prefixes)
               and not re.sub(r"\.(one|other|text|title)$", "", key) in quoted}
     assert unused == set()
@@ -53,6 +53,23 @@ def test_every_error_of_the_server_has_a_text(assets):
     assert len(codes) > 20
     missing = {code for code in codes if f"error.{code}" not in english}
     assert missing == set()
+
+
+def test_the_sentences_of_the_server_are_its_own(assets):
+    """Sentences are found again by their English, so that a change of the server's loses them."""
+    root = assets.parents[2]
+    sources = [*(assets.parent / "src").rglob("*.rs"), *(root / "tuning/src/metadata_cache").rglob("*.rs")]
+    without_names = lambda text: re.sub(r"\{[^{}]*\}", "{}", text)
+    literals = set()
+    for path in sources:
+        for text in re.findall(r'"((?:[^"\\]|\\.)*)"', path.read_text().replace("'\"'", "' '"), re.S):
+            literals.add(without_names(re.sub(r"\s+", " ", text.replace('\\"', '"'))))
+    said = {key: text for key, text in strings(assets, "en.js").items() if key.startswith("said.")}
+    # The parser of expressions is another's. A place before or after a sentence is one of its own.
+    ours = {key: text.removesuffix("{rest}") for key, text in said.items() if not key.startswith("said.parser_")}
+    lost = {key for key, text in ours.items()
+            if not {without_names(text), without_names(text) + "{}", "{}" + without_names(text)} & literals}
+    assert lost == set()
 
 
 def test_no_module_makes_markup_or_code_of_text(assets):

@@ -54,6 +54,7 @@ def test_the_tour_is_offered_once_and_goes_by_keyboard(visit):
 
 def start_run(one, name, **fields):
     one.open("/runs/new")
+    one.page.get_by_role("button", name="All settings").click()
     one.page.get_by_label("Name", exact=True).fill(name)
     for path, value in fields.items():
         control = one.page.locator(f"[data-path='{path.replace('__', '.')}']").locator("input, select")

@@ -74,6 +74,9 @@ pub struct HotKey {
     pub share: f64,
     /// The most that `share` may exceed the truth by.
     pub error: f64,
+    /// Recent samples that are surely of this key; 0 in a report of an engine that does not count
+    /// them.
+    pub samples: u64,
 }
 
 impl Default for HotKeys {
@@ -245,6 +248,7 @@ impl HotKeysReader {
                 key_bytes: length,
                 share: (count as f64 / samples).min(1.0),
                 error: error as f64 / samples,
+                samples: count - error,
             }
         });
         shown.collect()
@@ -282,6 +286,7 @@ mod tests {
             assert_eq!(hot.key, format!("key {number}"));
             let share = truth[number] as f64 / 60_000.0;
             assert!(hot.share >= share && hot.share - hot.error <= share);
+            assert!((1..=truth[number]).contains(&hot.samples), "{hot:?}");
         }
     }
 

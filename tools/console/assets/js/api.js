@@ -2,7 +2,7 @@
 // CSRF token. Listeners learn that a session has ended or that the server does not answer,
 // since every page meets them in the same way.
 
-import { currentLanguage, known, t } from "./i18n.js";
+import { currentLanguage, known, said, t } from "./i18n.js";
 
 /** A refused request. `status` is 0 if the server did not answer. */
 export class ApiError extends Error {
@@ -25,6 +25,11 @@ export function permits(role) {
   return (RANKS[session.user?.role] ?? 0) >= RANKS[role];
 }
 
+/** What a proxy answers for a server behind it that does not. */
+const OF_A_PROXY = new Set([502, 503, 504]);
+/** Pauses before a stream that the browser gave up is opened again: the first and the longest. */
+const REOPEN_MS = [1000, 30_000];
+
 const listeners = { expired: () => {}, offline: () => {}, online: () => {} };
 
 /** Sets what happens when the session ends, and when the server is lost and found. */
@@ -44,11 +49,15 @@ export function errorText(error) {
   if (currentLanguage() === "en" && error.status !== 0 && error.message !== error.code) {
     return error.message;
   }
+  const translated = error.status === 0 || error.message === error.code ? null : said(error.message);
+  if (translated !== null) {
+    return translated;
+  }
   const text = known(`error.${error.code}`, null);
   if (text === null) {
     return error.message;
   }
-  // What is wrong with a value or a file, only the server's sentence says.
+  // What is wrong inside a file, only the server's sentence says.
   const hasDetail = error.status === 422 || error.status === 413;
   return hasDetail ? `${text} (${error.message})` : text;
 }
@@ -71,6 +80,11 @@ export function notice(error) {
   }
 }
 
+/** Whether a proxy answered in the place of the console, whose own errors are JSON. */
+function isOfProxy(response) {
+  return OF_A_PROXY.has(response.status) && !(response.headers.get("content-type") ?? "").includes("json");
+}
+
 async function send(method, path, { body, signal, quiet } = {}) {
   const headers = {};
   if (method !== "GET" && session.csrf) {
@@ -79,7 +93,7 @@ async function send(method, path, { body, signal, quiet } = {}) {
   if (body !== undefined) {
     headers["content-type"] = "application/json";
   }
-  let response;
+  let response = null;
   try {
     response = await fetch(path, {
       method,
@@ -93,6 +107,8 @@ async function send(method, path, { body, signal, quiet } = {}) {
     if (signal?.aborted) {
       throw error;
     }
+  }
+  if (response === null || isOfProxy(response)) {
     const offline = new ApiError(0);
     if (!quiet) {
       notice(offline);
@@ -198,27 +214,43 @@ export function upload(path, file, { progress, signal }) {
 }
 
 /**
- * Listens to server-sent events until `signal` aborts or `handlers.end` says so. The browser
- * connects again by itself; only if it gives up, the reason is looked for.
+ * Listens to server-sent events until `signal` aborts or the given `close` is called. The browser
+ * connects again by itself. A stream that it gives up, as after an answer of a proxy, is opened
+ * again from its beginning, after `handlers.restart`.
  */
 export function listen(path, handlers, signal) {
-  const source = new EventSource(path);
-  const close = () => source.close();
-  signal.addEventListener("abort", close, { once: true });
-  for (const [name, handler] of Object.entries(handlers.on)) {
-    source.addEventListener(name, (event) => {
-      listeners.online();
-      handler(JSON.parse(event.data), close);
-    });
-  }
-  source.addEventListener("error", async () => {
-    if (signal.aborted) {
-      return;
-    }
-    if (source.readyState === EventSource.CLOSED) {
-      handlers.closed?.();
-    }
+  let source = null;
+  let timer = null;
+  let isOver = false;
+  let [pause] = REOPEN_MS;
+  const close = () => {
+    isOver = true;
+    clearTimeout(timer);
+    source.close();
+  };
+  const failed = async () => {
+    const isGivenUp = source.readyState === EventSource.CLOSED;
     await get("/api/session", { signal }).catch(() => {});
-  });
+    if (isGivenUp && !isOver) {
+      timer = setTimeout(() => {
+        handlers.restart?.();
+        open();
+      }, pause);
+      pause = Math.min(pause * 2, REOPEN_MS[1]);
+    }
+  };
+  function open() {
+    source = new EventSource(path);
+    for (const [name, handler] of Object.entries(handlers.on)) {
+      source.addEventListener(name, (event) => {
+        [pause] = REOPEN_MS;
+        listeners.online();
+        handler(JSON.parse(event.data), close);
+      });
+    }
+    source.addEventListener("error", () => isOver || failed());
+  }
+  signal.addEventListener("abort", close, { once: true });
+  open();
   return close;
 }

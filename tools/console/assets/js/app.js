@@ -4,7 +4,7 @@
 import { ApiError, errorText, get, loadSession, onConnection, permits, session } from "./api.js";
 import { fill, h, icon } from "./dom.js";
 import { startLanguage, t } from "./i18n.js";
-import { failure, notices } from "./parts/notice.js";
+import { clearNotices, failure, notices } from "./parts/notice.js";
 import { head } from "./parts/page.js";
 import { match, startRouter } from "./router.js";
 import { markCurrent, shell } from "./shell.js";
@@ -14,6 +14,8 @@ const app = document.getElementById("app");
 let leave = new AbortController();
 let frame = null;
 let retrying = null;
+/** Pause between two looks for a server that does not answer. */
+const RETRY_MS = 3000;
 
 /** Shows the sign-in page; `reason` says why, if the user did not choose it. */
 async function showSignIn(reason) {
@@ -54,6 +56,12 @@ function showProblem(main, key) {
   document.title = t("title", { page: t(`${key}.title`) });
 }
 
+/** Whether the same request may succeed later: a refused value is refused again. */
+function canPass(error) {
+  const { status } = error;
+  return !(error instanceof ApiError) || status === 0 || status >= 500 || status === 408 || status === 429;
+}
+
 /** Shows why a page could not be shown. */
 function showFailure(main, error) {
   const key = error instanceof ApiError ? { 403: "denied", 404: "not_found" }[error.status] : null;
@@ -61,7 +69,12 @@ function showFailure(main, error) {
     showProblem(main, key);
     return;
   }
-  fill(main, head(t("failed.title")), failure(errorText(error), show));
+  const wayOn = canPass(error) ? null : h(
+    "a",
+    { class: "button", href: location.search ? location.pathname : "/" },
+    t(location.search ? "failed.plain" : "nav.overview"),
+  );
+  fill(main, head(t("failed.title")), failure(errorText(error), show, wayOn));
   if (!(error instanceof ApiError)) {
     console.error(error);
   }
@@ -76,6 +89,8 @@ async function show() {
   leave = new AbortController();
   const { signal } = leave;
   const { main } = ensureFrame();
+  clearNotices();
+  frame.isTouched = false;
   const path = location.pathname;
   markCurrent(frame, path);
   const page = match(path);
@@ -122,8 +137,10 @@ function lost() {
     return;
   }
   frame.offline.hidden = false;
-  retrying = setInterval(() => get("/health", { quiet: true }).catch(() => {}), 3000);
+  retrying = setInterval(() => get("/health", { quiet: true }).catch(() => {}), RETRY_MS);
 }
+
+/** Goes on: the page is shown anew, unless that would lose what was written into it. */
 
 function found() {
   if (retrying === null) {
@@ -133,7 +150,9 @@ function found() {
   retrying = null;
   if (frame) {
     frame.offline.hidden = true;
-    show();
+    if (!frame.isTouched) {
+      show();
+    }
   }
 }
 
@@ -145,6 +164,7 @@ async function start() {
     await loadSession();
   } catch (error) {
     fill(app, h("main", null, failure(errorText(error), () => location.reload())));
+    setInterval(() => get("/health", { quiet: true }).then(() => location.reload(), () => {}), RETRY_MS);
     return;
   }
   await show();

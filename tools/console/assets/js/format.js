@@ -1,11 +1,13 @@
 // Figures with their units, and times, in the language in use. A figure is a number and a unit
 // apart, so that pages can set the unit smaller. No-break spaces keep both together.
 
-import { currentLanguage, t } from "./i18n.js";
+import { currentLanguage, known, t } from "./i18n.js";
 
 const NONE = "–";
 const GAP = "\u00a0";
 const SI = ["", "k", "M", "G", "T", "P"];
+/** Longest span that is said in hours. */
+const HOURS_MAX = 48;
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 function shown(value, digits) {
@@ -90,10 +92,44 @@ export function figure(value, unit) {
   }
 }
 
+/** Scales of the units that settings have, largest first. */
+const SCALES = {
+  ns: [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
+  bytes: [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
+  "bytes/s": [[1e12, "TB/s"], [1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]],
+  "messages/s": [[1e9, "G/s"], [1e6, "M/s"], [1e3, "k/s"], [1, "/s"]],
+};
+/** Most decimals of a scaled setting. */
+const DECIMALS_MAX = 3;
+
+/** A setting with its unit and all its digits: the largest scale with few decimals. */
+export function exactly(value, unit) {
+  if (typeof value !== "number" || !Number.isFinite(value)) {
+    return NONE;
+  }
+  if (unit === "share") {
+    return `${plain(value * 100)}${GAP}%`;
+  }
+  for (const [factor, name] of SCALES[unit] ?? []) {
+    const size = value / factor;
+    if (size >= 1 && Number(size.toFixed(DECIMALS_MAX)) === size) {
+      return `${plain(size)}${GAP}${name}`;
+    }
+  }
+  const name = known(`unit.${unit}`, null);
+  return name ? `${plain(value)}${GAP}${name}` : plain(value);
+}
+
 /** A figure as one text. */
 export function withUnit(value, unit) {
   const [number, name] = figure(value, unit);
   return name ? `${number}${GAP}${name}` : number;
+}
+
+/** A ratio as a multiple, with three digits at most. */
+export function times(ratio) {
+  const digits = { maximumSignificantDigits: 3 };
+  return `×${GAP}${new Intl.NumberFormat(currentLanguage(), digits).format(ratio)}`;
 }
 
 /**
@@ -147,7 +183,7 @@ export function shortTime(milliseconds) {
   return new Intl.DateTimeFormat(currentLanguage(), parts).format(milliseconds);
 }
 
-/** A span of time in seconds, minutes or hours. */
+/** A span of time in two units, from seconds to days. */
 export function span(milliseconds) {
   const seconds = Math.max(0, milliseconds) / 1000;
   if (seconds < 60) {
@@ -157,7 +193,11 @@ export function span(milliseconds) {
   if (minutes < 60) {
     return `${minutes}${GAP}${t("unit.minutes")} ${Math.floor(seconds % 60)}${GAP}${t("unit.seconds")}`;
   }
-  return `${Math.floor(minutes / 60)}${GAP}${t("unit.hours")} ${minutes % 60}${GAP}${t("unit.minutes")}`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < HOURS_MAX) {
+    return `${hours}${GAP}${t("unit.hours")} ${minutes % 60}${GAP}${t("unit.minutes")}`;
+  }
+  return `${integer(Math.floor(hours / 24))}${GAP}${t("unit.days")} ${hours % 24}${GAP}${t("unit.hours")}`;
 }
 
 /**

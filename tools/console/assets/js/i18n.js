@@ -73,3 +73,48 @@ export function count(key, number, shown) {
   const form = number === 1 ? "one" : "other";
   return t(`${key}.${form}`, { count: shown ?? String(number) });
 }
+
+/** The prefix of the keys of sentences that the server says. Their English is the server's own. */
+const SAID = "said.";
+const DEPTH_MAX = 4;
+let patterns = null;
+
+/** The server's sentences as expressions with a group for each value, the longest first. */
+function saidPatterns() {
+  const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  patterns ??= Object.entries(english)
+    .filter(([key]) => key.startsWith(SAID))
+    .sort(([, one], [, other]) => other.length - one.length)
+    .map(([key, text]) => {
+      const parts = text.split(/\{(\w+)\}/);
+      const source = parts.map((part, place) => (place % 2 === 0 ? escaped(part) : `(?<${part}>.+?)`));
+      return { key, expression: new RegExp(`^${source.join("")}$`, "su") };
+    });
+  return patterns;
+}
+
+/** A value of a sentence: another sentence, a word, or something that is no language. */
+function saidValue(value, depth) {
+  return said(value, depth) ?? known(`word.${value}`, null) ?? known(`state.${value}`, value);
+}
+
+/**
+ * A sentence of the server in the language in use; nothing if it is not known. The server writes
+ * English: what it says is found again by the English text.
+ */
+export function said(sentence, depth = 0) {
+  if (language === "en") {
+    return sentence;
+  }
+  if (depth >= DEPTH_MAX) {
+    return null;
+  }
+  for (const { key, expression } of saidPatterns()) {
+    const match = expression.exec(sentence);
+    if (match) {
+      const values = Object.entries(match.groups ?? {}).map(([name, value]) => [name, saidValue(value, depth + 1)]);
+      return t(key, Object.fromEntries(values));
+    }
+  }
+  return null;
+}

@@ -2,7 +2,7 @@
 // controls. `query()` gives what the server takes; columns that a step makes are offered to the
 // steps after it.
 
-import { fill, h, icon } from "./dom.js";
+import { fill, h, icon, uniqueId } from "./dom.js";
 import { parseNumber } from "./format.js";
 import { t } from "./i18n.js";
 import { button, inputField, selectField } from "./parts/field.js";
@@ -36,9 +36,28 @@ function valueOf(text, type) {
   return Number.isFinite(value) ? value : text;
 }
 
+/** The fields of a row of each part, with the values that stand for what is missing. */
+const ROWS = {
+  derive: { name: "", expression: "" },
+  filter: { column: "", operator: "=", value: "" },
+  aggregates: { function: "mean", column: "", name: "" },
+  order: { column: "", descending: false },
+};
+
+/** The rows of a part as an address has them: only fields of the right type are taken. */
+function rowsOf(part, list) {
+  return (Array.isArray(list) ? list : []).filter((one) => one !== null && typeof one === "object").map((one) => {
+    const row = { ...ROWS[part] };
+    for (const [name, value] of Object.entries(row)) {
+      row[name] = typeof one[name] === typeof value ? one[name] : value;
+    }
+    return row;
+  });
+}
+
 /** The state of a builder and its controls. `columns` are those of the source. */
 export class QueryBuilder {
-  constructor({ source, columns, datasets, changed }) {
+  constructor({ source, columns, datasets, changed, state }) {
     this.source = source;
     this.columns = columns;
     this.datasets = datasets.filter(({ id }) => id !== source);
@@ -50,8 +69,38 @@ export class QueryBuilder {
     this.aggregates = [];
     this.order = [];
     this.limit = DEFAULT_LIMIT;
+    this.fields = new Map();
+    this.restore(state ?? {});
     this.root = h("div", { class: "builder", data: { tour: "query" } });
     this.draw();
+  }
+
+  /** Takes what an address keeps of a builder. */
+  restore(state) {
+    for (const part of Object.keys(ROWS)) {
+      this[part] = rowsOf(part, state[part]);
+    }
+    this.group = (Array.isArray(state.group) ? state.group : []).filter((name) => typeof name === "string");
+    if (Number.isInteger(state.limit) && state.limit > 0) {
+      this.limit = state.limit;
+    }
+    const joined = this.datasets.find(({ id }) => id === state.join?.dataset);
+    if (joined) {
+      const { left, right, kind } = state.join;
+      this.join = { dataset: joined.id, left: String(left), right: String(right), kind: kind === "left" ? "left" : "inner" };
+    }
+  }
+
+  /** What an address keeps: parts that are not as at the beginning. */
+  state() {
+    const { join, group, limit } = this;
+    const parts = Object.keys(ROWS).filter((part) => this[part].length > 0).map((part) => [part, this[part]]);
+    return {
+      ...(join ? { join } : {}),
+      ...Object.fromEntries(parts),
+      ...(group.length > 0 ? { group } : {}),
+      ...(limit === DEFAULT_LIMIT ? {} : { limit }),
+    };
   }
 
   /** Columns of the source, of the joined data set, and derived ones, of which no type is known. */
@@ -93,25 +142,57 @@ export class QueryBuilder {
     };
   }
 
-  /** Shows the problem of an answer at the part that it names. */
+  /** Notes which control writes a value of the query, and adds the line for its problem. */
+  bind(path, { root, control }) {
+    this.fields.set(path, control);
+    return root;
+  }
+
+  /** The place in the builder of a row of the query: rows that are not filled in are not sent. */
+  placeOf(part, sent) {
+    const isSent = {
+      derive: ({ name, expression }) => name && expression,
+      filter: ({ column }) => column,
+      order: ({ column }) => column,
+    }[part] ?? (() => true);
+    const places = (this[part] ?? []).flatMap((one, place) => (isSent(one) ? [place] : []));
+    return places[sent] ?? sent;
+  }
+
+  /**
+   * Shows the problem of an answer below the row that it names, and marks its control. `path` is
+   * such as `derive[0].expression`. False if the builder has no such part.
+   */
   setProblem(path, text) {
-    const part = this.root.querySelector(`[data-part="${CSS.escape((path ?? "").split(/[.[]/)[0])}"] .problem`);
-    if (part) {
-      part.textContent = text;
-      part.hidden = false;
+    const [, part, sent, key] = /^(\w+)(?:\[(\d+)\])?(?:\.(\w+))?/.exec(path ?? "") ?? [];
+    const place = sent === undefined ? null : this.placeOf(part, Number(sent));
+    const control = this.fields.get([part, place, key].filter((one) => one !== null && one !== undefined).join("."));
+    const row = control?.closest(".builder-row")?.nextElementSibling;
+    const line = row?.matches(".problem") ? row : this.root.querySelector(`[data-part="${CSS.escape(part ?? "")}"] > .problem`);
+    if (!line) {
+      return false;
     }
-    return part !== null;
+    line.textContent = text;
+    line.hidden = false;
+    if (control) {
+      line.id ||= uniqueId("problem");
+      control.setAttribute("aria-invalid", "true");
+      control.setAttribute("aria-describedby", line.id);
+      control.focus();
+    }
+    return true;
   }
 
   draw() {
+    this.fields.clear();
     fill(
       this.root,
       this.datasets.length > 0 && this.joinPart(),
-      this.listPart("derive", this.derive, () => ({ name: "", expression: "" }), (one) => this.deriveRow(one)),
-      this.listPart("filter", this.filter, () => ({ column: this.inputs()[0]?.name ?? "", operator: "=", value: "" }), (one) => this.filterRow(one)),
+      this.listPart("derive", this.derive, () => ({ name: "", expression: "" }), (one, place) => this.deriveRow(one, place)),
+      this.listPart("filter", this.filter, () => ({ column: this.inputs()[0]?.name ?? "", operator: "=", value: "" }), (one, place) => this.filterRow(one, place)),
       this.groupPart(),
-      this.listPart("aggregates", this.aggregates, () => this.newAggregate(), (one) => this.aggregateRow(one)),
-      this.listPart("order", this.order, () => ({ column: this.outputs()[0]?.name ?? "", descending: false }), (one) => this.orderRow(one)),
+      this.listPart("aggregates", this.aggregates, () => this.newAggregate(), (one, place) => this.aggregateRow(one, place)),
+      this.listPart("order", this.order, () => ({ column: this.outputs()[0]?.name ?? "", descending: false }), (one, place) => this.orderRow(one, place)),
       this.limitPart(),
     );
   }
@@ -131,8 +212,12 @@ export class QueryBuilder {
       { class: "builder-part", role: "group", "aria-label": t(`query.${name}`), data: { part: name } },
       h("div", { class: "builder-part-head" }, h("div", null, h("h3", null, t(`query.${name}`)), h("p", { class: "hint" }, t(`query.${name}.text`))), actions),
       rows,
-      h("p", { class: "problem", role: "alert", hidden: true, translate: "no" }),
+      this.problemLine(),
     );
+  }
+
+  problemLine() {
+    return h("p", { class: "problem", role: "alert", hidden: true, translate: "no" });
   }
 
   listPart(name, list, make, row) {
@@ -144,7 +229,7 @@ export class QueryBuilder {
         this.redraw(name);
       },
     }, icon("plus"));
-    const rows = list.map((one) => {
+    const rows = list.map((one, place) => {
       const erase = button("", {
         kind: "quiet",
         "aria-label": t("remove"),
@@ -153,15 +238,19 @@ export class QueryBuilder {
           this.redraw(name);
         },
       }, icon("close"));
-      return h("div", { class: "builder-row" }, row(one), erase);
+      return [h("div", { class: "builder-row" }, row(one, place), erase), this.problemLine()];
     });
     return this.part(name, rows, add);
   }
 
-  /** A select of columns that writes into `one[key]`. */
-  columnField(one, key, label, columns, optional) {
+  /** A select of columns that writes into `one[key]`; `path` is that of the value in the query. */
+  columnField(one, key, label, columns, path, optional) {
     const options = columns.map(({ name }) => [name, name]);
-    return selectField({
+    if (one[key] && !columns.some(({ name }) => name === one[key])) {
+      // A column that is gone is shown, so that it can be seen and changed.
+      options.push([one[key], one[key]]);
+    }
+    return this.bind(path, selectField({
       label,
       value: one[key] ?? "",
       options: optional ? [["", t("query.rows")], ...options] : options,
@@ -169,11 +258,11 @@ export class QueryBuilder {
         one[key] = value;
         this.changed();
       },
-    }).root;
+    }));
   }
 
-  textField(one, key, label, className, attributes) {
-    return inputField({
+  textField(one, key, label, path, className, attributes) {
+    return this.bind(path, inputField({
       label,
       value: one[key],
       className,
@@ -182,25 +271,25 @@ export class QueryBuilder {
         one[key] = value;
         this.changed();
       },
-    }).root;
+    }));
   }
 
-  deriveRow(one) {
+  deriveRow(one, place) {
     return [
-      this.textField(one, "name", t("query.new_column")),
-      this.textField(one, "expression", t("query.expression"), "wide", {
+      this.textField(one, "name", t("query.new_column"), `derive.${place}.name`),
+      this.textField(one, "expression", t("query.expression"), `derive.${place}.expression`, "wide", {
         maxlength: EXPRESSION_LENGTH,
         placeholder: t("query.expression.example"),
       }),
     ];
   }
 
-  filterRow(one) {
-    const value = this.textField(one, "value", t("query.value"));
+  filterRow(one, place) {
+    const value = this.textField(one, "value", t("query.value"), `filter.${place}.value`);
     value.hidden = WITHOUT_VALUE.has(one.operator);
     return [
-      this.columnField(one, "column", t("query.column"), this.inputs()),
-      selectField({
+      this.columnField(one, "column", t("query.column"), this.inputs(), `filter.${place}.column`),
+      this.bind(`filter.${place}.operator`, selectField({
         label: t("query.operator"),
         className: "narrow",
         value: one.operator,
@@ -210,7 +299,7 @@ export class QueryBuilder {
           value.hidden = WITHOUT_VALUE.has(name);
           this.changed();
         },
-      }).root,
+      })),
       value,
     ];
   }
@@ -220,16 +309,17 @@ export class QueryBuilder {
     return { function: "mean", column: numeric?.name ?? "", name: numeric ? `mean_${numeric.name}` : "mean" };
   }
 
-  aggregateRow(one) {
-    const name = this.textField(one, "name", t("query.result_name"));
+  aggregateRow(one, place) {
+    const path = `aggregates.${place}`;
+    const name = this.textField(one, "name", t("query.result_name"), `${path}.name`);
     const rename = () => {
       one.name = one.column ? `${one.function}_${one.column}` : one.function;
       name.querySelector("input").value = one.name;
       this.changed();
     };
-    const column = this.columnField(one, "column", t("query.column"), this.inputs(), true);
+    const column = this.columnField(one, "column", t("query.column"), this.inputs(), `${path}.column`, true);
     column.addEventListener("change", rename);
-    const functions = selectField({
+    const functions = this.bind(`${path}.function`, selectField({
       label: t("query.function"),
       value: one.function,
       options: FUNCTIONS.map((each) => [each, t(`function.${each}`)]),
@@ -237,13 +327,13 @@ export class QueryBuilder {
         one.function = each;
         rename();
       },
-    }).root;
+    }));
     return [functions, column, name];
   }
 
-  orderRow(one) {
+  orderRow(one, place) {
     return [
-      this.columnField(one, "column", t("query.column"), this.outputs()),
+      this.columnField(one, "column", t("query.column"), this.outputs(), `order.${place}.column`),
       selectField({
         label: t("query.direction"),
         value: one.descending ? "down" : "up",
@@ -285,8 +375,8 @@ export class QueryBuilder {
       change: use,
     }).root;
     const rest = this.join && [
-      this.columnField(this.join, "left", t("query.join.left"), this.columns),
-      this.columnField(this.join, "right", t("query.join.right"), this.datasets.find(({ id }) => id === this.join.dataset).columns),
+      this.columnField(this.join, "left", t("query.join.left"), this.columns, "join.left"),
+      this.columnField(this.join, "right", t("query.join.right"), this.datasets.find(({ id }) => id === this.join.dataset).columns, "join.right"),
       selectField({
         label: t("query.join.kind"),
         value: this.join.kind,
@@ -310,9 +400,15 @@ export class QueryBuilder {
         const value = parseNumber(text);
         if (Number.isInteger(value) && value > 0) {
           this.limit = value;
+          this.changed();
         }
       },
     });
-    return h("div", { class: "builder-row" }, limit.root);
+    return h(
+      "div",
+      { class: "builder-part", data: { part: "limit" } },
+      h("div", { class: "builder-row" }, this.bind("limit", limit)),
+      this.problemLine(),
+    );
   }
 }

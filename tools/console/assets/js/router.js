@@ -54,8 +54,8 @@ export function go(path, { replace = false } = {}) {
   return onChange();
 }
 
-/** Changes the query of the current path without showing it again. */
-export function rewriteQuery(query) {
+/** Changes the query of the current path, and what its entry holds, without showing it again. */
+export function rewriteQuery(query, state = null) {
   const text = query.toString();
-  history.replaceState(null, "", location.pathname + (text ? `?${text}` : ""));
+  history.replaceState(state, "", location.pathname + (text ? `?${text}` : ""));
 }

@@ -1,6 +1,8 @@
 // What the pages know of runs: their states, the charts of a series, and the paths of settings.
 
+import { get } from "./api.js";
 import { h } from "./dom.js";
+import { exactly, span } from "./format.js";
 import { known, t } from "./i18n.js";
 
 /** Most runs that are compared side by side. */
@@ -18,6 +20,37 @@ const KINDS = {
 /** How much of a run's messages were started, 0 to 1. */
 export function shareOf({ started, total }) {
   return total > 0 ? started / total : 0;
+}
+
+/** Time over which the pace of work is measured, and the least that says something. */
+const PACE_MS = [1000, 10_000];
+
+/** When work will be over, by its pace of the last seconds. */
+export class Pace {
+  constructor() {
+    this.seen = [];
+  }
+
+  /** Notes a share of the work; gives the milliseconds that are left, null if it is too early. */
+  left(share, now = performance.now()) {
+    const [least, most] = PACE_MS;
+    if (share < (this.seen.at(-1)?.share ?? 0)) {
+      this.seen = [];
+    }
+    this.seen.push({ share, now });
+    while (this.seen.length > 2 && now - this.seen[1].now > most) {
+      this.seen.shift();
+    }
+    const [first] = this.seen;
+    const done = share - first.share;
+    return now - first.now < least || done <= 0 ? null : ((1 - share) / done) * (now - first.now);
+  }
+
+  /** The time that is left as a text; empty if it is too early. */
+  leftText(share) {
+    const left = this.left(share);
+    return left === null ? "" : t("run.left", { time: span(left) });
+  }
 }
 
 /** Whether a run in this state has ended. */
@@ -45,7 +78,8 @@ export const CHARTS = [
     key: "hits",
     unit: "share",
     limits: [0, 1],
-    lines: ["hit_ratio", "card_share", "staging_share", "cxl_share", "host_share"],
+    lines: ["card_share", "staging_share", "cxl_share", "host_share", "migrating_share"],
+    isStacked: true,
   },
   { key: "latency", unit: "ns", lines: ["p50_ns", "p99_ns", "p999_ns"] },
   { key: "rate", unit: "1/s", lines: ["messages_s"] },
@@ -76,6 +110,27 @@ export function columnTitle(name) {
 /** A setting's name for people. */
 export function settingTitle(path) {
   return known(`field.${path}`, path);
+}
+
+let units = null;
+
+/** Units of settings by path, as the form of the server has them; empty if it does not answer. */
+export async function settingUnits() {
+  units ??= get("/api/form").then(({ fields }) => new Map(fields.map(({ path, unit }) => [path, unit])));
+  try {
+    return await units;
+  } catch {
+    units = null;
+    return new Map();
+  }
+}
+
+/** The value of a setting with its unit. `of` are the units by path. */
+export function settingText(path, value, of) {
+  if (value === undefined) {
+    return "–";
+  }
+  return typeof value === "number" ? exactly(value, of.get(path)) : known(`choice.${value}`, String(value));
 }
 
 /** Nested settings as pairs of path and value. */

@@ -75,10 +75,14 @@ function brand() {
 /** The frame of all pages: its root, the place of the page, and the notice of a lost server. */
 export function shell({ again, signedOut }) {
   const main = h("main", { id: "main" });
-  const frame = { main, root: null, offline: null };
+  // What is written into the page is lost when the page is shown anew.
+  const frame = { main, root: null, offline: null, isTouched: false };
+  main.addEventListener("input", () => {
+    frame.isTouched = true;
+  });
   frame.offline = h(
     "div",
-    { class: "notice bad", role: "alert", hidden: true },
+    { class: "notice bad offline", role: "alert", hidden: true },
     icon("warning"),
     h("p", null, t("offline")),
   );

@@ -51,6 +51,7 @@ pub(super) async fn remove(
 #[serde(deny_unknown_fields)]
 pub(super) struct ImportParameters {
     name: String,
+    #[serde(default)]
     format: Format,
     #[serde(default)]
     header: Header,

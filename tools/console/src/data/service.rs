@@ -180,9 +180,10 @@ impl Datasets {
         upload: NamedTempFile,
         stop: &Stop,
     ) -> ApiResult<Dataset> {
+        let format = import::found(upload.as_file(), request.format)?;
         let input = Input {
             file: upload.as_file(),
-            format: request.format,
+            format,
             csv: request.csv,
             limits: self.0.limits,
             stop,
@@ -194,11 +195,11 @@ impl Datasets {
         })?;
         let about = About {
             name,
-            format: request.format.name(),
+            format: format.name(),
             columns: &made.unwrap_or_default(),
             by,
         };
-        let text = (request.format == Format::Trace).then_some(upload);
+        let text = (format == Format::Trace).then_some(upload);
         self.keep(writer, about, text)
     }
 

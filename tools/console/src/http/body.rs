@@ -19,6 +19,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Frame, SizeHint};
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use tokio::time::{Sleep, sleep, timeout};
 
@@ -27,6 +28,8 @@ use crate::state::AppState;
 
 /// Longest JSON body, in bytes.
 pub(crate) const JSON_BYTES_MAX: usize = 64 << 10;
+/// Digits of a number that surely fits 63 bits. No thing has a longer one.
+const NUMBER_DIGITS: usize = 18;
 
 /// A body that fails when its next piece takes too long. Only the time counts during which the
 /// handler waits for it.
@@ -138,6 +141,9 @@ impl FromRequestParts<AppState> for Id {
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> ApiResult<Self> {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let Path(text) = path.map_err(|error| ApiError::malformed(error.body_text()))?;
+        if text.len() > NUMBER_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(ApiError::absent("thing of this number"));
+        }
         let id = text.parse().ok().filter(|&id| id > 0);
         id.map(Self).ok_or_else(|| {
             ApiError::malformed("the path needs the number of a thing, such as /api/runs/12")
@@ -158,6 +164,40 @@ pub(crate) fn page_limit(limit: Option<i64>, default: i64, max: i64) -> ApiResul
     Err(ApiError::invalid("limit", message))
 }
 
+/// Longest value of a parameter that an error repeats, in characters.
+const SHOWN_MAX: usize = 40;
+
+/// The name in a parser's sentence such as ``missing field `name` ``.
+fn quoted<'a>(sentence: &'a str, before: &str) -> Option<&'a str> {
+    let (_, after) = sentence.split_once(before)?;
+    after.split('`').nth(1)
+}
+
+/// What is wrong with the parameters `query`, of which a parser says `sentence`: its names of
+/// types and its counting of letters are not for people.
+fn wrong_parameter(query: &str, sentence: &str) -> ApiError {
+    if let Some(name) = quoted(sentence, "missing field") {
+        let message = format!("the parameter `{name}` is missing: add it");
+        return ApiError::malformed(message).of_field(name);
+    }
+    if let Some(name) = quoted(sentence, "unknown field") {
+        let message = format!("the parameter `{name}` is not known here: leave it out");
+        return ApiError::malformed(message).of_field(name);
+    }
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let named = pairs.into_iter().find(|(name, _)| {
+        let place = format!(": {name}: ");
+        !name.is_empty() && sentence.contains(&place)
+    });
+    let Some((name, value)) = named else {
+        return ApiError::malformed("the parameters after the `?` cannot be read: leave them out");
+    };
+    let value = percent_decode_str(value).decode_utf8_lossy();
+    let shown: String = value.chars().take(SHOWN_MAX).collect();
+    let message = format!("`{name}` cannot be `{shown}`: change it or leave it out");
+    ApiError::malformed(message).of_field(name)
+}
+
 /// The parameters after the `?` of a path.
 #[derive(Debug)]
 pub(crate) struct Parameters<T>(pub(crate) T);
@@ -167,7 +207,68 @@ impl<T: DeserializeOwned> FromRequestParts<AppState> for Parameters<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> ApiResult<Self> {
         let query = Query::<T>::from_request_parts(parts, state).await;
-        let wrong = |error: QueryRejection| ApiError::malformed(error.body_text());
+        let text = parts.uri.query().unwrap_or_default();
+        let wrong = |error: QueryRejection| wrong_parameter(text, &error.body_text());
         query.map(|Query(value)| Self(value)).map_err(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Uri;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Word {
+        One,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Known {
+        #[serde(rename = "name")]
+        _name: String,
+        #[serde(rename = "run")]
+        _run: Option<i64>,
+        #[serde(rename = "word")]
+        _word: Option<Word>,
+    }
+
+    #[test]
+    fn errors_of_parameters_say_the_name_and_no_type() {
+        for (query, message) in [
+            (
+                "name=a&run=abc",
+                "`run` cannot be `abc`: change it or leave it out",
+            ),
+            (
+                "name=a&run=",
+                "`run` cannot be ``: change it or leave it out",
+            ),
+            (
+                "name=a&run=%C3%A9%3A",
+                "`run` cannot be `é:`: change it or leave it out",
+            ),
+            (
+                "run=1&name=a&word=two",
+                "`word` cannot be `two`: change it or leave it out",
+            ),
+            ("run=1", "the parameter `name` is missing: add it"),
+            (
+                "name=a&path=b",
+                "the parameter `path` is not known here: leave it out",
+            ),
+        ] {
+            let uri: Uri = format!("/?{query}").parse().unwrap();
+            let error = Query::<Known>::try_from_uri(&uri).unwrap_err();
+            assert_eq!(
+                wrong_parameter(query, &error.body_text()).message(),
+                message,
+                "{error}"
+            );
+        }
     }
 }

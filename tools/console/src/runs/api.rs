@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::form;
+use super::listing::Which;
 use super::run::{self, Run, RunProgress, RunState};
 use super::series::Series;
 use crate::access::Session;
@@ -27,20 +28,12 @@ const QUEUED_MAX: i64 = 1_000;
 const PAGE: i64 = 50;
 const PAGE_MAX: i64 = 200;
 
-/// Which runs to list.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Which {
-    before: Option<i64>,
-    limit: Option<i64>,
-    state: Option<RunState>,
-}
-
 /// A page of runs.
 #[derive(Debug, Serialize)]
 pub(super) struct Page {
     runs: Vec<Run>,
-    /// Where the next page begins; null on the last.
+    /// Where the next page begins: `before` in the order of numbers, else `offset`. Null on the
+    /// last.
     next: Option<i64>,
 }
 
@@ -50,8 +43,12 @@ pub(super) async fn list(
     Parameters(which): Parameters<Which>,
 ) -> ApiResult<Json<Page>> {
     let limit = page_limit(which.limit, PAGE, PAGE_MAX)?;
-    let before = which.before.unwrap_or(i64::MAX);
-    let read = move |console: &Connection| Run::page(console, before, which.state, limit + 1);
+    if which.offset < 0 {
+        let message = format!("offset is {}: write 0 or more", which.offset);
+        return Err(ApiError::invalid("offset", message));
+    }
+    let (is_by_number, offset) = (which.is_by_number(), which.offset);
+    let read = move |console: &Connection| which.runs(console, limit + 1);
     let mut runs = state.console.read(read).await?;
     let has_more = runs.len() as u64 > limit.unsigned_abs();
     if has_more {
@@ -60,7 +57,11 @@ pub(super) async fn list(
     for run in &mut runs {
         freshen(&state, run);
     }
-    let next = runs.last().map(|run| run.id).filter(|_| has_more);
+    let next = match is_by_number {
+        true => runs.last().map(|run| run.id),
+        false => Some(offset.saturating_add(limit)),
+    };
+    let next = next.filter(|_| has_more);
     Ok(Json(Page { runs, next }))
 }
 
@@ -163,6 +164,8 @@ pub(super) async fn show(State(state): State<AppState>, Id(id): Id) -> ApiResult
     };
     let (mut run, (settings, outcome)) = state.console.read(read).await?;
     freshen(&state, &mut run);
+    // All settings follow.
+    run.brief = None;
     let mut value = serde_json::to_value(run)?;
     value["settings"] = settings;
     value["outcome"] = outcome.unwrap_or(Value::Null);
@@ -241,7 +244,8 @@ pub(super) async fn remove(
 /// # Errors
 /// There is no such run.
 pub(super) fn whole(console: &Connection, id: i64) -> ApiResult<Value> {
-    let run = Run::find(console, id)?;
+    let mut run = Run::find(console, id)?;
+    run.brief = None;
     let (settings, outcome) = run::details(console, id)?;
     let (_, series) = run::series_of(console, id)?;
     let mut value = serde_json::to_value(run)?;

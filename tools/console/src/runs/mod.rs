@@ -1,6 +1,7 @@
 //! Runs: simulations in a queue, their progress and results.
 //!
 //! - [`form`]: presets, and the fields of a simulation's settings with their limits.
+//! - [`listing`]: which runs a list shows.
 //! - [`run`]: a run in the database. [`series`]: the figures of its points.
 //! - [`runner`]: the queue and the threads that run it. [`watched`]: a run that is under way.
 //! - [`api`], [`stream`], [`export`]: the routes.
@@ -12,6 +13,7 @@
 mod api;
 mod export;
 mod form;
+mod listing;
 pub(crate) mod run;
 mod runner;
 pub(crate) mod series;

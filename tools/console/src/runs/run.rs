@@ -96,6 +96,9 @@ pub(super) struct Run {
     pub(super) summary: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
+    /// The settings by which people know a run again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) brief: Option<Value>,
 }
 
 /// JSON text of a column that this program has written.
@@ -109,10 +112,21 @@ fn absent(id: i64) -> ApiError {
 
 impl Run {
     /// What [`Run::of`] reads.
-    const COLUMNS: &str = "id, name, state, by_name, trace, created_ms, started_ms, ended_ms,
-        started, total, summary, error";
+    pub(super) const COLUMNS: &str = "id, name, state, by_name, trace, created_ms, started_ms,
+        ended_ms, started, total, summary, error,
+        CASE WHEN json_valid(settings) THEN json_object(
+            'queue_pairs', settings ->> '$.workload.population.queue_pairs',
+            'pattern', settings ->> '$.workload.pattern.name',
+            'policy', settings ->> '$.card.policy',
+            'card_entries', settings ->> '$.card.card_entries',
+            'cxl_pages', settings ->> '$.card.cxl_pages'
+        ) END";
 
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    /// A run of a row of [`Run::COLUMNS`].
+    ///
+    /// # Errors
+    /// Another version has written it.
+    pub(super) fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: row.get(0)?,
             name: row.get(1)?,
@@ -128,6 +142,7 @@ impl Run {
             },
             summary: parsed(row.get(10)?),
             error: row.get(11)?,
+            brief: parsed(row.get(12)?),
         })
     }
 
@@ -142,30 +157,6 @@ impl Run {
             .query_row([id], Self::of)
             .optional()?
             .ok_or_else(|| absent(id))
-    }
-
-    /// Runs before a number, newest first.
-    ///
-    /// # Errors
-    /// The database fails.
-    pub(super) fn page(
-        console: &Connection,
-        before: i64,
-        state: Option<RunState>,
-        limit: i64,
-    ) -> ApiResult<Vec<Self>> {
-        let filter = if state.is_some() {
-            "AND state = ?3"
-        } else {
-            "AND ?3 IS NULL"
-        };
-        let text = format!(
-            "SELECT {} FROM runs WHERE id < ?1 {filter} ORDER BY id DESC LIMIT ?2",
-            Self::COLUMNS
-        );
-        let mut statement = console.prepare_cached(&text)?;
-        let runs = statement.query_map(params![before, limit, state], Self::of)?;
-        Ok(runs.collect::<Result<_, _>>()?)
     }
 
     /// Adds a run to the queue.

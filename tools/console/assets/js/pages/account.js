@@ -14,7 +14,8 @@ function passwordForm() {
     label: t(`account.${key}`),
     type: "password",
     hint,
-    attributes: { autocomplete, maxlength: "200", required: true },
+    isRequired: true,
+    attributes: { autocomplete, maxlength: "200" },
   });
   const current = make("current", "current-password");
   const fresh = make("new", "new-password", t("user.password.text"));

@@ -3,15 +3,16 @@
 
 import { get } from "../api.js";
 import { data, fill, h, icon } from "../dom.js";
-import { plain, shortTime, withUnit } from "../format.js";
-import { known, t } from "../i18n.js";
+import { shortTime, times, withUnit } from "../format.js";
+import { t } from "../i18n.js";
 import { Chart, ChartGroup } from "../parts/chart.js";
-import { button } from "../parts/field.js";
+import { button, selectField } from "../parts/field.js";
 import { empty } from "../parts/notice.js";
 import { head, panel } from "../parts/page.js";
 import { go } from "../router.js";
 import {
-  CHARTS, COMPARED_MAX, FIGURES, column, columnTitle, figureOf, flatten, settingTitle, stateBadge, verdictBadge,
+  CHARTS, COMPARED_MAX, FIGURES, column, columnTitle, figureOf, flatten, settingText, settingTitle, settingUnits,
+  stateBadge, verdictBadge,
 } from "../run_data.js";
 
 const COMPARED = CHARTS.flatMap(({ lines, ...chart }) => {
@@ -62,15 +63,31 @@ function bestOf(values, better) {
   return better === "more" ? Math.max(...known) : Math.min(...known);
 }
 
-function delta(value, first) {
-  if (typeof value !== "number" || typeof first !== "number" || first === 0) {
+/** Ratios beyond these are said as a multiple: a percentage of them says little. */
+const RATIO_MIN = 0.5;
+const RATIO_MAX = 2;
+
+/** How a value differs from that of the baseline: shares in points, others in percent or times. */
+function delta(value, base, unit) {
+  if (typeof value !== "number" || typeof base !== "number" || value === base) {
     return null;
   }
-  const change = value / first - 1;
-  return h("span", { class: "delta" }, `${change >= 0 ? "+" : "−"}${withUnit(Math.abs(change), "share")}`);
+  const sign = value >= base ? "+" : "−";
+  const text = unit === "share"
+    ? t("compare.points", { difference: `${sign}${withUnit(Math.abs(value - base), "share").replace(/\s*%$/, "")}` })
+    : ratioText(value, base, sign);
+  return text && h("span", { class: "delta" }, text);
 }
 
-function figureTable(runs) {
+function ratioText(value, base, sign) {
+  if (base === 0) {
+    return null;
+  }
+  const ratio = value / base;
+  return ratio < RATIO_MIN || ratio > RATIO_MAX ? times(ratio) : `${sign}${withUnit(Math.abs(ratio - 1), "share")}`;
+}
+
+function figureTable(runs, baseline) {
   const rows = FIGURES.map(({ key: name, unit, better }) => {
     const values = runs.map((run) => figureOf(run, name));
     const best = bestOf(values, better);
@@ -82,7 +99,7 @@ function figureTable(runs) {
         "td",
         { class: value === best && best !== null ? "number best" : "number", translate: "no" },
         withUnit(value ?? Number.NaN, unit),
-        index > 0 && delta(value, values[0]),
+        index !== baseline && delta(value, values[baseline], unit),
       )),
     );
   });
@@ -92,10 +109,21 @@ function figureTable(runs) {
     h("th", { scope: "row" }, t("compare.course")),
     runs.map((run) => h("td", { class: "number" }, verdictBadge(run.outcome?.verdict) ?? "–")),
   );
-  return compareTable(t("compare.figures"), runs, [course, ...rows]);
+  return compareTable(t("compare.figures"), runs, [course, ...rows], baseline);
 }
 
-function compareTable(caption, runs, rows) {
+/** The select of the run that the others differ from. */
+function baselineField(runs, baseline) {
+  return selectField({
+    label: t("compare.baseline"),
+    className: "inline",
+    value: String(runs[baseline].id),
+    options: runs.map(({ id, name }) => [String(id), name]),
+    change: (id) => go(`/compare?runs=${runs.map((run) => run.id).join(",")}&to=${id}`),
+  }).root;
+}
+
+function compareTable(caption, runs, rows, baseline = null) {
   return h(
     "div",
     { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
@@ -107,21 +135,19 @@ function compareTable(caption, runs, rows) {
         "tr",
         null,
         h("th", { scope: "col" }, h("span", { class: "hidden-text" }, t("compare.what"))),
-        runs.map((run, index) => h("th", { scope: "col", class: "number" }, key(run, index))),
+        runs.map((run, index) => h(
+          "th",
+          { scope: "col", class: "number" },
+          key(run, index),
+          index === baseline && h("span", { class: "delta" }, t("compare.is_baseline")),
+        )),
       )),
       h("tbody", null, rows),
     ),
   );
 }
 
-function shown(value) {
-  if (value === undefined) {
-    return "–";
-  }
-  return typeof value === "number" ? plain(value) : known(`choice.${value}`, String(value));
-}
-
-function settingRows(runs, isAll) {
+function settingRows(runs, units, isAll) {
   const tables = runs.map((run) => new Map(flatten(run.settings)));
   const paths = [...new Set(tables.flatMap((one) => [...one.keys()]))];
   return paths
@@ -131,11 +157,11 @@ function settingRows(runs, isAll) {
       "tr",
       null,
       h("th", { scope: "row" }, settingTitle(path)),
-      values.map((value) => h("td", { class: "number", translate: "no" }, shown(value))),
+      values.map((value) => h("td", { class: "number", translate: "no" }, settingText(path, value, units))),
     ));
 }
 
-function settings(runs) {
+function settings(runs, units) {
   const place = h("div");
   let isAll = false;
   const toggle = button("", {
@@ -146,7 +172,7 @@ function settings(runs) {
     },
   });
   function draw() {
-    const rows = settingRows(runs, isAll);
+    const rows = settingRows(runs, units, isAll);
     toggle.textContent = t(isAll ? "compare.only_different" : "compare.all_settings");
     const none = h("p", { class: "panel-body soft" }, t("compare.same"));
     fill(place, rows.length > 0 ? compareTable(t("compare.settings"), runs, rows) : none);
@@ -178,17 +204,32 @@ function picker(all, chosen) {
   );
 }
 
-/** Shows the page. */
+/** A run with its series; nothing if it was deleted. */
+async function wholeRun(id, signal) {
+  try {
+    return await Promise.all([get(`/api/runs/${id}`, { signal }), get(`/api/runs/${id}/series`, { signal })]);
+  } catch (error) {
+    if (error.status === 404) {
+      return null;
+    }
+    throw error;
+  }
+}
+
+/** Shows the page. The oldest run is the baseline, unless the address names another. */
 export async function render({ main, query, signal }) {
-  const ids = (query.get("runs") ?? "").split(",").filter((id) => /^\d+$/.test(id)).map(Number);
-  const chosen = [...new Set(ids)].slice(0, COMPARED_MAX);
-  const [{ runs: all }, ...details] = await Promise.all([
+  const ids = (query.get("runs") ?? "").split(",").filter((id) => /^\d{1,15}$/.test(id)).map(Number);
+  const wanted = [...new Set(ids)].slice(0, COMPARED_MAX).sort((one, other) => one - other);
+  const [{ runs: all }, units, ...found] = await Promise.all([
     get("/api/runs?limit=100", { signal }),
-    ...chosen.map((id) => get(`/api/runs/${id}`, { signal })),
-    ...chosen.map((id) => get(`/api/runs/${id}/series`, { signal })),
+    settingUnits(),
+    ...wanted.map((id) => wholeRun(id, signal)),
   ]);
-  const runs = details.slice(0, chosen.length);
-  const series = details.slice(chosen.length);
+  const there = found.filter((one) => one !== null);
+  const runs = there.map(([run]) => run);
+  const series = there.map(([, one]) => one);
+  const chosen = runs.map(({ id }) => id);
+  const baseline = Math.max(0, chosen.indexOf(Number(query.get("to"))));
   const heading = head(t("nav.compare"), { lead: t("compare.lead") });
   if (all.length === 0) {
     const create = h("a", { class: "button", href: "/runs" }, icon("runs"), t("nav.runs"));
@@ -203,7 +244,15 @@ export async function render({ main, query, signal }) {
   fill(main, heading, h(
     "div",
     { class: "stack" },
+    found.length > there.length && h("div", { class: "notice warn", role: "status" }, icon("warning"), h("p", null, t("compare.gone"))),
     picker(all, chosen),
-    runs.length > 0 && [panel(t("compare.figures"), figureTable(runs), { isFlush: true }), settings(runs), charts(runs, series, signal)],
+    runs.length > 0 && [
+      panel(t("compare.figures"), figureTable(runs, baseline), {
+        isFlush: true,
+        actions: runs.length > 1 && baselineField(runs, baseline),
+      }),
+      settings(runs, units),
+      charts(runs, series, signal),
+    ],
   ));
 }

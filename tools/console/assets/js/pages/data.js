@@ -10,8 +10,8 @@ import { head, panel } from "../parts/page.js";
 import { table } from "../parts/table.js";
 import { go } from "../router.js";
 
-const FORMATS = ["csv", "json", "parquet", "trace"];
-const ENDINGS = { csv: "csv", tsv: "csv", json: "json", jsonl: "json", ndjson: "json", parquet: "parquet", trace: "trace", txt: "trace" };
+/** Formats of files; `auto` is what the first bytes of a file say. */
+const FORMATS = ["auto", "csv", "json", "parquet", "trace"];
 
 /** Asks before a data set is deleted; true if it was. */
 export async function removeDataset(one) {
@@ -34,8 +34,8 @@ export async function removeDataset(one) {
 function list(datasets, reload) {
   const erase = async (one) => {
     if (await removeDataset(one)) {
+      await reload();
       say(t("dataset.deleted"));
-      reload();
     }
   };
   const columns = [
@@ -66,14 +66,15 @@ function list(datasets, reload) {
 function importPanel(signal) {
   const file = field({
     label: t("import.file"),
+    isRequired: true,
     hint: t("import.hint"),
-    control: h("input", { type: "file", accept: ".csv,.tsv,.json,.jsonl,.ndjson,.parquet,.txt,.trace" }),
+    control: h("input", { type: "file" }),
   });
-  const name = inputField({ label: t("dataset.name"), attributes: { maxlength: "120", autocomplete: "off" } });
+  const name = inputField({ label: t("dataset.name"), isRequired: true, attributes: { maxlength: "120", autocomplete: "off" } });
   const format = selectField({
     label: t("dataset.format"),
     options: FORMATS.map((one) => [one, t(`format.${one}`)]),
-    value: "csv",
+    value: "auto",
   });
   const bar = h("progress", { value: 0, max: "1", "aria-label": t("import.progress") });
   const text = h("span", { class: "soft", role: "status" });
@@ -86,9 +87,8 @@ function importPanel(signal) {
   const suggest = () => {
     const [chosen] = file.control.files;
     if (chosen) {
-      const [, stem, ending] = /^(.*?)(?:\.([^.]+))?$/.exec(chosen.name);
+      const [, stem] = /^(.*?)(?:\.[^.]+)?$/.exec(chosen.name);
       name.control.value = stem.slice(0, 120);
-      format.control.value = ENDINGS[(ending ?? "").toLowerCase()] ?? format.control.value;
     }
   };
   file.control.addEventListener("change", suggest);
@@ -124,8 +124,8 @@ function importPanel(signal) {
           text.textContent = share < 1 ? t("import.sent", { share: withUnit(share, "share") }) : t("import.reads");
         },
       });
-      say(t("import.done"));
       await go(`/data/${made.id}`);
+      say(t("import.done"));
     } catch (error) {
       if (error.name !== "AbortError") {
         problem.textContent = errorText(error);

@@ -5,16 +5,17 @@ import { errorText, get, permits, post, postForFile } from "../api.js";
 import { data, download, fill, h, icon } from "../dom.js";
 import { integer, plain, shortTime, withUnit } from "../format.js";
 import { count, known, t } from "../i18n.js";
-import { Chart } from "../parts/chart.js";
-import { busy, button, formDialog, inputField, selectField } from "../parts/field.js";
+import { busy, button, formDialog, inputField } from "../parts/field.js";
 import { empty, say, sayError } from "../parts/notice.js";
 import { head, panel } from "../parts/page.js";
+import { ResultChart } from "../parts/result_chart.js";
 import { QueryBuilder } from "../query.js";
-import { go } from "../router.js";
+import { go, rewriteQuery } from "../router.js";
 import { removeDataset } from "./data.js";
 
 const FORMATS = ["csv", "json", "parquet"];
-const LINES_MAX = 5;
+/** Longest state of the page in its address, in characters: servers and proxies bound addresses. */
+const VIEW_MAX = 8000;
 
 function cellOf(value) {
   if (value === null || value === undefined) {
@@ -47,117 +48,8 @@ function resultTable(result, caption) {
   );
 }
 
-/** The unit that the name of a column ends with. */
-function unitOf(name) {
-  const [, ending] = /_(ns|bytes)$/.exec(name) ?? [];
-  return ending ?? null;
-}
-
-/** The chart of a result: one column across, up to five upwards. */
-class ResultChart {
-  constructor(name, signal) {
-    this.name = name;
-    this.signal = signal;
-    this.leave = new AbortController();
-    this.root = h("div");
-    this.x = null;
-    this.y = [];
-    this.kind = "line";
-  }
-
-  show(result) {
-    this.result = result;
-    const numeric = result.columns.filter(({ type }) => type !== "text").map(({ name }) => name);
-    if (!numeric.includes(this.x) && this.x !== "") {
-      this.x = numeric.length > 1 ? numeric[0] : "";
-    }
-    this.y = this.y.filter((name) => numeric.includes(name));
-    if (this.y.length === 0) {
-      this.y = numeric.filter((name) => name !== this.x).slice(0, 1);
-    }
-    this.numeric = numeric;
-    this.draw();
-  }
-
-  draw() {
-    if (this.numeric.length === 0 || this.result.rows.length === 0) {
-      fill(this.root, h("p", { class: "soft" }, t("result.no_chart")));
-      return;
-    }
-    const again = (change) => (value) => {
-      change(value);
-      this.drawChart();
-    };
-    const across = selectField({
-      label: t("result.across"),
-      value: this.x,
-      options: [["", t("result.row")], ...this.numeric.map((name) => [name, name])],
-      change: again((value) => {
-        this.x = value;
-      }),
-    });
-    const kind = selectField({
-      label: t("result.kind"),
-      value: this.kind,
-      options: ["line", "bars", "points"].map((one) => [one, t(`result.${one}`)]),
-      change: again((value) => {
-        this.kind = value;
-      }),
-    });
-    const upwards = h("fieldset", null, h("legend", { class: "label" }, t("result.upwards")), h("div", { class: "choices", translate: "no" }, this.numeric.map((name) => h(
-      "label",
-      null,
-      h("input", {
-        type: "checkbox",
-        checked: this.y.includes(name),
-        on: { change: (event) => this.choose(name, event.target) },
-      }),
-      name,
-    ))));
-    this.place = h("div");
-    fill(this.root, h("div", { class: "stack" }, h("div", { class: "fields" }, across.root, kind.root), upwards, this.place));
-    this.drawChart();
-  }
-
-  choose(name, box) {
-    if (box.checked && this.y.length >= LINES_MAX) {
-      box.checked = false;
-      say(t("result.lines_max", { count: String(LINES_MAX) }), { bad: true });
-      return;
-    }
-    this.y = box.checked ? [...this.y, name] : this.y.filter((one) => one !== name);
-    this.drawChart();
-  }
-
-  drawChart() {
-    this.leave.abort();
-    this.leave = new AbortController();
-    const signal = AbortSignal.any([this.signal, this.leave.signal]);
-    if (this.y.length === 0) {
-      fill(this.place);
-      return;
-    }
-    const index = (name) => this.result.columns.findIndex((one) => one.name === name);
-    const at = this.x === "" ? (_, row) => row + 1 : (row) => row[index(this.x)];
-    const rows = this.result.rows
-      .map((row, place) => [at(row, place), ...this.y.map((name) => row[index(name)] ?? null)])
-      .filter(([x]) => typeof x === "number")
-      .sort(([one], [other]) => one - other);
-    const chart = new Chart({
-      title: this.x === "" ? this.name : t("result.over", { name: this.x }),
-      file: this.name,
-      kind: this.kind,
-      unit: this.y.every((name) => unitOf(name) === unitOf(this.y[0])) ? unitOf(this.y[0]) : null,
-      x: { label: this.x || t("result.row"), unit: unitOf(this.x) },
-      series: this.y.map((name) => ({ label: name, isData: true })),
-    }, signal);
-    fill(this.place, chart.root);
-    chart.set(rows.length > 0 ? rows[0].map((_, place) => rows.map((row) => row[place])) : [[], ...this.y.map(() => [])]);
-  }
-}
-
 async function save(query) {
-  const name = inputField({ label: t("dataset.name"), attributes: { maxlength: "120", autocomplete: "off" } });
+  const name = inputField({ label: t("dataset.name"), isRequired: true, attributes: { maxlength: "120", autocomplete: "off" } });
   let made = null;
   await formDialog({
     title: t("result.save"),
@@ -170,8 +62,8 @@ async function save(query) {
     },
   });
   if (made) {
-    say(t("result.saved"));
     await go(`/data/${made.id}`);
+    say(t("result.saved"));
   }
 }
 
@@ -192,8 +84,31 @@ function description(dataset) {
   );
 }
 
+/**
+ * What the builder and the chart were when the page was left or loaded again. The address has it,
+ * so that a view can be sent to others; the entry of the history has what is too long for that.
+ */
+function stateOf(query) {
+  const text = query.get("view") ?? history.state?.view;
+  try {
+    const value = JSON.parse(text ?? "{}");
+    return value !== null && typeof value === "object" ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+/** Keeps the state of builder and chart, unless the page was left. */
+function keepState(state, signal) {
+  if (!signal.aborted) {
+    const view = JSON.stringify(state);
+    const isShort = encodeURIComponent(view).length <= VIEW_MAX;
+    rewriteQuery(new URLSearchParams(isShort ? { view } : {}), isShort ? null : { view });
+  }
+}
+
 /** Shows the page. */
-export async function render({ main, parts, signal }) {
+export async function render({ main, parts, query, signal }) {
   const [dataset, { datasets }] = await Promise.all([
     get(`/api/datasets/${parts[0]}`, { signal }),
     get("/api/datasets", { signal }),
@@ -201,8 +116,16 @@ export async function render({ main, parts, signal }) {
   const place = h("div");
   const note = h("p", { class: "soft small", role: "status" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true, translate: "no" });
-  const chart = new ResultChart(dataset.name, signal);
-  const builder = new QueryBuilder({ source: dataset.id, columns: dataset.columns, datasets, changed: () => {} });
+  const state = stateOf(query);
+  const chart = new ResultChart({ name: dataset.name, signal, state: state.chart, changed: () => keep() });
+  const builder = new QueryBuilder({
+    source: dataset.id,
+    columns: dataset.columns,
+    datasets,
+    changed: () => keep(),
+    state: state.query,
+  });
+  const keep = () => keepState({ query: builder.state(), chart: chart.state() }, signal);
   const apply = button(t("query.run"), { kind: "primary", type: "submit" });
   const run = async () => {
     problem.hidden = true;
@@ -243,8 +166,8 @@ export async function render({ main, parts, signal }) {
     kind: "quiet",
     press: async () => {
       if (await removeDataset(dataset)) {
-        say(t("dataset.deleted"));
         await go("/data");
+        say(t("dataset.deleted"));
       }
     },
   });

@@ -13,7 +13,7 @@ import { figures, head, panel } from "../parts/page.js";
 import { Form, reveal } from "../parts/settings.js";
 import { table } from "../parts/table.js";
 import { go } from "../router.js";
-import { isEnded, stateBadge } from "../run_data.js";
+import { Pace, isEnded, stateBadge } from "../run_data.js";
 
 const POLL_MS = 1000;
 /** The settings of card and workload that decide; others have their defaults. */
@@ -208,15 +208,20 @@ function pointTable(search) {
   ], { isFlush: true });
 }
 
-function progressPanel(search) {
+function progressPanel(search, pace) {
   const { done, total } = search.progress;
   const share = total > 0 ? done / total : 0;
   return h(
     "div",
     { class: "panel panel-body" },
-    h("p", { class: "soft", role: "status" }, search.state === "queued"
-      ? t("fit.waits")
-      : t("fit.runs", { done: integer(done), total: integer(total) })),
+    h(
+      "div",
+      { class: "progress-words soft" },
+      h("p", { role: "status" }, search.state === "queued"
+        ? t("fit.waits")
+        : t("fit.runs", { done: integer(done), total: integer(total) })),
+      h("span", null, pace.leftText(share)),
+    ),
     h(
       "div",
       { class: "progress-line" },
@@ -245,10 +250,7 @@ function actions(search, reload) {
   const isOver = isEnded(search.state);
   const path = `/api/fits/${search.id}`;
   const cancel = () => post(`${path}/cancel`, {}).then(() => reload(), sayError);
-  const drop = () => remove(path).then(() => {
-    say(t("fit.deleted"));
-    return go("/fit");
-  }, sayError);
+  const drop = () => remove(path).then(() => go("/fit")).then(() => say(t("fit.deleted")), sayError);
   return [
     ...exports(search),
     may && !isOver && button(t("fit.cancel"), { kind: "danger", press: cancel }),
@@ -262,12 +264,13 @@ async function renderSearch({ main, parts, signal, reload }) {
   const path = `/api/fits/${parts[0]}`;
   let search = await get(path, { signal });
   const curves = new Curves(search, signal);
+  const pace = new Pace();
   const above = h("div", { class: "stack" });
   const below = h("div", { class: "stack" });
   const show = () => {
     const list = search.curves ?? [];
     const hasPoints = list.some(({ points }) => points.length > 0);
-    fill(above, !isEnded(search.state) && progressPanel(search), hasPoints && answers(search));
+    fill(above, !isEnded(search.state) && progressPanel(search, pace), hasPoints && answers(search));
     fill(below, hasPoints && pointTable(search));
     curves.set(list);
   };

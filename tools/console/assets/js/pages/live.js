@@ -1,5 +1,5 @@
 // Running engines, nodes and servers: the figures of `farcore top`, every second, with the last
-// two minutes as charts.
+// two minutes as charts. Times are those of this page: an engine that starts again begins anew.
 
 import { get, listen } from "../api.js";
 import { data, fill, h, icon } from "../dom.js";
@@ -10,6 +10,8 @@ import { empty } from "../parts/notice.js";
 import { figures, head, pairs, panel } from "../parts/page.js";
 
 const KEPT_SECONDS = 120;
+/** Shortest time that the charts show: at first there is less. */
+const SHOWN_SECONDS_MIN = 15;
 const HEADLINES = [
   ["operations_per_second", "1/s"],
   ["gets_per_second", "1/s"],
@@ -88,6 +90,7 @@ class EngineView {
   constructor(signal) {
     const group = new ChartGroup();
     this.times = [];
+    this.life = null;
     this.history = new Map(LINES.flatMap(({ lines }) => lines).map((name) => [name, []]));
     this.charts = LINES.map((line) => ({
       lines: line.lines,
@@ -95,7 +98,7 @@ class EngineView {
         title: t(`live.chart.${line.key}`),
         unit: line.unit,
         limits: line.limits,
-        x: { label: "seconds", unit: "seconds", limits: [-KEPT_SECONDS, 0] },
+        x: { label: "seconds", unit: "seconds", limits: () => [-this.shownSeconds(), 0] },
         series: line.lines.map((name) => ({ label: title(name) })),
         group,
       }, signal),
@@ -105,13 +108,30 @@ class EngineView {
     this.root = h("div", { class: "stack" }, this.above, h("div", { class: "charts" }, this.charts.map(({ chart }) => chart.root)), this.below);
   }
 
+  /** The time that the charts show: what there is, within limits. */
+  shownSeconds() {
+    const age = this.times.length > 0 ? this.times.at(-1) - this.times[0] : 0;
+    return Math.min(Math.max(age, SHOWN_SECONDS_MIN), KEPT_SECONDS);
+  }
+
+  /** Forgets what an engine did before it was started again. */
+  heed({ process, uptime_seconds: uptime }) {
+    if (this.life !== null && (process !== this.life.process || uptime < this.life.uptime)) {
+      this.times = [];
+      this.history.forEach((list) => list.splice(0));
+    }
+    this.life = { process, uptime };
+  }
+
   show(rates) {
     const total = rates.total ?? {};
-    this.times.push(rates.uptime_seconds ?? this.times.length);
+    this.heed(rates);
+    const now = performance.now() / 1000;
+    this.times.push(now);
     for (const [name, list] of this.history) {
       list.push(at(total, name) ?? null);
     }
-    if (this.times.length > KEPT_SECONDS) {
+    while (now - this.times[0] > KEPT_SECONDS) {
       this.times.shift();
       this.history.forEach((list) => list.shift());
     }

@@ -1,7 +1,7 @@
 // Events of runs, of the server, and the audit trail, newest first. Filters stand in the address,
 // so that a view can be sent to others. Older entries are found by key, not by counting.
 
-import { get, permits } from "../api.js";
+import { ApiError, errorText, get, permits } from "../api.js";
 import { data, fill, h } from "../dom.js";
 import { time } from "../format.js";
 import { known, t } from "../i18n.js";
@@ -16,6 +16,26 @@ const LEVELS = ["info", "warning", "error"];
 const KINDS = ["run", "audit", "server"];
 const LEVEL_BADGES = { info: "", warning: "warn", error: "bad" };
 const NAMES = ["from", "to", "level", "kind", "run", "text"];
+/** Latest time of a browser, in milliseconds since 1970. */
+const TIME_MAX = 8.64e15;
+/** What a filter of an address may be, and what to write instead. */
+const RULES = {
+  from: [isTime, "problem.time"],
+  to: [isTime, "problem.time"],
+  level: [(text) => LEVELS.includes(text), "problem.choice"],
+  kind: [(text) => KINDS.includes(text), "problem.choice"],
+  run: [(text) => /^\d{1,15}$/.test(text), "problem.run"],
+};
+
+function isTime(text) {
+  return /^\d{1,16}$/.test(text) && Number(text) <= TIME_MAX;
+}
+
+/** The problems of the filters of an address, by name. */
+function problemsOf(query) {
+  const list = Object.entries(RULES).filter(([name, [holds]]) => query.get(name) && !holds(query.get(name)));
+  return new Map(list.map(([name, [, problem]]) => [name, t(problem)]));
+}
 
 function columns() {
   return [
@@ -44,7 +64,7 @@ function filters(query) {
   const dates = (name) => inputField({
     label: t(`logs.${name}`),
     type: "datetime-local",
-    value: query.has(name) ? localTime(Number(query.get(name))) : "",
+    value: isTime(query.get(name) ?? "") ? localTime(Number(query.get(name))) : "",
     attributes: { name },
   });
   const choice = (name, label, list, prefix) => {
@@ -70,7 +90,7 @@ function filters(query) {
     run: inputField({
       label: t("logs.run"),
       value: query.get("run") ?? "",
-      attributes: { name: "run", inputmode: "numeric", pattern: "\\d*" },
+      attributes: { name: "run", inputmode: "numeric", maxlength: "15" },
     }),
     from: dates("from"),
     to: dates("to"),
@@ -85,8 +105,8 @@ function queryOf(fields) {
     if (value === "") {
       continue;
     }
-    const isTime = name === "from" || name === "to";
-    query.set(name, isTime ? String(new Date(value).getTime()) : value);
+    const isOfTime = name === "from" || name === "to";
+    query.set(name, isOfTime ? String(new Date(value).getTime()) : value);
   }
   return query;
 }
@@ -104,7 +124,28 @@ export async function render({ main, query, signal, reload }) {
     }
     return `/api/logs?${parts}`;
   };
-  const answer = await get(path(null), { signal });
+  const problems = problemsOf(query);
+  let answer = { entries: [], next: null };
+  let problem = null;
+  if (problems.size === 0) {
+    try {
+      answer = await get(path(null), { signal });
+    } catch (error) {
+      // A filter that the server refuses is changed here, beside what it says.
+      if (!(error instanceof ApiError) || !(error.status === 400 || error.status === 422)) {
+        throw error;
+      }
+      if (error.field in fields) {
+        problems.set(error.field, errorText(error));
+      } else {
+        problem = errorText(error);
+      }
+    }
+  }
+  for (const [name, text] of problems) {
+    fields[name].setProblem(text);
+  }
+  const isWrong = problems.size > 0 || problem !== null;
   const { root, add } = table({ caption: t("nav.logs"), className: "log-table", columns: columns(), rows: answer.entries });
   let { next } = answer;
   const older = button(t("older"), { press: () => busy(older, more).catch(sayError) });
@@ -119,6 +160,7 @@ export async function render({ main, query, signal, reload }) {
     "form",
     { class: "panel panel-body", role: "search", data: { tour: "filters" } },
     h("div", { class: "filters" }, Object.values(fields).map((one) => one.root)),
+    problem && h("p", { class: "problem", role: "alert", translate: "no" }, problem),
     h(
       "div",
       { class: "form-actions" },
@@ -133,12 +175,15 @@ export async function render({ main, query, signal, reload }) {
   });
   const list = answer.entries.length > 0 ? [root, foot] : empty({
     picture: "logs",
-    title: t("logs.none"),
-    text: t("logs.none.text"),
+    title: t(isWrong ? "logs.wrong" : "logs.none"),
+    text: t(isWrong ? "logs.wrong.text" : "logs.none.text"),
   });
   fill(
     main,
     head(t("nav.logs"), { lead: t("logs.lead"), actions: button(t("refresh"), { press: reload }) }),
     h("div", { class: "stack" }, form, panel(t("logs.entries"), list, { isFlush: true })),
   );
+  if (problems.size > 0) {
+    fields[[...problems.keys()][0]].control.focus();
+  }
 }

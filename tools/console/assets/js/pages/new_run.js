@@ -5,7 +5,6 @@ import { fill, h, uniqueId } from "../dom.js";
 import { integer } from "../format.js";
 import { known, t } from "../i18n.js";
 import { busy, button, inputField, selectField } from "../parts/field.js";
-import { say } from "../parts/notice.js";
 import { head } from "../parts/page.js";
 import { Form, reveal } from "../parts/settings.js";
 import { go } from "../router.js";
@@ -32,7 +31,7 @@ async function startOf(query, form, signal) {
   const clone = query.get("clone");
   if (clone !== null) {
     const run = await get(`/api/runs/${encodeURIComponent(clone)}`, { signal });
-    return { name: t("new_run.copy_of", { name: run.name }).slice(0, 100), settings: run.settings, trace: run.trace ?? null, preset: null };
+    return { name: t("new_run.copy_of", { name: run.name }).slice(0, 100), settings: run.settings, trace: run.trace ?? null, preset: null, origin: "run" };
   }
   const fit = query.get("fit");
   if (fit !== null) {
@@ -41,10 +40,10 @@ async function startOf(query, form, signal) {
     const settings = await get(`/api/fits/${encodeURIComponent(fit)}/settings?${which}`, { signal });
     const { queue_pairs: pairs, regions } = settings.workload.population;
     const name = t("new_run.of_fit", { policy, pairs: integer(pairs), regions: integer(regions) });
-    return { name, settings, trace: null, preset: null };
+    return { name, settings, trace: null, preset: null, origin: "point" };
   }
   const [first] = form.presets;
-  return { name: "", settings: first?.settings, trace: null, preset: first?.id };
+  return { name: "", settings: first?.settings, trace: null, preset: first?.id, origin: "preset" };
 }
 
 function showError(error, form, name, summary) {
@@ -71,10 +70,11 @@ export async function render({ main, query, signal }) {
     get("/api/datasets", { signal }).catch(() => ({ datasets: [] })),
   ]);
   const start = await startOf(query, description, signal);
-  const form = new Form(description, start.settings);
+  const form = new Form(description, start.settings, start.origin);
   const name = inputField({
     label: t("run.name"),
     value: start.name,
+    isRequired: true,
     attributes: { maxlength: "100", placeholder: t("new_run.name.example"), autocomplete: "off" },
   });
   const traces = datasets.filter(({ format }) => format === "trace");
@@ -89,9 +89,14 @@ export async function render({ main, query, signal }) {
   const root = h(
     "form",
     { class: "stack", novalidate: true },
-    h("div", { class: "panel panel-body fields" }, name.root, trace && trace.root),
+    h(
+      "div",
+      { class: "panel panel-body" },
+      h("div", { class: "fields" }, name.root, trace && trace.root),
+      h("p", { class: "hint required-key" }, t("required")),
+    ),
     presetCards(description.presets, start.preset, (settings) => form.load(settings)),
-    form.groupsRoot(),
+    form.modesRoot(),
     h("div", { class: "submit-bar" }, h("div", null, form.changed, summary), h(
       "div",
       { class: "actions" },
@@ -118,7 +123,6 @@ export async function render({ main, query, signal }) {
     }
     try {
       const run = await busy(send, () => post("/api/runs", body));
-      say(t("new_run.queued"));
       await go(`/runs/${run.id}`);
     } catch (error) {
       showError(error, form, name, summary);

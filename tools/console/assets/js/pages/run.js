@@ -4,15 +4,15 @@
 import { errorText, get, listen, permits, post, remove } from "../api.js";
 import { data, fill, h, icon } from "../dom.js";
 import { plain, span, time, withUnit } from "../format.js";
-import { known, t } from "../i18n.js";
+import { known, said, t } from "../i18n.js";
 import { Chart, ChartGroup } from "../parts/chart.js";
 import { button, formDialog, inputField } from "../parts/field.js";
 import { say, sayError } from "../parts/notice.js";
 import { figures, head, pairs, panel } from "../parts/page.js";
 import { go } from "../router.js";
 import {
-  CHARTS, FIGURES, chartTitle, column, columnTitle, figureOf, flatten, isEnded, settingTitle, shareOf, stateBadge,
-  verdictBadge,
+  CHARTS, FIGURES, chartTitle, column, columnTitle, figureOf, flatten, isEnded, settingText, settingTitle, settingUnits,
+  shareOf, stateBadge, verdictBadge, Pace,
 } from "../run_data.js";
 
 const FORMATS = ["csv", "json", "parquet"];
@@ -43,6 +43,7 @@ class Charts {
           file: `${run.name}-${chart.key}`,
           unit: chart.unit,
           limits: chart.limits,
+          isStacked: chart.isStacked,
           x: { label: "at_ns", unit: "ns" },
           series: chart.lines.map((name) => ({ label: columnTitle(name) })),
           group,
@@ -57,6 +58,11 @@ class Charts {
     for (const { lines, chart } of this.list) {
       chart.set([times, ...lines.map((name) => column(this.series, name))]);
     }
+  }
+
+  /** Forgets all rows: the series begins again. */
+  restart() {
+    this.series.rows = [];
   }
 
   /** Adds a row of the series; what came in one frame is drawn at once. */
@@ -136,10 +142,10 @@ function latencies(run) {
   ), { isFlush: true });
 }
 
-function settings(run) {
+function settings(run, units) {
   const list = flatten(run.settings).map(([path, value]) => ({
     label: settingTitle(path),
-    text: typeof value === "number" ? plain(value) : known(`choice.${value}`, String(value)),
+    text: settingText(path, value, units),
   }));
   const columns = 3;
   const size = Math.ceil(list.length / columns);
@@ -170,7 +176,7 @@ function meta(run) {
 }
 
 async function makeDataset(run) {
-  const name = inputField({ label: t("dataset.name"), value: run.name.slice(0, 120), attributes: { maxlength: "120" } });
+  const name = inputField({ label: t("dataset.name"), isRequired: true, value: run.name.slice(0, 120), attributes: { maxlength: "120" } });
   let made = null;
   await formDialog({
     title: t("run.make_dataset"),
@@ -202,8 +208,8 @@ async function removeRun(run) {
     },
   });
   if (isGone) {
-    say(t("run.deleted"));
     await go("/runs");
+    say(t("run.deleted"));
   }
 }
 
@@ -237,10 +243,17 @@ function actions(run) {
 function progressPanel(run) {
   const bar = h("progress", { value: shareOf(run.progress), max: "1", "aria-label": t("run.progress") });
   const text = data(withUnit(shareOf(run.progress), "share"));
+  const left = h("span", { class: "soft" });
+  const pace = new Pace();
   const root = h(
     "div",
     { class: "panel panel-body" },
-    h("p", { class: "soft" }, t(run.state === "queued" ? "run.waits" : "run.runs")),
+    h(
+      "p",
+      { class: "progress-words" },
+      h("span", { class: "soft" }, t(run.state === "queued" ? "run.waits" : "run.runs")),
+      left,
+    ),
     h("div", { class: "progress-line" }, bar, text),
   );
   return {
@@ -248,6 +261,7 @@ function progressPanel(run) {
     set(share) {
       bar.value = share;
       text.textContent = withUnit(share, "share");
+      left.textContent = pace.leftText(share);
     },
   };
 }
@@ -255,6 +269,7 @@ function progressPanel(run) {
 /** Follows a run until it ends. */
 function follow({ run, charts, progress, signal, reload }) {
   listen(`/api/runs/${run.id}/events`, {
+    restart: () => charts.restart(),
     on: {
       progress: ({ point, ...numbers }) => {
         progress.set(shareOf(numbers));
@@ -278,9 +293,10 @@ function follow({ run, charts, progress, signal, reload }) {
 /** Shows the page. */
 export async function render({ main, parts, signal, reload }) {
   const [id] = parts;
-  const [run, series] = await Promise.all([
+  const [run, series, units] = await Promise.all([
     get(`/api/runs/${id}`, { signal }),
     get(`/api/runs/${id}/series`, { signal }),
+    settingUnits(),
   ]);
   const isOver = isEnded(run.state);
   if (!isOver) {
@@ -295,7 +311,7 @@ export async function render({ main, parts, signal, reload }) {
     h(
       "div",
       { class: "stack" },
-      run.error && h("div", { class: "notice bad" }, icon("warning"), h("p", { translate: "no" }, run.error)),
+      run.error && h("div", { class: "notice bad" }, icon("warning"), h("p", { translate: "no" }, said(run.error) ?? run.error)),
       progress?.root,
       run.outcome && [verdictText(run), figuresOf(run)],
       h(
@@ -307,7 +323,7 @@ export async function render({ main, parts, signal, reload }) {
       charts.root,
       latencies(run),
       sections(run),
-      settings(run),
+      settings(run, units),
       h("p", null, h("a", { href: `/logs?run=${run.id}` }, t("run.logs"))),
     ),
   );

@@ -1,36 +1,104 @@
-// All runs, newest first: filter by state, choose up to four to compare, load older ones.
+// All runs: found by words and state, ordered by a column, up to four chosen to compare. The
+// address keeps what the list shows.
 
 import { get, permits } from "../api.js";
 import { data, fill, h, icon } from "../dom.js";
-import { shortTime, withUnit } from "../format.js";
-import { count, t } from "../i18n.js";
-import { busy, button, selectField } from "../parts/field.js";
+import { integer, shortTime, withUnit } from "../format.js";
+import { count, known, t } from "../i18n.js";
+import { busy, button, inputField, selectField } from "../parts/field.js";
 import { empty, sayError } from "../parts/notice.js";
 import { head, panel } from "../parts/page.js";
 import { table } from "../parts/table.js";
-import { go } from "../router.js";
-import { COMPARED_MAX, figureOf, isEnded, shareOf, stateBadge, verdictBadge } from "../run_data.js";
+import { go, rewriteQuery } from "../router.js";
+import { COMPARED_MAX, Pace, figureOf, isEnded, shareOf, stateBadge, verdictBadge } from "../run_data.js";
 
 const PAGE = 25;
 const REFRESH_MS = 2000;
+/** Pause after a letter before runs are looked for. */
+const TYPED_MS = 250;
 const STATES = ["", "queued", "running", "done", "cancelled", "failed", "interrupted"];
+/** Orders of the server, and the names of their columns. */
+const ORDERS = {
+  created: "run.created",
+  name: "run.name",
+  queue_pairs: "runs.queue_pairs",
+  messages_s: "column.messages_s",
+  hit_ratio: "column.hit_ratio",
+  p99_ns: "column.p99_ns",
+};
 
-function stateCell(run) {
+/** What the address says that the list shows; what it says wrongly is left out. */
+function whichOf(query) {
+  const one = (name, list, otherwise) => (list.includes(query.get(name)) ? query.get(name) : otherwise);
+  return {
+    state: one("state", STATES, ""),
+    text: (query.get("text") ?? "").slice(0, 200),
+    order: one("order", Object.keys(ORDERS), "created"),
+    isRising: query.get("rising") === "true",
+  };
+}
+
+/** The same as parameters, for the address and for the server. */
+function parametersOf({ state, text, order, isRising }) {
+  const parts = new URLSearchParams();
+  if (state) {
+    parts.set("state", state);
+  }
+  if (text.trim()) {
+    parts.set("text", text.trim());
+  }
+  if (order !== "created") {
+    parts.set("order", order);
+  }
+  if (isRising) {
+    parts.set("rising", "true");
+  }
+  return parts;
+}
+
+function stateCell(run, paces) {
   if (run.state !== "running") {
     return [stateBadge(run.state), " ", verdictBadge(run.summary?.verdict)];
   }
   const share = shareOf(run.progress);
+  const pace = paces.get(run.id) ?? new Pace();
+  paces.set(run.id, pace);
+  const left = pace.leftText(share);
   return h(
     "span",
-    { class: "progress-line" },
-    h("progress", { value: share, max: "1", "aria-label": t("run.progress") }),
-    data(withUnit(share, "share")),
+    { class: "progress-cell" },
+    h(
+      "span",
+      { class: "progress-line" },
+      h("progress", { value: share, max: "1", "aria-label": t("run.progress") }),
+      data(withUnit(share, "share")),
+    ),
+    left && h("span", { class: "soft small" }, left),
   );
 }
 
-function columnsOf(choose) {
+/** The settings by which people know a run again. */
+function settingsCell({ brief }) {
+  if (!brief) {
+    return "";
+  }
+  const { pattern, policy, card_entries: places, cxl_pages: pages } = brief;
+  return h(
+    "span",
+    { class: "soft small" },
+    t("runs.settings", {
+      pattern: known(`choice.${pattern}`, pattern),
+      policy: known(`policy.${policy}`, null) ?? known(`choice.${policy}`, policy),
+      places: integer(places),
+    }),
+    pages > 0 && [", ", t("runs.with_cxl")],
+  );
+}
+
+function columnsOf(choose, paces) {
   const number = (key, unit) => ({
     title: t(`column.${key}`),
+    order: key,
     isNumber: true,
     cell: (run) => data(withUnit(figureOf(run, key) ?? Number.NaN, unit)),
   });
@@ -43,15 +111,23 @@ function columnsOf(choose) {
     },
     {
       title: t("run.name"),
+      order: "name",
       isTitle: true,
       cell: (run) => h("a", { class: "table-link", href: `/runs/${run.id}` }, data(run.name)),
     },
-    { title: t("run.state"), cell: stateCell },
+    { title: t("run.state"), cell: (run) => stateCell(run, paces) },
+    {
+      title: t("runs.queue_pairs"),
+      order: "queue_pairs",
+      isNumber: true,
+      cell: (run) => data(integer(run.brief?.queue_pairs ?? Number.NaN)),
+    },
+    { title: t("run.settings"), className: "row-settings", cell: settingsCell },
     number("messages_s", "1/s"),
     number("hit_ratio", "share"),
     number("p99_ns", "ns"),
     { title: t("run.by"), cell: (run) => data(run.by, "breaks") },
-    { title: t("run.created"), isNumber: true, cell: (run) => data(shortTime(run.created_ms)) },
+    { title: t("run.created"), order: "created", isNumber: true, cell: (run) => data(shortTime(run.created_ms)) },
   ];
 }
 
@@ -91,96 +167,169 @@ class Choice {
   }
 }
 
-function none(state) {
-  const isAll = state === "";
+function none({ state, text }) {
+  const isAll = state === "" && text.trim() === "";
   return empty({
     picture: "runs",
-    title: t(isAll ? "runs.none.title" : "runs.none_of_state"),
-    text: t(isAll ? "runs.none.text" : "runs.none_of_state.text"),
+    title: t(isAll ? "runs.none.title" : "runs.none_found"),
+    text: t(isAll ? "runs.none.text" : "runs.none_found.text"),
   });
 }
 
-/** Shows the page. */
-export async function render({ main, query, signal, reload }) {
-  const state = query.get("state") ?? "";
-  const choice = new Choice();
-  const place = h("div");
-  let next = null;
-  const path = (before) => {
-    const parts = new URLSearchParams({ limit: String(PAGE) });
-    if (state) {
-      parts.set("state", state);
-    }
-    if (before) {
-      parts.set("before", String(before));
+/** The list: what it shows, in which order, and the runs so far. */
+class List {
+  constructor({ which, signal }) {
+    this.which = which;
+    this.signal = signal;
+    this.shown = [];
+    this.next = null;
+    this.choice = new Choice();
+    this.paces = new Map();
+    /** Counts loads: an answer to an earlier one comes too late. */
+    this.loads = 0;
+    this.place = h("div");
+    this.older = button(t("older"), { press: () => busy(this.older, () => this.more()).catch(sayError) });
+    this.foot = h("div", { class: "panel-foot" }, this.older);
+  }
+
+  path(next) {
+    const parts = parametersOf(this.which);
+    parts.set("limit", String(PAGE));
+    if (next !== null) {
+      const isByNumber = this.which.order === "created" && !this.which.isRising;
+      parts.set(isByNumber ? "before" : "offset", String(next));
     }
     return `/api/runs?${parts}`;
-  };
-  const older = button(t("older"), { press: () => busy(older, more).catch(sayError) });
-  const shown = [];
-  const draw = () => {
+  }
+
+  /** Shows other runs, or the same in another order. */
+  async change(part) {
+    Object.assign(this.which, part);
+    rewriteQuery(parametersOf(this.which));
+    await this.load();
+  }
+
+  async load() {
+    this.loads += 1;
+    const own = this.loads;
+    const answer = await get(this.path(null), { signal: this.signal });
+    if (own === this.loads) {
+      this.shown = answer.runs;
+      this.next = answer.next ?? null;
+      this.draw();
+    }
+  }
+
+  async more() {
+    const own = this.loads;
+    const answer = await get(this.path(this.next), { signal: this.signal });
+    if (own === this.loads) {
+      // Runs that have come since push others onto the next page.
+      const known = new Set(this.shown.map(({ id }) => id));
+      this.shown.push(...answer.runs.filter(({ id }) => !known.has(id)));
+      this.next = answer.next ?? null;
+      this.draw();
+    }
+  }
+
+  /** Orders by a column, names rising and others falling; the second time the other way. */
+  order(order) {
+    const isSame = order === this.which.order;
+    return this.change({ order, isRising: isSame ? !this.which.isRising : order === "name" });
+  }
+
+  draw() {
+    const { order, isRising } = this.which;
     const { root } = table({
       caption: t("nav.runs"),
       className: "run-list dense",
-      columns: columnsOf((run) => choice.box(run)),
-      rows: shown,
+      columns: columnsOf((run) => this.choice.box(run), this.paces),
+      rows: this.shown,
+      sort: { order, isRising, change: (one) => this.order(one).then(() => this.focusOrder(one), sayError) },
     });
-    older.hidden = next === null;
-    fill(place, shown.length > 0 ? root : none(state));
-  };
-  async function more() {
-    const answer = await get(path(next), { signal });
-    shown.push(...answer.runs);
-    next = answer.next ?? null;
-    draw();
+    this.foot.hidden = this.next === null;
+    fill(this.place, this.shown.length > 0 ? root : none(this.which));
   }
-  await more();
-  const filter = selectField({
-    label: t("run.state"),
-    hideLabel: true,
-    value: state,
-    options: STATES.map((one) => [one, one ? t(`state.${one}`) : t("runs.all_states")]),
-    change: (one) => go(one ? `/runs?state=${one}` : "/runs"),
-  });
-  const create = permits("operator")
-    && h("a", { class: "button primary", href: "/runs/new", data: { tour: "new-run" } }, icon("plus"), t("runs.new"));
-  fill(
-    main,
-    head(t("nav.runs"), { lead: t("runs.lead"), actions: create }),
-    panel(t("runs.list"), [place, h("div", { class: "panel-foot", hidden: false }, older)], {
-      isFlush: true,
-      actions: [filter.root, choice.text, choice.button],
-    }),
-  );
-  main.querySelector(".panel-foot").hidden = next === null;
-  refresh({ shown, draw, path, signal, reload });
-}
 
-/** Reads the first page again while a run of it has not ended. */
-function refresh({ shown, draw, path, signal }) {
-  const timer = setInterval(async () => {
-    if (document.hidden || shown.every((run) => isEnded(run.state))) {
-      return;
-    }
-    try {
-      const { runs } = await get(path(null), { signal });
-      const fresh = new Map(runs.map((run) => [run.id, run]));
-      const before = JSON.stringify(shown);
-      shown.forEach((run, index) => {
-        shown[index] = fresh.get(run.id) ?? run;
-      });
-      if (JSON.stringify(shown) !== before && !holdsFocus()) {
-        draw();
+  focusOrder(order) {
+    this.place.querySelector(`[data-order="${order}"]`)?.focus();
+  }
+
+  /** Reads the first page again while a run of the list has not ended. */
+  follow() {
+    const timer = setInterval(async () => {
+      if (document.hidden || this.shown.every((run) => isEnded(run.state))) {
+        return;
       }
-    } catch {
-      // The shell shows a lost server; the next try comes.
-    }
-  }, REFRESH_MS);
-  signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+      const own = this.loads;
+      try {
+        const { runs } = await get(this.path(null), { signal: this.signal });
+        if (own !== this.loads) {
+          return;
+        }
+        const fresh = new Map(runs.map((run) => [run.id, run]));
+        const before = JSON.stringify(this.shown);
+        this.shown = this.shown.map((run) => fresh.get(run.id) ?? run);
+        if (JSON.stringify(this.shown) !== before && !holdsFocus()) {
+          this.draw();
+        }
+      } catch {
+        // The shell shows a lost server; the next try comes.
+      }
+    }, REFRESH_MS);
+    this.signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+  }
 }
 
 /** Whether the focus is in the table, which drawing it anew would lose. */
 function holdsFocus() {
   return document.activeElement?.closest(".run-list") !== null
     && document.activeElement?.closest(".run-list") !== undefined;
+}
+
+/** The controls above the list. */
+function controls(list) {
+  const { which } = list;
+  let typed = null;
+  const search = inputField({
+    label: t("runs.search"),
+    hideLabel: true,
+    type: "search",
+    value: which.text,
+    attributes: { maxlength: "200", placeholder: t("runs.search"), autocomplete: "off", spellcheck: "false" },
+    input: (text) => {
+      clearTimeout(typed);
+      typed = setTimeout(() => list.change({ text }).catch(sayError), TYPED_MS);
+    },
+  });
+  const filter = selectField({
+    label: t("run.state"),
+    hideLabel: true,
+    value: which.state,
+    options: STATES.map((one) => [one, one ? t(`state.${one}`) : t("runs.all_states")]),
+    change: (state) => list.change({ state }).catch(sayError),
+  });
+  const order = selectField({
+    label: t("runs.order"),
+    hideLabel: true,
+    className: "narrow-only",
+    value: which.order,
+    options: Object.entries(ORDERS).map(([one, title]) => [one, t("runs.by_order", { name: t(title) })]),
+    change: (one) => list.order(one).catch(sayError),
+  });
+  return [search.root, filter.root, order.root, list.choice.text, list.choice.button];
+}
+
+/** Shows the page. */
+export async function render({ main, query, signal }) {
+  const list = new List({ which: whichOf(query), signal });
+  await list.load();
+  const create = permits("operator")
+    && h("a", { class: "button primary", href: "/runs/new", data: { tour: "new-run" } }, icon("plus"), t("runs.new"));
+  fill(
+    main,
+    head(t("nav.runs"), { lead: t("runs.lead"), actions: create }),
+    panel(t("runs.list"), [list.place, list.foot], { isFlush: true, actions: controls(list) }),
+  );
+  list.follow();
 }

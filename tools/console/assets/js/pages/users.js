@@ -17,9 +17,9 @@ function roleOptions() {
 }
 
 async function addUser() {
-  const name = inputField({ label: t("user.name"), attributes: { maxlength: "64", autocomplete: "off", autocapitalize: "none" } });
+  const name = inputField({ label: t("user.name"), isRequired: true, attributes: { maxlength: "64", autocomplete: "off", autocapitalize: "none" } });
   const role = selectField({ label: t("user.role"), options: roleOptions(), value: "viewer", hint: t("user.role.text") });
-  const password = inputField({ label: t("user.password"), type: "password", hint: t("user.password.text"), attributes: PASSWORD });
+  const password = inputField({ label: t("user.password"), type: "password", isRequired: true, hint: t("user.password.text"), attributes: PASSWORD });
   let isDone = false;
   await formDialog({
     title: t("users.add"),
@@ -35,7 +35,7 @@ async function addUser() {
 }
 
 async function setPassword(user) {
-  const password = inputField({ label: t("account.new"), type: "password", hint: t("user.password.text"), attributes: PASSWORD });
+  const password = inputField({ label: t("account.new"), type: "password", isRequired: true, hint: t("user.password.text"), attributes: PASSWORD });
   let isDone = false;
   await formDialog({
     title: t("users.set_password"),
@@ -72,12 +72,12 @@ function columns(reload) {
   const after = async (work, text) => {
     try {
       if (await work()) {
-        say(t(text));
         await reload();
+        say(t(text));
       }
     } catch (error) {
-      sayError(error);
       await reload();
+      sayError(error);
     }
   };
   const change = (user, body) => after(() => patch(`/api/users/${user.id}`, body).then(() => true), "users.changed");
@@ -131,8 +131,8 @@ export async function render({ main, signal, reload }) {
     kind: "primary",
     press: async () => {
       if (await addUser().catch(sayError)) {
-        say(t("users.added"));
         await reload();
+        say(t("users.added"));
       }
     },
   }, icon("plus"));

@@ -8,8 +8,11 @@ import { data, download, fill, h, icon, uniqueId } from "../dom.js";
 import { tickText, withUnit } from "../format.js";
 import { t } from "../i18n.js";
 import { themeChanges } from "../preferences.js";
+import { BINARY_STEPS, WHOLE_STEPS, powers, rangeOf, wide } from "./axes.js";
 
 const HEIGHT = 220;
+/** Longest name at a tick, in characters. */
+const NAME_MAX = 14;
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [4, 2]];
 let library = null;
 
@@ -56,12 +59,19 @@ export class ChartGroup {
   }
 }
 
+/** A colour of the page, less opaque. */
+function faint(value) {
+  return value.replace(/^rgb\((.*)\)$/, "rgba($1, 0.45)");
+}
+
 /**
  * A chart. Options:
- * - `title`, `unit` of the y axis, `x`: `{label, unit, isLog}`; a logarithmic axis doubles
+ * - `title`, `unit` of the y axis, `isLog` if that is logarithmic
+ * - `x`: `{label, unit, isLog, names, limits}`; a logarithmic axis doubles; with `names`, values
+ *   are places in that list; `limits` may be a function
  * - `series`: `[{label, isData, dash, colour}]`
  * - `limits`: `[minimum, maximum]` of the y axis if it is fixed; `isFitted`: it need not begin at 0
- * - `kind`: `line` (default), `bars` or `points`
+ * - `kind`: `line` (default), `bars` or `points`; `isStacked`: areas upon each other
  * - `group`: a ChartGroup
  */
 export class Chart {
@@ -135,7 +145,11 @@ export class Chart {
     root.addEventListener("click", () => {
       this.isShown[index] = !this.isShown[index];
       root.setAttribute("aria-pressed", String(this.isShown[index]));
-      this.plot?.setSeries(index + 1, { show: this.isShown[index] });
+      if (this.options.isStacked) {
+        this.redraw();
+      } else {
+        this.plot?.setSeries(index + 1, { show: this.isShown[index] });
+      }
     });
     return { root, value };
   }
@@ -158,7 +172,7 @@ export class Chart {
     requestAnimationFrame(() => {
       this.isWaiting = false;
       if (this.plot) {
-        this.plot.setData(this.values, this.range === null);
+        this.plot.setData(this.drawn(), this.range === null);
         if (this.range !== null) {
           this.plot.redraw();
         }
@@ -167,18 +181,43 @@ export class Chart {
     });
   }
 
+  /** The values as they are drawn: stacked, or only those that a logarithmic axis can show. */
+  drawn() {
+    const [places, ...lists] = this.values;
+    if (this.options.isStacked) {
+      const sums = places.map(() => 0);
+      const stack = (list) => list.map((value, place) => {
+        sums[place] += value ?? 0;
+        return sums[place];
+      });
+      return [places, ...lists.map((list, index) => (this.isShown[index] ? stack(list) : list))];
+    }
+    if (this.options.isLog) {
+      return [places, ...lists.map((list) => list.map((value) => (value <= 0 ? null : value)))];
+    }
+    return this.values;
+  }
+
+  /** The areas between stacked lines that are shown. */
+  bands() {
+    const shown = this.isShown.flatMap((isShown, index) => (isShown ? [index + 1] : []));
+    return shown.slice(1).map((one, place) => ({ series: [one, shown[place]] }));
+  }
+
   redraw() {
     if (window.uPlot === undefined || this.signal.aborted) {
       return;
     }
     this.plot?.destroy();
-    this.plot = new window.uPlot(this.plotOptions(), this.values, this.area);
+    this.plot = new window.uPlot(this.plotOptions(), this.drawn(), this.area);
     this.applyZoom(this.range);
     this.describe(null);
   }
 
   plotOptions() {
-    const { x, unit, limits } = this.options;
+    const { x, unit, limits, isLog, isStacked, isFitted } = this.options;
+    const log = (is, of) => (is ? { distr: 3, log: of === "bytes" ? 2 : 10 } : {});
+    const steps = (of) => (of === "bytes" ? { incrs: BINARY_STEPS } : {});
     const soft = colour("text-soft");
     const axis = {
       stroke: soft,
@@ -199,17 +238,30 @@ export class Chart {
       select: { show: true },
       scales: {
         x: { time: false, ...(x.isLog ? { distr: 3, log: 2 } : {}), range: (_, low, high) => this.rangeOfX(low, high) },
-        y: { range: (_, low, high) => wide(...rangeOf(low, high, limits, this.options.isFitted)) },
+        y: {
+          ...log(isLog, unit),
+          range: (_, low, high) => (isLog
+            ? powers(low, high, unit === "bytes" ? 2 : 10)
+            : wide(...rangeOf(low, high, limits, isFitted))),
+        },
       },
       axes: [
-        { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : tickText(tick, x.unit))), space: 70 },
         {
           ...axis,
+          ...(x.names ? { incrs: WHOLE_STEPS } : steps(x.unit)),
+          size: 34,
+          values: (_, ticks) => ticks.map((tick) => this.tickOfX(tick)),
+          space: x.names ? 90 : 70,
+        },
+        {
+          ...axis,
+          ...(isLog ? {} : steps(unit)),
           size: 66,
-          values: (_, ticks) => ticks.map((tick) => tickText(tick, unit)),
+          values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : tickText(tick, unit))),
           space: 34,
         },
       ],
+      ...(isStacked ? { bands: this.bands() } : {}),
       series: [{}, ...this.options.series.map((one, index) => this.line(one, index))],
       hooks: {
         draw: [(plot) => this.drawIntervals(plot)],
@@ -222,8 +274,11 @@ export class Chart {
   line(one, index) {
     const stroke = colour(`series-${this.colourOf(index)}`);
     const { paths } = window.uPlot;
+    const { isStacked, series, x } = this.options;
+    // Bars at a name stand side by side.
+    const beside = x.names ? series.length : 1;
     const kinds = {
-      bars: { paths: paths.bars({ size: [0.7, 60] }), fill: stroke, points: { show: false } },
+      bars: { paths: paths.bars({ size: [0.7 / beside, 60] }), fill: stroke, points: { show: false } },
       points: { paths: () => null, points: { show: true, size: 6, fill: stroke } },
     };
     return {
@@ -231,6 +286,7 @@ export class Chart {
       width: 1.75,
       dash: one.dash ? DASHES[one.dash % DASHES.length] : undefined,
       show: this.isShown[index],
+      fill: isStacked ? faint(stroke) : undefined,
       points: { show: (plot) => plot.data[0].length < 2 },
       spanGaps: false,
       ...kinds[this.options.kind],
@@ -267,8 +323,35 @@ export class Chart {
 
   /** The x axis: its limits, unless it is zoomed, or else all values. */
   rangeOfX(low, high) {
-    const { limits } = this.options.x;
-    return limits && this.range === null ? limits : wide(low, high);
+    const { limits, names, isLog } = this.options.x;
+    if (this.range !== null) {
+      return wide(low, high);
+    }
+    if (names) {
+      return [-0.6, names.length - 0.4];
+    }
+    if (limits) {
+      return typeof limits === "function" ? limits() : limits;
+    }
+    return isLog && low === null ? [1, 2] : wide(low, high);
+  }
+
+  tickOfX(tick) {
+    const { names, unit } = this.options.x;
+    if (tick === null) {
+      return "";
+    }
+    if (!names) {
+      return tickText(tick, unit);
+    }
+    const name = names[tick] ?? "";
+    return name.length > NAME_MAX ? `${name.slice(0, NAME_MAX - 1)}…` : name;
+  }
+
+  /** A place of the x axis as a text. */
+  textOfX(value) {
+    const { names, unit } = this.options.x;
+    return names ? names[Math.round(value)] ?? "" : withUnit(value, unit);
   }
 
   onSelect(plot) {
@@ -300,7 +383,7 @@ export class Chart {
       return;
     }
     this.place = at;
-    this.time.textContent = withUnit(times[at], this.options.x.unit);
+    this.time.textContent = this.textOfX(times[at]);
     this.entries.forEach(({ value }, index) => {
       value.textContent = withUnit(lastOf(this.values[index + 1] ?? [], at) ?? Number.NaN, this.options.unit);
     });
@@ -389,7 +472,8 @@ export class Chart {
     const lines = [names.map(cell).join(",")];
     times.forEach((time, row) => {
       if (this.range === null || (time >= this.range[0] && time <= this.range[1])) {
-        lines.push(this.values.map((list) => list[row] ?? "").join(","));
+        const place = this.options.x.names ? cell(this.textOfX(time)) : time;
+        lines.push([place, ...this.values.slice(1).map((list) => list[row] ?? "")].join(","));
       }
     });
     download(this.fileName("csv"), new Blob([`${lines.join("\r\n")}\r\n`], { type: "text/csv" }));
@@ -416,30 +500,4 @@ function lastOf(list, place) {
 function cell(text) {
   const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-}
-
-/** A range that is wide enough for ticks that differ: of one value, a little around it. */
-function wide(low, high) {
-  if (low === null || high === null) {
-    return [0, 1];
-  }
-  const size = Math.max(Math.abs(low), Math.abs(high));
-  return high - low > size * 1e-9 ? [low, high] : [low - (size * 1e-3 || 0.5), high + (size * 1e-3 || 0.5)];
-}
-
-/** Limits of the y axis: given ones, or from 0 to a little above the highest value. */
-function rangeOf(low, high, limits, isFitted) {
-  if (limits) {
-    return limits;
-  }
-  if (low === null || high === null || !Number.isFinite(low) || !Number.isFinite(high)) {
-    return [0, 1];
-  }
-  if (isFitted && low > high / 2) {
-    const room = (high - low) * 0.1 || high * 0.05;
-    return [low - room, high + room];
-  }
-  const top = high > 0 ? high * 1.06 : 0;
-  const bottom = low < 0 ? low * 1.06 : 0;
-  return top === bottom ? [0, 1] : [bottom, top];
 }

@@ -4,21 +4,24 @@ import { h, uniqueId } from "../dom.js";
 import { t } from "../i18n.js";
 
 /**
- * A field. `control` is an input, select or textarea. The result has `root`, `control` and
- * `setProblem(text or null)`.
+ * A field. `control` is an input, select or textarea. A required one has a mark. The result has
+ * `root`, `control` and `setProblem(text or null)`.
  */
-export function field({ label, control, hint, unit, className, hideLabel }) {
+export function field({ label, control, hint, unit, className, hideLabel, isRequired }) {
   const id = uniqueId("field");
   control.id = id;
   const problem = h("p", { class: "problem", id: `${id}-problem`, hidden: true, translate: "no" });
   const hintElement = hint ? h("p", { class: "hint", id: `${id}-hint` }, hint) : null;
   const isCheck = control.type === "checkbox";
+  if (isRequired) {
+    control.required = true;
+  }
   const unitElement = unit ? h("span", { class: "unit", "aria-hidden": "true" }, unit) : null;
   const shown = unit ? h("div", { class: "with-unit" }, control, unitElement) : control;
   const labelElement = h("label", { for: id, class: hideLabel ? "hidden-text" : null }, label);
   const root = h(
     "div",
-    { class: `field${isCheck ? " check" : ""}${className ? ` ${className}` : ""}` },
+    { class: ["field", isCheck && "check", isRequired && "is-required", className].filter(Boolean).join(" ") },
     isCheck ? [shown, labelElement] : [labelElement, shown],
     hintElement,
     problem,

@@ -29,6 +29,11 @@ export function say(text, { bad = false } = {}) {
   setTimeout(() => toast.remove(), SHOWN_MS);
 }
 
+/** Removes all short notices: they are about the page that was shown until now. */
+export function clearNotices() {
+  region?.replaceChildren();
+}
+
 /** Shows an error as a short notice. A session that ended has its own page. */
 export function sayError(error) {
   if (error.name !== "AbortError" && error.status !== 401) {
@@ -36,14 +41,14 @@ export function sayError(error) {
   }
 }
 
-/** A failure with a button to try again. */
-export function failure(text, again) {
+/** A failure and a way on: a button to try again, unless another is given. */
+export function failure(text, again, way) {
   return h(
     "div",
     { class: "notice bad", role: "alert" },
     icon("warning"),
     h("p", { translate: "no" }, text),
-    h("button", { class: "button", type: "button", on: { click: again } }, t("again")),
+    way ?? h("button", { class: "button", type: "button", on: { click: again } }, t("again")),
   );
 }
 

@@ -31,9 +31,21 @@ export function panel(title, body, { actions, isFlush, className } = {}) {
   );
 }
 
+/** Narrowest tile of a figure, in pixels. */
+const TILE_MIN = 132;
+
+/** Spreads tiles over their rows evenly, so that none is left alone. */
+const spreading = new ResizeObserver((entries) => {
+  for (const { target, contentRect } of entries) {
+    const count = target.children.length;
+    const rows = Math.ceil(count / Math.max(1, Math.floor(contentRect.width / TILE_MIN)));
+    target.style.setProperty("--tiles", String(Math.ceil(count / rows)));
+  }
+});
+
 /** Figures side by side: triples of label, value and unit, and a note. */
 export function figures(list) {
-  return h(
+  const root = h(
     "dl",
     { class: "figures" },
     list.map(({ label, value, unit, note }) => {
@@ -47,6 +59,8 @@ export function figures(list) {
       );
     }),
   );
+  spreading.observe(root);
+  return root;
 }
 
 /** Pairs of label and figure, one a line. */

@@ -1,7 +1,7 @@
 // The form of settings: fields with their checks, groups, and which fields belong to which choice.
 // Fields and limits come from the server; names and hints are texts.
 
-import { h } from "../dom.js";
+import { append, h } from "../dom.js";
 import { fieldText, limitText, parseNumber } from "../format.js";
 import { count, known, t } from "../i18n.js";
 import { flatten, nest, settingTitle } from "../run_data.js";
@@ -14,9 +14,47 @@ const SHOWN_WITH = {
   "card.weights.half_life": { path: "card.policy", values: ["hybrid"] },
   "card.weights.samples": { path: "card.policy", values: ["hybrid"] },
 };
-/** Units that the names of fields say already. */
-const SAID = new Set(["", "objects", "points", "share", "queue pairs"]);
-const OPEN_GROUPS = new Set(["workload", "arrival", "length", "card"]);
+const OPEN_GROUPS = new Set(["workload", "arrival", "length", "card", "cxl", "host"]);
+/** The settings that decide most. The others are shown on demand, and where they differ. */
+const MAIN = new Set([
+  "workload.pattern.name",
+  "workload.pattern.exponent",
+  "workload.pattern.period",
+  "workload.pattern.burst",
+  "workload.pattern.length",
+  "workload.population.queue_pairs",
+  "workload.population.regions",
+  "arrival.name",
+  "arrival.window",
+  "arrival.messages_s",
+  "messages",
+  "warmup",
+  "card.messages_s",
+  "card.card_entries",
+  "card.policy",
+  "card.cxl_pages",
+  "card.cxl.latency_ns",
+  "card.host.latency_ns",
+]);
+const MODES = ["main", "all"];
+const KEY = "farcore.settings";
+
+function rememberedMode() {
+  try {
+    return localStorage.getItem(KEY) === "all" ? "all" : "main";
+  } catch {
+    // Without a memory the form begins short.
+    return "main";
+  }
+}
+
+function rememberMode(mode) {
+  try {
+    localStorage.setItem(KEY, mode);
+  } catch {
+    // It holds until the page is closed.
+  }
+}
 
 /** A field of the form with its control. */
 class Setting {
@@ -32,11 +70,12 @@ class Setting {
       this.field = field({ ...shared, control: h("input", { type: "checkbox", on: { change } }) });
     } else {
       const attributes = { inputmode: "decimal", autocomplete: "off", spellcheck: "false" };
-      const shownUnit = SAID.has(unit ?? "") ? null : known(`unit.${unit}`, unit);
+      const shownUnit = known(`unit.${unit}`, null);
       this.field = inputField({ ...shared, unit: shownUnit, attributes, input: change });
     }
     this.root = this.field.root;
     this.root.dataset.path = path;
+    this.root.dataset.level = MAIN.has(path) ? "main" : "more";
   }
 
   get isNumber() {
@@ -100,7 +139,8 @@ function hintOf({ path, minimum, maximum, kind }) {
 
 /** The form: fields by path, groups, presets, and the values that the presets set. */
 export class Form {
-  constructor(form, start) {
+  /** `origin` says whose values `start` are: of a `preset`, a `run`, or a `point` of a search. */
+  constructor(form, start, origin = "preset") {
     this.settings = new Map();
     this.base = new Map();
     this.groups = new Map();
@@ -112,11 +152,12 @@ export class Form {
       this.groups.set(description.group, group);
     }
     this.changed = h("p", { class: "soft", role: "status" });
-    this.load(start);
+    this.load(start, origin);
   }
 
   /** Takes the values of nested settings; fields without one get their default. */
-  load(settings) {
+  load(settings, origin = "preset") {
+    this.origin = origin;
     const given = new Map(flatten(settings ?? {}));
     for (const [path, setting] of this.settings) {
       setting.value = given.has(path) ? given.get(path) : setting.description.default;
@@ -144,7 +185,9 @@ export class Form {
       setting.root.classList.toggle("is-changed", isChanged);
       number += isChanged ? 1 : 0;
     }
-    this.changed.textContent = number === 0 ? t("new_run.unchanged") : count("new_run.changed", number);
+    this.changed.textContent = number === 0
+      ? t(`new_run.unchanged.${this.origin}`)
+      : count(`new_run.changed.${this.origin}`, number);
   }
 
   onChange(setting) {
@@ -167,6 +210,32 @@ export class Form {
     return wrong[0] ?? null;
   }
 
+  /** The groups below a choice between the main settings and all. */
+  modesRoot() {
+    const root = h("div", { class: "stack settings" });
+    const buttons = MODES.map((mode) => h(
+      "button",
+      { type: "button", class: "button compact", data: { mode }, on: { click: () => show(mode) } },
+      t(`settings.${mode}`),
+    ));
+    const show = (mode) => {
+      root.dataset.mode = mode;
+      for (const one of buttons) {
+        one.setAttribute("aria-pressed", String(one.dataset.mode === mode));
+      }
+      rememberMode(mode);
+    };
+    root.addEventListener("all-settings", () => show("all"));
+    show(rememberedMode());
+    const heading = h(
+      "div",
+      { class: "panel panel-head settings-head" },
+      h("div", null, h("h2", null, t("run.settings")), h("p", { class: "hint" }, t("settings.text", { count: String(this.settings.size) }))),
+      h("div", { class: "actions switch", role: "group", "aria-label": t("run.settings") }, buttons),
+    );
+    return append(root, heading, this.groupsRoot());
+  }
+
   groupsRoot() {
     return [...this.groups].map(([name, list]) => h(
       "details",
@@ -177,8 +246,11 @@ export class Form {
   }
 }
 
-/** Opens the group of a field and puts the focus on it. */
+/** Shows a field, opens its group and puts the focus on it. */
 export function reveal(setting) {
+  if (setting.root.dataset.level === "more") {
+    setting.root.closest(".settings")?.dispatchEvent(new Event("all-settings"));
+  }
   setting.root.closest("details")?.setAttribute("open", "");
   setting.field.control.focus();
 }

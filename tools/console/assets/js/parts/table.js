@@ -4,10 +4,11 @@
 import { h } from "../dom.js";
 
 /**
- * A table of rows. `columns`: `{title, cell(row), isNumber, isTitle, className}`; `caption` is
- * read out, not shown.
+ * A table of rows. `columns`: `{title, cell(row), isNumber, isTitle, className, order}`; `caption`
+ * is read out, not shown. With `sort`, `{order, isRising, change(order)}`, headings of columns that
+ * have an order are buttons.
  */
-export function table({ caption, columns, rows, className = "" }) {
+export function table({ caption, columns, rows, className = "", sort = null }) {
   const body = h("tbody");
   const add = (list) => {
     for (const row of list) {
@@ -19,17 +20,26 @@ export function table({ caption, columns, rows, className = "" }) {
     "table",
     { class: `cards ${className}` },
     h("caption", { class: "hidden-text" }, caption),
-    h("thead", null, h("tr", null, columns.map(heading))),
+    h("thead", null, h("tr", null, columns.map((column) => heading(column, sort)))),
     body,
   );
   return { root: h("div", { class: "scroll" }, element), add, body };
 }
 
-function heading({ title, isNumber, hideTitle }) {
+function heading({ title, isNumber, hideTitle, order }, sort) {
+  if (sort === null || !order) {
+    return h(
+      "th",
+      { scope: "col", class: isNumber ? "number" : null },
+      hideTitle ? h("span", { class: "hidden-text" }, title) : title,
+    );
+  }
+  const isChosen = sort.order === order;
+  const way = sort.isRising ? "ascending" : "descending";
   return h(
     "th",
-    { scope: "col", class: isNumber ? "number" : null },
-    hideTitle ? h("span", { class: "hidden-text" }, title) : title,
+    { scope: "col", class: isNumber ? "number" : null, "aria-sort": isChosen ? way : "none" },
+    h("button", { type: "button", class: "sort", data: { order }, on: { click: () => sort.change(order) } }, title),
   );
 }
 

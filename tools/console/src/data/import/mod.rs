@@ -30,9 +30,12 @@ use super::stop::Stop;
 use crate::error::{ApiError, ApiResult};
 
 /// What a file is, or where a dataset came from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Format {
+    /// What its first bytes say: see [`found`].
+    #[default]
+    Auto,
     /// Comma-separated values (RFC 4180), or with semicolons or tabs.
     Csv,
     /// An array of flat objects, or one object a line.
@@ -47,6 +50,7 @@ impl Format {
     /// The name in interfaces and the catalogue.
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::Csv => "csv",
             Self::Json => "json",
             Self::Parquet => "parquet",
@@ -109,6 +113,44 @@ fn text(mut file: &File) -> ApiResult<&File> {
     Ok(file)
 }
 
+/// Bytes at the start of a file by which its format is found.
+const LOOK_BYTES: u64 = 4 << 10;
+/// What a Parquet file begins with.
+const PARQUET_MAGIC: &[u8] = b"PAR1";
+/// What a trace of any version begins with.
+const HEADING_WORD: &[u8] = b"farcore-card-trace ";
+
+/// What the first bytes of a file say that it is. A text that is neither a trace nor JSON is CSV.
+fn format_of(start: &[u8]) -> Format {
+    if start.starts_with(PARQUET_MAGIC) {
+        return Format::Parquet;
+    }
+    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+    let text = text.trim_ascii_start();
+    if text.starts_with(HEADING_WORD) {
+        return Format::Trace;
+    }
+    match text.first() {
+        Some(b'[' | b'{') => Format::Json,
+        _ => Format::Csv,
+    }
+}
+
+/// The format of a file, which is looked at if it is not given.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn found(mut file: &File, given: Format) -> ApiResult<Format> {
+    if given != Format::Auto {
+        return Ok(given);
+    }
+    file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+    let mut start = Vec::new();
+    let limited = file.take(LOOK_BYTES).read_to_end(&mut start);
+    limited.map_err(unreadable)?;
+    Ok(format_of(&start))
+}
+
 /// Reads a file into the sink that is made for its columns.
 ///
 /// # Errors
@@ -119,7 +161,7 @@ pub(super) fn read<S: RowSink>(
 ) -> ApiResult<S> {
     let read = || {
         let mut source: Box<dyn Source + '_> = match input.format {
-            Format::Csv => Box::new(csv::CsvSource::open(input)?),
+            Format::Auto | Format::Csv => Box::new(csv::CsvSource::open(input)?),
             Format::Json => Box::new(json::JsonSource::open(input)?),
             Format::Parquet => Box::new(parquet::ParquetSource::open(input)?),
             Format::Trace => Box::new(trace::TraceSource::open(input)?),
@@ -134,4 +176,27 @@ pub(super) fn read<S: RowSink>(
             "the file is broken in a way that its reader did not expect: write it again",
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use farcore_tuning::metadata_cache::trace::HEADING;
+
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_say_the_format() {
+        for (start, format) in [
+            (&b"PAR1\x15\x04"[..], Format::Parquet),
+            (b"\xef\xbb\xbf  [{\"a\": 1}]", Format::Json),
+            (b"{\"a\": 1}\n{\"a\": 2}\n", Format::Json),
+            (HEADING.as_bytes(), Format::Trace),
+            (b"\xef\xbb\xbffarcore-card-trace 2\n", Format::Trace),
+            (b"a,b\n1,2\n", Format::Csv),
+            (b"", Format::Csv),
+        ] {
+            assert_eq!(format_of(start), format, "{start:?}");
+        }
+        assert!(HEADING.as_bytes().starts_with(HEADING_WORD));
+    }
 }

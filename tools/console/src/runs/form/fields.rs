@@ -302,8 +302,20 @@ pub(super) const FIELDS: &[Field] = &[
     number("card", "card.card_ns", "card-ns", (0.0, 1e4), "ns"),
     choice("card", "card.policy", "policy", POLICIES),
     whole("card", "card.weights.alpha", "", (0.0, 1_024.0), "uses"),
-    whole("card", "card.weights.window", "", (1.0, 1_024.0), ""),
-    whole("card", "card.weights.half_life", "", (1.0, 1_024.0), ""),
+    whole(
+        "card",
+        "card.weights.window",
+        "",
+        (1.0, 1_024.0),
+        "times places",
+    ),
+    whole(
+        "card",
+        "card.weights.half_life",
+        "",
+        (1.0, 1_024.0),
+        "times places",
+    ),
     whole("card", "card.weights.samples", "", (1.0, 64.0), "tokens"),
     whole(
         "card",

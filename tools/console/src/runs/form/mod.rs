@@ -100,18 +100,35 @@ fn check_field(field: &Field, settings: &Value) -> ApiResult<()> {
     if (minimum..=maximum).contains(&value) {
         return Ok(());
     }
-    let message = format!("{} is {value}: write {minimum} to {maximum}", field.path);
+    let message = beyond(value, minimum, maximum);
     Err(ApiError::invalid(shown_path(field.path), message))
 }
 
-/// The error of the model, with the field that it is about.
+/// What is wrong with a value beyond its limits. The field of the answer says which it is.
+fn beyond(value: f64, minimum: f64, maximum: f64) -> String {
+    format!("{value} does not work: write {minimum} to {maximum}")
+}
+
+/// The error of the model, with the field that it is about. The names that the model gives
+/// settings are those of the command line, and a form has others: only an error that is of no field
+/// repeats them.
 fn named(error: &SettingError) -> ApiError {
     let (SettingError::Range { name, .. } | SettingError::Conflict { name, .. }) = error;
     // Of a sum, the first part.
     let first = name.split(' ').next().unwrap_or_default();
-    let field = FIELDS.iter().find(|field| field.name == first);
-    let path = field.map_or("settings".to_owned(), |field| shown_path(field.path));
-    ApiError::invalid(path, error.to_string())
+    let Some(field) = FIELDS.iter().find(|field| field.name == first) else {
+        return ApiError::invalid("settings", error.to_string());
+    };
+    let message = match error {
+        SettingError::Range { value, max, .. } if name.contains('+') => {
+            format!("with the shares that exclude it this is {value}: write at most {max} in all")
+        }
+        SettingError::Range {
+            value, min, max, ..
+        } => beyond(*value, *min, *max),
+        SettingError::Conflict { why, .. } => why.clone(),
+    };
+    ApiError::invalid(shown_path(field.path), message)
 }
 
 /// The settings of a new run, with every limit checked on another thread in its turn.
@@ -347,6 +364,25 @@ mod tests {
                 shown.contains(&format!("Some(\"{field}")),
                 "{value}: {shown}"
             );
+        }
+    }
+
+    #[test]
+    fn errors_of_the_model_have_no_names_of_the_command_line() {
+        for value in [
+            json!({ "workload": { "relaxed_share": 0.9, "strict_share": 0.9 } }),
+            json!({ "card": { "pinned": 4_000 } }),
+            json!({ "card": { "batch": { "min": 9, "max": 8 } } }),
+            json!({ "card": { "card_entries": 1 } }),
+        ] {
+            let error = settings(value.clone(), false).unwrap_err();
+            let message = error.message();
+            let names = FIELDS.iter().map(|field| field.name);
+            let found: Vec<_> = names
+                .filter(|name| name.contains('-') && message.contains(name))
+                .collect();
+            assert_eq!(found, [""; 0], "{value}: {message}");
+            assert!(message.contains(": write "), "{message}");
         }
     }
 }
