@@ -61,8 +61,7 @@ fn check_length(field: &'static str, messages: u64) -> ApiResult<()> {
     if messages <= MESSAGES_MAX {
         return Ok(());
     }
-    let name = field.trim_start_matches("settings.");
-    let message = format!("{name} is {messages}: write 1 to {MESSAGES_MAX}");
+    let message = format!("{messages} does not work: write 1 to {MESSAGES_MAX}");
     Err(ApiError::invalid(field, message))
 }
 
