@@ -13,14 +13,13 @@ use farcore_rdma::{Endpoint, prefetch, prefetch_burst};
 use crate::bytes::equal;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::index::{FirstCandidate, Position, Slot};
-use crate::log::record::{LocalRecord, RecordHeader, RecordView};
-use crate::log::{Address, SizeClass};
+use crate::log::SizeClass;
+use crate::log::record::RecordView;
 use crate::message::hash::IndexHash;
 use crate::message::operation::OperationKind;
 use crate::message::request::Request;
 use crate::shard::Shard;
 use crate::shard::far::read_ahead::{Located, Place};
-use crate::shard::local::page_table::Framed;
 use crate::shard::step::{Confirmed, Evidence, Found, Hint, HintOutcome, LocalHint, Step};
 
 /// Units of a record that are prefetched, at most: the processor's own prefetcher brings the rest

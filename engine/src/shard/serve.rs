@@ -19,7 +19,6 @@ use crate::message::hash::IndexHash;
 use crate::message::operation::OperationKind;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
-use crate::shard::far::read_ahead::ChunkId;
 use crate::shard::lookup::{LookAheadState, NewKeys};
 use crate::shard::pending::park::Source;
 use crate::shard::step::{Evidence, Found, Hint, HintOutcome, LocalHint, Step};

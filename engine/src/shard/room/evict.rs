@@ -280,7 +280,7 @@ impl<E: Endpoint> Shard<E> {
     /// True if pages are evicted, and half of the free extents that should be there are missing:
     /// then pages that are mostly alive are not compacted.
     pub(in crate::shard) fn is_pressed(&self) -> bool {
-        self.evictor.is_on() && 2 * self.missing_extents() > self.takable_extents()
+        self.evictor.is_on() && 2 * self.missing_extents() > self.far.pages.takable_count()
     }
 
     /// True if the index could not grow because the log needs the rest of local memory.
@@ -356,7 +356,7 @@ impl<E: Endpoint> Shard<E> {
             return true;
         }
         if !self.far.pages.is_silent() {
-            if self.takable_extents() > 0 && !self.local.sealed.is_empty() {
+            if self.far.pages.takable_count() > 0 && !self.local.sealed.is_empty() {
                 return false;
             }
             if self.evict_oldest_far(Fate::StaysIfRead) {
