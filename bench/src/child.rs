@@ -9,18 +9,15 @@ use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 
 use farcore_tuning::{LogFormat, log_format};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::fairness::{lead, report};
-use crate::plan::{Plan, Scenario};
-use crate::run::{Outcome, run};
+use crate::plan::Plan;
 use crate::stop::{self, Forwarding};
 use crate::words;
-use crate::{cache, embed, expiry, operations};
 
 /// The hidden command of a child.
 const COMMAND: &str = "run-one";
@@ -35,66 +32,39 @@ enum Answer<T> {
     Failed(String),
 }
 
+/// A measurement that a child process makes of a plan.
+pub trait Experiment {
+    /// What it finds.
+    type Run: Serialize + DeserializeOwned;
+
+    /// Runs a plan in this process.
+    ///
+    /// # Errors
+    /// There is nothing to report.
+    fn run(plan: Plan) -> anyhow::Result<Self::Run>;
+
+    /// True if threads of the run hang in the engine, so that only the end of the process ends
+    /// them.
+    fn is_stuck(_run: &Self::Run) -> bool {
+        false
+    }
+}
+
 /// Runs a plan in a child process, which shows its progress and its log. `None`: a signal ended it
 /// before it had measured anything.
 ///
 /// # Errors
 /// The process could not be started, failed (the error says why), or was killed.
-pub fn run_in_child(plan: &Plan) -> anyhow::Result<Option<Outcome>> {
+pub fn run_in_child<E: Experiment>(plan: &Plan) -> anyhow::Result<Option<E::Run>> {
     run_with(plan, Stdio::inherit())
 }
 
 /// Runs a plan in a child process, which shows nothing.
 ///
 /// # Errors
-/// As [`run_in_child`]; or a signal ended the run early.
-pub fn run_in_silent_child(plan: &Plan) -> anyhow::Result<Outcome> {
-    let outcome: Option<Outcome> = run_with(plan, Stdio::piped())?;
-    if let Some(why) = outcome.as_ref().and_then(|outcome| outcome.lost.as_ref()) {
-        bail!("the run of {} failed: {why}", plan.engine.name());
-    }
-    let complete = outcome.filter(|outcome| !outcome.report.partial);
-    complete.ok_or_else(|| anyhow!("a signal ended the run"))
-}
-
-/// Runs a plan of `fairness` in a child process, which shows its progress and its log.
-///
-/// # Errors
-/// As [`run_in_child`]. A client that hangs is no error.
-pub fn fairness_in_child(plan: &Plan) -> anyhow::Result<Option<report::Run>> {
-    run_with(plan, Stdio::inherit())
-}
-
-/// Runs a plan of `expiry` in a child process, which shows its progress and its log.
-///
-/// # Errors
 /// As [`run_in_child`].
-pub fn expiry_in_child(plan: &Plan) -> anyhow::Result<Option<expiry::report::Run>> {
-    run_with(plan, Stdio::inherit())
-}
-
-/// Runs a plan of `operations` in a child process, which shows its progress and its log.
-///
-/// # Errors
-/// As [`run_in_child`].
-pub fn operations_in_child(plan: &Plan) -> anyhow::Result<Option<operations::report::Run>> {
-    run_with(plan, Stdio::inherit())
-}
-
-/// Runs a plan of `embed` in a child process, which shows its progress and its log.
-///
-/// # Errors
-/// As [`run_in_child`].
-pub fn embed_in_child(plan: &Plan) -> anyhow::Result<Option<embed::report::Run>> {
-    run_with(plan, Stdio::inherit())
-}
-
-/// Runs a plan of `cache` in a child process, which shows its progress and its log.
-///
-/// # Errors
-/// As [`run_in_child`].
-pub fn cache_in_child(plan: &Plan) -> anyhow::Result<Option<cache::report::Run>> {
-    run_with(plan, Stdio::inherit())
+pub fn run_in_silent_child<E: Experiment>(plan: &Plan) -> anyhow::Result<Option<E::Run>> {
+    run_with(plan, Stdio::piped())
 }
 
 fn run_with<T: DeserializeOwned>(plan: &Plan, stderr: Stdio) -> anyhow::Result<Option<T>> {
@@ -157,42 +127,33 @@ fn died(engine: &str, status: ExitStatus, stderr: &str) -> String {
     format!("the run of {engine} was lost: {how}{colon}{last}")
 }
 
-/// Reads a plan from standard input, runs it, writes the outcome, or why there is none, to standard
-/// output.
+/// The plan that the parent of this process has sent.
 ///
 /// # Errors
-/// The plan cannot be parsed, the parent has ended, or the outcome cannot be written.
-pub fn serve() -> anyhow::Result<()> {
+/// The plan cannot be parsed, or the parent has ended.
+pub fn receive() -> anyhow::Result<Plan> {
     stop::follow_parent(std::env::var(stop::PARENT).ok().as_deref())?;
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
-    let plan: Plan = serde_json::from_str(&text).context("the plan cannot be parsed")?;
-    match plan.scenario {
-        Scenario::Contest { .. } | Scenario::Ycsb { .. } | Scenario::Trace(_) => {
-            return answer(run(plan));
-        }
-        Scenario::Expiry(_) => return answer(expiry::lead::run(&plan)),
-        Scenario::Operations(_) => return answer(operations::lead::run(&plan)),
-        Scenario::Embed(_) => return answer(embed::lead::run(&plan)),
-        Scenario::Cache(_) => return answer(cache::lead::run(&plan)),
-        Scenario::Fairness(_) => {}
-    }
-    let outcome = lead::run(&plan);
-    let is_stuck = outcome.as_ref().is_ok_and(report::Run::is_stuck);
-    answer(outcome)?;
-    if is_stuck {
-        // Threads hang in the engine; only the end of the process ends them.
-        std::process::exit(0);
-    }
-    Ok(())
+    serde_json::from_str(&text).context("the plan cannot be parsed")
 }
 
-fn answer<T: Serialize>(outcome: anyhow::Result<T>) -> anyhow::Result<()> {
-    let answer = match outcome {
-        Ok(outcome) => Answer::Ran(outcome),
+/// Runs a plan and writes the outcome, or why there is none, to standard output.
+///
+/// # Errors
+/// The outcome cannot be written.
+pub fn answer<E: Experiment>(plan: Plan) -> anyhow::Result<()> {
+    let run = E::run(plan);
+    let is_stuck = run.as_ref().is_ok_and(E::is_stuck);
+    let answer = match run {
+        Ok(run) => Answer::Ran(run),
         Err(error) => Answer::Failed(words::describe(&error)),
     };
     let mut output = std::io::stdout();
     output.write_all(&serde_json::to_vec(&answer)?)?;
-    Ok(output.flush()?)
+    output.flush()?;
+    if is_stuck {
+        std::process::exit(0);
+    }
+    Ok(())
 }

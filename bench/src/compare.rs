@@ -20,7 +20,7 @@ use crate::origin::Origin;
 use crate::outputs::{check_file, print};
 use crate::plan::{Plan, Scenario, Workload};
 use crate::report::{Report, medians};
-use crate::run::Outcome;
+use crate::run::{Comparison, Outcome};
 use crate::{stop, table};
 
 /// Checks what can be checked before anything runs: the engine's settings and the files, which it
@@ -117,7 +117,7 @@ fn measure(plans: &[Plan], runs: u32) -> (Vec<Vec<Outcome>>, Option<anyhow::Erro
                 record,
                 ..plan.clone()
             };
-            let outcome = match run_in_child(&plan) {
+            let outcome = match run_in_child::<Comparison>(&plan) {
                 Ok(Some(outcome)) => outcome,
                 Ok(None) => break,
                 Err(error) => return (all, Some(error)),

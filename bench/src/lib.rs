@@ -11,30 +11,23 @@
 //!   [`progress`]; [`figures`] files of a command, [`outputs`] files and lines; [`ending`] exit
 //!   statuses; [`resident`] measured memory; [`machine`]; [`watch`] metrics of the running engine;
 //!   [`events`] of the processor; [`line_trip`] between two cores
-//! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only;
-//!   [`expiry`]: many keys expire at once; [`operations`]: kinds of operations beside each other;
-//!   [`cache`]: miss ratios over made traces; [`embed`]: callers of a program that embeds the
-//!   engine, beside those of maps
+//! - [`experiments`]: measurements with drivers of their own, for farcore alone or beside maps
 
 pub mod block_on;
-pub mod cache;
 pub mod child;
 pub mod cli;
 pub mod compare;
 pub mod contrast;
 pub mod doubts;
-pub mod embed;
 pub mod ending;
 pub mod engines;
 pub mod events;
-pub mod expiry;
+pub mod experiments;
 pub mod failures;
-pub mod fairness;
 pub mod figures;
 pub mod line_trip;
 pub mod load;
 pub mod machine;
-pub mod operations;
 pub mod origin;
 pub mod outputs;
 pub mod phase;

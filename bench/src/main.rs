@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use clap::Parser;
 use farcore_bench::cli::{Cli, Command, CommonArgs, TraceArgs, plain};
 use farcore_bench::ending::Ending;
+use farcore_bench::experiments::{self, cache, embed, expiry, fairness, operations};
 use farcore_bench::machine::Machine;
 use farcore_bench::outputs::complain;
 use farcore_bench::plan::Plan;
 use farcore_bench::trace::Input;
-use farcore_bench::{cache, child, compare, embed, expiry, fairness, operations, stop};
+use farcore_bench::{compare, stop};
 use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
@@ -89,7 +90,7 @@ fn run(command: Command) -> anyhow::Result<Ending> {
             Ok(()) => args.write().map(|()| Ending::sound()),
             Err(error) => Ok(Ending::usage(&error)),
         },
-        Command::RunOne => child::serve().map(|()| Ending::sound()),
+        Command::RunOne => experiments::serve().map(|()| Ending::sound()),
     }
 }
 

@@ -16,11 +16,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use farcore_tuning::{Clock, resident_bytes};
 use serde::{Deserialize, Serialize};
 use tracing::{info, info_span, warn};
 
+use crate::child::{Experiment, run_in_silent_child};
 use crate::doubts::Doubts;
 #[cfg(feature = "peers")]
 use crate::engines::peers;
@@ -76,6 +77,31 @@ impl Outcome {
     pub fn is_measured(&self) -> bool {
         !self.report.phases.is_empty()
     }
+}
+
+/// One run of `contest`, `ycsb` or `trace`.
+#[derive(Debug)]
+pub struct Comparison;
+
+impl Experiment for Comparison {
+    type Run = Outcome;
+
+    fn run(plan: Plan) -> anyhow::Result<Outcome> {
+        run(plan)
+    }
+}
+
+/// Runs a plan in a child process, which shows nothing, to its end.
+///
+/// # Errors
+/// The child failed, or a signal ended it early.
+pub fn run_silently(plan: &Plan) -> anyhow::Result<Outcome> {
+    let outcome = run_in_silent_child::<Comparison>(plan)?;
+    if let Some(why) = outcome.as_ref().and_then(|outcome| outcome.lost.as_ref()) {
+        bail!("the run of {} failed: {why}", plan.engine.name());
+    }
+    let complete = outcome.filter(|outcome| !outcome.report.partial);
+    complete.ok_or_else(|| anyhow!("a signal ended the run"))
 }
 
 /// Runs a plan with the engine that it names, in this process.

@@ -202,8 +202,8 @@ fn publish(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operations::report::{Row, Run};
-    use crate::operations::settings::Part;
+    use crate::experiments::operations::report::{Row, Run};
+    use crate::experiments::operations::settings::Part;
     use crate::plan::Scenario;
     use crate::skew::Skew;
 

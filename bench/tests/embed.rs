@@ -7,8 +7,8 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
-use farcore_bench::embed::report::{EmbedReport, Row};
-use farcore_bench::embed::settings::{Caller, Part, Subject};
+use farcore_bench::experiments::embed::report::{EmbedReport, Row};
+use farcore_bench::experiments::embed::settings::{Caller, Part, Subject};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn bench(line: &str) -> Output {

@@ -5,9 +5,9 @@
 
 use std::process::Command;
 
-use farcore_bench::expiry::report::ExpiryReport;
-use farcore_bench::operations::report::OperationsReport;
-use farcore_bench::operations::settings::Part;
+use farcore_bench::experiments::expiry::report::ExpiryReport;
+use farcore_bench::experiments::operations::report::OperationsReport;
+use farcore_bench::experiments::operations::settings::Part;
 use serde::de::DeserializeOwned;
 
 /// Runs the program, which succeeds; returns what it printed and the JSON that it wrote.

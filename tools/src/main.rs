@@ -135,7 +135,7 @@ impl Command {
             Self::Tune(arguments) => tune::run(arguments, given),
             Self::Completions(arguments) => manual::completions(arguments, &Arguments::command()),
             Self::Man(arguments) => manual::write_pages(arguments, Arguments::command()),
-            Self::RunOne => farcore_bench::child::serve().map(|()| ExitCode::SUCCESS),
+            Self::RunOne => farcore_bench::experiments::serve().map(|()| ExitCode::SUCCESS),
         }
     }
 }

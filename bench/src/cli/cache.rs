@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::parse_size;
-use crate::cache::lead::puts_before;
-use crate::cache::settings::{Part, RECORD_EXTRA_BYTES, Settings, WINDOW};
+use crate::experiments::cache::lead::puts_before;
+use crate::experiments::cache::settings::{Part, RECORD_EXTRA_BYTES, Settings, WINDOW};
 use crate::machine::Machine;
 use crate::plan::{Plan, PlanError, Scenario};
 use crate::trace::made::Shape;

@@ -4,10 +4,10 @@
 use super::{
     CommonArgs, ContestArgs, EmbedArgs, ExpiryArgs, FairnessArgs, OperationsArgs, SetupArgs,
 };
-use crate::embed::settings::{Caller, Part as EmbedPart, Subject};
-use crate::expiry::settings::Place;
+use crate::experiments::embed::settings::{Caller, Part as EmbedPart, Subject};
+use crate::experiments::expiry::settings::Place;
+use crate::experiments::operations::settings::Part;
 use crate::machine::Machine;
-use crate::operations::settings::Part;
 use crate::plan::{EngineName, Plan, PlanError};
 use crate::range::RangeError;
 

@@ -8,7 +8,7 @@ use farcore::Config;
 use farcore::constants::KEY_BYTES_MAX;
 
 use super::parse_nanoseconds;
-use crate::embed::settings::{Caller, Part, Settings, Subject};
+use crate::experiments::embed::settings::{Caller, Part, Settings, Subject};
 use crate::machine::Machine;
 use crate::plan::{LOCAL_BYTES_MIN, Plan, PlanError, Scenario};
 use crate::range::RangeError;
@@ -209,7 +209,7 @@ impl EmbedArgs {
             local_bytes: 0,
             far_bytes: FAR_BYTES_MIN,
             far_latency_ns: self.far_latency.filter(|_| is_far).unwrap_or(0),
-            window: crate::embed::settings::WINDOW,
+            window: crate::experiments::embed::settings::WINDOW,
             prefault: !self.no_prefault,
             seed: self.seed,
             ..Plan::new(Scenario::Embed(Box::new(settings)))

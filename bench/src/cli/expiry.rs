@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{SetupArgs, WaitArgs, parse_milliseconds, parse_size};
-use crate::expiry::settings::{Place, Settings};
+use crate::experiments::expiry::settings::{Place, Settings};
 use crate::machine::Machine;
 use crate::plan::{Plan, PlanError, Scenario};
 

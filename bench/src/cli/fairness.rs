@@ -9,8 +9,8 @@ use clap::Args;
 use farcore_tuning::Profile;
 
 use super::{SetupArgs, WaitArgs, parse_size, read_profile};
-use crate::fairness::keys::RECORD_BYTES_BESIDE;
-use crate::fairness::settings::{Form, Request, Settings};
+use crate::experiments::fairness::keys::RECORD_BYTES_BESIDE;
+use crate::experiments::fairness::settings::{Form, Request, Settings};
 use crate::machine::Machine;
 use crate::plan::{Plan, PlanError, Scenario};
 use crate::watch::WatchArgs;

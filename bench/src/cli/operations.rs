@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{SetupArgs, parse_size};
+use crate::experiments::operations::settings::{LONG_BYTES_MAX, Part, Settings};
 use crate::machine::Machine;
-use crate::operations::settings::{LONG_BYTES_MAX, Part, Settings};
 use crate::plan::{Plan, PlanError, Scenario};
 
 /// Bytes of each record that an export reads: long enough that the link decides, not the records.

@@ -7,7 +7,7 @@
 use farcore::{Answer, Change, Condition, Expiry, Metadata, Operation};
 
 use super::{Draws, GET, Load, PUT};
-use crate::operations::settings::{RANGE_BYTES, Settings};
+use crate::experiments::operations::settings::{RANGE_BYTES, Settings};
 use crate::phase::{Phase, Single};
 use crate::plan::{Plan, Scenario};
 use crate::record::{Generator, Scratch, Shape, VALUE_GRAIN_BYTES};

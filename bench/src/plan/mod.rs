@@ -7,7 +7,7 @@
 //! The plan owns the settings of all scenarios. It derives counts and sizes from them (keys, steps
 //! of a phase, bytes) and passes numbers or small structs down to [`skew`](crate::skew),
 //! [`trace`](crate::trace), [`watch`](crate::watch) and the settings of
-//! [`fairness`](crate::fairness) and its like, none of which knows plans.
+//! [`fairness`](crate::experiments::fairness) and its like, none of which knows plans.
 
 mod engine;
 mod error;
@@ -21,14 +21,14 @@ use serde::{Deserialize, Serialize};
 
 pub use self::engine::{Encryption, EngineName};
 pub use self::error::PlanError;
-use crate::cache::settings as cache;
-use crate::embed::settings as embed;
-use crate::expiry::settings as expiry;
-use crate::fairness::keys::Keys;
-use crate::fairness::settings::Settings;
+use crate::experiments::cache::settings as cache;
+use crate::experiments::embed::settings as embed;
+use crate::experiments::expiry::settings as expiry;
+use crate::experiments::fairness::keys::Keys;
+use crate::experiments::fairness::settings::Settings;
+use crate::experiments::operations::settings as operations;
+use crate::experiments::operations::settings::Part;
 use crate::load::SETS;
-use crate::operations::settings as operations;
-use crate::operations::settings::Part;
 use crate::phase::{CONTEST, OPERATIONS, Phase, TRACE, YCSB};
 use crate::record::{KEY_BYTES, VALUE_BYTES_MEAN};
 use crate::skew::{KeyDraws, Skew};
@@ -114,15 +114,15 @@ pub enum Scenario {
     },
     /// A trace, as [`trace::choose`](crate::trace::choose) reads it.
     Trace(Box<Choice>),
-    /// One client beside others, as [`fairness`](crate::fairness) runs it.
+    /// One client beside others, as [`fairness`](crate::experiments::fairness) runs it.
     Fairness(Box<Settings>),
-    /// Many keys expire at once, as [`expiry`](crate::expiry) runs it.
+    /// Many keys expire at once, as [`expiry`](crate::experiments::expiry) runs it.
     Expiry(Box<expiry::Settings>),
-    /// Operations beside each other, as [`operations`](crate::operations) runs it.
+    /// Operations beside each other, as [`operations`](crate::experiments::operations) runs it.
     Operations(Box<operations::Settings>),
-    /// The engine as a cache, as [`cache`](crate::cache) runs it.
+    /// The engine as a cache, as [`cache`](crate::experiments::cache) runs it.
     Cache(Box<cache::Settings>),
-    /// Callers of an embedded engine, as [`embed`](crate::embed) runs them.
+    /// Callers of an embedded engine, as [`embed`](crate::experiments::embed) runs them.
     Embed(Box<embed::Settings>),
 }
 

@@ -3,7 +3,7 @@
 use super::call::{CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, TimeToLive, Value};
 use super::core::Core;
 use crate::error::Result;
-use crate::message::change::{Change, Condition, Metadata, PutOptions};
+use crate::message::change::{Condition, Metadata, PutOptions};
 use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 
@@ -18,14 +18,7 @@ impl Core {
         value: &[u8],
         condition: Condition<'_>,
     ) -> Result<CasOutcome> {
-        let change = Change::Put {
-            value,
-            expiry: Expiry::Never,
-            condition,
-            previous: false,
-            structured: false,
-        };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::put_if(key, value, condition)).await
     }
 
     /// Stores a value that may expire or be structured, if a condition holds. A value with an
@@ -39,14 +32,7 @@ impl Core {
         value: &[u8],
         options: PutOptions<'_>,
     ) -> Result<PutOutcome> {
-        let change = Change::Put {
-            value,
-            expiry: options.expiry,
-            condition: options.condition,
-            previous: false,
-            structured: options.structured,
-        };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::put_with(key, value, options)).await
     }
 
     /// Sets when a key expires. A time in the past deletes it.
@@ -59,12 +45,7 @@ impl Core {
         expiry: Expiry,
         condition: ExpiryCondition,
     ) -> Result<ExpiryOutcome> {
-        let change = Change::SetExpiry {
-            expiry,
-            condition,
-            value: false,
-        };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::expire(key, expiry, condition)).await
     }
 
     /// Removes a key's expiry; true if it had one.
@@ -72,12 +53,7 @@ impl Core {
     /// # Errors
     /// Those of [`Core::put`].
     pub async fn persist(&mut self, key: &[u8]) -> Result<bool> {
-        let change = Change::SetExpiry {
-            expiry: Expiry::Never,
-            condition: ExpiryCondition::Set,
-            value: false,
-        };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::persist(key)).await
     }
 
     /// Reads a value and sets when it expires.
@@ -89,12 +65,7 @@ impl Core {
         key: &[u8],
         expiry: Expiry,
     ) -> Result<Option<Value<'_>>> {
-        let change = Change::SetExpiry {
-            expiry,
-            condition: ExpiryCondition::Always,
-            value: true,
-        };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::get_and_expire(key, expiry)).await
     }
 
     /// Reads how long a key has to live; `None` if it is absent. Cost: as [`Core::inspect`].
@@ -114,11 +85,7 @@ impl Core {
         key: &[u8],
         condition: Condition<'_>,
     ) -> Result<DeleteOutcome> {
-        let change = Change::Delete {
-            condition,
-            previous: false,
-        };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::delete_if(key, condition)).await
     }
 
     /// Stores a value and returns the one before.
@@ -126,14 +93,7 @@ impl Core {
     /// # Errors
     /// Those of [`Core::put`].
     pub async fn get_and_put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Value<'_>>> {
-        let change = Change::Put {
-            value,
-            expiry: Expiry::Never,
-            condition: Condition::Always,
-            previous: true,
-            structured: false,
-        };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::get_and_put(key, value)).await
     }
 
     /// Removes a key and returns its value.
@@ -141,11 +101,7 @@ impl Core {
     /// # Errors
     /// Those of [`Core::delete`].
     pub async fn get_and_delete(&mut self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        let change = Change::Delete {
-            condition: Condition::Always,
-            previous: true,
-        };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::get_and_delete(key)).await
     }
 
     /// Adds to a decimal integer and returns the sum. An absent key counts as 0.
@@ -154,8 +110,7 @@ impl Core {
     /// [`Error::NotANumber`](crate::Error::NotANumber),
     /// [`Error::CounterOverflow`](crate::Error::CounterOverflow), and those of [`Core::put`].
     pub async fn increment(&mut self, key: &[u8], by: i64) -> Result<i64> {
-        let change = Change::Increment { by };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::increment(key, by)).await
     }
 
     /// Adds to a decimal number and returns the sum. An absent key counts as 0.
@@ -163,8 +118,7 @@ impl Core {
     /// # Errors
     /// [`Error::NotANumber`](crate::Error::NotANumber), and those of [`Core::put`].
     pub async fn increment_float(&mut self, key: &[u8], by: f64) -> Result<f64> {
-        let change = Change::IncrementFloat { by };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::increment_float(key, by)).await
     }
 
     /// Adds bytes behind a value and returns the new version and length. An absent key counts as
@@ -174,8 +128,7 @@ impl Core {
     /// [`Error::ValueTooLong`](crate::Error::ValueTooLong) for the whole, and those of
     /// [`Core::put`].
     pub async fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<Metadata> {
-        let change = Change::Append { tail };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::append(key, tail)).await
     }
 
     /// Overwrites a part of a value; a gap before it is filled with zeros. With no bytes nothing
@@ -185,8 +138,7 @@ impl Core {
     /// [`Error::ValueTooLong`](crate::Error::ValueTooLong) for the whole, and those of
     /// [`Core::put`].
     pub async fn set_range(&mut self, key: &[u8], offset: u64, bytes: &[u8]) -> Result<Metadata> {
-        let change = Change::SetRange { offset, bytes };
-        self.call(Operation::Change { key, change }).await
+        self.call(Operation::set_range(key, offset, bytes)).await
     }
 
     /// True if a key exists. Cost: as [`Core::get`], but a far record's value is not read.

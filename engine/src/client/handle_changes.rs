@@ -4,7 +4,7 @@ use super::call::{Call, CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, Ti
 use super::handle::Handle;
 #[cfg(doc)]
 use crate::error::Error;
-use crate::message::change::{Change, Condition, Metadata, PutOptions};
+use crate::message::change::{Condition, Metadata, PutOptions};
 use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 
@@ -19,14 +19,7 @@ impl Handle {
         value: &'k [u8],
         condition: Condition<'k>,
     ) -> Call<'a, 'k, CasOutcome> {
-        let change = Change::Put {
-            value,
-            expiry: Expiry::Never,
-            condition,
-            previous: false,
-            structured: false,
-        };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::put_if(key, value, condition))
     }
 
     /// Stores a value that may expire or be structured, if a condition holds. A value with an
@@ -40,14 +33,7 @@ impl Handle {
         value: &'k [u8],
         options: PutOptions<'k>,
     ) -> Call<'a, 'k, PutOutcome> {
-        let change = Change::Put {
-            value,
-            expiry: options.expiry,
-            condition: options.condition,
-            previous: false,
-            structured: options.structured,
-        };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::put_with(key, value, options))
     }
 
     /// Sets when a key expires. A time in the past deletes it.
@@ -60,12 +46,7 @@ impl Handle {
         expiry: Expiry,
         condition: ExpiryCondition,
     ) -> Call<'a, 'k, ExpiryOutcome> {
-        let change = Change::SetExpiry {
-            expiry,
-            condition,
-            value: false,
-        };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::expire(key, expiry, condition))
     }
 
     /// Removes a key's expiry; true if it had one.
@@ -73,12 +54,7 @@ impl Handle {
     /// # Errors
     /// Those of [`Handle::put`].
     pub fn persist<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, bool> {
-        let change = Change::SetExpiry {
-            expiry: Expiry::Never,
-            condition: ExpiryCondition::Set,
-            value: false,
-        };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::persist(key))
     }
 
     /// Reads a value and sets when it expires.
@@ -90,12 +66,7 @@ impl Handle {
         key: &'k [u8],
         expiry: Expiry,
     ) -> Call<'a, 'k, Option<Value<'a>>> {
-        let change = Change::SetExpiry {
-            expiry,
-            condition: ExpiryCondition::Always,
-            value: true,
-        };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::get_and_expire(key, expiry))
     }
 
     /// Reads how long a key has to live; `None` if it is absent. Cost: as [`Handle::inspect`].
@@ -115,11 +86,7 @@ impl Handle {
         key: &'k [u8],
         condition: Condition<'k>,
     ) -> Call<'a, 'k, DeleteOutcome> {
-        let change = Change::Delete {
-            condition,
-            previous: false,
-        };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::delete_if(key, condition))
     }
 
     /// Stores a value and returns the one before.
@@ -131,14 +98,7 @@ impl Handle {
         key: &'k [u8],
         value: &'k [u8],
     ) -> Call<'a, 'k, Option<Value<'a>>> {
-        let change = Change::Put {
-            value,
-            expiry: Expiry::Never,
-            condition: Condition::Always,
-            previous: true,
-            structured: false,
-        };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::get_and_put(key, value))
     }
 
     /// Removes a key and returns its value.
@@ -146,11 +106,7 @@ impl Handle {
     /// # Errors
     /// Those of [`Handle::delete`].
     pub fn get_and_delete<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, Option<Value<'a>>> {
-        let change = Change::Delete {
-            condition: Condition::Always,
-            previous: true,
-        };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::get_and_delete(key))
     }
 
     /// Adds to a decimal integer and returns the sum. An absent key counts as 0.
@@ -158,8 +114,7 @@ impl Handle {
     /// # Errors
     /// [`Error::NotANumber`], [`Error::CounterOverflow`], and those of [`Handle::put`].
     pub fn increment<'a, 'k>(&'a mut self, key: &'k [u8], by: i64) -> Call<'a, 'k, i64> {
-        let change = Change::Increment { by };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::increment(key, by))
     }
 
     /// Adds to a decimal number and returns the sum. An absent key counts as 0.
@@ -167,8 +122,7 @@ impl Handle {
     /// # Errors
     /// [`Error::NotANumber`], and those of [`Handle::put`].
     pub fn increment_float<'a, 'k>(&'a mut self, key: &'k [u8], by: f64) -> Call<'a, 'k, f64> {
-        let change = Change::IncrementFloat { by };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::increment_float(key, by))
     }
 
     /// Adds bytes behind a value and returns the new version and length. An absent key counts as
@@ -177,8 +131,7 @@ impl Handle {
     /// # Errors
     /// [`Error::ValueTooLong`] for the whole, and those of [`Handle::put`].
     pub fn append<'a, 'k>(&'a mut self, key: &'k [u8], tail: &'k [u8]) -> Call<'a, 'k, Metadata> {
-        let change = Change::Append { tail };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::append(key, tail))
     }
 
     /// Overwrites a part of a value; a gap before it is filled with zeros. With no bytes nothing
@@ -192,8 +145,7 @@ impl Handle {
         offset: u64,
         bytes: &'k [u8],
     ) -> Call<'a, 'k, Metadata> {
-        let change = Change::SetRange { offset, bytes };
-        Call::new(self, Operation::Change { key, change })
+        Call::new(self, Operation::set_range(key, offset, bytes))
     }
 
     /// True if a key exists. Cost: as [`Handle::get`], but a far record's value is not read.

@@ -2,7 +2,7 @@
 //!
 //! Both offer the same operations. A `handle` reaches every shard over lanes; a `core` client calls
 //! its own shard directly and reaches the others over lanes. `call` has what both return, `lanes`
-//! what handles share with the engine. A `pool` of handles serves clients of any number of threads
+//! what handles share with the engine, `requests` every call once. A `pool` of handles serves clients of any number of threads
 //! and tasks.
 //!
 //! A request is answered exactly once. An answer to a call that was dropped is recognized by its
@@ -19,6 +19,7 @@ pub(crate) mod lanes;
 pub(crate) mod long;
 pub(crate) mod pool;
 pub(crate) mod refused;
+mod requests;
 pub(crate) mod scan;
 pub(crate) mod shard_requests;
 pub(crate) mod transaction;

@@ -11,8 +11,8 @@ use farcore_rdma::{Endpoint, LocalKey};
 use farcore_tuning::Size;
 
 use super::far::buffers::BufferLayout;
-use super::far::extents::Extents;
 use super::far::opened::OpenedRecords;
+use super::far::pages::FarPages;
 use super::far::read_ahead::ReadAhead;
 use super::local::arena::Arena;
 use super::local::page_table::{LOST_PAGES, PageTable};
@@ -104,7 +104,7 @@ impl<E: Endpoint> Shard<E> {
             + OpenedRecords::bytes_for(authenticated);
         PageTable::bytes_for(pages)
             + Victims::bytes_for(pages)
-            + Extents::bytes_for(extents)
+            + FarPages::bytes_for(pages, extents)
             + Cache::bytes_for(frames, local_bytes)
             + Index::table_bytes_for(local_bytes)
             + waiting as u64

@@ -18,7 +18,6 @@
 //! - I3: every request is answered exactly once.
 
 mod absences;
-mod background;
 mod batch_counters;
 mod budget;
 mod far;
@@ -26,7 +25,9 @@ mod local;
 mod lookup;
 mod ops;
 mod pending;
+mod room;
 mod serve;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -37,13 +38,11 @@ use farcore_rdma::{Endpoint, Region};
 use farcore_tuning::HotKeys;
 
 use self::absences::Absences;
-use self::background::compaction::Compactor;
-use self::background::flush::Flusher;
-use self::background::forget::Lost;
 use self::batch_counters::BatchCounters;
 use self::far::FarStore;
 use self::far::buffers::Buffers;
 use self::far::opened::OpenedRecords;
+use self::far::pages::FarPages;
 use self::far::read_ahead::ReadAhead;
 use self::local::LocalLog;
 use self::local::long_values::LongValues;
@@ -54,6 +53,10 @@ use self::lookup::LookAheadState;
 use self::pending::collisions::Collisions;
 use self::pending::facts::Facts;
 use self::pending::flight::Flights;
+use self::room::compaction::Compactor;
+use self::room::flush::Flusher;
+use self::room::forget::Lost;
+use self::room::pressure::Pressure;
 use crate::cipher::PageCipher;
 use crate::cipher::gcm::TAG_BYTES;
 use crate::constants::{BATCH_MAX, UNIT_BYTES};
@@ -63,14 +66,14 @@ use crate::log::{Address, PageShape, record};
 use crate::message::hash::KeyHasher;
 use crate::message::operation::Version;
 use crate::observe::metrics::CoreMetrics;
-use crate::shard::background::expire::Expiring;
 use crate::shard::ops::change::ChangeScratch;
 use crate::shard::ops::list::ListScratch;
 use crate::shard::ops::transaction::TransactionScratch;
+use crate::shard::room::expire::Expiring;
 
-pub(crate) use self::background::evict::Evictor;
-pub(crate) use self::background::flush::Shortfall;
-pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
+pub(crate) use self::far::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
+pub(crate) use self::room::evict::Evictor;
+pub(crate) use self::room::flush::Shortfall;
 use crate::message::request::{AnswerSink, ReplyTo};
 
 /// READs under way at once, at most.
@@ -157,12 +160,7 @@ pub(crate) struct Shard<E: Endpoint> {
     background_due: bool,
     /// Free frames then.
     frames_seen: usize,
-    /// Local frames are short and nothing that background work can do frees one: puts that need one
-    /// are refused.
-    exhausted: bool,
-    /// Fewer frames are free than should be, and background work found nothing to do for it. Looked
-    /// at again when something happens, and when the core wakes.
-    stalled: bool,
+    pressure: Pressure,
     rounds: u64,
     lost: Lost,
     change_scratch: ChangeScratch,
@@ -226,7 +224,7 @@ impl<E: Endpoint> Shard<E> {
         let evictor = Evictor::new(options.evicts.then_some(memory), page_bytes as u64);
         let far = FarStore::new(
             options.endpoint,
-            options.extents,
+            FarPages::new(options.extents, pages.len()),
             options.cipher,
             buffers,
             Arc::clone(&options.metrics),
@@ -283,8 +281,7 @@ impl<E: Endpoint> Shard<E> {
             now_ns: 0,
             background_due: true,
             frames_seen: 0,
-            exhausted: false,
-            stalled: false,
+            pressure: Pressure::default(),
             rounds: 0,
             is_lent: false,
         };
@@ -398,8 +395,8 @@ impl<E: Endpoint> Shard<E> {
 
     /// Background work is under way or wanted.
     fn is_at_work(&self) -> bool {
-        let compactor_rests = self.compactor.is_idle()
-            || self.compactor.is_stuck() && (self.exhausted || self.stalled);
+        let compactor_rests =
+            self.compactor.is_idle() || self.compactor.is_stuck() && self.pressure.stands();
         !(self.flusher.is_idle() && self.forgetting_done() && compactor_rests && !self.wants_room())
     }
 
@@ -438,20 +435,8 @@ impl<E: Endpoint> Shard<E> {
         counters.far_live_bytes.set(far.live_bytes);
         let dead = far.record_bytes.saturating_sub(far.live_bytes);
         counters.far_dead_bytes.set(dead);
-        for (node, seen) in self.far.extents.nodes().zip(&self.metrics.nodes) {
-            let (count, free) = (
-                self.far.extents.count_on(node),
-                self.far.extents.free_on(node),
-            );
-            let bytes = |extents: usize| extents as u64 * self.shape.page_bytes() as u64;
-            seen.total_bytes.set(bytes(count));
-            seen.used_bytes.set(bytes(count.saturating_sub(free)));
-            let queues = [node.reads(), node.writes()];
-            let silent = queues
-                .iter()
-                .filter(|&&queue| self.far.health.is_silent(queue));
-            seen.silent_queues.set(silent.count() as u64);
-        }
+        let page_bytes = self.shape.page_bytes() as u64;
+        self.far.pages.publish_nodes(&self.metrics, page_bytes);
     }
 
     /// Where a record is, if its page has a frame.
@@ -475,17 +460,15 @@ impl<E: Endpoint> Shard<E> {
 
     /// Frees a page with nothing alive in it, unless it is open, flushing or pinned.
     fn free_if_dead(&mut self, page: u32) {
-        let Some(freed) = self.local.free_if_dead(page) else {
+        let Some(kind) = self.local.free_if_dead(page) else {
             return;
         };
-        if freed.kind == PageKind::Cache {
+        if kind == PageKind::Cache {
             self.cache.forget(page);
         }
         self.read_ahead.forget_page(page);
-        if let Some(extent) = freed.extent {
-            self.far.release_extent(extent);
-        }
-        self.exhausted = false;
+        self.far.release(page);
+        self.pressure.relieve();
     }
 
     /// Notes that the record at an address is dead: with a head its long value ends.

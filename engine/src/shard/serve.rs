@@ -14,17 +14,14 @@ use farcore_tuning::COUNTED;
 
 use super::Shard;
 use crate::error::Error;
-use crate::index::Slot;
-use crate::log::{Address, SizeClass, record};
+use crate::log::record;
 use crate::message::hash::IndexHash;
 use crate::message::operation::OperationKind;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
-use crate::shard::far::read_ahead::ChunkId;
-use crate::shard::lookup::{
-    Evidence, Found, Hint, HintOutcome, LocalHint, LookAheadState, NewKeys,
-};
+use crate::shard::lookup::{LookAheadState, NewKeys};
 use crate::shard::pending::park::Source;
+use crate::shard::step::{Evidence, Found, Hint, HintOutcome, LocalHint, Step};
 
 /// Requests of look-ahead before the one that is served. Source: measured; with 8 deletes are
 /// slower, and 16 are no better.
@@ -37,52 +34,6 @@ const _: () = assert!(LOOK_AHEAD < HINTS);
 
 /// Requests of the second look-ahead, for hints that two buckets did not decide.
 const LOOK_FURTHER: usize = LOOK_AHEAD / 2;
-
-/// How one try of a request ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
-    /// Answered.
-    Done,
-    /// Nothing was changed; retry later.
-    Blocked,
-    /// The far record at this address must be read first.
-    Fetch { address: Address, class: SizeClass },
-    /// The far record lies in a chunk that is on its way.
-    Await {
-        address: Address,
-        class: SizeClass,
-        chunk: ChunkId,
-    },
-    /// Nothing was changed: the lane has no room for an answer with a value of this many bytes.
-    NoRoom { value_bytes: usize },
-}
-
-impl Step {
-    /// The step that reads a slot's record.
-    pub(super) fn fetch(slot: Slot) -> Self {
-        Self::Fetch {
-            address: slot.address(),
-            class: slot.class(),
-        }
-    }
-}
-
-/// Answers a request, or says what room its answer needs.
-#[inline]
-pub(super) fn answer_or_wait(
-    lane: ReplyTo,
-    request: &Request<'_>,
-    answer: Answer<'_>,
-    answers: &mut impl AnswerSink,
-) -> Step {
-    if answers.try_answer(lane, request.token, answer) {
-        Step::Done
-    } else {
-        Step::NoRoom {
-            value_bytes: answer.value().len(),
-        }
-    }
-}
 
 impl<E: Endpoint> Shard<E> {
     /// Serves requests of one lane in order; their buckets are prefetched. Takes a core's batch; a

@@ -15,6 +15,7 @@ pub use self::options::{VerbsOptions, VerbsOptionsError};
 pub use self::peer::{PeerArrival, PeerEndpoint, PeerError, PeerListener, PeerOptions};
 pub use self::peer_memory::PeerMemory;
 pub use self::slot::ConnectionSlot;
+pub(crate) use self::slot::SlotError;
 
 use std::sync::Arc;
 

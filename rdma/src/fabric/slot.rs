@@ -8,10 +8,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::address::{FabricAddress, Scheme};
-use crate::session::ManagerError;
-use crate::tcp::{self, ConnectRequest};
+use crate::tcp::{self, ConnectError, ConnectRequest};
 #[cfg(feature = "verbs")]
 use crate::verbs;
+
+/// Why a slot was offered no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SlotError {
+    #[error("{0}: the endpoint does not support this scheme")]
+    Scheme(FabricAddress),
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+}
 
 /// Hands established connections to one queue pair. Clones share the slot.
 #[derive(Clone, Debug)]
@@ -58,15 +66,15 @@ impl ConnectionSlot {
     /// Establishes a connection and offers it: the queue pair takes it when it is renewed.
     ///
     /// # Errors
-    /// [`ManagerError::Connect`]; [`ManagerError::Scheme`] if the slot's backend does not support
-    /// the address's scheme.
+    /// The connection could not be established, or the slot's backend does not support the
+    /// address's scheme.
     pub(crate) async fn connect(
         &self,
         address: &FabricAddress,
         place: SocketAddr,
         request: &ConnectRequest,
         limit: Duration,
-    ) -> Result<(), ManagerError> {
+    ) -> Result<(), SlotError> {
         self.set_connecting(true);
         let made = self.make(address, place, request, limit).await;
         self.set_connecting(false);
@@ -79,7 +87,7 @@ impl ConnectionSlot {
         place: SocketAddr,
         request: &ConnectRequest,
         limit: Duration,
-    ) -> Result<(), ManagerError> {
+    ) -> Result<(), SlotError> {
         match (self, address.scheme()) {
             (Self::Tcp(connection_slot), Scheme::Tcp) => {
                 connection_slot.offer(tcp::connect_queue(place, request, limit).await?);
@@ -97,7 +105,7 @@ impl ConnectionSlot {
                 let adapter = connection_slot.adapter();
                 connection_slot.offer(verbs::connect_by_cm(adapter, place, &request, limit).await?);
             }
-            _ => return Err(ManagerError::Scheme(address.clone())),
+            _ => return Err(SlotError::Scheme(address.clone())),
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use farcore_tuning::Clock;
 
 use crate::address::FabricAddress;
 use crate::control::{NodeStatistics, SessionError, Token};
-use crate::fabric::ConnectionSlot;
+use crate::fabric::{ConnectionSlot, SlotError};
 use crate::heartbeats::{Heartbeats, KeptSession, Siblings};
 use crate::pool::{ExtentRun, OwnerId};
 use crate::session::SessionFacts;
@@ -111,6 +111,15 @@ pub enum ManagerError {
     /// The thread that keeps the session has stopped.
     #[error("{0}: the thread that keeps its session has stopped")]
     Stopped(FabricAddress),
+}
+
+impl From<SlotError> for ManagerError {
+    fn from(error: SlotError) -> Self {
+        match error {
+            SlotError::Scheme(address) => Self::Scheme(address),
+            SlotError::Connect(error) => Self::Connect(error),
+        }
+    }
 }
 
 impl ManagerError {
@@ -336,7 +345,8 @@ impl NodeConnections {
         let place = socket_address(&self.address).await?;
         connection_slot
             .connect(&self.address, place, &request, self.options.limit)
-            .await
+            .await?;
+        Ok(())
     }
 
     /// Processes the session's status and reconnects queue pairs. Call it every few ten

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use farcore::Profile;
-use farcore_bench::child::run_in_silent_child;
 use farcore_bench::engines::Farcore;
 use farcore_bench::outputs::print;
 use farcore_bench::plan::Plan;
 use farcore_bench::report::{HotKeyReport, RunReport};
+use farcore_bench::run::run_silently;
 use farcore_bench::stop;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -128,7 +128,7 @@ impl Trial for Runs {
         }
         let begin = Instant::now();
         let plan = self.plan.clone().with_profile(*profile);
-        let outcome = match run_in_silent_child(&plan) {
+        let outcome = match run_silently(&plan) {
             Ok(outcome) => outcome,
             // The signal was forwarded to the run.
             Err(_) if stop::is_requested() => return Err(Stop::Interrupted),

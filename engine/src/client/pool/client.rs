@@ -10,7 +10,7 @@ use crate::client::call::{CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, 
 use crate::client::shard_requests::{RunShardRequests, ShardRequests};
 use crate::client::transaction::TransactionOutcome;
 use crate::error::Result;
-use crate::message::change::{Change, Condition, Metadata, PutOptions};
+use crate::message::change::{Condition, Metadata, PutOptions};
 use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::hash::Hasher128;
 use crate::message::operation::{Operation, Version};
@@ -143,14 +143,7 @@ impl Client {
         value: &'k [u8],
         condition: Condition<'k>,
     ) -> ClientCall<'_, 'k, CasOutcome> {
-        let change = Change::Put {
-            value,
-            expiry: Expiry::Never,
-            condition,
-            previous: false,
-            structured: false,
-        };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::put_if(key, value, condition))
     }
 
     /// Stores a value that may expire or be structured, if a condition holds.
@@ -163,14 +156,7 @@ impl Client {
         value: &'k [u8],
         options: PutOptions<'k>,
     ) -> ClientCall<'_, 'k, PutOutcome> {
-        let change = Change::Put {
-            value,
-            expiry: options.expiry,
-            condition: options.condition,
-            previous: false,
-            structured: options.structured,
-        };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::put_with(key, value, options))
     }
 
     /// Stores a value and returns the one before.
@@ -182,14 +168,7 @@ impl Client {
         key: &'k [u8],
         value: &'k [u8],
     ) -> ClientCall<'_, 'k, Option<OwnedValue>> {
-        let change = Change::Put {
-            value,
-            expiry: Expiry::Never,
-            condition: Condition::Always,
-            previous: true,
-            structured: false,
-        };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::get_and_put(key, value))
     }
 
     /// Removes a key and returns its value.
@@ -197,11 +176,7 @@ impl Client {
     /// # Errors
     /// Those of [`Handle::delete`](crate::Handle::delete).
     pub fn get_and_delete<'k>(&self, key: &'k [u8]) -> ClientCall<'_, 'k, Option<OwnedValue>> {
-        let change = Change::Delete {
-            condition: Condition::Always,
-            previous: true,
-        };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::get_and_delete(key))
     }
 
     /// Removes a key if the condition holds.
@@ -213,11 +188,7 @@ impl Client {
         key: &'k [u8],
         condition: Condition<'k>,
     ) -> ClientCall<'_, 'k, DeleteOutcome> {
-        let change = Change::Delete {
-            condition,
-            previous: false,
-        };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::delete_if(key, condition))
     }
 
     /// Sets when a key expires. A time in the past deletes it.
@@ -230,12 +201,7 @@ impl Client {
         expiry: Expiry,
         condition: ExpiryCondition,
     ) -> ClientCall<'_, 'k, ExpiryOutcome> {
-        let change = Change::SetExpiry {
-            expiry,
-            condition,
-            value: false,
-        };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::expire(key, expiry, condition))
     }
 
     /// Removes a key's expiry; true if it had one.
@@ -243,12 +209,7 @@ impl Client {
     /// # Errors
     /// Those of [`Handle::put`](crate::Handle::put).
     pub fn persist<'k>(&self, key: &'k [u8]) -> ClientCall<'_, 'k, bool> {
-        let change = Change::SetExpiry {
-            expiry: Expiry::Never,
-            condition: ExpiryCondition::Set,
-            value: false,
-        };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::persist(key))
     }
 
     /// Reads a value and sets when it expires.
@@ -260,12 +221,7 @@ impl Client {
         key: &'k [u8],
         expiry: Expiry,
     ) -> ClientCall<'_, 'k, Option<OwnedValue>> {
-        let change = Change::SetExpiry {
-            expiry,
-            condition: ExpiryCondition::Always,
-            value: true,
-        };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::get_and_expire(key, expiry))
     }
 
     /// Reads how long a key has to live; `None` if it is absent.
@@ -281,8 +237,7 @@ impl Client {
     /// # Errors
     /// Those of [`Handle::increment`](crate::Handle::increment).
     pub fn increment<'k>(&self, key: &'k [u8], by: i64) -> ClientCall<'_, 'k, i64> {
-        let change = Change::Increment { by };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::increment(key, by))
     }
 
     /// Adds to a decimal number and returns the sum. An absent key counts as 0.
@@ -290,8 +245,7 @@ impl Client {
     /// # Errors
     /// Those of [`Handle::increment_float`](crate::Handle::increment_float).
     pub fn increment_float<'k>(&self, key: &'k [u8], by: f64) -> ClientCall<'_, 'k, f64> {
-        let change = Change::IncrementFloat { by };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::increment_float(key, by))
     }
 
     /// Adds bytes behind a value and returns the new version and length.
@@ -299,8 +253,7 @@ impl Client {
     /// # Errors
     /// Those of [`Handle::append`](crate::Handle::append).
     pub fn append<'k>(&self, key: &'k [u8], tail: &'k [u8]) -> ClientCall<'_, 'k, Metadata> {
-        let change = Change::Append { tail };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::append(key, tail))
     }
 
     /// Overwrites a part of a value; a gap before it is filled with zeros.
@@ -313,8 +266,7 @@ impl Client {
         offset: u64,
         bytes: &'k [u8],
     ) -> ClientCall<'_, 'k, Metadata> {
-        let change = Change::SetRange { offset, bytes };
-        self.call(Operation::Change { key, change })
+        self.call(Operation::set_range(key, offset, bytes))
     }
 
     /// Reads a part of a value.

@@ -10,7 +10,7 @@
 //! - I2: a bit of `doubtful` is set exactly while the last known outcome at its node, on either
 //!   queue pair, is a failure.
 
-use crate::shard::far::extents::{NODES_MAX, NodeId, QUEUES_PER_NODE, Queue};
+use super::extents::{NODES_MAX, NodeId, QUEUES_PER_NODE, Queue};
 
 /// Failures in a row after which a queue pair counts as silent.
 const FAILURES_MAX: u32 = 8;

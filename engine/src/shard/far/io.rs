@@ -18,7 +18,6 @@ use crate::message::operation::OperationKind;
 use crate::message::request::AnswerSink;
 use crate::shard::Shard;
 use crate::shard::far::buffers::is_long;
-use crate::shard::far::extents::NodeId;
 use crate::shard::pending::flight::FlightState;
 
 impl<E: Endpoint> Shard<E> {
@@ -53,13 +52,6 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// True if a READ of a page can be posted now, or would fail at once.
-    #[inline]
-    pub(in crate::shard) fn has_read_room(&self, page: u32) -> bool {
-        let node = self.node_of(page);
-        node.is_none_or(|node| self.far.has_room(node.reads()))
-    }
-
     /// Posts a READ of a far page into the landing space.
     pub(in crate::shard) fn post_read(
         &mut self,
@@ -69,12 +61,9 @@ impl<E: Endpoint> Shard<E> {
         offset: u64,
         bytes: u32,
     ) -> Posted {
-        let Some(extent) = self.local.pages.get(page).extent else {
-            return Posted::Down;
-        };
         let start = u64::from(unit) * UNIT_BYTES as u64;
         let local = self.local.arena.landing_slice(offset, bytes);
-        self.far.read(extent, start, local, purpose, self.now_ns)
+        self.far.read(page, start, local, purpose, self.now_ns)
     }
 
     /// Plans the READ of a flight's first request, and posts it if possible.
@@ -179,11 +168,8 @@ impl<E: Endpoint> Shard<E> {
     /// Reads the first unit of a page to find out whether its node answers: one READ at a time, and
     /// not before background work may try.
     #[cold]
-    pub(in crate::shard) fn probe(&mut self, page: u32, node: NodeId) {
-        let (queue, now_ns) = (node.reads(), self.now_ns);
-        let health = &self.far.health;
-        let due = health.is_rested(queue, now_ns) && health.may_try(queue, now_ns);
-        if !due || self.far.probing.is_some() {
+    pub(in crate::shard) fn probe(&mut self, page: u32) {
+        if !self.far.pages.may_probe(page, self.now_ns) || self.far.probing.is_some() {
             return;
         }
         let Some(landing) = self.far.buffers.compaction.allocate(UNIT) else {
@@ -202,7 +188,7 @@ impl<E: Endpoint> Shard<E> {
             self.far.buffers.compaction.free(landing);
         }
         if status == Status::Success {
-            self.exhausted = false;
+            self.pressure.relieve();
             self.background_due = true;
         }
     }

@@ -1,19 +1,19 @@
-//! A shard's far memory: its endpoint, the extents it holds on each node, and the READs and WRITEs
-//! to them.
+//! A shard's far memory: its endpoint, its far pages, and the READs and WRITEs of them.
 //!
 //! [`FarStore`] owns far I/O: no other part of the shard posts or polls. It returns completions as
-//! values with the tag of their work request, and the shard dispatches them.
+//! values with the tag of their work request, and the shard dispatches them. [`FarPages`] knows
+//! where a page lies and whether its node answers.
 //!
 //! - I1: a tag names the queue pair, so a failure is attributed without knowing what it was posted
 //!   for.
-//! - I2: an extent is free, or held by one page.
 
 pub(in crate::shard) mod buffers;
-pub(in crate::shard) mod extents;
-pub(in crate::shard) mod health;
-pub(in crate::shard) mod io;
+mod extents;
+mod health;
+mod io;
 pub(in crate::shard) mod opened;
-pub(in crate::shard) mod placement;
+pub(in crate::shard) mod pages;
+mod placement;
 pub(in crate::shard) mod read_ahead;
 mod tag;
 
@@ -25,17 +25,17 @@ use farcore_rdma::{
 };
 
 use self::buffers::Buffers;
-use self::extents::{Extent, Extents, NodeId, Queue};
-use self::health::Health;
+use self::extents::{AddError, Extent, Queue};
+pub(crate) use self::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
+#[cfg(test)]
+pub(in crate::shard) use self::health::RETRY_NS;
+use self::pages::FarPages;
 pub(in crate::shard) use self::tag::{Purpose, WorkTag};
 use crate::cipher::PageCipher;
-use crate::error::Error;
 use crate::observe::metrics::CoreMetrics;
 
 /// Completions polled at once.
 const COMPLETIONS: usize = 64;
-/// Why a put finds no room while nodes are silent.
-pub(in crate::shard) const NO_ROOM: &str = "local memory is full, and no other node has room";
 
 /// The outcome of posting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,8 +55,7 @@ pub(in crate::shard) struct FarStore<E> {
     unrung: u128,
     /// Work requests posted and not completed.
     pub(in crate::shard) under_way: usize,
-    pub(in crate::shard) extents: Extents,
-    pub(in crate::shard) health: Health,
+    pub(in crate::shard) pages: FarPages,
     pub(in crate::shard) cipher: Option<PageCipher>,
     pub(in crate::shard) buffers: Buffers,
     /// The landing buffer of the probe in flight.
@@ -67,18 +66,16 @@ pub(in crate::shard) struct FarStore<E> {
 impl<E: Endpoint> FarStore<E> {
     pub(in crate::shard) fn new(
         endpoint: E,
-        extents: Extents,
+        pages: FarPages,
         cipher: Option<PageCipher>,
         buffers: Buffers,
         metrics: Arc<CoreMetrics>,
     ) -> Self {
-        let nodes = extents.nodes().count();
         Self {
             endpoint,
             unrung: 0,
             under_way: 0,
-            extents,
-            health: Health::new(nodes),
+            pages,
             cipher,
             buffers,
             probing: None,
@@ -97,22 +94,27 @@ impl<E: Endpoint> FarStore<E> {
         }
     }
 
-    /// True if a queue pair accepts another request.
+    /// True if a READ of a page can be posted now, or would fail at once.
     #[inline]
-    pub(in crate::shard) fn has_room(&self, queue: Queue) -> bool {
-        self.endpoint.room(queue.index()) > 0
+    pub(in crate::shard) fn has_read_room(&self, page: u32) -> bool {
+        let node = self.pages.node_of(page);
+        node.is_none_or(|node| self.endpoint.room(node.reads().index()) > 0)
     }
 
-    /// Posts a READ of an extent, from `start` on, into `local`. Its completion carries `purpose`.
+    /// Posts a READ of a page, from byte `start` on, into `local`. Its completion carries `purpose`.
+    /// [`Posted::Down`] also if the page is not far, or its node took it back.
     #[inline]
     pub(in crate::shard) fn read(
         &mut self,
-        extent: Extent,
+        page: u32,
         start: u64,
         local: LocalSlice,
         purpose: Purpose,
         now_ns: u64,
     ) -> Posted {
+        let Some(extent) = self.pages.extent(page) else {
+            return Posted::Down;
+        };
         let queue = extent.node().reads();
         let work = |remote| Work::Read { local, remote };
         let posted = self.post_at(extent, start, queue, purpose, work, now_ns);
@@ -128,16 +130,19 @@ impl<E: Endpoint> FarStore<E> {
         posted
     }
 
-    /// Posts a WRITE of `local` to an extent, from `start` on. Its completion carries `purpose`.
-    /// [`Posted::Down`] also if the node took the extent back.
+    /// Posts a WRITE of `local` to a page, from byte `start` on. Its completion carries `purpose`.
+    /// [`Posted::Down`] also if the page holds no extent, or its node took it back.
     pub(in crate::shard) fn write(
         &mut self,
-        extent: Extent,
+        page: u32,
         start: u64,
         local: LocalSlice,
         purpose: Purpose,
         now_ns: u64,
     ) -> Posted {
+        let Some(extent) = self.pages.extent(page) else {
+            return Posted::Down;
+        };
         let queue = extent.node().writes();
         let work = |remote| Work::Write { local, remote };
         let posted = self.post_at(extent, start, queue, purpose, work, now_ns);
@@ -163,7 +168,7 @@ impl<E: Endpoint> FarStore<E> {
         work: impl FnOnce(RemoteSlice) -> Work,
         now_ns: u64,
     ) -> Posted {
-        let Some(remote) = self.extents.remote(extent, start) else {
+        let Some(remote) = self.pages.extents.remote(extent, start) else {
             return Posted::Down;
         };
         let request = WorkRequest {
@@ -184,7 +189,7 @@ impl<E: Endpoint> FarStore<E> {
         self.metrics.counters.completions.add(count as u64);
         self.under_way -= count;
         for completion in &completions[..count] {
-            if completion.status != Status::Success || !self.health.is_good() {
+            if completion.status != Status::Success || !self.pages.health.is_good() {
                 self.note_health(WorkTag::of(completion.id).queue, completion.status, now_ns);
             }
         }
@@ -195,10 +200,12 @@ impl<E: Endpoint> FarStore<E> {
     #[cold]
     fn note_health(&mut self, queue: Queue, status: Status, now_ns: u64) {
         if status == Status::Success {
-            return self.health.succeeded(queue);
+            return self.pages.health.succeeded(queue);
         }
         self.metrics.counters.fabric_errors.add(1);
-        self.health.failed(queue, status == Status::Flushed, now_ns);
+        self.pages
+            .health
+            .failed(queue, status == Status::Flushed, now_ns);
         if let Some(node) = self.metrics.nodes.get(queue.node().position()) {
             node.errors.add(1);
         }
@@ -234,48 +241,74 @@ impl<E: Endpoint> FarStore<E> {
             Ok(()) => Posted::Yes,
             Err(PostError::Full(_)) => Posted::Full,
             Err(_) => {
-                self.health.is_down(queue, now_ns);
+                self.pages.health.is_down(queue, now_ns);
                 Posted::Down
             }
         }
     }
 
-    /// Claims an extent of the node that answers and has the most free ones. A node that failed
-    /// lately is last; one that fails again and again is skipped until its retry time.
-    pub(in crate::shard) fn claim_extent(&mut self, now_ns: u64) -> Option<Extent> {
+    /// Gives a page an extent of the node that answers and has the most free ones; false if there
+    /// is none. A node that failed lately is last; one that fails again and again is skipped until
+    /// its retry time.
+    pub(in crate::shard) fn claim(&mut self, page: u32, now_ns: u64) -> bool {
         let mut best = None;
-        for node in self.extents.nodes() {
-            let (free, queue) = (self.extents.free_on(node), node.writes());
-            let rank = (self.health.is_rested(queue, now_ns), free);
+        for node in self.pages.extents.nodes() {
+            let (free, queue) = (self.pages.extents.free_on(node), node.writes());
+            let rank = (self.pages.health.is_rested(queue, now_ns), free);
             if free > 0
                 && best.is_none_or(|(known, _)| known < rank)
-                && self.health.may_try(queue, now_ns)
+                && self.pages.health.may_try(queue, now_ns)
                 && self.is_up(queue, now_ns)
             {
                 best = Some((rank, node));
             }
         }
-        let (_, node) = best?;
-        let extent = self.extents.claim(node);
+        let Some((_, node)) = best else {
+            return false;
+        };
+        let claimed = self.pages.claim(page, node);
         self.publish_bytes();
-        extent
+        claimed
     }
 
-    /// Releases an extent that no work request names any more.
-    pub(in crate::shard) fn release_extent(&mut self, extent: Extent) {
-        self.extents.release(extent);
+    /// Releases the extent of a page, if it holds one; no work request names it any more.
+    pub(in crate::shard) fn release(&mut self, page: u32) {
+        if self.pages.release(page) {
+            self.publish_bytes();
+        }
+    }
+
+    /// Adds a page-sized piece of a node's memory.
+    ///
+    /// # Errors
+    /// [`AddError`] says which limit was reached.
+    pub(in crate::shard) fn add(
+        &mut self,
+        node: NodeId,
+        piece: RemoteSlice,
+    ) -> Result<(), AddError> {
+        let added = self.pages.add(node, piece);
         self.publish_bytes();
+        added
+    }
+
+    /// Notes that a node took back all its extents; returns the pages that hold one of them, which
+    /// must be released.
+    pub(in crate::shard) fn lose_node(&mut self, node: NodeId) -> Vec<u32> {
+        let pages = self.pages.lose_node(node);
+        self.publish_bytes();
+        pages
     }
 
     pub(in crate::shard) fn publish_bytes(&self) {
         self.metrics
             .counters
             .far_used_bytes
-            .set(self.extents.used_bytes());
+            .set(self.pages.used_bytes());
         self.metrics
             .counters
             .far_total_bytes
-            .set(self.extents.total_bytes());
+            .set(self.pages.total_bytes());
     }
 
     /// True if a queue pair accepts requests now. One that was drained, or never connected, is
@@ -293,54 +326,9 @@ impl<E: Endpoint> FarStore<E> {
             // Not all of its requests have returned.
             QueuePairState::Error => false,
             _ => {
-                self.health.is_down(queue, now_ns);
+                self.pages.health.is_down(queue, now_ns);
                 false
             }
-        }
-    }
-
-    /// True while no node accepts pages: no node with a free extent does, or, if no node has one,
-    /// none can be read.
-    pub(in crate::shard) fn is_silent(&self) -> bool {
-        if self.health.is_good() {
-            return false;
-        }
-        let full = self.extents.free_count() == 0;
-        self.extents
-            .nodes()
-            .filter(|&node| full || self.extents.free_on(node) > 0)
-            .all(|node| {
-                self.health.is_silent(node.writes()) || full && self.health.is_silent(node.reads())
-            })
-    }
-
-    /// True while no node can be read.
-    pub(in crate::shard) fn is_unreadable(&self) -> bool {
-        let mut nodes = self.extents.nodes();
-        !self.health.is_good() && nodes.all(|node| self.health.is_silent(node.reads()))
-    }
-
-    /// Free extents of the nodes that accept pages, in percent of their extents.
-    pub(in crate::shard) fn free_percent(&self) -> usize {
-        let taking = |node: &NodeId| !self.health.is_silent(node.writes());
-        let (mut free, mut count) = (0, 0);
-        for node in self.extents.nodes().filter(taking) {
-            free += self.extents.free_on(node);
-            count += self.extents.count_on(node);
-        }
-        free * 100 / count.max(1)
-    }
-
-    /// The error of a put when local memory is full and no node accepts pages.
-    pub(in crate::shard) fn all_unavailable(&self) -> Error {
-        let silent = |node: &NodeId| {
-            self.health.is_silent(node.writes()) || self.health.is_silent(node.reads())
-        };
-        let silent = self.extents.nodes().filter(silent);
-        let names: Vec<&str> = silent.map(|node| &**self.extents.name(node)).collect();
-        Error::Unavailable {
-            node: names.join(", ").into(),
-            reason: NO_ROOM.into(),
         }
     }
 }

@@ -7,8 +7,9 @@ use farcore_rdma::{Endpoint, RemoteSlice, Status};
 
 use crate::error::Error;
 use crate::shard::Shard;
-use crate::shard::far::extents::{AddError, Extent, NodeId};
-use crate::shard::local::ExtentLost;
+use crate::shard::far::NodeId;
+use crate::shard::far::extents::AddError;
+use crate::shard::local::FarCopyLost;
 use crate::shard::local::page_table::PageKind;
 
 impl<E: Endpoint> Shard<E> {
@@ -17,47 +18,42 @@ impl<E: Endpoint> Shard<E> {
     /// # Errors
     /// [`AddError`] says which limit was reached.
     pub(crate) fn add_extent(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), AddError> {
-        let added = self.far.extents.add(node, piece);
-        self.exhausted &= added.is_err();
-        self.far.publish_bytes();
+        let added = self.far.add(node, piece);
+        if added.is_ok() {
+            self.pressure.relieve();
+        }
         added
     }
 
     /// How many more extents can be added.
     pub(crate) fn extents_room(&self) -> usize {
-        self.far.extents.room()
+        self.far.pages.room()
     }
 
     /// Far memory has changed: retries what was given up.
     pub(crate) fn node_is_back(&mut self) {
-        self.far.health.try_again(NodeId::writes);
-        self.far.health.try_again(NodeId::reads);
-        self.exhausted = false;
+        self.far.pages.retry_writes();
+        self.far.pages.retry_reads();
+        self.pressure.relieve();
     }
 
     /// Handles a node that took back everything it lent. Pages that are also local are flushed
     /// again; records of the others are unavailable until they are written again. Cost: one pass
     /// over the whole index.
     pub(crate) fn lose_node(&mut self, node: NodeId) {
-        self.far.extents.lose_free(node);
-        let pages = self.local.pages.iter();
-        let theirs = pages.filter(|(_, page)| page.extent.is_some_and(|e| e.node() == node));
-        let numbers: Vec<u32> = theirs.map(|(number, _)| number).collect();
+        let name = Arc::clone(self.far.pages.name(node));
+        let numbers = self.far.lose_node(node);
         let mut gone = vec![false; self.local.pages.len()];
         let mut unavailable = 0;
         for &number in &numbers {
-            let Some(extent) = self.local.page(number).extent else {
-                continue;
-            };
-            self.far.extents.lose(extent);
-            match self.local.lose_extent(number) {
-                ExtentLost::Local => self.far.extents.release(extent),
-                ExtentLost::Far(live_bytes) => {
+            match self.local.lose_far_copy(number) {
+                FarCopyLost::Local => self.far.release(number),
+                FarCopyLost::Far(live_bytes) => {
                     unavailable += live_bytes;
                     gone[number as usize] = true;
                 }
                 // It fails at its next piece or completion, and is flushed again elsewhere.
-                ExtentLost::Flushing => {}
+                FarCopyLost::Flushing => {}
             }
         }
         self.local.drop_unclean();
@@ -69,9 +65,7 @@ impl<E: Endpoint> Shard<E> {
             // A pinned page is freed when it is unpinned.
             self.free_if_dead(number);
         }
-        self.exhausted = false;
-        self.far.publish_bytes();
-        let name = Arc::clone(self.far.extents.name(node));
+        self.pressure.relieve();
         tracing::error!(
             shard = self.id,
             node = &*name,
@@ -112,20 +106,7 @@ impl<E: Endpoint> Shard<E> {
     /// True if a page's node took its extent back, or the page stands for lost records.
     #[inline]
     pub(in crate::shard) fn is_lost(&self, page: u32) -> bool {
-        if self.local.pages.is_lost_page(page) {
-            return true;
-        }
-        if !self.far.extents.has_lost() {
-            return false;
-        }
-        let extent = self.local.pages.get(page).extent;
-        extent.is_some_and(|extent| self.far.extents.is_lost(extent))
-    }
-
-    /// The node of a page's extent.
-    #[inline]
-    pub(in crate::shard) fn node_of(&self, page: u32) -> Option<NodeId> {
-        self.local.pages.get(page).extent.map(Extent::node)
+        self.local.pages.is_lost_page(page) || self.far.pages.is_lost(page)
     }
 
     /// The error of a request whose READ of a page ended with this status.
@@ -147,9 +128,9 @@ impl<E: Endpoint> Shard<E> {
         if self.local.pages.is_lost_page(page) {
             return self.lost_error(None);
         }
-        match self.node_of(page) {
+        match self.far.pages.node_name(page) {
             Some(node) => Error::Unavailable {
-                node: Arc::clone(self.far.extents.name(node)),
+                node,
                 reason: reason.into(),
             },
             None => Error::Fabric {

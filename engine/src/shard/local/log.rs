@@ -2,12 +2,12 @@
 //!
 //! [`LocalLog`] owns the frames, the page table, the open pages, the lists of sealed and clean
 //! pages and the victims. Only its methods change a page's state and live bytes. It returns what
-//! else must follow (the read cache forgets a page, an extent is released), and the shard does it.
+//! else must follow (the read cache forgets a page, its extent is released), and the shard does it.
 //!
 //! ```text
-//! reserve, commit -> seal -> begin_flush -> flushed -> evict -> (extent)
+//! reserve, commit -> seal -> begin_flush -> flushed -> evict
 //!                     ^           |            |         |
-//!                     |      flush_failed      |     lose_extent
+//!                     |      flush_failed      |   lose_far_copy
 //!                     \-----------/---(to be flushed again)
 //! a page whose last record was retired is freed at once, unless it is open, flushing or pinned
 //! ```
@@ -25,7 +25,6 @@ use crate::constants::UNIT_BYTES;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};
 use crate::log::{Address, PageShape, SizeClass};
 use crate::message::hash::IndexHash;
-use crate::shard::far::extents::Extent;
 
 /// Bytes that a record counts for in its page's live bytes.
 #[inline]
@@ -33,17 +32,9 @@ pub(in crate::shard) fn account_bytes(class: SizeClass, units: u32) -> u64 {
     u64::from(class.units().unwrap_or(units)) * UNIT_BYTES as u64
 }
 
-/// What must follow after a page was freed.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::shard) struct Freed {
-    pub(in crate::shard) kind: PageKind,
-    /// The extent to release.
-    pub(in crate::shard) extent: Option<Extent>,
-}
-
-/// What a page was when its extent was lost.
+/// What a page was when its far copy was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::shard) enum ExtentLost {
+pub(in crate::shard) enum FarCopyLost {
     /// Also local: it is flushed again.
     Local,
     /// Far only: its records, of this many bytes, are lost.
@@ -229,21 +220,16 @@ impl LocalLog {
         self.seals
     }
 
-    /// Starts the flush of the sealed page at `place` of the list to `extent`, as flush `sequence`.
-    /// The page is pinned. Its records do not change from now on, but for their checksums.
-    pub(in crate::shard) fn begin_flush(
-        &mut self,
-        place: usize,
-        extent: Extent,
-        sequence: u64,
-    ) -> Option<u32> {
-        let number = self.sealed.remove(place)?;
+    /// Starts the flush of the sealed page at `place` of the list, as flush `sequence`. The page is
+    /// pinned. Its records do not change from now on, but for their checksums.
+    pub(in crate::shard) fn begin_flush(&mut self, place: usize, sequence: u64) {
+        let Some(number) = self.sealed.remove(place) else {
+            return;
+        };
         let entry = self.pages.get_mut(number);
-        entry.extent = Some(extent);
         entry.sequence = sequence;
         entry.pins += 1;
         self.pages.set_state(number, PageState::Flushing);
-        Some(number)
     }
 
     /// Notes that a page is in far memory too. It stays pinned until [`LocalLog::unpin`].
@@ -253,25 +239,21 @@ impl LocalLog {
         self.victims.gain(&mut self.pages, number);
     }
 
-    /// Undoes a failed flush: the page is sealed again and the next to be flushed. Returns its
-    /// extent, to be released.
-    pub(in crate::shard) fn flush_failed(&mut self, number: u32) -> Option<Extent> {
+    /// Undoes a failed flush: the page is sealed again and the next to be flushed. The caller
+    /// releases its extent.
+    pub(in crate::shard) fn flush_failed(&mut self, number: u32) {
         self.pages.set_state(number, PageState::Sealed);
         self.sealed.push_front(number);
-        self.pages.get_mut(number).extent.take()
     }
 
-    /// Makes a clean page sealed again, because its far copy is gone or must move. Returns its
-    /// extent, to be released.
-    pub(in crate::shard) fn unflush(&mut self, number: u32) -> Option<Extent> {
+    /// Makes a clean page sealed again, because its far copy is gone or must move. The caller
+    /// releases its extent.
+    pub(in crate::shard) fn unflush(&mut self, number: u32) {
         self.victims.withdraw(&mut self.pages, number);
         self.seals += 1;
-        let page = self.pages.get_mut(number);
-        page.sealed_at = self.seals;
-        let extent = page.extent.take();
+        self.pages.get_mut(number).sealed_at = self.seals;
         self.pages.set_state(number, PageState::Sealed);
         self.sealed.push_back(number);
-        extent
     }
 
     /// Evicts the clean page at a place of the list: it is far from now on.
@@ -286,22 +268,22 @@ impl LocalLog {
         frame.is_some()
     }
 
-    /// Notes that the extent of a page is gone. The caller releases the extent of a local page,
+    /// Notes that the far copy of a page is gone. The caller releases the extent of a local page,
     /// ends a far page with [`LocalLog::lose_records`], and calls [`LocalLog::drop_unclean`] after
     /// the last of many.
-    pub(in crate::shard) fn lose_extent(&mut self, number: u32) -> ExtentLost {
+    pub(in crate::shard) fn lose_far_copy(&mut self, number: u32) -> FarCopyLost {
         let page = self.pages.get_mut(number);
         match page.state() {
             PageState::Clean => {
                 self.unflush(number);
-                ExtentLost::Local
+                FarCopyLost::Local
             }
             PageState::Far => {
                 // Keeps it off the victim lists.
                 page.damaged = true;
-                ExtentLost::Far(page.live_bytes)
+                FarCopyLost::Far(page.live_bytes)
             }
-            _ => ExtentLost::Flushing,
+            _ => FarCopyLost::Flushing,
         }
     }
 
@@ -350,8 +332,9 @@ impl LocalLog {
         (self.sealed, self.clean) = (sealed, clean);
     }
 
-    /// Frees a page without live records; `None` if it is open, flushing or pinned.
-    pub(in crate::shard) fn free_if_dead(&mut self, number: u32) -> Option<Freed> {
+    /// Frees a page without live records and returns its kind; `None` if it is open, flushing or
+    /// pinned. The caller releases its extent.
+    pub(in crate::shard) fn free_if_dead(&mut self, number: u32) -> Option<PageKind> {
         let page = self.pages.get(number);
         let (state, kind) = (page.state(), page.kind());
         let stays = matches!(
@@ -367,11 +350,10 @@ impl LocalLog {
             _ => {}
         }
         self.victims.lose(&mut self.pages, number);
-        let (frame, extent) = self.pages.free(number);
-        if let Some(frame) = frame {
+        if let Some(frame) = self.pages.free(number) {
             self.arena.give(frame);
         }
-        Some(Freed { kind, extent })
+        Some(kind)
     }
 
     /// Pins a page, which keeps it from being freed until [`LocalLog::unpin`].

@@ -17,7 +17,6 @@ use std::ops::Range;
 use std::ptr;
 
 use crate::constants::UNIT_BYTES;
-use crate::shard::far::extents::Extent;
 use crate::shard::local::arena::Frame;
 use crate::shard::local::victims::UNLISTED;
 
@@ -53,7 +52,6 @@ pub(crate) struct Page {
     state: PageState,
     kind: PageKind,
     frame: Option<Frame>,
-    pub(crate) extent: Option<Extent>,
     /// The sequence number of its last flush, from which the nonce of its ciphertext is made.
     pub(crate) sequence: u64,
     /// Its number in the order in which pages were sealed, or lost their far copy.
@@ -97,7 +95,6 @@ impl Default for Page {
             state: PageState::Free,
             kind: PageKind::Log,
             frame: None,
-            extent: None,
             sequence: 0,
             sealed_at: 0,
             units: 0,
@@ -321,13 +318,13 @@ impl PageTable {
         self.pages[page as usize].frame.take()
     }
 
-    /// Frees a page number; returns the frame and extent that the page held.
-    pub(super) fn free(&mut self, page: u32) -> (Option<Frame>, Option<Extent>) {
+    /// Frees a page number; returns the frame that the page held.
+    pub(super) fn free(&mut self, page: u32) -> Option<Frame> {
         let entry = std::mem::take(&mut self.pages[page as usize]);
         debug_assert!(entry.state != PageState::Free && entry.pins == 0 && entry.live_bytes == 0);
         self.reframe(page, Framed::FAR);
         self.free.push(page);
-        (entry.frame, entry.extent)
+        entry.frame
     }
 
     /// Every page in use, with its number.

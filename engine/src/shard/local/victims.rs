@@ -18,7 +18,8 @@ use farcore_rdma::Endpoint;
 
 use crate::constants::UNIT_BYTES;
 use crate::shard::Shard;
-use crate::shard::far::extents::{Extent, NODES_MAX, NodeId};
+use crate::shard::far::pages::Readiness;
+use crate::shard::far::{NODES_MAX, NodeId};
 use crate::shard::local::page_table::{Page, PageKind, PageState, PageTable};
 
 /// Lists by live share. Many, because nearly full pages are compacted as well if nothing else makes
@@ -207,7 +208,6 @@ impl Victims {
     /// Sets a page aside until the node of its extent is back.
     pub(in crate::shard) fn set_aside(&mut self, pages: &mut PageTable, number: u32, node: NodeId) {
         let page = pages.get_mut(number);
-        debug_assert_eq!(page.extent.map(Extent::node), Some(node));
         self.unlist(page, number);
         self.link(page, number, aside_of(node));
     }
@@ -272,15 +272,11 @@ impl<E: Endpoint> Shard<E> {
         if self.local.victims.aside_count() == 0 {
             return;
         }
-        for node in self.far.extents.nodes() {
-            let queue = node.reads();
-            let most = match (
-                self.far.health.is_silent(queue),
-                self.far.health.may_try(queue, self.now_ns),
-            ) {
-                (false, _) => PAGES_A_SLICE,
-                (true, true) => 1,
-                (true, false) => continue,
+        for (node, readiness) in self.far.pages.readiness(self.now_ns) {
+            let most = match readiness {
+                Readiness::Answers => PAGES_A_SLICE,
+                Readiness::MayAnswer => 1,
+                Readiness::Rests => continue,
             };
             self.compactor.due |= self
                 .local
@@ -306,8 +302,8 @@ impl<E: Endpoint> Shard<E> {
     /// True if a victim is local or its node may be tried now; else it is set aside.
     pub(in crate::shard) fn can_be_read(&mut self, number: u32) -> bool {
         let is_far = self.local.pages.pointer(number).is_null();
-        match self.node_of(number) {
-            Some(node) if is_far && !self.far.health.may_try(node.reads(), self.now_ns) => {
+        match self.far.pages.resting_node(number, self.now_ns) {
+            Some(node) if is_far => {
                 self.local
                     .victims
                     .set_aside(&mut self.local.pages, number, node);

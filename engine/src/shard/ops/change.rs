@@ -19,9 +19,8 @@ use crate::message::operation::Version;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
-use crate::shard::local::append::NoRoom;
-use crate::shard::lookup::{Evidence, Found, Hint};
-use crate::shard::serve::Step;
+use crate::shard::room::pressure::NoRoom;
+use crate::shard::step::{Evidence, Found, Hint, Step};
 
 /// Buffers for values that changes make. They grow to the longest value and stay.
 #[derive(Debug, Default)]

@@ -15,8 +15,7 @@ use crate::message::hash::IndexHash;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::observe::removals::Removal;
 use crate::shard::Shard;
-use crate::shard::lookup::{Evidence, Found, LocalHint};
-use crate::shard::serve::Step;
+use crate::shard::step::{Evidence, Found, LocalHint, Step};
 
 impl<E: Endpoint> Shard<E> {
     /// Notes the time in milliseconds since 1970. An earlier time than before is ignored.

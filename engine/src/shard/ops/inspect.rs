@@ -9,8 +9,7 @@ use crate::message::operation::decode_range;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
-use crate::shard::lookup::{Evidence, Found, Hint};
-use crate::shard::serve::{Step, answer_or_wait};
+use crate::shard::step::{Evidence, Found, Hint, Step, answer_or_wait};
 
 /// A record's header and value.
 type Whole<'a> = (RecordHeader, &'a [u8]);

@@ -26,8 +26,7 @@ use crate::message::operation::{OperationKind, Version};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
-use crate::shard::lookup::{Confirmed, Evidence};
-use crate::shard::serve::{Step, answer_or_wait};
+use crate::shard::step::{Confirmed, Evidence, Step, answer_or_wait};
 
 /// Slots that are looked up together, so that their cache misses overlap.
 const SLOTS_TOGETHER: usize = 64;

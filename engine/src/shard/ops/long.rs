@@ -22,11 +22,10 @@ use crate::message::long::{COMMIT_HEAD_BYTES, KEEP, KEEP_IF_FEW, OPENED_BYTES, p
 use crate::message::operation::decode_range;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
-use crate::shard::local::append::NoRoom;
 use crate::shard::local::long_values::{LongRecord, PIECES_A_PAGE, Piece, piece_bytes};
 use crate::shard::local::open_pages::TailKind;
-use crate::shard::lookup::{Evidence, Found, Hint};
-use crate::shard::serve::{Step, answer_or_wait};
+use crate::shard::room::pressure::NoRoom;
+use crate::shard::step::{Evidence, Found, Hint, Step, answer_or_wait};
 use crate::shard::{FRAMES_MIN, Shard};
 
 /// The length of a value as a size; it is limited.
@@ -43,7 +42,7 @@ impl<E: Endpoint> Shard<E> {
     /// Bytes of a long value that the shard's memory can hold, at most. While a value is written,
     /// none of its pieces may be evicted: a cache keeps an eighth of its far memory for others.
     fn long_bytes_max(&self) -> u64 {
-        let extents = self.far.extents.count_max() as u64;
+        let extents = self.far.pages.count_max() as u64;
         let pages = if self.evictor.is_on() {
             extents - extents.div_ceil(8)
         } else {
@@ -56,7 +55,7 @@ impl<E: Endpoint> Shard<E> {
     /// will come.
     fn waits_in_vain(&mut self, id: u64) -> bool {
         let waited_ns = self.long.note_waiting(id, self.now_ns);
-        waited_ns > LONG_ROOM_WAIT_NS && self.far.extents.free_count() == 0
+        waited_ns > LONG_ROOM_WAIT_NS && self.far.pages.free_count() == 0
     }
 
     /// Starts a long value and answers its id.
@@ -125,11 +124,7 @@ impl<E: Endpoint> Shard<E> {
         let room = match self.reserve(TailKind::Log, units) {
             Ok(room) => room,
             Err(NoRoom::Wait) if self.waits_in_vain(id) => {
-                let error = Error::FarFull {
-                    shard: Some(self.id),
-                    used: self.far.extents.used_bytes(),
-                    limit: self.far.extents.total_bytes(),
-                };
+                let error = self.far.pages.full(self.id);
                 return self.fail(lane, request, error, answers);
             }
             Err(NoRoom::Wait) => {

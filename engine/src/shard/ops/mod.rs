@@ -26,11 +26,10 @@ use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::local::account_bytes;
-use crate::shard::local::append::NoRoom;
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::page_table::Framed;
-use crate::shard::lookup::{Evidence, Found, Hint, HintOutcome, LocalHint};
-use crate::shard::serve::Step;
+use crate::shard::room::pressure::NoRoom;
+use crate::shard::step::{Evidence, Found, Hint, HintOutcome, LocalHint, Step};
 
 impl<E: Endpoint> Shard<E> {
     /// Stores a value; with an expected version, as a compare-and-swap.

@@ -35,12 +35,11 @@ use crate::message::outcome::{Answer, Conflict};
 use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape};
 use crate::message::transaction::{Absence, TransactionStep, TransactionView, TransactionWrite};
 use crate::shard::Shard;
-use crate::shard::local::append::NoRoom;
 use crate::shard::local::open_pages::TailKind;
-use crate::shard::lookup::{Confirmed, Evidence, Found, Hint};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
-use crate::shard::serve::Step;
+use crate::shard::room::pressure::NoRoom;
+use crate::shard::step::{Confirmed, Evidence, Found, Hint, Step};
 
 /// What a transaction does to one key, as it was found.
 #[derive(Clone, Copy, Debug)]

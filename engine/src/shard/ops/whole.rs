@@ -10,7 +10,7 @@ use crate::log::Address;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
-use crate::shard::serve::{Step, answer_or_wait};
+use crate::shard::step::{Step, answer_or_wait};
 
 impl<E: Endpoint> Shard<E> {
     /// Keys of the shard. Those whose records were lost are not counted; those that have expired

@@ -13,7 +13,7 @@ use crate::message::long::piece_of;
 use crate::message::operation::OperationKind;
 use crate::message::request::Request;
 use crate::shard::Shard;
-use crate::shard::lookup::Confirmed;
+use crate::shard::step::Confirmed;
 
 impl<E: Endpoint> Shard<E> {
     /// What a flight's READ says about its first request: the record of its key, or that there is

@@ -17,10 +17,9 @@ use crate::shard::Shard;
 use crate::shard::batch_counters::failed;
 use crate::shard::far::buffers::SMALL_BYTES_MAX;
 use crate::shard::far::read_ahead::ChunkId;
-use crate::shard::lookup::{Evidence, Hint};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::flight::{FlightState, Flights, Parked, Shortage};
-use crate::shard::serve::Step;
+use crate::shard::step::{Evidence, Hint, Step};
 
 /// Where the bytes that a flight waits for come from.
 #[derive(Clone, Copy, Debug)]
@@ -204,7 +203,7 @@ impl<E: Endpoint> Shard<E> {
         if !self.flights.has_room(lane) {
             return self.refuse(lane, Some(Shortage::Parking));
         }
-        if matches!(from, Source::Read) && !self.has_read_room(address.page(self.shape)) {
+        if matches!(from, Source::Read) && !self.far.has_read_room(address.page(self.shape)) {
             return self.refuse(lane, None);
         }
         let value_bytes = self.value_bytes_max(address, class, request.key().len());

@@ -9,7 +9,7 @@ use super::{ENCRYPTIONS, Owned, Random, Reactor, Setting, run, seeds};
 use crate::error::Error;
 use crate::log::page::DIRECTORY_ENTRY_BYTES;
 use crate::message::operation::Operation;
-use crate::shard::far::extents::Extents;
+use crate::shard::far::pages::FarPages;
 use crate::shard::local::page_table::{PageKind, PageState};
 
 const UNIT: usize = 16;
@@ -23,17 +23,10 @@ fn is_lost(answer: &Owned) -> bool {
     is_damaged(answer) || matches!(answer, Owned::Failed(Error::Unavailable { .. }))
 }
 
-pub(super) fn place_of(
-    extents: &Extents,
-    page: &crate::shard::local::page_table::Page,
-    unit: u32,
-) -> (usize, usize) {
-    let extent = page.extent.unwrap();
-    let offset = extents
-        .remote(extent, u64::from(unit) * UNIT as u64)
-        .unwrap()
-        .offset;
-    (extent.node().position(), offset as usize)
+/// The node and the offset in its memory of a unit of a page.
+pub(super) fn place_of(pages: &FarPages, page: u32, unit: u32) -> (usize, usize) {
+    let (node, offset) = pages.place(page, u64::from(unit) * UNIT as u64).unwrap();
+    (node.position(), offset as usize)
 }
 
 impl Reactor {
@@ -45,21 +38,23 @@ impl Reactor {
         let [address] = addresses[..] else {
             panic!("{key} shares its slot bits");
         };
-        let page = shard.local.pages.get(address.page(shard.shape));
-        place_of(&shard.far.extents, page, address.unit(shard.shape))
+        let page = address.page(shard.shape);
+        place_of(&shard.far.pages, page, address.unit(shard.shape))
     }
 
     /// Flips a bit of a page in far memory, unless a request is in flight.
     pub(super) fn flip_far_bit(&self, random: &mut Random) {
         let shard = &self.shard;
-        let pages = shard.local.pages.iter().map(|(_, page)| page);
-        let far: Vec<_> = pages.filter(|page| page.extent.is_some()).collect();
+        let pages = shard.local.pages.iter();
+        let far: Vec<_> = pages
+            .filter(|&(number, _)| shard.far.pages.holds(number))
+            .collect();
         if shard.far.under_way > 0 || far.is_empty() {
             return;
         }
-        let page = far[random.below(far.len() as u64) as usize];
+        let (number, page) = far[random.below(far.len() as u64) as usize];
         let bytes = page.units as usize * UNIT + shard.directory_far_bytes(page.records);
-        let (node, start) = place_of(&shard.far.extents, page, 0);
+        let (node, start) = place_of(&shard.far.pages, number, 0);
         let offset = start + random.below(bytes as u64) as usize;
         // SAFETY: no request is in flight.
         unsafe { self.nodes[node].damage(offset) };
@@ -78,9 +73,9 @@ impl Reactor {
         let shard = &self.shard;
         // SAFETY: no request is in flight.
         let mut far = unsafe { self.nodes[0].copy_for_inspection() };
-        for (_, page) in shard.local.pages.iter() {
+        for (number, page) in shard.local.pages.iter() {
             if page.state() == PageState::Far && page.kind() == PageKind::Log {
-                let (_, start) = place_of(&shard.far.extents, page, page.units);
+                let (_, start) = place_of(&shard.far.pages, number, page.units);
                 let bytes = page.records as usize * DIRECTORY_ENTRY_BYTES;
                 change(far[start..start + bytes].as_chunks_mut().0);
             }
@@ -209,7 +204,7 @@ fn compaction_frees_a_page_with_damaged_records() {
         reactor.compact();
         let shard = &reactor.shard;
         assert!(shard.local.pages.iter().all(|(_, page)| !page.damaged));
-        let used: u64 = shard.far.extents.used_bytes();
+        let used: u64 = shard.far.pages.used_bytes();
         let live = shard.local.victims.live_bytes;
         assert!(used * 10 < live * 14, "{used} bytes for {live}");
         assert_eq!(shard.lost.slots(), damaged.len() as u64);
@@ -434,11 +429,10 @@ fn a_wrong_directory_entry_of_a_long_record_stops_no_compaction() {
     }
     let shard = &reactor.shard;
     panic!(
-        "done {:?} quiet {} exhausted {} stalled {} free {} {:?}",
+        "done {:?} quiet {} {:?} free {} {:?}",
         shard.compaction_done(),
         shard.is_quiet(),
-        shard.exhausted,
-        shard.stalled,
+        shard.pressure,
         shard.local.arena.free_count(),
         shard.compactor
     );

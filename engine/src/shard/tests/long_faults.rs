@@ -101,8 +101,8 @@ fn a_long_piece_that_is_damaged_once_is_read_again_as_a_whole() {
         let address = reactor.shard.long.piece(1, 0).unwrap().address.unwrap();
         assert!(reactor.shard.framed_of(address).is_far());
         let shape = reactor.shard.shape;
-        let page = reactor.shard.local.pages.get(address.page(shape));
-        let (node, offset) = place_of(&reactor.shard.far.extents, page, address.unit(shape));
+        let pages = &reactor.shard.far.pages;
+        let (node, offset) = place_of(pages, address.page(shape), address.unit(shape));
         for _ in 0..10_000 {
             reactor.advance();
         }

@@ -23,13 +23,13 @@ impl Reactor {
     /// Makes a node take back all that it lent, and lend as much again.
     pub(super) fn lose_for_good(&mut self, node: usize) {
         let id = NodeId::new(node);
-        let places = self.shard.far.extents.count_on(id) as u64;
+        let places = self.shard.far.pages.extents().count_on(id) as u64;
         let before = self.shard.lost.slots();
         let mut far = 0;
         self.shard.index.for_each(|slot| {
             let page = slot.address().page(self.shard.shape);
             let is_far = self.shard.local.pages.pointer(page).is_null();
-            far += u64::from(is_far && self.shard.node_of(page) == Some(id));
+            far += u64::from(is_far && self.shard.far.pages.node_of(page) == Some(id));
         });
         self.shard.lose_node(id);
         assert_eq!(

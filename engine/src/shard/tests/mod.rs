@@ -53,8 +53,8 @@ use crate::message::hash::{Hasher128, IndexHash, KeyHasher};
 use crate::message::operation::{Operation, RequestParts};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, Origin, ReplyTo};
-use crate::shard::far::NO_ROOM;
-use crate::shard::far::health::RETRY_NS;
+use crate::shard::far::RETRY_NS;
+use crate::shard::far::pages::NO_ROOM;
 use crate::shard::local::long_values::Piece;
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::victims::UNLISTED;
@@ -435,7 +435,7 @@ impl Reactor {
         let pages = candidates.map(|(_, slot)| slot.address().page(shard.shape));
         pages
             .filter(|&page| shard.local.pages.pointer(page).is_null())
-            .filter_map(|page| shard.node_of(page).map(NodeId::position))
+            .filter_map(|page| shard.far.pages.node_of(page).map(NodeId::position))
             .collect()
     }
 
@@ -581,7 +581,8 @@ impl Reactor {
 
     /// Every extent is held by one page or free on its own node, and no two pages share a place.
     fn check_extents(&self) {
-        let extents = &self.shard.far.extents;
+        let pages = &self.shard.far.pages;
+        let extents = pages.extents();
         let mut places = HashSet::new();
         let mut held = vec![0; self.nodes.len()];
         for (number, page) in self.shard.local.pages.iter() {
@@ -590,13 +591,12 @@ impl Reactor {
                 PageState::Flushing | PageState::Clean | PageState::Far
             );
             let has_place = page.kind() == PageKind::Log && flushed;
-            assert_eq!(page.extent.is_some(), has_place, "page {number}");
+            assert_eq!(pages.holds(number), has_place, "page {number}");
             // An extent that was taken back is the page's until its requests have completed.
-            if let Some(extent) = page.extent.filter(|&extent| !extents.is_lost(extent)) {
-                let node = extent.node().position();
-                held[node] += 1;
-                let place = extents.remote(extent, 0).unwrap().offset;
-                assert!(places.insert((node, place)), "two pages share a place");
+            if let Some((node, offset)) = pages.place(number, 0) {
+                held[node.position()] += 1;
+                let place = (node.position(), offset);
+                assert!(places.insert(place), "two pages share a place");
             }
         }
         for node in extents.nodes() {

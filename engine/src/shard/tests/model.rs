@@ -11,7 +11,8 @@ use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX};
 use crate::index::{Position, Slot};
 use crate::log::record::LocalRecord;
 use crate::message::operation::Operation;
-use crate::shard::lookup::{Hint, HintOutcome, LookAheadState};
+use crate::shard::lookup::LookAheadState;
+use crate::shard::step::{Hint, HintOutcome};
 
 #[test]
 fn model_at_zero_latency() {

@@ -8,8 +8,8 @@ use farcore_rdma::{LinkModel, RemoteSlice};
 use super::{ENCRYPTIONS, NodeId, Outages, Owned, Reactor, Setting, node_name, run, seeds};
 use crate::error::Error;
 use crate::message::operation::Operation;
-use crate::shard::background::flush::Shortfall;
 use crate::shard::local::page_table::PageState;
+use crate::shard::room::flush::Shortfall;
 
 pub(super) const KEYS: u64 = 20_000;
 pub(super) const BOTH: [Outages; 2] = [Outages::Mute, Outages::Cut];
@@ -90,10 +90,9 @@ impl Reactor {
             far.map(|(number, _)| number).collect()
         };
         for number in far {
-            let entry = self.shard.local.page_mut(number);
-            let node = entry.extent.map_or(0, |extent| extent.node().position());
-            let other = NodeId::new((node + 1) % 3);
-            entry.extent = entry.extent.map(|extent| extent.misplaced(other));
+            let pages = &mut self.shard.far.pages;
+            let node = pages.node_of(number).map_or(0, NodeId::position);
+            pages.misplace(number, NodeId::new((node + 1) % 3));
         }
     }
 }
@@ -175,7 +174,7 @@ fn a_lost_key_answered_absent_is_detected() {
 #[test]
 fn pages_spread_over_the_nodes() {
     let reactor = filled(&setting());
-    let extents = &reactor.shard.far.extents;
+    let extents = reactor.shard.far.pages.extents();
     let held = |node| extents.count_on(node) - extents.free_on(node);
     let counts: Vec<_> = extents.nodes().map(held).collect();
     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
@@ -243,7 +242,8 @@ fn puts_go_on_while_another_node_has_room() {
             let mut reactor = filled(&Setting { link, ..setting() });
             reactor.lose(0, outages);
             reactor.lose(2, outages);
-            let free_on = |reactor: &Reactor| reactor.shard.far.extents.free_on(NodeId::new(1));
+            let free_on =
+                |reactor: &Reactor| reactor.shard.far.pages.extents().free_on(NodeId::new(1));
             let mut stored = KEYS;
             let answer = loop {
                 match put(&mut reactor, stored, 2) {
@@ -282,7 +282,7 @@ fn a_page_whose_node_is_lost_during_its_flush_goes_to_another() {
             });
             let on = |reactor: &Reactor| {
                 let page = reactor.shard.flusher.page();
-                page.and_then(|page| reactor.shard.node_of(page))
+                page.and_then(|page| reactor.shard.far.pages.node_of(page))
                     .map(NodeId::position)
             };
             let mut key = 0;
@@ -302,7 +302,7 @@ fn a_page_whose_node_is_lost_during_its_flush_goes_to_another() {
             assert_eq!(outcome, Ok(()), "two nodes have room");
             let entry = reactor.shard.local.pages.get(page);
             assert!(matches!(entry.state(), PageState::Clean | PageState::Far));
-            let now = entry.extent.unwrap().node().position();
+            let now = reactor.shard.far.pages.node_of(page).unwrap().position();
             assert!(now != node && entry.sequence > before, "{now}");
             reactor.restore(node);
             for read in 0..KEYS {
@@ -320,7 +320,7 @@ fn a_victim_of_a_lost_node_is_compacted_once_it_is_back() {
             link: link(),
             ..setting()
         });
-        let full = reactor.shard.far.extents.used_bytes();
+        let full = reactor.shard.far.pages.used_bytes();
         let kept = |key: u64| key % 10 < 2;
         let lost = 1;
         let dead = (0..KEYS).filter(|&key| !kept(key));
@@ -331,7 +331,7 @@ fn a_victim_of_a_lost_node_is_compacted_once_it_is_back() {
                 Owned::Deleted
             );
             let page = reactor.shard.compactor.victim_page();
-            let on = page.and_then(|page| reactor.shard.node_of(page));
+            let on = page.and_then(|page| reactor.shard.far.pages.node_of(page));
             if key > KEYS / 4 && on == Some(NodeId::new(lost)) {
                 reactor.lose(lost, outages);
                 break;
@@ -386,7 +386,7 @@ fn a_victim_of_a_lost_node_is_compacted_once_it_is_back() {
         for key in (0..KEYS).filter(|&key| kept(key)) {
             assert_holds(&mut reactor, key, 1);
         }
-        let used = reactor.shard.far.extents.used_bytes();
+        let used = reactor.shard.far.pages.used_bytes();
         assert!(used * 4 < full, "{used} of {full} bytes are still in use");
         reactor.check_accounts();
     }
@@ -438,7 +438,7 @@ fn losing_all_nodes_is_reported_and_loses_nothing() {
 #[should_panic(expected = "extents of NodeId")]
 fn an_extent_released_to_the_wrong_node_is_detected() {
     let sabotage = |reactor: &mut Reactor| {
-        let extents = &mut reactor.shard.far.extents;
+        let extents = reactor.shard.far.pages.extents_mut();
         let extent = extents.claim(NodeId::new(0)).unwrap();
         extents.release(extent.misplaced(NodeId::new(1)));
     };
@@ -479,9 +479,12 @@ fn records_that_a_node_took_back_are_unavailable_until_rewritten() {
         // Keys with a copy were far before; those evicted since are far now.
         let mut there: HashSet<u64> = theirs.iter().copied().collect();
         there.extend((0..KEYS).filter(|key| reactor.far_nodes(&key.to_le_bytes()).contains(&1)));
-        let places = reactor.shard.far.extents.count_on(NodeId::new(1));
+        let places = reactor.shard.far.pages.extents().count_on(NodeId::new(1));
         reactor.shard.lose_node(NodeId::new(1));
-        assert_eq!(reactor.shard.far.extents.count_on(NodeId::new(1)), 0);
+        assert_eq!(
+            reactor.shard.far.pages.extents().count_on(NodeId::new(1)),
+            0
+        );
         reactor.check();
         let (mut unavailable, mut last) = (0, 0);
         for key in 0..KEYS {
@@ -537,7 +540,7 @@ fn a_flush_that_ends_after_its_node_took_the_extent_back_is_repeated() {
     let node = until(&mut reactor, |reactor| {
         let shard = &reactor.shard;
         let page = shard.flusher.page().filter(|_| shard.flusher.in_flight())?;
-        shard.node_of(page)
+        shard.far.pages.node_of(page)
     });
     let page = reactor.shard.flusher.page().unwrap();
     reactor.shard.lose_node(node);
@@ -546,10 +549,7 @@ fn a_flush_that_ends_after_its_node_took_the_extent_back_is_repeated() {
         (reactor.shard.flusher.page() != Some(page)).then_some(())
     });
     let entry = reactor.shard.local.pages.get(page);
-    let lost = entry
-        .extent
-        .is_some_and(|extent| reactor.shard.far.extents.is_lost(extent));
-    assert!(!lost, "{entry:?}");
+    assert!(!reactor.shard.far.pages.is_lost(page), "{entry:?}");
     let outcome = until(&mut reactor, |reactor| reactor.shard.flush_done());
     assert_eq!(outcome, Ok(()));
     reactor.check();
@@ -566,7 +566,7 @@ fn a_victim_whose_extent_was_taken_back_is_not_compacted() {
         let page = reactor.shard.compactor.victim_page()?;
         let far =
             reactor.shard.local.pages.pointer(page).is_null() && reactor.shard.far.under_way > 0;
-        reactor.shard.node_of(page).filter(|_| far)
+        reactor.shard.far.pages.node_of(page).filter(|_| far)
     });
     reactor.shard.lose_node(node);
     until_quiet(&mut reactor);
@@ -601,7 +601,7 @@ fn a_page_of_a_silent_node_is_not_evicted_before_it_is_written_elsewhere() {
                     .collect();
                 pages.len() == 1
                     && !shard.local.pages.pointer(pages[0]).is_null()
-                    && shard.node_of(pages[0]) == Some(NodeId::new(0))
+                    && shard.far.pages.node_of(pages[0]) == Some(NodeId::new(0))
             };
             let last_copies: Vec<u64> = (0..KEYS).filter(|&key| on_first(&reactor, key)).collect();
             assert!(last_copies.len() > 500, "{}", last_copies.len());

@@ -113,8 +113,9 @@ fn a_flush_ends_beside_a_writer_and_holds_what_was_stored_before() {
         let hash = reactor.hash(&key.to_le_bytes());
         let mut places = shard.index.candidates(hash).map(|(_, slot)| slot.address());
         let is_far = places.any(|address| {
-            let page = shard.local.pages.get(address.page(shard.shape));
-            page.kind() == PageKind::Cache || page.extent.is_some()
+            let number = address.page(shard.shape);
+            let page = shard.local.pages.get(number);
+            page.kind() == PageKind::Cache || shard.far.pages.holds(number)
         });
         assert!(is_far, "key {key} is only local");
     }
@@ -173,7 +174,7 @@ fn a_compaction_ends_beside_a_writer() {
     while !reactor.shard.is_quiet() {
         reactor.advance();
     }
-    let used = reactor.shard.far.extents.used_bytes();
+    let used = reactor.shard.far.pages.used_bytes();
     reactor.shard.start_compaction();
     let mut random = Random(4);
     let mut rounds = 0;
@@ -195,7 +196,7 @@ fn a_compaction_ends_beside_a_writer() {
         assert!(rounds < 100_000, "the compaction does not end");
     }
     assert_eq!(reactor.shard.compaction_done(), Some(Ok(())));
-    assert!(reactor.shard.far.extents.used_bytes() < used);
+    assert!(reactor.shard.far.pages.used_bytes() < used);
 }
 
 #[test]
@@ -302,8 +303,9 @@ fn only_local(reactor: &Reactor, keys: &[u64]) -> Vec<u64> {
     let is_far = |key: &u64| {
         let hash = reactor.hash(&key.to_le_bytes());
         shard.index.candidates(hash).any(|(_, slot)| {
-            let page = shard.local.pages.get(slot.address().page(shard.shape));
-            page.kind() == PageKind::Cache || page.extent.is_some()
+            let number = slot.address().page(shard.shape);
+            let page = shard.local.pages.get(number);
+            page.kind() == PageKind::Cache || shard.far.pages.holds(number)
         })
     };
     keys.iter().copied().filter(|key| !is_far(key)).collect()

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use farcore::Report;
-use farcore_bench::child::run_in_silent_child;
 use farcore_bench::cli::{ContestSize, SetupArgs};
 use farcore_bench::engines::Farcore;
 use farcore_bench::machine::Machine as Here;
 use farcore_bench::plan::{Plan, Scenario};
+use farcore_bench::run::run_silently;
 use farcore_tuning::{UnitCosts, Workload};
 use serde::Serialize;
 
@@ -112,7 +112,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 type Measured = (f64, f64, Report);
 
 fn once(plan: &Plan) -> Result<Measured> {
-    let outcome = run_in_silent_child(plan)?;
+    let outcome = run_silently(plan)?;
     if let Some(failure) = outcome.failure {
         bail!("the calibrating run failed: {failure}");
     }

@@ -538,7 +538,7 @@ impl<E: Endpoint> Shard<E> {
         keep: Option<ChunkId>,
     ) -> bool {
         let entry = self.local.pages.get(page);
-        if entry.state() != PageState::Far || !self.has_read_room(page) {
+        if entry.state() != PageState::Far || !self.far.has_read_room(page) {
             return false;
         }
         let (page_units, successor) = (entry.units, entry.successor);

@@ -268,8 +268,7 @@ impl<E: Endpoint> Shard<E> {
     pub(in crate::shard) fn give_up(&mut self, position: Position, slot: Slot) {
         let address = slot.address();
         let number = address.page(self.shape);
-        if let Some(node) = self.node_of(number) {
-            let name = Arc::clone(self.far.extents.name(node));
+        if let Some(name) = self.far.pages.node_name(number) {
             self.lost.note_node(&name);
         }
         let (class, place) = self.lost_place(0);

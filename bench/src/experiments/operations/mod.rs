@@ -16,13 +16,25 @@ pub mod settings;
 mod sweeps;
 
 use self::report::render;
-use crate::child::operations_in_child;
+use crate::child::{Experiment, run_in_child};
 use crate::cli::OperationsArgs;
 use crate::ending::Ending;
 use crate::machine::Machine;
 use crate::outputs::OutputFile;
 use crate::plan::Plan;
 use crate::series::{self, Series};
+
+/// The experiment of this command.
+#[derive(Debug)]
+pub struct Operations;
+
+impl Experiment for Operations {
+    type Run = report::Run;
+
+    fn run(plan: Plan) -> anyhow::Result<Self::Run> {
+        lead::run(&plan)
+    }
+}
 
 /// Checks what can be checked before anything runs: the engine's settings and the file of `--json`,
 /// which it returns.
@@ -44,7 +56,7 @@ pub fn command(
     file: Option<OutputFile>,
 ) -> anyhow::Result<Ending> {
     let series = Series {
-        run: operations_in_child,
+        run: run_in_child::<Operations>,
         render: |runs| render(runs),
     };
     series.command(machine, plans, file, |_| Vec::new())

@@ -38,7 +38,7 @@ use anyhow::bail;
 use tracing::error;
 
 use self::report::{FairnessReport, Run};
-use crate::child::fairness_in_child;
+use crate::child::{Experiment, run_in_child};
 use crate::cli::FairnessArgs;
 use crate::compare::describe;
 use crate::ending::Ending;
@@ -49,6 +49,22 @@ use crate::origin::Origin;
 use crate::outputs::print;
 use crate::plan::{Plan, Scenario};
 use crate::stop;
+
+/// The experiment of this command.
+#[derive(Debug)]
+pub struct Fairness;
+
+impl Experiment for Fairness {
+    type Run = report::Run;
+
+    fn run(plan: Plan) -> anyhow::Result<Self::Run> {
+        lead::run(&plan)
+    }
+
+    fn is_stuck(run: &Self::Run) -> bool {
+        run.is_stuck()
+    }
+}
 
 /// Checks what can be checked before anything runs: the engine's settings and the files, which it
 /// returns.
@@ -113,7 +129,7 @@ fn measure(plan: &Plan, count: u32) -> (Vec<Run>, Option<anyhow::Error>) {
         if stop::is_requested() {
             break;
         }
-        let run = match fairness_in_child(plan) {
+        let run = match run_in_child::<Fairness>(plan) {
             Ok(Some(run)) => run,
             Ok(None) => break,
             Err(error) => return (runs, Some(error)),

@@ -10,9 +10,9 @@
 use farcore_rdma::Endpoint;
 
 use crate::shard::Shard;
-use crate::shard::background::compaction::LIVE_PERCENT_ASKED;
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::victims::live_percent;
+use crate::shard::room::compaction::LIVE_PERCENT_ASKED;
 
 impl<E: Endpoint> Shard<E> {
     /// Local memory that is not free, in bytes, but for copies of far records.
@@ -63,7 +63,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// True until all that [`Shard::start_trim`] found was given back, or cannot be now.
     pub(crate) fn is_trimming(&self) -> bool {
-        let stands = self.compactor.is_stuck() && (self.exhausted || self.stalled);
+        let stands = self.compactor.is_stuck() && self.pressure.stands();
         self.compactor.trims && !stands
     }
 }

@@ -369,7 +369,7 @@ pub(super) mod tests {
     use crate::plan::tests::plan_of;
 
     /// A small plan of a part, for one core.
-    pub(in crate::operations) fn plan(part: Part) -> Plan {
+    pub(in crate::experiments::operations) fn plan(part: Part) -> Plan {
         let settings = Settings {
             part,
             value_bytes: 8,

@@ -330,7 +330,7 @@ impl fmt::Display for Settings {
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::embed) fn settings(subject: Subject) -> Settings {
+    pub(in crate::experiments::embed) fn settings(subject: Subject) -> Settings {
         Settings {
             subject,
             part: Part::Callers,

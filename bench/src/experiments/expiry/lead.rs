@@ -305,7 +305,7 @@ fn comebacks(shared: &Shared, samples: &[Sample]) -> Vec<Comeback> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expiry::settings::Place;
+    use crate::experiments::expiry::settings::Place;
     use crate::plan::tests::plan_of;
     use crate::series::Measured;
 

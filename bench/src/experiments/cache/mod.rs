@@ -24,7 +24,7 @@ use farcore::{Error, Size};
 
 use self::report::render;
 use self::settings::{Part, Settings};
-use crate::child::cache_in_child;
+use crate::child::{Experiment, run_in_child};
 use crate::cli::CacheArgs;
 use crate::ending::Ending;
 use crate::machine::Machine;
@@ -33,6 +33,18 @@ use crate::plan::{Plan, Scenario};
 use crate::series::Series;
 use crate::trace::made::Made;
 use crate::{stop, words};
+
+/// The experiment of this command.
+#[derive(Debug)]
+pub struct Cache;
+
+impl Experiment for Cache {
+    type Run = report::Run;
+
+    fn run(plan: Plan) -> anyhow::Result<Self::Run> {
+        lead::run(&plan)
+    }
+}
 
 /// Checks what can be checked before anything runs: the engine's settings, the folder of `--write`
 /// and the file of `--json`, which it returns.
@@ -87,7 +99,7 @@ pub fn command(
     file: Option<OutputFile>,
 ) -> anyhow::Result<Ending> {
     let series = Series {
-        run: cache_in_child,
+        run: run_in_child::<Cache>,
         render: |runs| render(runs),
     };
     series.command(machine, plans, file, |plans| {

@@ -1,5 +1,5 @@
-//! What a shard does between requests: flush, compaction, eviction, forgetting lost keys and
-//! removing expired ones.
+//! Room in a shard's memory: how short frames are, and the work between requests that frees them:
+//! flush, compaction, eviction, forgetting lost keys and removing expired ones.
 //!
 //! Each runs in bounded slices, between requests, with landing buffers of its own.
 
@@ -8,5 +8,6 @@ pub(in crate::shard) mod evict;
 pub(in crate::shard) mod expire;
 pub(in crate::shard) mod flush;
 pub(in crate::shard) mod forget;
+pub(in crate::shard) mod pressure;
 pub(in crate::shard) mod sketch;
 pub(in crate::shard) mod trim;

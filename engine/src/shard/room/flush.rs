@@ -17,7 +17,6 @@ use crate::log::sealing::{PageSealer, SealProgress};
 use crate::shard::Shard;
 use crate::shard::far::Posted;
 use crate::shard::far::Purpose;
-use crate::shard::far::extents::NodeId;
 use crate::shard::local::arena::Frame;
 use crate::shard::local::open_pages::TailKind;
 
@@ -108,7 +107,7 @@ impl<E: Endpoint> Shard<E> {
     pub(crate) fn start_flush(&mut self) {
         self.seal_tail(TailKind::Log);
         self.seal_tail(TailKind::Cold);
-        self.far.health.try_again(NodeId::writes);
+        self.far.pages.retry_writes();
         self.flusher.shortfall = None;
         self.flusher.flush_all = true;
         self.flusher.flush_until = self.local.seals();
@@ -145,9 +144,9 @@ impl<E: Endpoint> Shard<E> {
             self.flusher.flush_all = false;
         } else if is_flushing {
             // The oldest pages go first.
-        } else if self.far.is_silent() {
+        } else if self.far.pages.is_silent() {
             self.give_up_flush(Shortfall::Unavailable);
-        } else if self.far.extents.free_count() == 0 && !self.evicts_for_flush() {
+        } else if self.far.pages.free_count() == 0 && !self.evicts_for_flush() {
             self.give_up_flush(Shortfall::FarFull);
         }
         // Else the remaining pages are pinned for a moment.
@@ -173,14 +172,12 @@ impl<E: Endpoint> Shard<E> {
         else {
             return false;
         };
-        let Some(extent) = self.far.claim_extent(self.now_ns) else {
+        let number = self.local.sealed[place];
+        if !self.far.claim(number, self.now_ns) {
             return false;
-        };
+        }
         self.sequence += 1;
-        let Some(number) = self.local.begin_flush(place, extent, self.sequence) else {
-            self.far.release_extent(extent);
-            return false;
-        };
+        self.local.begin_flush(place, self.sequence);
         let entry = self.local.page(number);
         let (units, records) = (entry.units as usize, entry.records);
         let bytes = units * UNIT_BYTES + self.directory_far_bytes(records);
@@ -228,7 +225,7 @@ impl<E: Endpoint> Shard<E> {
             return false;
         };
         let entry = self.local.pages.get(number);
-        let (Some(extent), Some(frame)) = (entry.extent, entry.frame()) else {
+        let Some(frame) = entry.frame() else {
             return false;
         };
         let landing = if self.far.cipher.is_some() {
@@ -246,7 +243,7 @@ impl<E: Endpoint> Shard<E> {
         let purpose = Purpose::Flush(u32::try_from(slot).unwrap_or(u32::MAX));
         let posted = self
             .far
-            .write(extent, start as u64, local, purpose, self.now_ns);
+            .write(number, start as u64, local, purpose, self.now_ns);
         if posted == Posted::Yes {
             self.flusher.outstanding[slot] = true;
             self.flusher.buffers[slot] = landing;
@@ -371,14 +368,13 @@ impl<E: Endpoint> Shard<E> {
         if failed {
             // The page is as before: sealed and local. It is flushed again under a new sequence
             // number, to another node if one answers.
-            if let Some(extent) = self.local.flush_failed(flush.page) {
-                self.far.release_extent(extent);
-            }
+            self.local.flush_failed(flush.page);
+            self.far.release(flush.page);
         } else {
             self.local.flushed(flush.page);
             self.evictor.note_far(flush.page, &self.local.pages);
             self.compactor.due |= self.evictor.is_on();
-            self.exhausted = false;
+            self.pressure.relieve();
             self.metrics.counters.pages_flushed.add(1);
         }
         self.unpin(flush.page);

@@ -42,7 +42,7 @@ use tracing::error;
 
 use self::report::{EmbedReport, Run};
 use self::settings::Settings;
-use crate::child::embed_in_child;
+use crate::child::{Experiment, run_in_child};
 use crate::cli::EmbedArgs;
 use crate::ending::Ending;
 use crate::engines::Farcore;
@@ -53,6 +53,18 @@ use crate::outputs::{OutputFile, check_folder, print};
 use crate::plan::{Plan, Scenario};
 use crate::stop;
 use crate::words::size;
+
+/// The experiment of this command.
+#[derive(Debug)]
+pub struct Embed;
+
+impl Experiment for Embed {
+    type Run = report::Run;
+
+    fn run(plan: Plan) -> anyhow::Result<Self::Run> {
+        lead::run(&plan)
+    }
+}
 
 /// The files of a command, tried before anything runs.
 #[derive(Debug)]
@@ -161,7 +173,7 @@ fn measure(plans: &[Plan], repeats: u32) -> (Vec<Run>, Option<anyhow::Error>) {
         if stop::is_requested() {
             break;
         }
-        let mut run = match embed_in_child(plan) {
+        let mut run = match run_in_child::<Embed>(plan) {
             Ok(Some(run)) => run,
             Ok(None) => break,
             Err(error) => return (runs, Some(error)),

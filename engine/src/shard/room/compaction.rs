@@ -22,14 +22,13 @@ use crate::log::record::{LocalRecord, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::Shard;
-use crate::shard::background::flush::Shortfall;
 use crate::shard::far::Posted;
 use crate::shard::far::Purpose;
-use crate::shard::far::extents::NodeId;
 use crate::shard::local::account_bytes;
 use crate::shard::local::open_pages::{HEADER_UNITS, TailKind};
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::victims::{Pick, live_percent};
+use crate::shard::room::flush::Shortfall;
 
 /// READs of a compaction under way at once.
 const READS_MAX: usize = 16;
@@ -222,7 +221,7 @@ impl<E: Endpoint> Shard<E> {
         self.compactor.asked = true;
         self.compact_asked(worth.into_iter().map(|(_, number)| number).collect());
         self.compactor.shortfall = None;
-        self.far.health.try_again(NodeId::reads);
+        self.far.pages.retry_reads();
     }
 
     /// Compacts these pages, the last one first.
@@ -275,8 +274,8 @@ impl<E: Endpoint> Shard<E> {
     /// The result of [`Shard::start_compaction`], once no page is left to compact.
     pub(crate) fn compaction_done(&self) -> Option<Result<(), Shortfall>> {
         let compactor = &self.compactor;
-        if compactor.stuck && self.exhausted {
-            return Some(Err(if self.far.is_silent() {
+        if compactor.stuck && self.pressure.is_exhausted() {
+            return Some(Err(if self.far.pages.is_silent() {
                 Shortfall::Unavailable
             } else {
                 Shortfall::FarFull
@@ -310,8 +309,10 @@ impl<E: Endpoint> Shard<E> {
             if !self.compactor.due || self.flusher.flush_all {
                 return false;
             }
-            self.exhausted &= !self.compactor.has_dead();
-            if !self.exhausted {
+            if self.compactor.has_dead() {
+                self.pressure.relieve();
+            }
+            if !self.pressure.is_exhausted() {
                 self.compactor.dead_bytes_due = self.compactor.page_bytes;
             }
             self.compactor.due = false;
@@ -335,7 +336,7 @@ impl<E: Endpoint> Shard<E> {
                         if std::mem::take(&mut self.compactor.trims) {
                             self.publish_gauges();
                         }
-                        if self.local.victims.aside_count() > 0 && self.far.is_unreadable() {
+                        if self.local.victims.aside_count() > 0 && self.far.pages.is_unreadable() {
                             self.compactor.shortfall = Some(Shortfall::Unavailable);
                         }
                     }
@@ -363,7 +364,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// The page to compact next: one that has mostly expired, else one that is worth it.
     fn pick_compaction(&mut self, sealed_too: bool) -> Pick {
-        let percent = match self.far.free_percent() {
+        let percent = match self.far.pages.free_percent() {
             _ if self.is_pressed() => LIVE_PERCENT[0],
             0..6 if !self.evictor.is_on() => LIVE_PERCENT[2],
             0..15 => LIVE_PERCENT[1],
@@ -453,13 +454,13 @@ impl<E: Endpoint> Shard<E> {
             self.local.note_damaged(victim.page);
         }
         if victim.fault == Fault::Fabric {
-            match self.node_of(victim.page) {
-                Some(node) if self.far.health.is_silent(node.reads()) => {
+            match self.far.pages.unreadable_node(victim.page) {
+                Some(node) => {
                     self.local
                         .victims
                         .set_aside(&mut self.local.pages, victim.page, node);
                 }
-                _ => self.local.victims.list(&mut self.local.pages, victim.page),
+                None => self.local.victims.list(&mut self.local.pages, victim.page),
             }
         }
         self.unpin(victim.page);

@@ -15,7 +15,7 @@ pub mod report;
 pub mod settings;
 mod table;
 
-use crate::child::expiry_in_child;
+use crate::child::{Experiment, run_in_child};
 use crate::cli::ExpiryArgs;
 use crate::ending::Ending;
 use crate::machine::Machine;
@@ -24,6 +24,18 @@ use crate::plan::Plan;
 use crate::series::{self, Series};
 
 use self::table::render;
+
+/// The experiment of this command.
+#[derive(Debug)]
+pub struct Expiry;
+
+impl Experiment for Expiry {
+    type Run = report::Run;
+
+    fn run(plan: Plan) -> anyhow::Result<Self::Run> {
+        lead::run(&plan)
+    }
+}
 
 /// Checks what can be checked before anything runs: the engine's settings and the file of `--json`,
 /// which it returns.
@@ -45,7 +57,7 @@ pub fn command(
     file: Option<OutputFile>,
 ) -> anyhow::Result<Ending> {
     let series = Series {
-        run: expiry_in_child,
+        run: run_in_child::<Expiry>,
         render: |runs| render(runs),
     };
     series.command(machine, plans, file, |_| Vec::new())

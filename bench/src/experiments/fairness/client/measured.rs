@@ -13,9 +13,9 @@ use farcore_tuning::Clock;
 
 use super::verify::verify;
 use super::{Client, Step, Task, request, rest};
-use crate::fairness::keys::{Draws, Keys};
-use crate::fairness::notes::{Latencies, Notes};
-use crate::fairness::settings::{Form, Request};
+use crate::experiments::fairness::keys::{Draws, Keys};
+use crate::experiments::fairness::notes::{Latencies, Notes};
+use crate::experiments::fairness::settings::{Form, Request};
 
 /// The state of an order to measure.
 #[derive(Debug)]

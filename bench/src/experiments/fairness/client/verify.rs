@@ -3,8 +3,8 @@
 use farcore::{Answer, Error};
 
 use super::PUT;
-use crate::fairness::keys::Keys;
-use crate::fairness::notes::Notes;
+use crate::experiments::fairness::keys::Keys;
+use crate::experiments::fairness::notes::Notes;
 use crate::words;
 
 /// Counts an answer that is wrong or failed. `expected` is the nonce of the value, if this client
@@ -54,7 +54,7 @@ fn failure(what: &str, index: u64, error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fairness::settings::{Form, Request, Settings};
+    use crate::experiments::fairness::settings::{Form, Request, Settings};
     use crate::record::Scratch;
 
     fn keys() -> Keys {

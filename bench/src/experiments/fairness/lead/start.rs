@@ -12,10 +12,10 @@ use tracing::warn;
 
 use super::{Member, Role};
 use crate::doubts::Doubts;
-use crate::fairness::client::{self, Client, ClientOptions, Event};
-use crate::fairness::keys::Keys;
-use crate::fairness::notes::Notes;
-use crate::fairness::settings::Settings;
+use crate::experiments::fairness::client::{self, Client, ClientOptions, Event};
+use crate::experiments::fairness::keys::Keys;
+use crate::experiments::fairness::notes::Notes;
+use crate::experiments::fairness::settings::Settings;
 use crate::plan::Plan;
 
 /// Opens a handle for each client, that of the measured client last.

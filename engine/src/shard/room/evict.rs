@@ -35,10 +35,10 @@ use crate::message::hash::IndexHash;
 use crate::message::operation::OperationKind;
 use crate::message::request::Request;
 use crate::observe::removals::Removal;
-use crate::shard::background::compaction::Fate;
-use crate::shard::background::sketch::Sketch;
 use crate::shard::local::account_bytes;
 use crate::shard::local::page_table::{PageKind, PageState, PageTable};
+use crate::shard::room::compaction::Fate;
+use crate::shard::room::sketch::Sketch;
 use crate::shard::{FRAMES_MIN, Shard};
 
 /// Local memory for one entry of the sketch, and all memory for one, in bytes; the fewer entries
@@ -261,23 +261,12 @@ impl Evictor {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Free extents of nodes that take pages.
-    fn takable_extents(&self) -> usize {
-        let far = &self.far;
-        if far.health.is_good() {
-            return far.extents.free_count();
-        }
-        let nodes = far.extents.nodes();
-        let taking = nodes.filter(|node| !far.health.is_silent(node.writes()));
-        taking.map(|node| far.extents.free_on(node)).sum()
-    }
-
     /// How many free extents are missing: 0 if pages need not be evicted.
     fn missing_extents(&self) -> usize {
-        let total = self.far.extents.total_bytes() / self.shape.page_bytes() as u64;
+        let total = self.far.pages.total_bytes() / self.shape.page_bytes() as u64;
         let total = usize::try_from(total).unwrap_or(usize::MAX);
         let low = (total / LOW_SHARE).clamp(1, LOW_MAX);
-        low.saturating_sub(self.takable_extents())
+        low.saturating_sub(self.far.pages.takable_count())
     }
 
     /// Slices of compaction that are run at once: more, the fewer extents are free.
@@ -291,7 +280,7 @@ impl<E: Endpoint> Shard<E> {
     /// True if pages are evicted, and half of the free extents that should be there are missing:
     /// then pages that are mostly alive are not compacted.
     pub(in crate::shard) fn is_pressed(&self) -> bool {
-        self.evictor.is_on() && 2 * self.missing_extents() > self.takable_extents()
+        self.evictor.is_on() && 2 * self.missing_extents() > self.far.pages.takable_count()
     }
 
     /// True if the index could not grow because the log needs the rest of local memory.
@@ -366,8 +355,8 @@ impl<E: Endpoint> Shard<E> {
             self.compactor.remove_all_if_stuck();
             return true;
         }
-        if !self.far.is_silent() {
-            if self.takable_extents() > 0 && !self.local.sealed.is_empty() {
+        if !self.far.pages.is_silent() {
+            if self.far.pages.takable_count() > 0 && !self.local.sealed.is_empty() {
                 return false;
             }
             if self.evict_oldest_far(Fate::StaysIfRead) {
@@ -380,13 +369,11 @@ impl<E: Endpoint> Shard<E> {
     /// Frames are short while no node is known to take pages: removes local records rather than
     /// letting puts wait until it is known that none does.
     pub(in crate::shard) fn evict_beside_silence(&mut self) -> bool {
-        if !self.evictor.is_on() || self.far.health.is_good() {
+        if !self.evictor.is_on() || self.far.pages.all_answer() {
             return false;
         }
-        let health = &self.far.health;
-        let answers = |node| !health.is_doubtful(node) && self.far.extents.free_on(node) > 0;
         let is_short = self.local.arena.free_count() <= self.local.arena.reserve();
-        let must = is_short && !self.far.extents.nodes().any(answers);
+        let must = is_short && !self.far.pages.is_sure_of_room();
         must && self.compactor.victim_page().is_none() && self.evict_oldest_sealed()
     }
 

@@ -274,7 +274,7 @@ fn rows(rounds: &[Seconds], megabytes: f64, long_mib: u64) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operations::sweeps::tests::plan;
+    use crate::experiments::operations::sweeps::tests::plan;
 
     #[test]
     fn an_engine_that_ends_takes_no_wrong_value_along() {

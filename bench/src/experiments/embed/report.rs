@@ -361,7 +361,9 @@ pub(super) mod tests {
     use super::*;
 
     /// A report of one crowd, with these operations in each round.
-    pub(in crate::embed) fn report(engines: &[(Subject, Caller, &[u64])]) -> EmbedReport {
+    pub(in crate::experiments::embed) fn report(
+        engines: &[(Subject, Caller, &[u64])],
+    ) -> EmbedReport {
         let mut runs = Vec::new();
         for &(engine, caller, rounds) in engines {
             for (round, &operations) in (0..).zip(rounds) {
