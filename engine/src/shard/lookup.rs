@@ -17,6 +17,7 @@ use crate::log::record::{LocalRecord, RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::message::operation::OperationKind;
+use crate::message::operation::Version;
 use crate::message::request::Request;
 use crate::shard::Shard;
 use crate::shard::far::read_ahead::{Located, Place};
@@ -187,6 +188,17 @@ pub(in crate::shard) enum Found<'a> {
         /// Address of a record that may be the key's and cannot be read.
         damaged: Option<Address>,
     },
+}
+
+impl Found<'_> {
+    /// The version of the record; 0 if there is none.
+    pub(in crate::shard) fn version(&self) -> Version {
+        match self {
+            Self::Local(local) => local.record.header().version(),
+            Self::Confirmed { far, .. } => far.header.version(),
+            Self::Absent | Self::Unknown { .. } | Self::Lost { .. } => 0,
+        }
+    }
 }
 
 impl<E: Endpoint> Shard<E> {
