@@ -33,6 +33,8 @@ pub(crate) struct NodesWait {
     /// When it is to be said again who is missing: the engine's cores take turns.
     pub(crate) told_next_ns: AtomicU64,
     pub(crate) clock: Clock,
+    /// What was free at all nodes, for all of the engine's cores: what the first one has seen.
+    pub(crate) free_bytes: AtomicU64,
 }
 
 fn unavailable(node: &FabricAddress, reason: impl ToString) -> Error {
@@ -153,13 +155,59 @@ impl NodesWait {
     }
 }
 
+/// What nodes lend, and what of it an engine could have.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    nodes: usize,
+    cores: u16,
+    lent_bytes: u64,
+    free_bytes: u64,
+    /// The least that a core claims: a page, or an extent if that is longer.
+    unit_bytes: u64,
+    page_bytes: u64,
+}
+
+impl Offer {
+    /// The most far memory that the engine can be opened with, in bytes of one core. All cores have
+    /// the same share, in whole units and as many pages of each node.
+    fn share_bytes(&self) -> u64 {
+        let cores = u64::from(self.cores);
+        let units = self.free_bytes / self.unit_bytes / cores;
+        let row = self.nodes as u64 * self.page_bytes;
+        units * self.unit_bytes / row * row
+    }
+
+    /// Why a share of so many bytes is too much.
+    fn refused(&self, wanted_bytes: u64) -> Error {
+        let (share, cores) = (self.share_bytes(), u64::from(self.cores));
+        let lent = Size::at_most(self.lent_bytes);
+        let free = Size::at_most(self.free_bytes);
+        let remedy = match (share, cores) {
+            (0, _) => "add a node".to_owned(),
+            (_, 1) => format!("lower it to {:#}, or add a node", Size(share)),
+            _ => format!(
+                "lower it to {:#}, {:#} for each of {cores} cores, or add a node",
+                Size(share * cores),
+                Size(share)
+            ),
+        };
+        Error::Config {
+            field: "far_bytes",
+            value: format!("{} for each core", Size(wanted_bytes)),
+            limit: format!(
+                "the memory nodes lend {lent:#} in all, to all their clients, and {free:#} of it was free: {remedy}"
+            ),
+        }
+    }
+}
+
 pub(super) async fn remote(
     nodes: &[FabricAddress],
     mut connections: Vec<NodeConnections>,
     fabric: &FabricOptions,
     heartbeats: &Arc<Heartbeats>,
     mut extents: Extents,
-    sizes: &Sizes,
+    (sizes, shards, waiting): (&Sizes, u16, &NodesWait),
 ) -> Result<FarMemory> {
     let endpoint = open_endpoint(nodes, &mut connections, fabric).await?;
     for (position, node) in connections.iter_mut().enumerate() {
@@ -171,23 +219,29 @@ pub(super) async fn remote(
     }
     let pools = open_pools(&mut connections, fabric).await?;
     let missing = pools.iter().filter(|pool| pool.is_none()).count();
-    let lent: u64 = pools.iter().flatten().map(Pool::lent_bytes).sum();
+    let answering = || pools.iter().flatten();
+    let lent_bytes: u64 = answering().map(Pool::lent_bytes).sum();
+    let free_bytes: u64 = answering().map(Pool::free_bytes).sum();
+    // The core that opens first has seen what no core of this engine has claimed from. ORDERING: it
+    // is a figure for a message, which orders nothing.
+    let free_before = waiting.free_bytes.fetch_max(free_bytes, Ordering::Relaxed);
     // Nodes that join later find their share unclaimed.
     let reserved = sizes.extents_max * missing / nodes.len();
     let wanted = sizes.extents_max - reserved;
     let claimed = claim(nodes, &pools, wanted, &mut extents, sizes.page_bytes).await?;
     let got: usize = claimed.iter().sum();
     if got < wanted && (missing == 0 || got == 0) {
-        let page = u64::from(sizes.page_bytes);
-        return Err(Error::Config {
-            field: "far_bytes",
-            value: format!("{} for each core", Size(sizes.extents_max as u64 * page)),
-            limit: format!(
-                "the memory nodes lend {:#} in all, to all their clients, and {:#} was free for this core: lower it to what they lend less what others hold, or add a node",
-                Size::at_most(lent),
-                Size::at_most(got as u64 * page)
-            ),
-        });
+        let page_bytes = u64::from(sizes.page_bytes);
+        let extent_bytes = answering().map(Pool::extent_bytes).max().unwrap_or(0);
+        let offer = Offer {
+            nodes: nodes.len(),
+            cores: shards,
+            lent_bytes,
+            free_bytes: free_bytes.max(free_before),
+            unit_bytes: page_bytes.max(extent_bytes),
+            page_bytes,
+        };
+        return Err(offer.refused(sizes.extents_max as u64 * page_bytes));
     }
     for (node, _) in (connections.iter_mut().zip(&pools)).filter(|(_, pool)| pool.is_some()) {
         let connected = node.connect().await;
@@ -290,4 +344,47 @@ async fn open_endpoint(
     ordered.swap(0, answers.unwrap_or(0));
     let endpoint = FabricEndpoint::open(&ordered, fabric).await;
     endpoint.map_err(|error| unavailable(&ordered[0], error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_a_value_that_can_be_claimed() {
+        let offer = Offer {
+            nodes: 1,
+            cores: 2,
+            lent_bytes: 512 << 20,
+            free_bytes: 301 << 20,
+            unit_bytes: 2 << 20,
+            page_bytes: 128 << 10,
+        };
+        assert_eq!(offer.share_bytes(), 150 << 20);
+        let Error::Config {
+            field,
+            value,
+            limit,
+        } = offer.refused(2 << 30)
+        else {
+            panic!("another error");
+        };
+        assert_eq!((field, &*value), ("far_bytes", "2 GiB for each core"));
+        assert_eq!(
+            limit,
+            "the memory nodes lend 512 MiB in all, to all their clients, and 301 MiB of it was free: lower it to 300 MiB, 150 MiB for each of 2 cores, or add a node"
+        );
+        // As many pages of each node.
+        let three = Offer { nodes: 3, ..offer };
+        assert_eq!(three.share_bytes() % (3 * (128 << 10)), 0);
+        let none = Offer {
+            free_bytes: 0,
+            ..offer
+        };
+        assert!(
+            none.refused(1)
+                .to_string()
+                .ends_with("was free: add a node")
+        );
+    }
 }

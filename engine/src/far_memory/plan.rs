@@ -75,6 +75,7 @@ impl FarPlan {
                 nodes_min: config.nodes_min.unwrap_or(config.nodes.len()),
                 limit_ns: config.nodes_wait_ns,
                 told_next_ns: AtomicU64::new(0),
+                free_bytes: AtomicU64::new(0),
                 clock: Clock::new(),
             }),
         })
@@ -119,7 +120,8 @@ impl FarPlan {
                 let mut options = options.clone();
                 options.client = format!("{}, shard {shard}", options.client);
                 let connections = open_sessions(nodes, &options, heartbeats, waiting).await?;
-                remote(nodes, connections, fabric, heartbeats, extents, sizes).await
+                let of_all = (sizes, shards, &**waiting);
+                remote(nodes, connections, fabric, heartbeats, extents, of_all).await
             }
         }
     }

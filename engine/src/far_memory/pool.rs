@@ -75,6 +75,11 @@ impl Pool {
         self.extents * self.extent_bytes
     }
 
+    /// Bytes of an extent of it.
+    pub(super) fn extent_bytes(&self) -> u64 {
+        self.extent_bytes
+    }
+
     pub(super) fn free_bytes(&self) -> u64 {
         self.claims.free_count() * self.extent_bytes
     }

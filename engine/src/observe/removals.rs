@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! shard: note -> list of the core --wakes--> reader: take
-//! entry: | removal:8 | key bytes:16 | key |
+//! entry: | removal:8 | key bytes:16 | version:64 | key |
 //! ```
 //!
 //! - I1: a list is empty unless a reader wants its keys. A shard then pays a load for each key that
@@ -18,11 +18,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use super::metrics::EngineReporter;
+use crate::message::operation::Version;
 
 /// Bytes of a core's list.
 const LIST_BYTES_MAX: usize = 1 << 20;
-/// Bytes of an entry beside its key.
-const HEAD_BYTES: usize = 3;
+/// Bytes of an entry before its version, and beside its key.
+const LENGTH_BYTES: usize = 3;
+const HEAD_BYTES: usize = LENGTH_BYTES + size_of::<Version>();
 
 /// Why a shard has removed a key by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,24 +60,31 @@ pub struct RemovedKeys {
 impl RemovedKeys {
     /// The keys, and why each was removed.
     pub fn iter(&self) -> impl Iterator<Item = (Removal, &[u8])> {
+        self.with_versions().map(|(removal, key, _)| (removal, key))
+    }
+
+    /// The same, each with the version of the record that was removed: that under which it was
+    /// stored.
+    pub fn with_versions(&self) -> impl Iterator<Item = (Removal, &[u8], Version)> {
         let mut rest = &self.entries[..];
         std::iter::from_fn(move || {
-            let (&[code, low, high], behind) = rest.split_first_chunk::<HEAD_BYTES>()?;
+            let (&[code, low, high], behind) = rest.split_first_chunk::<LENGTH_BYTES>()?;
+            let (version, behind) = behind.split_first_chunk()?;
             let (key, behind) =
                 behind.split_at_checked(usize::from(low) | usize::from(high) << 8)?;
             rest = behind;
-            Some((Removal::of(code)?, key))
+            Some((Removal::of(code)?, key, Version::from_le_bytes(*version)))
         })
     }
 
-    /// How many keys are not listed: those beyond 1 MiB a shard, 3 bytes of it beside each key,
+    /// How many keys are not listed: those beyond 1 MiB a shard, 11 bytes of it beside each key,
     /// that came before the list was taken, and those of which nothing but their place was known.
     #[must_use]
     pub fn unlisted(&self) -> u64 {
         self.unlisted
     }
 
-    fn add(&mut self, removal: Removal, key: &[u8]) {
+    fn add(&mut self, removal: Removal, (key, version): (&[u8], Version)) {
         let bytes = HEAD_BYTES + key.len();
         let Ok(length) = u16::try_from(key.len()) else {
             return self.unlisted += 1;
@@ -85,6 +94,7 @@ impl RemovedKeys {
         }
         self.entries.push(removal.code());
         self.entries.extend(length.to_le_bytes());
+        self.entries.extend(version.to_le_bytes());
         self.entries.extend_from_slice(key);
     }
 }
@@ -112,16 +122,17 @@ impl Removals {
         self.wanted.load(Ordering::Relaxed) & removal.code() != 0
     }
 
-    /// Notes that a key was removed, if that is wanted; `None` if only its place is known.
+    /// Notes that a key's record of a version was removed, if that is wanted; `None` if only its
+    /// place is known.
     #[inline]
-    pub(crate) fn note(&self, removal: Removal, key: Option<&[u8]>) {
+    pub(crate) fn note(&self, removal: Removal, key: Option<(&[u8], Version)>) {
         if self.wants(removal) {
             self.note_wanted(removal, key);
         }
     }
 
     #[cold]
-    fn note_wanted(&self, removal: Removal, key: Option<&[u8]>) {
+    fn note_wanted(&self, removal: Removal, key: Option<(&[u8], Version)>) {
         let mut list = self.lock();
         // It may not be wanted any more.
         if !self.wants(removal) {
@@ -249,27 +260,32 @@ mod tests {
     fn only_what_is_wanted_is_listed_and_the_first_entry_wakes() {
         let (removals, wakes) = (Removals::default(), Arc::new(Wakes::default()));
         let mut keys = RemovedKeys::default();
-        removals.note(Removal::Expired, Some(b"early"));
+        removals.note(Removal::Expired, Some((b"early", 1)));
         assert!(!removals.take(&mut keys));
         let waker = Waker::from(Arc::clone(&wakes));
         removals.watch(&[Removal::Expired], Some(waker.clone()));
-        removals.note(Removal::Expired, Some(b"a"));
-        removals.note(Removal::Evicted, Some(b"b"));
-        removals.note(Removal::Expired, Some(b""));
+        removals.note(Removal::Expired, Some((b"a", 1 << 40)));
+        removals.note(Removal::Evicted, Some((b"b", 2)));
+        removals.note(Removal::Expired, Some((b"", 3)));
         assert!(removals.take(&mut keys));
         let expected = [
             (Removal::Expired, b"a".to_vec()),
             (Removal::Expired, Vec::new()),
         ];
         assert_eq!(listed(&keys), expected);
+        let versions: Vec<_> = keys
+            .with_versions()
+            .map(|(_, _, version)| version)
+            .collect();
+        assert_eq!(versions, [1 << 40, 3]);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         assert!(!removals.take(&mut keys) && listed(&keys).is_empty());
         removals.watch(&[Removal::Evicted, Removal::Expired], Some(waker));
-        removals.note(Removal::Evicted, Some(&[b'k'; 1024]));
+        removals.note(Removal::Evicted, Some((&[b'k'; 1024], 4)));
         assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
         assert!(removals.take(&mut keys));
         assert_eq!(listed(&keys), [(Removal::Evicted, vec![b'k'; 1024])]);
-        removals.note(Removal::Evicted, Some(b"c"));
+        removals.note(Removal::Evicted, Some((b"c", 5)));
         removals.watch(&[], None);
         assert!(!removals.take(&mut keys));
     }
@@ -280,12 +296,12 @@ mod tests {
         removals.watch(&[Removal::Expired], None);
         let fits = LIST_BYTES_MAX / (HEAD_BYTES + 1000);
         for _ in 0..fits + 5 {
-            removals.note(Removal::Expired, Some(&[b'k'; 1000]));
+            removals.note(Removal::Expired, Some((&[b'k'; 1000], 6)));
         }
         removals.note(Removal::Expired, None);
         assert!(removals.take(&mut keys));
         assert_eq!((keys.iter().count(), keys.unlisted()), (fits, 6));
-        removals.note(Removal::Expired, Some(b"k"));
+        removals.note(Removal::Expired, Some((b"k", 7)));
         assert!(removals.take(&mut keys));
         assert_eq!((keys.iter().count(), keys.unlisted()), (1, 0));
     }

@@ -94,11 +94,20 @@ fn settings_that_cannot_work_are_refused_by_name() {
         local_bytes: 64 << 20,
         ..config(&[&node])
     };
-    let message = refused(too_much);
+    let message = refused(too_much.clone());
     assert!(
         message.contains("far_bytes") && message.contains("free"),
         "{message}"
     );
+    // It names what can be had.
+    let (_, value) = message.split_once("lower it to ").expect(&message);
+    assert!(value.contains(" for each of 2 cores"), "{message}");
+    let (mebibytes, _) = value.split_once(" MiB").expect(&message);
+    let enough = Config {
+        far_bytes: mebibytes.parse::<u64>().unwrap() << 20,
+        ..too_much
+    };
+    assert_eq!(refused(enough), "");
     let with_token = Config {
         token: Some(Token::new(b"a token of some other node").unwrap()),
         far_bytes: 32 << 20,

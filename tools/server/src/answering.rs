@@ -42,8 +42,9 @@ impl Serving {
             }
             // Also of a connection that is gone: the change has happened.
             if NOTED && let Some(noted) = noted.remove(&token) {
+                let stored = version_of(&answer);
                 noted.answered(&answer, None, |class, name, key| {
-                    events.notify(class, name, key);
+                    events.notify_stored(stored, class, name, key);
                 });
             }
             let token = Token(token);
@@ -67,6 +68,14 @@ impl Serving {
                 dirty.push(token.connection());
             }
         })
+    }
+}
+
+/// The version under which a request has stored a record; 0 if it has stored none.
+pub(crate) fn version_of(answer: &Answer<'_>) -> u64 {
+    match *answer {
+        Answer::Stored { version } => version,
+        _ => 0,
     }
 }
 

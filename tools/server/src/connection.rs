@@ -303,8 +303,9 @@ impl Connection {
     /// Adds a reply to the output, unless the client wants none.
     #[inline]
     fn emit(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
-        let start = self.output.own_len();
+        let (start, capacity) = (self.output.own_len(), self.output.own_capacity());
         write(&mut Writer::new(self.output.own(), self.protocol));
+        self.output.limit_growth(capacity);
         if self.reply_mode != ReplyMode::On {
             self.output.own().truncate(start);
             // The reply of a task may come in parts.
@@ -609,6 +610,12 @@ impl Connection {
             + self.early_bytes
             + self.stream.as_ref().map_or(0, LongInput::held_bytes)
             + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
+    }
+
+    /// Bytes of the buffers of its output, sealed and not.
+    pub(crate) fn output_bytes(&self) -> usize {
+        let sealed = self.tls.as_ref().map_or(0, |tls| tls.outgoing_bytes());
+        self.output.held_bytes() + sealed
     }
 
     /// True if its client has not read what was sent, or much waits for it.

@@ -2,6 +2,9 @@
 //!
 //! - I1: an encrypted connection that has not ended its handshake in [`HANDSHAKE_LIMIT`] is closed.
 //! - I2: a client whose bytes cannot be opened reads why, and is disconnected.
+//! - I3: plain output stays in the connection's output until the client has taken what was sealed
+//!   before. So at most one piece is in both forms, and limits of output count what is not sent in
+//!   either.
 
 use std::time::Duration;
 
@@ -12,10 +15,13 @@ use rustix::net::send;
 use crate::connection::Connection;
 use crate::sending::SEND_FLAGS;
 use crate::serving::Serving;
+use crate::steps;
 use crate::tls::TlsSession;
 
 /// Time from connecting to the end of the handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// Pieces that are sealed and sent in a turn for a subscriber or a monitor, at most.
+const SUBSCRIBER_CALLS: u64 = 4;
 
 impl Serving {
     /// The session of a new connection, if it is to be encrypted.
@@ -66,19 +72,53 @@ impl Serving {
 }
 
 impl Connection {
-    /// Sends sealed output by one call; returns how many bytes.
-    pub(crate) fn transmit_sealed(&mut self) -> Result<usize, Errno> {
-        let Some(tls) = &mut self.tls else {
-            return Ok(0);
+    /// Sends sealed output; returns how many bytes, and by how many calls. So many bytes are sealed
+    /// at once, at most, and no more before the client has taken them: what it does not read waits
+    /// as it does for any other.
+    pub(crate) fn transmit_sealed(&mut self, sealed_max: usize) -> Result<(usize, u64), Errno> {
+        // Other clients do not wait for one that sees what they do, so it gets more in a turn.
+        let calls = match self.subscribed.is_some() || self.is_monitor {
+            true => SUBSCRIBER_CALLS,
+            false => 1,
         };
-        let sealed = tls.seal(self.output.next());
-        self.output.sent(sealed.map_err(|_| Errno::PROTO)?);
+        let (mut sent, mut made) = (0, 0);
+        while made < calls {
+            let (bytes, goes_on) = match self.transmit_piece(sealed_max) {
+                // It has taken some.
+                Err(Errno::AGAIN | Errno::INTR) if sent > 0 => break,
+                other => other?,
+            };
+            sent += bytes;
+            made += 1;
+            if !goes_on {
+                break;
+            }
+        }
+        Ok((sent, made))
+    }
+
+    /// Seals as much if nothing sealed waits, and sends by one call; returns how many bytes, and
+    /// whether that was all that was sealed while more is to be.
+    fn transmit_piece(&mut self, sealed_max: usize) -> Result<(usize, bool), Errno> {
+        let Some(tls) = &mut self.tls else {
+            return Ok((0, false));
+        };
+        let output = &mut self.output;
+        let sealed = output.pieces(|pieces| tls.seal(pieces, sealed_max));
+        let sealed = sealed.map_err(|_| Errno::PROTO)?;
+        steps::count_copied(sealed);
+        output.sent(sealed);
+        if output.waiting_bytes() == 0 {
+            // What waits is in the session. A long buffer would be there for nothing.
+            output.clear();
+            output.shrink();
+        }
         if tls.waiting_bytes() == 0 {
             return Err(Errno::AGAIN);
         }
         let sent = send(&self.socket, tls.outgoing(), SEND_FLAGS)?;
         tls.sent(sent);
-        Ok(sent)
+        Ok((sent, tls.waiting_bytes() == 0 && output.waiting_bytes() > 0))
     }
 
     /// Tells an encrypted client that its connection ends, if it takes that at once.

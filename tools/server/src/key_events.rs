@@ -19,9 +19,9 @@
 //!
 //! - I1: an event is left only when its change has happened.
 //! - I2: events of one key are sent in the order of its changes, as far as requests of one core
-//!   made them, and `expired` before those of what has met the expired key. Those of several keys
-//!   in one pipeline, and of commands of several cores or steps that run at one time, may be sent
-//!   in another order.
+//!   made them, and `expired` behind those of the request that stored the record (`removed_keys`)
+//!   and before those of what has met the expired key. Those of several keys in one pipeline, and
+//!   of commands of several cores or steps that run at one time, may be sent in another order.
 //! - I3: at most [`EVENT_BYTES_MAX`] and one turn's events of each core are on their way to a core.
 //!   Those beyond are not sent there, and are counted.
 //! - I4: where no class is selected, a request of the engine costs one load and a branch more, and
@@ -50,15 +50,21 @@ pub(crate) struct KeyEvent {
     pub(crate) name: &'static str,
     /// As it is stored.
     pub(crate) key: Vec<u8>,
+    /// The version under which the key's record was stored, if the event is of that; else 0.
+    pub(crate) version: u64,
 }
 
 impl KeyEvent {
     pub(crate) fn new(class: EventClasses, name: &'static str, key: &[u8]) -> Self {
-        let key = key.to_vec();
-        Self { class, name, key }
+        Self {
+            class,
+            name,
+            key: key.to_vec(),
+            version: 0,
+        }
     }
 
-    fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         size_of::<Self>() + self.key.len()
     }
 }
@@ -118,9 +124,27 @@ impl EventSink {
     /// Leaves an event of a key, if its class is selected and there is a subscriber.
     #[inline]
     pub(crate) fn notify(&self, class: EventClasses, name: &'static str, key: &[u8]) {
+        self.notify_stored(0, class, name, key);
+    }
+
+    /// The same of a key whose record was stored under a version.
+    #[inline]
+    pub(crate) fn notify_stored(
+        &self,
+        version: u64,
+        class: EventClasses,
+        name: &'static str,
+        key: &[u8],
+    ) {
         if self.sends(class) {
-            self.leave(class, name, key);
+            self.leave(version, class, name, key);
         }
+    }
+
+    /// True if there is a subscriber.
+    pub(crate) fn is_heard(&self) -> bool {
+        let mut cores = self.shared.cores.iter();
+        cores.any(|core| core.subscriptions.load(Ordering::Acquire) > 0)
     }
 
     /// Takes the events that are not sent.
@@ -134,11 +158,10 @@ impl EventSink {
     }
 
     #[cold]
-    fn leave(&self, class: EventClasses, name: &'static str, key: &[u8]) {
-        let mut cores = self.shared.cores.iter();
-        if cores.any(|core| core.subscriptions.load(Ordering::Acquire) > 0) {
+    fn leave(&self, version: u64, class: EventClasses, name: &'static str, key: &[u8]) {
+        if self.is_heard() {
             let event = KeyEvent::new(class, name, key);
-            self.events.borrow_mut().push(event);
+            self.events.borrow_mut().push(KeyEvent { version, ..event });
         }
     }
 }
@@ -161,30 +184,33 @@ pub(crate) fn messages(event: &KeyEvent, classes: EventClasses) -> impl Iterator
 
 impl Serving {
     /// Sends the events of this turn to the cores that have subscribers, behind those of the keys
-    /// that shards have removed by themselves. True if some have. Cost without events: two loads
-    /// and two branches.
+    /// that shards have removed by themselves. True if some have. Cost without events: three loads,
+    /// a store and two branches.
     #[inline]
     pub(crate) fn send_key_events(&mut self) -> bool {
         let is_any = self.shared.event_classes.is_any() || !self.events.is_empty();
-        is_any && self.send_key_events_now()
+        let is_busy = (is_any || self.holds_removed) && self.send_key_events_now();
+        self.shared.cores[self.place].note_events_turn();
+        is_busy
     }
 
     #[cold]
     fn send_key_events_now(&mut self) -> bool {
-        if self.events.is_empty() && !self.has_removed_keys() {
-            return false;
-        }
-        let classes = self.shared.event_classes.load();
-        if !classes.sends(EventClasses::EXPIRED.and(EventClasses::EVICTED)) {
-            self.send_left_events(classes);
+        if self.events.is_empty() && !self.has_removed_keys() && !self.holds_removed {
             return false;
         }
         let shared = Arc::clone(&self.shared);
-        let order = shared.removals_in_order.lock();
-        let _order = order.unwrap_or_else(PoisonError::into_inner);
-        let is_any = self.take_removed_keys();
+        let classes = shared.event_classes.load();
+        let sends_removed = classes.sends(EventClasses::EXPIRED.and(EventClasses::EVICTED));
+        if !sends_removed && !self.holds_removed {
+            self.send_left_events(classes);
+            return false;
+        }
+        let held = shared.removals_in_order.lock();
+        let mut held = held.unwrap_or_else(PoisonError::into_inner);
+        let is_any = self.take_removed_keys(&mut held);
         self.send_left_events(classes);
-        is_any
+        is_any || self.holds_removed
     }
 
     fn send_left_events(&mut self, classes: EventClasses) {

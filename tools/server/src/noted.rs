@@ -298,21 +298,26 @@ fn put(until: Until, is_new: bool, mut notify: impl FnMut(EventClasses, &'static
     }
 }
 
-/// Hands the events of a put that was carried out in steps to `notify`. Its outcome tells whether
-/// the key has expired: the time may have come since.
+/// Hands the events of a put that was carried out in steps to `notify`, and the version under which
+/// it stored the record. Its outcome tells whether the key has expired: the time may have come
+/// since.
 pub(crate) fn put_in_steps(
     outcome: PutOutcome,
     expiry: Expiry,
     is_new: bool,
-    notify: impl FnMut(EventClasses, &'static str),
+    mut notify: impl FnMut(u64, EventClasses, &'static str),
 ) {
+    let version = match outcome {
+        PutOutcome::Stored(version) => version,
+        _ => 0,
+    };
     let until = match (outcome, expiry) {
         (PutOutcome::Unmet(_), _) => return,
         (_, Expiry::Never | Expiry::Keep) => Until::Ever,
         (PutOutcome::Expired, _) => Until::Past,
         (PutOutcome::Stored(_), _) => Until::Later,
     };
-    put(until, is_new, notify);
+    put(until, is_new, |class, name| notify(version, class, name));
 }
 
 /// The operation that is given to the engine while events of some classes are sent. If one tells

@@ -15,12 +15,20 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
+use crate::sending::SPARE_BYTES_MAX;
 use crate::shared_bytes::SharedBytes;
 
-/// Pieces that are sent by one call, at most.
-const PIECES_MAX: usize = 32;
+/// Pieces that are sent by one call, at most: the shortest shared ones, and heads of messages
+/// between them, are as many bytes as are received at once.
+const PIECES_MAX: usize = 256;
 /// Sent bytes that may stand before those that wait.
 const SENT_BYTES_KEPT: usize = 64 << 10;
+/// Of more than so many bytes, they may be one of so many parts.
+const SHORT_BYTES: usize = 512 << 10;
+const SENT_SHARE: usize = 4;
+/// Bytes of a buffer from which it grows by one of so many parts, not to twice as many.
+const LONG_BYTES: usize = 64 << 10;
+const GROWTH_SHARE: usize = 4;
 
 /// Bytes that are to be sent.
 #[derive(Debug, Default)]
@@ -68,7 +76,25 @@ impl Output {
         if self.own.is_empty() && self.shared.is_none() {
             std::mem::swap(&mut self.own, bytes);
         } else {
+            let before = self.own.capacity();
             self.own.append(bytes);
+            self.limit_growth(before);
+        }
+    }
+
+    /// Memory of its own bytes.
+    #[inline]
+    pub(crate) fn own_capacity(&self) -> usize {
+        self.own.capacity()
+    }
+
+    /// Gives back most of what a long buffer has gained since it had so much memory: it has twice as
+    /// much as it needs.
+    #[inline]
+    pub(crate) fn limit_growth(&mut self, before: usize) {
+        if self.own.capacity() != before && self.own.capacity() > LONG_BYTES {
+            let length = self.own.len();
+            self.own.shrink_to(length + length / GROWTH_SHARE);
         }
     }
 
@@ -103,6 +129,13 @@ impl Output {
         debug_assert_eq!(self.waiting_bytes(), 0);
         self.clear();
         std::mem::take(&mut self.own)
+    }
+
+    /// Gives a long buffer back that nothing is in.
+    pub(crate) fn shrink(&mut self) {
+        if self.own.is_empty() && self.own.capacity() > SPARE_BYTES_MAX {
+            self.own = Vec::new();
+        }
     }
 
     /// Drops all bytes.
@@ -227,9 +260,10 @@ impl Output {
     }
 
     /// Moves what waits to the beginning, if much before it is sent: a client that reads slowly may
-    /// never have read all. Costs no more than what was sent.
+    /// never have read all. Costs a few times what was sent.
     pub(crate) fn compact(&mut self) {
-        if self.written <= SENT_BYTES_KEPT || self.written * 2 <= self.own.len() {
+        let is_little = self.own.len() > SHORT_BYTES && self.written * SENT_SHARE <= self.own.len();
+        if self.written <= SENT_BYTES_KEPT || is_little {
             return;
         }
         self.own.drain(..self.written);

@@ -61,6 +61,8 @@ pub(crate) struct CorePort {
     pub(crate) event_bytes: AtomicUsize,
     /// These events, in the order in which they are delivered. A message follows each.
     pub(crate) key_events: SegQueue<SentEvents>,
+    /// Turns of its loop whose events are sent.
+    events_turns: AtomicU64,
     /// Those that see the commands of all clients.
     pub(crate) monitors: AtomicUsize,
     /// Where the shard's keys end in the order of scans, once it was searched; else 0.
@@ -85,6 +87,7 @@ impl CorePort {
             subscriptions: AtomicUsize::new(0),
             event_bytes: AtomicUsize::new(0),
             key_events: SegQueue::new(),
+            events_turns: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
             keys_end: AtomicU64::new(0),
         })
@@ -126,6 +129,27 @@ impl CorePort {
             )]
             let _ = rustix::io::write(&self.wake_event, &1_u64.to_ne_bytes());
         }
+    }
+
+    /// Notes that the events of a turn are sent. Only the core calls it.
+    #[inline]
+    pub(crate) fn note_events_turn(&self) {
+        let turns = self.events_turns.load(Ordering::Relaxed);
+        self.events_turns.store(turns + 1, Ordering::SeqCst);
+    }
+
+    /// Turns whose events are sent.
+    pub(crate) fn events_turns(&self) -> u64 {
+        self.events_turns.load(Ordering::SeqCst)
+    }
+
+    /// True if all events are sent of answers that were there when so many turns had ended: the
+    /// turn that ran then may have been past the answers. A core that sleeps or has ended has taken
+    /// all answers.
+    pub(crate) fn has_sent_events_of(&self, turns: u64) -> bool {
+        self.events_turns() >= turns + 2
+            || self.is_asleep.load(Ordering::SeqCst)
+            || self.has_ended()
     }
 
     /// How many messages there are.

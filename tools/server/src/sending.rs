@@ -43,10 +43,11 @@ impl Connection {
         self.taken_bytes = 0;
     }
 
-    /// Sends output by one call; returns how many bytes.
-    fn transmit(&mut self) -> Result<usize, Errno> {
+    /// Sends output; returns how many bytes, and by how many calls. Of an encrypted one so many are
+    /// sealed at once, at most.
+    fn transmit(&mut self, sealed_max: usize) -> Result<(usize, u64), Errno> {
         if self.tls.is_some() {
-            return self.transmit_sealed();
+            return self.transmit_sealed(sealed_max);
         }
         let sent = if self.output.is_one_piece() {
             send(&self.socket, self.output.next(), SEND_FLAGS)?
@@ -58,7 +59,7 @@ impl Connection {
             })?
         };
         self.output.sent(sent);
-        Ok(sent)
+        Ok((sent, 1))
     }
 }
 
@@ -104,10 +105,11 @@ impl Serving {
         connection.held_turns = 0;
         let mut has_sent = false;
         if connection.waiting_bytes() > 0 {
-            match connection.transmit() {
-                Ok(count) => {
+            let sealed_max = share_of(self.memory.server().free());
+            match connection.transmit(sealed_max) {
+                Ok((count, calls)) => {
                     let counters = &self.shared.counters[self.place];
-                    counters.sends.add(1);
+                    counters.sends.add(calls);
                     counters.sent_bytes.add(count as u64);
                     connection.taken_bytes = connection.taken_bytes.saturating_add(count);
                     // One whose client never takes all of it would grow without end.

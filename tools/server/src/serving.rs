@@ -97,6 +97,8 @@ pub(crate) struct Serving {
     pub(crate) noted: HashMap<u64, Noted>,
     /// Keys that were taken from the engine, empty between turns.
     pub(crate) removed_keys: RemovedKeys,
+    /// Events of removed keys wait, as far as this core knows.
+    pub(crate) holds_removed: bool,
     /// Where bytes are received.
     pub(crate) received: Vec<u8>,
     /// Where encrypted bytes are opened.
@@ -175,6 +177,7 @@ impl Serving {
             gate: GateTurns::default(),
             noted: HashMap::new(),
             removed_keys: RemovedKeys::default(),
+            holds_removed: false,
             shared,
             place,
             connections: Vec::new(),

@@ -23,6 +23,7 @@ use crate::native::OpenClients;
 use crate::options::Options;
 use crate::port::{CorePort, Message};
 use crate::record_memory::LongestRecord;
+use crate::removed_keys::HeldRemovals;
 use crate::serving::Serving;
 use crate::shared_bytes::Fanout;
 use crate::slow::SlowSettings;
@@ -92,9 +93,10 @@ pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// Events of keys that are sent.
     pub(crate) event_classes: SelectedClasses,
-    /// Held while keys are taken that shards have removed, until their events are sent to all
-    /// cores. Not taken unless such events are selected.
-    pub(crate) removals_in_order: Mutex<()>,
+    /// Keys that shards have removed and whose events are not sent yet. It is locked while more are
+    /// taken, until the events that are due are sent to all cores, and not unless such events are
+    /// selected.
+    pub(crate) removals_in_order: Mutex<HeldRemovals>,
     pub(crate) slow: SlowSettings,
     /// Where wrong passwords come from.
     pub(crate) failing: FailingAddresses,

@@ -264,6 +264,18 @@ impl TaskOutput {
         self.events.notify(class, name, key);
     }
 
+    /// The same of a key whose record is stored under a version.
+    #[inline]
+    pub(crate) fn notify_stored(
+        &self,
+        version: u64,
+        class: EventClasses,
+        name: &'static str,
+        key: &[u8],
+    ) {
+        self.events.notify_stored(version, class, name, key);
+    }
+
     /// True if events of a class are sent.
     pub(crate) fn sends(&self, class: EventClasses) -> bool {
         self.events.sends(class)
@@ -272,7 +284,7 @@ impl TaskOutput {
     /// Leaves events that were noted while a change was tried.
     pub(crate) fn notify_all(&self, events: Vec<KeyEvent>) {
         for event in events {
-            self.notify(event.class, event.name, &event.key);
+            self.notify_stored(event.version, event.class, event.name, &event.key);
         }
     }
 

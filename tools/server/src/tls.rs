@@ -4,12 +4,12 @@
 //! task and no socket of its own: the loop hands it what it received and sends what it made.
 //!
 //! - I1: plain output is sealed only when what was sealed before is sent, so at most
-//!   [`SEALED_BYTES_MAX`] and their framing wait in a session.
+//!   [`SEALED_BYTES_MAX`] and their framing wait in a session, and no more than its caller allows.
 //! - I2: rustls holds nothing but an incomplete record between two calls, so [`RecordMeter`] knows
 //!   how much memory its buffer takes.
 //! - I3: a session that has failed takes no more bytes.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -19,8 +19,8 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use crate::options::TlsOptions;
 
-/// Plain bytes that are sealed at once.
-const SEALED_BYTES_MAX: usize = 64 << 10;
+/// Plain bytes that are sealed at once, at most.
+pub(crate) const SEALED_BYTES_MAX: usize = 64 << 10;
 /// Bytes before a record's content: type, version, length.
 const HEADER_BYTES: usize = 5;
 /// Bytes by which rustls's buffer grows.
@@ -190,16 +190,18 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Seals plain output, if all that was sealed before is sent; returns how many bytes it took.
+    /// Seals plain output, so many bytes at most, if all that was sealed before is sent. Returns
+    /// how many it took. Pieces that lie apart share records.
     ///
     /// # Errors
     /// The session has ended.
-    pub(crate) fn seal(&mut self, plain: &[u8]) -> io::Result<usize> {
-        if self.waiting_bytes() > 0 || plain.is_empty() || !self.is_established() {
+    pub(crate) fn seal(&mut self, pieces: &[IoSlice<'_>], bytes_max: usize) -> io::Result<usize> {
+        if self.waiting_bytes() > 0 || pieces.is_empty() || !self.is_established() {
             return Ok(0);
         }
-        let plain = &plain[..plain.len().min(SEALED_BYTES_MAX)];
-        let sealed = self.connection.writer().write(plain)?;
+        let bytes_max = bytes_max.min(SEALED_BYTES_MAX);
+        self.connection.set_buffer_limit(Some(bytes_max));
+        let sealed = self.connection.writer().write_vectored(pieces)?;
         self.collect()?;
         Ok(sealed)
     }
@@ -220,6 +222,11 @@ impl TlsSession {
     #[inline]
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.outgoing.len() - self.sent
+    }
+
+    /// Memory of the bytes to send.
+    pub(crate) fn outgoing_bytes(&self) -> usize {
+        self.outgoing.capacity()
     }
 
     /// Notes that so many were sent.

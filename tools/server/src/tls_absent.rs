@@ -1,6 +1,6 @@
 //! What stands for encrypted connections in a build without the feature `tls`: none can be made.
 
-use std::io;
+use std::io::{self, IoSlice};
 
 use crate::options::TlsOptions;
 
@@ -38,7 +38,7 @@ impl TlsSession {
         match *self {}
     }
 
-    pub(crate) fn seal(&mut self, _: &[u8]) -> io::Result<usize> {
+    pub(crate) fn seal(&mut self, _: &[IoSlice<'_>], _: usize) -> io::Result<usize> {
         match *self {}
     }
 
@@ -51,6 +51,10 @@ impl TlsSession {
     }
 
     pub(crate) fn waiting_bytes(&self) -> usize {
+        match *self {}
+    }
+
+    pub(crate) fn outgoing_bytes(&self) -> usize {
         match *self {}
     }
 

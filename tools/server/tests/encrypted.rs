@@ -3,137 +3,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/sealed.rs"]
+mod sealed;
 mod support;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use farcore_server::TlsOptions;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
-};
+use rcgen::KeyPair;
+use rustls::ClientConnection;
 
+use self::sealed::{BOTH, Files, NAME, Sealed, plain_stream};
 use self::support::client::request;
-use self::support::{PATIENCE, Random, Reply, Served, wait_until};
-
-const NAME: &str = "localhost";
-
-/// Files of certificates: `authority`, `server` and `client`, each `.pem` and the keys `.key`.
-struct Files {
-    folder: tempfile::TempDir,
-}
-
-impl Files {
-    fn new() -> Self {
-        let files = Self {
-            folder: tempfile::tempdir().unwrap(),
-        };
-        let key = KeyPair::generate().unwrap();
-        let mut authority = CertificateParams::new(Vec::<String>::new()).unwrap();
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        files.write("authority.pem", &authority.self_signed(&key).unwrap().pem());
-        let issuer = Issuer::new(authority, key);
-        for owner in ["server", "client"] {
-            let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
-            let certificate = params.signed_by(&key, &issuer).unwrap();
-            files.write(&format!("{owner}.pem"), &certificate.pem());
-            files.write(&format!("{owner}.key"), &key.serialize_pem());
-        }
-        files
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.path(name), text).unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// A server on two cores; clients must show a certificate if `authority` says so.
-    fn serve(&self, authority: Option<&str>) -> Served {
-        Served::with(2, |options| {
-            options.client_bytes = 64 << 20;
-            options.tls = Some(TlsOptions {
-                listen: ([127, 0, 0, 1], 0).into(),
-                certificate: self.path("server.pem"),
-                key: self.path("server.key"),
-                client_authority: authority.map(|name| self.path(name)),
-            });
-        })
-    }
-
-    /// What a client connects with.
-    fn client_config(
-        &self,
-        versions: &[&'static SupportedProtocolVersion],
-        is_known: bool,
-    ) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate(&self.path("authority.pem"))).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_root_certificates(roots);
-        Arc::new(if is_known {
-            let chain = vec![certificate(&self.path("client.pem"))];
-            let key = PrivateKeyDer::from_pem_file(self.path("client.key")).unwrap();
-            builder.with_client_auth_cert(chain, key).unwrap()
-        } else {
-            builder.with_no_client_auth()
-        })
-    }
-}
-
-fn certificate(file: &Path) -> CertificateDer<'static> {
-    CertificateDer::from_pem_file(file).unwrap()
-}
-
-/// An encrypted client.
-struct Sealed(std::io::BufReader<StreamOwned<ClientConnection, TcpStream>>);
-
-impl Sealed {
-    fn connect(served: &Served, config: &Arc<ClientConfig>) -> Self {
-        let name = NAME.try_into().unwrap();
-        let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
-        let stream = plain_stream(served);
-        Self(std::io::BufReader::new(StreamOwned::new(
-            connection, stream,
-        )))
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.0.get_mut().write_all(bytes)?;
-        self.0.get_mut().flush()
-    }
-
-    fn try_ask<T: AsRef<[u8]>>(&mut self, arguments: &[T]) -> std::io::Result<Option<Reply>> {
-        self.write(&request(arguments))?;
-        Reply::read(&mut self.0)
-    }
-
-    fn ask<T: AsRef<[u8]>>(&mut self, arguments: &[T]) -> Reply {
-        self.try_ask(arguments).unwrap().unwrap()
-    }
-}
-
-/// A connection to the port for encrypted ones.
-fn plain_stream(served: &Served) -> TcpStream {
-    let address = served.server().tls_address().unwrap();
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
-}
-
-const BOTH: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12, &rustls::version::TLS13];
+use self::support::{Random, Reply, wait_until};
 
 #[test]
 fn commands_are_served_in_both_versions() {

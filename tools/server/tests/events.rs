@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use self::support::{Served, WordClient, wait_until};
 
@@ -618,6 +618,49 @@ fn keys_of_all_shards_expire_before_they_are_written_anew() {
                 let is_right = expired == Some(mine.len() - 2);
                 assert!(is_right, "{command}{key}: {mine:?}");
             }
+        }
+    }
+}
+
+/// Clients of all cores store keys that expire at once, which others meet.
+#[test]
+fn a_key_is_set_before_it_expires() {
+    const KEYS: usize = 200;
+    const CLIENTS: usize = 4;
+    const ROUNDS: usize = 20;
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let mut watcher = Watcher::of(&server);
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| selecting(&server, "EA")).collect();
+        for round in 0..ROUNDS {
+            let name = |place: usize, key: usize| format!("{round}.{}.{key}", place % CLIENTS);
+            for key in 0..KEYS {
+                for (place, client) in clients.iter_mut().enumerate() {
+                    client.send_words(&format!("SET {} v PX 1", name(place, key)));
+                    client.send_words(&format!("GET {}", name(place + 1, key)));
+                }
+            }
+            for client in &mut clients {
+                for _ in 0..KEYS {
+                    assert_eq!(client.reply(), "OK");
+                    client.reply();
+                }
+            }
+        }
+        let mut seen = Vec::new();
+        wait_until("all have expired", || {
+            seen.extend(watcher.seen(&mut clients[0]));
+            seen.len() >= ROUNDS * CLIENTS * KEYS * 3
+        });
+        let mut by_key = HashMap::<_, Vec<_>>::new();
+        for event in &seen {
+            let (name, key) = event.split_once(' ').unwrap();
+            by_key.entry(key).or_default().push(name);
+        }
+        assert_eq!(by_key.len(), ROUNDS * CLIENTS * KEYS);
+        for (key, events) in by_key {
+            let expected = ["keyevent:set", "keyevent:expire", "keyevent:expired"];
+            assert_eq!(events, expected, "{key} on {cores} cores");
         }
     }
 }

@@ -335,6 +335,27 @@ fn what_does_not_store_a_watched_absent_key_is_no_conflict() {
 
 /// More than one step compares.
 #[test]
+fn thousands_of_other_keys_that_come_and_go_are_no_conflict() {
+    const OTHERS: usize = 2000;
+    on_servers(|server| {
+        let (mut client, mut other) = (server.word_client(), server.word_client());
+        for round in 0..5 {
+            assert_eq!(client.call("WATCH absent"), "OK");
+            for key in 0..OTHERS {
+                other.send_words(&format!("SET {round}.{key} v"));
+                other.send_words(&format!("DEL {round}.{key}"));
+            }
+            for _ in 0..OTHERS {
+                assert_eq!((other.reply(), other.reply()), ("OK".into(), "1".into()));
+            }
+            assert_eq!(client.call("MULTI"), "OK");
+            assert_eq!(client.call("SET k v"), "QUEUED");
+            assert_ne!(client.call("EXEC"), "nil", "round {round}");
+        }
+    });
+}
+
+#[test]
 fn many_absent_keys_are_watched() {
     on_servers(|server| {
         let (mut client, mut other) = (server.word_client(), server.word_client());

@@ -82,7 +82,7 @@ pub(super) fn of_engine(error: &farcore::Error, default_far: Option<u64>) -> Err
         ) => anyhow!(
             "--far is {} unless it is given: {}",
             Size(far_bytes),
-            plain(limit).replace("lower it to", "give --far with")
+            plain(limit).replace("lower it to", "give --far")
         ),
         (error, _) => of_engine_as_given(error),
     }
@@ -182,11 +182,11 @@ mod tests {
         let error = farcore::Error::Config {
             field: "far_bytes",
             value: "2 GiB for each core".to_owned(),
-            limit: "the memory nodes lend 512 MiB in all, to all their clients, and 0 B was free for this core: lower it to what they lend less what others hold, or add a node".to_owned(),
+            limit: "the memory nodes lend 512 MiB in all, to all their clients, and 301 MiB of it was free: lower it to 300 MiB, 150 MiB for each of 2 cores, or add a node".to_owned(),
         };
         assert_eq!(
             of_engine(&error, Some(4 << 30)).to_string(),
-            "--far is 4 GiB unless it is given: the memory nodes lend 512 MiB in all, to all their clients, and 0 B was free for this core: give --far with what they lend less what others hold, or add a node"
+            "--far is 4 GiB unless it is given: the memory nodes lend 512 MiB in all, to all their clients, and 301 MiB of it was free: give --far 300 MiB, 150 MiB for each of 2 cores, or add a node"
         );
         assert!(said(&error).starts_with("--far is 2 GiB for each core: the memory nodes lend"));
     }

@@ -12,6 +12,7 @@ use crate::index::Slot;
 use crate::log::Address;
 use crate::log::record::{self, RecordHeader, RecordView};
 use crate::message::hash::IndexHash;
+use crate::message::operation::Version;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::observe::removals::Removal;
 use crate::shard::Shard;
@@ -95,15 +96,16 @@ impl<E: Endpoint> Shard<E> {
     ) {
         if let Some(position) = self.index.find_address(hash, slot.address()) {
             let framed = self.framed_of(slot.address());
-            self.note_expired(key);
+            self.note_expired(key, header.version());
             self.remove_record(hash, (position, slot, framed, header));
         }
     }
 
-    /// Notes that the record of a key, which has expired, is removed or replaced.
+    /// Notes that the record of a key, of this version, which has expired, is removed or replaced.
     #[cold]
-    pub(in crate::shard) fn note_expired(&self, key: &[u8]) {
-        self.metrics.removals.note(Removal::Expired, Some(key));
+    pub(in crate::shard) fn note_expired(&self, key: &[u8], version: Version) {
+        let removed = Some((key, version));
+        self.metrics.removals.note(Removal::Expired, removed);
         self.metrics.counters.expired.add(1);
     }
 
@@ -116,7 +118,7 @@ impl<E: Endpoint> Shard<E> {
         found: &Found<'_>,
     ) {
         self.take_away(request.hash, found);
-        self.note_expired(request.key());
+        self.note_expired(request.key(), found.version());
     }
 
     /// Removes a local record that has expired, by its address.

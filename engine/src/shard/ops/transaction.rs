@@ -607,7 +607,7 @@ impl<E: Endpoint> Shard<E> {
             "the key was found before"
         );
         if planned.meets_expired {
-            self.note_expired(step.key);
+            self.note_expired(step.key, found.version());
         }
         if planned.effect == Effect::Delete {
             return self.take_away(planned.hash, &found);

@@ -443,7 +443,8 @@ impl<E: Endpoint> Shard<E> {
         };
         let slot = self.index.slot(position);
         let bytes = account_bytes(slot.class(), header.units());
-        self.metrics.removals.note(Removal::Evicted, Some(key));
+        let removed = Some((key, header.version()));
+        self.metrics.removals.note(Removal::Evicted, removed);
         self.remove_record(hash, (position, slot, self.framed_of(address), header));
         self.note_evicted(bytes);
     }

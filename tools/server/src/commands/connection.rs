@@ -250,7 +250,7 @@ fn describe(connection: &Connection, now_ms: u64) -> String {
         queued.as_deref().unwrap_or("-1"),
         connection.input.len() - connection.parsed,
         connection.waiting_bytes(),
-        connection.output.held_bytes(),
+        connection.output_bytes(),
         connection.account.held(),
         connection.last_command,
         if connection.protocol == Protocol::Resp3 {

@@ -159,7 +159,7 @@ pub(crate) fn notify_set(
     is_new: bool,
     (expiry, put): (Expiry, PutOutcome),
 ) {
-    noted::put_in_steps(put, expiry, is_new, |class, name| {
-        output.notify(class, name, key);
+    noted::put_in_steps(put, expiry, is_new, |version, class, name| {
+        output.notify_stored(version, class, name, key);
     });
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use farcore::{Answer, Condition, Core, Operation, PutOptions, PutOutcome, Refused};
 
+use crate::answering::version_of;
 use crate::key_events::EventSink;
 use crate::noted::{self, Noted, looking};
 
@@ -70,8 +71,9 @@ impl NativeEvents {
     #[cold]
     fn leave(&self, noted: &Noted, answer: &Answer<'_>) {
         let sink = &self.sink;
+        let stored = version_of(answer);
         noted.answered(answer, None, |class, name, key| {
-            sink.notify(class, name, key);
+            sink.notify_stored(stored, class, name, key);
         });
     }
 
@@ -90,8 +92,8 @@ pub(super) fn leave_put(
 ) {
     let is_new = matches!(options.condition, Condition::Absent | Condition::Version(0));
     if let Ok(outcome) = *outcome {
-        noted::put_in_steps(outcome, options.expiry, is_new, |class, name| {
-            sink.notify(class, name, key);
+        noted::put_in_steps(outcome, options.expiry, is_new, |version, class, name| {
+            sink.notify_stored(version, class, name, key);
         });
     }
 }

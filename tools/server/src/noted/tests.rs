@@ -217,7 +217,7 @@ fn a_put_in_steps_makes_the_events_of_one_in_a_request() {
         (PutOutcome::Unmet(1), later, true, ""),
     ] {
         let mut names = Vec::new();
-        put_in_steps(outcome, expiry, is_new, |_, name| names.push(name));
+        put_in_steps(outcome, expiry, is_new, |_, _, name| names.push(name));
         assert_eq!(names.join(" "), expected, "{outcome:?} {expiry:?}");
     }
 }

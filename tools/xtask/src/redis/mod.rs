@@ -13,6 +13,7 @@
 //! proxy      a proxy that records and cuts connections
 //! clients    clients in five languages, and recordings of what they send first
 //! memory     whether resident memory stays within what is printed, whatever clients do
+//! longest    how long a client waits beside each command at its longest
 //! speed      paired runs of redis-benchmark against several servers
 //! ```
 //!
@@ -20,6 +21,7 @@
 
 mod ci;
 mod clients;
+mod longest;
 mod memory;
 mod place;
 mod process;
@@ -54,6 +56,9 @@ pub(crate) enum Redis {
     /// Check that resident memory stays within what the server prints, whatever its clients do, and
     /// that a well-behaved client is served meanwhile; starts memory nodes and servers.
     Memory(memory::Memory),
+    /// Measure how long a client waits beside every command at its longest, and beside many clients
+    /// that send long ones; starts a server.
+    Longest(longest::Longest),
     /// Compare the speed of servers by paired runs of redis-benchmark.
     Speed(speed::Speed),
 }
@@ -68,6 +73,7 @@ pub(crate) fn perform(redis: Redis) -> Result<()> {
         Redis::Clients(clients) => clients::perform(&place, &clients),
         Redis::Record(record) => clients::record(&place, &record),
         Redis::Memory(memory) => memory::perform(&place, &memory),
+        Redis::Longest(longest) => longest::perform(&place, &longest),
         Redis::Speed(speed) => speed::perform(&place, &speed),
     }
 }

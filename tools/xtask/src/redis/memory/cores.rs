@@ -9,16 +9,16 @@ const HIGHEST: i32 = -20;
 
 /// Processors of this machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Cores {
+pub(in crate::redis) struct Cores {
     /// Of a server with one core, which nothing else here uses.
-    pub(super) server: usize,
+    pub(in crate::redis) server: usize,
     /// Of the load, the client beside it, and the memory node.
-    pub(super) load: usize,
+    pub(in crate::redis) load: usize,
 }
 
 impl Cores {
     /// On this machine.
-    pub(super) fn here() -> Result<Self> {
+    pub(in crate::redis) fn here() -> Result<Self> {
         let cores = core_affinity::get_core_ids().context("the cores are not known")?;
         let cores: Vec<usize> = cores.into_iter().map(|core| core.id).collect();
         Ok(Self {
@@ -28,7 +28,7 @@ impl Cores {
     }
 
     /// Cores of a server, in the notation of `--cores` and taskset(1).
-    pub(super) fn list(self, count: usize) -> String {
+    pub(in crate::redis) fn list(self, count: usize) -> String {
         match count {
             1 => self.server.to_string(),
             _ if self.server == self.load => self.server.to_string(),
@@ -37,20 +37,20 @@ impl Cores {
     }
 
     /// True if the server shares its core with nothing of this program.
-    pub(super) fn are_apart(self) -> bool {
+    pub(in crate::redis) fn are_apart(self) -> bool {
         self.server != self.load
     }
 }
 
 /// Pins the calling thread, and those that it starts from now on.
-pub(super) fn pin(core: usize) -> Result<()> {
+pub(in crate::redis) fn pin(core: usize) -> Result<()> {
     let is_pinned = core_affinity::set_for_current(CoreId { id: core });
     ensure!(is_pinned, "core {core} cannot be used");
     Ok(())
 }
 
 /// Lets the calling thread run before others, as far as the system permits it.
-pub(super) fn hurry() {
+pub(in crate::redis) fn hurry() {
     let _ = setpriority_process(None, HIGHEST);
 }
 

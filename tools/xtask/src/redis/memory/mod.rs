@@ -28,7 +28,7 @@ mod announced;
 mod caller;
 mod certificate;
 mod channel;
-mod cores;
+pub(super) mod cores;
 mod crowd;
 mod data;
 mod load;
@@ -39,7 +39,7 @@ mod runner;
 mod scenarios;
 mod served;
 mod well_behaved;
-mod words;
+pub(super) mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl Memory {
 }
 
 /// Builds `farcore` for release.
-fn build() -> Result<PathBuf> {
+pub(super) fn build() -> Result<PathBuf> {
     let package = ["--package", "farcore-tools", "--bin", "farcore"];
     crate::run(crate::cargo(&["build", "--quiet", "--release", "--locked"]).args(package))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());

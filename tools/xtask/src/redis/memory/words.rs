@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, ErrorKind};
 
 /// Appends a command.
-pub(super) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
+pub(in crate::redis) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     begin(out, words.len());
     for word in words {
         argument(out, word);
@@ -11,25 +11,25 @@ pub(super) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
 }
 
 /// Appends the beginning of a command of so many words.
-pub(super) fn begin(out: &mut Vec<u8>, words: usize) {
+pub(in crate::redis) fn begin(out: &mut Vec<u8>, words: usize) {
     out.extend_from_slice(format!("*{words}\r\n").as_bytes());
 }
 
 /// Appends a word.
-pub(super) fn argument(out: &mut Vec<u8>, word: &[u8]) {
+pub(in crate::redis) fn argument(out: &mut Vec<u8>, word: &[u8]) {
     announce(out, word.len());
     out.extend_from_slice(word);
     out.extend_from_slice(b"\r\n");
 }
 
 /// Appends the length of a word that follows.
-pub(super) fn announce(out: &mut Vec<u8>, bytes: usize) {
+pub(in crate::redis) fn announce(out: &mut Vec<u8>, bytes: usize) {
     out.extend_from_slice(format!("${bytes}\r\n").as_bytes());
 }
 
 /// A reply. Values of which only the length matters are kept too.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Reply {
+pub(in crate::redis) enum Reply {
     /// A line: a status or a number.
     Line(String),
     Error(String),
@@ -47,7 +47,7 @@ impl Reply {
     ///
     /// # Errors
     /// Of the connection, `UnexpectedEof` at its end, `InvalidData`.
-    pub(super) fn read(stream: &mut impl BufRead) -> io::Result<Self> {
+    pub(in crate::redis) fn read(stream: &mut impl BufRead) -> io::Result<Self> {
         let mut line = Vec::new();
         stream.read_until(b'\n', &mut line)?;
         if line.is_empty() {

@@ -1,0 +1,446 @@
+//! Every command at its longest: the requests, and what is there before them.
+//!
+//! `bounded_turns.rs` counts what a turn of a core does for each; `cargo xtask redis longest`
+//! measures how long another client waits meanwhile. Both read this one list, and fail if the
+//! server has a command that is not in it.
+
+#![allow(dead_code, reason = "each program uses a part of it")]
+
+/// Keys, fields or elements that one command names.
+pub(crate) const MANY: usize = 50_000;
+/// Bytes of a record, about.
+pub(crate) const RECORD_BYTES: usize = 1 << 20;
+
+/// Bytes of each of two values whose table of `LCS` is the largest.
+const LCS_BYTES: usize = 2000;
+
+/// A command as a client sends it.
+pub(crate) type Request = Vec<Vec<u8>>;
+
+/// A command's first words, and what follows them.
+pub(crate) fn command<T: Into<Vec<u8>>>(words: &str, rest: impl IntoIterator<Item = T>) -> Request {
+    let words = words.split(' ').map(|word| word.as_bytes().to_vec());
+    words.chain(rest.into_iter().map(Into::into)).collect()
+}
+
+/// A command of words alone.
+pub(crate) fn words(words: &str) -> Request {
+    command(words, [""; 0])
+}
+
+/// So many names of eight bytes.
+pub(crate) fn names(first: char, count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(move |number| format!("{first}{number:07}"))
+}
+
+/// The same, each with a value behind it.
+pub(crate) fn pairs(first: char, count: usize) -> impl Iterator<Item = String> {
+    names(first, count).flat_map(|name| [name, "value".to_owned()])
+}
+
+/// A pattern of the most bytes that is tried at many places of names of many `a`.
+fn hostile_pattern() -> Vec<u8> {
+    let mut pattern = b"*aaaaaaa".repeat(127);
+    pattern.extend_from_slice(b"*b*");
+    pattern
+}
+
+pub(crate) fn bytes(count: usize) -> Vec<u8> {
+    vec![b'a'; count]
+}
+
+/// What is there before each command: the longest records, of few and of many elements, each with
+/// its key. That of the keys `m0000000` and so on is `m`.
+pub(crate) fn stored() -> Vec<(&'static str, Request)> {
+    let value = || bytes(RECORD_BYTES - 100);
+    let mut all = vec![
+        ("string", command("SET string", [value()])),
+        ("long", command("SET long", [bytes(4 << 20)])),
+        ("number", command("SET number", ["1"])),
+        ("lcs1", command("SET lcs1", [bytes(LCS_BYTES)])),
+        ("lcs2", command("SET lcs2", [bytes(LCS_BYTES)])),
+        (
+            "longfield",
+            command("HSET longfield", [value(), b"1".to_vec()]),
+        ),
+        ("longmember", command("SADD longmember", [value()])),
+        ("longelement", command("RPUSH longelement", [value()])),
+    ];
+    for start in (0..3 * MANY).step_by(MANY) {
+        let some = || names('m', 3 * MANY).skip(start).take(MANY);
+        if start < MANY {
+            all.push(("hash", command("HSET hash", pairs('f', MANY))));
+        }
+        for key in ["set", "other"] {
+            if start < 2 * MANY {
+                all.push((key, command(&format!("SADD {key}"), some())));
+            }
+        }
+        for key in ["list", "source"] {
+            let elements = some().map(|_| "x");
+            all.push((key, command(&format!("RPUSH {key}"), elements)));
+        }
+        let named = some().flat_map(|name| [name, "v".to_owned()]);
+        all.push(("m", command("MSET", named)));
+    }
+    all
+}
+
+/// The longest commands of each name; `None` of a name that is not known here. Of some that is a
+/// sequence: see [`sequences`].
+#[expect(clippy::too_many_lines, reason = "it is a table")]
+pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
+    let upper = name.to_uppercase();
+    let of = |rest: &str| words(&format!("{upper} {rest}"));
+    let record = || bytes(RECORD_BYTES - 100);
+    let with = |rest: &str, value: Vec<u8>| command(&format!("{upper} {rest}"), [value]);
+    let keys = |count| command(&upper, names('m', count));
+    let counted = |rest: &str| {
+        let head = format!("{upper} {rest}{MANY}");
+        let names = names('n', MANY);
+        command(&head, names)
+    };
+    Some(match name {
+        "acl" => vec![
+            of("WHOAMI"),
+            of("CAT"),
+            of("LIST"),
+            command("ACL CAT", names('c', 1)),
+        ],
+        "append" => vec![
+            with("string", bytes(10)),
+            with("new", record()),
+            with("long", record()),
+        ],
+        "auth" => vec![with("default", record()), of("x")],
+        "bgrewriteaof" | "bgsave" | "save" | "lastsave" | "lolwut" | "readonly" | "readwrite"
+        | "role" | "time" | "dbsize" | "randomkey" | "ping" | "unwatch" | "discard" => {
+            vec![words(&upper)]
+        }
+        "bitcount" => vec![of("string"), of("long"), of("long 0 -1 BIT")],
+        "getbit" => vec![of("string 100"), of("long 30000000")],
+        "setbit" => vec![of("string 1 1"), of("long 1 1")],
+        "blmove" => vec![
+            of("source target LEFT RIGHT 0.01"),
+            of("none target LEFT RIGHT 0.01"),
+        ],
+        "brpoplpush" => vec![of("source target 0.01"), of("none target 0.01")],
+        "lmove" => vec![
+            of("source target LEFT RIGHT"),
+            of("source source LEFT RIGHT"),
+        ],
+        "rpoplpush" => vec![of("source target"), of("source source")],
+        "blpop" | "brpop" => vec![
+            command(&upper, names('n', MANY).chain(["0.01".to_owned()])),
+            command(
+                &upper,
+                names('n', MANY).chain(["source".to_owned(), "0".to_owned()]),
+            ),
+        ],
+        "lmpop" | "blmpop" => {
+            let first = if name == "lmpop" { "" } else { "0.01 " };
+            let several = |end: &str| {
+                let mut several = counted(first);
+                several.extend(end.split(' ').map(|word| word.as_bytes().to_vec()));
+                several
+            };
+            vec![
+                several("LEFT COUNT 50000"),
+                of(&format!("{first}1 source RIGHT COUNT 20000")),
+            ]
+        }
+        "client" => vec![
+            of("LIST"),
+            of("INFO"),
+            command("CLIENT LIST ID", (1..10_000).map(|id| id.to_string())),
+            of("KILL TYPE pubsub"),
+            of("KILL ADDR 1.1.1.1:1"),
+            of("UNBLOCK 100000"),
+            with("SETNAME", record()),
+            of("NO-EVICT on"),
+            of("GETNAME"),
+        ],
+        "farcore" => vec![of("FORGET-LOST")],
+        "cluster" => vec![of("INFO"), of("SLOTS")],
+        "command" => vec![
+            words("COMMAND"),
+            of("DOCS"),
+            of("LIST"),
+            of("COUNT"),
+            command("COMMAND LIST FILTERBY PATTERN", [hostile_pattern()]),
+            command("COMMAND INFO", (0..MANY).map(|_| "client")),
+            command("COMMAND DOCS", (0..MANY).map(|_| "client")),
+            command("COMMAND GETKEYS", keys_of("del")),
+            command("COMMAND GETKEYSANDFLAGS", keys_of("del")),
+        ],
+        "config" => vec![
+            of("GET *"),
+            command("CONFIG GET", (0..MANY).map(|_| "*")),
+            command("CONFIG GET", [hostile_pattern()]),
+            command("CONFIG SET", pairs('c', MANY)),
+            of("REWRITE"),
+        ],
+        "copy" => vec![
+            of("set copied"),
+            of("long copied REPLACE"),
+            of("string copied REPLACE"),
+        ],
+        "rename" => vec![of("copied renamed"), of("long copied"), of("copied long")],
+        "renamenx" => vec![of("renamed copied"), of("set other")],
+        "debug" => vec![of("SLEEP 0"), of("OBJECT set")],
+        "decr" | "incr" | "getdel" | "persist" | "ttl" | "pttl" | "expiretime" | "pexpiretime"
+        | "type" => vec![of("number"), of("set"), of("absent")],
+        "decrby" | "incrby" => vec![of("number 5")],
+        "incrbyfloat" => vec![of("number 1.5")],
+        "get" | "strlen" => vec![of("string"), of("long"), of("set")],
+        "getex" => vec![of("string"), of("long PERSIST")],
+        "getrange" | "substr" => vec![of("string 0 -1"), of("long 0 -1"), of("long 5 3000000")],
+        "getset" => vec![with("string", record()), with("swapped", bytes(4 << 20))],
+        "delifeq" => vec![
+            with("string", bytes(RECORD_BYTES / 2)),
+            with("long", record()),
+        ],
+        "del" | "unlink" | "exists" | "touch" => vec![
+            keys(2 * MANY),
+            command(&upper, (0..MANY).map(|_| bytes(1025))),
+        ],
+        "mget" => vec![
+            keys(2 * MANY),
+            command(&upper, (0..MANY).map(|_| bytes(1025))),
+            command(&upper, (0..300).map(|_| "string")),
+        ],
+        "mset" | "msetnx" => vec![
+            command(&upper, pairs('s', 2 * MANY)),
+            command(
+                &upper,
+                pairs('s', 100).chain(["long2".to_owned(), "x".repeat(3 << 20)]),
+            ),
+        ],
+        "echo" => vec![
+            with("", record())
+                .into_iter()
+                .filter(|word| !word.is_empty())
+                .collect(),
+        ],
+        // In sequences of commands.
+        "multi" | "exec" | "shutdown" | "quit" | "reset" => Vec::new(),
+        "expire" | "pexpire" => vec![of("number 100000"), of("set 100000 NX")],
+        "expireat" | "pexpireat" => vec![of("number 99999999999"), of("set 99999999999 GT")],
+        // In sequences too: nothing is there after them.
+        "flushall" | "flushdb" => Vec::new(),
+        "function" => vec![of("LIST"), of("FLUSH")],
+        "hdel" => vec![
+            command("HDEL hash", names('g', MANY)),
+            with("longfield", record()),
+        ],
+        "hello" => vec![of("3"), of("2"), with("3 SETNAME", record())],
+        "hexists" | "hget" | "hstrlen" => {
+            vec![
+                of("hash f0049999"),
+                of("longfield a"),
+                with("longfield", record()),
+            ]
+        }
+        "hgetall" | "hkeys" | "hvals" | "hlen" => vec![of("hash"), of("longfield")],
+        "hincrby" | "hincrbyfloat" => vec![of("hash number 1"), of("longfield number 1")],
+        "hmget" => vec![
+            command("HMGET hash", names('f', 2 * MANY)),
+            command("HMGET longfield", names('f', 2 * MANY)),
+        ],
+        "hset" | "hmset" => vec![
+            command(&format!("{upper} hash"), pairs('f', MANY)),
+            of("hash one more"),
+            of("longfield one more"),
+            command(&format!("{upper} large"), pairs('f', 2 * MANY)),
+        ],
+        "hsetnx" => vec![of("hash two more"), of("longfield two more")],
+        "hrandfield" => vec![
+            of("hash"),
+            of("hash 100000 WITHVALUES"),
+            of("hash -100000"),
+            of("longfield 1"),
+        ],
+        "srandmember" => vec![
+            of("set"),
+            of("set 1000000"),
+            of("set -100000"),
+            of("longmember 1"),
+        ],
+        "hscan" | "sscan" => {
+            let (many, one) = match name {
+                "hscan" => ("hash", "longfield"),
+                _ => ("set", "longmember"),
+            };
+            vec![
+                of(&format!("{many} 0")),
+                of(&format!("{many} 0 COUNT 1000000")),
+                with(&format!("{many} 0 COUNT 1000000 MATCH"), hostile_pattern()),
+                with(&format!("{one} 0 MATCH"), hostile_pattern()),
+                with(&format!("{one} 0 MATCH"), bytes(2 << 10)),
+            ]
+        }
+        "keys" => vec![with("", hostile_pattern()), of("*")]
+            .into_iter()
+            .map(|one| one.into_iter().filter(|word| !word.is_empty()).collect())
+            .collect(),
+        "scan" => vec![
+            of("0 COUNT 1000000"),
+            with("0 COUNT 1000000 MATCH", hostile_pattern()),
+            with("0 MATCH", bytes(2 << 10)),
+        ],
+        "info" => vec![of("everything"), command("INFO", names('s', MANY))],
+        "latency" => vec![of("LATEST"), command("LATENCY RESET", names('e', MANY))],
+        "lcs" => vec![
+            of("string string"),
+            of("lcs1 lcs2"),
+            of("lcs1 lcs2 IDX WITHMATCHLEN"),
+        ],
+        "lindex" => vec![of("list 75000"), of("longelement 0")],
+        "linsert" => vec![of("list BEFORE none y"), of("list AFTER x y")],
+        "llen" => vec![of("list")],
+        "lpop" | "rpop" => vec![of("list 1"), of("source 10000"), of("longelement2 1")],
+        "lpos" => vec![
+            of("list x COUNT 0"),
+            of("list y"),
+            with("longelement", record()),
+        ],
+        "lpush" | "rpush" | "lpushx" | "rpushx" => vec![
+            of("list y"),
+            of("longelement y"),
+            command(&format!("{upper} pushed"), (0..2 * MANY).map(|_| "x")),
+        ],
+        "lrange" => vec![of("list 0 -1"), of("longelement 0 -1")],
+        "lrem" => vec![of("list 0 none"), of("list -1 x")],
+        "lset" => vec![of("list 75000 z")],
+        "ltrim" => vec![of("list 1 -2"), of("list 0 -1")],
+        "memory" => vec![of("USAGE set"), of("USAGE hash SAMPLES 0"), of("DOCTOR")],
+        "module" => vec![of("LIST")],
+        "monitor" => vec![words("MONITOR")],
+        "object" => vec![of("ENCODING set"), of("ENCODING hash"), of("ENCODING list")],
+        "psetex" | "setex" => vec![with("expiring 100000", record())],
+        "set" => vec![
+            with("string", record()),
+            with("long", bytes(5 << 20)),
+            command("SET option x", (0..MANY).map(|_| "GET")),
+        ],
+        "setnx" => vec![with("string", record())],
+        "setrange" => vec![with("string 10", bytes(10)), with("long 10", record())],
+        "psubscribe" | "ssubscribe" | "subscribe" => vec![keys(MANY)],
+        "punsubscribe" | "sunsubscribe" | "unsubscribe" => vec![keys(MANY)],
+        "publish" | "spublish" => vec![with("channel", record()), {
+            command(&upper, [bytes(8 << 10), bytes(1)])
+        }],
+        "pubsub" => vec![
+            of("CHANNELS"),
+            with("CHANNELS", hostile_pattern()),
+            with("SHARDCHANNELS", hostile_pattern()),
+            of("NUMPAT"),
+            command("PUBSUB NUMSUB", names('m', 2 * MANY)),
+            command("PUBSUB SHARDNUMSUB", names('m', 2 * MANY)),
+        ],
+        "sadd" => vec![
+            of("set m"),
+            command("SADD large", names('l', 2 * MANY)),
+            command("SADD set", names('m', 2 * MANY)),
+        ],
+        "scard" => vec![of("set")],
+        "sdiff" | "sinter" | "sunion" => vec![
+            of("set other"),
+            of("set other set2 longmember"),
+            command(&format!("{upper} set"), names('n', MANY)),
+        ],
+        "sdiffstore" | "sinterstore" | "sunionstore" => vec![
+            of("made set other"),
+            of("made set longmember"),
+            command(&format!("{upper} made set"), names('n', MANY)),
+        ],
+        "select" => vec![of("0")],
+        "sintercard" => vec![of("2 set other"), counted("")],
+        "sismember" => vec![of("set m0000001"), with("longmember", record())],
+        "slowlog" => vec![of("GET -1"), of("LEN"), of("GET 10"), of("RESET")],
+        "smembers" => vec![of("set"), of("longmember")],
+        "smismember" => vec![command("SMISMEMBER set", names('m', 2 * MANY))],
+        "smove" => vec![of("set target2 m0000001"), of("longmember set none")],
+        "spop" => vec![of("other"), of("other 20000"), of("longmember2 1")],
+        "srem" => vec![
+            of("other m0000007"),
+            command("SREM other", names('z', 2 * MANY)),
+        ],
+        "wait" => vec![of("0 0")],
+        "watch" => vec![keys(2 * MANY), keys(2 * MANY)],
+        _ => return None,
+    })
+}
+
+/// A command of many keys as the arguments of another one.
+fn keys_of(name: &str) -> Vec<String> {
+    let keys = names('k', MANY);
+    [name.to_owned()].into_iter().chain(keys).collect()
+}
+
+/// Several commands that one client sends, with a description.
+pub(crate) type Sequence = (&'static str, Vec<Request>);
+
+/// Commands between `MULTI` and `EXEC`.
+fn transaction(queued: impl IntoIterator<Item = Request>) -> Vec<Request> {
+    let first = std::iter::once(words("MULTI"));
+    first.chain(queued).chain([words("EXEC")]).collect()
+}
+
+/// Transactions of many commands, of long ones, and with many watched keys.
+pub(crate) fn transactions() -> Vec<Sequence> {
+    let many = |one: &str| transaction((0..20_000).map(|_| words(one)));
+    let watched = |all: Vec<Request>| {
+        let watch = command("WATCH", names('m', MANY));
+        std::iter::once(watch).chain(all).collect()
+    };
+    vec![
+        ("many commands without keys", many("PING")),
+        ("many commands of a key", many("GET m0000001")),
+        ("many that are replayed", many("HGET absent field")),
+        (
+            "long commands",
+            transaction([
+                command("EXISTS", names('m', MANY)),
+                command("MSET", pairs('m', MANY)),
+                command("MGET", names('m', MANY)),
+                command("DEL", names('m', MANY)),
+            ]),
+        ),
+        (
+            "one key very often",
+            transaction([command("EXISTS", (0..MANY).map(|_| "m0000001"))]),
+        ),
+        (
+            "watched keys",
+            watched(transaction([words("SET number 1")])),
+        ),
+        (
+            "watched keys and many commands",
+            watched(many("HGET absent field")),
+        ),
+    ]
+}
+
+/// What is longest of a command that is not sent alone; empty of any other, and of `SHUTDOWN`,
+/// which no client outlives.
+pub(crate) fn sequences(name: &str) -> Vec<Sequence> {
+    let ends = |word: &str| vec![command("PSUBSCRIBE", names('p', MANY)), words(word)];
+    match name {
+        "multi" | "exec" => transactions(),
+        "quit" => vec![("a client of many patterns ends", ends("QUIT"))],
+        "reset" => vec![("a client of many patterns ends them", ends("RESET"))],
+        "flushall" => vec![("all keys", vec![words("FLUSHALL")])],
+        "flushdb" => vec![("all keys", vec![words("FLUSHDB")])],
+        _ => Vec::new(),
+    }
+}
+
+/// Replies to a command.
+pub(crate) fn replies(one: &Request) -> usize {
+    let word = one[0].to_ascii_lowercase();
+    match word.ends_with(b"subscribe") {
+        true => (one.len() - 1).max(1),
+        false => 1,
+    }
+}
