@@ -108,7 +108,7 @@ impl Region {
         Self::map_on(options, None)
     }
 
-    /// The same on a NUMA node, as far as it has free memory.
+    /// Maps a region, all zero, on a NUMA node as far as it has free memory.
     ///
     /// # Errors
     /// As [`Region::map`].

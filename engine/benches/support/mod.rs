@@ -216,7 +216,7 @@ pub(crate) fn open_tagged(tagged: &mut Tagged) -> u8 {
     tagged.opened[0]
 }
 
-/// The same records sealed, as flushes do.
+/// Seals the records of `open_tagged`, one at a time, as flushes do.
 pub(crate) fn seal_tagged(tagged: &mut Tagged) -> u8 {
     let records = tagged.opened.chunks(SEALED_BYTES);
     let targets = tagged.sealed.chunks_mut(SEALED_BYTES);
@@ -226,7 +226,7 @@ pub(crate) fn seal_tagged(tagged: &mut Tagged) -> u8 {
     tagged.sealed[0]
 }
 
-/// The same bytes as one run, as flushes do.
+/// Encrypts as many bytes as `open` decrypts as one run, as flushes do.
 pub(crate) fn seal(sealing: &mut Sealing) -> u8 {
     sealing.cipher.apply(2, 0, &mut sealing.data);
     sealing.data[0]

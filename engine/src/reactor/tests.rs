@@ -50,7 +50,8 @@ fn alone(time: TestTime) -> Reactor<EmbeddedEndpoint, TestTime> {
     with_lanes(time, Vec::new(), (1, 0))
 }
 
-/// The same, with lanes to handles and so many extents of a node some nanoseconds away.
+/// The reactor of an engine with one core, with lanes to handles and this many extents of an
+/// embedded node some nanoseconds away.
 fn with_lanes(
     time: TestTime,
     servers: Vec<Option<LaneServer>>,

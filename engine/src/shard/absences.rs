@@ -10,7 +10,7 @@
 //!
 //! - I1: "yes" is true. "No" may be said of a key when another one of its place was stored and
 //!   removed meanwhile.
-//! - I2: until an absence is first told, a removal costs a branch, and the table no memory.
+//! - I2: until an absence is first reported, a removal costs a branch, and the table no memory.
 
 use crate::message::hash::IndexHash;
 use crate::message::operation::Version;

@@ -26,7 +26,7 @@ use crate::shard::step::{Confirmed, Evidence, Found, Hint, HintOutcome, LocalHin
 /// Units of a record that are prefetched, at most: the processor's own prefetcher brings the rest
 /// of a long record.
 const UNITS_AHEAD: u32 = 12;
-/// The same for a record to be deleted: only header and key are needed.
+/// Units of a record to be deleted that are prefetched, at most: only header and key are needed.
 const UNITS_AHEAD_OF_DELETE: u32 = 2;
 /// Cache lines that these units span, at most.
 const LINES_AHEAD: usize = UNITS_AHEAD as usize * UNIT_BYTES / LINE_BYTES + 1;

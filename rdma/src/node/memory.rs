@@ -184,7 +184,7 @@ fn check(options: &MemoryOptions) -> Result<(), MemoryError> {
         return Err(MemoryError::Regions { regions: count });
     }
     let table_bytes = table_bytes(options);
-    // The same map with placeholder keys: its own checks find the remaining errors.
+    // The map with placeholder keys: its own checks find the remaining errors.
     let descriptor = |key, bytes| RegionDescriptor {
         key: RemoteKey(key),
         address: 0,
@@ -322,7 +322,8 @@ impl NodeMemory {
         Self::of(options, keys, regions)
     }
 
-    /// The same, for access through an RDMA device.
+    /// Maps, touches and locks all memory, several regions at a time, for access through an RDMA
+    /// device. `progress` is called on the threads that do so. Cost: as [`NodeMemory::register`].
     ///
     /// # Errors
     /// [`MemoryError`]; [`MemoryError::Verbs`] if the device refuses.

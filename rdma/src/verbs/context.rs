@@ -551,8 +551,8 @@ impl CompletionQueue {
         Self::create(context, entries, None)
     }
 
-    /// The same with a completion channel, whose descriptor is readable after a completion that was
-    /// armed for.
+    /// A queue for `entries` completions with a completion channel, whose descriptor is readable
+    /// after a completion that was armed for.
     ///
     /// # Errors
     /// As [`CompletionQueue::new`].

@@ -83,7 +83,8 @@ impl VerbsEndpoint {
         Self::on(&context, options, access)
     }
 
-    /// The same on an open device.
+    /// An endpoint on an open device, with unconnected queue pairs. `access` says whether peers may
+    /// access the memory registered here.
     ///
     /// # Errors
     /// As [`VerbsEndpoint::open`].
@@ -95,7 +96,8 @@ impl VerbsEndpoint {
         Self::create(context, options, access, CompletionQueue::new)
     }
 
-    /// The same with a completion channel: see [`VerbsEndpoint::arm`].
+    /// An endpoint on an open device, as [`VerbsEndpoint::on`] makes it, with a completion channel:
+    /// see [`VerbsEndpoint::arm`].
     ///
     /// # Errors
     /// As [`VerbsEndpoint::open`].
@@ -235,8 +237,8 @@ impl VerbsEndpoint {
         Ok(())
     }
 
-    /// The same again after a fault. When this returns, the old queue pairs are destroyed: none of
-    /// their requests is performed later.
+    /// Connects two of its queue pairs to each other again after a fault. When this returns, the
+    /// old queue pairs are destroyed: none of their requests is performed later.
     ///
     /// # Errors
     /// [`VerbsError`].

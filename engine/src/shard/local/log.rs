@@ -308,7 +308,8 @@ impl LocalLog {
         emptied
     }
 
-    /// The same for a mutable page, which is no victim.
+    /// Counts a record of a mutable page, which is no victim, dead; true if the page has no live
+    /// record left.
     #[inline]
     pub(in crate::shard) fn retire_mutable(&mut self, number: u32, bytes: u64) -> bool {
         self.pages.lose(number, bytes)

@@ -1,7 +1,7 @@
 //! Compaction: moving what is alive out of pages that are mostly dead, and freeing their extents.
 //!
-//! One victim at a time, in bounded slices between requests. Its directory tells what may be alive,
-//! the index tells what is. Far records are read in runs of neighbours, so a sparse page costs a
+//! One victim at a time, in bounded slices between requests. Its directory says what may be alive,
+//! the index says what is. Far records are read in runs of neighbours, so a sparse page costs a
 //! READ a record and a dense one a READ per 8 KiB. Everything goes to the cold tail, and a slot is
 //! swung only after its record lies there.
 
@@ -205,7 +205,7 @@ impl Compactor {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Compacts every page that is worth it now; [`Shard::compaction_done`] tells when. What dies
+    /// Compacts every page that is worth it now; [`Shard::compaction_done`] reports when. What dies
     /// meanwhile does not put it off. Cost: a look at every page.
     pub(crate) fn start_compaction(&mut self) {
         self.seal_tail(TailKind::Log);
@@ -623,7 +623,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// The same for a record that was read for it, or for its header.
+    /// True if a record of the victim is to be moved, once it, or its header, was read.
     fn is_kept_after_read(&self, victim: &Victim, hash: IndexHash) -> bool {
         match victim.fate {
             Fate::Stays => true,

@@ -23,8 +23,8 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Starts to give back what is above `keep_bytes`, as far as that is possible; `None` compacts
-    /// all pages that are mostly dead. [`Shard::is_trimming`] tells when it has ended. Cost: a look
-    /// at every local page.
+    /// all pages that are mostly dead. [`Shard::is_trimming`] reports when it has ended. Cost: a
+    /// look at every local page.
     pub(crate) fn start_trim(&mut self, keep_bytes: Option<u64>) {
         let page_bytes = self.shape.page_bytes() as u64;
         let excess = |shard: &Self| {
