@@ -101,7 +101,9 @@ impl<E: Endpoint> Shard<E> {
         probes: &mut u64,
     ) -> Hint {
         match self.index.first(request.hash, probes) {
-            FirstCandidate::At(position, slot) => self.ask_for::<BURST>(request, position, slot),
+            FirstCandidate::At(position, slot) => {
+                self.prefetch_record::<BURST>(request, position, slot)
+            }
             FirstCandidate::Nowhere => Hint::Absent,
             FirstCandidate::Further => Hint::Further,
         }
@@ -122,7 +124,9 @@ impl<E: Endpoint> Shard<E> {
         let (first, buckets) = self.index.first_anywhere(request.hash);
         *probes += buckets;
         *hint = match first {
-            FirstCandidate::At(position, slot) => self.ask_for::<false>(request, position, slot),
+            FirstCandidate::At(position, slot) => {
+                self.prefetch_record::<false>(request, position, slot)
+            }
             FirstCandidate::Nowhere => Hint::Absent,
             FirstCandidate::Further => Hint::Further,
         };
@@ -131,7 +135,7 @@ impl<E: Endpoint> Shard<E> {
     /// Prefetches what a request needs of the record that a slot leads to, in a burst with others
     /// or alone.
     #[inline(always)]
-    fn ask_for<const BURST: bool>(
+    fn prefetch_record<const BURST: bool>(
         &self,
         request: &Request<'_>,
         position: Position,

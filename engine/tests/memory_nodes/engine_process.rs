@@ -37,7 +37,7 @@ impl EngineProcess {
         }
     }
 
-    pub(crate) fn tell(&mut self, order: &str) {
+    pub(crate) fn send(&mut self, order: &str) {
         writeln!(self.orders, "{order}").unwrap();
     }
 

@@ -106,10 +106,10 @@ fn chunks_are_allocated_and_freed() {
         let not_owned = Refused::NotOwned { count: 2 };
         assert!(matches!(error, SessionError::Refused(refused) if refused == not_owned));
         let error = two.allocate_chunk(4 * EXTENT).await.unwrap_err();
-        let (asked, free) = (4 * EXTENT, 4 * EXTENT);
+        let (requested, free) = (4 * EXTENT, 4 * EXTENT);
         assert!(
             matches!(error, SessionError::Exhausted { asked_bytes, free_bytes }
-                if (asked_bytes, free_bytes) == (asked, free)),
+                if (asked_bytes, free_bytes) == (requested, free)),
             "{error}"
         );
         for bytes in [0, 65 * EXTENT, u64::MAX] {

@@ -139,7 +139,7 @@ fn open_device(options: &VerbsOptions) -> Result<(NonNull<ffi::ibv_context>, Str
                 .any(devices::PortFacts::is_active)
         };
         let wanted = match &options.device {
-            Some(asked) => *asked == name,
+            Some(chosen) => *chosen == name,
             None => active(),
         };
         if wanted && opened.is_none() {

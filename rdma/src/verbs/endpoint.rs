@@ -115,9 +115,9 @@ impl VerbsEndpoint {
         access: Access,
         completion_queue: impl FnOnce(&Arc<Context>, u32) -> Result<Arc<CompletionQueue>, VerbsError>,
     ) -> Result<Self, VerbsError> {
-        let over = |what, asked: usize, limit: usize| VerbsError::Limit {
+        let over = |what, requested: usize, limit: usize| VerbsError::Limit {
             what,
-            asked: asked as u64,
+            asked: requested as u64,
             limit: limit as u64,
             device: context.name().to_owned(),
         };

@@ -393,14 +393,14 @@ impl LocalLog {
     }
 
     /// Marks a page for compaction at a caller's request.
-    pub(in crate::shard) fn ask_to_compact(&mut self, number: u32) {
-        self.pages.get_mut(number).asked = true;
+    pub(in crate::shard) fn request_compaction(&mut self, number: u32) {
+        self.pages.get_mut(number).requested = true;
     }
 
     /// Takes a page that a caller wants compacted off the victim lists.
-    pub(in crate::shard) fn take_asked(&mut self, number: u32) {
+    pub(in crate::shard) fn take_requested(&mut self, number: u32) {
         let page = self.pages.get_mut(number);
-        page.asked = false;
+        page.requested = false;
         self.victims.unlist(page, number);
     }
 

@@ -311,7 +311,7 @@ impl<E: Endpoint> Shard<E> {
         let Some(number) = oldest else {
             return false;
         };
-        self.local.take_asked(number);
+        self.local.take_requested(number);
         self.start_victim(number, fate);
         true
     }

@@ -190,7 +190,7 @@ impl<E: Endpoint> Shard<E> {
                 && page.pins == 0
                 && !page.damaged;
             if stays && self.can_be_read(number) {
-                self.local.take_asked(number);
+                self.local.take_requested(number);
                 return Some(number);
             }
         }
