@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_tells_wrong_values_from_errors() {
+    fn the_status_distinguishes_wrong_values_from_errors() {
         let none = ErrorCounts::new();
         let some = ErrorCounts::from([("FarFull".to_owned(), 3)]);
         assert_eq!(Ending::of(0, &none, None, &[]), Ending::sound());

@@ -57,9 +57,9 @@ pub enum Phase {
 pub enum Single {
     /// A put of a value of the same length.
     Put,
-    /// The same, if the key exists.
+    /// A put of a value of the same length, if the key exists.
     PutIf,
-    /// The same, if the key has the version that the client knows.
+    /// A put of a value of the same length, if the key has the version that the client knows.
     CompareAndSwap,
     /// A get of the value.
     Get,

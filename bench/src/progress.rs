@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 /// Engine and phase, the bar in what is left of the line, the share, the rate and the time.
 const REQUESTS: &str = "{prefix:>30!} [{wide_bar}] {percent:>3}% {rate:>9} {elapsed:>4}";
-/// The same without a rate.
+/// Engine and phase, the bar in what is left of the line, the share and the time.
 const SECONDS: &str = "{prefix:>30!} [{wide_bar}] {percent:>3}% {elapsed:>4}";
 
 /// One phase's bar.

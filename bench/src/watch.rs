@@ -176,7 +176,7 @@ impl Watch {
         self.open_with(Arc::new(reporter), |engine| Arc::new(engine))
     }
 
-    /// The same; HTTP serves what `exposed` makes of the engine's metrics.
+    /// Opens the endpoints; HTTP serves what `exposed` makes of the engine's metrics.
     ///
     /// # Errors
     /// The path or the address is not available.

@@ -163,7 +163,7 @@ fn start(flags: &str) -> Running {
     start_as("env --default-signal=HUP,INT,TERM", flags)
 }
 
-/// The same behind a command that sets its signals.
+/// Starts a run whose requests wait for far memory, behind a command that sets its signals.
 fn start_as(before: &str, flags: &str) -> Running {
     let line = format!(
         "ycsb --workload c --zipf 0 --engines farcore --cores 0 --records 30000 --operations \

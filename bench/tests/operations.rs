@@ -15,7 +15,8 @@ fn run<T: DeserializeOwned>(flags: &str) -> (String, T) {
     run_to(0, flags)
 }
 
-/// The same with another exit status.
+/// Runs the program, which ends with this status; returns what it printed and the JSON that it
+/// wrote.
 fn run_to<T: DeserializeOwned>(status: i32, flags: &str) -> (String, T) {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("figures.json");

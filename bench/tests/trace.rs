@@ -41,7 +41,7 @@ fn plan(engine: EngineName, file: &Path, threads: usize) -> Plan {
     plan_with(engine, file, threads, None)
 }
 
-/// The same with times to live applied, so many thousandths of each.
+/// A plan that applies this many thousandths of each time to live, or no times to live.
 fn plan_with(
     engine: EngineName,
     file: &Path,

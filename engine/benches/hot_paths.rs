@@ -18,43 +18,43 @@ fn main() {
 
 #[divan::bench]
 fn get_local(bencher: Bencher<'_, '_>) {
-    let mut asked = local();
+    let mut prepared = local();
     bencher
         .counter(ItemsCount::new(REQUESTS))
-        .bench_local(|| get(&mut asked));
+        .bench_local(|| get(&mut prepared));
 }
 
 #[divan::bench]
 fn get_absent(bencher: Bencher<'_, '_>) {
-    let mut asked = absent();
+    let mut prepared = absent();
     bencher
         .counter(ItemsCount::new(REQUESTS))
-        .bench_local(|| get(&mut asked));
+        .bench_local(|| get(&mut prepared));
 }
 
 #[divan::bench]
 fn get_far(bencher: Bencher<'_, '_>) {
-    let mut asked = far();
+    let mut prepared = far();
     bencher
         .counter(ItemsCount::new(REQUESTS))
-        .bench_local(|| get(&mut asked));
+        .bench_local(|| get(&mut prepared));
 }
 
 #[divan::bench]
 fn put_local(bencher: Bencher<'_, '_>) {
-    let mut asked = local();
+    let mut prepared = local();
     bencher
         .counter(ItemsCount::new(REQUESTS))
-        .bench_local(|| put(&mut asked));
+        .bench_local(|| put(&mut prepared));
 }
 
 /// Two requests for each key.
 #[divan::bench]
 fn insert_delete(bencher: Bencher<'_, '_>) {
-    let mut asked = absent();
+    let mut prepared = absent();
     bencher
         .counter(ItemsCount::new(2 * REQUESTS))
-        .bench_local(|| churn(&mut asked));
+        .bench_local(|| churn(&mut prepared));
 }
 
 #[divan::bench]

@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         stats.far_used_bytes, stats.far_total_bytes
     );
 
-    // The same by core, with latencies and hot keys, and what changed since.
+    // Figures by core, with latencies and hot keys, and what changed since.
     let report = reporter.report().since(&before);
     println!("median of a call: {} ns", report.handles.quantile(0.5));
     // From another process: `farcore top PATH`, or

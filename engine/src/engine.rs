@@ -572,7 +572,7 @@ impl Engine {
             .cores_shared
             .iter()
             .map(|core_shared| {
-                let ticket = which(&core_shared.command_port).ask();
+                let ticket = which(&core_shared.command_port).request();
                 // The wake alone is not enough for a shard that is just falling asleep: mark a lane
                 // as well.
                 core_shared.command_port.wakeup.ring(0);

@@ -124,7 +124,7 @@ pub enum Error {
         Size(*limit)
     )]
     FarFull {
-        /// The shard whose share is full; `None` if the whole engine was asked.
+        /// The shard whose share is full; `None` if the request was to the whole engine.
         shard: Option<u16>,
         /// Bytes in use, of that share or of all.
         used: u64,
@@ -152,7 +152,7 @@ pub enum Error {
         far_bytes: u64,
     },
     /// The index cannot grow any further within the local memory, or holds more keys of one hash
-    /// than it can tell apart.
+    /// than it can distinguish.
     #[error(
         "the index of shard {shard} has no place for the key and is at {keys} keys: raise `local_bytes` or `keys_expected`; if keys collide, open the engine with a random `seed`"
     )]

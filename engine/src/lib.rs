@@ -3,8 +3,8 @@
 //!
 //! Each pinned core owns a shard: an index, a log of pages, a read cache and its end of the fabric.
 //! A small local memory holds the index, what is recent and what is hot; the rest lies in far
-//! memory, encrypted if asked, and comes back one record at a time. Cores talk over single-producer
-//! queues and rings; there are no locks on the data path.
+//! memory, encrypted on request, and comes back one record at a time. Cores talk over
+//! single-producer queues and rings; there are no locks on the data path.
 //!
 //! A request flows one way: handle, router, lane, shard (index, log, cache), fabric; its answer
 //! comes back over the lane's ring. Start with [`Engine`].

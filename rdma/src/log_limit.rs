@@ -9,7 +9,7 @@ use std::time::Instant;
 /// Length of an interval, in nanoseconds.
 pub(crate) const INTERVAL_NS: u64 = 1_000_000_000;
 
-/// The intervals of one kind of line, of which each may have one. Any thread may ask.
+/// The intervals of one kind of line, of which each may have one. Any thread may use them.
 #[derive(Debug, Default)]
 pub(crate) struct Intervals {
     /// When the next line may be logged.

@@ -118,7 +118,7 @@ pub struct Places<T> {
 }
 
 impl<T> Places<T> {
-    /// So many free places, but at least one.
+    /// The given number of free places, but at least one.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {

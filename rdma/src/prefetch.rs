@@ -47,7 +47,7 @@ pub fn prefetch_burst(pointer: *const u8) {
 #[inline]
 pub fn prefetch_to_write(pointer: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `ask`; a processor without the instruction ignores it.
+    // SAFETY: as in `issue`; a processor without the instruction ignores it.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) pointer, options(nostack, preserves_flags));
     }

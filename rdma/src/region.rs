@@ -108,7 +108,7 @@ impl Region {
         Self::map_on(options, None)
     }
 
-    /// The same on a NUMA node, as far as it has free memory.
+    /// Maps a region, all zero, on a NUMA node as far as it has free memory.
     ///
     /// # Errors
     /// As [`Region::map`].
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_is_aligned_and_touched_as_asked() {
+    fn a_region_is_aligned_and_touched_as_requested() {
         let lazy = Region::map(&options(5 << 20, false)).unwrap();
         assert_eq!(lazy.as_ptr().as_ptr() as usize % HUGE_PAGE_BYTES, 0);
         assert_eq!((lazy.len(), lazy.resident_bytes()), (5 << 20, 0));
@@ -502,7 +502,7 @@ mod tests {
         match Region::map(&wanted) {
             Ok(region) => assert!(region.is_locked()),
             Err(error) => {
-                assert!(matches!(error, RegionError::Lock { bytes: asked, .. } if asked == bytes));
+                assert!(matches!(error, RegionError::Lock { bytes: named, .. } if named == bytes));
                 assert!(error.to_string().contains("RLIMIT_MEMLOCK"), "{error}");
             }
         }

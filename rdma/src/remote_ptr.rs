@@ -150,7 +150,7 @@ impl<T: Pod> RemotePtr<T> {
         }
     }
 
-    /// The same place as another type, with the same bounds.
+    /// This place as another type, with the same bounds.
     #[must_use]
     pub fn cast<U: Pod>(self) -> RemotePtr<U> {
         RemotePtr {

@@ -2,7 +2,7 @@
 //!
 //! Owns a thread, which ends with the last slice or with its owner.
 
-#![allow(unsafe_code)] // asks the kernel what it supports
+#![allow(unsafe_code)] // queries what the kernel supports
 
 use std::io;
 use std::sync::Arc;

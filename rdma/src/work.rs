@@ -169,7 +169,7 @@ pub enum Status {
     ReceiverNotReady,
     /// A reliable datagram domain does not match, on the local side.
     LocalDomain,
-    /// The same, on the remote side.
+    /// A reliable datagram domain does not match, on the remote side.
     RemoteInvalidDomain,
     /// The remote side aborted the request.
     RemoteAborted,

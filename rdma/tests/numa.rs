@@ -1,6 +1,6 @@
 //! Regions lie on the NUMA node that was chosen. Needs two nodes, which the lab's guest has.
 
-#![allow(unsafe_code)] // asks the kernel where a page lies
+#![allow(unsafe_code)] // queries the kernel for where a page lies
 
 use farcore_rdma::{Lock, Region, RegionOptions};
 

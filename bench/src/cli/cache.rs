@@ -45,7 +45,7 @@ pub struct CacheArgs {
     #[arg(long, value_name = "DIR")]
     pub write: Option<PathBuf>,
     /// Instead of traces, put keys that were never put, with far memory that holds all of them and
-    /// with this far memory, in turn, so many times; report both rates and their ratio
+    /// with this far memory, in turn, N times each; report both rates and their ratio
     #[arg(long, value_name = "N", conflicts_with_all = ["traces", "keys", "write"], value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub put_rounds: Option<u32>,
     /// Write the figures to a file, as JSON

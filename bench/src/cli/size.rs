@@ -65,7 +65,7 @@ pub struct YcsbSize {
     pub ttl: Option<u64>,
 }
 
-/// So many keys a thread, or as many as fit: all engines stay below half of the available memory.
+/// `wanted` keys a thread, or as many as fit: all engines stay below half of the available memory.
 fn fitting(machine: &Machine, threads: u64, wanted: u64) -> u64 {
     let fitting = machine.memory_available_bytes / 2 / KEY_MEMORY_BYTES / threads.max(1);
     wanted.min(fitting).max(1)

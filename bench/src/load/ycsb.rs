@@ -133,7 +133,7 @@ impl Transactions {
         (RequestTag { subject, kind: PUT }, operation)
     }
 
-    /// The next transaction of workload E: a scan among so many places, or `None` for an insert.
+    /// The next transaction of workload E: a scan among `places` places, or `None` for an insert.
     pub fn next_scan(&mut self, places: usize) -> Option<ScanRequest> {
         if self.draws.chance(5) {
             return None;

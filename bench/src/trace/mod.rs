@@ -77,7 +77,7 @@ pub struct TraceOptions {
     pub value_bytes_max: u32,
     /// What follows a get that misses.
     pub on_miss: OnMiss,
-    /// Times to live are applied, so many thousandths of each; `None` if they are not.
+    /// The share of each time to live that is applied, in thousandths; `None` if none is applied.
     #[serde(default)]
     pub lifetimes_per_mille: Option<u64>,
     /// Memory for the scripts of all threads, in bytes. Reading ends when it is used up, give or

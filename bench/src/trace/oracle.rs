@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_told_from_other_bytes() {
+    fn records_are_distinguished_from_other_bytes() {
         let record = |time: u32, size: u32, next: i64| {
             let mut record = time.to_le_bytes().to_vec();
             record.extend(5_u64.to_le_bytes());

@@ -39,7 +39,7 @@ pub enum Kind {
     DeleteAbsent,
     /// Sets when a key that exists expires.
     Touch,
-    /// The same, and reads it.
+    /// Sets when a key that exists expires, and reads it.
     GetAndTouch,
 }
 

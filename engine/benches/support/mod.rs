@@ -31,12 +31,12 @@ fn some_keys(below: u64) -> Vec<Key> {
 }
 
 /// A filled shard, and the keys to request.
-pub(crate) struct Asked {
+pub(crate) struct Prepared {
     shard: BareShard,
     keys: Vec<Key>,
 }
 
-fn filled(keys: u64, local_bytes: u64, asked: Vec<Key>) -> Asked {
+fn filled(keys: u64, local_bytes: u64, requested: Vec<Key>) -> Prepared {
     let config = Config {
         local_bytes,
         far_bytes: 256 << 20,
@@ -59,19 +59,22 @@ fn filled(keys: u64, local_bytes: u64, asked: Vec<Key>) -> Asked {
             assert!(matches!(answer, Answer::Stored { .. }));
         });
     }
-    let mut ready = Asked { shard, keys: asked };
+    let mut ready = Prepared {
+        shard,
+        keys: requested,
+    };
     // The first run brings code and tables into the caches.
     get(&mut ready);
     ready
 }
 
 /// Gets of local keys, in an index with plenty of memory.
-pub(crate) fn local() -> Asked {
+pub(crate) fn local() -> Prepared {
     filled(KEYS_LOCAL, 64 << 20, some_keys(KEYS_LOCAL))
 }
 
 /// Gets of absent keys, in an index as full as it gets.
-pub(crate) fn absent() -> Asked {
+pub(crate) fn absent() -> Prepared {
     let keys = some_keys(KEYS_LOCAL);
     let other = keys.into_iter().map(|mut key| {
         key[KEY_BYTES - 1] = 1;
@@ -81,19 +84,19 @@ pub(crate) fn absent() -> Asked {
 }
 
 /// Gets of keys that are mostly far.
-pub(crate) fn far() -> Asked {
+pub(crate) fn far() -> Prepared {
     filled(KEYS_FAR, 12 << 20, some_keys(KEYS_FAR / 2))
 }
 
 /// Probe, compare, answer; or READ, verify, answer.
-pub(crate) fn get(asked: &mut Asked) -> usize {
-    let gets: Vec<_> = asked
+pub(crate) fn get(prepared: &mut Prepared) -> usize {
+    let gets: Vec<_> = prepared
         .keys
         .iter()
         .map(|key| Operation::Get { key })
         .collect();
     let mut bytes = 0;
-    asked.shard.serve(&gets, &mut |_, answer| {
+    prepared.shard.serve(&gets, &mut |_, answer| {
         if let Answer::Value { value, .. } = answer {
             bytes += value.len();
         }
@@ -102,15 +105,15 @@ pub(crate) fn get(asked: &mut Asked) -> usize {
 }
 
 /// Probe, append or update in place, answer.
-pub(crate) fn put(asked: &mut Asked) -> u64 {
+pub(crate) fn put(prepared: &mut Prepared) -> u64 {
     let value = [9; VALUE_BYTES];
-    let puts: Vec<_> = asked
+    let puts: Vec<_> = prepared
         .keys
         .iter()
         .map(|key| Operation::Put { key, value: &value })
         .collect();
     let mut last = 0;
-    asked.shard.serve(&puts, &mut |_, answer| {
+    prepared.shard.serve(&puts, &mut |_, answer| {
         if let Answer::Stored { version } = answer {
             last = version;
         }
@@ -119,18 +122,18 @@ pub(crate) fn put(asked: &mut Asked) -> u64 {
 }
 
 /// New keys, put and deleted again.
-pub(crate) fn churn(asked: &mut Asked) -> usize {
-    put(asked);
-    let deletes: Vec<_> = asked
+pub(crate) fn churn(prepared: &mut Prepared) -> usize {
+    put(prepared);
+    let deletes: Vec<_> = prepared
         .keys
         .iter()
         .map(|key| Operation::Delete { key })
         .collect();
     let mut deleted = 0;
-    asked.shard.serve(&deletes, &mut |_, answer| {
+    prepared.shard.serve(&deletes, &mut |_, answer| {
         deleted += usize::from(answer == Answer::Deleted);
     });
-    assert_eq!(deleted, asked.keys.len());
+    assert_eq!(deleted, prepared.keys.len());
     deleted
 }
 
@@ -216,7 +219,7 @@ pub(crate) fn open_tagged(tagged: &mut Tagged) -> u8 {
     tagged.opened[0]
 }
 
-/// The same records sealed, as flushes do.
+/// Seals the records of `open_tagged`, one at a time, as flushes do.
 pub(crate) fn seal_tagged(tagged: &mut Tagged) -> u8 {
     let records = tagged.opened.chunks(SEALED_BYTES);
     let targets = tagged.sealed.chunks_mut(SEALED_BYTES);
@@ -226,7 +229,7 @@ pub(crate) fn seal_tagged(tagged: &mut Tagged) -> u8 {
     tagged.sealed[0]
 }
 
-/// The same bytes as one run, as flushes do.
+/// Encrypts as many bytes as `open` decrypts as one run, as flushes do.
 pub(crate) fn seal(sealing: &mut Sealing) -> u8 {
     sealing.cipher.apply(2, 0, &mut sealing.data);
     sealing.data[0]

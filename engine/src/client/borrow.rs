@@ -6,7 +6,7 @@ use crate::reactor::{CoreShared, LoanOutcome};
 const BORROWS: u32 = 200;
 
 /// Tries to serve a lane's published requests here, because the core has nothing to do. False if
-/// the core must be told of them.
+/// the core must be woken for them.
 #[inline]
 pub(super) fn serves_itself(core_shared: &CoreShared, lane: u8) -> bool {
     let mut left = BORROWS;

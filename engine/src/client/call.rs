@@ -86,7 +86,7 @@ pub enum ExpiryOutcome {
 pub enum TimeToLive {
     /// It does not expire.
     Unlimited,
-    /// So many milliseconds, by the system's clock.
+    /// This many milliseconds, by the system's clock.
     Milliseconds(u64),
 }
 
@@ -285,7 +285,7 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
         block_on(self)
     }
 
-    /// Blocks until the answer has arrived, at most for so long.
+    /// Blocks until the answer has arrived, at most for `limit`.
     ///
     /// # Errors
     /// The errors of the operation; [`Error::TimedOut`], and then the operation may still be

@@ -237,7 +237,7 @@ impl Core {
         count
     }
 
-    /// Has values of more than so many bytes not be copied: those of submitted requests that
+    /// Has values of more than `bytes` bytes not be copied: those of submitted requests that
     /// arrive while another client of the core polls. Such an answer is
     /// [`Error::LongValue`](crate::Error::LongValue) without a key, and its caller reads the value
     /// again. So this is for clients that submit reads, or changes that reply no value.
@@ -259,7 +259,7 @@ impl Core {
         }
     }
 
-    /// Gives back the memory of buffers beyond so many bytes each. They hold the value of the
+    /// Gives back the memory of buffers beyond `bytes` bytes each. They hold the value of the
     /// latest call, and the latest change.
     pub fn shrink_buffers(&mut self, bytes: usize) {
         for buffer in [&mut self.scratch, &mut self.encoded] {
@@ -450,7 +450,7 @@ impl Core {
         Routed::new(key, hasher, shards).shard.into()
     }
 
-    /// What tells which shard a key is of: the hasher, and how many shards there are.
+    /// What decides which shard a key is of: the hasher, and how many shards there are.
     pub(super) fn hasher_and_shards(&self) -> (Hasher128, u16) {
         self.reactor.borrow().hasher_and_shards()
     }
@@ -459,8 +459,7 @@ impl Core {
     /// caller with a limit of its own: pages that lie in far memory too leave, and those of which
     /// more than a tenth is dead are compacted, the emptiest first. `None` compacts all of these
     /// and lets no other leave. Records that are only local stay local. It goes on between
-    /// requests;
-    /// [`Core::is_trimming`] tells when it has ended. Cost: a look at every local page.
+    /// requests; [`Core::is_trimming`] reports when it has ended. Cost: a look at every local page.
     pub fn start_trim(&self, keep_bytes: Option<u64>) {
         self.reactor.borrow_mut().start_trim(keep_bytes);
     }

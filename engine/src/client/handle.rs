@@ -137,7 +137,7 @@ impl Handle {
         self.send_to(shard, hash.index, (client, token), parts)
     }
 
-    /// What tells which shard a key is of: the hasher, and how many shards there are.
+    /// What decides which shard a key is of: the hasher, and how many shards there are.
     #[inline]
     pub(super) fn hasher_and_shards(&self) -> (Hasher128, u16) {
         let shards = u16::try_from(self.shared.cores_shared.len()).unwrap_or(u16::MAX);

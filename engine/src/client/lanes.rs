@@ -56,9 +56,9 @@ impl Shared {
             && cores_shared.all(|core_shared| core_shared.closed.load(Ordering::Acquire))
     }
 
-    /// Lets others run after so many looks without an answer: in a job, the core's shard, which the
-    /// job may wait for; else other threads of this processor, at once if a shard is one of them
-    /// that keeps its reactor.
+    /// Lets others run after `idle_looks` looks without an answer: in a job, the core's shard,
+    /// which the job may wait for; else other threads of this processor, at once if a shard is one
+    /// of them that keeps its reactor.
     pub(super) fn make_way(&self, idle_looks: u32) {
         if idle_looks <= IDLE_LOOKS {
             let here = rustix::thread::sched_getcpu();

@@ -2,8 +2,8 @@
 //!
 //! Both offer the same operations. A `handle` reaches every shard over lanes; a `core` client calls
 //! its own shard directly and reaches the others over lanes. `call` has what both return, `lanes`
-//! what handles share with the engine, `requests` every call once. A `pool` of handles serves clients of any number of threads
-//! and tasks.
+//! what handles share with the engine, `requests` every call once. A `pool` of handles serves
+//! clients of any number of threads and tasks.
 //!
 //! A request is answered exactly once. An answer to a call that was dropped is recognized by its
 //! token and discarded.

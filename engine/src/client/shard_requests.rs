@@ -30,7 +30,7 @@ pub(crate) trait ShardRequests {
 /// A client that runs requests about shards. A handle blocks in [`RunShardRequests::run`], whose
 /// future is then ready at its first poll; others wait.
 pub(crate) trait RunShardRequests {
-    /// What tells which shard a key is of: the hasher, and how many shards there are.
+    /// What decides which shard a key is of: the hasher, and how many shards there are.
     fn hasher_and_shards(&self) -> (Hasher128, u16);
     /// Runs requests to their end.
     async fn run(&mut self, requests: &mut impl ShardRequests) -> Result<()>;

@@ -25,7 +25,7 @@ pub(super) fn wrong(field: &'static str, value: impl ToString, limit: impl Into<
     }
 }
 
-/// The same of a size.
+/// The error about a field whose value is a size.
 pub(super) fn wrong_bytes(
     field: &'static str,
     bytes: impl Into<u64>,

@@ -7,7 +7,7 @@ use farcore_tuning::{Root, available_memory};
 const LOCAL_BYTES_MAX: u64 = 1 << 30;
 /// Far memory at most.
 const FAR_BYTES_MAX: u64 = 4 << 30;
-/// The memory that is assumed available where the machine does not tell.
+/// The memory that is assumed available where the machine does not report it.
 const AVAILABLE_BYTES: u64 = 4 << 30;
 /// Sizes are multiples of this.
 const GRAIN_BYTES: u64 = 16 << 20;

@@ -53,14 +53,14 @@ pub struct Config {
     /// in this process.
     pub nodes: Vec<FabricAddress>,
     /// How many of [`Config::nodes`] must answer each core before the engine opens. It opens as
-    /// soon as so many answer and each other one was tried once. The others join when they come:
+    /// soon as this many answer and each other one was tried once. The others join when they come:
     /// their share of `far_bytes` is claimed then. Default: all.
     pub nodes_min: Option<usize>,
     /// How long opening waits for [`Config::nodes_min`] nodes, in nanoseconds: at most a day. If
     /// fewer have answered by then, [`Engine::open`](crate::Engine::open) returns
     /// [`Error::Unavailable`]. Missing nodes are logged once a second. Default 10 s.
     pub nodes_wait_ns: u64,
-    /// The secret that the memory nodes ask for. Default: none.
+    /// The secret that the memory nodes require. Default: none.
     pub token: Option<Token>,
     /// How long a memory node may leave a request unanswered before what lies there is unavailable,
     /// in nanoseconds. Default 1 s.
@@ -81,10 +81,10 @@ pub struct Config {
     pub prefault: bool,
     /// Touch it in slices once the engine is open, rather than before: opening takes milliseconds
     /// instead of seconds, and until all is touched, requests that need more of it wait for the
-    /// kernel. [`Stats::touched_bytes`](crate::Stats::touched_bytes) tells how far it is. Before
+    /// kernel. [`Stats::touched_bytes`](crate::Stats::touched_bytes) reports how far it is. Before
     /// Linux 5.14 it is touched before. Default: no.
     pub prefault_later: bool,
-    /// Ask for huge pages. Default: yes.
+    /// Request huge pages. Default: yes.
     pub huge_pages: bool,
     /// Lock local memory. Default: where the limit allows.
     pub lock: Lock,
@@ -95,7 +95,8 @@ pub struct Config {
     /// MiB. Half of those to the shard are for keys and values, and a request can wait for each 64
     /// of them, up to 1024. Default 64 KiB.
     pub handle_lane_bytes: usize,
-    /// The same of a lane between two cores. Default: as [`Config::lane_bytes_used`] derives it.
+    /// One direction of a lane between two cores in bytes, like [`Config::handle_lane_bytes`].
+    /// Default: as [`Config::lane_bytes_used`] derives it.
     pub lane_bytes: Option<usize>,
     /// How long an idle core spins before it sleeps, in nanoseconds: at most 1 s. Default 50 us.
     pub spin_ns: u64,

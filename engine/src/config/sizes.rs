@@ -46,7 +46,7 @@ pub(crate) struct Sizes {
     pub(crate) value_bytes_max: usize,
 }
 
-/// What so much local memory is divided into, enough or not.
+/// What an amount of local memory is divided into, enough or not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     pub(super) lane_bytes: usize,
@@ -89,7 +89,7 @@ impl Config {
         })
     }
 
-    /// The longest lanes between cores that so much local memory may have.
+    /// The longest lanes between cores that this much local memory may have.
     pub(super) fn lane_bytes_most(&self, local_bytes: u64) -> usize {
         let others = self.cores.len().saturating_sub(1).max(1);
         let most = local_bytes / (others as u64 + 1) / CORE_LANES_SHARE;
@@ -116,8 +116,8 @@ impl Config {
         self.encryption.is_some() && self.encryption_mode == EncryptionMode::Authenticated
     }
 
-    /// Divides so much local memory. What is divided has been checked before, but for whether it is
-    /// enough.
+    /// Divides this much local memory. What is divided has been checked before, but for whether it
+    /// is enough.
     pub(super) fn budget(&self, local_bytes: u64, nodes: u64) -> Budget {
         let cores = self.cores.len() as u64;
         let share = local_bytes / cores;
@@ -208,7 +208,7 @@ impl Config {
     }
 
     /// The most far memory that `local_bytes` suffices for: with the expected number of keys, or,
-    /// where no far memory is possible with so many, with none.
+    /// where no far memory is possible with that many, with none.
     pub(super) fn far_bytes_most(&self, nodes: u64) -> u64 {
         let most = self.most(self.far_bytes, nodes, |config, far_bytes| {
             config.far_bytes = far_bytes;

@@ -23,7 +23,7 @@ use crate::shard::{Extents, NodeId};
 /// How often an engine that opens checks whether its sessions are open.
 const OPEN_TICK: Duration = Duration::from_millis(2);
 /// How often it logs the nodes that it waits for.
-const TELL_NS: u64 = 1_000_000_000;
+const REPORT_NS: u64 = 1_000_000_000;
 
 /// How long an engine that opens waits for nodes that do not answer, and for how many.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct NodesWait {
     pub(crate) nodes_min: usize,
     pub(crate) limit_ns: u64,
     /// When it is to be said again who is missing: the engine's cores take turns.
-    pub(crate) told_next_ns: AtomicU64,
+    pub(crate) report_next_ns: AtomicU64,
     pub(crate) clock: Clock,
     /// What was free at all nodes, for all of the engine's cores: what the first one has seen.
     pub(crate) free_bytes: AtomicU64,
@@ -95,7 +95,7 @@ pub(super) async fn open_sessions(
         if tried && now_ns >= end_ns {
             return Err(waiting.over(nodes, &missing, &reasons));
         }
-        waiting.tell(nodes, &missing, now_ns);
+        waiting.report_missing(nodes, &missing, now_ns);
         sleep(OPEN_TICK).await;
     }
 }
@@ -131,13 +131,13 @@ impl NodesWait {
     }
 
     /// Says who is missing, once a second.
-    fn tell(&self, nodes: &[FabricAddress], missing: &[usize], now_ns: u64) {
-        let next_ns = self.told_next_ns.load(Ordering::Relaxed);
+    fn report_missing(&self, nodes: &[FabricAddress], missing: &[usize], now_ns: u64) {
+        let next_ns = self.report_next_ns.load(Ordering::Relaxed);
         if now_ns < next_ns {
             return;
         }
-        let then_ns = now_ns + TELL_NS;
-        let ours = self.told_next_ns.compare_exchange(
+        let then_ns = now_ns + REPORT_NS;
+        let ours = self.report_next_ns.compare_exchange(
             next_ns,
             then_ns,
             Ordering::Relaxed,

@@ -74,7 +74,7 @@ impl FarPlan {
             waiting: Arc::new(NodesWait {
                 nodes_min: config.nodes_min.unwrap_or(config.nodes.len()),
                 limit_ns: config.nodes_wait_ns,
-                told_next_ns: AtomicU64::new(0),
+                report_next_ns: AtomicU64::new(0),
                 free_bytes: AtomicU64::new(0),
                 clock: Clock::new(),
             }),

@@ -300,7 +300,7 @@ impl Index {
         }
     }
 
-    /// The same for one of many hashes in a burst.
+    /// As [`Index::prefetch`], for one of many hashes in a burst.
     #[inline]
     pub(crate) fn prefetch_burst(&self, hash: IndexHash) {
         let bucket = self.bucket_of(hash);
@@ -310,7 +310,8 @@ impl Index {
         }
     }
 
-    /// The same if `wanted`, without a branch; else it prefetches a line that is in the cache.
+    /// As [`Index::prefetch`] if `wanted`, without a branch; else it prefetches a line that is in
+    /// the cache.
     #[inline]
     pub(crate) fn prefetch_if(&self, wanted: bool, hash: IndexHash) {
         let bucket = self.bucket_of(hash);
@@ -413,12 +414,12 @@ impl Index {
         self.keys = 0;
     }
 
-    /// True if a group did not grow for lack of memory since this was asked last.
+    /// True if a group did not grow for lack of memory since the last call.
     pub(crate) fn take_refused(&mut self) -> bool {
         std::mem::take(&mut self.refused)
     }
 
-    /// The same, and it stays so.
+    /// True if a group did not grow for lack of memory since [`Index::take_refused`] was called.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused
     }

@@ -39,7 +39,7 @@ impl PageShape {
         UNIT_BYTES << self.unit_bits
     }
 
-    /// The most pages that an address can tell apart.
+    /// The most pages that an address can distinguish.
     pub(crate) fn pages_max(self) -> u64 {
         1 << (ADDRESS_BITS - self.unit_bits)
     }

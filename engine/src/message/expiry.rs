@@ -13,7 +13,7 @@ pub enum Expiry {
     Keep,
     /// At a time, in milliseconds since 1970. A time in the past deletes the key.
     At(u64),
-    /// So many milliseconds from now. 0 deletes the key.
+    /// This many milliseconds from now. 0 deletes the key.
     In(u64),
 }
 

@@ -63,7 +63,7 @@ impl Hasher128 {
         }
     }
 
-    /// The same hasher, with or without hash tags.
+    /// This hasher, with or without hash tags.
     pub(crate) fn with_hash_tags(self, hash_tags: bool) -> Self {
         Self { hash_tags, ..self }
     }

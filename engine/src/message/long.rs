@@ -22,7 +22,7 @@ use crate::message::operation::{OperationKind, RequestParts};
 pub(crate) const OPENED_BYTES: usize = 32;
 /// The value of an open that keeps the long value.
 pub(crate) const KEEP: &[u8] = &[1];
-/// The same if few are kept.
+/// The value of an open that keeps the long value if few are kept.
 pub(crate) const KEEP_IF_FEW: &[u8] = &[2];
 /// Bytes before the put in a commit.
 pub(crate) const COMMIT_HEAD_BYTES: usize = 8;

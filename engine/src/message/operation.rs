@@ -189,7 +189,7 @@ pub(crate) enum OperationKind {
     List = 9,
     /// Read the record at an address, if a slot still leads there.
     ReadAt = 10,
-    /// The same for its header and key.
+    /// Read the header and key of the record at an address, if a slot still leads there.
     ReadHeadAt = 11,
     /// Count the keys of a shard.
     Count = 12,

@@ -227,7 +227,8 @@ impl AnswerKind {
         }
     }
 
-    /// The same from the bytes of a message after the token, as [`Answer::parts`] wrote them.
+    /// The answer of this kind from the bytes of a message after the token, as [`Answer::parts`]
+    /// wrote them.
     #[inline(always)]
     pub(crate) fn decode(self, message: &[u8]) -> Option<Answer<'_>> {
         if self.has_version() {
@@ -269,7 +270,7 @@ impl AnswerMeta {
         Self(u32::from(origin.0) | (kind as u32) << KIND_SHIFT)
     }
 
-    /// The same for a value that travels beside the ring.
+    /// This metadata with the mark of a value that travels beside the ring.
     pub(crate) fn oversize(self) -> Self {
         Self(self.0 | OVERSIZE)
     }
@@ -325,7 +326,7 @@ impl OwnedAnswer {
         }
     }
 
-    /// The same, its value in a buffer that the caller has no more use for.
+    /// A copy of an answer, its value in a buffer that the caller has no more use for.
     pub(crate) fn in_buffer(answer: &Answer<'_>, mut buffer: Vec<u8>) -> Self {
         let (kind, version, value) = answer.parts();
         buffer.clear();

@@ -28,7 +28,7 @@ impl ReplyTo {
         Self(number as u32)
     }
 
-    /// The same lane, with the client and flags of a request.
+    /// This lane, with the client and flags of a request.
     #[inline]
     pub(crate) fn of(self, origin: Origin) -> Self {
         Self(self.0 | u32::from(origin.0) << 8)
@@ -44,7 +44,7 @@ impl ReplyTo {
         Origin((self.0 >> 8) as u16)
     }
 
-    /// The same, for a request that waited for far memory.
+    /// This place with the flag of a request that waited for far memory.
     #[inline]
     pub(crate) fn waiting(self) -> Self {
         Self(self.0 | u32::from(RequestFlags::WAITED.0) << 16)

@@ -88,7 +88,7 @@ impl<'a> TransactionWrite<'a> {
     }
 }
 
-/// The absence of a key from some time on, as [`Conflict::absence`] tells it. A transaction that
+/// The absence of a key from some time on, as [`Conflict::absence`] reports it. A transaction that
 /// expects it conflicts if the key was stored since, also if it is absent again by now: it was
 /// deleted, has expired or was evicted.
 ///
@@ -99,8 +99,8 @@ impl<'a> TransactionWrite<'a> {
 pub struct Absence(u64);
 
 impl Absence {
-    /// None that was told. A transaction that expects it conflicts always, and the conflict of an
-    /// absent key tells the absence from then on.
+    /// An absence that no shard has reported. A transaction that expects it conflicts always, and
+    /// the conflict of an absent key reports the absence from then on.
     pub const UNKNOWN: Self = Self(u64::MAX - 1);
 
     /// From a version of the shard on.
@@ -202,7 +202,7 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Expects that a key is absent and has been since the absence was told. It may also be
+    /// Expects that a key is absent and has been since the absence was reported. It may also be
     /// expected to be absent by its version.
     pub fn expect_absence(mut self, key: &'a [u8], absence: Absence) -> Self {
         let place = self.place(key);

@@ -159,7 +159,7 @@ impl EngineMetrics {
         nodes.map(|node| node.resident_bytes()).sum()
     }
 
-    /// The same; a recent measurement is reused.
+    /// Bytes of embedded far memory that are resident; a recent measurement is reused.
     fn far_resident_bytes_lately(&self) -> u64 {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let now_ns = self.clock.now_ns();

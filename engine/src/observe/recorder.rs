@@ -105,7 +105,7 @@ impl Lifetime {
         Self::of_expiry(expiry)
     }
 
-    /// The same of an expiry.
+    /// The lifetime that an expiry stands for. `None` if it is past.
     fn of_expiry(expiry: Expiry) -> Option<Self> {
         let left_ms = match expiry {
             Expiry::Never => return Some(Self::NONE),
@@ -153,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// The same for one key of a transaction.
+    /// The trace format's name for one key of a transaction.
     fn of_step(step: &TransactionStep<'_>) -> Self {
         match (step.write, step.expected) {
             (TransactionWrite::None, _) => Self::Get,

@@ -52,7 +52,8 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// The same for at most so long; then `None`, and the future is dropped.
+/// Runs a future on this thread, for at most `limit`; then `None`, and the future is dropped. A
+/// core serves its shard meanwhile.
 pub(crate) fn block_on_for<F: Future>(future: F, limit: Duration) -> Option<F::Output> {
     let mut future = pin!(future);
     let waker = thread_waker();

@@ -12,7 +12,7 @@ use crate::transport::wakeup::Wakeup;
 /// A command to a whole shard: a counter of requests and a counter of those done.
 #[derive(Debug, Default)]
 pub(crate) struct Command {
-    asked: AtomicU64,
+    requested: AtomicU64,
     done: AtomicU64,
     /// Why the latest one was not done in full: 0, or a [`Shortfall`].
     shortfall: AtomicU8,
@@ -20,8 +20,8 @@ pub(crate) struct Command {
 
 impl Command {
     /// Requests the command; returns the ticket to wait for.
-    pub(crate) fn ask(&self) -> u64 {
-        self.asked.fetch_add(1, Ordering::AcqRel) + 1
+    pub(crate) fn request(&self) -> u64 {
+        self.requested.fetch_add(1, Ordering::AcqRel) + 1
     }
     pub(crate) fn is_done(&self, ticket: u64) -> bool {
         self.done.load(Ordering::Acquire) >= ticket
@@ -34,8 +34,8 @@ impl Command {
             _ => Some(Shortfall::Unavailable),
         }
     }
-    pub(crate) fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Acquire)
+    pub(crate) fn requested(&self) -> u64 {
+        self.requested.load(Ordering::Acquire)
     }
     pub(crate) fn finish(&self, ticket: u64, outcome: Result<(), Shortfall>) {
         let code = outcome.err().map_or(0, |shortfall| shortfall as u8);

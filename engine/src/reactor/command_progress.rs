@@ -20,7 +20,7 @@ impl CommandProgress {
     /// True if every command that was requested is done.
     pub(super) fn is_idle(&self, port: &CommandPort) -> bool {
         let is_done =
-            |command: &Command, ticket| ticket == command.asked() && command.is_done(ticket);
+            |command: &Command, ticket| ticket == command.requested() && command.is_done(ticket);
         is_done(&port.compact, self.compacting)
             && is_done(&port.flush, self.flushing)
             && is_done(&port.forget, self.forgetting)
@@ -35,8 +35,8 @@ impl CommandProgress {
                 port.compact.finish(self.compacting, outcome);
                 busy = true;
             }
-        } else if self.compacting != port.compact.asked() {
-            self.compacting = port.compact.asked();
+        } else if self.compacting != port.compact.requested() {
+            self.compacting = port.compact.requested();
             shard.start_compaction();
             busy = true;
         }
@@ -46,8 +46,8 @@ impl CommandProgress {
                 port.flush.finish(self.flushing, outcome);
                 busy = true;
             }
-        } else if self.flushing != port.flush.asked() {
-            self.flushing = port.flush.asked();
+        } else if self.flushing != port.flush.requested() {
+            self.flushing = port.flush.requested();
             shard.start_flush();
             busy = true;
         }
@@ -57,8 +57,8 @@ impl CommandProgress {
                 port.set_keys_forgotten(shard.keys_forgotten());
                 port.forget.finish(self.forgetting, Ok(()));
             }
-        } else if self.forgetting != port.forget.asked() && shard.forgetting_done() {
-            self.forgetting = port.forget.asked();
+        } else if self.forgetting != port.forget.requested() && shard.forgetting_done() {
+            self.forgetting = port.forget.requested();
             shard.start_forgetting();
             busy = true;
         }

@@ -70,7 +70,7 @@ pub(crate) type CoreReactor = Reactor<FabricEndpoint, Clock>;
 /// Lane requests whose buckets and keys a turn prefetches before it serves the first lane. With two
 /// buckets and a key each they take 192 KiB, a fifth of a second-level cache of 1 MiB, and leave
 /// the rest to records and answers. Further requests are prefetched when their lane is served.
-const ASKED_A_TURN: usize = 1024;
+const PREFETCHED_A_TURN: usize = 1024;
 
 /// The parts of a reactor.
 #[derive(Debug)]
@@ -220,7 +220,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
 
     /// True if there is nothing to do until another thread sends something.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        self.shard.is_quiet() && self.is_unasked()
+        self.shard.is_quiet() && self.has_nothing_waiting()
     }
 
     /// True if other threads may go on with what is in progress: nothing, or what waits for a
@@ -228,11 +228,11 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     pub(crate) fn may_be_lent(&mut self) -> bool {
         let own = ReplyTo::new(OWN_LANE);
         let is_shared = self.is_movable && !self.shard.has_parked(own);
-        (is_shared || self.shard.is_quiet()) && self.is_unasked()
+        (is_shared || self.shard.is_quiet()) && self.has_nothing_waiting()
     }
 
     /// True if no request, command or event waits to be looked at by the core.
-    fn is_unasked(&mut self) -> bool {
+    fn has_nothing_waiting(&mut self) -> bool {
         !self.far_events.has_event()
             && self.producers.iter().all(RequestProducer::is_published)
             && !self.own_requests.has_waiting()
@@ -322,11 +322,11 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.refresh();
         self.send();
         let alone = self.shards == 1;
-        let (mut coming, mut asked) = (self.marked.in_order(), 0);
-        while asked < ASKED_A_TURN
+        let (mut coming, mut prefetched) = (self.marked.in_order(), 0);
+        while prefetched < PREFETCHED_A_TURN
             && let Some(lane) = coming.next()
         {
-            asked += self.ask(lane);
+            prefetched += self.prefetch_requests(lane);
         }
         let mut busy = !alone && self.collect(polling, visit);
         for lane in self.marked.take() {

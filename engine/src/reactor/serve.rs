@@ -32,7 +32,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     /// Prefetches the buckets and keys of the requests of one lane that are served next and were
     /// not prefetched before. Returns how many.
     #[inline]
-    pub(super) fn ask(&mut self, lane: usize) -> usize {
+    pub(super) fn prefetch_requests(&mut self, lane: usize) -> usize {
         let Some(Some(LaneServer { requests, .. })) = self.replies.servers.get_mut(lane) else {
             return 0;
         };
@@ -46,7 +46,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
 
     /// Serves a batch of requests of one lane, in place.
     pub(super) fn serve_lane(&mut self, lane: usize) -> bool {
-        self.ask(lane);
+        self.prefetch_requests(lane);
         let Some(LaneServer { requests, answers }) =
             self.replies.servers.get_mut(lane).and_then(Option::as_mut)
         else {

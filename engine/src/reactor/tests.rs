@@ -50,7 +50,8 @@ fn alone(time: TestTime) -> Reactor<EmbeddedEndpoint, TestTime> {
     with_lanes(time, Vec::new(), (1, 0))
 }
 
-/// The same, with lanes to handles and so many extents of a node some nanoseconds away.
+/// The reactor of an engine with one core, with lanes to handles and this many extents of an
+/// embedded node some nanoseconds away.
 fn with_lanes(
     time: TestTime,
     servers: Vec<Option<LaneServer>>,
@@ -134,7 +135,7 @@ fn first_byte(number: u64) -> u8 {
 }
 
 /// Sends a get over the handle's lane.
-fn ask(handle: &mut LaneClient, hasher: Hasher128, number: u64) {
+fn send_get(handle: &mut LaneClient, hasher: Hasher128, number: u64) {
     let key = key(number);
     let parts = RequestParts::plain(&Operation::Get { key: &key }).unwrap();
     let origin = Origin::new(0, RequestFlags::NONE);
@@ -185,12 +186,12 @@ fn a_borrower_goes_on_with_what_waits_for_the_fabric() {
     load(&mut reactor, &time, client);
     assert_eq!(reactor.serve_lent(HANDLE_LANE), LoanOutcome::All);
 
-    ask(&mut handle, reactor.hasher, 0);
+    send_get(&mut handle, reactor.hasher, 0);
     assert_eq!(reactor.serve_lent(HANDLE_LANE), LoanOutcome::Waiting);
     assert!(receive(&mut handle).is_empty(), "the value is far");
     // The core may sleep no more, and lend.
     assert!(!reactor.is_quiet() && reactor.has_news() && reactor.may_be_lent());
-    ask(&mut handle, reactor.hasher, VALUES - 1);
+    send_get(&mut handle, reactor.hasher, VALUES - 1);
     assert_eq!(reactor.serve_lent(HANDLE_LANE), LoanOutcome::Waiting);
     let newest = first_byte(VALUES - 1);
     assert_eq!(receive(&mut handle), [(VALUES - 1, newest)]);

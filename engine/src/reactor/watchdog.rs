@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(stalls_of(10, ThreadState::Runnable, 100, 0), 1);
         assert_eq!(stalls_of(10, ThreadState::Sleeping, 0, 0), 1);
         assert_eq!(stalls_of(10, ThreadState::Uninterruptible, 0, 10), 1);
-        // A job that computes on a loaded machine takes longer to tell.
+        // A job that computes on a loaded machine takes longer to recognise.
         assert_eq!(stalls_of(10, ThreadState::Runnable, 20, 80), 0);
         assert_eq!(stalls_of(30, ThreadState::Runnable, 20, 80), 1);
     }

@@ -36,7 +36,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// As suits so much local memory.
+    /// The layout that suits this much local memory.
     fn of(local_bytes: u64, page_bytes: u32) -> Self {
         let local = usize::try_from(local_bytes).unwrap_or(usize::MAX);
         let chunk_bytes = (local / 512).next_power_of_two().clamp(8 << 10, 64 << 10);
@@ -46,8 +46,8 @@ impl Layout {
         }
     }
 
-    /// As suits so much local memory, or less where that leaves no room for so many bytes of index
-    /// and page frames.
+    /// The layout that suits this much local memory, or a smaller one where that leaves no room for
+    /// `needed_bytes` of index and page frames.
     fn beside(needed_bytes: u64, local_bytes: u64, page_bytes: u32) -> Self {
         let mut suits = local_bytes;
         loop {
@@ -67,7 +67,7 @@ impl Layout {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// What the index of so many keys and the fewest page frames take, in bytes.
+    /// What the index of this many keys and the fewest page frames take, in bytes.
     fn needed_bytes(page_bytes: u32, keys: u64) -> u64 {
         let page = u64::from(page_bytes);
         let index = Index::segments_for(keys) * SEGMENT_BYTES as u64;
@@ -110,7 +110,7 @@ impl<E: Endpoint> Shard<E> {
             + waiting as u64
     }
 
-    /// Bytes of the facts that the transactions of so many lanes wait for.
+    /// Bytes of the facts that the transactions of this many lanes wait for.
     pub(crate) fn fact_bytes(lanes: usize) -> u64 {
         Facts::bytes_for(lanes) as u64
     }

@@ -25,7 +25,7 @@ use crate::shard::step::{Confirmed, Evidence, Found, Hint, HintOutcome, LocalHin
 /// Units of a record that are prefetched, at most: the processor's own prefetcher brings the rest
 /// of a long record.
 const UNITS_AHEAD: u32 = 12;
-/// The same for a record to be deleted: only header and key are needed.
+/// Units of a record to be deleted that are prefetched, at most: only header and key are needed.
 const UNITS_AHEAD_OF_DELETE: u32 = 2;
 /// Cache lines that these units span, at most.
 const LINES_AHEAD: usize = UNITS_AHEAD as usize * UNIT_BYTES / LINE_BYTES + 1;
@@ -100,7 +100,9 @@ impl<E: Endpoint> Shard<E> {
         probes: &mut u64,
     ) -> Hint {
         match self.index.first(request.hash, probes) {
-            FirstCandidate::At(position, slot) => self.ask_for::<BURST>(request, position, slot),
+            FirstCandidate::At(position, slot) => {
+                self.prefetch_record::<BURST>(request, position, slot)
+            }
             FirstCandidate::Nowhere => Hint::Absent,
             FirstCandidate::Further => Hint::Further,
         }
@@ -121,7 +123,9 @@ impl<E: Endpoint> Shard<E> {
         let (first, buckets) = self.index.first_anywhere(request.hash);
         *probes += buckets;
         *hint = match first {
-            FirstCandidate::At(position, slot) => self.ask_for::<false>(request, position, slot),
+            FirstCandidate::At(position, slot) => {
+                self.prefetch_record::<false>(request, position, slot)
+            }
             FirstCandidate::Nowhere => Hint::Absent,
             FirstCandidate::Further => Hint::Further,
         };
@@ -130,7 +134,7 @@ impl<E: Endpoint> Shard<E> {
     /// Prefetches what a request needs of the record that a slot leads to, in a burst with others
     /// or alone.
     #[inline(always)]
-    fn ask_for<const BURST: bool>(
+    fn prefetch_record<const BURST: bool>(
         &self,
         request: &Request<'_>,
         position: Position,

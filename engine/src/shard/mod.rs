@@ -373,7 +373,7 @@ impl<E: Endpoint> Shard<E> {
             || self.frames_seen != self.local.arena.free_count()
     }
 
-    /// Tells the time between two rounds: what starts now waits from now on.
+    /// Sets the time between two rounds: what starts now waits from now on.
     #[inline]
     pub(crate) fn note_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;

@@ -138,13 +138,13 @@ impl<E: Endpoint> Shard<E> {
         self.index.prefetch(hash);
     }
 
-    /// The same for one of many requests in a burst.
+    /// As [`Shard::prefetch`], for one of many requests in a burst.
     #[inline]
     pub(crate) fn prefetch_burst(&self, hash: IndexHash) {
         self.index.prefetch_burst(hash);
     }
 
-    /// The same if `own`, without a branch.
+    /// As [`Shard::prefetch`] if `own`, without a branch.
     #[inline]
     pub(crate) fn prefetch_if(&self, own: bool, hash: IndexHash) {
         self.index.prefetch_if(own, hash);

@@ -1,5 +1,5 @@
-//! What the parts that serve a request tell each other: how a try ended, what look-ahead found, and
-//! what READs have shown.
+//! What the parts that serve a request report to each other: how a try ended, what look-ahead
+//! found, and what READs have shown.
 //!
 //! It lies below `lookup`, `ops`, `pending` and `serve`, so that none of them needs another for it.
 

@@ -1,21 +1,23 @@
-//! Exclusive use without waiting: one thread at a time has it, and who finds it in use leaves word.
+//! Exclusive use without waiting: one thread at a time has it, and one that finds it in use
+//! notifies the holder.
 //!
 //! ```text
 //! free --enter--> held --leave--> free
 //!                  |  ^
 //!     enter (fails)v  | leave (fails: look again)
-//!                 held, with word
+//!                 held, notified
 //! ```
 //!
 //! - I1: at most one thread is between a successful `enter` and its successful `leave`.
-//! - I2: whatever a thread published before it left word is seen by the holder before that leaves.
+//! - I2: what a thread published before it notified the holder is seen by the holder before that
+//!   leaves.
 
 use crate::transport::atomics::{AtomicU32, Ordering};
 
 /// A thread has it.
 const HELD: u32 = 1;
-/// Another thread has left word since the holder looked.
-const WORD: u32 = 2;
+/// Another thread has notified the holder since the holder looked.
+const NOTIFIED: u32 = 2;
 
 /// The state of exclusive use. On a cache line of its own.
 #[derive(Debug, Default)]
@@ -33,17 +35,17 @@ impl Exclusive {
         entered.is_ok()
     }
 
-    /// Enters. If another thread has it, leaves word and returns false: that thread looks once more
+    /// Enters. If another thread has it, notifies that thread and returns false: it looks once more
     /// before it leaves.
-    pub(crate) fn enter_or_leave_word(&self) -> bool {
+    pub(crate) fn enter_or_notify(&self) -> bool {
         // ORDERING: relaxed; the exchange decides.
         let mut before = self.0.load(Ordering::Relaxed);
         loop {
-            // Never a word for itself: to clear it would clear another thread's as well.
+            // Never notifies itself: to clear that would clear another thread's notice as well.
             let enters = before & HELD == 0;
-            let after = if enters { HELD } else { before | WORD };
-            // ORDERING: Release publishes what the word is about, also where it was left before;
-            // Acquire as in `try_enter`.
+            let after = if enters { HELD } else { before | NOTIFIED };
+            // ORDERING: Release publishes what the notice is about, also where the flag is set
+            // already; Acquire as in `try_enter`.
             let exchanged =
                 self.0
                     .compare_exchange_weak(before, after, Ordering::AcqRel, Ordering::Relaxed);
@@ -54,16 +56,16 @@ impl Exclusive {
         }
     }
 
-    /// Leaves. False if another thread has left word: then this thread still has it, and looks at
+    /// Leaves. False if another thread has notified this one, which then still has it, and looks at
     /// what was published before it leaves.
     #[inline]
     pub(crate) fn leave(&self) -> bool {
-        // ORDERING: Release as above; Acquire pairs with the Release of a thread that left word.
+        // ORDERING: Release as above; Acquire pairs with the Release of a thread that notified.
         let left = self
             .0
             .compare_exchange(HELD, 0, Ordering::Release, Ordering::Relaxed);
         if left.is_err() {
-            self.0.fetch_and(!WORD, Ordering::Acquire);
+            self.0.fetch_and(!NOTIFIED, Ordering::Acquire);
         }
         left.is_ok()
     }
@@ -74,15 +76,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_has_it_and_learns_of_the_word_that_others_leave() {
+    fn one_has_it_and_is_notified_by_others() {
         let exclusive = Exclusive::default();
         assert!(exclusive.try_enter());
         assert!(!exclusive.try_enter());
-        assert!(!exclusive.enter_or_leave_word());
-        assert!(!exclusive.leave(), "a word was left");
+        assert!(!exclusive.enter_or_notify());
+        assert!(!exclusive.leave(), "it was notified");
         assert!(exclusive.leave());
-        assert!(exclusive.enter_or_leave_word());
-        assert!(exclusive.leave(), "the word was its own");
+        assert!(exclusive.enter_or_notify());
+        assert!(exclusive.leave(), "it does not notify itself");
     }
 }
 
@@ -92,13 +94,13 @@ mod model {
     use super::*;
     use crate::transport::atomics::{Arc, AtomicUsize};
 
-    /// A word that is left while another thread enters reaches that thread's first leave.
+    /// A notice that is given while another thread enters reaches that thread's first leave.
     #[test]
-    fn no_word_is_lost() {
+    fn no_notice_is_lost() {
         loom::model(|| {
             let exclusive = Arc::new(Exclusive::default());
             let visit = |exclusive: &Exclusive| {
-                if !exclusive.enter_or_leave_word() {
+                if !exclusive.enter_or_notify() {
                     return None;
                 }
                 let left_at_once = exclusive.leave();
@@ -115,9 +117,9 @@ mod model {
         });
     }
 
-    /// Two threads each publish one thing and enter or leave word. Each thing is taken.
+    /// Two threads each publish one thing and enter or notify. Each thing is taken.
     #[test]
-    fn what_is_published_before_a_word_is_seen() {
+    fn what_is_published_before_a_notice_is_seen() {
         loom::model(|| {
             let shared = Arc::new((
                 Exclusive::default(),
@@ -126,7 +128,7 @@ mod model {
             ));
             let visit = |shared: &(Exclusive, AtomicUsize, loom::cell::UnsafeCell<usize>)| {
                 shared.1.fetch_add(1, Ordering::Relaxed);
-                if !shared.0.enter_or_leave_word() {
+                if !shared.0.enter_or_notify() {
                     return;
                 }
                 loop {

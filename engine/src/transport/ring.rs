@@ -177,7 +177,8 @@ pub(crate) fn ring(bytes: usize, longest: usize) -> (Producer, Consumer) {
     ring_with(bytes, longest, &RingTails::new(), 0)
 }
 
-/// The same, with a tail of a [`RingTails`] that no other ring uses.
+/// A ring of a power of two of bytes for payloads of at most `longest`, with a tail of a
+/// [`RingTails`] that no other ring uses.
 pub(crate) fn ring_with(
     bytes: usize,
     longest: usize,

@@ -150,7 +150,7 @@ mod model {
     /// One thread publishes a request and wakes the shard while another looks. Returns the outcome
     /// of both, and the wakeup afterwards.
     fn meet<T: 'static, L>(
-        tell: fn(&Wakeup) -> T,
+        notify: fn(&Wakeup) -> T,
         look: fn(&Wakeup, &mut RequestConsumer) -> L,
     ) -> (T, L, Arc<Wakeup>) {
         let wakeup = Arc::new(Wakeup::default());
@@ -163,7 +163,7 @@ mod model {
                 let pushed = producer.push(IndexHash(7), 1, Origin::default(), &parts);
                 assert!(pushed, "there is room");
                 producer.publish();
-                tell(&wakeup)
+                notify(&wakeup)
             })
         };
         let looked = look(&wakeup, &mut consumer);

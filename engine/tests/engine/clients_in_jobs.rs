@@ -175,9 +175,9 @@ fn requests_that_a_shard_cannot_serve_yet_wait_in_order() {
             core.yield_now().await;
         }
         // Most of these are far, and more than may wait for far memory at once.
-        let asked: Vec<u64> = (0..80).map(|place| place * 601 % KEYS).collect();
+        let requested: Vec<u64> = (0..80).map(|place| place * 601 % KEYS).collect();
         for step in 0..3 {
-            for &number in &asked {
+            for &number in &requested {
                 let (key, value) = (key(number), value(number, 1));
                 let (key, value) = (&key[..], &value[..]);
                 let operation = match step {
@@ -201,7 +201,7 @@ fn requests_that_a_shard_cannot_serve_yet_wait_in_order() {
             });
             core.yield_now().await;
         }
-        assert!(asked.iter().all(|number| steps[number] == 3));
+        assert!(requested.iter().all(|number| steps[number] == 3));
     };
     let before = engine.stats().total.back_pressure;
     engine.run_on_core(0, job).unwrap().join().unwrap();

@@ -35,7 +35,7 @@ fn fill(engine: &Engine, count: u64, bytes: usize) {
 }
 
 /// Sends gets until no more are accepted, and reads no answer.
-fn ask_and_sleep(handle: &mut farcore::Handle, count: u64) -> usize {
+fn send_and_sleep(handle: &mut farcore::Handle, count: u64) -> usize {
     let mut sent = 0;
     for number in (0..count).cycle().take(5_000) {
         let key = key(number);
@@ -56,7 +56,7 @@ fn a_thread_that_waits_on_one_handle_is_not_delayed_by_its_others() {
         let mut sleepers: Vec<_> = (0..5).map(|_| engine.handle().unwrap()).collect();
         let mut sent = 0;
         for sleeper in &mut sleepers {
-            sent += ask_and_sleep(sleeper, count);
+            sent += send_and_sleep(sleeper, count);
             // Publishes the requests and reads the answers that have arrived, and no others.
             sleeper.poll(|_, _| {});
         }

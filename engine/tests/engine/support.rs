@@ -29,7 +29,7 @@ pub(crate) fn tiny() -> Config {
     }
 }
 
-/// The same without encryption, and in either mode.
+/// This configuration without encryption, and with each mode of it.
 pub(crate) fn every_encryption(config: Config) -> [Config; 3] {
     let encrypted = |encryption_mode| Config {
         encryption: Some(EncryptionKey::Aes256([3; 32])),

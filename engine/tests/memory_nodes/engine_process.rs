@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Tells the process which node to use.
+/// The environment variable with the node that the process uses.
 pub(crate) const NODE: &str = "FARCORE_ENGINE_NODE";
 /// The test that is the engine's process.
 const ROLE: &str = "leases::role_engine";
@@ -37,7 +37,7 @@ impl EngineProcess {
         }
     }
 
-    pub(crate) fn tell(&mut self, order: &str) {
+    pub(crate) fn send(&mut self, order: &str) {
         writeln!(self.orders, "{order}").unwrap();
     }
 

@@ -112,7 +112,7 @@ fn a_process_that_was_stopped_for_longer_than_the_lease_finds_its_data() {
     });
     assert_eq!(node.metrics().statistics().sessions_kept, 2);
     engine.signal("CONT");
-    engine.tell("read");
+    engine.send("read");
     assert_eq!(engine.hear(), "right");
     let seen = node.metrics().statistics();
     assert_eq!((seen.sessions_expired, seen.sessions_opened), (0, 2));
@@ -137,6 +137,6 @@ fn a_process_that_was_stopped_beyond_the_grace_reports_what_it_lost() {
     });
     engine.signal("CONT");
     wait_until("new sessions", || node.metrics().statistics().sessions == 2);
-    engine.tell("lose");
+    engine.send("lose");
     assert_eq!(engine.hear(), "lost");
 }

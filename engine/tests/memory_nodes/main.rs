@@ -78,7 +78,7 @@ fn settings_that_cannot_work_are_refused_by_name() {
         message.contains("`nodes`") && message.contains("once"),
         "{message}"
     );
-    // The same node under another name.
+    // One node under two names.
     let port = node.address().port();
     let twins = Config {
         nodes: vec![

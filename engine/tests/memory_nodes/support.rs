@@ -1,4 +1,4 @@
-//! Shared by the tests of memory nodes: small nodes and engines, and keys whose values tell which
+//! Shared by the tests of memory nodes: small nodes and engines, and keys whose values say which
 //! version they are.
 
 use std::time::{Duration, Instant};

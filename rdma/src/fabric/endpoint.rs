@@ -85,7 +85,7 @@ pub trait Endpoint {
     fn next_due_ns(&self) -> Option<u64>;
     /// Requests in send queues that have not completed, over all queue pairs.
     fn outstanding(&self) -> usize;
-    /// The same for one queue pair.
+    /// Requests in the send queue of one queue pair that have not completed.
     fn outstanding_on(&self, queue: usize) -> usize;
     /// True if the endpoint is bound to nothing of the thread that opened it: any thread may use
     /// it, one at a time.

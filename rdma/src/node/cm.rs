@@ -33,7 +33,7 @@ use crate::verbs::{Access, CmArrival, CmConnection, CmEvent, CmListener, CmName}
 
 /// How long the thread sleeps without an event.
 const QUIET: Duration = Duration::from_millis(20);
-/// The same while a connection waits for its predecessor's end.
+/// How long the thread sleeps without an event while a connection waits for its predecessor's end.
 const PREDECESSOR_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Limit on the events processed in one turn.

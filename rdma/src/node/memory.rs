@@ -184,7 +184,7 @@ fn check(options: &MemoryOptions) -> Result<(), MemoryError> {
         return Err(MemoryError::Regions { regions: count });
     }
     let table_bytes = table_bytes(options);
-    // The same map with placeholder keys: its own checks find the remaining errors.
+    // The map with placeholder keys: its own checks find the remaining errors.
     let descriptor = |key, bytes| RegionDescriptor {
         key: RemoteKey(key),
         address: 0,
@@ -322,7 +322,8 @@ impl NodeMemory {
         Self::of(options, keys, regions)
     }
 
-    /// The same, for access through an RDMA device.
+    /// Maps, touches and locks all memory, several regions at a time, for access through an RDMA
+    /// device. `progress` is called on the threads that do so. Cost: as [`NodeMemory::register`].
     ///
     /// # Errors
     /// [`MemoryError`]; [`MemoryError::Verbs`] if the device refuses.
@@ -453,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_are_registered_and_told() {
+    fn regions_are_registered_and_reported() {
         let seen = Mutex::new(Vec::new());
         let memory = NodeMemory::register(&options(10 << 16, 4 << 16), &|one| {
             seen.lock().unwrap().push((one.done, one.bytes));
@@ -501,17 +502,17 @@ mod tests {
 
     #[test]
     fn more_than_is_free_is_refused_before_it_is_touched() {
-        let asked = 2048 << 30;
+        let bytes = 2048 << 30;
         let wanted = MemoryOptions {
             extent_bytes: 1 << 20,
-            ..options(asked, 1 << 30)
+            ..options(bytes, 1 << 30)
         };
         // Only a machine with more than 2 TiB available could lend that much.
         let available = available_resident_memory(&Root::new("/"));
-        if available.is_some_and(|available| available.bytes < asked) {
+        if available.is_some_and(|available| available.bytes < bytes) {
             let error = NodeMemory::register(&wanted, &|_| panic!("registered")).unwrap_err();
             assert!(
-                matches!(error, MemoryError::TooMuch { asked_bytes, .. } if asked_bytes >= asked)
+                matches!(error, MemoryError::TooMuch { asked_bytes, .. } if asked_bytes >= bytes)
             );
         }
     }

@@ -39,7 +39,8 @@ use crate::wake_timer::WakeTimer;
 
 /// Interval at which an executor checks whether it must stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(1);
-/// The same while no request arrives: each check costs some processor time.
+/// Interval at which an executor checks whether it must stop, while no request arrives: each check
+/// costs some processor time.
 const QUIET_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval at which a line checks whether its predecessor has ended.
 const PREDECESSOR_INTERVAL: Duration = Duration::from_millis(1);

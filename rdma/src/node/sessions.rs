@@ -237,7 +237,7 @@ impl<L: Line> Sessions<L> {
         self.tickets += 1;
         let number = self.tickets;
         let Some(live) = self.live(session, now_ns) else {
-            // The time that a refusal takes does not tell whether there is a session.
+            // The time that a refusal takes does not show whether there is a session.
             black_box(SessionKey::of_none().is_memory_proof(join, proof));
             return Err(Refusal::Session);
         };

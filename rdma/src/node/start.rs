@@ -67,9 +67,10 @@ pub struct NodeOptions {
     /// Limit on the connections that have not sent a connect request, at least one. When all
     /// places are taken, the address that holds most of them loses its oldest.
     pub silent_max: usize,
-    /// The same for connections that have sent a connect request and have not authenticated
+    /// Limit on the connections that have sent a connect request and have not authenticated
     /// themselves: one half for those that have not said hello, one for those that have; at least
-    /// two.
+    /// two. When all places of a half are taken, the address that holds most of them loses its
+    /// oldest.
     pub unauthenticated_max: usize,
     /// Time limit for each step of a handshake, and for freeing extents before a farewell.
     pub handshake_limit: Duration,
@@ -171,7 +172,8 @@ impl MemoryNode {
         Self::start_with(options, &|_| {})
     }
 
-    /// The same; `progress` is called for each region, on several threads.
+    /// Binds the address, registers the memory and serves; `progress` is called for each region, on
+    /// several threads. Returns when clients can connect.
     ///
     /// # Errors
     /// [`StartError`].

@@ -106,10 +106,10 @@ fn chunks_are_allocated_and_freed() {
         let not_owned = Refused::NotOwned { count: 2 };
         assert!(matches!(error, SessionError::Refused(refused) if refused == not_owned));
         let error = two.allocate_chunk(4 * EXTENT).await.unwrap_err();
-        let (asked, free) = (4 * EXTENT, 4 * EXTENT);
+        let (requested, free) = (4 * EXTENT, 4 * EXTENT);
         assert!(
             matches!(error, SessionError::Exhausted { asked_bytes, free_bytes }
-                if (asked_bytes, free_bytes) == (asked, free)),
+                if (asked_bytes, free_bytes) == (requested, free)),
             "{error}"
         );
         for bytes in [0, 65 * EXTENT, u64::MAX] {
@@ -286,7 +286,7 @@ fn memory_needs_a_fresh_proof() {
             remote: table,
         };
         assert_eq!(perform(&mut endpoint, read).await, Status::Success);
-        // The same request again, another slot, another session, and no session at all.
+        // A request sent again, another slot, another session, and no session at all.
         let again = connect_queue(address, &request, LIMIT).await;
         assert_eq!(refusal(again), Refusal::Session);
         let mut other = owner.memory_request(0);
@@ -304,7 +304,7 @@ fn memory_needs_a_fresh_proof() {
         });
         let peer = connect_queue(address, &peer, LIMIT).await;
         assert_eq!(refusal(peer), Refusal::Session);
-        // The client does not learn which sessions exist; the node's metrics tell them apart.
+        // The client does not learn which sessions exist; the node's metrics distinguish them.
         assert_eq!(refusals(&node), [("proof", 2), ("session", 1)]);
         let peer = ConnectRequest::new(Purpose::Peer);
         let peer = connect_queue(address, &peer, LIMIT).await;

@@ -240,7 +240,7 @@ impl UnauthenticatedPeer {
             None => return self.gone(node),
         };
         let refusal = match request.purpose {
-            // The place is taken with the proof: strangers take none.
+            // The place is taken with the proof: an unauthenticated peer takes none.
             Purpose::Control
                 if node.metrics().controls.taken() >= node.options().connections_max =>
             {

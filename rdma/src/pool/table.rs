@@ -147,7 +147,8 @@ impl Table {
         self.claim_fitting(owner, count, |_| true)
     }
 
-    /// The same, restricted to runs that `fits` accepts.
+    /// Claims `count` adjacent extents as [`Table::claim`] does, restricted to runs that `fits`
+    /// accepts.
     pub fn claim_fitting(
         &self,
         owner: OwnerId,
@@ -212,8 +213,8 @@ impl Table {
         self.try_take_back(owner).freed
     }
 
-    /// The same; also returns the number of extents that could not be freed because the device
-    /// failed. Retry those.
+    /// Frees extents as [`Table::take_back`] does; also returns the number of those that could not
+    /// be freed because the device failed. Retry those.
     pub(crate) fn try_take_back(&self, owner: OwnerId) -> TakenBack {
         let mut sum = TakenBack::default();
         for word in 0..map::bitmap_words_for(self.extents) {

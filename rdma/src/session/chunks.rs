@@ -46,7 +46,7 @@ struct Inner {
 }
 
 /// A request to the node.
-enum Ask {
+enum Request {
     Allocate(u64),
     Free,
     Heartbeat,
@@ -59,17 +59,17 @@ fn gone() -> SessionError {
 }
 
 impl Inner {
-    async fn perform(&self, ask: Ask) -> Result<(), SessionError> {
+    async fn perform(&self, request: Request) -> Result<(), SessionError> {
         let turn = self.turn.acquire_permit(1).await;
         // The semaphore is never closed.
         let _turn = turn.map_err(|_| gone())?;
         let mut session = self.session.borrow_mut().take().ok_or_else(gone)?;
-        let done = match ask {
-            Ask::Bye => return session.bye().await,
-            Ask::Heartbeat => session.heartbeat().await,
-            Ask::Resume(channel) => session.resume(channel).await,
-            Ask::Free => self.settle(&mut session).await,
-            Ask::Allocate(bytes) => self.allocate(&mut session, bytes).await,
+        let done = match request {
+            Request::Bye => return session.bye().await,
+            Request::Heartbeat => session.heartbeat().await,
+            Request::Resume(channel) => session.resume(channel).await,
+            Request::Free => self.settle(&mut session).await,
+            Request::Allocate(bytes) => self.allocate(&mut session, bytes).await,
         };
         *self.session.borrow_mut() = Some(session);
         done
@@ -143,7 +143,7 @@ impl SessionChunks {
     /// # Errors
     /// As [`NodeSession::heartbeat`].
     pub async fn heartbeat(&self) -> Result<(), SessionError> {
-        self.ask(Ask::Heartbeat).await
+        self.request(Request::Heartbeat).await
     }
 
     /// Resumes over another control connection, after an error of the old one.
@@ -151,7 +151,7 @@ impl SessionChunks {
     /// # Errors
     /// As [`NodeSession::resume`].
     pub async fn resume(&self, channel: MessageChannel) -> Result<(), SessionError> {
-        self.ask(Ask::Resume(channel)).await
+        self.request(Request::Resume(channel)).await
     }
 
     /// Ends the session; the node frees all its chunks.
@@ -159,12 +159,12 @@ impl SessionChunks {
     /// # Errors
     /// As [`NodeSession::bye`].
     pub async fn close(self) -> Result<(), SessionError> {
-        self.ask(Ask::Bye).await
+        self.request(Request::Bye).await
     }
 
-    fn ask(&self, ask: Ask) -> impl Future<Output = Result<(), SessionError>> + use<> {
+    fn request(&self, request: Request) -> impl Future<Output = Result<(), SessionError>> + use<> {
         let inner = Rc::clone(&self.0);
-        let task = spawn(async move { inner.perform(ask).await }).detach();
+        let task = spawn(async move { inner.perform(request).await }).detach();
         async move { task.await.unwrap_or_else(|| Err(gone())) }
     }
 }
@@ -179,7 +179,7 @@ impl ChunkSource for SessionChunks {
             if let Some(chunk) = self.0.take_spare(bytes) {
                 return Ok(Some(chunk));
             }
-            match self.ask(Ask::Allocate(bytes)).await {
+            match self.request(Request::Allocate(bytes)).await {
                 // Taken by the next iteration, unless another call was faster.
                 Ok(()) => {}
                 Err(SessionError::Exhausted { .. }) => return Ok(None),
@@ -194,6 +194,6 @@ impl ChunkSource for SessionChunks {
         let run = ExtentRun::new(half(chunk.mark >> 32), half(chunk.mark));
         self.0.leaving.borrow_mut().extend(run);
         // Started at once: a call that is never polled frees the chunk too.
-        self.ask(Ask::Free)
+        self.request(Request::Free)
     }
 }

@@ -240,7 +240,7 @@ impl NodeSession {
         self.pass.request(slot)
     }
 
-    async fn ask(
+    async fn call(
         &mut self,
         request: &Request,
         wanted: &'static str,
@@ -264,7 +264,7 @@ impl NodeSession {
     /// session can be resumed.
     pub async fn heartbeat(&mut self) -> Result<(), SessionError> {
         let wanted = "a renewed lease";
-        match self.ask(&Request::Heartbeat, wanted).await? {
+        match self.call(&Request::Heartbeat, wanted).await? {
             Reply::Renewed => Ok(()),
             _ => Err(SessionError::Unexpected(wanted)),
         }
@@ -277,7 +277,7 @@ impl NodeSession {
     /// [`SessionError::Exhausted`] if no free run is long enough.
     pub async fn allocate_chunk(&mut self, bytes: u64) -> Result<ExtentRun, SessionError> {
         let wanted = "a chunk";
-        match self.ask(&Request::AllocateChunk { bytes }, wanted).await? {
+        match self.call(&Request::AllocateChunk { bytes }, wanted).await? {
             Reply::Chunk(chunk) => {
                 // Checks the node's answer: inside its memory, in one region, and long enough.
                 let whole = |run: &ExtentRun| {
@@ -298,7 +298,7 @@ impl NodeSession {
     pub async fn free_chunk(&mut self, run: ExtentRun) -> Result<(), SessionError> {
         let wanted = "a freed chunk";
         let request = Request::FreeChunk(Chunk::from(run));
-        match self.ask(&request, wanted).await? {
+        match self.call(&request, wanted).await? {
             Reply::Freed => Ok(()),
             _ => Err(SessionError::Unexpected(wanted)),
         }
@@ -310,7 +310,7 @@ impl NodeSession {
     /// [`SessionError`].
     pub async fn statistics(&mut self) -> Result<NodeStatistics, SessionError> {
         let wanted = "figures";
-        match self.ask(&Request::Statistics, wanted).await? {
+        match self.call(&Request::Statistics, wanted).await? {
             Reply::Statistics(statistics) => Ok(statistics),
             _ => Err(SessionError::Unexpected(wanted)),
         }
@@ -323,7 +323,7 @@ impl NodeSession {
     /// [`SessionError`]; the session then ends with its lease.
     pub async fn bye(mut self) -> Result<(), SessionError> {
         let wanted = "a farewell";
-        match self.ask(&Request::Bye, wanted).await? {
+        match self.call(&Request::Bye, wanted).await? {
             Reply::Farewell => Ok(()),
             _ => Err(SessionError::Unexpected(wanted)),
         }

@@ -42,7 +42,8 @@ pub(super) const HELD_BYTES_MAX: usize = 128 << 10;
 const WAITING_BYTES_MAX: usize = 1 << 20;
 /// Requests that an equal peer may have in flight, in depths of this side's queue pair.
 const PEER_DEPTHS: usize = 8;
-/// The same for a shallow queue pair, as if it were this deep.
+/// The depth that a shallower queue pair of this side counts as, for the requests that an equal
+/// peer may have in flight.
 const PEER_DEPTH_MIN: usize = 128;
 /// Memory of an answer that waits, in bytes, at most.
 const ANSWER_BYTES_MAX: usize = HEADER_BYTES + COPY_BYTES_MAX + 2 * size_of::<Answered>();
@@ -52,7 +53,7 @@ const SENT_BYTES_MAX: usize = 128 << 10;
 /// Capacity that an idle connection keeps for READs.
 const SPARE_ANSWERS: usize = 256;
 
-/// What becomes of a peer's request if it finds more memory of waiting output than so many bytes.
+/// What becomes of a peer's request if waiting output takes more than this many bytes of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Unread {
     /// It waits.
@@ -74,7 +75,7 @@ struct InFlight {
 enum Then {
     /// Acknowledge a WRITE.
     Written,
-    /// The same, and deliver a word to the oldest receive.
+    /// Acknowledge a WRITE, and deliver a word to the oldest receive.
     WrittenImmediate(u32),
     /// Complete the oldest receive.
     Received,
@@ -313,7 +314,8 @@ impl Connection {
         (spare.as_mut_ptr(), spare.len(), false)
     }
 
-    /// The same as a slice of the buffer, for callers that read through one.
+    /// The destination of the next received bytes as a slice of the buffer, for callers that read
+    /// through one.
     pub(super) fn spare_buffer(&mut self) -> &mut [u8] {
         self.input.spare()
     }
@@ -343,8 +345,8 @@ impl Connection {
         self.process_with(Unread::Ends(SENT_BYTES_MAX + requests * ANSWER_BYTES_MAX))
     }
 
-    /// The same for as long as waiting output takes at most `held_max` bytes of memory, and is not
-    /// too long for a turn of the thread.
+    /// Decodes and performs what was received, for as long as waiting output takes at most
+    /// `held_max` bytes of memory, and is not too long for a turn of the thread.
     ///
     /// # Errors
     /// As [`Connection::process`].

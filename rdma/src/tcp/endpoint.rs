@@ -42,7 +42,8 @@ const FLUSH_BYTES: usize = 4 << 20;
 
 /// Limits lines about memory nodes that violate the protocol.
 static NODES: LogLimit = LogLimit::new();
-/// The same about clients: any can connect, and connect again, which hides no line about a node.
+/// Limits lines about clients that violate the protocol: any can connect, and connect again, which
+/// hides no line about a node.
 static CLIENTS: LogLimit = LogLimit::new();
 
 /// Hands established connections to a queue pair of the same thread.

@@ -77,7 +77,7 @@ impl Exposed {
         }
     }
 
-    /// The same regions for one peer, which may access only what its permissions allow.
+    /// These regions for one peer, which may access only what its permissions allow.
     pub(crate) fn limited(&self, permissions: Arc<dyn Permissions>) -> Self {
         Self {
             regions: Arc::clone(&self.regions),
@@ -89,7 +89,7 @@ impl Exposed {
         self.regions.is_empty()
     }
 
-    /// The same regions and one more; `None` if the key is taken.
+    /// These regions and one more; `None` if the key is taken.
     pub(super) fn with(&self, key: RemoteKey, region: Arc<Region>) -> Option<Self> {
         if self.regions.iter().any(|(other, _)| *other == key) {
             return None;

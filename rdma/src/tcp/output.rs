@@ -119,8 +119,8 @@ impl Output {
         Ok(sent == Sent::All)
     }
 
-    /// The same, until `budget` bytes are used up: a peer that reads as fast as this side sends
-    /// would keep its thread for as long as there is output.
+    /// Sends what the socket accepts now, until `budget` bytes are used up: a peer that reads as
+    /// fast as this side sends would keep its thread for as long as there is output.
     ///
     /// # Errors
     /// As [`Output::send`].

@@ -27,7 +27,7 @@ pub(super) enum Received {
     Some(usize),
 }
 
-/// Bytes of one receive, at most: so much is copied without a turn for other connections.
+/// Bytes of one receive, at most: this much is copied without a turn for other connections.
 const RECEIVE_BYTES_MAX: usize = 512 << 10;
 
 #[derive(Debug)]

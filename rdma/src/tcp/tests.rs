@@ -251,7 +251,7 @@ fn write(bytes: u32) -> WorkRequest {
     }
 }
 
-fn tell(connection: &mut Connection, header: &Header) {
+fn deliver(connection: &mut Connection, header: &Header) {
     let bytes = header.encode();
     connection.spare_buffer()[..bytes.len()].copy_from_slice(&bytes);
     connection.filled(bytes.len());
@@ -264,7 +264,7 @@ fn an_unsent_request_cannot_be_acknowledged() {
     near.post(write(100_000), at(&local, 0)).unwrap();
     near.ring();
     near.output.advance(50_000);
-    tell(&mut near, &Header::new(Opcode::Acknowledge, 0));
+    deliver(&mut near, &Header::new(Opcode::Acknowledge, 0));
     assert_eq!(near.process(), Err(WireError::Sequence(0)));
     assert!(!near.has_completions());
 }
@@ -280,7 +280,7 @@ fn a_refusal_ends_the_connection_before_the_rest_of_its_payload_is_sent() {
         status: 1,
         ..Header::new(Opcode::Refuse, 0)
     };
-    tell(&mut near, &refusal);
+    deliver(&mut near, &refusal);
     assert_eq!(near.process(), Ok(()));
     assert_eq!(
         near.take_completion().map(|one| one.status),
@@ -336,7 +336,7 @@ fn requests_of_its_own_hold_up_no_request_of_an_equal_peer() {
 }
 
 /// A node's end of a connection, with requests for READs that have arrived.
-fn asked(depth: usize, reads: u32, bytes: u32) -> Connection {
+fn with_reads(depth: usize, reads: u32, bytes: u32) -> Connection {
     let mut far = Connection::new(depth, Exposed::new(vec![(KEY, region())]));
     for sequence in 0..reads {
         let read = Header {
@@ -344,7 +344,7 @@ fn asked(depth: usize, reads: u32, bytes: u32) -> Connection {
             bytes,
             ..Header::new(Opcode::Read, sequence)
         };
-        tell(&mut far, &read);
+        deliver(&mut far, &read);
     }
     far
 }
@@ -352,7 +352,7 @@ fn asked(depth: usize, reads: u32, bytes: u32) -> Connection {
 #[test]
 fn long_answers_wait_although_they_take_no_memory() {
     const LONG: u32 = 200 << 10;
-    let mut far = asked(0, 100, LONG);
+    let mut far = with_reads(0, 100, LONG);
     let mut served = 0;
     while served < 100 {
         far.process_within(usize::MAX).unwrap();
@@ -368,7 +368,7 @@ fn long_answers_wait_although_they_take_no_memory() {
 #[test]
 fn an_equal_peer_that_reads_no_answers_is_closed() {
     const READS: u32 = 1_000;
-    let mut far = asked(DEPTH, 0, 0);
+    let mut far = with_reads(DEPTH, 0, 0);
     let mut sequence = 0;
     let (mut seen, mut ended) = (0, None);
     while ended.is_none() {
@@ -379,7 +379,7 @@ fn an_equal_peer_that_reads_no_answers_is_closed() {
                 bytes: 8,
                 ..Header::new(opcode, sequence)
             };
-            tell(&mut far, &request);
+            deliver(&mut far, &request);
             sequence += 1;
         }
         ended = far.process().err();
@@ -394,13 +394,13 @@ fn an_equal_peer_that_reads_no_answers_is_closed() {
 #[test]
 fn the_bytes_of_a_write_count_when_they_have_arrived() {
     const BYTES: u32 = 1_000;
-    let mut far = asked(0, 0, 0);
+    let mut far = with_reads(0, 0, 0);
     let write = Header {
         key: KEY,
         bytes: BYTES,
         ..Header::new(Opcode::Write, 0)
     };
-    tell(&mut far, &write);
+    deliver(&mut far, &write);
     let mut arrive = |bytes: usize| {
         far.spare_buffer()[..bytes].fill(7);
         far.filled(bytes);

@@ -68,7 +68,7 @@ pub struct ConnectRequest {
 }
 
 impl ConnectRequest {
-    /// The same request, carried by a queue pair.
+    /// This request, carried by a queue pair.
     #[cfg(feature = "verbs")]
     pub(crate) fn by_queue_pair(mut self) -> Self {
         if let Purpose::Memory { carrier, .. } = &mut self.purpose {

@@ -139,7 +139,7 @@ fn open_device(options: &VerbsOptions) -> Result<(NonNull<ffi::ibv_context>, Str
                 .any(devices::PortFacts::is_active)
         };
         let wanted = match &options.device {
-            Some(asked) => *asked == name,
+            Some(chosen) => *chosen == name,
             None => active(),
         };
         if wanted && opened.is_none() {
@@ -551,8 +551,8 @@ impl CompletionQueue {
         Self::create(context, entries, None)
     }
 
-    /// The same with a completion channel, whose descriptor is readable after a completion that was
-    /// armed for.
+    /// A queue for `entries` completions with a completion channel, whose descriptor is readable
+    /// after a completion that was armed for.
     ///
     /// # Errors
     /// As [`CompletionQueue::new`].

@@ -83,7 +83,8 @@ impl VerbsEndpoint {
         Self::on(&context, options, access)
     }
 
-    /// The same on an open device.
+    /// An endpoint on an open device, with unconnected queue pairs. `access` says whether peers may
+    /// access the memory registered here.
     ///
     /// # Errors
     /// As [`VerbsEndpoint::open`].
@@ -95,7 +96,8 @@ impl VerbsEndpoint {
         Self::create(context, options, access, CompletionQueue::new)
     }
 
-    /// The same with a completion channel: see [`VerbsEndpoint::arm`].
+    /// An endpoint on an open device, as [`VerbsEndpoint::on`] makes it, with a completion channel:
+    /// see [`VerbsEndpoint::arm`].
     ///
     /// # Errors
     /// As [`VerbsEndpoint::open`].
@@ -113,9 +115,9 @@ impl VerbsEndpoint {
         access: Access,
         completion_queue: impl FnOnce(&Arc<Context>, u32) -> Result<Arc<CompletionQueue>, VerbsError>,
     ) -> Result<Self, VerbsError> {
-        let over = |what, asked: usize, limit: usize| VerbsError::Limit {
+        let over = |what, requested: usize, limit: usize| VerbsError::Limit {
             what,
-            asked: asked as u64,
+            asked: requested as u64,
             limit: limit as u64,
             device: context.name().to_owned(),
         };
@@ -235,8 +237,8 @@ impl VerbsEndpoint {
         Ok(())
     }
 
-    /// The same again after a fault. When this returns, the old queue pairs are destroyed: none of
-    /// their requests is performed later.
+    /// Connects two of its queue pairs to each other again after a fault. When this returns, the
+    /// old queue pairs are destroyed: none of their requests is performed later.
     ///
     /// # Errors
     /// [`VerbsError`].

@@ -81,7 +81,7 @@ impl<T: Named> Table<T> {
         place.object.as_ref()
     }
 
-    /// The same, mutably.
+    /// The object that a handle names, mutably, if it still exists.
     #[must_use]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         self.get(handle)?;

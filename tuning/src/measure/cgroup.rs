@@ -138,7 +138,8 @@ pub fn available_memory(root: &Root) -> Option<AvailableMemory> {
     available(root, &facts, swap_bytes)
 }
 
-/// The same without swap: memory that stays resident.
+/// The memory that this process can still allocate without swap, so that it stays resident. `None`
+/// if no file reports it.
 #[must_use]
 pub fn available_resident_memory(root: &Root) -> Option<AvailableMemory> {
     let facts = root.read("/proc/meminfo").unwrap_or_default();

@@ -60,7 +60,7 @@ pub fn system_ms() -> u64 {
     system_ns() / 1_000_000
 }
 
-/// The same in nanoseconds.
+/// The system's clock, in nanoseconds since 1970; 0 if it is set before.
 #[must_use]
 pub fn system_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_is_taken_as_it_is() {
+    fn a_machine_that_reports_nothing_is_taken_as_it_is() {
         let known = Processors::read(&Root::new("/nonexistent"), [3, 1]);
         assert_eq!(known.for_engine(), [1, 3]);
         assert_eq!(known.advice(&[1, 3]), None);

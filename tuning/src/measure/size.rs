@@ -13,8 +13,8 @@ const MIB: u64 = 1 << 20;
 pub struct Size(pub u64);
 
 impl Size {
-    /// The least size that reads well and has so many bytes: whole MiB, below one whole KiB. Above
-    /// the greatest of these, that.
+    /// The least size that reads well and has at least `bytes` bytes: whole MiB, below one whole
+    /// KiB. Above the greatest of these, that.
     ///
     /// ```
     /// # use farcore_tuning::Size;
@@ -30,7 +30,7 @@ impl Size {
         )
     }
 
-    /// The greatest size that reads well and has at most so many bytes.
+    /// The greatest size that reads well and has at most `bytes` bytes.
     #[must_use]
     pub fn at_most(bytes: u64) -> Self {
         Self(bytes / Self::grain(bytes) * Self::grain(bytes))

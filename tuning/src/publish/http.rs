@@ -289,11 +289,11 @@ mod tests {
         TcpStream::connect(address).expect("it listens")
     }
 
-    fn ask(address: SocketAddr, path: &str) -> String {
-        ask_as(address, path, &format!("Host: {address}\r\n"))
+    fn get(address: SocketAddr, path: &str) -> String {
+        get_with(address, path, &format!("Host: {address}\r\n"))
     }
 
-    fn ask_as(address: SocketAddr, path: &str, headers: &str) -> String {
+    fn get_with(address: SocketAddr, path: &str, headers: &str) -> String {
         let mut stream = connect(address);
         write!(stream, "GET {path} HTTP/1.1\r\n{headers}\r\n").expect("it listens");
         let mut text = String::new();
@@ -312,15 +312,15 @@ mod tests {
     #[test]
     fn figures_and_health_are_served() {
         let (two, server, address) = start(HttpLimits::default());
-        let text = ask(address, "/metrics");
+        let text = get(address, "/metrics");
         assert!(
             text.contains(CONTENT_TYPE) && text.contains("\ntest_two 2\n"),
             "{text}"
         );
-        assert!(ask(address, "/healthz").starts_with("HTTP/1.1 200"));
+        assert!(get(address, "/healthz").starts_with("HTTP/1.1 200"));
         two.ill.store(true, Ordering::Relaxed);
-        assert!(ask(address, "/healthz").starts_with("HTTP/1.1 503"));
-        assert!(ask(address, "/").starts_with("HTTP/1.1 404"));
+        assert!(get(address, "/healthz").starts_with("HTTP/1.1 503"));
+        assert!(get(address, "/").starts_with("HTTP/1.1 404"));
         drop(server);
         assert!(TcpStream::connect(address).is_err());
     }
@@ -335,7 +335,7 @@ mod tests {
                 "Host: localhost\r\nHost: rebound.example.org\r\n",
                 "",
             ] {
-                let text = ask_as(address, path, headers);
+                let text = get_with(address, path, headers);
                 assert!(
                     text.starts_with("HTTP/1.1 421 "),
                     "{path} {headers}: {text}"
@@ -346,14 +346,14 @@ mod tests {
                 );
             }
         }
-        let text = ask_as(
+        let text = get_with(
             address,
             "http://rebound.example.org/metrics",
             "Host: localhost\r\n",
         );
         assert!(text.starts_with("HTTP/1.1 421 "), "{text}");
         for host in ["localhost", "localhost:1", "127.0.0.1", "[::1]:9400"] {
-            let text = ask_as(address, "/healthz", &format!("Host: {host}\r\n"));
+            let text = get_with(address, "/healthz", &format!("Host: {host}\r\n"));
             assert!(text.starts_with("HTTP/1.1 200 "), "{host}: {text}");
         }
     }
@@ -379,8 +379,8 @@ mod tests {
         let mut crowd = Vec::new();
         for _ in 0..8 {
             crowd.extend((0..3).map(|_| connect(address)));
-            assert!(ask(address, "/healthz").ends_with("ok\n"));
-            assert!(ask(address, "/metrics").ends_with("# EOF\n"));
+            assert!(get(address, "/healthz").ends_with("ok\n"));
+            assert!(get(address, "/metrics").ends_with("# EOF\n"));
         }
         // All but the last few were dropped.
         crowd.truncate(crowd.len() - 4);

@@ -156,7 +156,7 @@ pub struct CoreReport {
     pub hot_keys: Vec<HotKey>,
     /// Clients of the Redis protocol of a server on this core; zeros if there is none.
     pub clients: ClientsReport,
-    /// The same for its clients of the native protocol.
+    /// Clients of the native protocol of a server on this core; zeros if there is none.
     pub native_clients: ClientsReport,
 }
 

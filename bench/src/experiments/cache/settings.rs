@@ -15,7 +15,7 @@ pub const WINDOW: usize = 64;
 pub const RECORD_EXTRA_BYTES: u64 = 24;
 /// Most requests: times of a written trace have 32 bits.
 const REQUESTS_MAX: u64 = u32::MAX as u64;
-/// Least bytes of a value: a shorter one could not be told from that of another key.
+/// Least bytes of a value: a shorter one could not be distinguished from that of another key.
 const VALUE_BYTES_MIN: u64 = 8;
 
 /// What is measured in one run.

@@ -11,7 +11,7 @@ use farcore_tuning::{Clock, Histogram};
 
 use crate::failures::Failures;
 
-/// One single call in so many is timed. A prime, so that the samples do not keep step with turns
+/// One single call in this many is timed. A prime, so that the samples do not keep step with turns
 /// of tasks.
 pub(super) const SAMPLE_PERIOD: u32 = 17;
 

@@ -169,7 +169,8 @@ impl Caller {
         matches!(self, Self::Handle | Self::Batch | Self::Window)
     }
 
-    /// The same caller of another engine: maps have one kind of single call.
+    /// This kind of caller at Farcore, or its kind at another engine: maps have one kind of single
+    /// call.
     #[must_use]
     pub const fn of(self, is_ours: bool) -> Self {
         match self {

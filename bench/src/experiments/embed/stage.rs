@@ -92,7 +92,7 @@ impl Stage {
         self.phase.store(ENDED, Ordering::Relaxed);
     }
 
-    /// Leads so many callers through all phases.
+    /// Leads `count` callers through all phases.
     pub(super) fn lead(&self, count: usize, seconds: f64) -> Led {
         let clock = Clock::new();
         debug_assert_eq!(self.phase.load(Ordering::Relaxed), WARMING);

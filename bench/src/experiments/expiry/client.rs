@@ -36,7 +36,7 @@ pub(super) const BEFORE_NS: u64 = 2_000_000_000;
 pub(super) struct Times {
     /// When the first key expires.
     pub(super) first_ns: u64,
-    /// The same by the system's clock.
+    /// When the first key expires, by the system's clock.
     pub(super) first_ms: u64,
     /// When the last one has expired.
     pub(super) last_ns: u64,
@@ -96,11 +96,11 @@ impl Drop for Ended {
 pub(super) struct Figures {
     /// Requests a second of processor time, at most.
     pub(super) most: f64,
-    /// The same while keys expire.
+    /// Requests a second of processor time, while keys expire.
     pub(super) rate: f64,
     /// Latencies before, while keys expire, and in each second after.
     pub(super) latencies: Vec<HistogramSnapshot>,
-    /// The same in processor time.
+    /// Latencies in processor time before, while keys expire, and in each second after.
     pub(super) processor: Vec<HistogramSnapshot>,
     pub(super) wrong: u64,
     /// A description of the first wrong answer.
@@ -137,7 +137,7 @@ pub(super) struct Client {
     core: Core,
     shared: Arc<Shared>,
     thread: u64,
-    /// The same as a place.
+    /// `thread` as an index.
     place: usize,
     generator: Generator,
     draw: u64,
@@ -245,7 +245,7 @@ impl Client {
         let count = |range: &std::ops::Range<u64>| range.end - range.start;
         let (others_count, expiring_count) = (count(&others), count(&expiring));
         for step in 0..others_count + expiring_count {
-            // So many of the first `step` keys expire.
+            // How many of the first `step + 1` keys expire.
             let due = u128::from(step + 1) * u128::from(expiring_count);
             let due = due.div_ceil(u128::from(others_count + expiring_count));
             if u128::from(number - expiring.start) < due {

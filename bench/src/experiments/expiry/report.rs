@@ -17,7 +17,7 @@ pub struct Run {
     pub startup_seconds: f64,
     /// Million gets a second of processor time at most, all cores together.
     pub most_mops: f64,
-    /// The same while keys expired.
+    /// Million gets a second of processor time while keys expired, all cores together.
     pub load_mops: f64,
     /// Gets measured before the first key expired.
     pub gets_before: u64,
@@ -25,18 +25,20 @@ pub struct Run {
     pub gets_during: u64,
     /// Median latency of gets by the clock, before the first key expired.
     pub p50_before_ns: u64,
-    /// The same while keys expired.
+    /// Median latency of gets by the clock, while keys expired.
     pub p50_during_ns: u64,
-    /// Exceeded by one get in a hundred, before.
+    /// Latency by the clock that one get in a hundred exceeded, before the first key expired.
     pub p99_before_ns: u64,
-    /// The same while keys expired.
+    /// Latency by the clock that one get in a hundred exceeded, while keys expired.
     pub p99_during_ns: u64,
-    /// The same in each second after the last had expired.
+    /// Latency by the clock that one get in a hundred exceeded, in each second after the last key
+    /// had expired.
     pub p99_after_ns: Vec<u64>,
-    /// Exceeded by one get in a hundred, before: processor time of the core between the moment when
-    /// a get was due, and its answer.
+    /// Processor time of the core between the moment when a get was due, and its answer, that one
+    /// get in a hundred exceeded before the first key expired.
     pub processor_p99_before_ns: u64,
-    /// The same while keys expired.
+    /// Processor time of the core between the moment when a get was due, and its answer, that one
+    /// get in a hundred exceeded while keys expired.
     pub processor_p99_during_ns: u64,
     /// What had come back, at each time.
     pub comebacks: Vec<Comeback>,

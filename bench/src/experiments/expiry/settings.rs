@@ -65,7 +65,7 @@ impl Settings {
         bytes.next_multiple_of(UNIT_BYTES)
     }
 
-    /// The share of the log's bytes that expire, beside so many other keys.
+    /// The share of the log's bytes that expire, where `others` keys do not.
     #[must_use]
     pub fn expiring_share(&self, others: u64) -> f64 {
         let expiring = self.expiring as f64 * self.record_bytes(true) as f64;

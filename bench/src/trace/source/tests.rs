@@ -107,7 +107,7 @@ fn skippable_frames_are_skipped_wherever_they_stand() {
         assert_eq!((found.len(), format), (count, Format::Csv));
         assert!(found.iter().all(Result::is_ok));
     }
-    // The same mark before lz4, and before what is none of both.
+    // The mark of a skippable frame before lz4, and before what is neither lz4 nor zstd.
     let lz4 = [skippable(0, b"four"), b"\x04\x22\x4D\x18\x64\x40".to_vec()].concat();
     assert!(refusal(&lz4).contains("compressed with lz4"));
     let junk = [skippable(0, b"four"), vec![0xEE; 500]].concat();

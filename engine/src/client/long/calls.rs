@@ -152,7 +152,8 @@ impl Handle {
         self.get_long_range(key, 0, u64::MAX, value)
     }
 
-    /// The same for a part of the value, which is shorter where the value ends. Only pieces that
+    /// Reads a part of a value of any length into `value`, which it replaces; returns the version,
+    /// or `None` if the key is absent. The part is shorter where the value ends. Only pieces that
     /// hold a byte of it are read.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ impl LongPieces {
         }
     }
 
-    /// Those that the answer of a shard tells.
+    /// The pieces that the answer of a shard describes.
     fn opened(shard: u16, answer: &[u8]) -> Self {
         let [length, id, piece_bytes] = [0, 1, 2].map(|place| word(answer, place));
         Self {
@@ -202,7 +202,7 @@ impl Core {
     }
 
     /// The pieces of the long value that a key holds, with the version under which it has them;
-    /// `None` if it holds none. They are not kept: they tell whether a value is the one that is
+    /// `None` if it holds none. They are not kept: they show whether a value is the one that is
     /// kept already. Cost: as [`Core::inspect`].
     ///
     /// # Errors

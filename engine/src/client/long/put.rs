@@ -72,7 +72,7 @@ impl<'a, B: AsRef<[u8]>, I: Iterator<Item = B>> LongPut<'a, I> {
         }
     }
 
-    /// The same up to the commit, which comes later.
+    /// A put up to the commit, which comes later.
     pub(crate) fn uncommitted(routed: Routed<'a>, hasher: Hasher128, said: u64, source: I) -> Self {
         Self {
             is_partial: true,

@@ -155,7 +155,7 @@ impl<'c, 'k, T: for<'a> FromAnswer<'a>> ClientCall<'c, 'k, T> {
         }
     }
 
-    /// Blocks until the answer has arrived, at most for so long.
+    /// Blocks until the answer has arrived, at most for `limit`.
     ///
     /// # Errors
     /// The errors of the operation; [`Error::TimedOut`], and then the operation may still be

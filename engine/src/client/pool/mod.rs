@@ -41,7 +41,7 @@ pub(crate) struct LanePool {
 
 /// The station of a thread at a pool.
 struct Home {
-    /// The pool's first station, which tells pools apart.
+    /// The pool's first station, which identifies the pool.
     pool: Weak<Station>,
     place: usize,
     station: Weak<Station>,

@@ -104,7 +104,7 @@ impl Seats {
         }
     }
 
-    /// Wakes so many tasks that want room, those first that have waited longest.
+    /// Wakes at most `count` tasks that want room, those first that have waited longest.
     pub(super) fn wake_for_room(&mut self, mut count: usize) {
         while count > 0
             && let Some(seat) = self.for_room.pop_front()

@@ -2,7 +2,7 @@
 //!
 //! - I1: what a thread finds inside it uses only between entering and leaving.
 //! - I2: while a task waits, the lanes' waker is the station itself: the shard's thread that has
-//!   answers enters and hands them out, or leaves word for the thread that is inside.
+//!   answers enters and hands them out, or notifies the thread that is inside.
 //! - I3: a thread leaves only after it has looked for answers since the station was armed as the
 //!   lanes' waker, or while it still is.
 //! - I4: a thread that panics inside leaves as well: what is inside is whole at each call of a
@@ -80,9 +80,9 @@ impl Inside {
         }
     }
 
-    /// Takes in what other threads have left word of: perhaps answers, and then the lanes have let
-    /// go of their waker.
-    fn note_word(&mut self) {
+    /// Takes in what other threads have notified this one of: perhaps answers, and then the lanes
+    /// have let go of their waker.
+    fn handle_notice(&mut self) {
         (self.is_watching, self.is_armed) = (false, false);
         self.pump(false);
     }
@@ -152,7 +152,7 @@ impl Station {
 
     #[cold]
     fn open_now(self: &Arc<Self>) -> bool {
-        if !self.use_of.enter_or_leave_word() {
+        if !self.use_of.enter_or_notify() {
             // Another thread opens it at this moment.
             return false;
         }
@@ -211,7 +211,7 @@ impl Station {
         );
         let Some(waker) = waker else { return false };
         self.outside.push(waker.clone());
-        self.use_of.enter_or_leave_word()
+        self.use_of.enter_or_notify()
     }
 
     /// Leaves, after news of others was taken in.
@@ -236,7 +236,7 @@ impl Station {
             if self.use_of.leave() {
                 return;
             }
-            inside.note_word();
+            inside.handle_notice();
         }
     }
 
@@ -279,7 +279,7 @@ impl Station {
     /// Ends a call that was dropped.
     pub(super) fn abandon(self: &Arc<Self>, seat: u32) {
         self.left.push(seat);
-        if self.use_of.enter_or_leave_word() {
+        if self.use_of.enter_or_notify() {
             drop(Leaves(self));
         }
     }
@@ -321,10 +321,10 @@ impl Drop for RunsCaller {
 impl Wake for Station {
     /// Answers have come while tasks wait: hands them out, on the thread of the shard.
     fn wake(self: Arc<Self>) {
-        if self.use_of.enter_or_leave_word() {
+        if self.use_of.enter_or_notify() {
             let _leaves = Leaves(&self);
             // SAFETY: entered just now (I1).
-            unsafe { &mut *self.inside.get() }.note_word();
+            unsafe { &mut *self.inside.get() }.handle_notice();
         }
     }
 }

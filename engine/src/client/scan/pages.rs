@@ -19,7 +19,7 @@ const PLACE_BITS: u32 = 24;
 const _: () = assert!(LIST < 1 << PLACE_BITS);
 const _: () = assert!(LANES_MAX < 1 << (u32::BITS - PLACE_BITS));
 
-/// The number in cursors that tells engines apart: engines with one seed have the same.
+/// The number in cursors that distinguishes engines: engines with one seed have the same.
 #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
 fn engine_of(hasher: Hasher128) -> u32 {
     hasher.hash(b"cursor").index.0 as u32 | 1

@@ -189,7 +189,7 @@ impl Segment {
         self.alike(bucket, u64::from(u32::MAX), pattern)
     }
 
-    /// The same for some of the upper bits: those in `bits`.
+    /// The slots of a bucket that match the pattern in the upper bits of `bits`, a bit each.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn alike(&self, bucket: usize, bits: u64, pattern: u64) -> u32 {
@@ -318,7 +318,7 @@ impl Segment {
         self.remove_beside_others(place);
     }
 
-    /// The same where others lie past the bucket, or the slot lies past another bucket.
+    /// Empties a slot where others lie past the bucket, or the slot lies past another bucket.
     fn remove_beside_others(&mut self, place: usize) {
         let removed = self.slot(place);
         self.unmark(place, removed, removed.displacement());

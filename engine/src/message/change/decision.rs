@@ -141,7 +141,7 @@ impl<'a> Change<'a> {
         })
     }
 
-    /// The same without regard to whether values are structured.
+    /// Decides without regard to whether values are structured.
     fn decide_bytes<'b>(
         &self,
         current: Option<&Current<'_>>,

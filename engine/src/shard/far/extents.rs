@@ -117,7 +117,7 @@ impl Extent {
         (self.0 & ((1 << PLACE_BITS) - 1)) as usize
     }
 
-    /// The same place on another node: a fault that tests inject.
+    /// This place on another node: a fault that tests inject.
     #[cfg(test)]
     pub(crate) fn misplaced(self, node: NodeId) -> Self {
         Self::new(node, self.0 & ((1 << PLACE_BITS) - 1))

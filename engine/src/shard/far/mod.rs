@@ -101,8 +101,8 @@ impl<E: Endpoint> FarStore<E> {
         node.is_none_or(|node| self.endpoint.room(node.reads().index()) > 0)
     }
 
-    /// Posts a READ of a page, from byte `start` on, into `local`. Its completion carries `purpose`.
-    /// [`Posted::Down`] also if the page is not far, or its node took it back.
+    /// Posts a READ of a page, from byte `start` on, into `local`. Its completion carries
+    /// `purpose`. [`Posted::Down`] also if the page is not far, or its node took it back.
     #[inline]
     pub(in crate::shard) fn read(
         &mut self,

@@ -308,7 +308,8 @@ impl LocalLog {
         emptied
     }
 
-    /// The same for a mutable page, which is no victim.
+    /// Counts a record of a mutable page, which is no victim, dead; true if the page has no live
+    /// record left.
     #[inline]
     pub(in crate::shard) fn retire_mutable(&mut self, number: u32, bytes: u64) -> bool {
         self.pages.lose(number, bytes)
@@ -392,14 +393,14 @@ impl LocalLog {
     }
 
     /// Marks a page for compaction at a caller's request.
-    pub(in crate::shard) fn ask_to_compact(&mut self, number: u32) {
-        self.pages.get_mut(number).asked = true;
+    pub(in crate::shard) fn request_compaction(&mut self, number: u32) {
+        self.pages.get_mut(number).requested = true;
     }
 
     /// Takes a page that a caller wants compacted off the victim lists.
-    pub(in crate::shard) fn take_asked(&mut self, number: u32) {
+    pub(in crate::shard) fn take_requested(&mut self, number: u32) {
         let page = self.pages.get_mut(number);
-        page.asked = false;
+        page.requested = false;
         self.victims.unlist(page, number);
     }
 

@@ -34,7 +34,7 @@ impl OpenPage {
         self.fits_all(units, 1, append_bytes)
     }
 
-    /// The same for several records of this many units together.
+    /// True if several records of this many units together, and their directory entries, still fit.
     #[inline]
     pub(crate) fn fits_all(&self, units: u32, records: u32, append_bytes: usize) -> bool {
         let records_end = (self.unit + units) as usize * crate::constants::UNIT_BYTES;

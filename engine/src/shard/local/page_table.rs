@@ -86,7 +86,7 @@ pub(crate) struct Page {
     /// Compaction passed it over while it was pinned.
     pub(crate) passed_over: bool,
     /// A caller requested a compaction when it was worth compacting.
-    pub(crate) asked: bool,
+    pub(crate) requested: bool,
 }
 
 impl Default for Page {
@@ -112,7 +112,7 @@ impl Default for Page {
             moved: false,
             bin: UNLISTED,
             passed_over: false,
-            asked: false,
+            requested: false,
         }
     }
 }

@@ -73,7 +73,7 @@ impl<E: Endpoint> Shard<E> {
         self.get_absent(lane, request, answers)
     }
 
-    /// The same for a far record.
+    /// Answers a get of a key whose far record has expired, and removes the record.
     #[cold]
     pub(in crate::shard) fn get_far_expired(
         &mut self,

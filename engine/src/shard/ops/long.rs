@@ -388,7 +388,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Answers a get of a key that holds a long value: an error that tells how to read it.
+    /// Answers a get of a key that holds a long value: an error that says how to read it.
     #[cold]
     #[inline(never)]
     pub(in crate::shard) fn get_long_value(

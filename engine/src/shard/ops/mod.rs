@@ -309,7 +309,7 @@ impl<E: Endpoint> Shard<E> {
         self.note_dead(address);
     }
 
-    /// The same for an immutable record. If it is a cached copy, its home dies with it.
+    /// Retires an immutable record that has a frame. If it is a cached copy, its home dies with it.
     #[inline(never)]
     fn retire_immutable(&mut self, address: Address, framed: Framed, bytes: u64) {
         if framed.is_cached() {

@@ -166,13 +166,15 @@ impl<E: Endpoint> Shard<E> {
                 effect: Effect::None,
             });
         }
-        let (mut missing, mut may_ask) = (false, true);
+        let (mut missing, mut may_request) = (false, true);
         for (place, (step, planned)) in view.steps().zip(plan).enumerate() {
             let key = (planned.hash, step.key);
             let mut look = self.look(lane, request, place, key);
-            if matches!(look, Look::Missing) && may_ask && self.is_to_ask(lane, request, place, key)
+            if matches!(look, Look::Missing)
+                && may_request
+                && self.must_request_fact(lane, request, place, key)
             {
-                may_ask = self.ask(lane, request, (place, view.len()), key, answers);
+                may_request = self.request_fact(lane, request, (place, view.len()), key, answers);
                 // It may have been read ahead.
                 look = self.look(lane, request, place, key);
             }
@@ -190,7 +192,7 @@ impl<E: Endpoint> Shard<E> {
                     *planned = self.planned(planned.hash, &step, &seen);
                 }
             }
-            if missing && !may_ask {
+            if missing && !may_request {
                 break;
             }
         }
@@ -372,19 +374,19 @@ impl<E: Endpoint> Shard<E> {
 
     /// True if a fact about a missing key must be requested: no request for it is parked, and none
     /// of the lane's own.
-    fn is_to_ask(
+    fn must_request_fact(
         &self,
         lane: ReplyTo,
         request: &Request<'_>,
         place: usize,
         (hash, _): (IndexHash, &[u8]),
     ) -> bool {
-        let asked = matches!(self.facts.get(lane, request, place), Fact::Asked);
-        !asked && !self.flights.hold_of_lane(hash, lane)
+        let requested = matches!(self.facts.get(lane, request, place), Fact::Requested);
+        !requested && !self.flights.hold_of_lane(hash, lane)
     }
 
     /// Parks a request that learns a fact about a key. False if there is no room for it now.
-    fn ask(
+    fn request_fact(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
@@ -392,7 +394,7 @@ impl<E: Endpoint> Shard<E> {
         (hash, key): (IndexHash, &[u8]),
         answers: &mut impl AnswerSink,
     ) -> bool {
-        let token = self.facts.ask(lane, request, (place, keys));
+        let token = self.facts.request(lane, request, (place, keys));
         let parts = RequestParts {
             kind: OperationKind::Inspect,
             key,
@@ -433,7 +435,8 @@ impl<E: Endpoint> Shard<E> {
         parked
     }
 
-    /// Learns the fact that a request of [`Shard::ask`] is for, or says what must be read first.
+    /// Learns the fact that a request of [`Shard::request_fact`] is for, or says what must be read
+    /// first.
     pub(in crate::shard) fn learn(
         &mut self,
         lane: ReplyTo,

@@ -24,7 +24,7 @@ pub(in crate::shard) enum Fact {
     #[default]
     Unknown,
     /// A request is parked that will say.
-    Asked,
+    Requested,
     /// The record at this address, of a page with this sequence number, is the key's.
     Found {
         address: Address,
@@ -51,8 +51,8 @@ struct LaneFacts {
     facts: Vec<Fact>,
     /// Requests for facts that are parked, and how many there were when the transaction was last
     /// tried.
-    asked: usize,
-    asked_before: usize,
+    requested: usize,
+    requested_before: usize,
 }
 
 impl LaneFacts {
@@ -63,7 +63,7 @@ impl LaneFacts {
     fn end(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.facts.clear();
-        (self.asked, self.asked_before) = (0, 0);
+        (self.requested, self.requested_before) = (0, 0);
     }
 }
 
@@ -75,7 +75,7 @@ pub(in crate::shard) struct Facts {
 }
 
 impl Facts {
-    /// Bytes that the facts of so many lanes take at most.
+    /// Bytes that the facts of this many lanes take at most.
     pub(in crate::shard) fn bytes_for(lanes: usize) -> usize {
         lanes * (size_of::<LaneFacts>() + TRANSACTION_KEYS_MAX * size_of::<Fact>())
     }
@@ -102,19 +102,19 @@ impl Facts {
     /// try has not arrived. So a try, which looks at each key, is made a few times only.
     pub(in crate::shard) fn are_awaited(&self, lane: ReplyTo, request: &Request<'_>) -> bool {
         let lane = self.of(lane, request);
-        lane.is_some_and(|lane| lane.asked > lane.asked_before / 2)
+        lane.is_some_and(|lane| lane.requested > lane.requested_before / 2)
     }
 
     /// Notes that a transaction was tried and waits.
     pub(in crate::shard) fn note_try(&mut self, lane: ReplyTo) {
         if let Some(lane) = self.lanes.get_mut(lane.number()) {
-            lane.asked_before = lane.asked;
+            lane.requested_before = lane.requested;
         }
     }
 
-    /// Notes that a request is about to be parked for the key at a place of a transaction with so
-    /// many keys. Returns that request's token.
-    pub(in crate::shard) fn ask(
+    /// Notes that a request is about to be parked for the key at a place of a transaction with
+    /// `keys` keys. Returns that request's token.
+    pub(in crate::shard) fn request(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
@@ -130,12 +130,12 @@ impl Facts {
             (lane.token, lane.origin) = (request.token, request.origin);
             lane.facts.resize_with(keys, Fact::default);
         }
-        lane.facts[place] = Fact::Asked;
-        lane.asked += 1;
+        lane.facts[place] = Fact::Requested;
+        lane.requested += 1;
         u64::from(lane.generation) << 32 | place as u64
     }
 
-    /// Takes what a request with a token of [`Facts::ask`] has learnt.
+    /// Takes what a request with a token of [`Facts::request`] has learnt.
     pub(in crate::shard) fn learn(&mut self, lane: ReplyTo, token: u64, learnt: Fact) {
         let Some(lane) = self.lanes.get_mut(lane.number()) else {
             return;
@@ -144,9 +144,9 @@ impl Facts {
         if token >> 32 == u64::from(lane.generation)
             && let Some(fact) = lane.facts.get_mut(place)
         {
-            debug_assert!(matches!(fact, Fact::Asked));
+            debug_assert!(matches!(fact, Fact::Requested));
             *fact = learnt;
-            lane.asked -= 1;
+            lane.requested -= 1;
         }
     }
 

@@ -132,7 +132,7 @@ impl<E: Endpoint> Shard<E> {
         })
     }
 
-    /// The same for a request for a piece of a long value, which no slot leads to.
+    /// As [`Shard::judge`], for a request for a piece of a long value, which no slot leads to.
     #[cold]
     pub(super) fn judge_piece<'a>(
         &mut self,
@@ -155,7 +155,7 @@ impl<E: Endpoint> Shard<E> {
         Ok(None)
     }
 
-    /// The same for a request that names the record by its address.
+    /// As [`Shard::judge`], for a request that names the record by its address.
     #[cold]
     pub(super) fn judge_at<'a>(
         &mut self,

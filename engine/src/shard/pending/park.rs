@@ -65,7 +65,8 @@ impl Pass {
         self.stayed += 1;
     }
 
-    /// The same, and with it those of its lane that come later: they keep their order.
+    /// Puts the first request of the flight behind the others, and with it those of its lane that
+    /// come later: they keep their order.
     fn block(&mut self, flights: &mut Flights, flight: u32, lane: ReplyTo) {
         self.blocked[lane.number() / 64] |= 1 << (lane.number() % 64);
         self.put_behind(flights, flight);
@@ -408,7 +409,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// The same for one that needs another record first, which may be longer.
+    /// Sets room aside again for the first request of a flight that needs another record first,
+    /// which may be longer.
     #[inline(never)]
     fn set_aside_for(
         &mut self,

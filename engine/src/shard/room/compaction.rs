@@ -1,7 +1,7 @@
 //! Compaction: moving what is alive out of pages that are mostly dead, and freeing their extents.
 //!
-//! One victim at a time, in bounded slices between requests. Its directory tells what may be alive,
-//! the index tells what is. Far records are read in runs of neighbours, so a sparse page costs a
+//! One victim at a time, in bounded slices between requests. Its directory says what may be alive,
+//! the index says what is. Far records are read in runs of neighbours, so a sparse page costs a
 //! READ a record and a dense one a READ per 8 KiB. Everything goes to the cold tail, and a slot is
 //! swung only after its record lies there.
 
@@ -46,9 +46,9 @@ const SPARSE_PERCENT: u64 = 126;
 /// Live share, in percent, below which a page is worth compacting: while far memory is ample,
 /// short, and nearly gone.
 const LIVE_PERCENT: [u64; 3] = [50, 75, 95];
-/// The same when `compact()` asks.
-pub(in crate::shard) const LIVE_PERCENT_ASKED: u64 = 90;
-/// The same when nothing else makes room.
+/// Live share, in percent, below which `compact()` compacts a page.
+pub(in crate::shard) const LIVE_PERCENT_REQUESTED: u64 = 90;
+/// Live share, in percent, below which a page is compacted when nothing else makes room.
 const LIVE_PERCENT_URGENT: u64 = 97;
 /// The share of an evicted page that is moved at most, as a fraction.
 const KEPT_SHARE: [u32; 2] = [3, 4];
@@ -122,10 +122,10 @@ pub(in crate::shard) struct Compactor {
     page_bytes: u64,
     /// Victims are to be looked for.
     pub(in crate::shard) due: bool,
-    /// A caller waits until the pages that were worth it when it asked are compacted.
-    asked: bool,
+    /// A caller waits until the pages that were worth it at its request are compacted.
+    requested: bool,
     /// Those of them that are left, the emptiest last; some may have been freed since.
-    asked_pages: Vec<u32>,
+    requested_pages: Vec<u32>,
     /// A trim requests them, and does not wait for pages that are pinned.
     pub(in crate::shard) trims: bool,
     /// The victim waits for a frame or a buffer that is not there.
@@ -142,8 +142,8 @@ impl Compactor {
             runs: [const { None }; READS_MAX],
             dead_bytes: 0,
             due: false,
-            asked: false,
-            asked_pages: Vec::new(),
+            requested: false,
+            requested_pages: Vec::new(),
             trims: false,
             stuck: false,
             shortfall: None,
@@ -200,12 +200,12 @@ impl Compactor {
     }
 
     pub(in crate::shard) fn is_idle(&self) -> bool {
-        self.victim.is_none() && !self.due && !self.asked
+        self.victim.is_none() && !self.due && !self.requested
     }
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Compacts every page that is worth it now; [`Shard::compaction_done`] tells when. What dies
+    /// Compacts every page that is worth it now; [`Shard::compaction_done`] reports when. What dies
     /// meanwhile does not put it off. Cost: a look at every page.
     pub(crate) fn start_compaction(&mut self) {
         self.seal_tail(TailKind::Log);
@@ -214,57 +214,57 @@ impl<E: Endpoint> Shard<E> {
                 page.kind() == PageKind::Log && page.state() != PageState::Open && !page.damaged
             })
             .map(|(number, page)| (live_percent(page), number))
-            .filter(|&(percent, _)| percent < LIVE_PERCENT_ASKED)
+            .filter(|&(percent, _)| percent < LIVE_PERCENT_REQUESTED)
             .collect();
         worth.sort_unstable_by(|one, other| other.cmp(one));
         self.compactor.trims = false;
-        self.compactor.asked = true;
-        self.compact_asked(worth.into_iter().map(|(_, number)| number).collect());
+        self.compactor.requested = true;
+        self.compact_pages(worth.into_iter().map(|(_, number)| number).collect());
         self.compactor.shortfall = None;
         self.far.pages.retry_reads();
     }
 
     /// Compacts these pages, the last one first.
-    pub(in crate::shard) fn compact_asked(&mut self, pages: Vec<u32>) {
+    pub(in crate::shard) fn compact_pages(&mut self, pages: Vec<u32>) {
         for &number in &pages {
-            self.local.ask_to_compact(number);
+            self.local.request_compaction(number);
         }
-        self.compactor.asked |= !pages.is_empty();
+        self.compactor.requested |= !pages.is_empty();
         self.compactor.due = true;
-        self.compactor.asked_pages = pages;
+        self.compactor.requested_pages = pages;
     }
 
     /// True while pages are compacted that a caller has requested.
-    pub(in crate::shard) fn is_compacting_asked(&self) -> bool {
-        self.compactor.asked
+    pub(in crate::shard) fn is_compacting_requested(&self) -> bool {
+        self.compactor.requested
     }
 
     /// The next page of those that a caller named. Those that cannot be read now are set aside.
-    fn next_asked(&mut self) -> Pick {
-        for _ in 0..self.compactor.asked_pages.len() {
-            let Some(number) = self.compactor.asked_pages.pop() else {
+    fn next_requested(&mut self) -> Pick {
+        for _ in 0..self.compactor.requested_pages.len() {
+            let Some(number) = self.compactor.requested_pages.pop() else {
                 break;
             };
             let page = self.local.page(number);
-            if !page.asked || page.damaged {
+            if !page.requested || page.damaged {
                 // It was freed meanwhile, and its number may be another page's.
                 continue;
             }
             if page.pins > 0 && self.compactor.trims {
-                self.local.take_asked(number);
+                self.local.take_requested(number);
                 self.local.victims.list(&mut self.local.pages, number);
                 continue;
             }
             if page.pins > 0 {
-                self.compactor.asked_pages.insert(0, number);
+                self.compactor.requested_pages.insert(0, number);
                 continue;
             }
-            self.local.take_asked(number);
+            self.local.take_requested(number);
             if self.can_be_read(number) {
                 return Pick::Page(number);
             }
         }
-        if self.compactor.asked_pages.is_empty() {
+        if self.compactor.requested_pages.is_empty() {
             Pick::None
         } else {
             Pick::Later
@@ -281,7 +281,7 @@ impl<E: Endpoint> Shard<E> {
                 Shortfall::FarFull
             }));
         }
-        let done = !compactor.asked;
+        let done = !compactor.requested;
         done.then(|| compactor.shortfall.map_or(Ok(()), Err))
     }
 
@@ -318,8 +318,8 @@ impl<E: Endpoint> Shard<E> {
             self.compactor.due = false;
             self.compactor.dead_bytes = 0;
             let short = self.local.arena.free_count() < 8;
-            if self.compactor.asked {
-                match self.next_asked() {
+            if self.compactor.requested {
+                match self.next_requested() {
                     Pick::Page(page) => {
                         self.start_victim(page, Fate::Stays);
                         return self.work_on_victim();
@@ -332,7 +332,7 @@ impl<E: Endpoint> Shard<E> {
                         }
                     }
                     Pick::None => {
-                        self.compactor.asked = false;
+                        self.compactor.requested = false;
                         if std::mem::take(&mut self.compactor.trims) {
                             self.publish_gauges();
                         }
@@ -623,7 +623,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// The same for a record that was read for it, or for its header.
+    /// True if a record of the victim is to be moved, once it, or its header, was read.
     fn is_kept_after_read(&self, victim: &Victim, hash: IndexHash) -> bool {
         match victim.fate {
             Fate::Stays => true,

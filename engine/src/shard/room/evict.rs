@@ -46,11 +46,11 @@ use crate::shard::{FRAMES_MIN, Shard};
 /// local memory.
 const ENTRY_LOCAL_BYTES: u64 = 32;
 const ENTRY_ALL_BYTES: u64 = 128;
-/// New pages that are kept whatever they hold, as one of so many.
+/// New pages are kept, whatever they hold, up to one page in this many.
 const NEW_SHARE: usize = 10;
-/// Free extents below which pages are evicted, as one of so many.
+/// Free extents below which pages are evicted, as one extent in this many.
 const LOW_SHARE: usize = 64;
-/// The same, at most.
+/// Free extents below which pages are evicted, at most.
 const LOW_MAX: usize = 64;
 /// Pages looked at for one victim.
 const PAGES_A_LOOK: usize = 64;
@@ -76,7 +76,7 @@ struct QueuedPage {
     sequence: u32,
 }
 
-/// The low bits of a sequence number, which tell it from all that may still be queued.
+/// The low bits of a sequence number, which distinguish it from all that may still be queued.
 #[expect(clippy::cast_possible_truncation, reason = "low bits are meant")]
 fn low(sequence: u64) -> u32 {
     sequence as u32
@@ -149,7 +149,7 @@ pub(crate) struct Evictor {
 }
 
 impl Evictor {
-    /// For a shard with so much memory; `None` evicts nothing.
+    /// For a shard with this much memory; `None` evicts nothing.
     pub(in crate::shard) fn new(memory: Option<(u64, u64)>, page_bytes: u64) -> Self {
         let Some((local_bytes, extents)) = memory else {
             return Self::default();
@@ -311,7 +311,7 @@ impl<E: Endpoint> Shard<E> {
         let Some(number) = oldest else {
             return false;
         };
-        self.local.take_asked(number);
+        self.local.take_requested(number);
         self.start_victim(number, fate);
         true
     }

@@ -5,7 +5,7 @@
 //! which may have expired are examined. At its end it names the pages that compaction takes first:
 //!
 //! - far pages of which at least half has expired, or a quarter in a cache, as far as their
-//!   earliest and latest expiry tell; compaction drops what has expired instead of moving it;
+//!   earliest and latest expiry show; compaction drops what has expired instead of moving it;
 //! - pages that are only local, of which at least half is dead since their records expired.
 //!
 //! - I1: a record is removed only when its own expiry, read from the record, is past.
@@ -28,7 +28,8 @@ const PAGES_A_SLICE: u32 = 128;
 const PASS_NS: u64 = 1_000_000_000;
 /// Share of a page's live bytes that must have expired for it to be compacted, in percent.
 const EXPIRED_PERCENT: u64 = 50;
-/// The same where live records are evicted otherwise.
+/// Share of a page's live bytes that must have expired for it to be compacted, in percent, where
+/// live records are evicted otherwise.
 const EXPIRED_PERCENT_OF_CACHE: u64 = 25;
 /// Live share of a page that is only local, in percent, below which it is compacted.
 const LOCAL_LIVE_PERCENT: u64 = 50;
@@ -189,7 +190,7 @@ impl<E: Endpoint> Shard<E> {
                 && page.pins == 0
                 && !page.damaged;
             if stays && self.can_be_read(number) {
-                self.local.take_asked(number);
+                self.local.take_requested(number);
                 return Some(number);
             }
         }

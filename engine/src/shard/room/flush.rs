@@ -47,7 +47,7 @@ struct Flush {
     posted: usize,
     /// Directory entries whose record has its checksum.
     checked: u32,
-    /// The same for sealed records: how far the page is sealed.
+    /// How far the page is sealed.
     sealed: SealProgress,
     failed: bool,
 }

@@ -125,8 +125,8 @@ impl<E: Endpoint> Shard<E> {
             .count()
     }
 
-    /// Evicts a clean page; false if none may leave. The frame of one whose far copy is in doubt may
-    /// hold the last good copy.
+    /// Evicts a clean page; false if none may leave. The frame of one whose far copy is in doubt
+    /// may hold the last good copy.
     pub(in crate::shard) fn evict_clean(&mut self) -> bool {
         let may_go =
             |&page: &u32| self.local.pages.get(page).pins == 0 && !self.far.pages.is_doubtful(page);

@@ -12,7 +12,7 @@ use farcore_rdma::Endpoint;
 use crate::shard::Shard;
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::victims::live_percent;
-use crate::shard::room::compaction::LIVE_PERCENT_ASKED;
+use crate::shard::room::compaction::LIVE_PERCENT_REQUESTED;
 
 impl<E: Endpoint> Shard<E> {
     /// Local memory that is not free, in bytes, but for copies of far records.
@@ -23,8 +23,8 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Starts to give back what is above `keep_bytes`, as far as that is possible; `None` compacts
-    /// all pages that are mostly dead. [`Shard::is_trimming`] tells when it has ended. Cost: a look
-    /// at every local page.
+    /// all pages that are mostly dead. [`Shard::is_trimming`] reports when it has ended. Cost: a
+    /// look at every local page.
     pub(crate) fn start_trim(&mut self, keep_bytes: Option<u64>) {
         let page_bytes = self.shape.page_bytes() as u64;
         let excess = |shard: &Self| {
@@ -36,7 +36,7 @@ impl<E: Endpoint> Shard<E> {
             self.seal_tail(TailKind::Log);
         }
         let excess = excess(self);
-        if excess == 0 || self.is_compacting_asked() {
+        if excess == 0 || self.is_compacting_requested() {
             return;
         }
         let lists = self.local.sealed.iter().chain(&self.local.clean);
@@ -44,7 +44,7 @@ impl<E: Endpoint> Shard<E> {
             .map(|&number| (number, self.local.page(number)))
             .filter(|(_, page)| page.pins == 0 && !page.damaged)
             .map(|(number, page)| (live_percent(page), number))
-            .filter(|&(percent, _)| percent < LIVE_PERCENT_ASKED)
+            .filter(|&(percent, _)| percent < LIVE_PERCENT_REQUESTED)
             .collect();
         worth.sort_unstable();
         // The page that the records move to takes a frame.
@@ -56,8 +56,8 @@ impl<E: Endpoint> Shard<E> {
             is_wanted
         });
         worth.reverse();
-        self.compact_asked(worth.into_iter().map(|(_, number)| number).collect());
-        self.compactor.trims = self.is_compacting_asked();
+        self.compact_pages(worth.into_iter().map(|(_, number)| number).collect());
+        self.compactor.trims = self.is_compacting_requested();
         self.background_due = true;
     }
 

@@ -29,7 +29,7 @@ fn reactor(latency_ns: u64) -> Reactor {
     reactor_ahead(latency_ns, READ_AHEAD_CHUNKS_MAX)
 }
 
-/// The same, with at most this many chunks read ahead.
+/// A shard whose first half of keys is far, and that reads at most this many chunks ahead.
 fn reactor_ahead(latency_ns: u64, read_ahead_chunks: u32) -> Reactor {
     let mut reactor = Reactor::new(&Setting {
         tuning: ShardTuning {

@@ -66,7 +66,7 @@ fn far_memory_holds_no_plaintext() {
         // SAFETY: no request is in flight.
         let far = unsafe { reactor.nodes[0].copy_for_inspection() };
         assert!(far.iter().any(|&byte| byte != 0), "far memory was written");
-        // The same search finds it without encryption: the test can fail.
+        // This search finds it without encryption: the test can fail.
         let found = far.windows(secret.len()).any(|window| window == secret);
         assert_eq!(found, encryption.is_none(), "{encryption:?}");
     }

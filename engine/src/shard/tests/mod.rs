@@ -355,12 +355,12 @@ impl Reactor {
 
     /// Offers one request over a lane; false if it is not consumed, and then it is forgotten.
     fn offer_on(&mut self, lane: ReplyTo, token: u64, operation: Operation<'_>) -> bool {
-        self.ask(token, operation);
-        self.serve_asked_on(lane) == 1
+        self.push(token, operation);
+        self.serve_pushed_on(lane) == 1
     }
 
     /// Adds a request to the next batch.
-    fn ask(&mut self, token: u64, operation: Operation<'_>) {
+    fn push(&mut self, token: u64, operation: Operation<'_>) {
         let hash = self.hash(operation.key());
         let mut scratch = Vec::new();
         let parts = RequestParts::of(&operation, &mut scratch);
@@ -369,11 +369,11 @@ impl Reactor {
     }
 
     /// Serves the batch; requests that are not consumed are forgotten. Returns how many were.
-    fn serve_asked(&mut self) -> usize {
-        self.serve_asked_on(LANE)
+    fn serve_pushed(&mut self) -> usize {
+        self.serve_pushed_on(LANE)
     }
 
-    fn serve_asked_on(&mut self, lane: ReplyTo) -> usize {
+    fn serve_pushed_on(&mut self, lane: ReplyTo) -> usize {
         self.producer.publish();
         self.consumer.refresh();
         self.lends = !self.lends;

@@ -88,9 +88,9 @@ fn a_batch_is_no_longer_than_its_setting() {
         });
         let names: Vec<[u8; 8]> = (0..200u64).map(u64::to_le_bytes).collect();
         for (token, key) in (0u64..).zip(&names) {
-            reactor.ask(token, Operation::Put { key, value: b"v" });
+            reactor.push(token, Operation::Put { key, value: b"v" });
         }
-        let served = reactor.serve_asked();
+        let served = reactor.serve_pushed();
         let batches = reactor.shard.metrics.batches.snapshot();
         assert_eq!(served, 200);
         assert_eq!(batches.count(), 200usize.div_ceil(batch) as u64);
@@ -136,7 +136,7 @@ fn requests_of_one_batch_see_those_before_them() {
         for _ in 0..500 {
             let count = 1 + random.below(BATCH_MAX as u64);
             // Few keys, so that one is put, found, removed and put again within a batch.
-            let asked: Vec<_> = (0..count)
+            let requests: Vec<_> = (0..count)
                 .map(|token| {
                     let name = names[random.below(12) as usize].to_le_bytes();
                     (
@@ -148,7 +148,7 @@ fn requests_of_one_batch_see_those_before_them() {
                 })
                 .collect();
             let mut expected = Vec::new();
-            for (token, kind, key, value) in &asked {
+            for (token, kind, key, value) in &requests {
                 let number = u64::from_le_bytes(*key);
                 let (operation, answer) = match kind {
                     0 => (Operation::Get { key }, model.get(&number).cloned()),
@@ -161,10 +161,10 @@ fn requests_of_one_batch_see_those_before_them() {
                         (Operation::Put { key, value }, Some(vec![]))
                     }
                 };
-                reactor.ask(*token, operation);
+                reactor.push(*token, operation);
                 expected.push((*token, answer));
             }
-            assert_eq!(reactor.serve_asked(), asked.len());
+            assert_eq!(reactor.serve_pushed(), requests.len());
             let answers = reactor
                 .inbox
                 .answers
@@ -196,7 +196,7 @@ fn a_hint_does_not_outlive_its_page() {
             value: b"v"
         }
     ));
-    reactor.ask(1, Operation::Get { key: &key });
+    reactor.push(1, Operation::Get { key: &key });
     reactor.producer.publish();
     reactor.consumer.refresh();
     let request = &reactor.consumer.waiting(1)[0];

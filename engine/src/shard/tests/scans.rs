@@ -175,7 +175,7 @@ impl Reactor {
     ) -> bool {
         let taken = self.producer.push(hash, token, Origin::default(), parts);
         assert!(taken, "the batch does not fit its queue");
-        self.serve_asked_on(LANE) == 1
+        self.serve_pushed_on(LANE) == 1
     }
 
     /// Removes all keys; false if the answer has no room.

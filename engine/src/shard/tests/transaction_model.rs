@@ -17,7 +17,7 @@ use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
 use crate::message::transaction::Transaction;
 
-/// A version that the answer to the write will tell; 0 until then.
+/// A version that the answer to the write will report; 0 until then.
 type Later = Rc<Cell<u64>>;
 
 #[derive(Clone, Debug)]

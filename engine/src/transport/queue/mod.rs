@@ -167,7 +167,7 @@ pub(crate) fn own_queue() -> (RequestProducer, RequestConsumer) {
     (producer, consumer)
 }
 
-/// The same, with a tail of a [`RingTails`] that nothing else uses.
+/// A queue of this many bytes, with a tail of a [`RingTails`] that nothing else uses.
 pub(crate) fn queue_with(
     bytes: usize,
     tails: &Arc<RingTails>,

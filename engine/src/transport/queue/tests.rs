@@ -38,9 +38,9 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 /// The content of a request, owned.
-type Asked = (u64, u64, Origin, OperationKind, Vec<u8>, Vec<u8>, Version);
+type Content = (u64, u64, Origin, OperationKind, Vec<u8>, Vec<u8>, Version);
 
-fn seen(request: &Request<'_>) -> Asked {
+fn seen(request: &Request<'_>) -> Content {
     (
         request.hash.0,
         request.token,
@@ -52,8 +52,8 @@ fn seen(request: &Request<'_>) -> Asked {
     )
 }
 
-fn push(producer: &mut RequestProducer, asked: &Asked) -> bool {
-    let (hash, token, origin, kind, key, value, expected) = asked;
+fn push(producer: &mut RequestProducer, content: &Content) -> bool {
+    let (hash, token, origin, kind, key, value, expected) = content;
     let parts = RequestParts {
         kind: *kind,
         key,
@@ -66,7 +66,7 @@ fn push(producer: &mut RequestProducer, asked: &Asked) -> bool {
 #[test]
 fn lines_are_prefetched_ahead_and_again_after_some_are_published() {
     const VALUE: usize = 100;
-    let asked = (
+    let content = (
         0,
         0,
         Origin::default(),
@@ -78,7 +78,7 @@ fn lines_are_prefetched_ahead_and_again_after_some_are_published() {
     let (mut producer, mut consumer) = queue(256 << 10);
     for count in (0..10).cycle().take(1000) {
         for _ in 0..count {
-            assert!(push(&mut producer, &asked));
+            assert!(push(&mut producer, &content));
             let (ahead, room) = (
                 producer.owned - producer.tail,
                 producer.limit - producer.tail,
@@ -120,7 +120,7 @@ fn lines_are_prefetched_ahead_and_again_after_some_are_published() {
 
 #[test]
 fn a_queue_of_one_thread_is_not_prefetched_for_write() {
-    let asked = (
+    let content = (
         0,
         0,
         Origin::default(),
@@ -132,7 +132,7 @@ fn a_queue_of_one_thread_is_not_prefetched_for_write() {
     let (mut producer, mut consumer) = own_queue();
     for count in (0..10).cycle().take(1000) {
         for _ in 0..count {
-            assert!(push(&mut producer, &asked));
+            assert!(push(&mut producer, &content));
         }
         assert_eq!(producer.publish(), count);
         consumer.refresh();
@@ -146,14 +146,14 @@ proptest! {
     #[test]
     fn requests_come_out_as_they_went_in(own: bool, first in 0usize..300, acts in prop::collection::vec(act(), 1..400)) {
         let (mut producer, mut consumer) = if own { own_queue() } else { queue(BYTES) };
-        let (mut model, mut shown) = (VecDeque::<Asked>::new(), 0);
+        let (mut model, mut shown) = (VecDeque::<Content>::new(), 0);
         // Of the waiting requests, how many `ahead` has returned.
         let mut ahead = 0usize;
         let size = if own { OWN_QUEUE } else { Size::of(BYTES) };
         // Start anywhere in the ring of entries.
         for _ in 0..first {
-            let asked = (0, 0, Origin::default(), OperationKind::Get, vec![1], vec![], 0);
-            prop_assert!(push(&mut producer, &asked));
+            let content = (0, 0, Origin::default(), OperationKind::Get, vec![1], vec![], 0);
+            prop_assert!(push(&mut producer, &content));
             producer.publish();
             consumer.refresh();
             consumer.release(1);
@@ -165,18 +165,18 @@ proptest! {
                     let fill = token.to_le_bytes()[0];
                     let mark = RequestFlags::timed(token % 2 == 0);
                     let expected = if kind == OperationKind::CompareAndSwap { token * 3 } else { 0 };
-                    let asked = (token * 7, token, Origin::new(u16::from(fill), mark), kind, vec![fill; key_bytes], vec![!fill; value_bytes], expected);
-                    let long = |asked: &Asked| asked.5.len() > size.inline_max();
-                    let used: usize = model.iter().filter(|asked| !long(asked)).map(|asked| asked.4.len() + asked.5.len() + 8).sum();
+                    let content = (token * 7, token, Origin::new(u16::from(fill), mark), kind, vec![fill; key_bytes], vec![!fill; value_bytes], expected);
+                    let long = |content: &Content| content.5.len() > size.inline_max();
+                    let used: usize = model.iter().filter(|content| !long(content)).map(|content| content.4.len() + content.5.len() + 8).sum();
                     let has_room = model.len() < size.entries
-                        && if long(&asked) { !model.iter().any(long) } else { used + key_bytes + value_bytes + 8 <= size.room };
-                    let pushed = push(&mut producer, &asked);
+                        && if long(&content) { !model.iter().any(long) } else { used + key_bytes + value_bytes + 8 <= size.room };
+                    let pushed = push(&mut producer, &content);
                     // A swap alone uses eight bytes more.
                     prop_assert!(pushed || !has_room);
                     if pushed {
                         prop_assert!(model.len() < size.entries);
-                        prop_assert!(!long(&asked) || !model.iter().any(long));
-                        model.push_back(asked);
+                        prop_assert!(!long(&content) || !model.iter().any(long));
+                        model.push_back(content);
                     }
                 }
                 Act::Publish => {
@@ -201,8 +201,8 @@ proptest! {
                     consumer.release(taken.len());
                     shown -= taken.len();
                     ahead = ahead.saturating_sub(taken.len());
-                    for asked in taken {
-                        prop_assert_eq!(Some(asked), model.pop_front());
+                    for content in taken {
+                        prop_assert_eq!(Some(content), model.pop_front());
                     }
                 }
                 Act::Rewind => {
@@ -220,7 +220,7 @@ proptest! {
         let mut left = Vec::new();
         // SAFETY: this thread has both halves, and the consumer is not used any more.
         unsafe { producer.take_back(|origin, token| left.push((origin, token))) };
-        prop_assert_eq!(left, model.iter().map(|asked| (asked.2, asked.1)).collect::<Vec<_>>());
+        prop_assert_eq!(left, model.iter().map(|content| (content.2, content.1)).collect::<Vec<_>>());
     }
 }
 
@@ -229,7 +229,7 @@ fn a_full_queue_accepts_one_request_for_each_that_is_served() {
     for long_at in [None, Some(5), Some(127)] {
         let (mut producer, mut consumer) = queue(BYTES);
         let entries = Size::of(BYTES).entries as u64;
-        let asked = |number: u64| -> Asked {
+        let content = |number: u64| -> Content {
             let long = long_at.is_some_and(|at| number % entries == at);
             let value = vec![7; if long { 3_000 } else { 0 }];
             (
@@ -243,18 +243,18 @@ fn a_full_queue_accepts_one_request_for_each_that_is_served() {
             )
         };
         for number in 0..entries {
-            assert!(push(&mut producer, &asked(number)));
+            assert!(push(&mut producer, &content(number)));
         }
         for number in entries..4 * entries {
-            assert!(!push(&mut producer, &asked(number)), "it is full");
+            assert!(!push(&mut producer, &content(number)), "it is full");
             // One call to publish, one to refresh.
             producer.publish();
             producer.publish();
-            assert!(!push(&mut producer, &asked(number)), "it is still full");
+            assert!(!push(&mut producer, &content(number)), "it is still full");
             consumer.refresh();
-            assert_eq!(seen(&consumer.waiting(1)[0]), asked(number - entries));
+            assert_eq!(seen(&consumer.waiting(1)[0]), content(number - entries));
             consumer.release(1);
-            assert!(push(&mut producer, &asked(number)));
+            assert!(push(&mut producer, &content(number)));
         }
     }
 }
@@ -263,7 +263,7 @@ fn a_full_queue_accepts_one_request_for_each_that_is_served() {
 fn a_long_value_is_freed_once_it_was_served() {
     let (mut producer, mut consumer) = queue(BYTES);
     let long = vec![7; 1 << 16];
-    let asked: Asked = (
+    let content: Content = (
         1,
         2,
         Origin::default(),
@@ -272,23 +272,23 @@ fn a_long_value_is_freed_once_it_was_served() {
         long,
         0,
     );
-    assert!(push(&mut producer, &asked));
-    assert!(!push(&mut producer, &asked), "one at a time");
+    assert!(push(&mut producer, &content));
+    assert!(!push(&mut producer, &content), "one at a time");
     producer.publish();
     consumer.refresh();
-    assert_eq!(seen(&consumer.waiting(1)[0]), asked);
+    assert_eq!(seen(&consumer.waiting(1)[0]), content);
     consumer.release(1);
     producer.publish();
     // SAFETY: no entry refers to it.
     assert_eq!(unsafe { &*producer.shared.long.get() }.capacity(), 0);
-    assert!(push(&mut producer, &asked), "there is room for the next");
+    assert!(push(&mut producer, &content), "there is room for the next");
 }
 
 #[test]
 fn two_threads_pass_a_million_requests() {
     const COUNT: u64 = 1_000_000;
     let (mut producer, mut consumer) = queue(BYTES);
-    let asked = |number: u64| -> Asked {
+    let content = |number: u64| -> Content {
         let fill = number.to_le_bytes()[0];
         let bytes = usize::from(fill) % 90;
         let kind = OperationKind::Put;
@@ -304,7 +304,7 @@ fn two_threads_pass_a_million_requests() {
     };
     let sender = std::thread::spawn(move || {
         for number in 0..COUNT {
-            while !push(&mut producer, &asked(number)) {
+            while !push(&mut producer, &content(number)) {
                 producer.publish();
                 std::thread::yield_now();
             }
@@ -320,7 +320,7 @@ fn two_threads_pass_a_million_requests() {
         let waiting = consumer.waiting(50);
         let count = waiting.len();
         for request in waiting {
-            assert_eq!(seen(request), asked(next));
+            assert_eq!(seen(request), content(next));
             next += 1;
         }
         consumer.release(count);

@@ -103,7 +103,7 @@ fn what_was_written_is_cleared_in_parts_between_which_others_have_their_turn() {
     }
     assert_eq!(parts, (1 << 20) / CLEAR_BYTES - 1);
     assert_eq!(service.memory.table().free_count(), 2);
-    // The same by swaps of the owner word, of which one never clears more than a part.
+    // Freeing by swaps of the owner word, of which one never clears more than a part.
     let run = service.allocate(speaker, 1 << 20).expect("an extent");
     begin();
     permissions.end(whole);

@@ -238,7 +238,7 @@ impl CmArrival {
         self.accept_with(adapter, None)
     }
 
-    /// The same for a peer whose end `ended` reports.
+    /// Accepts an equal peer for an endpoint's connection slot; `ended` reports the peer's end.
     pub(super) fn accept_with(
         self,
         adapter: &Rc<Adapter>,

@@ -40,7 +40,7 @@ impl Station {
         }
     }
 
-    /// The same station with several servers behind each queue.
+    /// This station with several servers behind each queue.
     #[must_use]
     pub fn with_servers(self, servers: u32) -> Self {
         Self {

@@ -182,7 +182,7 @@ impl ReadAhead {
             (0..STREAMS).find_map(|index| Some((index, self.streams[index].passed(place)?)));
         let index = if let Some((index, passed)) = found {
             let stream = &mut self.streams[index];
-            // The same access again is a retry of a request that was refused.
+            // An access that is repeated is the retry of a request that was refused.
             if stream.page == place.page && stream.next == place.end() {
                 return None;
             }
