@@ -98,6 +98,7 @@ fn long_values_are_fetched_by_many_that_read_slowly() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "each kind of reply in turn")]
 fn unread_replies_take_no_more_of_encrypted_clients() {
     let files = Files::new();
     let served = files.serve_on(1, 64 << 20, None);

@@ -124,6 +124,7 @@ pub(super) fn of_command(name: &str) -> Option<Vec<Load>> {
 }
 
 /// Loads of many clients.
+#[expect(clippy::too_many_lines, reason = "one list names all loads")]
 pub(super) fn crowds() -> Vec<Load> {
     let mut all = Vec::new();
     let mut add = |name: &str, form: &str, crowd: Crowd| {
