@@ -10,7 +10,7 @@ use crate::memory::Want;
 use crate::shared::Shared;
 
 /// How long a command waits for a place.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+const WAIT_MAX: Duration = Duration::from_secs(4);
 /// How long it waits before it tries again.
 const RETRY_AFTER: Duration = Duration::from_millis(5);
 

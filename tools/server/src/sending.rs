@@ -16,7 +16,7 @@ const OUTPUT_BYTES_EAGER: usize = 16 << 10;
 /// Turns for which output waits for replies that are under way.
 const HELD_TURNS_MAX: u8 = 3;
 /// How long a command waits for memory before it begins, in milliseconds.
-pub(crate) const DEFERRED_MS: u64 = 5000;
+pub(crate) const DEFERRED_MS: u64 = 4000;
 /// Empty buffers that a core keeps for the next reply.
 const SPARE_BUFFERS: usize = 64;
 /// Bytes of a reply that shows, once it is taken, that its client reads.

@@ -10,8 +10,8 @@ use super::SMALL_BYTES;
 use super::core::CoreMemory;
 use super::server::{Precedence, Reservation};
 
-/// How long a charge waits for memory.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a charge waits for memory: many clients wait 5 s for a reply, and then disconnect.
+const WAIT_MAX: Duration = Duration::from_secs(4);
 /// How long a charge waits whose client has taken the first parts of the reply: it reads, and an
 /// error in the middle costs it all of them.
 const WAIT_AMID_MAX: Duration = Duration::from_secs(60);
