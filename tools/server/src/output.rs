@@ -88,8 +88,8 @@ impl Output {
         self.own.capacity()
     }
 
-    /// Gives back most of what a long buffer has gained since it had so much memory: it has twice as
-    /// much as it needs.
+    /// Gives back most of what a long buffer has gained since it had so much memory: it has twice
+    /// as much as it needs.
     #[inline]
     pub(crate) fn limit_growth(&mut self, before: usize) {
         if self.own.capacity() != before && self.own.capacity() > LONG_BYTES {
