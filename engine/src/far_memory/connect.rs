@@ -177,7 +177,7 @@ impl Offer {
         units * self.unit_bytes / row * row
     }
 
-    /// Why a share of so many bytes is too much.
+    /// Why a share of `wanted_bytes` is too much.
     fn refused(&self, wanted_bytes: u64) -> Error {
         let (share, cores) = (self.share_bytes(), u64::from(self.cores));
         let lent = Size::at_most(self.lent_bytes);

@@ -63,8 +63,7 @@ impl RemovedKeys {
         self.with_versions().map(|(removal, key, _)| (removal, key))
     }
 
-    /// The same, each with the version of the record that was removed: that under which it was
-    /// stored.
+    /// The keys, why each was removed, and the version under which its record was stored.
     pub fn with_versions(&self) -> impl Iterator<Item = (Removal, &[u8], Version)> {
         let mut rest = &self.entries[..];
         std::iter::from_fn(move || {

@@ -15,8 +15,8 @@
 //!
 //! - I1: "yes" is true. "No" may be said of a key if another one of its bucket and tag was stored
 //!   and removed meanwhile, or more others of its bucket than have entries.
-//! - I2: until an absence is first reported, a removal costs a branch, and the table no memory. From
-//!   then on it has [`TABLE_BYTES`], and a removal costs a cache line.
+//! - I2: until an absence is first reported, a removal costs a branch, and the table no memory.
+//!   From then on it has [`TABLE_BYTES`], and a removal costs a cache line.
 
 use crate::message::hash::IndexHash;
 use crate::message::operation::Version;

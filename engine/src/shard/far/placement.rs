@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::shard::Shard;
 use crate::shard::far::NodeId;
 use crate::shard::far::extents::AddError;
-use crate::shard::local::FarCopyLost;
+use crate::shard::local::FarPageLost;
 use crate::shard::local::page_table::PageKind;
 
 impl<E: Endpoint> Shard<E> {
@@ -47,13 +47,13 @@ impl<E: Endpoint> Shard<E> {
         let mut unavailable = 0;
         for &number in &numbers {
             match self.local.lose_far_copy(number) {
-                FarCopyLost::Local => self.far.release(number),
-                FarCopyLost::Far(live_bytes) => {
+                FarPageLost::Local => self.far.release(number),
+                FarPageLost::Far(live_bytes) => {
                     unavailable += live_bytes;
                     gone[number as usize] = true;
                 }
                 // It fails at its next piece or completion, and is flushed again elsewhere.
-                FarCopyLost::Flushing => {}
+                FarPageLost::Flushing => {}
             }
         }
         self.local.drop_unclean();

@@ -34,7 +34,7 @@ pub(in crate::shard) fn account_bytes(class: SizeClass, units: u32) -> u64 {
 
 /// What a page was when its far copy was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::shard) enum FarCopyLost {
+pub(in crate::shard) enum FarPageLost {
     /// Also local: it is flushed again.
     Local,
     /// Far only: its records, of this many bytes, are lost.
@@ -271,19 +271,19 @@ impl LocalLog {
     /// Notes that the far copy of a page is gone. The caller releases the extent of a local page,
     /// ends a far page with [`LocalLog::lose_records`], and calls [`LocalLog::drop_unclean`] after
     /// the last of many.
-    pub(in crate::shard) fn lose_far_copy(&mut self, number: u32) -> FarCopyLost {
+    pub(in crate::shard) fn lose_far_copy(&mut self, number: u32) -> FarPageLost {
         let page = self.pages.get_mut(number);
         match page.state() {
             PageState::Clean => {
                 self.unflush(number);
-                FarCopyLost::Local
+                FarPageLost::Local
             }
             PageState::Far => {
                 // Keeps it off the victim lists.
                 page.damaged = true;
-                FarCopyLost::Far(page.live_bytes)
+                FarPageLost::Far(page.live_bytes)
             }
-            _ => FarCopyLost::Flushing,
+            _ => FarPageLost::Flushing,
         }
     }
 

@@ -15,4 +15,4 @@ pub(in crate::shard) mod page_table;
 pub(in crate::shard) mod read_cache;
 pub(in crate::shard) mod victims;
 
-pub(in crate::shard) use self::log::{FarCopyLost, LocalLog, account_bytes};
+pub(in crate::shard) use self::log::{FarPageLost, LocalLog, account_bytes};
