@@ -5,13 +5,21 @@
 mod support;
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use self::support::{Client, start};
 
+/// Longer than any search of these tests takes.
+const LONG: Duration = Duration::from_secs(300);
+/// Between two looks at a search. Searches have a low priority: looking at them all the time would
+/// take the processor from them.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Looks at a search until it is as wanted.
 fn awaited(client: &Client, id: i64, wanted: impl Fn(&Value) -> bool) -> Value {
+    let begun = Instant::now();
     loop {
         let search = client.get(&format!("/api/fits/{id}")).json();
         if wanted(&search) {
@@ -19,7 +27,8 @@ fn awaited(client: &Client, id: i64, wanted: impl Fn(&Value) -> bool) -> Value {
         }
         let state = search["state"].as_str().unwrap().to_owned();
         assert!(["queued", "running"].contains(&&*state), "{search}");
-        thread::yield_now();
+        assert!(begun.elapsed() < LONG, "{search}");
+        thread::sleep(PAUSE);
     }
 }
 
@@ -61,6 +70,8 @@ fn a_search_goes_from_the_queue_to_its_answers() {
     }
     assert_eq!(search["progress"]["done"], search["progress"]["total"]);
     assert_eq!(search["settings"]["kept"], 0.95);
+    // Its runs are at most so much longer than those that it begins with.
+    assert_eq!(search["settings"]["messages_max"], 32_000);
     // A point is the settings of a run, which is taken.
     let path = format!("/api/fits/{id}/settings?policy=adaptive&count=2048");
     let settings = admin.get(&path).json();
@@ -140,6 +151,14 @@ fn wrong_searches_name_their_field() {
         (
             json!({ "settings": { "messages": 65_000_000 } }),
             "settings.messages",
+        ),
+        (
+            json!({ "settings": {}, "messages_max": 65_000_000 }),
+            "messages_max",
+        ),
+        (
+            json!({ "settings": { "messages": 10_000 }, "messages_max": 9_999 }),
+            "messages_max",
         ),
     ] {
         let reply = admin.post("/api/fits", &body);

@@ -23,6 +23,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::columns::Sheet;
 use super::file::FileFlags;
 use super::flags::{SettingFlags, flagged};
+use super::number::whole;
 use super::plot;
 use crate::given::Given;
 use crate::text::grouped;
@@ -53,9 +54,10 @@ pub(crate) struct Arguments {
     /// Simulations of each point, with seeds that count up
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeats: u32,
-    /// Most messages of a simulation, which goes on until it is steady
-    #[arg(long, value_name = "N", default_value_t = 16_000_000)]
-    messages_max: u64,
+    /// Most messages of a simulation, which goes on until it is steady [default: 16 times
+    /// --messages, which are 1000000 here]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    messages_max: Option<u64>,
     /// Simulations at one time [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     jobs: Option<u16>,
@@ -90,13 +92,14 @@ pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
     if given.refuse(&["messages"], "").is_ok() && arguments.settings.settings.is_none() {
         base.messages = defaults.base.messages;
     }
+    let longest = FitSettings::messages_max_of(base.messages);
     let settings = FitSettings {
         base,
         object,
         policies: arguments.policies.clone().unwrap_or(defaults.policies),
         kept: arguments.keep,
         repeats: arguments.repeats,
-        messages_max: arguments.messages_max,
+        messages_max: arguments.messages_max.unwrap_or(longest),
     };
     let fit = Fit::new(settings).map_err(named)?;
     let files = arguments.files.open()?;

@@ -172,6 +172,9 @@ struct CardFlags {
     /// Transfers in flight on the link to the host [default: 8]
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     host_transfers: Option<u32>,
+    /// Share of the host's memory and of the link to it that others use, 0 to 0.95 [default: 0]
+    #[arg(long, value_name = "X", value_parser = real)]
+    host_busy: Option<f64>,
     /// Bytes that the host sends for a token [default: 375]
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     context_bytes: Option<u32>,
@@ -184,7 +187,7 @@ struct CardFlags {
     /// The window of these in nanoseconds [default: 1000000]
     #[arg(long, value_name = "NS", value_parser = whole::<u64>)]
     window_ns: Option<u64>,
-    /// Let these follow the load of the links and the hit ratio [default: true, for plain false]
+    /// Let these follow the load of links and host and the hit ratio [default: true, plain: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     adaptive: Option<bool>,
     /// What a message does that meets a migration [default: optimistic]
@@ -405,6 +408,7 @@ impl CardFlags {
         set(&mut card.cxl.latency_ns, self.cxl_latency);
         set(&mut card.host.latency_ns, self.host_latency);
         set(&mut card.host.transfers_max, self.host_transfers);
+        set(&mut card.host_busy, self.host_busy);
         set(&mut card.context_bytes, self.context_bytes);
         set(&mut card.thresholds.to_cxl, self.to_cxl);
         set(&mut card.thresholds.to_card, self.to_card);
@@ -611,6 +615,7 @@ mod tests {
                 "--queue-pairs 0 --regions 0 --completion-queues 0",
                 "--completion-queues together are 0: write 1 to",
             ),
+            ("--host-busy 1", "--host-busy is 1: write 0 to 0.95"),
             ("--policy arc", "`arc` is no policy"),
             ("--policy belady", "--one-tier"),
             ("--settings /nowhere", "--settings /nowhere"),

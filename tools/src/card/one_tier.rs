@@ -24,7 +24,7 @@ use crate::text::grouped;
 /// Most accesses: 4 bytes each, and 8 more for belady.
 const ACCESSES_MAX: u64 = 1 << 30;
 /// Flags of a card in time.
-const TIMED: [&str; 23] = [
+const TIMED: [&str; 24] = [
     "policy",
     "pinned",
     "window",
@@ -38,6 +38,7 @@ const TIMED: [&str; 23] = [
     "cxl_latency",
     "host_latency",
     "host_transfers",
+    "host_busy",
     "context_bytes",
     "to_cxl",
     "to_card",

@@ -12,8 +12,14 @@ pub(super) const CARD: &[Row] = &[
     (
         "card fit",
         "card fit --policies belady",
-        1,
+        2,
         &["`belady` is no policy", "adaptive, fixed"],
+    ),
+    (
+        "card fit",
+        "card fit --messages 2M --messages-max 1M",
+        1,
+        &["--messages-max is 1000000", "2000000 to"],
     ),
     (
         "card fit",

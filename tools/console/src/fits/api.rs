@@ -35,10 +35,11 @@ pub(super) struct List {
 
 /// `GET /api/fits`
 pub(super) async fn list(State(state): State<AppState>) -> ApiResult<Json<List>> {
+    let known = state.searcher.known();
     let read = |console: &Connection| Search::newest(console, LISTED);
     let mut fits = state.console.read(read).await?;
-    for search in &mut fits {
-        state.searcher.freshen(search)?;
+    if let Some(known) = known {
+        fits.iter_mut().try_for_each(|one| known.freshen(one))?;
     }
     Ok(Json(List { fits }))
 }
@@ -53,6 +54,16 @@ pub(super) struct New {
     policies: Option<Vec<FitPolicy>>,
     kept: Option<f64>,
     repeats: Option<u32>,
+    messages_max: Option<u64>,
+}
+
+fn check_length(field: &'static str, messages: u64) -> ApiResult<()> {
+    if messages <= MESSAGES_MAX {
+        return Ok(());
+    }
+    let name = field.trim_start_matches("settings.");
+    let message = format!("{name} is {messages}: write 1 to {MESSAGES_MAX}");
+    Err(ApiError::invalid(field, message))
 }
 
 /// `POST /api/fits`
@@ -71,22 +82,22 @@ pub(super) async fn add(
         let message = "a search finds the rate: choose messages in flight";
         return Err(ApiError::invalid("settings.arrival.name", message));
     }
-    if base.messages > MESSAGES_MAX {
-        let message = format!("{} does not work: write 1 to {MESSAGES_MAX}", base.messages);
-        return Err(ApiError::invalid("settings.messages", message));
-    }
+    check_length("settings.messages", base.messages)?;
+    let longest = FitSettings::messages_max_of(base.messages).min(MESSAGES_MAX);
+    let messages_max = new.messages_max.unwrap_or(longest);
+    check_length("messages_max", messages_max)?;
     let settings = FitSettings {
         base,
         object: new.object.unwrap_or(defaults.object),
         policies: new.policies.unwrap_or(defaults.policies),
         kept: new.kept.unwrap_or(defaults.kept),
         repeats: new.repeats.unwrap_or(defaults.repeats),
-        messages_max: MESSAGES_MAX.min(defaults.messages_max),
+        messages_max,
     };
     settings.validate().map_err(|error| {
         let message = error.to_string();
-        let field = message.split(' ').next().unwrap_or_default().to_owned();
-        ApiError::invalid(field, message)
+        let field = message.split(' ').next().unwrap_or_default();
+        ApiError::invalid(field.replace('-', "_"), message)
     })?;
     let add = move |console: &Connection| {
         let text = "SELECT count(*) FROM fits WHERE state = 'queued'";
@@ -109,9 +120,12 @@ pub(super) async fn add(
 }
 
 async fn found(state: &AppState, id: i64) -> ApiResult<Search> {
+    let known = state.searcher.known();
     let read = move |console: &Connection| Search::find(console, id);
     let mut search = state.console.read(read).await?;
-    state.searcher.freshen(&mut search)?;
+    if let Some(known) = known {
+        known.freshen(&mut search)?;
+    }
     Ok(search)
 }
 

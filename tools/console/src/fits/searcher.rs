@@ -26,12 +26,33 @@ const NICE: i32 = 10;
 /// Pause after a failure of the database.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A search that is under way.
-#[derive(Debug)]
-struct Current {
+/// What is known of a search that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
     id: i64,
     progress: SearchProgress,
     curves: Vec<FitCurve>,
+}
+
+impl Known {
+    /// Puts this into the search that it is of. It was read before the search, which has more to
+    /// say if it has ended since.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub(super) fn freshen(&self, search: &mut Search) -> ApiResult<()> {
+        if search.id == self.id && search.state == RunState::Running {
+            search.progress = self.progress;
+            search.curves = Some(serde_json::to_value(&self.curves)?);
+        }
+        Ok(())
+    }
+}
+
+/// A search that is under way.
+#[derive(Debug)]
+struct Current {
+    known: Known,
     is_cancelled: bool,
 }
 
@@ -98,22 +119,15 @@ impl Searcher {
     /// Ends a search that is under way.
     pub(super) fn cancel(&self, id: i64) {
         let mut current = self.shared.current.lock();
-        if let Some(current) = current.as_mut().filter(|current| current.id == id) {
+        if let Some(current) = current.as_mut().filter(|one| one.known.id == id) {
             current.is_cancelled = true;
         }
     }
 
-    /// Puts what is known at this moment into a search that is under way.
-    ///
-    /// # Errors
-    /// None in practice.
-    pub(super) fn freshen(&self, search: &mut Search) -> ApiResult<()> {
+    /// What is known at this moment of the search that is under way.
+    pub(super) fn known(&self) -> Option<Known> {
         let current = self.shared.current.lock();
-        if let Some(current) = current.as_ref().filter(|one| one.id == search.id) {
-            search.progress = current.progress;
-            search.curves = Some(serde_json::to_value(&current.curves)?);
-        }
-        Ok(())
+        current.as_ref().map(|current| current.known.clone())
     }
 
     /// Interrupts a search and ends the thread.
@@ -178,9 +192,11 @@ impl Shared {
             };
             set_state(console, search.id, RunState::Running)?;
             *self.current.lock() = Some(Current {
-                id: search.id,
-                progress: SearchProgress::default(),
-                curves: Vec::new(),
+                known: Known {
+                    id: search.id,
+                    progress: SearchProgress::default(),
+                    curves: Vec::new(),
+                },
                 is_cancelled: false,
             });
             Ok(Some(search))
@@ -230,8 +246,8 @@ impl Shared {
             let (done, total) = fit.progress();
             let curves = fit.curves();
             if let Some(current) = self.current.lock().as_mut() {
-                current.progress = SearchProgress { done, total };
-                current.curves = curves;
+                current.known.progress = SearchProgress { done, total };
+                current.known.curves = curves;
             }
         };
         fit.search(self.threads, stop, observe)

@@ -289,6 +289,8 @@ impl Shared {
     fn simulate(&self, claim: &Claim, stored: &mut usize) -> Result<Outcome, String> {
         let simulation = self.simulation(claim)?;
         let watched = &claim.watched;
+        // A trace may have fewer messages than the settings say.
+        watched.advance(0, simulation.total(), None);
         let mut last: Option<Point> = None;
         let mut last_store = Instant::now();
         let mut points = 0;

@@ -177,7 +177,7 @@ impl Card {
             background_is_due: false,
             migrations: HashMap::new(),
             cxl_link: Link::new(&settings.cxl),
-            host_link: Link::new(&settings.host),
+            host_link: Link::new(&settings.host_link()),
             events: Events::default(),
             random: Random::new(0, 3),
             accesses: 0,

@@ -41,8 +41,8 @@ impl Card {
         let moves = moved.saturating_sub(before.moved) as f64 / misses as f64;
         // A turn without accesses has seen nothing to adapt to.
         if served.total() > 0 {
-            self.thresholds
-                .adapt(at, cxl.max(host), served.hit_ratio(), moves);
+            let load = cxl.max(self.settings.host_load(host));
+            self.thresholds.adapt(at, load, served.hit_ratio(), moves);
         }
         *before = Before {
             at,

@@ -227,13 +227,16 @@ impl Simulation {
         }
     }
 
-    fn total(&self) -> u64 {
+    /// Messages that will be started, those of the warm-up included: of a recording, no more than
+    /// it has.
+    #[must_use]
+    pub fn total(&self) -> u64 {
         self.settings.warmup + self.settings.messages
     }
 
     /// Runs to the end, or until `observe` breaks, which is called at every point of the series and
     /// at least every 65 536 messages or events, also where time passes without messages. What is
-    /// under way when it breaks is not counted.
+    /// under way when it breaks is not counted. A run that ends has a point at least.
     pub fn run(self, observe: impl FnMut(Progress<'_>) -> ControlFlow<()>) -> Outcome {
         let most = self.settings.messages;
         self.run_until_steady(most, observe)
@@ -260,6 +263,11 @@ impl Simulation {
         }
         if !is_interrupted {
             is_interrupted = self.drain(&mut observe).is_break();
+        }
+        // All messages of a short run may be under way when the last one starts.
+        if !is_interrupted && self.series.is_empty() {
+            self.add_point();
+            is_interrupted = self.report(&mut observe).is_break();
         }
         self.finish(is_interrupted)
     }

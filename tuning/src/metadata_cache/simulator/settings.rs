@@ -6,6 +6,9 @@ use crate::metadata_cache::card_table::SLOTS_MAX;
 use crate::metadata_cache::policy::{HybridWeights, PolicyName};
 use crate::metadata_cache::settings::{Setting, SettingError};
 
+/// Most that others may use of the host: with all of it, no fetch would end.
+const HOST_BUSY_MAX: f64 = 0.95;
+
 /// A link to a tier.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -167,6 +170,9 @@ pub struct CardSettings {
     pub cxl: LinkSettings,
     /// The link to the host.
     pub host: LinkSettings,
+    /// How busy the host is with other work: the share of its memory and of the link to it that
+    /// others use. What the card fetches takes longer, and adaptive thresholds count it as load.
+    pub host_busy: f64,
     /// Bytes that the host sends for a token: its context (see `card_entries`).
     pub context_bytes: u32,
     /// The check of a permission before the host sends, in nanoseconds: a hit of the IOMMU's TLB.
@@ -198,6 +204,7 @@ impl Default for CardSettings {
             cxl_pages: 1_024,
             cxl: LinkSettings::CXL,
             host: LinkSettings::HOST,
+            host_busy: 0.0,
             context_bytes: 375,
             check_ns: 20.0,
             update_ns: 5.0,
@@ -232,6 +239,24 @@ impl CardSettings {
         }
     }
 
+    /// The link to the host as others leave it: a fetch takes as long as in a queue with one server
+    /// (M/M/1) that is busy with others for their share of the time, and has the rest of the bytes.
+    #[must_use]
+    pub fn host_link(&self) -> LinkSettings {
+        let left = 1.0 - self.host_busy;
+        LinkSettings {
+            latency_ns: self.host.latency_ns / left,
+            bytes_s: self.host.bytes_s * left,
+            ..self.host
+        }
+    }
+
+    /// The load of the host, of which others take their share and the card uses a share of the
+    /// rest.
+    pub(super) fn host_load(&self, used: f64) -> f64 {
+        self.host_busy + (1.0 - self.host_busy) * used
+    }
+
     /// Checks every setting.
     ///
     /// # Errors
@@ -254,6 +279,7 @@ impl CardSettings {
         self.cxl.validate(names)?;
         let names = ["host-latency-ns", "host-bytes-s", "host-transfers"];
         self.host.validate(names)?;
+        Setting::new("host-busy", self.host_busy).within(0.0, HOST_BUSY_MAX)?;
         count("context-bytes", self.context_bytes, 16.0, 65_536.0)?;
         Setting::new("check-ns", self.check_ns).within(0.0, 1e6)?;
         Setting::new("update-ns", self.update_ns).within(0.0, 1e6)?;

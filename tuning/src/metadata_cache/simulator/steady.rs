@@ -7,8 +7,9 @@
 //! tolerance and beyond chance. The figure is the rate of messages, or their mean latency if they
 //! arrive at times of their own: then the rate says nothing of the card.
 //!
-//! - I1: a segment has whole periods of the pattern, and the steady part has as many windows of
-//!   adaptive thresholds as those need for all of their steps.
+//! - I1: a segment has whole periods of the pattern, and a run of which more is said than that it
+//!   is too short has as many windows of adaptive thresholds as those need for all of their steps.
+//!   So has the steady part.
 
 use serde::{Deserialize, Serialize};
 
@@ -136,12 +137,18 @@ impl Course {
             });
             (mark, latency) = (&segment.mark, sums);
         }
+        let thresholds = &settings.card.thresholds;
+        let is_short = |since: &Mark| {
+            let passed_ns = (mark.at - since.at) / super::NS;
+            thresholds.adaptive && passed_ns < WINDOWS_MIN * thresholds.window_ns
+        };
+        // Of fewer windows even a change says nothing of what comes.
+        if is_short(start) {
+            return Judged::all(Verdict::TooShort);
+        }
         let judged = judge(&figures, tolerance);
         let first = self.before(judged).map_or(start, |segment| &segment.mark);
-        let passed_ns = (mark.at - first.at) / super::NS;
-        let thresholds = &settings.card.thresholds;
-        let is_short = thresholds.adaptive && passed_ns < WINDOWS_MIN * thresholds.window_ns;
-        match is_short && judged.verdict == Verdict::Steady {
+        match judged.verdict == Verdict::Steady && is_short(first) {
             true => Judged::all(Verdict::TooShort),
             false => judged,
         }

@@ -381,6 +381,26 @@ fn time_without_messages_is_jumped_over() {
 }
 
 #[test]
+fn messages_that_all_end_after_the_last_start_make_a_point() {
+    let mut settings = recorded();
+    (settings.messages, settings.warmup, settings.points) = (50, 0, 1);
+    settings.card.host.latency_ns = 1e6;
+    let simulation = Simulation::of_recording(settings.clone(), with_gaps(&settings, 0, 0));
+    let simulation = simulation.unwrap();
+    assert_eq!(simulation.total(), 50);
+    let mut seen = Vec::new();
+    let outcome = simulation.run(|progress| {
+        seen.push((progress.started, progress.total));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(seen, [(50, 50)]);
+    let [point] = &outcome.series[..] else {
+        panic!("one point: {:?}", outcome.series);
+    };
+    assert_eq!(point.messages, 50);
+}
+
+#[test]
 fn a_gap_leaves_the_card_as_it_would_be_without_a_jump() {
     let settings = recorded();
     // Every token has been idle for longer than the longest time of the settings.
@@ -454,6 +474,10 @@ fn a_run_goes_on_until_it_is_steady() {
     };
     let short = simulate(&settings, settings.messages);
     assert_ne!(short.verdict, Verdict::Steady);
+    // Of fewer windows than thresholds have steps, nothing is said, whatever the figures do.
+    let mut few = settings.clone();
+    few.card.thresholds.window_ns = 1_000_000_000;
+    assert_eq!(simulate(&few, few.messages).verdict, Verdict::TooShort);
     let long = simulate(&settings, 4_000_000);
     assert_eq!(long.verdict, Verdict::Steady);
     assert!(long.settings.messages > settings.messages);
@@ -463,6 +487,46 @@ fn a_run_goes_on_until_it_is_steady() {
     let mut whole = simulate(&long.settings, 0);
     whole.series.clone_from(&long.series);
     assert!(whole == long);
+}
+
+#[test]
+fn a_host_that_is_busy_for_others_answers_later_and_is_spared_moves() {
+    let settings_with = |host_busy, arrival, adaptive| {
+        let mut settings = settings(Pattern::default());
+        settings.arrival = arrival;
+        settings.card.host_busy = host_busy;
+        settings.card.thresholds = ThresholdSettings {
+            adaptive,
+            card_idle_ns: 100_000_000,
+            cxl_idle_ns: 100_000_000,
+            ..settings.card.thresholds
+        };
+        settings
+    };
+    let closed = Arrival::Closed { window: 128 };
+    let [free, busy] = [0.0, 0.9].map(|share| outcome(&settings_with(share, closed, false)));
+    let expand = |one: &Outcome| one.statistics.expand_latency.quantile(0.5);
+    assert!(expand(&busy) > 5 * expand(&free));
+    assert!(busy.messages_s < 0.5 * free.messages_s);
+    // The card alone does not fill the link to the host.
+    let open = Arrival::Open { messages_s: 3e5 };
+    let [free, busy] = [0.0, 0.9].map(|share| outcome(&settings_with(share, open, true)));
+    // With a free host all tokens move that can; with a busy one, only so many as do not outnumber
+    // the misses for long.
+    let moves = |one: &Outcome| one.statistics.migration.total();
+    assert!(
+        moves(&busy) * 10 < moves(&free) * 7,
+        "{} {}",
+        moves(&busy),
+        moves(&free)
+    );
+    let most = |one: &Outcome| one.series.iter().map(|point| point.to_card).max();
+    assert!(most(&free) == Some(1) && most(&busy) > Some(1));
+    let mut wrong = settings_with(1.0, open, true);
+    let error = wrong.validate().unwrap_err().to_string();
+    assert_eq!(error, "host-busy is 1: write 0 to 0.95");
+    wrong.card.host_busy = f64::NAN;
+    assert!(wrong.validate().is_err());
 }
 
 #[test]

@@ -1,9 +1,11 @@
-//! Promotion thresholds, fixed or adapted to the load of the links, the hit ratio and free places.
+//! Promotion thresholds, fixed or adapted to the load of the links and of the host, the hit ratio
+//! and free places.
 //!
-//! Adapted: with a link busy more than 80 % of the time and more moves than misses, tokens must be
-//! twice as hot as before to move, because moves are the load that can be spared; else, if a tenth
-//! of the accesses leaves the card, half as hot. Both thresholds stay within a 64th and 16 times of
-//! their settings, and at least 1. One step is taken each time, at most every window.
+//! Adapted: with a link or the host busy more than 80 % of the time and more moves than misses,
+//! tokens must be twice as hot as before to move, because moves are the load that can be spared;
+//! else, if a tenth of the accesses leaves the card, half as hot. The load of the host is that of
+//! the card's link to it and of what others use of it. Both thresholds stay within a 64th and 16
+//! times of their settings, and at least 1. One step is taken each time, at most every window.
 //! While more than a 16th of the card's places are free, every use is enough: a place that nothing
 //! else needs costs nothing.
 
@@ -59,7 +61,8 @@ impl Thresholds {
         uses >= self.to_card() || has_room
     }
 
-    /// Takes a step if it is time. `moves` is the number of moves for each miss.
+    /// Takes a step if it is time. `load` is that of the busiest of both links and the host, and
+    /// `moves` is the number of moves for each miss.
     pub(super) fn adapt(&mut self, at: Ps, load: f64, hit_ratio: f64, moves: f64) {
         if !self.settings.adaptive || at < self.next_at {
             return;

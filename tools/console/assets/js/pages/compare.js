@@ -12,7 +12,7 @@ import { head, panel } from "../parts/page.js";
 import { go } from "../router.js";
 import {
   CHARTS, COMPARED_MAX, FIGURES, column, columnTitle, figureOf, flatten, settingText, settingTitle, settingUnits,
-  stateBadge,
+  stateBadge, verdictBadge,
 } from "../run_data.js";
 
 const COMPARED = CHARTS.flatMap(({ lines, ...chart }) => {
@@ -103,7 +103,13 @@ function figureTable(runs, baseline) {
       )),
     );
   });
-  return compareTable(t("compare.figures"), runs, rows, baseline);
+  const course = h(
+    "tr",
+    null,
+    h("th", { scope: "row" }, t("compare.course")),
+    runs.map((run) => h("td", { class: "number" }, verdictBadge(run.outcome?.verdict) ?? "–")),
+  );
+  return compareTable(t("compare.figures"), runs, [course, ...rows], baseline);
 }
 
 /** The select of the run that the others differ from. */

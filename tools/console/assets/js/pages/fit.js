@@ -25,6 +25,7 @@ const ASKED = new Set([
   "card.cxl.latency_ns",
   "card.host.latency_ns",
   "card.host.transfers_max",
+  "card.host_busy",
   "workload.pattern.name",
   "workload.pattern.exponent",
   "workload.pattern.period",
@@ -38,8 +39,18 @@ const POLICIES = ["adaptive", "fixed", "lru", "fifo", "lfu", "clock", "sieve", "
 const CHOSEN = new Set(["adaptive", "fixed", "lru"]);
 const OBJECTS = ["queue_pairs", "regions"];
 const FORMATS = ["csv", "json"];
+/** The most objects that a card can name, which a search ends with. */
+const COUNT_MAX = 65_536;
+/** A share of the pages behind CXL from which on they are full. */
+const FULL = 0.9;
+/** The charts; `interval` has the limits of a value, of which there are none after one simulation. */
 const CHARTS = [
-  { key: "rate", unit: "1/s", value: (point) => point.messages_s.mean },
+  {
+    key: "rate",
+    unit: "1/s",
+    value: (point) => point.messages_s.mean,
+    interval: ({ messages_s: { low, high, runs } }) => (runs > 1 ? [low, high] : undefined),
+  },
   { key: "hits", unit: "share", limits: [0, 1], value: (point) => point.hit_ratio },
   { key: "load", unit: "share", limits: [0, 1], value: (point) => Math.max(point.host_load, point.cxl_load) },
 ];
@@ -70,22 +81,29 @@ function reason(search, curve) {
   const { slows, saturated } = curve.answer;
   const point = curve.points.find(({ count }) => count === slows);
   if (!point) {
-    return t("fit.reason.none", { object: objectName(object) });
+    const most = curve.points.at(-1)?.count ?? 0;
+    const isAll = most === COUNT_MAX;
+    return t(isAll ? "fit.reason.none" : "fit.reason.so_far", { object: objectName(object), most: integer(most) });
   }
   const share = (value) => withUnit(value, "share");
   const full = t(point.card_full < 0.5 ? "fit.reason.empty" : "fit.reason.full", {
     places: integer(base.card.card_entries),
     full: share(point.card_full),
   });
+  const pages = point.cxl_full < FULL ? "" : t("fit.reason.pages", {
+    pages: integer(base.card.cxl_pages),
+    full: share(point.cxl_full),
+  });
   const wait = t(`fit.reason.${saturated}`, {
     load: share(saturated === "cxl_link" ? point.cxl_load : Math.max(point.host_load, point.cxl_load)),
     transfers: integer(base.card.host.transfers_max),
-    latency: withUnit(base.card.host.latency_ns, "ns"),
+    latency: withUnit(base.card.host.latency_ns / (1 - base.card.host_busy), "ns"),
   });
   return t("fit.reason", {
     count: integer(point.count),
     object: objectName(object),
     table: full,
+    pages,
     elsewhere: share(point.cxl_share + point.host_share),
     wait,
   });
@@ -125,8 +143,9 @@ class Curves {
   constructor(search, signal) {
     const group = new ChartGroup();
     const label = objectName(search.settings.object);
-    this.list = CHARTS.map(({ key, unit, limits, value }) => ({
+    this.list = CHARTS.map(({ key, unit, limits, value, interval }) => ({
       value,
+      interval,
       chart: new Chart({
         title: t(`fit.chart.${key}`),
         file: `fit-${search.id}-${key}`,
@@ -142,12 +161,12 @@ class Curves {
 
   set(curves) {
     const counts = countsOf(curves);
-    for (const { chart, value } of this.list) {
-      const lines = curves.map(({ points }) => {
-        const values = new Map(points.map((point) => [point.count, value(point)]));
-        return counts.map((count) => values.get(count));
+    for (const { chart, value, interval } of this.list) {
+      const listsOf = (figure) => curves.map(({ points }) => {
+        const figures = new Map(points.map((point) => [point.count, figure(point)]));
+        return counts.map((count) => figures.get(count));
       });
-      chart.set([counts, ...lines]);
+      chart.set([counts, ...listsOf(value)], interval ? listsOf(interval) : []);
     }
   }
 }

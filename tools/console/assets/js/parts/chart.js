@@ -9,6 +9,7 @@ import { tickText, withUnit } from "../format.js";
 import { t } from "../i18n.js";
 import { themeChanges } from "../preferences.js";
 import { BINARY_STEPS, WHOLE_STEPS, powers, rangeOf, wide } from "./axes.js";
+import { colour, faint } from "./colours.js";
 
 const HEIGHT = 220;
 /** Longest name at a tick, in characters. */
@@ -34,16 +35,6 @@ function loadLibrary() {
   return library;
 }
 
-/** The colour that a custom property of the page has in the theme in use. */
-function colour(name) {
-  const probe = h("span", { hidden: true });
-  probe.style.color = `var(--${name})`;
-  document.body.append(probe);
-  const value = getComputedStyle(probe).color;
-  probe.remove();
-  return value;
-}
-
 /** Charts that share cursor and zoom. */
 export class ChartGroup {
   constructor() {
@@ -57,11 +48,6 @@ export class ChartGroup {
       chart.applyZoom(range);
     }
   }
-}
-
-/** A colour of the page, less opaque. */
-function faint(value) {
-  return value.replace(/^rgb\((.*)\)$/, "rgba($1, 0.45)");
 }
 
 /**
@@ -78,6 +64,7 @@ export class Chart {
   constructor(options, signal) {
     this.options = options;
     this.values = [[], ...options.series.map(() => [])];
+    this.intervals = [];
     this.isShown = options.series.map(() => true);
     this.range = null;
     this.plot = null;
@@ -157,9 +144,13 @@ export class Chart {
     return (this.options.series[index].colour ?? index) % 5 + 1;
   }
 
-  /** Sets the values: the x axis, then one list a line. Draws at most once a frame. */
-  set(values) {
+  /**
+   * Sets the values: the x axis, then one list a line. `intervals` has a list a line, too, of
+   * `[low, high]` where a value has an interval. Draws at most once a frame.
+   */
+  set(values, intervals = []) {
     this.values = values;
+    this.intervals = intervals;
     if (this.isWaiting) {
       return;
     }
@@ -259,6 +250,7 @@ export class Chart {
       ...(isStacked ? { bands: this.bands() } : {}),
       series: [{}, ...this.options.series.map((one, index) => this.line(one, index))],
       hooks: {
+        draw: [(plot) => this.drawIntervals(plot)],
         setCursor: [(plot) => this.describe(plot.cursor.idx)],
         setSelect: [(plot) => this.onSelect(plot)],
       },
@@ -285,6 +277,34 @@ export class Chart {
       spanGaps: false,
       ...kinds[this.options.kind],
     };
+  }
+
+  /** Draws the intervals of lines that are shown, as bars from low to high. */
+  drawIntervals(plot) {
+    const { ctx, bbox } = plot;
+    const [places] = plot.data;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    ctx.lineWidth = 1.25 * window.devicePixelRatio;
+    this.intervals.forEach((ends, index) => {
+      if (!this.isShown[index]) {
+        return;
+      }
+      ctx.strokeStyle = colour(`series-${this.colourOf(index)}`);
+      ctx.beginPath();
+      places.forEach((place, at) => {
+        if (ends[at]) {
+          const x = plot.valToPos(place, "x", true);
+          const [low, high] = ends[at].map((end) => plot.valToPos(end, "y", true));
+          ctx.moveTo(x, low);
+          ctx.lineTo(x, high);
+        }
+      });
+      ctx.stroke();
+    });
+    ctx.restore();
   }
 
   /** The x axis: its limits, unless it is zoomed, or else all values. */

@@ -396,6 +396,7 @@ pub(super) const FIELDS: &[Field] = &[
         (1.0, 65_536.0),
         "transfers",
     ),
+    number("host", "card.host_busy", "host-busy", (0.0, 0.95), "share"),
     whole(
         "thresholds",
         "card.thresholds.to_cxl",

@@ -9,6 +9,9 @@ use crate::model::MeanEstimate;
 
 /// A link that is busier is what the messages wait for.
 const SATURATED: f64 = 0.8;
+/// A share of the pages behind CXL from which on they are full: a little less than what is kept
+/// free of them.
+const FULL: f64 = 0.9;
 
 /// The figures of one simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -162,8 +165,11 @@ impl FitCurve {
         let slows = self.answer.slows;
         let found = self.points.iter().find(|point| Some(point.count) == slows);
         let Some(point) = found else {
-            let most = OBJECTS_MAX;
-            return format!("all {most} {things} that a card can name fit");
+            let most = self.points.last().map_or(0, |point| point.count);
+            return match most as usize == OBJECTS_MAX {
+                true => format!("all {most} {things} that a card can name fit"),
+                false => format!("no more than {most} {things} were simulated"),
+            };
         };
         let (percent, count) = (|share: f64| share * 100.0, point.count);
         let table = match point.card_full {
@@ -178,13 +184,21 @@ impl FitCurve {
                 percent(full)
             ),
         };
+        let pages = match point.cxl_full {
+            full if full >= FULL => format!(
+                " and the {} pages behind CXL are {:.0} % full",
+                card.cxl_pages,
+                percent(full)
+            ),
+            _ => String::new(),
+        };
         let elsewhere = percent(point.cxl_share + point.host_share);
         let wait = match point.saturated() {
             Saturated::HostLink => format!(
-                "the link to the host is {:.0} % busy ({} fetches of {} ns at a time)",
+                "the link to the host is {:.0} % busy ({} fetches of {:.0} ns at a time)",
                 percent(point.host_load),
                 card.host.transfers_max,
-                card.host.latency_ns
+                card.host_link().latency_ns
             ),
             Saturated::CxlLink => {
                 format!("the CXL link is {:.0} % busy", percent(point.cxl_load))
@@ -195,7 +209,73 @@ impl FitCurve {
             ),
         };
         format!(
-            "with {count} {things} {table}, {elsewhere:.1} % of the accesses go elsewhere, and {wait}"
+            "with {count} {things} {table}{pages}, {elsewhere:.1} % of the accesses go elsewhere, and \
+             {wait}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_names_what_is_full_and_what_is_busy() {
+        let mut settings = FitSettings::default();
+        settings.base.card.cxl_pages = 16;
+        settings.base.card.host_busy = 0.5;
+        let run = FitRun {
+            messages_s: 5e7,
+            hit_ratio: 0.8,
+            p99_ns: 9e3,
+            cxl_share: 0.15,
+            host_share: 0.05,
+            cxl_load: 0.2,
+            host_load: 0.97,
+            card_full: 0.994,
+            cxl_full: 0.96,
+            is_steady: true,
+            messages: 1_000_000,
+        };
+        let reason_of = |run: FitRun, slows: Option<u32>| {
+            let curve = FitCurve {
+                policy: FitPolicy::Adaptive,
+                points: vec![FitPoint::of(256, &[run]).unwrap()],
+                answer: FitAnswer {
+                    fits: 0,
+                    surely: 0,
+                    slows,
+                    saturated: None,
+                },
+            };
+            curve.reason(&settings)
+        };
+        let reason = |run: FitRun| reason_of(run, Some(256));
+        assert_eq!(
+            reason(run),
+            "with 256 queue pairs the card's 4096 places are 99 % full and the 16 pages behind CXL \
+             are 96 % full, 20.0 % of the accesses go elsewhere, and the link to the host is 97 % \
+             busy (8 fetches of 1700 ns at a time)"
+        );
+        let idle = FitRun {
+            host_load: 0.3,
+            card_full: 0.25,
+            cxl_full: 0.5,
+            ..run
+        };
+        assert_eq!(
+            reason(idle),
+            "with 256 queue pairs the thresholds leave 75 % of the card's 4096 places empty, 20.0 % \
+             of the accesses go elsewhere, and no link is busy (30 % at most): all messages in \
+             flight wait for latencies"
+        );
+        let busy = FitRun {
+            cxl_load: 0.99,
+            ..run
+        };
+        assert!(reason(busy).ends_with("and the CXL link is 99 % busy"));
+        // Of a search that was ended early.
+        let words = "no more than 256 queue pairs were simulated";
+        assert_eq!(reason_of(run, None), words);
     }
 }

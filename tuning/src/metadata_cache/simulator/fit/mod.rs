@@ -25,6 +25,8 @@ const POINTS: u32 = 8;
 /// Most policies, and most simulations of a point.
 const POLICIES_MAX: usize = 8;
 const REPEATS_MAX: f64 = 100.0;
+/// A run that is not steady goes on to so many times its length, unless the settings say otherwise.
+const LENGTHS: u64 = 16;
 
 /// What there may be more of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -152,28 +154,36 @@ pub struct FitSettings {
     pub kept: f64,
     /// Simulations of each point, with seeds that count up.
     pub repeats: u32,
-    /// Most counted messages of a run.
+    /// Most counted messages of a run, at least those of `base`.
     pub messages_max: u64,
 }
 
 impl Default for FitSettings {
     fn default() -> Self {
+        let base = SimulationSettings {
+            messages: 1_000_000,
+            points: POINTS,
+            ..SimulationSettings::default()
+        };
         Self {
-            base: SimulationSettings {
-                messages: 1_000_000,
-                points: POINTS,
-                ..SimulationSettings::default()
-            },
+            messages_max: Self::messages_max_of(base.messages),
+            base,
             object: FitObject::default(),
             policies: FitPolicy::DEFAULT.to_vec(),
             kept: 0.95,
             repeats: 3,
-            messages_max: 16_000_000,
         }
     }
 }
 
 impl FitSettings {
+    /// Most counted messages of a run, if nothing else is said: 16 times those that it begins with,
+    /// so that short runs make a short search.
+    #[must_use]
+    pub const fn messages_max_of(messages: u64) -> u64 {
+        messages.saturating_mul(LENGTHS)
+    }
+
     /// Checks every setting.
     ///
     /// # Errors
@@ -188,11 +198,11 @@ impl FitSettings {
         Setting::new("kept", self.kept).within(0.01, 1.0)?;
         Setting::new("repeats", f64::from(self.repeats)).within(1.0, REPEATS_MAX)?;
         Setting::new("policies", self.policies.len() as f64).within(1.0, POLICIES_MAX as f64)?;
-        Setting::new("messages-max", self.messages_max as f64).within(1.0, 1e12)?;
         for &policy in &self.policies {
             self.settings(policy, GRID[0], 0).validate()?;
         }
-        Ok(())
+        let least = self.base.messages as f64;
+        Setting::new("messages-max", self.messages_max as f64).within(least, LENGTHS as f64 * 1e12)
     }
 
     /// The rate that is to be kept, in messages a second.
@@ -250,8 +260,19 @@ mod tests {
         };
         let error = Fit::new(wrong).unwrap_err().to_string();
         assert_eq!(error, "kept is 2: write 0.01 to 1");
-        let mut wrong = FitSettings::default();
-        wrong.policies.clear();
+        let wrong = FitSettings {
+            messages_max: 999_999,
+            ..FitSettings::default()
+        };
+        let error = Fit::new(wrong).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "messages-max is 999999: write 1000000 to 16000000000000"
+        );
+        let wrong = FitSettings {
+            policies: Vec::new(),
+            ..FitSettings::default()
+        };
         assert!(Fit::new(wrong).is_err());
     }
 }
