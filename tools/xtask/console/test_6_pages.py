@@ -51,7 +51,7 @@ def test_addresses_with_wrong_values_lead_somewhere(signed_in):
     page = signed_in.open("/runs?state=lost&order=;&rising=maybe").page
     expect(page.locator(".run-list tbody tr").first).to_be_visible()
     signed_in.open("/compare?runs=1,999999,x")
-    expect(page.locator(".notice")).to_contain_text("no longer exists")
+    expect(page.locator(".notice.warn")).to_contain_text("no longer exists")
     expect(page.locator(".compare-table").first).to_be_visible()
     signed_in.open("/runs/99999999999999999999")
     expect(page.locator("main h1")).to_have_text("Nothing here")

@@ -121,12 +121,17 @@ async function show() {
   return undefined;
 }
 
-/** Names the page and puts the focus on its heading, so that screen readers read it. */
+/**
+ * Names the page and puts the focus on its heading, so that screen readers read it, unless the page
+ * has put it elsewhere, as on a field that is wrong.
+ */
 function arrive(main) {
   const heading = main.querySelector("h1");
   if (heading) {
     document.title = t("title", { page: heading.textContent });
-    heading.focus({ preventScroll: true });
+    if (!main.contains(document.activeElement)) {
+      heading.focus({ preventScroll: true });
+    }
   }
   scrollTo(0, 0);
 }

@@ -9,6 +9,7 @@ import { tickText, withUnit } from "../format.js";
 import { t } from "../i18n.js";
 import { themeChanges } from "../preferences.js";
 import { BINARY_STEPS, WHOLE_STEPS, powers, rangeOf, wide } from "./axes.js";
+import { colour, faint } from "./colours.js";
 
 const HEIGHT = 220;
 /** Longest name at a tick, in characters. */
@@ -34,16 +35,6 @@ function loadLibrary() {
   return library;
 }
 
-/** The colour that a custom property of the page has in the theme in use. */
-function colour(name) {
-  const probe = h("span", { hidden: true });
-  probe.style.color = `var(--${name})`;
-  document.body.append(probe);
-  const value = getComputedStyle(probe).color;
-  probe.remove();
-  return value;
-}
-
 /** Charts that share cursor and zoom. */
 export class ChartGroup {
   constructor() {
@@ -57,11 +48,6 @@ export class ChartGroup {
       chart.applyZoom(range);
     }
   }
-}
-
-/** A colour of the page, less opaque. */
-function faint(value) {
-  return value.replace(/^rgb\((.*)\)$/, "rgba($1, 0.45)");
 }
 
 /**
