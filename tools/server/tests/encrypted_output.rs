@@ -34,10 +34,11 @@ fn figure(control: &mut Client, name: &str, figure: &str) -> usize {
     rest.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Fails if an encrypted client holds much more than another one.
+/// Fails if an encrypted client holds much more than another one: what is sealed is as long as what
+/// it was made of for a moment.
 fn expect_alike(what: &str, [plain, sealed]: [usize; 2]) {
     println!("{what}: {plain} bytes, encrypted {sealed}");
-    let most = plain + plain / 4 + BESIDE_BYTES;
+    let most = plain + plain / 2 + BESIDE_BYTES;
     assert!(sealed <= most, "{what}: {plain} bytes, encrypted {sealed}");
 }
 
@@ -97,8 +98,8 @@ fn long_values_are_fetched_by_many_that_read_slowly() {
     assert_eq!(served.figures().evicted_clients, 0);
 }
 
-#[test]
 #[expect(clippy::too_many_lines, reason = "each kind of reply in turn")]
+#[test]
 fn unread_replies_take_no_more_of_encrypted_clients() {
     let files = Files::new();
     let served = files.serve_on(1, 64 << 20, None);
