@@ -164,6 +164,7 @@ def test_a_clone_differs_in_what_was_changed_and_both_are_compared(signed_in):
     page.get_by_role("checkbox", name="Choose hybrid for").check()
     compare.click()
     expect(page.locator("main h1")).to_have_text("Compare")
+    expect(page.locator(".compare-table").first.locator("[data-verdict]")).to_have_count(2)
     settings = page.locator(".compare-table").nth(1).locator("tbody tr")
     expect(settings).to_have_count(1)
     expect(settings).to_contain_text("Replacement policy")

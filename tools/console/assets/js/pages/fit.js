@@ -16,14 +16,17 @@ import { go } from "../router.js";
 import { Pace, isEnded, stateBadge } from "../run_data.js";
 
 const POLL_MS = 1000;
-/** The settings of card and workload that decide; others have their defaults. */
+/** The settings of card and workload that decide; others have their defaults. Of a link, all. */
 const ASKED = new Set([
   "card.messages_s",
   "card.card_entries",
   "card.staging_entries",
   "card.cxl_pages",
   "card.cxl.latency_ns",
+  "card.cxl.bytes_s",
+  "card.cxl.transfers_max",
   "card.host.latency_ns",
+  "card.host.bytes_s",
   "card.host.transfers_max",
   "card.host_busy",
   "workload.pattern.name",
