@@ -19,7 +19,7 @@ use self::support::{Client, Reply, Served, wait_until};
 /// Bytes of the value that is fetched by many.
 const LONG: usize = 5 << 20;
 /// What an encrypted client that does not read may hold beside what another one holds for the same
-/// replies: the session, and a piece of output that is sealed. Buffers differ by a quarter.
+/// replies: the session, and a piece of output that is sealed. Buffers differ by a half.
 const BESIDE_BYTES: usize = 96 << 10;
 /// Bytes of replies of which some wait at the server, whatever the system keeps.
 const UNREAD_BYTES: usize = 14 << 20;
