@@ -10,8 +10,8 @@
 //! a place in its shard.
 //!
 //! - I1: the clients of a core that let it wait are disconnected, the longest wait first, until no
-//!   more is taken than clients may take; then those that the server works for, the ones that
-//!   pipeline before those that wait for each reply.
+//!   more is taken than clients may take; then those that the server works for, and of these
+//!   clients that pipeline before clients that wait for each reply.
 //! - I2: while a command waits for memory, a client is disconnected only if it has let the server
 //!   wait for [`STALLED_MS`].
 
