@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use clap::Parser;
 use farcore_bench::cli::{Cli, Command, CommonArgs, TraceArgs, plain};
 use farcore_bench::ending::Ending;
-use farcore_bench::experiments::{self, cache, embed, expiry, fairness, operations};
+use farcore_bench::experiments::expiry::Expiry;
+use farcore_bench::experiments::operations::Operations;
+use farcore_bench::experiments::{self, cache, embed, fairness};
 use farcore_bench::machine::Machine;
 use farcore_bench::outputs::complain;
 use farcore_bench::plan::Plan;
 use farcore_bench::trace::Input;
-use farcore_bench::{compare, stop};
+use farcore_bench::{compare, series, stop};
 use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
@@ -63,8 +65,8 @@ fn run(command: Command) -> anyhow::Result<Ending> {
             let plans = args.plans(&machine);
             measured(
                 plans,
-                |plans| expiry::check(plans, &args),
-                |plans, file| expiry::command(machine, plans, file),
+                |plans| series::check(plans, args.json.as_deref()),
+                |plans, file| series::command::<Expiry>(machine, plans, file, |_| Vec::new()),
             )
         }
         Command::Operations(args) => {
@@ -72,8 +74,8 @@ fn run(command: Command) -> anyhow::Result<Ending> {
             let plans = args.plans(&machine);
             measured(
                 plans,
-                |plans| operations::check(plans, &args),
-                |plans, file| operations::command(machine, plans, file),
+                |plans| series::check(plans, args.json.as_deref()),
+                |plans, file| series::command::<Operations>(machine, plans, file, |_| Vec::new()),
             )
         }
         Command::Embed(args) => {

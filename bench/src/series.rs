@@ -11,6 +11,7 @@ use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 use tracing::error;
 
+use crate::child::{Experiment, run_in_child};
 use crate::compare::describe;
 use crate::ending::Ending;
 use crate::engines::Farcore;
@@ -26,7 +27,7 @@ use crate::{stop, words};
 ///
 /// # Errors
 /// Farcore cannot run a plan, or the file could not be written.
-pub(crate) fn check(plans: &[Plan], json: Option<&Path>) -> anyhow::Result<Option<OutputFile>> {
+pub fn check(plans: &[Plan], json: Option<&Path>) -> anyhow::Result<Option<OutputFile>> {
     for plan in plans {
         Farcore::check(plan)?;
     }
@@ -91,60 +92,56 @@ pub(crate) fn faults_of<R: Measured>(runs: &[R]) -> (u64, ErrorCounts) {
 }
 
 /// The figures of a run, which may have ended early.
-pub(crate) trait Measured {
+pub trait Measured {
+    /// What went wrong in it.
     fn faults(&self) -> &Faults;
 
     /// Whether it ended before anything was measured.
     fn is_empty(&self) -> bool;
 }
 
-/// How the plans of one command are run and shown.
-pub(crate) struct Series<R> {
-    /// Runs a plan in a process of its own; `None` if a signal ended it before it had figures.
-    pub(crate) run: fn(&Plan) -> anyhow::Result<Option<R>>,
+/// An experiment whose plans run one after the other, and whose runs one table shows.
+pub trait Series: Experiment<Run: Measured> {
     /// The table of the runs.
-    pub(crate) render: fn(&[R]) -> String,
+    fn render(runs: &[Self::Run]) -> String;
 }
 
-impl<R: Measured + Serialize> Series<R> {
-    /// Describes the plans, runs them, writes the file, prints the table. A signal or a run that
-    /// fails ends it early, with the figures so far. `before` does what comes before the first run,
-    /// and returns what failed of it.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
-    pub(crate) fn command(
-        &self,
-        machine: Machine,
-        plans: Vec<Plan>,
-        file: Option<OutputFile>,
-        before: impl FnOnce(&[Plan]) -> Vec<anyhow::Error>,
-    ) -> anyhow::Result<Ending> {
-        let mut origin = Origin::here();
-        for plan in &plans {
-            print(describe(plan, 1))?;
-        }
-        let mut failures = before(&plans);
-        let (runs, failed) = measure(&plans, self.run);
-        origin.end(failed.as_ref());
-        failures.extend(failed);
-        for complaint in runs
-            .iter()
-            .filter_map(|run| run.faults().complaint.as_ref())
-        {
-            error!(complaint, "wrong value or failed request");
-        }
-        let (wrong, errors) = faults_of(&runs);
-        let table = (!runs.iter().all(R::is_empty)).then(|| (self.render)(&runs));
-        let report = SeriesReport {
-            origin,
-            machine,
-            plans,
-            runs,
-        };
-        publish(table, file, &report, &report.origin, &mut failures);
-        Ok(Ending::of(wrong, &errors, None, &failures))
+/// Describes the plans, runs them, writes the file, prints the table. A signal or a run that fails
+/// ends it early, with the figures so far. `before` does what comes before the first run, and
+/// returns what failed of it.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn command<E: Series>(
+    machine: Machine,
+    plans: Vec<Plan>,
+    file: Option<OutputFile>,
+    before: impl FnOnce(&[Plan]) -> Vec<anyhow::Error>,
+) -> anyhow::Result<Ending> {
+    let mut origin = Origin::here();
+    for plan in &plans {
+        print(describe(plan, 1))?;
     }
+    let mut failures = before(&plans);
+    let (runs, failed) = measure(&plans, run_in_child::<E>);
+    origin.end(failed.as_ref());
+    failures.extend(failed);
+    for complaint in runs
+        .iter()
+        .filter_map(|run| run.faults().complaint.as_ref())
+    {
+        error!(complaint, "wrong value or failed request");
+    }
+    let (wrong, errors) = faults_of(&runs);
+    let table = (!runs.iter().all(Measured::is_empty)).then(|| E::render(&runs));
+    let report = SeriesReport {
+        origin,
+        machine,
+        plans,
+        runs,
+    };
+    publish(table, file, &report, &report.origin, &mut failures);
+    Ok(Ending::of(wrong, &errors, None, &failures))
 }
 
 /// Runs the plans until one fails or a signal comes: the runs so far, that one included as far as

@@ -63,6 +63,18 @@ struct Held {
     precedence: Precedence,
 }
 
+impl Held {
+    /// Orders clients by who is disconnected first while more is taken than clients may take.
+    fn order(&self) -> impl Ord + use<> {
+        match self.hold {
+            Hold::Used => Reverse((self.hold, Reverse(self.precedence), self.bytes as u64)),
+            Hold::Begun | Hold::Unread => {
+                Reverse((self.hold, Reverse(Precedence::default()), self.ms))
+            }
+        }
+    }
+}
+
 impl Connection {
     /// How it holds memory, and for how long, in milliseconds.
     fn hold(&self, now_ms: u64, stalled_ms: u64) -> (Hold, u64) {
@@ -164,12 +176,7 @@ impl Serving {
         let mut by_hold = self.holds(STALLED_EXCEEDED_MS, 0);
         // The server's memory is every core's: each brings down its own part of it.
         let share = self.memory.server().limit() / self.shared.cores.len();
-        by_hold.sort_unstable_by_key(|one| match one.hold {
-            Hold::Used => Reverse((one.hold, Reverse(one.precedence), one.bytes as u64)),
-            Hold::Begun | Hold::Unread => {
-                Reverse((one.hold, Reverse(Precedence::default()), one.ms))
-            }
-        });
+        by_hold.sort_unstable_by_key(Held::order);
         // What a command of one that is disconnected holds is given back when it ends.
         let memory = self.memory.server();
         let mut over = memory.taken().saturating_sub(memory.limit());
@@ -246,3 +253,31 @@ impl Serving {
 static RECLAIMS: farcore_rdma::LogLimit = farcore_rdma::LogLimit::new();
 /// Many clients can be disconnected at once.
 static EVICTIONS: farcore_rdma::LogLimit = farcore_rdma::LogLimit::new();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_read_goes_first_and_who_reads_each_reply_last() {
+        let held = |number, hold, ms, bytes, precedence| Held {
+            number,
+            hold,
+            ms,
+            bytes,
+            precedence,
+        };
+        let reads = Precedence::PatientAndReads;
+        let mut all = [
+            held(5, Hold::Used, 0, 9000, reads),
+            held(4, Hold::Used, 0, 10, Precedence::Patient),
+            held(1, Hold::Unread, 1000, 10, reads),
+            held(3, Hold::Used, 0, 200, Precedence::Pipelines),
+            held(6, Hold::Used, 0, 8000, reads),
+            held(0, Hold::Unread, 2000, 10, reads),
+            held(2, Hold::Begun, 9000, 10, reads),
+        ];
+        all.sort_unstable_by_key(Held::order);
+        assert_eq!(all.map(|one| one.number), [0, 1, 2, 3, 4, 5, 6]);
+    }
+}

@@ -194,10 +194,7 @@ pub(crate) async fn hold_value(
         ValueUse::Rewrite { added } => COPIES * (length + added),
     };
     let held = output.hold_when_free(core, read + written).await;
-    // One in pieces is copied in steps, each in its turn.
-    if length <= record {
-        output.turn(core, COPIES * length).await;
-    }
+    wait_for_turn(core, output, length).await;
     held
 }
 
@@ -218,10 +215,16 @@ pub(crate) async fn hold_next(
         *held = None;
         *held = Some(output.hold_when_free(core, bytes).await?);
     }
+    wait_for_turn(core, output, length).await;
+    Ok(())
+}
+
+/// Waits for the turn in which a value is copied whole. One in pieces is copied in steps, each in
+/// its turn.
+async fn wait_for_turn(core: &Core, output: &TaskOutput, length: usize) {
     if length <= output.value_bytes_max() {
         output.turn(core, COPIES * length).await;
     }
-    Ok(())
 }
 
 /// The length of a key's value, and the bytes that it takes to read it.

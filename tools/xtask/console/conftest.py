@@ -6,7 +6,7 @@ import pathlib
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from console import ADMINISTRATOR, Client, Console, Visit, new_context
+from console import ADMINISTRATOR, Client, Console, visits
 
 CHROMIUM = "/usr/bin/chromium"
 # Far beyond need: a machine may be busy with other tests.
@@ -44,17 +44,8 @@ def browser():
 @pytest.fixture
 def visit(browser, console):
     """Opens contexts; each is checked when its test ends."""
-    opened = []
-
-    def open_one(**options):
-        one = Visit(new_context(browser, **options), console.url)
-        opened.append(one)
-        return one
-
-    yield open_one
-    for one in opened:
-        one.expect_clean()
-        one.context.close()
+    with visits(browser, console.url) as open_one:
+        yield open_one
 
 
 @pytest.fixture

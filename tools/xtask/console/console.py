@@ -5,6 +5,7 @@ stopped, killed and started again. `Visit` is a page of the browser that collect
 must not happen: errors of scripts, violations of the content security policy, dialogs.
 """
 
+import contextlib
 import json
 import mimetypes
 import os
@@ -240,3 +241,19 @@ def from_disk(route, folder):
     headers = {**answer.headers, "content-type": mimetypes.guess_type(name)[0] or "text/plain"}
     headers.pop("content-encoding", None)
     route.fulfill(status=200, headers=headers, body=file.read_bytes())
+
+
+@contextlib.contextmanager
+def visits(browser, url):
+    """Opens contexts at a console; each is checked at the end."""
+    opened = []
+
+    def open_one(**options):
+        one = Visit(new_context(browser, **options), url)
+        opened.append(one)
+        return one
+
+    yield open_one
+    for one in opened:
+        one.expect_clean()
+        one.context.close()

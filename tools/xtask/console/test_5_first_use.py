@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from console import Console, Visit, new_context
+from console import Console, visits
 
 
 @pytest.fixture
@@ -18,17 +18,8 @@ def fresh(binary, tmp_path):
 @pytest.fixture
 def alone(browser, fresh):
     """Opens contexts of the console of one test."""
-    opened = []
-
-    def open_one(**options):
-        one = Visit(new_context(browser, **options), fresh.url)
-        opened.append(one)
-        return one
-
-    yield open_one
-    for one in opened:
-        one.expect_clean()
-        one.context.close()
+    with visits(browser, fresh.url) as open_one:
+        yield open_one
 
 
 def test_the_tour_shows_no_empty_page_and_runs_examples(alone):

@@ -24,13 +24,13 @@ use farcore::{Error, Size};
 
 use self::report::render;
 use self::settings::{Part, Settings};
-use crate::child::{Experiment, run_in_child};
+use crate::child::Experiment;
 use crate::cli::CacheArgs;
 use crate::ending::Ending;
 use crate::machine::Machine;
 use crate::outputs::{OutputFile, check_folder};
 use crate::plan::{Plan, Scenario};
-use crate::series::Series;
+use crate::series::{self, Series};
 use crate::trace::made::Made;
 use crate::{stop, words};
 
@@ -43,6 +43,12 @@ impl Experiment for Cache {
 
     fn run(plan: Plan) -> anyhow::Result<Self::Run> {
         lead::run(&plan)
+    }
+}
+
+impl Series for Cache {
+    fn render(runs: &[Self::Run]) -> String {
+        render(runs)
     }
 }
 
@@ -98,11 +104,7 @@ pub fn command(
     folder: Option<&Path>,
     file: Option<OutputFile>,
 ) -> anyhow::Result<Ending> {
-    let series = Series {
-        run: run_in_child::<Cache>,
-        render: |runs| render(runs),
-    };
-    series.command(machine, plans, file, |plans| {
+    series::command::<Cache>(machine, plans, file, |plans| {
         let Some(folder) = folder else {
             return Vec::new();
         };

@@ -15,13 +15,9 @@ pub mod report;
 pub mod settings;
 mod table;
 
-use crate::child::{Experiment, run_in_child};
-use crate::cli::ExpiryArgs;
-use crate::ending::Ending;
-use crate::machine::Machine;
-use crate::outputs::OutputFile;
+use crate::child::Experiment;
 use crate::plan::Plan;
-use crate::series::{self, Series};
+use crate::series::Series;
 
 use self::table::render;
 
@@ -37,28 +33,8 @@ impl Experiment for Expiry {
     }
 }
 
-/// Checks what can be checked before anything runs: the engine's settings and the file of `--json`,
-/// which it returns.
-///
-/// # Errors
-/// Farcore cannot run a plan, or the file could not be written.
-pub fn check(plans: &[Plan], args: &ExpiryArgs) -> anyhow::Result<Option<OutputFile>> {
-    series::check(plans, args.json.as_deref())
-}
-
-/// Runs the plans, writes the file, prints the table. A signal or a run that fails ends it early,
-/// with the figures so far.
-///
-/// # Errors
-/// Standard output cannot be written.
-pub fn command(
-    machine: Machine,
-    plans: Vec<Plan>,
-    file: Option<OutputFile>,
-) -> anyhow::Result<Ending> {
-    let series = Series {
-        run: run_in_child::<Expiry>,
-        render: |runs| render(runs),
-    };
-    series.command(machine, plans, file, |_| Vec::new())
+impl Series for Expiry {
+    fn render(runs: &[Self::Run]) -> String {
+        render(runs)
+    }
 }

@@ -16,13 +16,9 @@ pub mod settings;
 mod sweeps;
 
 use self::report::render;
-use crate::child::{Experiment, run_in_child};
-use crate::cli::OperationsArgs;
-use crate::ending::Ending;
-use crate::machine::Machine;
-use crate::outputs::OutputFile;
+use crate::child::Experiment;
 use crate::plan::Plan;
-use crate::series::{self, Series};
+use crate::series::Series;
 
 /// The experiment of this command.
 #[derive(Debug)]
@@ -36,28 +32,8 @@ impl Experiment for Operations {
     }
 }
 
-/// Checks what can be checked before anything runs: the engine's settings and the file of `--json`,
-/// which it returns.
-///
-/// # Errors
-/// Farcore cannot run a plan, or the file could not be written.
-pub fn check(plans: &[Plan], args: &OperationsArgs) -> anyhow::Result<Option<OutputFile>> {
-    series::check(plans, args.json.as_deref())
-}
-
-/// Runs the plans, writes the file, prints the table. A signal or a run that fails ends it early,
-/// with the figures so far.
-///
-/// # Errors
-/// Standard output cannot be written.
-pub fn command(
-    machine: Machine,
-    plans: Vec<Plan>,
-    file: Option<OutputFile>,
-) -> anyhow::Result<Ending> {
-    let series = Series {
-        run: run_in_child::<Operations>,
-        render: |runs| render(runs),
-    };
-    series.command(machine, plans, file, |_| Vec::new())
+impl Series for Operations {
+    fn render(runs: &[Self::Run]) -> String {
+        render(runs)
+    }
 }

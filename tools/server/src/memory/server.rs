@@ -31,11 +31,11 @@ pub(crate) enum Precedence {
     /// Requests wait behind its own.
     #[default]
     Pipelines,
-    /// The same, and it has taken a long reply before.
+    /// Requests wait behind its own, and it has taken a long reply before.
     PipelinesAndReads,
     /// It sends nothing before it has the reply.
     Patient,
-    /// The same, and it has taken a long reply before.
+    /// It sends nothing before it has the reply, and has taken a long one before.
     PatientAndReads,
 }
 
