@@ -70,7 +70,7 @@ impl TurnBytes {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::Pin;
+    use std::pin::{Pin, pin};
 
     use futures_lite::future::poll_once;
 
@@ -159,7 +159,8 @@ mod tests {
             let mut kept = Box::pin(turn.take(core, BYTES_A_TURN, || false));
             assert!(poll_once(kept.as_mut()).await.is_none());
             // It would be behind the other one.
-            turn.take(core, BYTES_A_TURN, || true).await;
+            let gone = poll_once(pin!(turn.take(core, BYTES_A_TURN, || true))).await;
+            assert!(gone.is_some());
             turn.begin();
             turn.begin();
             assert!(poll_once(kept.as_mut()).await.is_some());
