@@ -168,8 +168,8 @@ struct Offer {
 }
 
 impl Offer {
-    /// The most far memory that the engine can be opened with, in bytes of one core. Cores have equal
-    /// shares, in whole units and as many pages of each node.
+    /// The most far memory that the engine can be opened with, in bytes of one core. All cores have
+    /// equal shares, in whole units and as many pages of each node.
     fn share_bytes(&self) -> u64 {
         let cores = u64::from(self.cores);
         let units = self.free_bytes / self.unit_bytes / cores;
