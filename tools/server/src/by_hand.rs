@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 
 use farcore::{Config, Core, Engine};
 
-use crate::connection::Connection;
-use crate::key_events::EventSink;
+use crate::conn::connection::Connection;
+use crate::events::key_events::EventSink;
 use crate::memory::{Account, CoreMemory};
 use crate::options::Options;
-use crate::port::{Arrival, CorePort, Message};
-use crate::serving::Serving;
 use crate::shared::Shared;
-use crate::tasks::TaskOutput;
+use crate::turn::core_port::{Arrival, CorePort, Message};
+use crate::turn::serving::Serving;
+use crate::turn::tasks::TaskOutput;
 
 /// What a job on the first core of an engine has at hand.
 pub(crate) struct Bench {

@@ -8,15 +8,15 @@ use std::thread::JoinHandle;
 
 use farcore::{Engine, Task};
 
-use crate::accept::{self, Listener};
-use crate::figures::ServerReporter;
+use crate::conn::accept::{self, Listener};
+use crate::conn::tls;
+use crate::figures::server_figures::ServerReporter;
 use crate::native::{NativeListeners, NativeOptionsError};
 use crate::options::Options;
-use crate::port::CorePort;
-use crate::serving::Serving;
 use crate::shared::Shared;
 use crate::system_calls::try_system_calls;
-use crate::tls;
+use crate::turn::core_port::CorePort;
+use crate::turn::serving::Serving;
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]

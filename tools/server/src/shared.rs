@@ -8,28 +8,28 @@ use std::time::Instant;
 
 use farcore::EngineReporter;
 
-use crate::counters::{CoreCounters, Figure};
-use crate::encoding_limits::EncodingLimits;
-use crate::event_classes::SelectedClasses;
-use crate::figures::ServerFigures;
-use crate::gate::Gate;
-use crate::gathered::Gathered;
-use crate::guesses::FailingAddresses;
-use crate::keepalive::Keepalive;
-use crate::long_places::LongPlaces;
+use crate::conn::guesses::FailingAddresses;
+use crate::conn::keepalive::Keepalive;
+use crate::conn::shared_bytes::Fanout;
+use crate::conn::tls::TlsConfig;
+use crate::conn::unauthenticated::Shares;
+use crate::events::classes::SelectedClasses;
+use crate::events::removed_keys::HeldRemovals;
+use crate::exec::gate::Gate;
+use crate::exec::record_memory::LongestRecord;
+use crate::figures::counters::{CoreCounters, Figure};
+use crate::figures::server_figures::ServerFigures;
+use crate::figures::slow_log::SlowSettings;
+use crate::long::places::LongPlaces;
 use crate::memory::ClientMemory;
 use crate::memory_limit::MemoryLimit;
 use crate::native::OpenClients;
 use crate::options::Options;
-use crate::port::{CorePort, Message};
-use crate::record_memory::LongestRecord;
-use crate::removed_keys::HeldRemovals;
-use crate::serving::Serving;
-use crate::shared_bytes::Fanout;
-use crate::slow::SlowSettings;
-use crate::tls::TlsConfig;
-use crate::unauthenticated::Shares;
-use crate::waiting::Waiting;
+use crate::turn::core_answers::CoreAnswers;
+use crate::turn::core_port::{CorePort, Message};
+use crate::turn::serving::Serving;
+use crate::types::encoding_limits::EncodingLimits;
+use crate::waits::key_queues::Waiting;
 
 /// A value or record of more bytes is large: its reply may have to be made as the client takes it.
 /// Shorter ones bound what the answers under way of a core can become, a thousand at most.
@@ -289,7 +289,7 @@ impl Shared {
     pub(crate) fn ask_all<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&mut Serving) -> T + Clone + Send + 'static,
-    ) -> Gathered<T> {
+    ) -> CoreAnswers<T> {
         self.ask_some(|_| true, ask)
     }
 
@@ -298,9 +298,9 @@ impl Shared {
         &self,
         is_wanted: impl Fn(&CorePort) -> bool,
         ask: impl FnOnce(&mut Serving) -> T + Clone + Send + 'static,
-    ) -> Gathered<T> {
+    ) -> CoreAnswers<T> {
         let wanted: Vec<_> = self.cores.iter().filter(|core| is_wanted(core)).collect();
-        let gathered = Gathered::new(wanted.len());
+        let gathered = CoreAnswers::new(wanted.len());
         for core in wanted {
             let (ask, answers) = (ask.clone(), gathered.answers());
             core.send(Message::Run(Box::new(move |serving| {

@@ -10,9 +10,9 @@ use farcore::{Core, Cursor};
 use super::arguments::pattern;
 use super::key_walk::{Names, Walk};
 use super::{Call, Flow, Refusal};
-use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
-use crate::tasks::TaskOutput;
+use crate::turn::tasks::TaskOutput;
+use crate::types::replies::error_text;
 
 pub(super) fn keys(call: &mut Call<'_>) -> Result<Flow, Refusal> {
     let pattern = pattern(call.argument(1))?.to_vec();

@@ -4,10 +4,10 @@ use farcore::Operation;
 
 use super::arguments::{integer, is_option};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::bit_counter::BITS_A_BYTE;
-use crate::long_change::{ChangeKind, LongChange};
-use crate::long_task::LongTask;
-use crate::replies::ReplyKind;
+use crate::long::change::{ChangeKind, LongChange};
+use crate::long::task::LongTask;
+use crate::types::bit_counter::BITS_A_BYTE;
+use crate::types::replies::ReplyKind;
 
 type Result = std::result::Result<Flow, Refusal>;
 /// An offset that is none; as Redis.

@@ -10,21 +10,22 @@ use std::sync::Arc;
 use farcore::{Answer, Change, Core, Error, Operation, Refused};
 
 use super::{BESIDE_BYTES, Command, Flow};
-use crate::connection::{Connection, Pending};
-use crate::long_change::LongChange;
-use crate::long_task::{LongTask, Retry};
+use crate::conn::connection::{Connection, Pending};
+use crate::conn::joined_reply::{JoinedReply, JoinedReplyKind};
+use crate::conn::reply_token::Token;
+use crate::exec::plan::Plan;
+use crate::figures::slow_log;
+use crate::figures::slow_log::Measured;
+use crate::long::change::LongChange;
+use crate::long::task::{LongTask, Retry};
 use crate::memory::{Charge, Shortage};
-use crate::parts::{Parts, PartsKind};
-use crate::plan::Plan;
-use crate::replies::{ReplyKind, error_text, write_answer};
 use crate::resp::{Arguments, Protocol, Writer};
-use crate::sending::DEFERRED_MS;
-use crate::serving::Serving;
-use crate::slow::{self, Measured};
-use crate::steps;
-use crate::tasks::TaskOutput;
-use crate::token::Token;
-use crate::waiting::Readiness;
+use crate::turn::sending::DEFERRED_MS;
+use crate::turn::serving::Serving;
+use crate::turn::steps;
+use crate::turn::tasks::TaskOutput;
+use crate::types::replies::{ReplyKind, error_text, write_answer};
+use crate::waits::key_queues::Readiness;
 
 /// Bytes that a copy of an argument takes beside its own.
 pub(super) const BESIDE_ARGUMENT: usize = size_of::<Vec<u8>>() + 24;
@@ -270,7 +271,7 @@ impl<'a> Call<'a> {
     /// Gives `count` requests to the engine; their answers make one reply.
     pub(crate) fn requests(
         &mut self,
-        kind: PartsKind,
+        kind: JoinedReplyKind,
         count: usize,
         operation: impl Fn(&Self, usize) -> Operation<'a>,
     ) -> Flow {
@@ -283,8 +284,8 @@ impl<'a> Call<'a> {
         }
         let connection = &mut *self.connection;
         let mut part = connection.sent_parts.take().unwrap_or_else(|| {
-            let parts = Box::new(Parts::new(kind, count));
-            connection.pending.push_back(Pending::Parts(parts));
+            let parts = Box::new(JoinedReply::new(kind, count));
+            connection.pending.push_back(Pending::Joined(parts));
             0
         });
         // The last promise is this command's.
@@ -470,7 +471,7 @@ impl<'a> Call<'a> {
         let future = async move {
             let core = work.await;
             if let Some(measured) = measured {
-                slow::leave(&ended, measured);
+                slow_log::leave(&ended, measured);
             }
             core
         };

@@ -9,15 +9,15 @@ use farcore::Core;
 use super::arguments::pattern;
 use super::subcommand::unknown;
 use super::{Call, Command, Flow, Refusal};
-use crate::connection::ReplyMode;
-use crate::deliveries::publish_to_cores;
+use crate::conn::connection::ReplyMode;
+use crate::events::deliveries::publish_to_cores;
+use crate::events::subscriptions::{CHANNEL_BYTES_MAX, Message, SUBSCRIPTIONS_A_TURN, Topic};
 use crate::memory::{Charge, Shortage};
 use crate::resp::Writer;
 use crate::shared::Shared;
-use crate::steps;
-use crate::subscriptions::{CHANNEL_BYTES_MAX, Message, SUBSCRIPTIONS_A_TURN, Topic};
-use crate::tasks::TaskOutput;
 use crate::texts::Texts;
+use crate::turn::steps;
+use crate::turn::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
 

@@ -10,12 +10,12 @@ use farcore::Core;
 use super::arguments::{at_most, count, integer, is_option};
 use super::subcommand::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX, tracking};
-use crate::connection::{Connection, ReplyMode};
-use crate::parked::WaitEnd;
+use crate::conn::connection::{Connection, ReplyMode};
 use crate::resp::{Protocol, Writer};
-use crate::serving::Serving;
 use crate::shared::Shared;
-use crate::steps;
+use crate::turn::serving::Serving;
+use crate::turn::steps;
+use crate::waits::parked::WaitEnd;
 
 type Result = std::result::Result<Flow, Refusal>;
 

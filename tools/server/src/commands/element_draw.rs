@@ -5,12 +5,12 @@ use farcore::Core;
 use super::arguments::{integer, is_option};
 use super::structured::{Record, fail, hold_records};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::hash_value::Entry;
-use crate::kind::Kind;
 use crate::random::Numbers;
 use crate::resp::{Protocol, Writer};
-use crate::steps;
-use crate::tasks::TaskOutput;
+use crate::turn::steps;
+use crate::turn::tasks::TaskOutput;
+use crate::types::hash::value::Entry;
+use crate::types::kind::Kind;
 
 type Result = std::result::Result<Flow, Refusal>;
 

@@ -15,14 +15,14 @@ use farcore::Core;
 use super::arguments::{integer, is_option, pattern};
 use super::structured::{Failure, Record, fail, hold_records};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::encoding_limits::EncodingLimits;
 use crate::glob;
-use crate::hash_value::Entry;
-use crate::kind::Kind;
 use crate::memory::{Charge, Shortage};
 use crate::resp::{Protocol, Writer};
-use crate::steps;
-use crate::tasks::TaskOutput;
+use crate::turn::steps;
+use crate::turn::tasks::TaskOutput;
+use crate::types::encoding_limits::EncodingLimits;
+use crate::types::hash::value::Entry;
+use crate::types::kind::Kind;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -307,8 +307,8 @@ pub(super) fn sscan(call: &mut Call<'_>) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash_value::with_fields;
-    use crate::set_value::with_members;
+    use crate::types::hash::value::with_fields;
+    use crate::types::set::value::with_members;
 
     const KINDS: [Kind; 2] = [Kind::Hash, Kind::Set];
 

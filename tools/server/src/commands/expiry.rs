@@ -4,7 +4,7 @@ use farcore::{Change, Expiry, ExpiryCondition, Operation};
 
 use super::arguments::{TimeUnit, expiry_condition, integer, invalid_expiry};
 use super::{Call, Flow, Refusal};
-use crate::replies::ReplyKind;
+use crate::types::replies::ReplyKind;
 
 type Result = std::result::Result<Flow, Refusal>;
 

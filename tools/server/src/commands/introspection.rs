@@ -5,10 +5,10 @@ use super::documentation::{self, Documented};
 use super::subcommand::{Subcommand, find_subcommand, takes};
 use super::syntax;
 use super::{COMMANDS, Call, Command, Flow, Refusal, SYNTAX, find};
-use crate::counters::COMMANDS_MAX;
+use crate::figures::counters::COMMANDS_MAX;
 use crate::glob;
 use crate::resp::Writer;
-use crate::steps;
+use crate::turn::steps;
 use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;

@@ -4,10 +4,10 @@ use farcore::{Core, Cursor, ScanOptions, ScanPage};
 
 use super::arguments::is_option;
 use crate::glob;
-use crate::kind::type_name;
 use crate::memory::Charge;
-use crate::steps;
-use crate::tasks::TaskOutput;
+use crate::turn::steps;
+use crate::turn::tasks::TaskOutput;
+use crate::types::kind::type_name;
 use crate::words::shown_key;
 
 /// Keys that one step looks at while values are short, and at first.

@@ -5,12 +5,12 @@ use farcore::{Core, Cursor, Operation};
 use super::arguments::{is_option, pattern};
 use super::key_walk::{Names, Walk};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
-use crate::event_classes::EventClasses;
-use crate::kind::type_name;
-use crate::parts::PartsKind;
-use crate::replies::ReplyKind;
+use crate::conn::joined_reply::JoinedReplyKind;
+use crate::events::classes::EventClasses;
 use crate::resp::Writer;
-use crate::tasks::TaskOutput;
+use crate::turn::tasks::TaskOutput;
+use crate::types::kind::type_name;
+use crate::types::replies::ReplyKind;
 use crate::words::NO_INTEGER;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -29,11 +29,11 @@ pub(super) fn del(call: &mut Call<'_>) -> Result {
         return Ok(call.request(ReplyKind::IsDeleted, Operation::Delete { key }));
     }
     let count = call.count() - 1;
-    Ok(
-        call.requests(PartsKind::Count, count, |call, part| Operation::Delete {
+    Ok(call.requests(JoinedReplyKind::Count, count, |call, part| {
+        Operation::Delete {
             key: call.key_at(1 + part),
-        }),
-    )
+        }
+    }))
 }
 
 pub(super) fn exists(call: &mut Call<'_>) -> Result {
@@ -42,11 +42,11 @@ pub(super) fn exists(call: &mut Call<'_>) -> Result {
         return Ok(call.request(ReplyKind::Exists, Operation::Inspect { key }));
     }
     let count = call.count() - 1;
-    Ok(
-        call.requests(PartsKind::Count, count, |call, part| Operation::Inspect {
+    Ok(call.requests(JoinedReplyKind::Count, count, |call, part| {
+        Operation::Inspect {
             key: call.key_at(1 + part),
-        }),
-    )
+        }
+    }))
 }
 
 pub(super) fn type_of(call: &mut Call<'_>) -> Result {

@@ -8,13 +8,13 @@ use farcore::Core;
 
 use super::arguments::{integer, is_option};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
-use crate::event_classes::EventClasses;
-use crate::long_copy::{ValueUse, hold_value};
+use crate::events::classes::EventClasses;
+use crate::long::copy::{ValueUse, hold_value};
 use crate::memory::Shortage;
-use crate::replies::error_text;
 use crate::resp::Writer;
-use crate::steps;
-use crate::tasks::TaskOutput;
+use crate::turn::steps;
+use crate::turn::tasks::TaskOutput;
+use crate::types::replies::error_text;
 use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;

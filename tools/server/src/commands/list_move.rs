@@ -6,10 +6,10 @@ use super::lists::{effect, pop_event, push_event, take_off};
 use super::structured::{Effect, Failure, Record, Step, update};
 use super::transfer::{Moved, Transfer, transfer};
 use super::wanted::SourceErrors;
-use crate::kind::{self, Kind};
-use crate::list_value::{ListValue, Side, with_added};
-use crate::tasks::TaskOutput;
-use crate::waiting::Readiness;
+use crate::turn::tasks::TaskOutput;
+use crate::types::kind::{self, Kind};
+use crate::types::list::value::{ListValue, Side, with_added};
+use crate::waits::key_queues::Readiness;
 
 /// The move of an element.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
     use crate::by_hand::on_first_core;
-    use crate::waiting::{ReadyKeys, Waiter};
+    use crate::waits::key_queues::{ReadyKeys, Waiter};
 
     /// A move whose target has no room any more once the element is taken.
     struct LateRefusal {

@@ -9,10 +9,10 @@ use super::arguments::{float, is_option, number};
 use super::list_move::Move;
 use super::wanted::{SourceErrors, Wanted};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::list_value::Side;
-use crate::parked::Parked;
 use crate::resp::Writer;
-use crate::steps;
+use crate::turn::steps;
+use crate::types::list::value::Side;
+use crate::waits::parked::Parked;
 
 type Result = std::result::Result<Flow, Refusal>;
 

@@ -8,13 +8,14 @@ use farcore::Operation;
 use super::arguments::{integer, is_option, number};
 use super::structured::{Done, Effect, Failure, Record, change, finish, update};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::event_classes::EventClasses;
-use crate::kind::Kind;
-use crate::list_reply::{self, ListPlaces, ListReply};
-use crate::list_value::{ListValue, Occurrences, Side, with_added, with_replaced};
-use crate::parts::Search;
-use crate::replies::ReplyKind;
+use crate::conn::joined_reply::Search;
+use crate::events::classes::EventClasses;
 use crate::resp::Writer;
+use crate::types::kind::Kind;
+use crate::types::list::reply;
+use crate::types::list::reply::{ListPlaces, ListReply};
+use crate::types::list::value::{ListValue, Occurrences, Side, with_added, with_replaced};
+use crate::types::replies::ReplyKind;
 use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -32,13 +33,13 @@ pub(super) fn llen(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn lindex(call: &mut Call<'_>) -> Result {
-    let index = list_reply::index(integer(call.argument(2))?);
+    let index = reply::index(integer(call.argument(2))?);
     Ok(call.list(ListReply::Element(index)))
 }
 
 pub(super) fn lrange(call: &mut Call<'_>) -> Result {
-    let start = list_reply::index(integer(call.argument(2))?);
-    let end = list_reply::index(integer(call.argument(3))?);
+    let start = reply::index(integer(call.argument(2))?);
+    let end = reply::index(integer(call.argument(3))?);
     Ok(call.list(ListReply::Range(start, end)))
 }
 

@@ -9,17 +9,17 @@ use super::arguments::{TimeUnit, integer, positive_expiry};
 use super::call::BESIDE_ARGUMENT;
 use super::strings::{SetOptions, TOO_LONG, is_beyond};
 use super::{Call, Flow, Refusal};
-use crate::gate::last_at_gate;
-use crate::long_change::{
+use crate::exec::gate::last_at_gate;
+use crate::long::change::{
     Bytes, ChangeKind, LongChange, SetCondition, SetRule, is_absent, notify_set,
 };
-use crate::long_input::{Following, LongInput, NextValue, STALLED};
-use crate::long_places::PlaceWait;
-use crate::long_task::swap;
+use crate::long::input::{Following, LongInput, NextValue, STALLED};
+use crate::long::places::PlaceWait;
+use crate::long::task::swap;
 use crate::memory::Charge;
 use crate::resp::{Protocol, Writer};
-use crate::steps;
-use crate::tasks::TaskOutput;
+use crate::turn::steps;
+use crate::turn::tasks::TaskOutput;
 use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;

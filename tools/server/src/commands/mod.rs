@@ -29,7 +29,6 @@ mod long_set;
 mod lost_keys;
 mod many_reads;
 mod monitor;
-mod noted;
 mod object;
 mod random_key;
 mod renames;
@@ -46,6 +45,7 @@ mod tracking;
 mod transactions;
 mod transfer;
 mod wanted;
+mod with_events;
 
 use farcore::Error;
 

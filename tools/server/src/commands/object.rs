@@ -7,11 +7,11 @@ use farcore::{Core, Error, Operation};
 use super::arguments::{count, is_option};
 use super::subcommand::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
-use crate::encoding_limits::EncodingLimits;
-use crate::information::MemoryFigures;
-use crate::kind;
-use crate::replies::{self, ReplyKind};
+use crate::figures::information::MemoryFigures;
 use crate::resp::Writer;
+use crate::types::encoding_limits::EncodingLimits;
+use crate::types::kind;
+use crate::types::replies::{self, ReplyKind};
 
 type Result = std::result::Result<Flow, Refusal>;
 

@@ -11,9 +11,9 @@ use farcore::{
 
 use super::arguments::{integer, is_option};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
-use crate::event_classes::EventClasses;
-use crate::long_copy::{Old, ValueUse, hold_value, put_segments};
-use crate::tasks::TaskOutput;
+use crate::events::classes::EventClasses;
+use crate::long::copy::{Old, ValueUse, hold_value, put_segments};
+use crate::turn::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
 

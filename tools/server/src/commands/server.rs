@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::arguments::{at_most, is_option};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::failures::Failures;
-use crate::information::{self, Gathering};
+use crate::figures::failures::Failures;
+use crate::figures::information::{self, Gathering};
 use crate::resp::Writer;
 
 type Result = std::result::Result<Flow, Refusal>;

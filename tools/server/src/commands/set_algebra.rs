@@ -15,12 +15,12 @@ use farcore::{Condition, Core, Error, Expiry, Transaction, TransactionOutcome};
 use super::arguments::{is_option, number};
 use super::structured::{self, Done, Effect, Failure, Record, write_count};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::event_classes::EventClasses;
-use crate::kind::Kind;
+use crate::events::classes::EventClasses;
 use crate::resp::{Protocol, Writer};
-use crate::set_value::{SetValue, of_sorted};
-use crate::steps;
-use crate::tasks::TaskOutput;
+use crate::turn::steps;
+use crate::turn::tasks::TaskOutput;
+use crate::types::kind::Kind;
+use crate::types::set::value::{SetValue, of_sorted};
 use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -499,8 +499,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::kind::Structured;
-    use crate::set_value::with_members;
+    use crate::types::kind::Structured;
+    use crate::types::set::value::with_members;
 
     proptest! {
         #[test]

@@ -9,13 +9,13 @@ use super::arguments::number;
 use super::structured::{self, Effect, Failure, Record, write_count};
 use super::transfer::{Transfer, transfer};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::kind::Kind;
-use crate::parts::Search;
+use crate::conn::joined_reply::Search;
 use crate::random::Numbers;
-use crate::replies::ReplyKind;
-use crate::set_reply::{SetMembers, SetReply};
-use crate::set_value::{SetLookup, SetValue, with_members, without_members};
 use crate::texts::ShortText;
+use crate::types::kind::Kind;
+use crate::types::replies::ReplyKind;
+use crate::types::set::reply::{SetMembers, SetReply};
+use crate::types::set::value::{SetLookup, SetValue, with_members, without_members};
 
 type Result = std::result::Result<Flow, Refusal>;
 

@@ -8,12 +8,12 @@ use farcore::Core;
 
 use super::subcommand::{Subcommand, too_many};
 use super::{Call, Flow, Refusal};
+use crate::figures::slow_log::SlowCommand;
 use crate::memory::{Charge, Shortage};
 use crate::resp::Writer;
 use crate::shared::Shared;
-use crate::slow::SlowCommand;
-use crate::steps;
-use crate::tasks::TaskOutput;
+use crate::turn::steps;
+use crate::turn::tasks::TaskOutput;
 use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;

@@ -9,12 +9,12 @@ use farcore::{
 
 use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry};
 use super::{Call, Flow, Refusal, SYNTAX, many_reads};
-use crate::event_classes::EventClasses;
-use crate::long_change::{ChangeKind, LongChange, SetCondition, SetRule, notify_set};
-use crate::long_task::{LongTask, swap};
-use crate::parts::PartsKind;
-use crate::replies::ReplyKind;
-use crate::steps;
+use crate::conn::joined_reply::JoinedReplyKind;
+use crate::events::classes::EventClasses;
+use crate::long::change::{ChangeKind, LongChange, SetCondition, SetRule, notify_set};
+use crate::long::task::{LongTask, swap};
+use crate::turn::steps;
+use crate::types::replies::ReplyKind;
 use crate::words::{NO_INTEGER, stored_key};
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -245,11 +245,11 @@ pub(super) fn mget(call: &mut Call<'_>) -> Result {
     if may_be_long && call.plan.is_none() && !has_begun {
         return Ok(many_reads::start(call));
     }
-    Ok(
-        call.requests(PartsKind::Values, count, |call, part| Operation::Get {
+    Ok(call.requests(JoinedReplyKind::Values, count, |call, part| {
+        Operation::Get {
             key: call.key_at(1 + part),
-        }),
-    )
+        }
+    }))
 }
 
 /// How many pairs of keys and values there are.
@@ -263,12 +263,12 @@ fn pairs(call: &Call<'_>, name: &str) -> std::result::Result<usize, Refusal> {
 
 pub(super) fn mset(call: &mut Call<'_>) -> Result {
     let count = pairs(call, "mset")?;
-    Ok(
-        call.requests(PartsKind::Stored, count, |call, part| Operation::Put {
+    Ok(call.requests(JoinedReplyKind::Stored, count, |call, part| {
+        Operation::Put {
             key: call.key_at(1 + 2 * part),
             value: call.argument(2 + 2 * part),
-        }),
-    )
+        }
+    }))
 }
 
 /// Stores all or none. If the keys lie in several shards, others may see some before the rest.

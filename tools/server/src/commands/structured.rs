@@ -10,19 +10,19 @@ use farcore::{
 };
 
 use super::{Call, Flow, Refusal, read_of};
-use crate::connection::Pending;
-use crate::encoding_limits::EncodingLimits;
-use crate::event_classes::EventClasses;
-use crate::hash_value::{Entry, HashValue};
-use crate::kind::{self, Kind, Structured};
+use crate::conn::connection::Pending;
+use crate::conn::joined_reply::{JoinedReply, Search};
+use crate::conn::reply_token::Token;
+use crate::events::classes::EventClasses;
 use crate::memory::{Charge, Shortage};
-use crate::parts::{Parts, Search};
-use crate::replies::error_text;
 use crate::resp::{Protocol, Writer};
-use crate::set_value::SetValue;
-use crate::steps;
-use crate::tasks::TaskOutput;
-use crate::token::Token;
+use crate::turn::steps;
+use crate::turn::tasks::TaskOutput;
+use crate::types::encoding_limits::EncodingLimits;
+use crate::types::hash::value::{Entry, HashValue};
+use crate::types::kind::{self, Kind, Structured};
+use crate::types::replies::error_text;
+use crate::types::set::value::SetValue;
 use crate::words::stored_key;
 
 /// Why a record was not read or changed.
@@ -406,8 +406,8 @@ impl Call<'_> {
         let key = self.key();
         match self.submit_part(Operation::GetStructured { key }, token) {
             Ok(()) => {
-                let parts = Box::new(Parts::of_search(search, key));
-                self.connection.pending.push_back(Pending::Parts(parts));
+                let parts = Box::new(JoinedReply::of_search(search, key));
+                self.connection.pending.push_back(Pending::Joined(parts));
                 self.connection.outstanding += 1;
                 Flow::Done
             }

@@ -424,7 +424,7 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters;
+    use crate::figures::counters;
 
     #[test]
     fn commands_are_sorted_and_found_at_their_place() {

@@ -9,18 +9,18 @@ use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, Tr
 
 use super::arguments::is_option;
 use super::{Call, Command, Flow, Refusal, find, subcommand};
-use crate::gate::GateHold;
-use crate::key_events::KeyEvent;
-use crate::memory_limit::OUT_OF_MEMORY;
-use crate::plan::Plan;
-use crate::replies::error_text;
-use crate::resp::{Arguments, Writer};
-use crate::shared::Shared;
-use crate::steps;
-use crate::transaction::{
+use crate::events::key_events::KeyEvent;
+use crate::exec::gate::GateHold;
+use crate::exec::plan::Plan;
+use crate::exec::transaction::{
     Added, BESIDE_BYTES, ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Replay, ReplaySlot,
     Seen, Watched,
 };
+use crate::memory_limit::OUT_OF_MEMORY;
+use crate::resp::{Arguments, Writer};
+use crate::shared::Shared;
+use crate::turn::steps;
+use crate::types::replies::error_text;
 
 type Result = std::result::Result<Flow, Refusal>;
 

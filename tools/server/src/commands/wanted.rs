@@ -8,13 +8,13 @@ use super::Refusal;
 use super::list_move::Move;
 use super::lists::{pop_event, take_off, write_elements};
 use super::structured::{Done, Failure, Step, update};
-use crate::kind::Kind;
-use crate::list_value::Side;
-use crate::replies::WRONG_TYPE;
 use crate::resp::{Protocol, Writer};
-use crate::steps;
-use crate::tasks::TaskOutput;
-use crate::waiting::Readiness;
+use crate::turn::steps;
+use crate::turn::tasks::TaskOutput;
+use crate::types::kind::Kind;
+use crate::types::list::value::Side;
+use crate::types::replies::WRONG_TYPE;
+use crate::waits::key_queues::Readiness;
 use crate::words::shown_key;
 
 /// What a command takes from lists.

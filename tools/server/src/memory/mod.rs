@@ -13,7 +13,7 @@
 //! - I2: a charge of more than [`SMALL_BYTES`] is granted before the memory is allocated, and
 //!   leaves a quarter of the limit to small ones. Those are refused only to a client that has three
 //!   quarters by itself. What they take beyond the limit, clients that do not read give back
-//!   ([`crate::evicting`]).
+//!   ([`crate::turn::evicting`]).
 //! - I3: a charge that is not granted at once is noted as wanted, and clients that hold memory
 //!   without using it give way.
 //! - I4: what becomes free is kept for one client that waits, for a few seconds, and then for

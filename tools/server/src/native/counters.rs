@@ -1,6 +1,6 @@
 //! Figures of a core's native connections, written by the core and read by any.
 
-use crate::counters::Figure;
+use crate::figures::counters::Figure;
 
 /// A figure by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

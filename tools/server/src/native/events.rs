@@ -7,9 +7,10 @@ use std::collections::HashMap;
 
 use farcore::{Answer, Condition, Core, Operation, PutOptions, PutOutcome, Refused};
 
-use crate::answering::version_of;
-use crate::key_events::EventSink;
-use crate::noted::{self, Noted, looking};
+use crate::events::key_events::EventSink;
+use crate::events::operation_events;
+use crate::events::operation_events::{Noted, looking};
+use crate::turn::answering::version_of;
 
 /// The requests under way that may make events, and where the events go.
 #[derive(Debug)]
@@ -92,7 +93,7 @@ pub(super) fn leave_put(
 ) {
     let is_new = matches!(options.condition, Condition::Absent | Condition::Version(0));
     if let Ok(outcome) = *outcome {
-        noted::put_in_steps(outcome, options.expiry, is_new, |version, class, name| {
+        operation_events::put_in_steps(outcome, options.expiry, is_new, |version, class, name| {
             sink.notify_stored(version, class, name, key);
         });
     }

@@ -11,7 +11,7 @@ use super::connection::{CONNECTIONS_MAX, NativeConnection, State};
 use super::handshakes::Stage;
 use super::turn::Native;
 use crate::memory::Account;
-use crate::sockets::Sockets;
+use crate::turn::sockets::Sockets;
 
 /// Sockets of native connections have numbers from here on, and lines of devices from there.
 pub(super) const SOCKETS: u64 = 1 << 40;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use farcore_rdma::{LogLimit, PeerListener, Scheme};
 
-use crate::port::Message;
 use crate::shared::Shared;
+use crate::turn::core_port::Message;
 
 use super::options::NativeOptions;
 

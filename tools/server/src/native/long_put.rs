@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use farcore_protocol::{Flags, HEADER_BYTES, Header, Kind, Status};
 
-use crate::long_input::LongInput;
+use crate::long::input::LongInput;
 
 use super::connection::NativeConnection;
 use super::counters::NativeCounters;

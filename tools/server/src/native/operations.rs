@@ -5,7 +5,7 @@ use farcore_protocol::{
     ConditionKind, ExpiryConditionKind, ExpiryKind, Header, Kind, Status, WireError,
 };
 
-use crate::replies::lost_text;
+use crate::types::replies::lost_text;
 
 /// When a key expires.
 fn expiry(header: &Header) -> Result<Expiry, WireError> {

@@ -10,7 +10,7 @@ use farcore_protocol::{
     TRANSFER_SLOT_BYTES_MAX, VALUE_BYTES_MAX, WireError,
 };
 
-use crate::gate::Passes;
+use crate::exec::gate::Passes;
 
 use super::answers::Part;
 use super::connection::{NativeConnection, Request, Stage};
@@ -250,7 +250,8 @@ impl NativeConnection {
         flow
     }
 
-    /// True if a request must wait for the gate. Parts of long values need not: their task does.
+    /// True if a request must wait for the gate. JoinedReply of long values need not: their task
+    /// does.
     #[cold]
     fn must_hold(&self, turn: &Turn<'_>, receive: u16, header: &Header) -> bool {
         if self.long_puts.takes(header) || is_long(header, turn.record_bytes) {

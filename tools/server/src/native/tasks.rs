@@ -10,10 +10,10 @@ use farcore::{Core, Cursor, Error, PutOptions, PutOutcome};
 use farcore_protocol::scan;
 use farcore_protocol::{HEADER_BYTES, Header, Status, TRANSFER_SLOT_BYTES_MAX};
 
-use crate::gate::{Passes, last_at_gate};
-use crate::key_events::EventSink;
-use crate::long_input::{LongInput, STALLED};
-use crate::long_places::PlaceWait;
+use crate::events::key_events::EventSink;
+use crate::exec::gate::{Passes, last_at_gate};
+use crate::long::input::{LongInput, STALLED};
+use crate::long::places::PlaceWait;
 use crate::memory::{Account, Charge};
 
 use super::connection::OwnedAnswer;

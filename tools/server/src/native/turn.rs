@@ -15,13 +15,13 @@ use farcore_rdma::Completion;
 use farcore_tuning::Clock;
 
 use crate::commands::BESIDE_BYTES;
-use crate::evicting::STALLED_MS;
-use crate::gate::Passes;
-use crate::key_events::EventSink;
-use crate::long_input::LongInput;
+use crate::events::key_events::EventSink;
+use crate::exec::gate::Passes;
+use crate::long::input::LongInput;
 use crate::memory::CoreMemory;
 use crate::shared::{LARGE_BYTES, Shared};
-use crate::sockets::{Interest, Sockets};
+use crate::turn::evicting::STALLED_MS;
+use crate::turn::sockets::{Interest, Sockets};
 
 use super::accepting::Accepting;
 use super::answers::{Delivery, Rest};
@@ -550,7 +550,9 @@ impl Native {
 fn statistics(shared: &Shared) -> String {
     let mut text = String::new();
     let engine = shared.reporter.stats().total;
-    let native = crate::figures::ServerFigures::of(shared).total().native;
+    let native = crate::figures::server_figures::ServerFigures::of(shared)
+        .total()
+        .native;
     for (name, value) in [
         ("gets", engine.gets),
         ("gets_absent", engine.gets_absent),

@@ -1,0 +1,564 @@
+//! What a connection keeps from `WATCH` or `MULTI` on: watched versions and queued commands.
+//!
+//! Queued commands are kept as they would be sent, in one buffer. `EXEC` first tries to carry them
+//! out as one transaction of the engine (`exec::plan`). If that is not possible they are replayed:
+//! the core's loop runs them from the buffer, as if the client had sent them now, before anything
+//! that the client has sent after `EXEC`.
+//!
+//! - I1: while commands are replayed nothing else of the connection is parsed, and messages of
+//!   channels wait, so the replies make one array.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use farcore::{Absence, Core, Version};
+
+use crate::commands::{self, Call, Flow};
+use crate::conn::connection::Connection;
+use crate::exec::gate::GateHold;
+use crate::memory::Charge;
+use crate::resp::{Arguments, Limits, Progress, Protocol, Writer, parse};
+use crate::turn::serving::Serving;
+use crate::turn::steps;
+use crate::waits::key_queues::ReadyKeys;
+
+/// A queue has this part of its bytes more than it needs, when it grows.
+const GROWTH: usize = 8;
+/// Queued commands that are run in a turn, at least, or pieces of one that are parsed.
+const PIECES_A_TURN: usize = 16;
+/// Bytes of a queued command that are parsed at once.
+const PARSED_A_TURN: usize = 64 << 10;
+/// Bytes of a command that are queued in a turn.
+const ADDED_A_TURN: usize = 1 << 20;
+/// Bytes of an argument's head and end, at most.
+pub(crate) const BESIDE_BYTES: usize = 24;
+/// Bytes of queued commands that a connection may have.
+pub(crate) const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// What a watched key was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    Version(Version),
+    Absent(Absence),
+}
+
+/// Watched keys, as they are stored, with what they were.
+pub(crate) type Watched = HashMap<Vec<u8>, Seen>;
+
+/// What a connection keeps from `WATCH` or `MULTI` on.
+#[derive(Debug, Default)]
+pub(crate) struct ClientTransaction {
+    /// Shared with the task of a `WATCH`.
+    pub(crate) watched: Rc<RefCell<Watched>>,
+    pub(crate) phase: Phase,
+    /// What the watched keys take.
+    pub(crate) held: Vec<Charge>,
+    /// Keys to which commands have added elements: clients that wait for them are woken when all
+    /// have run.
+    pub(crate) ready: ReadyKeys,
+    /// The gate for writes, closed until no command that writes is left.
+    pub(crate) hold: Option<GateHold>,
+    /// What is parsed of the command that is replayed next.
+    pub(crate) parsing: Option<Parsing>,
+}
+
+/// What is parsed of a queued command.
+#[derive(Debug, Default)]
+pub(crate) struct Parsing {
+    arguments: Arguments,
+    /// Bytes that the parse has looked at; 0 before it begins.
+    window: usize,
+    /// Where the next command begins, once all is parsed.
+    next: Option<usize>,
+    /// It has a long argument, which is kept whole.
+    takes_whole: bool,
+}
+
+impl Parsing {
+    /// Keeps what is parsed of a command that goes on later, except if a value of it is passed on.
+    fn keep(&mut self, next: usize, is_whole: bool) {
+        if is_whole {
+            self.next = Some(next);
+        } else {
+            self.end();
+        }
+    }
+
+    /// Begins with the next command.
+    fn end(&mut self) {
+        self.arguments.clear();
+        (self.window, self.next, self.takes_whole) = (0, None, false);
+    }
+}
+
+/// What a piece of a parse of the queue has found.
+enum Queued {
+    /// A command, and where it ends; or where a long argument of so many bytes begins, which so
+    /// many others follow.
+    Command {
+        next: usize,
+        long: Option<(usize, usize)>,
+    },
+    /// Not all of it yet.
+    Part,
+}
+
+/// Why queued commands are replayed.
+#[derive(Debug)]
+pub(crate) enum Replay {
+    /// They cannot be carried out at once, and no key is watched.
+    Plain,
+    /// No watched key has changed since the gate was closed.
+    Held(GateHold),
+}
+
+/// Where a task leaves that commands must be replayed.
+pub(crate) type ReplaySlot = Rc<RefCell<Option<Replay>>>;
+
+/// How far a transaction is.
+#[derive(Debug, Default)]
+pub(crate) enum Phase {
+    /// There was no `MULTI`.
+    #[default]
+    Watching,
+    /// Commands are queued.
+    Queueing(Queue),
+    /// A task carries them out, or says that they must be replayed.
+    Committing(Queue, ReplaySlot),
+    /// Those behind a place of the queue are still to be run.
+    Replaying(Queue, usize),
+}
+
+/// Queued commands.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// The commands, as they would be sent.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) commands: usize,
+    /// Where the last one ends that may write.
+    pub(crate) writes_end: usize,
+    /// A command was refused, so none will be run.
+    pub(crate) is_aborted: bool,
+    /// A command may make data grow.
+    pub(crate) needs_memory: bool,
+    /// Of the command that is being added: where it begins, its next argument, and the bytes of
+    /// that which are there.
+    pub(crate) adding: (usize, usize, usize),
+}
+
+/// How far a command was added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Added {
+    /// There is more of it.
+    Part,
+    Whole,
+    /// There are too many bytes; nothing of it is there.
+    TooLong,
+}
+
+impl Queue {
+    /// Bytes by which the buffer grows for so many more: little beyond what it holds.
+    pub(crate) fn growth(&self, bytes: usize) -> usize {
+        let needed = self.bytes.len() + bytes;
+        if needed <= self.bytes.capacity() {
+            return 0;
+        }
+        needed + needed / GROWTH - self.bytes.capacity()
+    }
+
+    /// Makes room for a command of so many bytes, and begins to add it.
+    pub(crate) fn begin(&mut self, bytes: usize, count: usize) {
+        let start = self.bytes.len();
+        let growth = self.growth(bytes);
+        if growth > 0 {
+            let spare = self.bytes.capacity() - start;
+            self.bytes.reserve_exact(growth + spare);
+        }
+        Writer::new(&mut self.bytes, Protocol::Resp2).array(count);
+        self.adding = (start, 0, 0);
+    }
+
+    /// Adds some of a command that has begun.
+    pub(crate) fn add_some<'a>(
+        &mut self,
+        count: usize,
+        argument: impl Fn(usize) -> &'a [u8],
+    ) -> Added {
+        let (start, mut place, mut offset) = self.adding;
+        let end = self.bytes.len() + ADDED_A_TURN;
+        while place < count {
+            let argument = argument(place);
+            if offset == 0 {
+                Writer::new(&mut self.bytes, Protocol::Resp2).bulk_head(argument.len());
+            }
+            let room = end.saturating_sub(self.bytes.len()).max(1);
+            let piece = room.min(argument.len() - offset);
+            self.bytes
+                .extend_from_slice(&argument[offset..offset + piece]);
+            offset += piece;
+            if offset == argument.len() {
+                self.bytes.extend_from_slice(b"\r\n");
+                (place, offset) = (place + 1, 0);
+            }
+            if self.bytes.len() >= end && place < count {
+                self.adding = (start, place, offset);
+                return Added::Part;
+            }
+        }
+        self.adding = (0, 0, 0);
+        if self.bytes.len() > QUEUE_BYTES_MAX {
+            self.bytes.truncate(start);
+            return Added::TooLong;
+        }
+        self.commands += 1;
+        Added::Whole
+    }
+
+    /// Parses the command at a place; returns where the next one begins.
+    pub(crate) fn command(&self, at: usize, arguments: &mut Arguments) -> Option<usize> {
+        arguments.clear();
+        match parse(&self.bytes[at..], &Limits::default(), arguments) {
+            Ok(Progress::Complete { consumed }) => Some(at + consumed),
+            _ => None,
+        }
+    }
+
+    /// Parses some of the command at a place within limits; it is incomplete if there is more.
+    fn parse(&self, at: usize, limits: &Limits, parsing: &mut Parsing) -> Option<Progress> {
+        let input = &self.bytes[at..];
+        let before = parsing.window;
+        let window = input.len().min(before.max(PARSED_A_TURN));
+        let progress = parse(&input[..window], limits, &mut parsing.arguments).ok()?;
+        // What was skipped of a long argument costs nothing.
+        steps::count_walked(match progress {
+            Progress::Complete { consumed } => (consumed - before.min(consumed)).min(PARSED_A_TURN),
+            _ => PARSED_A_TURN,
+        });
+        parsing.window = window;
+        if let Progress::Incomplete { needed } = progress {
+            if window == input.len() {
+                return None;
+            }
+            parsing.window = needed.max(window + PARSED_A_TURN);
+        }
+        Some(progress)
+    }
+}
+
+impl Connection {
+    /// True between `MULTI` and `EXEC`.
+    pub(crate) fn is_queueing(&self) -> bool {
+        self.queue().is_some()
+    }
+
+    /// The commands that were queued since `MULTI`.
+    pub(crate) fn queue(&self) -> Option<&Queue> {
+        match &self.transaction.as_ref()?.phase {
+            Phase::Queueing(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// The same, to add one.
+    pub(crate) fn queue_mut(&mut self) -> Option<&mut Queue> {
+        match &mut self.transaction.as_mut()?.phase {
+            Phase::Queueing(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// Bytes of queued commands.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        let transaction = self.transaction.as_ref();
+        transaction.map_or(0, |transaction| match &transaction.phase {
+            Phase::Watching => 0,
+            Phase::Queueing(queue) | Phase::Committing(queue, _) | Phase::Replaying(queue, _) => {
+                let parsing = transaction.parsing.as_ref();
+                let parsed = parsing.map_or(0, |parsing| parsing.arguments.held_bytes());
+                queue.bytes.capacity() + parsed
+            }
+        })
+    }
+
+    /// True while queued commands are carried out.
+    #[inline]
+    pub(crate) fn is_executing(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| {
+            matches!(
+                transaction.phase,
+                Phase::Committing(..) | Phase::Replaying(..)
+            )
+        })
+    }
+
+    /// True if no queued command is left to begin that may write.
+    pub(crate) fn has_replayed_writes(&self) -> bool {
+        match self
+            .transaction
+            .as_ref()
+            .map(|transaction| &transaction.phase)
+        {
+            Some(Phase::Replaying(queue, at)) => *at >= queue.writes_end,
+            _ => false,
+        }
+    }
+
+    /// Has queued commands replayed, and begins their reply.
+    pub(crate) fn replay(&mut self, queue: Queue) {
+        let count = queue.commands;
+        self.reply(|writer| writer.array(count));
+        let transaction = self.transaction.get_or_insert_default();
+        transaction.phase = Phase::Replaying(queue, 0);
+    }
+}
+
+impl Serving {
+    /// Goes on with what a connection's `EXEC` has begun. True if nothing of it is left, so the
+    /// connection's input may be parsed.
+    #[inline]
+    pub(crate) fn execute(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+    ) -> bool {
+        !connection.is_executing() || self.execute_more(core, number, connection)
+    }
+
+    fn execute_more(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+    ) -> bool {
+        let is_blocked = connection.is_blocked;
+        let Some(transaction) = &mut connection.transaction else {
+            return true;
+        };
+        let is_done = match std::mem::take(&mut transaction.phase) {
+            phase @ Phase::Committing(..) if is_blocked => {
+                transaction.phase = phase;
+                false
+            }
+            Phase::Committing(queue, slot) => match slot.take() {
+                None => true,
+                Some(replay) => {
+                    if let Replay::Held(hold) = replay {
+                        transaction.hold = Some(hold);
+                        self.note_holder(number);
+                    }
+                    connection.replay(queue);
+                    self.replay_some(core, number, connection)
+                }
+            },
+            phase @ Phase::Replaying(..) => {
+                transaction.phase = phase;
+                self.replay_some(core, number, connection)
+            }
+            Phase::Watching | Phase::Queueing(_) => true,
+        };
+        if is_done {
+            self.end_transaction(connection);
+            connection.send_deferred();
+        }
+        is_done
+    }
+
+    /// Ends the transaction of a connection, if it has one.
+    pub(crate) fn end_transaction(&self, connection: &mut Connection) {
+        let transaction = connection.transaction.take();
+        for key in transaction.iter().flat_map(|one| one.ready.take()) {
+            self.shared.wake_waiter(&key, &[]);
+        }
+    }
+
+    /// Parses some of the command at a place of a queue, unless it is parsed already.
+    fn parse_queued(&self, queue: &Queue, at: usize, parsing: &mut Parsing) -> Option<Queued> {
+        if let Some(next) = parsing.next {
+            return Some(Queued::Command { next, long: None });
+        }
+        let limits = if parsing.takes_whole {
+            &self.limits_of_whole
+        } else {
+            &self.limits
+        };
+        let progress = queue.parse(at, limits, parsing);
+        debug_assert!(progress.is_some(), "it was written as it is parsed");
+        Some(match progress? {
+            Progress::Complete { consumed } => Queued::Command {
+                next: at + consumed,
+                long: None,
+            },
+            Progress::Large {
+                offset,
+                bytes,
+                left,
+            } if commands::streams(&parsing.arguments, &queue.bytes[at..], left) => {
+                Queued::Command {
+                    next: at + offset,
+                    long: Some((bytes, left)),
+                }
+            }
+            Progress::Large { .. } => {
+                parsing.end();
+                parsing.takes_whole = true;
+                Queued::Part
+            }
+            Progress::Incomplete { .. } => Queued::Part,
+        })
+    }
+
+    /// Runs queued commands as far as they may run now. True once all are replied to.
+    fn replay_some(&mut self, core: &mut Core, number: usize, connection: &mut Connection) -> bool {
+        let transaction = connection.transaction.as_mut();
+        let phase = transaction.map(|transaction| &mut transaction.phase);
+        // It is still replaying while a command runs.
+        let (queue, mut at) = match phase {
+            Some(Phase::Replaying(queue, at)) => (std::mem::take(queue), *at),
+            _ => return true,
+        };
+        let parsing = connection
+            .transaction
+            .as_mut()
+            .and_then(|one| one.parsing.take());
+        let mut parsing = parsing.unwrap_or_default();
+        let (mut must_wait, mut is_over, mut pieces) = (false, false, 0);
+        loop {
+            at += self.take_following(number, connection, &queue.bytes[at..]);
+            must_wait |= connection.stream.is_some() || connection.left > 0;
+            if at == queue.bytes.len() || must_wait {
+                break;
+            }
+            // One that holds the gate does not wait for its client while there is memory.
+            let runs_ahead =
+                connection.holds_gate() && connection.outstanding == 0 && !self.is_crowded();
+            if !connection.may_execute(runs_ahead) || connection.is_gone {
+                break;
+            }
+            // Replies that the client does not want hold nothing up.
+            is_over = pieces >= PIECES_A_TURN && steps::is_slice_over();
+            if is_over {
+                break;
+            }
+            pieces += 1;
+            let (next, long) = match self.parse_queued(&queue, at, &mut parsing) {
+                Some(Queued::Command { next, long }) => (next, long),
+                Some(Queued::Part) => continue,
+                None => break,
+            };
+            let mut call = Call {
+                core: &mut *core,
+                serving: &mut *self,
+                connection: &mut *connection,
+                number,
+                arguments: &parsing.arguments,
+                input: &queue.bytes[at..],
+                writes: false,
+                plan: None,
+            };
+            let flow = match long {
+                None => commands::run(&mut call),
+                Some((bytes, left)) => commands::run_long(&mut call, bytes, left),
+            };
+            if flow == Flow::Later {
+                parsing.keep(next, long.is_none());
+                self.go_on_later(number, connection);
+                break;
+            }
+            steps::count(1);
+            parsing.end();
+            at = next;
+            if let Some((bytes, left)) = long {
+                connection.begin_value(bytes, left);
+            }
+        }
+        // Messages of channels must not come between the replies.
+        let is_run = at == queue.bytes.len() && !connection.is_blocked;
+        let is_done = is_run && connection.pending.is_empty();
+        if must_wait || is_over || (is_run && !is_done) {
+            self.list(number, connection);
+        }
+        if let Some(transaction) = &mut connection.transaction {
+            transaction.phase = Phase::Replaying(queue, at);
+            let has_begun = parsing.window > 0 || parsing.takes_whole;
+            transaction.parsing = has_begun.then_some(parsing);
+        }
+        is_done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(queue: &mut Queue, command: &[&[u8]]) -> Added {
+        let bytes = command.iter().map(|one| one.len() + BESIDE_BYTES).sum();
+        queue.begin(bytes, command.len());
+        loop {
+            match queue.add_some(command.len(), |place| command[place]) {
+                Added::Part => {}
+                added => return added,
+            }
+        }
+    }
+
+    #[test]
+    fn queued_commands_are_parsed_as_they_were_sent() {
+        let mut queue = Queue::default();
+        let sent: [&[&[u8]]; 2] = [&[b"SET", b"", b"a\r\n\0"], &[b"PING"]];
+        for command in sent {
+            assert_eq!(add(&mut queue, command), Added::Whole);
+        }
+        let (mut at, mut arguments) = (0, Arguments::new());
+        for command in sent {
+            let next = queue.command(at, &mut arguments).expect("a whole command");
+            let parsed: Vec<_> = arguments.iter(&queue.bytes[at..]).collect();
+            assert_eq!(parsed, command);
+            at = next;
+        }
+        assert_eq!((at, queue.commands), (queue.bytes.len(), 2));
+    }
+
+    #[test]
+    fn a_queue_is_bounded() {
+        let mut queue = Queue::default();
+        let value = vec![b'x'; QUEUE_BYTES_MAX / 2 - 100];
+        assert_eq!(add(&mut queue, &[&value]), Added::Whole);
+        assert_eq!(add(&mut queue, &[&value]), Added::Whole);
+        let before = queue.bytes.len();
+        assert_eq!(add(&mut queue, &[&value]), Added::TooLong);
+        assert_eq!((queue.bytes.len(), queue.commands), (before, 2));
+    }
+
+    #[test]
+    fn a_long_command_is_added_and_parsed_in_pieces() {
+        let long = vec![b'x'; 3 * ADDED_A_TURN];
+        let mut command = vec![&b"mset"[..], b"key", &long];
+        command.resize(command.len() + 200_000, b"y");
+        let mut queue = Queue::default();
+        queue.begin(0, command.len());
+        let mut parts = 0;
+        while queue.add_some(command.len(), |place| command[place]) == Added::Part {
+            parts += 1;
+        }
+        assert!((4..6).contains(&parts) && queue.commands == 1, "{parts}");
+        assert_eq!(add(&mut queue, &[b"ping"]), Added::Whole);
+        let limits = Limits::default();
+        let (mut parsing, mut parts) = (Parsing::default(), 0);
+        let consumed = loop {
+            match queue.parse(0, &limits, &mut parsing).expect("a command") {
+                Progress::Incomplete { .. } => parts += 1,
+                Progress::Complete { consumed } => break consumed,
+                Progress::Large { .. } => panic!("nothing is too long"),
+            }
+        };
+        assert!((20..40).contains(&parts), "{parts}");
+        let parsed: Vec<_> = parsing.arguments.iter(&queue.bytes).collect();
+        assert!(parsed == command);
+        parsing.end();
+        let last = queue.parse(consumed, &limits, &mut parsing);
+        assert!(matches!(last, Some(Progress::Complete { .. })));
+        assert_eq!(parsing.arguments.len(), 1);
+    }
+}

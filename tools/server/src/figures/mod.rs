@@ -1,0 +1,7 @@
+//! What the server counts and shows of itself.
+
+pub(crate) mod counters;
+pub(crate) mod failures;
+pub(crate) mod information;
+pub(crate) mod server_figures;
+pub(crate) mod slow_log;

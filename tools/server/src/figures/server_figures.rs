@@ -1,0 +1,210 @@
+//! The server's figures at one moment.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::commands::COMMANDS;
+use crate::figures::counters::CoreCounters;
+use crate::native::NativeFigures;
+use crate::shared::Shared;
+use crate::turn::core_port::CorePort;
+
+/// Figures of one core's connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CoreFigures {
+    /// Connections that the core serves, and those on their way to it.
+    pub connections: u64,
+    /// Those of them that have not authenticated, if they must.
+    pub unauthenticated: u64,
+    /// Bytes of its connections with their buffers, at most a second ago.
+    pub connection_bytes: u64,
+    /// Commands.
+    pub commands: u64,
+    /// Errors that were replied.
+    pub failed_commands: u64,
+    /// Bytes that clients sent.
+    pub received_bytes: u64,
+    /// Bytes that were sent to clients.
+    pub sent_bytes: u64,
+    /// System calls that received bytes.
+    pub receives: u64,
+    /// System calls that sent bytes.
+    pub sends: u64,
+    /// Times that the core had nothing to do and slept.
+    pub sleeps: u64,
+    /// Clients that were disconnected because all took too much memory.
+    pub evicted_clients: u64,
+    /// Uploads of long values that ended because they had stalled while others waited.
+    pub stalled_uploads: u64,
+    /// Subscribers that were disconnected because they did not read.
+    pub slow_subscribers: u64,
+    /// Events of keys that were not sent: too many at once, or of keys that were removed unread.
+    pub unsent_events: u64,
+    /// Connections that were closed because their bytes were no requests, or beyond a limit.
+    pub protocol_errors: u64,
+    /// Encrypted connections that failed, or whose handshake took too long.
+    pub failed_handshakes: u64,
+    /// Unauthenticated connections that made room for others, or took too much memory together.
+    pub evicted_unauthenticated: u64,
+    /// Connections that did not authenticate in time.
+    pub late_unauthenticated: u64,
+    /// Wrong passwords.
+    pub failed_authentications: u64,
+    /// Times that a connection waited because of wrong passwords.
+    pub delayed_authentications: u64,
+    /// Times that a connection was not read from any more until its replies are made and read.
+    pub pauses: u64,
+    /// Times that transactions with watched keys have kept all others from writing.
+    pub gate_closings: u64,
+    /// Times that one was given up because it did so for too long.
+    pub gate_overruns: u64,
+    /// How long one did so at most, in microseconds.
+    pub gate_longest_us: u64,
+    /// Work of the longest turn of its loop, in steps: keys, elements, patterns, bytes. `CONFIG
+    /// RESETSTAT` resets it.
+    pub longest_turn_steps: u64,
+    /// Those of native connections.
+    pub native: NativeFigures,
+}
+
+impl CoreFigures {
+    fn of(counters: &CoreCounters, port: &CorePort) -> Self {
+        Self {
+            connections: port.connections.load(Ordering::Relaxed) as u64,
+            unauthenticated: port.unauthenticated.load(Ordering::Relaxed) as u64,
+            connection_bytes: counters.connection_bytes.get(),
+            commands: counters.commands.get(),
+            failed_commands: counters.failed_commands.get(),
+            received_bytes: counters.received_bytes.get(),
+            sent_bytes: counters.sent_bytes.get(),
+            receives: counters.receives.get(),
+            sends: counters.sends.get(),
+            sleeps: counters.sleeps.get(),
+            evicted_clients: counters.evicted_clients.get(),
+            stalled_uploads: counters.stalled_uploads.get(),
+            slow_subscribers: counters.slow_subscribers.get(),
+            unsent_events: counters.unsent_events.get(),
+            protocol_errors: counters.protocol_errors.get(),
+            failed_handshakes: counters.failed_handshakes.get(),
+            evicted_unauthenticated: counters.evicted_unauthenticated.get(),
+            late_unauthenticated: counters.late_unauthenticated.get(),
+            failed_authentications: counters.failed_authentications.get(),
+            delayed_authentications: counters.delayed_authentications.get(),
+            pauses: counters.pauses.get(),
+            gate_closings: counters.gate_closings.get(),
+            gate_overruns: counters.gate_overruns.get(),
+            gate_longest_us: counters.gate_longest_us.get(),
+            longest_turn_steps: counters.longest_turn_steps.get(),
+            native: NativeFigures::of(&counters.native),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.connections += other.connections;
+        self.connection_bytes += other.connection_bytes;
+        self.commands += other.commands;
+        self.failed_commands += other.failed_commands;
+        self.received_bytes += other.received_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.receives += other.receives;
+        self.sends += other.sends;
+        self.sleeps += other.sleeps;
+        self.evicted_clients += other.evicted_clients;
+        self.stalled_uploads += other.stalled_uploads;
+        self.slow_subscribers += other.slow_subscribers;
+        self.unsent_events += other.unsent_events;
+        self.protocol_errors += other.protocol_errors;
+        self.failed_handshakes += other.failed_handshakes;
+        self.unauthenticated += other.unauthenticated;
+        self.evicted_unauthenticated += other.evicted_unauthenticated;
+        self.late_unauthenticated += other.late_unauthenticated;
+        self.failed_authentications += other.failed_authentications;
+        self.delayed_authentications += other.delayed_authentications;
+        self.pauses += other.pauses;
+        self.gate_closings += other.gate_closings;
+        self.gate_overruns += other.gate_overruns;
+        self.gate_longest_us = self.gate_longest_us.max(other.gate_longest_us);
+        self.longest_turn_steps = self.longest_turn_steps.max(other.longest_turn_steps);
+        self.native.add(&other.native);
+    }
+}
+
+/// How often a command was called, on all cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CallFigures {
+    /// The command's name.
+    pub command: &'static str,
+    /// Times that it ran.
+    pub calls: u64,
+    /// Times that it did not run: wrong number of arguments, or a client without a password.
+    pub rejected: u64,
+    /// Times that it ran and refused its arguments.
+    pub failed: u64,
+}
+
+/// The server's figures. All but numbers of connections and their bytes only grow.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServerFigures {
+    /// Connections that were accepted by the system.
+    pub accepted: u64,
+    /// Connections that were refused because there were too many.
+    pub refused: u64,
+    /// Connections that were closed because their clients were silent.
+    pub idle_closed: u64,
+    /// By core.
+    pub cores: Vec<CoreFigures>,
+    /// By command.
+    pub calls: Vec<CallFigures>,
+}
+
+impl ServerFigures {
+    pub(crate) fn of(shared: &Shared) -> Self {
+        let cores = shared.counters.iter().zip(&shared.cores);
+        Self {
+            accepted: shared.accepted.load(Ordering::Relaxed),
+            refused: shared.refused.load(Ordering::Relaxed),
+            idle_closed: shared.idle_closed.load(Ordering::Relaxed),
+            cores: cores
+                .map(|(counters, port)| CoreFigures::of(counters, port))
+                .collect(),
+            calls: (COMMANDS.iter().enumerate())
+                .map(|(place, command)| {
+                    let mut figures = CallFigures {
+                        command: command.name,
+                        ..CallFigures::default()
+                    };
+                    for core in &shared.counters {
+                        if let Some(counters) = core.calls.get(place) {
+                            figures.calls += counters.calls.get();
+                            figures.rejected += counters.rejected.get();
+                            figures.failed += counters.failed.get();
+                        }
+                    }
+                    figures
+                })
+                .collect(),
+        }
+    }
+
+    /// The sum over all cores.
+    #[must_use]
+    pub fn total(&self) -> CoreFigures {
+        let mut total = CoreFigures::default();
+        for core in &self.cores {
+            total.add(core);
+        }
+        total
+    }
+}
+
+/// Reads a server's figures, from any thread.
+#[derive(Clone, Debug)]
+pub struct ServerReporter(pub(crate) Arc<Shared>);
+
+impl ServerReporter {
+    /// The figures now.
+    #[must_use]
+    pub fn figures(&self) -> ServerFigures {
+        ServerFigures::of(&self.0)
+    }
+}

@@ -1,0 +1,120 @@
+//! How a core takes the engine's answers: each becomes a reply in its place, and an event if its
+//! request was noted.
+//!
+//! - I1: an answer is counted off its connection's requests under way also if the connection is
+//!   gone, so that its number becomes free.
+
+use farcore::{Answer, Core, Error};
+
+use crate::conn::connection::{Connection, Pending};
+use crate::conn::reply_token::Token;
+use crate::shared::LARGE_BYTES;
+use crate::turn::serving::Serving;
+use crate::turn::steps;
+use crate::types::replies::{error_text, write_answer};
+
+impl Serving {
+    /// Takes the engine's answers and makes replies of them, and events if some are noted.
+    pub(crate) fn take_answers(&mut self, core: &mut Core) -> usize {
+        if self.noted.is_empty() {
+            self.take_answers_with::<false>(core)
+        } else {
+            self.take_answers_with::<true>(core)
+        }
+    }
+
+    fn take_answers_with<const NOTED: bool>(&mut self, core: &mut Core) -> usize {
+        let Self {
+            shared,
+            place,
+            connections,
+            dirty,
+            slow,
+            failures,
+            events,
+            noted,
+            ..
+        } = self;
+        core.poll(|token, answer| {
+            if answer.value().len() > LARGE_BYTES {
+                steps::count_walked(answer.value().len());
+                shared.note_large_value();
+            }
+            // Also of a connection that is gone: the change has happened.
+            if NOTED && let Some(noted) = noted.remove(&token) {
+                let stored = version_of(&answer);
+                noted.answered(&answer, None, |class, name, key| {
+                    events.notify_stored(stored, class, name, key);
+                });
+            }
+            let token = Token(token);
+            if slow.is_measured(token) {
+                slow.end(&shared.slow);
+            }
+            let Some(Some(connection)) = connections.get_mut(token.connection()) else {
+                debug_assert!(false, "its number is kept while answers are under way");
+                return;
+            };
+            connection.outstanding -= 1;
+            if connection.is_gone {
+                return;
+            }
+            if let Some(error) = deliver(connection, token, &answer) {
+                shared.counters[*place].failed_commands.add(1);
+                failures.note(&error);
+            }
+            if !connection.is_dirty {
+                connection.is_dirty = true;
+                dirty.push(token.connection());
+            }
+        })
+    }
+}
+
+/// The version under which a request has stored a record; 0 if it has stored none.
+pub(crate) fn version_of(answer: &Answer<'_>) -> u64 {
+    match *answer {
+        Answer::Stored { version } => version,
+        _ => 0,
+    }
+}
+
+/// Makes a reply of an answer, in its place. Returns the text of an error that is replied.
+#[inline]
+fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) -> Option<String> {
+    let place = token.number().wrapping_sub(connection.first) as usize;
+    if let Some(Pending::Joined(_)) = connection.pending.get(place) {
+        connection.fulfil_part(token.number(), token.part(), answer);
+        return match answer {
+            // It is read otherwise.
+            Answer::Failed(Error::LongValue { .. }) => None,
+            Answer::Failed(error) => Some(error_text(error)),
+            _ => None,
+        };
+    }
+    match answer {
+        // It was not kept while a task polled.
+        Answer::Failed(Error::LongValue { key, .. })
+            if key.is_empty() && connection.read_later(token.number()) =>
+        {
+            return None;
+        }
+        Answer::Failed(error) if connection.begin_long(token.number(), error) => return None,
+        // It need not be copied to know how long its reply is.
+        Answer::Value { value, .. }
+            if value.len() > LARGE_BYTES
+                && connection.replies_value(token.number())
+                && connection.defer_read(token.number(), value.len()) =>
+        {
+            return None;
+        }
+        _ => {}
+    }
+    connection.fulfil(token.number(), |kind, writer| {
+        write_answer(kind, answer, writer);
+    });
+    match answer {
+        Answer::Failed(error) => Some(error_text(error)),
+        _ => None,
+    }
+}

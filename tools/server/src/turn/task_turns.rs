@@ -1,0 +1,140 @@
+//! What a core's turn does for commands of several steps: it starts those of long values that are
+//! due, has all go on, and takes their output to their connections.
+//!
+//! - I1: a connection whose command runs is blocked until that ends; then its input goes on.
+
+use farcore::Core;
+
+use crate::conn::connection::{Connection, share_of};
+use crate::long::input::LongInput;
+use crate::turn::serving::Serving;
+use crate::turn::tasks::TaskOutput;
+
+impl Serving {
+    /// Starts the commands of long values whose turn has come.
+    pub(crate) fn start_long_tasks(&mut self, core: &Core) {
+        for place in 0..self.dirty.len() {
+            let number = self.dirty[place];
+            let Some(Some(connection)) = self.connections.get_mut(number) else {
+                continue;
+            };
+            let writes = connection.has_due_change();
+            if writes && self.passes.is_shut() && !connection.holds_gate() {
+                self.gate.hold_task(number);
+                continue;
+            }
+            let Some(task) = connection.take_due_long() else {
+                continue;
+            };
+            connection.is_blocked = true;
+            let protocol = connection.protocol;
+            let held = connection.account.charge(task.held_bytes());
+            let output = TaskOutput::new(
+                &connection.account,
+                &self.events,
+                (&self.records, &self.turn_bytes),
+                &self.passes,
+            );
+            let output = output.with_gate(connection.holds_gate()).with_held(held);
+            let output = if writes { output.with_pass() } else { output };
+            let (mut core, written) = (self.tasks.client(core), output.clone());
+            let future = async move {
+                task.run(&mut core, &written, protocol).await;
+                core
+            };
+            self.tasks.start(number, output, Box::pin(future));
+        }
+    }
+
+    /// The output of a command of a connection.
+    pub(crate) fn task_output(&self, connection: &Connection) -> TaskOutput {
+        let account = &connection.account;
+        let copies = (&self.records, &self.turn_bytes);
+        let output = TaskOutput::new(account, &self.events, copies, &self.passes);
+        output.with_gate(connection.holds_gate())
+    }
+
+    /// One turn of the commands of several steps.
+    pub(crate) fn tasks_turn(&mut self) -> bool {
+        self.turn_bytes.begin();
+        if self.tasks.is_empty() {
+            return false;
+        }
+        let mut tasks = std::mem::take(&mut self.tasks);
+        let is_busy = tasks.turn(self);
+        tasks.append(&mut self.tasks);
+        self.tasks = tasks;
+        self.slow.take_ended(&self.shared.slow);
+        is_busy
+    }
+
+    /// True if all commands of several steps wait for their clients to send or to read.
+    pub(crate) fn tasks_wait(&self) -> bool {
+        self.tasks.all_wait(|number| {
+            let connection = self.connections.get(number).and_then(Option::as_ref);
+            connection.is_some_and(|connection| {
+                let stream = connection.stream.as_ref();
+                stream.is_some_and(LongInput::is_starved)
+            })
+        })
+    }
+
+    /// Adds a task's output to its connection; returns how many bytes wait to be sent there, and
+    /// how many may. `None` if the connection is gone. Only where a reply begins its first byte
+    /// says what it is: further on it may be one of a value.
+    pub(crate) fn take_output(
+        &mut self,
+        number: usize,
+        bytes: &mut Vec<u8>,
+        begins: bool,
+    ) -> Option<(usize, usize)> {
+        let share_bytes = share_of(self.memory.server().free());
+        let connection = self.connections.get_mut(number)?.as_mut()?;
+        if connection.is_gone {
+            *bytes = Vec::new();
+            return None;
+        }
+        if bytes.is_empty() {
+            return Some((connection.waiting_bytes(), share_bytes));
+        }
+        let error = bytes.strip_prefix(b"-").filter(|_| begins);
+        let error = error.map(|error| String::from_utf8_lossy(error).into_owned());
+        connection.emit_piece(bytes);
+        let waiting = connection.waiting_bytes();
+        connection.settle();
+        if let Some(error) = error {
+            self.note_failure(&error);
+        }
+        self.note_output(number);
+        Some((waiting, share_bytes))
+    }
+
+    /// Notes that a connection has output.
+    pub(crate) fn note_output(&mut self, number: usize) {
+        if let Some(Some(connection)) = self.connections.get_mut(number)
+            && !connection.is_dirty
+        {
+            connection.is_dirty = true;
+            self.dirty.push(number);
+        }
+    }
+
+    /// Ends the command of several steps of a connection, which goes on with its input.
+    pub(crate) fn unblock(&mut self, number: usize) {
+        let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
+            return;
+        };
+        if self.goes_on_waiting(number, &mut connection) {
+            return self.put_back(number, connection);
+        }
+        connection.end_task();
+        connection.send_deferred();
+        if let Some(stream) = connection.stream.take() {
+            stream.end();
+            connection.stream = (!stream.is_done()).then_some(stream);
+        }
+        self.list(number, &mut connection);
+        self.note_dirty(number, &mut connection);
+        self.put_back(number, connection);
+    }
+}

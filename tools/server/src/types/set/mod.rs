@@ -1,0 +1,4 @@
+//! Sets: the record and its replies.
+
+pub(crate) mod reply;
+pub(crate) mod value;
