@@ -6,6 +6,7 @@ pub(crate) mod connection;
 pub(crate) mod discarding;
 pub(crate) mod encrypted;
 pub(crate) mod guesses;
+pub(crate) mod held_arrivals;
 pub(crate) mod joined_reply;
 pub(crate) mod keepalive;
 pub(crate) mod kept_keys;

@@ -28,6 +28,7 @@ use rustix::event::epoll::EventFlags;
 use crate::commands::BESIDE_BYTES;
 use crate::conn::connection::Connection;
 use crate::conn::guesses::Delays;
+use crate::conn::held_arrivals::{Held, HeldArrivals};
 use crate::conn::unauthenticated::{Shares, Unauthenticated};
 use crate::events::deliveries::Deliveries;
 use crate::events::key_events::EventSink;
@@ -77,6 +78,8 @@ pub(crate) struct Serving {
     /// Numbers of no connection.
     pub(crate) free: Vec<usize>,
     pub(crate) sockets: Sockets,
+    /// New connections that wait for memory.
+    arrivals: HeldArrivals,
     /// Connections that go on next turn though their socket is not ready.
     listed: Vec<usize>,
     /// Connections with output.
@@ -182,6 +185,7 @@ impl Serving {
             place,
             connections: Vec::new(),
             free: Vec::new(),
+            arrivals: HeldArrivals::default(),
             listed: Vec::new(),
             dirty: Vec::new(),
             subscriptions: Subscriptions::default(),
@@ -243,6 +247,7 @@ impl Serving {
             let mut is_busy = self.serve_listed(&mut core);
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
             is_busy |= self.receive_messages(messages);
+            self.accept_held(is_stopping);
             self.trim_turn(&core);
             is_busy |= self.native_turn(is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
@@ -267,12 +272,12 @@ impl Serving {
             }
             idle += 1;
             let is_quiet = self.is_quiet(&core, idle);
-            if is_quiet && is_stopping && self.tasks.is_empty() && !self.gate.holds_any() {
+            if is_quiet && is_stopping && !self.owes_replies() {
                 break;
             }
             if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
                 if self.native.as_mut().is_none_or(Native::arm) {
-                    self.sleep().await;
+                    self.sleep(stop_ms).await;
                 }
                 self.shared.cores[self.place].wake_up();
                 idle = 0;
@@ -322,10 +327,22 @@ impl Serving {
             && (self.tasks.is_empty() || idle > IDLE_TURNS_OF_TASKS && self.tasks_wait())
     }
 
-    /// Sleeps until there is something to do, or a client has waited long enough.
-    async fn sleep(&mut self) {
+    /// True if a command that was accepted is not answered, or its reply is not sent.
+    fn owes_replies(&self) -> bool {
+        let has_unsent = |one: &Connection| !one.is_gone && one.waiting_bytes() > 0;
+        let mut connections = self.connections.iter().flatten();
+        !self.tasks.is_empty() || self.gate.holds_any() || connections.any(|one| has_unsent(one))
+    }
+
+    /// Sleeps until there is something to do, a client has waited long enough, or the server stops.
+    async fn sleep(&mut self, stop_ms: Option<u64>) {
         self.counters().sleeps.add(1);
-        let deadlines = [self.parking.next_deadline_ms(), self.delays.next_ms()];
+        let deadlines = [
+            self.parking.next_deadline_ms(),
+            self.delays.next_ms(),
+            self.arrivals.next_ms(self.now_ms),
+            stop_ms,
+        ];
         let mut deadline_ms = deadlines.into_iter().flatten().min();
         if !self.tasks.is_empty() {
             // What a command waits for besides, the engine has finished by then.
@@ -344,7 +361,7 @@ impl Serving {
                 break;
             };
             match message {
-                Message::Connection(arrival) => self.accept(arrival),
+                Message::Connection(arrival) => self.meet(arrival),
                 Message::Peer(arrival) => {
                     if let Some(native) = &mut self.native {
                         native.accept(arrival);
@@ -354,6 +371,31 @@ impl Serving {
             }
         }
         count > 0
+    }
+
+    /// Serves a new connection, now or once there is memory for it.
+    fn meet(&mut self, arrival: Arrival) {
+        if self.arrivals.must_wait(&self.shared, &arrival) {
+            self.arrivals.hold(arrival, self.now_ms);
+        } else {
+            self.accept(arrival);
+        }
+    }
+
+    /// Serves connections that have waited, as far as there is memory for them, and refuses those
+    /// that have waited for long.
+    fn accept_held(&mut self, is_stopping: bool) {
+        while let Some(next) = self.arrivals.next(&self.shared, self.now_ms, is_stopping) {
+            match next {
+                Held::Accepted(arrival) => self.accept(arrival),
+                // Its socket is closed.
+                Held::Refused(arrival) => {
+                    let options = &self.shared.options;
+                    self.accepted_none(options.is_unauthenticated(arrival.is_encrypted));
+                    self.counters().evicted_clients.add(1);
+                }
+            }
+        }
     }
 
     /// Serves a connection, if there is room.
