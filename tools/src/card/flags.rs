@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use farcore_tuning::metadata_cache::policy::PolicyName;
-use farcore_tuning::metadata_cache::simulator::{
+use farcore_card::policy::PolicyName;
+use farcore_card::simulator::{
     Arrival, CardSettings, Outcome, Simulation, SimulationSettings, Treatment,
 };
-use farcore_tuning::metadata_cache::trace::{Recording, TraceLimits};
-use farcore_tuning::metadata_cache::workload::{Pattern, WorkloadSettings};
+use farcore_card::trace::{Recording, TraceLimits};
+use farcore_card::workload::{Pattern, WorkloadSettings};
 
 use super::number::{real, whole};
 use crate::given::Given;

@@ -18,10 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farcore_tuning::metadata_cache::simulator::{
-    Outcome, Point, Progress, Simulation, SimulationSettings,
-};
-use farcore_tuning::metadata_cache::trace::{Recording, TraceLimits};
+use farcore_card::simulator::{Outcome, Point, Progress, Simulation, SimulationSettings};
+use farcore_card::trace::{Recording, TraceLimits};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::watch;
