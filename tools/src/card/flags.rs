@@ -292,7 +292,7 @@ pub(super) fn idle(settings: &SimulationSettings) -> Vec<(&'static str, String)>
     idle
 }
 
-/// The same of the flags of a pattern.
+/// The flags that have no effect on accesses of a pattern, and why.
 fn idle_of_pattern(pattern: &Pattern) -> impl Iterator<Item = (&'static str, String)> {
     let why = format!("with --pattern {}", pattern.name());
     let (exponent, period, special) = parts(pattern);

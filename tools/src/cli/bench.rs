@@ -93,7 +93,7 @@ enum Course {
 }
 
 impl Course {
-    /// How many are to be run if so many have begun.
+    /// How many of `count` operations to run in all; `begun` of them have begun.
     fn count(self, count: u64, begun: u64) -> u64 {
         match self {
             Self::Stops if interrupt::is_requested() => begun,
@@ -351,7 +351,7 @@ impl Measured {
         text
     }
 
-    /// The same as JSON, latencies in nanoseconds.
+    /// The outcome as JSON, latencies in nanoseconds.
     pub(super) fn json(&self) -> Value {
         let figures = |seen: &HistogramSnapshot| {
             json!({

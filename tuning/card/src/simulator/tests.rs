@@ -362,8 +362,8 @@ fn time_without_messages_is_jumped_over() {
             });
             assert!((7_600..=8_000).contains(&outcome.statistics.messages));
             assert!(outcome.virtual_ns > 18 * gap_ns);
-            // The observer is called every so many steps, so this is what the run has cost: nothing
-            // that grows with the gap.
+            // The observer is called after a fixed number of steps. So the count of its calls is the
+            // cost of the run, and does not grow with the gap.
             assert!(reports < 200, "{gap_ns}: {reports}");
             if gap_ns > 1_000_000 {
                 // What was idle for long has left the card, and comes from the host again.
@@ -511,8 +511,8 @@ fn a_host_that_is_busy_for_others_answers_later_and_is_spared_moves() {
     // The card alone does not fill the link to the host.
     let open = Arrival::Open { messages_s: 3e5 };
     let [free, busy] = [0.0, 0.9].map(|share| outcome(&settings_with(share, open, true)));
-    // With a free host all tokens move that can; with a busy one, only so many as do not outnumber
-    // the misses for long.
+    // With a free host all tokens move that can. With a busy one moves are limited: they do not
+    // outnumber the misses for long.
     let moves = |one: &Outcome| one.statistics.migration.total();
     assert!(
         moves(&busy) * 10 < moves(&free) * 7,

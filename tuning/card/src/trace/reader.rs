@@ -110,7 +110,7 @@ fn add(builder: &mut RecordingBuilder, text: &str, before_ns: u64) -> Result<u64
     Ok(time_ns)
 }
 
-/// A number of exactly so many hexadecimal digits.
+/// A number that is written as exactly `count` hexadecimal digits.
 fn hexadecimal(digits: &str, count: usize) -> Option<u64> {
     let plain = digits.len() == count && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     plain.then(|| u64::from_str_radix(digits, 16).ok())?

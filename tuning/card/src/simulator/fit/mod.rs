@@ -25,7 +25,8 @@ const POINTS: u32 = 8;
 /// Most policies, and most simulations of a point.
 const POLICIES_MAX: usize = 8;
 const REPEATS_MAX: f64 = 100.0;
-/// A run that is not steady goes on to so many times its length, unless the settings say otherwise.
+/// A run that is not steady is extended up to its length times this factor, unless the settings say
+/// otherwise.
 const LENGTHS: u64 = 16;
 
 /// What there may be more of.
