@@ -31,7 +31,7 @@ use crate::text::{grouped, table};
 
 /// After this a key expires that was not removed.
 const EXPIRY: Duration = Duration::from_secs(3600);
-/// Values under way take at most so much memory.
+/// Most memory of values under way.
 const UNDER_WAY_BYTES_MAX: u64 = 1 << 30;
 /// Keys and the mix are the same in each run.
 const SEED: u64 = 0x6661_7263_6f72_6521;

@@ -27,7 +27,7 @@ use crate::error::ApiError;
 const LOCK: Duration = Duration::from_secs(60);
 /// Longest lock.
 const LOCK_MAX: Duration = Duration::from_secs(15 * 60);
-/// Failures are forgotten so long after the last one.
+/// Time after the last failure until all are forgotten.
 const FORGET: Duration = Duration::from_secs(30 * 60);
 /// Most keys of a table.
 const KEYS_MAX: usize = 4096;

@@ -34,7 +34,7 @@ use crate::store::{Database, Folder};
 
 /// Points that are stored together.
 const BATCH: usize = 64;
-/// Points and progress are stored at least so often while there are new ones.
+/// Most time until new points and progress are stored.
 const STORE_EVERY: Duration = Duration::from_millis(500);
 /// The priority of threads that simulate: requests come first.
 const NICE: i32 = 10;

@@ -58,9 +58,9 @@ pub struct ThresholdSettings {
     pub to_card: u32,
     /// The sliding window, in nanoseconds.
     pub window_ns: u64,
-    /// A token of the card that was not used so long leaves it.
+    /// Time without use after which a token leaves the card, in nanoseconds.
     pub card_idle_ns: u64,
-    /// A page of the CXL tier that was not used so long leaves it.
+    /// Time without use after which a page leaves the CXL tier, in nanoseconds.
     pub cxl_idle_ns: u64,
     /// The first two follow the load of the links and the hit ratio.
     pub adaptive: bool,
@@ -104,7 +104,8 @@ pub struct BatchSettings {
     pub queue: u32,
     /// Uses in a window that make a neighbour worth a prefetch.
     pub prefetch_at: u32,
-    /// A link that is busy so long, in nanoseconds, gets no prefetches and no new batch.
+    /// Backlog of the link to the CXL tier, in nanoseconds, above which it gets no prefetches and no
+    /// new batch.
     pub backlog_ns: u64,
 }
 
