@@ -200,8 +200,8 @@ impl Client {
         self.get_into(key, Vec::new())
     }
 
-    /// Reads a value into a buffer whose memory is used again; `None` if there is no such key. What the
-    /// buffer holds is lost.
+    /// Reads a value into a buffer whose memory is used again; `None` if there is no such key. What
+    /// the buffer holds is lost.
     pub fn get_into(&self, key: &[u8], mut buffer: Vec<u8>) -> Pending<Option<Value>> {
         if let Err(error) = check(key, &[]) {
             return Pending::ready(Err(error));
@@ -296,8 +296,8 @@ impl Client {
         self.expire_if(key, expiry, ExpiryCondition::Always)
     }
 
-    /// Sets a key's expiry if the present one meets a condition; false if it does not, or if the key
-    /// is absent.
+    /// Sets a key's expiry if the present one meets a condition; false if it does not, or if the
+    /// key is absent.
     pub fn expire_if(
         &self,
         key: &[u8],

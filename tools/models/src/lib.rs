@@ -5,8 +5,8 @@
 //! script sets that for this package alone. So the other packages, and all that they depend on, are
 //! the same in tests and in model checks, and are built once.
 //!
-//! A source of `engine/src` or `tuning/card/src` finds the lower modules that it names at the root of
-//! this crate.
+//! A source of `engine/src` or `tuning/card/src` finds the lower modules that it names at the root
+//! of this crate.
 
 #![cfg(test)]
 #![allow(

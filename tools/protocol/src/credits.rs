@@ -103,8 +103,8 @@ impl Credits {
         Some(self.grant())
     }
 
-    /// Spends a reserved credit on a message. Returns what the message grants; `None` if no credit is
-    /// reserved.
+    /// Spends a reserved credit on a message. Returns what the message grants; `None` if no credit
+    /// is reserved.
     pub fn spend_reserved(&mut self) -> Option<u16> {
         if self.reserved == 0 || self.balance == 0 {
             return None;

@@ -13,8 +13,8 @@
 //! - [`workload`], [`trace`]: which tokens messages use, drawn or recorded.
 //! - [`simulator`]: all of it in virtual time.
 //!
-//! No module reads a clock or touches a device. Of Farcore this crate uses `farcore-tuning` alone, for
-//! histograms and confidence intervals.
+//! No module reads a clock or touches a device. Of Farcore this crate uses `farcore-tuning` alone,
+//! for histograms and confidence intervals.
 
 mod atomics;
 pub mod card_table;

@@ -104,8 +104,8 @@ pub struct BatchSettings {
     pub queue: u32,
     /// Uses in a window that make a neighbour worth a prefetch.
     pub prefetch_at: u32,
-    /// Backlog of the link to the CXL tier, in nanoseconds, above which it gets no prefetches and no
-    /// new batch.
+    /// Backlog of the link to the CXL tier, in nanoseconds, above which it gets no prefetches and
+    /// no new batch.
     pub backlog_ns: u64,
 }
 

@@ -362,8 +362,8 @@ fn time_without_messages_is_jumped_over() {
             });
             assert!((7_600..=8_000).contains(&outcome.statistics.messages));
             assert!(outcome.virtual_ns > 18 * gap_ns);
-            // The observer is called after a fixed number of steps. So the count of its calls is the
-            // cost of the run, and does not grow with the gap.
+            // The observer is called after a fixed number of steps. So the count of its calls is
+            // the cost of the run, and does not grow with the gap.
             assert!(reports < 200, "{gap_ns}: {reports}");
             if gap_ns > 1_000_000 {
                 // What was idle for long has left the card, and comes from the host again.

@@ -151,8 +151,8 @@ pub(super) fn once(words: &[&[u8]]) -> impl Fn(Turn, &mut Vec<u8>) + Send + Sync
     }
 }
 
-/// A command, again and again, whose last word has `bytes`. If `sent` is less, only that part of the
-/// word is sent, and nothing follows.
+/// A command, again and again, whose last word has `bytes`. If `sent` is less, only that part of
+/// the word is sent, and nothing follows.
 pub(super) fn long_word(
     words: &[&[u8]],
     bytes: usize,

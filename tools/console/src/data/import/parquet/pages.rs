@@ -254,7 +254,8 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// The pages of a chunk of a row group that has `rows`. Values may be missing if it `is_optional`.
+    /// The pages of a chunk of a row group that has `rows`. Values may be missing if it
+    /// `is_optional`.
     pub(super) fn new(
         file: Arc<File>,
         chunk: Chunk,
