@@ -1,6 +1,6 @@
 //! Measurement: what measures a running engine, publishes the figures and models them.
 //!
-//! - [`measure`]: the clock, per-core counters, latency histograms, hot keys and processor events.
+//! - `measure`: the clock, per-core counters, latency histograms, hot keys and processor events.
 //!   A counter has one writer, the core that owns it, and any number of readers: a write is a plain
 //!   load and store.
 //! - `publish`: reports over a Unix socket ([`StatisticsSocket`], [`read_report`]), over HTTP as

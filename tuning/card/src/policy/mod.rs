@@ -2,7 +2,7 @@
 //!
 //! A policy knows places, numbered from 0, and which token ([key](Use::key)) a place holds. It
 //! decides only about places that it was given: a pinned entry is taken out with
-//! [`Replacement::remove`] and is never a victim. One file a policy; [`list`] is what most of them
+//! [`Replacement::remove`] and is never a victim. One file a policy; `list` is what most of them
 //! are made of. [`Policy`] is any of them, chosen at run time.
 //!
 //! - I1: a place is given once until it is taken out, by `victim` or by `remove`.

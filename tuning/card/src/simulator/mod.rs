@@ -2,9 +2,9 @@
 //!
 //! The tiers, the directory and the queue of misses are the real ones; what is modelled is time:
 //! the card starts a message at its rate, memories and links have latencies and bandwidths, and a
-//! message goes on when the token that it needs is there. [`card`] has the state; [`hot`],
-//! [`batch`] and [`expand`] are the three ways to a token; [`migration`] and [`maintenance`] move
-//! tokens. [`steady`] tests whether a run has come to rest, and the figures of an outcome are those
+//! message goes on when the token that it needs is there. `card` has the state; `hot`,
+//! `batch` and `expand` are the three ways to a token; `migration` and `maintenance` move
+//! tokens. `steady` tests whether a run has come to rest, and the figures of an outcome are those
 //! of its steady part.
 //!
 //! - I1: the same settings give the same outcome, byte for byte. One thread runs a simulation, and

@@ -1,7 +1,7 @@
 //! Workloads: which tokens the messages of a host use, as a stream that a seed determines.
 //!
 //! A message uses a queue pair, a region and the queue pair's completion queue. [`Pattern`] says
-//! how queue pairs and regions are drawn, [`Population`] how many there are, [`zipf`] draws by
+//! how queue pairs and regions are drawn, [`Population`] how many there are, `zipf` draws by
 //! popularity. A recorded workload comes from a [trace](super::trace).
 //!
 //! - I1: the same settings give the same messages on every machine. Exponents that are whole
