@@ -9,7 +9,7 @@ import { known, t } from "../i18n.js";
 import { Chart, ChartGroup } from "../parts/chart.js";
 import { busy, button, field, inputField, selectField } from "../parts/field.js";
 import { empty, say, sayError } from "../parts/notice.js";
-import { figures, head, panel } from "../parts/page.js";
+import { CHART_MIN, figures, head, panel, spread } from "../parts/page.js";
 import { Form, reveal } from "../parts/settings.js";
 import { table } from "../parts/table.js";
 import { go } from "../router.js";
@@ -159,7 +159,7 @@ class Curves {
         group,
       }, signal),
     }));
-    this.root = h("div", { class: "charts" }, this.list.map(({ chart }) => chart.root));
+    this.root = spread(h("div", { class: "charts" }, this.list.map(({ chart }) => chart.root)), CHART_MIN);
   }
 
   set(curves) {

@@ -7,7 +7,7 @@ import { span, withUnit } from "../format.js";
 import { known, t } from "../i18n.js";
 import { Chart, ChartGroup } from "../parts/chart.js";
 import { empty } from "../parts/notice.js";
-import { figures, head, pairs, panel } from "../parts/page.js";
+import { CHART_MIN, figures, head, pairs, panel, spread } from "../parts/page.js";
 
 const KEPT_SECONDS = 120;
 /** Shortest time that the charts show: at first there is less. */
@@ -105,7 +105,7 @@ class EngineView {
     }));
     this.above = h("div", { class: "stack" });
     this.below = h("div", { class: "stack" });
-    this.root = h("div", { class: "stack" }, this.above, h("div", { class: "charts" }, this.charts.map(({ chart }) => chart.root)), this.below);
+    this.root = h("div", { class: "stack" }, this.above, spread(h("div", { class: "charts" }, this.charts.map(({ chart }) => chart.root)), CHART_MIN), this.below);
   }
 
   /** The time that the charts show: what there is, within limits. */
