@@ -4,7 +4,7 @@
 import { get, listen } from "../api.js";
 import { data, fill, h, icon } from "../dom.js";
 import { span, withUnit } from "../format.js";
-import { known, t } from "../i18n.js";
+import { known, said, t } from "../i18n.js";
 import { Chart, ChartGroup } from "../parts/chart.js";
 import { empty } from "../parts/notice.js";
 import { CHART_MIN, figures, head, pairs, panel, spread } from "../parts/page.js";
@@ -234,7 +234,7 @@ export async function render({ main, query, signal }) {
     if (!chosen.rates) {
       shownSource = null;
       fill(place, chosen.error
-        ? h("div", { class: "notice warn" }, icon("warning"), h("p", { translate: "no" }, chosen.error))
+        ? h("div", { class: "notice warn" }, icon("warning"), h("p", { translate: "no" }, said(chosen.error) ?? chosen.error))
         : h("p", { class: "loading", role: "status" }, t("live.waiting")));
       return;
     }
