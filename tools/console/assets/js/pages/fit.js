@@ -339,6 +339,9 @@ function searchList(fits) {
   }).root;
 }
 
+/** Narrowest place of a policy, with the gap beside it, in pixels. */
+const POLICY_MIN = 330;
+
 /** The form of a search; sends it and goes to it. */
 function searchForm(description) {
   const fields = description.fields.filter(({ path }) => ASKED.has(path));
@@ -391,7 +394,7 @@ function searchForm(description) {
       { class: "panel" },
       h("legend", { class: "hidden-text" }, t("fit.policies")),
       h("div", { class: "panel-head" }, h("h2", null, t("fit.policies")), h("span", { class: "hint" }, t("fit.policies.text"))),
-      h("div", { class: "panel-body fields" }, policies.map((one) => one.root)),
+      spread(h("div", { class: "panel-body policies" }, policies.map((one) => one.root)), POLICY_MIN),
     ),
     form.groupsRoot(),
     h("div", { class: "submit-bar" }, summary, h("div", { class: "actions" }, send)),

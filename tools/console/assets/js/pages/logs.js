@@ -70,6 +70,7 @@ function filters(query) {
   const dates = (name) => inputField({
     label: t(`logs.${name}`),
     type: "datetime-local",
+    className: "date",
     value: isTime(query.get(name) ?? "") ? localTime(Number(query.get(name))) : "",
     attributes: { name },
   });

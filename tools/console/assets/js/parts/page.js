@@ -36,12 +36,25 @@ const TILE_MIN = 132;
 /** The narrowest tile of each list that is spread. */
 const narrowest = new WeakMap();
 
+/** How much narrower tiles may be if that fills every row. */
+const SQUEEZE = 0.9;
+
+/** Tiles a row for a number of tiles, of which at most `fit` fit beside each other. */
+function tilesARow(count, fit) {
+  const rows = Math.ceil(count / Math.max(1, Math.floor(fit)));
+  return Math.ceil(count / Math.max(1, rows));
+}
+
 const spreading = new ResizeObserver((entries) => {
   for (const { target, contentRect } of entries) {
     const count = target.children.length;
-    const fit = Math.max(1, Math.floor(contentRect.width / narrowest.get(target)));
-    const rows = Math.ceil(count / fit);
-    target.style.setProperty("--tiles", String(Math.ceil(count / Math.max(1, rows))));
+    const fit = contentRect.width / narrowest.get(target);
+    const usual = tilesARow(count, fit);
+    const squeezed = tilesARow(count, fit / SQUEEZE);
+    const tiles = count % usual === 0 || count % squeezed !== 0 ? usual : squeezed;
+    target.style.setProperty("--tiles", String(tiles));
+    // The last one fills its row if it is alone in it.
+    target.lastElementChild?.classList.toggle("is-lone", tiles > 1 && count % tiles === 1);
   }
 });
 
