@@ -1018,6 +1018,7 @@ export default {
   "said.part_line": "line {line}",
   "said.part_line_column": "line {line}, column {column}",
   "said.part_bytes": "{count} bytes",
+  "said.part_node": "{name} of {engine}",
   "said.part_range": "{fewest} to {most}",
   "said.part_type": "the type {what}",
   "said.foreign_type": "invalid type: {found}, expected {what}",

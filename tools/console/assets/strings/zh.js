@@ -1018,6 +1018,7 @@ export default {
   "said.part_line": "第 {line} 行",
   "said.part_line_column": "第 {line} 行第 {column} 列",
   "said.part_bytes": "{count} 字节",
+  "said.part_node": "{engine} 的 {name}",
   "said.part_range": "{fewest} 到 {most}",
   "said.part_type": "类型 {what}",
   "said.foreign_type": "类型有误：此处是{found}，应为{what}",

@@ -51,6 +51,12 @@ function at(value, path) {
   return path.split(".").reduce((inner, name) => inner?.[name], value);
 }
 
+/** The name of a source in the language in use: only that of a memory node has a word in it. */
+function named({ kind, name }) {
+  const short = shortName(name);
+  return kind === "node" ? said(short, 1) ?? short : short;
+}
+
 /** The name of a source without the folders of its socket. */
 function shortName(name) {
   return name.replace(/\/\S*\//g, "");
@@ -210,7 +216,7 @@ export async function render({ main, query, signal }) {
   const drawTabs = (sources, chosen) => fill(tabs, sources.map((source) => h(
     "button",
     { class: "button", type: "button", "aria-pressed": String(source === chosen), on: { click: () => choose(identity(source)) } },
-    h("span", { translate: "no", title: source.name }, shortName(source.name)),
+    h("span", { translate: "no", title: source.name }, named(source)),
     h("span", { class: "soft small" }, known(`live.kind.${source.kind}`, source.kind)),
   )));
   let tabsText = "";
