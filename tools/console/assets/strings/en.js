@@ -272,7 +272,7 @@ export default {
   "fit.reason.none": "All {most} {object} that a card can name fit.",
   "fit.reason.so_far": "No more than {most} {object} were simulated so far.",
   "fit.chart.rate": "Message rate",
-  "fit.chart.hits": "Accesses that stay on the card",
+  "fit.chart.hits": "Served on the card",
   "fit.chart.load": "Load of the busier link",
   "fit.points": "Points",
   "fit.points.text": "Message rate with half of its 95 % interval; * where a simulation was not steady. A figure opens as a new run.",
