@@ -215,6 +215,31 @@ def test_errors_are_said_in_chinese(visit, client):
         assert not re.search("[A-Za-z]{3}", rest), rest
 
 
+#: The lists of tiles of a page whose last tile is alone in its row beside an empty place, once the
+#: page was drawn.
+ALONE = """async () => {
+  await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+  return [...document.querySelectorAll(".charts, .presets, .policies, .statistics, .figures")].filter((list) => {
+    const tiles = [...list.children].map((tile) => tile.getBoundingClientRect()).filter(({ width }) => width > 0);
+    const rows = Map.groupBy(tiles, ({ top }) => Math.round(top));
+    const last = [...rows.values()].at(-1) ?? [];
+    const widest = Math.max(...[...rows.values()].map((row) => row.at(-1).right - row[0].left));
+    return rows.size > 1 && last.length === 1 && last[0].width < 0.9 * widest;
+  }).map((list) => list.className);
+}"""
+
+
+@pytest.mark.parametrize("width", [1920, 1440, 1024, 390])
+def test_no_tile_is_alone_in_its_row(visit, client, width):
+    run = client.run(f"tiles at {width}", messages=50_000)["id"]
+    one = visit(width=width).sign_in_at("/")
+    lists = {"/": ".figures", "/runs/new": ".presets", "/fit": ".policies", f"/runs/{run}": ".statistics"}
+    for path, there in lists.items():
+        one.open(path)
+        expect(one.page.locator(there).first).to_be_attached()
+        assert one.page.evaluate(ALONE) == [], path
+
+
 #: Fills each sentence of the server with values, and finds it again by its English.
 FOUND_AGAIN = """async () => {
   const { said, t } = await import("/js/i18n.js");

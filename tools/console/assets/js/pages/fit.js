@@ -340,7 +340,7 @@ function searchList(fits) {
 }
 
 /** Narrowest place of a policy, with the gap beside it, in pixels. */
-const POLICY_MIN = 330;
+const POLICY_MIN = 250;
 
 /** The form of a search; sends it and goes to it. */
 function searchForm(description) {
