@@ -7,10 +7,10 @@ use std::collections::HashMap;
 
 use farcore::{Answer, Condition, Core, Operation, PutOptions, PutOutcome, Refused};
 
-use crate::events::key_events::EventSink;
 use crate::events::operation_events;
+use crate::events::operation_events::version_of;
 use crate::events::operation_events::{Noted, looking};
-use crate::turn::answering::version_of;
+use crate::tasks::event_sink::EventSink;
 
 /// The requests under way that may make events, and where the events go.
 #[derive(Debug)]
