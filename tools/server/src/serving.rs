@@ -16,6 +16,7 @@ use crate::conn::connection::Connection;
 use crate::conn::guesses::Delays;
 use crate::conn::sockets::Sockets;
 use crate::conn::unauthenticated::{Shares, Unauthenticated};
+use crate::cores::held_arrivals::HeldArrivals;
 use crate::cores::shared::Shared;
 use crate::events::deliveries::Deliveries;
 use crate::events::monitors::Monitors;
@@ -47,6 +48,8 @@ pub(crate) struct Serving {
     /// Numbers of no connection.
     pub(crate) free: Vec<usize>,
     pub(crate) sockets: Sockets,
+    /// New connections that wait for memory.
+    pub(crate) arrivals: HeldArrivals,
     /// Connections that go on next turn though their socket is not ready.
     pub(crate) listed: Vec<usize>,
     /// Connections with output.
@@ -152,6 +155,7 @@ impl Serving {
             place,
             connections: Vec::new(),
             free: Vec::new(),
+            arrivals: HeldArrivals::default(),
             listed: Vec::new(),
             dirty: Vec::new(),
             subscriptions: Subscriptions::default(),

@@ -418,6 +418,42 @@ fn what_was_received_is_answered_before_the_server_stops() {
 }
 
 #[test]
+fn replies_that_are_made_are_sent_before_the_server_stops() {
+    const BATCH: usize = 20;
+    let mut served = Served::roomy(1);
+    let mut client = served.client();
+    let value = vec![b'v'; 4000];
+    let reply = [b"$4000\r\n", &value[..], b"\r\n"].concat();
+    assert_eq!(client.ask(&[&b"SET"[..], b"k", &value]).to_string(), "+OK");
+    // Until the sockets hold no more, and the server has a little that waits.
+    let before = served.figures();
+    let (mut reads, mut is_held) = (0, false);
+    while !is_held {
+        client.write(&request(&["GET", "k"]).repeat(BATCH));
+        reads += BATCH;
+        let commands = before.commands + reads as u64;
+        wait_until("they are run", || served.figures().commands == commands);
+        let bytes = before.sent_bytes + (reads * reply.len()) as u64;
+        is_held = (0..20).all(|_| {
+            thread::sleep(Duration::from_millis(1));
+            served.figures().sent_bytes < bytes
+        });
+    }
+    thread::scope(|scope| {
+        let stopped = scope.spawn(|| served.stop());
+        for _ in 0..100 {
+            // It has nothing to do but to wait for this client.
+            assert!(!stopped.is_finished(), "it stops before all is sent");
+            thread::sleep(Duration::from_millis(1));
+        }
+        for _ in 0..reads {
+            assert_eq!(client.read(), Some(Reply::Bulk(value.clone())));
+        }
+        assert_eq!(client.read(), None);
+    });
+}
+
+#[test]
 fn a_client_can_ask_for_the_end() {
     let served = Served::start(2);
     let mut client = served.client();

@@ -9,6 +9,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::thread;
 
 use farcore_server::TlsOptions;
 use rcgen::KeyPair;
@@ -47,6 +48,43 @@ fn commands_are_served_in_both_versions() {
     }
     // The other port is as it was.
     assert_eq!(served.client().ask(&["GET", "k"]), Reply::Bulk(long));
+}
+
+/// Clients that were disconnected because memory is short could take what is freed by connecting
+/// again: a handshake takes memory before it sends a command.
+#[test]
+fn encrypted_connections_wait_for_memory() {
+    const CLIENT_BYTES: usize = 1 << 20;
+    const MORE: usize = 200;
+    let files = Files::new();
+    let mut served = files.serve_on(1, CLIENT_BYTES, None);
+    let config = files.client_config(BOTH, false);
+    let mut clients = Vec::new();
+    while served.figures().connection_bytes < CLIENT_BYTES as u64 / 2 {
+        let mut client = Sealed::connect(&served, &config);
+        assert_eq!(client.ask(&["PING"]).to_string(), "+PONG");
+        clients.push(client);
+    }
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..MORE {
+            scope.spawn(|| {
+                let mut client = Sealed::connect(&served, &config);
+                let reply = client.ask(&["PING"]).to_string();
+                sender.clone().send((client, reply)).unwrap();
+            });
+        }
+        let all = (clients.len() + MORE) as u64;
+        wait_until("all are accepted", || served.figures().connections == all);
+        // Those that were served leave, so that all others come to their turn.
+        drop(clients);
+        for _ in 0..MORE {
+            let (_, reply) = receiver.recv().unwrap();
+            assert_eq!(reply, "+PONG");
+        }
+    });
+    assert_eq!(served.figures().evicted_clients, 0);
+    served.stop();
 }
 
 #[test]

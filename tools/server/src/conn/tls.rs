@@ -30,6 +30,9 @@ const SESSION_BYTES: usize = 3 << 10;
 /// What a handshake keeps in addition, about.
 const HANDSHAKE_BYTES: usize = 16 << 10;
 
+/// What a session takes until its handshake has ended, about.
+pub(crate) const OPENING_BYTES: usize = SESSION_BYTES + HANDSHAKE_BYTES + BUFFER_STEP_BYTES;
+
 /// What the sessions of a server have in common.
 pub(crate) type TlsConfig = Arc<ServerConfig>;
 

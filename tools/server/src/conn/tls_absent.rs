@@ -4,6 +4,9 @@ use std::io::{self, IoSlice};
 
 use crate::options::TlsOptions;
 
+/// Nothing is opened.
+pub(crate) const OPENING_BYTES: usize = 0;
+
 /// Refuses.
 ///
 /// # Errors

@@ -202,6 +202,13 @@ impl ClientMemory {
         limit.saturating_sub(self.taken())
     }
 
+    /// True if so many bytes are left for one that comes, beside what is kept for a client that
+    /// waits.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+        let kept = self.reservation().bytes();
+        self.taken().saturating_add(bytes).saturating_add(kept) <= self.limit
+    }
+
     /// True if more is taken than clients may take.
     #[inline]
     pub(crate) fn is_exceeded(&self) -> bool {

@@ -1,11 +1,37 @@
 //! How a core begins to serve a connection that was accepted.
 
 use crate::conn::connection::Connection;
+use crate::cores::held_arrivals::Held;
 use crate::cores::message::Arrival;
 use crate::memory::Account;
 use crate::serving::Serving;
 
 impl Serving {
+    /// Serves a new connection, now or once there is memory for it.
+    pub(super) fn meet(&mut self, arrival: Arrival) {
+        if self.arrivals.must_wait(&self.shared, &arrival) {
+            self.arrivals.hold(arrival, self.now_ms);
+        } else {
+            self.accept(arrival);
+        }
+    }
+
+    /// Serves connections that have waited, as far as there is memory for them, and refuses those
+    /// that have waited for long.
+    pub(super) fn accept_held(&mut self, is_stopping: bool) {
+        while let Some(next) = self.arrivals.next(&self.shared, self.now_ms, is_stopping) {
+            match next {
+                Held::Accepted(arrival) => self.accept(arrival),
+                // Its socket is closed.
+                Held::Refused(arrival) => {
+                    let options = &self.shared.options;
+                    self.accepted_none(options.is_unauthenticated(arrival.is_encrypted));
+                    self.counters().evicted_clients.add(1);
+                }
+            }
+        }
+    }
+
     /// Serves a connection, if there is room.
     pub(crate) fn accept(&mut self, arrival: Arrival) {
         let Arrival {

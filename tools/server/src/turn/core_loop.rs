@@ -23,6 +23,7 @@ use std::sync::Arc;
 use farcore::Core;
 use rustix::event::epoll::EventFlags;
 
+use crate::conn::connection::Connection;
 use crate::conn::sockets::Sockets;
 use crate::limits::LARGE_BYTES;
 use crate::native::Native;
@@ -72,6 +73,7 @@ impl Serving {
             let mut is_busy = self.serve_listed(&mut core);
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
             is_busy |= self.receive_messages(messages);
+            self.accept_held(is_stopping);
             self.trim_turn(&core);
             is_busy |= self.native_turn(is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
@@ -96,12 +98,12 @@ impl Serving {
             }
             idle += 1;
             let is_quiet = self.is_quiet(&core, idle);
-            if is_quiet && is_stopping && self.tasks.is_empty() && !self.gate.holds_any() {
+            if is_quiet && is_stopping && !self.owes_replies() {
                 break;
             }
             if is_quiet && idle > IDLE_TURNS && self.shared.cores[self.place].fall_asleep() {
                 if self.native.as_mut().is_none_or(Native::arm) {
-                    self.sleep().await;
+                    self.sleep(stop_ms).await;
                 }
                 self.shared.cores[self.place].wake_up();
                 idle = 0;
@@ -151,10 +153,22 @@ impl Serving {
             && (self.tasks.is_empty() || idle > IDLE_TURNS_OF_TASKS && self.tasks_wait())
     }
 
-    /// Sleeps until there is something to do, or a client has waited long enough.
-    async fn sleep(&mut self) {
+    /// True if a command that was accepted is not answered, or its reply is not sent.
+    fn owes_replies(&self) -> bool {
+        let has_unsent = |one: &Connection| !one.is_gone && one.waiting_bytes() > 0;
+        let mut connections = self.connections.iter().flatten();
+        !self.tasks.is_empty() || self.gate.holds_any() || connections.any(|one| has_unsent(one))
+    }
+
+    /// Sleeps until there is something to do, a client has waited long enough, or the server stops.
+    async fn sleep(&mut self, stop_ms: Option<u64>) {
         self.counters().sleeps.add(1);
-        let deadlines = [self.parking.next_deadline_ms(), self.delays.next_ms()];
+        let deadlines = [
+            self.parking.next_deadline_ms(),
+            self.delays.next_ms(),
+            self.arrivals.next_ms(self.now_ms),
+            stop_ms,
+        ];
         let mut deadline_ms = deadlines.into_iter().flatten().min();
         if !self.tasks.is_empty() {
             // What a command waits for besides, the engine has finished by then.

@@ -23,7 +23,7 @@ impl Serving {
     /// Does what a message says.
     pub(crate) fn take_message(&mut self, message: Message) {
         match message {
-            Message::Connection(arrival) => self.accept(arrival),
+            Message::Connection(arrival) => self.meet(arrival),
             Message::Peer(arrival) => {
                 if let Some(native) = &mut self.native {
                     native.accept(arrival);
