@@ -40,7 +40,7 @@ enum When {
     Handling,
     /// It has the process of a run.
     Child,
-    /// It has used so much processor time, in hundredths of a second, that it has figures.
+    /// It has used this processor time, in hundredths of a second, after which it has figures.
     Busy(u64),
 }
 

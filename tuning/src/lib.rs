@@ -1,18 +1,15 @@
 //! Measurement: what measures a running engine, publishes the figures and models them.
 //!
-//! - [`measure`]: the clock, per-core counters, latency histograms, hot keys and processor events.
+//! - `measure`: the clock, per-core counters, latency histograms, hot keys and processor events.
 //!   A counter has one writer, the core that owns it, and any number of readers: a write is a plain
 //!   load and store.
 //! - `publish`: reports over a Unix socket ([`StatisticsSocket`], [`read_report`]), over HTTP as
 //!   OpenMetrics, and the log.
 //! - `model`: a queueing model, the statistics of paired runs, and profiles of settings.
-//! - [`metadata_cache`]: the state that a network card keeps of queue pairs and regions, and what
-//!   it costs when it does not fit.
 //!
 //! This crate depends on no type of the storage engine or the fabric.
 
 mod measure;
-pub mod metadata_cache;
 mod model;
 mod publish;
 

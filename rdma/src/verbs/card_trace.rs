@@ -7,12 +7,12 @@
 //!
 //! - I1: no more than a limit is kept; what comes later is counted and left out.
 
-use farcore_tuning::metadata_cache::token::{
+use farcore_card::token::{
     Access as CardAccess, CompletionQueueToken as CardQueue, DomainToken as CardDomain, Fields,
     QueuePairState, QueuePairToken as CardPair, RegionToken as CardRegion, Transport,
 };
-use farcore_tuning::metadata_cache::trace::{Recording, RecordingBuilder};
-use farcore_tuning::metadata_cache::workload::Operation;
+use farcore_card::trace::{Recording, RecordingBuilder};
+use farcore_card::workload::Operation;
 
 use super::context::Access;
 use super::handle::{CompletionQueueToken, DomainToken, Handle, QueuePairToken, RegionToken};

@@ -186,9 +186,7 @@ impl VerbsEndpoint {
     /// Ends the recording; returns it with the number of requests that were left out, or `None` if
     /// nothing is recorded. Requests whose doorbell was not rung are not in it.
     #[cfg(feature = "card-trace")]
-    pub fn take_card_trace(
-        &mut self,
-    ) -> Option<(farcore_tuning::metadata_cache::trace::Recording, u64)> {
+    pub fn take_card_trace(&mut self) -> Option<(farcore_card::trace::Recording, u64)> {
         let trace = self.card_trace.take()?;
         Some(trace.finish(Known {
             domain: self.domain,

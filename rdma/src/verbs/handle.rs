@@ -1,6 +1,6 @@
 //! Compact names of verbs objects: a table issues a 32-bit handle, and a token packs it with the
 //! facts that a request needs. Handles are those of the simulator of cards, where their layout is
-//! drawn: [`farcore_tuning::metadata_cache::Handle`].
+//! drawn: [`farcore_card::Handle`].
 //!
 //! ```text
 //! tokens   domain           handle:32                                4 bytes
@@ -14,7 +14,7 @@
 
 use std::marker::PhantomData;
 
-pub use farcore_tuning::metadata_cache::{Handle, Kind, OBJECTS_MAX};
+pub use farcore_card::{Handle, Kind, OBJECTS_MAX};
 
 /// The kind of handle that a table issues for a type.
 pub trait Named {

@@ -181,7 +181,7 @@ impl Pool {
         self.buffers.get(usize::from(number)).copied()
     }
 
-    /// Takes the shortest free buffer of so many bytes.
+    /// Takes the shortest free buffer that holds `bytes`.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<(u16, Buffer)> {
         let fits = self.buffers.iter_mut().enumerate();
         let fits = fits.filter(|(_, buffer)| buffer.is_free && buffer.bytes >= bytes);

@@ -181,7 +181,7 @@ impl Client {
         pending
     }
 
-    /// The same for a request on one key.
+    /// Submits a request on one key, unless key or value is too long.
     fn on_key<T: Send + 'static>(
         &self,
         header: Header,
@@ -200,7 +200,8 @@ impl Client {
         self.get_into(key, Vec::new())
     }
 
-    /// The same into a buffer whose memory is used again. What it holds is lost.
+    /// Reads a value into a buffer whose memory is used again; `None` if there is no such key. What
+    /// the buffer holds is lost.
     pub fn get_into(&self, key: &[u8], mut buffer: Vec<u8>) -> Pending<Option<Value>> {
         if let Err(error) = check(key, &[]) {
             return Pending::ready(Err(error));
@@ -295,7 +296,8 @@ impl Client {
         self.expire_if(key, expiry, ExpiryCondition::Always)
     }
 
-    /// The same if its expiry meets a condition; false also if not.
+    /// Sets a key's expiry if the present one meets a condition; false if it does not, or if the
+    /// key is absent.
     pub fn expire_if(
         &self,
         key: &[u8],

@@ -24,7 +24,7 @@ pub enum Expiry {
     Keep,
     /// At a time, in milliseconds since 1970. A time in the past deletes the key.
     At(u64),
-    /// In so many milliseconds. 0 deletes the key.
+    /// After a time from now, in milliseconds. 0 deletes the key.
     In(u64),
 }
 

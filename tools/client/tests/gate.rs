@@ -31,7 +31,7 @@ impl Lines {
         line.trim_end().to_owned()
     }
 
-    /// Sends commands at once, and returns the last line of their replies of so many lines.
+    /// Sends commands at once, reads as many lines as their replies have, and returns the last one.
     fn call(&mut self, commands: &str, lines: usize) -> String {
         let commands = commands.replace(';', "\r\n") + "\r\n";
         let mut stream = self.0.get_ref();

@@ -106,7 +106,7 @@ fn conditions_and_versions_are_kept() {
         Ok(PutOutcome::Stored(0))
     );
     assert_eq!(client.delete(b"k").wait(), Ok(false));
-    // The same with values that travel in upload slots.
+    // Longer values travel in upload slots, and are swapped and deleted as well.
     let long = pattern(10_000, 1);
     let Ok(CasOutcome::Stored(version)) = client.compare_and_swap(b"l", &long, 0).wait() else {
         panic!("it was absent");

@@ -122,7 +122,7 @@ impl IntoResponse for ApiError {
         }
         let mut response = (self.status, Json(json!({ "error": error }))).into_response();
         if let Some(time) = self.retry_after {
-            // Rounded up, so that a client that waits so long is not too early.
+            // Rounded up, so that a client that waits this time is not too early.
             let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
             let value = HeaderValue::from(seconds.max(1));
             response.headers_mut().insert(header::RETRY_AFTER, value);

@@ -26,8 +26,8 @@ const PAGE_MAX: i64 = 500;
 /// Longest text to look for, in characters, and its most words.
 const TEXT_MAX: usize = 200;
 const WORDS_MAX: usize = 16;
-/// Fewest letters before a star. A shorter beginning is that of so many words that FTS5 would merge
-/// lists for seconds, and so would several beginnings.
+/// Fewest letters before a star. More words have a shorter beginning, and FTS5 would merge their
+/// lists for seconds, as it would for several beginnings.
 const STAR_LETTERS_MIN: usize = 3;
 
 const COLUMNS: &str = "events.id, time_ms, level, kind, run, user, events.message";

@@ -36,7 +36,7 @@ pub struct Limits {
     pub streams_max: usize,
     /// Time for the head of a request, and for the next request of a connection.
     pub head: Duration,
-    /// A request that moved no byte for so long gives its place to another connection.
+    /// Time after which a request that moved no byte gives its place to another connection.
     pub stalled: Duration,
     /// Time between two pieces of a body.
     pub body_pause: Duration,
@@ -44,9 +44,9 @@ pub struct Limits {
     pub json_body: Duration,
     /// Time that open requests have when the console stops.
     pub stop: Duration,
-    /// A session ends when it was not used so long.
+    /// Time after its last use until a session ends.
     pub session_idle: Duration,
-    /// A session ends so long after its sign-in.
+    /// Time after its sign-in until a session ends.
     pub session_age: Duration,
     /// How often a stream of events looks whether its session still holds.
     pub stream_check: Duration,

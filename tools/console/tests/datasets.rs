@@ -6,8 +6,8 @@ mod support;
 
 use std::io::Write;
 
-use farcore_tuning::metadata_cache::trace::Recording;
-use farcore_tuning::metadata_cache::workload::{Population, Workload, WorkloadSettings};
+use farcore_card::trace::Recording;
+use farcore_card::workload::{Population, Workload, WorkloadSettings};
 use serde_json::{Value, json};
 
 use self::support::{Client, Reply, connect, read_reply, start};

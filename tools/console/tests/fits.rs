@@ -70,7 +70,7 @@ fn a_search_goes_from_the_queue_to_its_answers() {
     }
     assert_eq!(search["progress"]["done"], search["progress"]["total"]);
     assert_eq!(search["settings"]["kept"], 0.95);
-    // Its runs are at most so much longer than those that it begins with.
+    // A run that is not steady is extended to at most 16 times its length.
     assert_eq!(search["settings"]["messages_max"], 32_000);
     // A point is the settings of a run, which is taken.
     let path = format!("/api/fits/{id}/settings?policy=adaptive&count=2048");

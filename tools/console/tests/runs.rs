@@ -4,8 +4,8 @@
 
 mod support;
 
-use farcore_tuning::metadata_cache::trace::Recording;
-use farcore_tuning::metadata_cache::workload::{Population, Workload, WorkloadSettings};
+use farcore_card::trace::Recording;
+use farcore_card::workload::{Population, Workload, WorkloadSettings};
 use serde_json::{Value, json};
 
 use self::support::{Client, Harness, start};

@@ -440,7 +440,7 @@ fn odd_bodies_are_refused_in_words() {
         (413, "too_large"),
         "{reply:?}"
     );
-    // The same without a length before it.
+    // A body whose length is not given before is refused once it is too large.
     let mut stream = connect(admin.address);
     let head = admin.head(
         "POST",

@@ -65,7 +65,7 @@ fn strangers_do_not_lock_out_who_has_signed_in_before() {
     assert_ne!(admin.device.as_ref().unwrap(), &known);
     let change = json!({ "current": PASSWORD, "new": "another good password" });
     assert_eq!(admin.post("/api/password", &change).status, 204);
-    // A token that no sign-in gave, and one from before the last sign-in, are those of strangers.
+    // A token that no sign-in gave, and one from before the last sign-in, make no device known.
     for device in ["farcore_device=".to_owned() + &"A".repeat(43), known] {
         guesser.device = Some(device);
         assert_eq!(guesser.sign_in("admin", "a wrong password").status, 429);

@@ -5,8 +5,8 @@
 //! script sets that for this package alone. So the other packages, and all that they depend on, are
 //! the same in tests and in model checks, and are built once.
 //!
-//! A source of `engine/src` finds the lower modules that it names at the root of this crate, one of
-//! `tuning/src/metadata_cache` its own below `metadata_cache`.
+//! A source of `engine/src` or `tuning/card/src` finds the lower modules that it names at the root
+//! of this crate.
 
 #![cfg(test)]
 #![allow(
@@ -16,15 +16,28 @@
     reason = "the rest of their crates uses it"
 )]
 
+#[path = "../../../tuning/card/src/atomics.rs"]
+mod atomics;
 #[path = "../../../engine/src/bytes.rs"]
 mod bytes;
+#[path = "../../../tuning/card/src/card_table.rs"]
+mod card_table;
 #[path = "../../../engine/src/constants.rs"]
 mod constants;
+#[path = "../../../tuning/card/src/directory.rs"]
+mod directory;
 #[path = "../../../engine/src/error.rs"]
 mod error;
+#[path = "../../../tuning/card/src/handle.rs"]
+mod handle;
 #[path = "../../../engine/src/message/mod.rs"]
 mod message;
-mod metadata_cache;
+#[path = "../../../tuning/card/src/miss_queue.rs"]
+mod miss_queue;
+#[path = "../../../tuning/card/src/place.rs"]
+mod place;
+#[path = "../../../tuning/card/src/token/mod.rs"]
+mod token;
 #[path = "../../../engine/src/transport/mod.rs"]
 mod transport;
 

@@ -64,7 +64,7 @@ impl Credits {
         }
     }
 
-    /// The peer says how many receives it has posted: so many messages may be sent.
+    /// The peer says how many receives it has posted. Each is a credit for one message.
     pub fn begin(&mut self, peer_receives: u16) {
         self.peer_receives = peer_receives;
         self.balance = peer_receives;
@@ -103,7 +103,8 @@ impl Credits {
         Some(self.grant())
     }
 
-    /// The same with a reserved credit.
+    /// Spends a reserved credit on a message. Returns what the message grants; `None` if no credit
+    /// is reserved.
     pub fn spend_reserved(&mut self) -> Option<u16> {
         if self.reserved == 0 || self.balance == 0 {
             return None;

@@ -64,7 +64,7 @@ fn field(field: &'static str, value: u64, holds: bool) -> Result<(), WireError> 
     }
 }
 
-/// The body of a message of one kind and at least so many bytes.
+/// Header and body of a message that is of one kind and whose body has at least `least` bytes.
 fn opened(bytes: &[u8], kind: Kind, least: usize) -> Result<(Header, &[u8]), WireError> {
     let header = Header::decode(bytes)?;
     if header.kind != kind || header.is_answer {

@@ -149,7 +149,7 @@ codes! {
         Keep = 1,
         /// It expires at a time, in milliseconds since 1970.
         At = 2,
-        /// It expires in so many milliseconds.
+        /// It expires after a time from now, in milliseconds.
         In = 3,
     }
 }

@@ -122,6 +122,36 @@ fn every_command_at_its_longest_keeps_to_the_limit() {
     bench.judge();
 }
 
+/// Replies of long records are made one after the other, also if their answers come in one turn.
+#[test]
+fn long_records_that_many_read_at_once_keep_to_the_limit() {
+    const READERS: usize = 64;
+    let mut bench = Bench::new();
+    let mut control = bench.served.client();
+    let pairs = |range: std::ops::Range<usize>| {
+        range.flat_map(|field| [format!("field{field}"), "v".repeat(1000)])
+    };
+    for first in (0..900).step_by(100) {
+        let words = ["HSET", "long"].map(str::to_owned).into_iter();
+        let all: Vec<_> = words.chain(pairs(first..first + 100)).collect();
+        assert_eq!(control.ask(&all).to_string(), ":100");
+    }
+    let mut readers: Vec<_> = (0..READERS).map(|_| bench.served.client()).collect();
+    for command in ["HGETALL", "HVALS", "HKEYS"] {
+        bench.reset();
+        for reader in &mut readers {
+            reader.send(&[command, "long"]);
+        }
+        for reader in &mut readers {
+            let reply = reader.read().expect("a reply");
+            let count = reply.elements().len();
+            assert!(count > 0 && count.is_multiple_of(900), "{count} elements");
+        }
+        bench.note(&format!("{READERS} times {command}"));
+    }
+    bench.judge();
+}
+
 /// Sends commands at once and reads their replies, but for those that reply nothing.
 fn send_all(client: &mut Client, all: &[Request], replies: usize) -> Reply {
     let bytes: Vec<_> = all.iter().flat_map(|one| request(one)).collect();

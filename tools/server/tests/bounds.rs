@@ -114,8 +114,8 @@ fn names_of_clients_are_short() {
     assert!(client.call(&hello).contains("at most 1024 bytes"));
 }
 
-/// Has a client send what makes a reply of many MiB, and read its begin: what it holds then is no
-/// more than so much.
+/// Has a client send what makes a reply of many MiB, and read its begin: it holds at most `most`
+/// bytes then.
 fn expect_held(
     served: &Served,
     mut client: WordClient,

@@ -238,7 +238,7 @@ fn a_subscriber_in_resp3_runs_any_command() {
     // Its own message comes behind the reply.
     assert_eq!(client.call("PUBLISH a text"), "1");
     assert_eq!(client.reply(), ">[\"message\", \"a\", \"text\"]");
-    // The same if a subscriber is on another core.
+    // It comes to each subscriber, also on another core.
     let mut other = server.word_client();
     other.call("SUBSCRIBE a");
     assert_eq!(client.call("PUBLISH a text"), "2");

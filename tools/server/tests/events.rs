@@ -764,7 +764,7 @@ fn sets_make_the_events_of_redis() {
     }
 }
 
-/// As Redis 7.0 sends them.
+/// Commands on lists, and the events that Redis 7.0 sends of them.
 const LIST_EVENTS: &[(&str, &str)] = &[
     ("RPUSH l a b c", "rpush l"),
     ("LPUSH l z", "lpush l"),
@@ -826,7 +826,8 @@ const LIST_EVENTS: &[(&str, &str)] = &[
     ("BRPOP q 0", "rpop q, del q"),
 ];
 
-/// The same with those of new and missed keys.
+/// Commands on lists, and the events that Redis 7.0 sends of them, those of new and missed keys
+/// included.
 const LIST_EVENTS_OF_KEYS: &[(&str, &str)] = &[
     ("RPUSH l a", "new l, rpush l"),
     ("RPUSH l b", "rpush l"),

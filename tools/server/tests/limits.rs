@@ -224,7 +224,7 @@ fn bits_are_changed_by_many_clients_in_one_step_each() {
     );
 }
 
-/// A command's words with so many more behind them.
+/// A command's words with `count` more behind them.
 fn with_many(words: &str, count: usize) -> Vec<String> {
     let names = (0..count).map(|number| number.to_string());
     words.split(' ').map(str::to_owned).chain(names).collect()

@@ -74,7 +74,7 @@ fn the_longest_values_pass_through_little_memory() {
     assert_eq!(seen.evicted_clients, 0);
 }
 
-/// The begin of an `MSET` of so many pairs, before a long value.
+/// The begin of an `MSET` of some short pairs and one with a long value, up to that value.
 fn pairs_before_a_long_value(pairs: usize) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n$4\r\nMSET\r\n", 3 + 2 * pairs).into_bytes();
     for pair in 0..pairs {

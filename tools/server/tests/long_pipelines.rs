@@ -219,7 +219,7 @@ const OF_LONG: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// The same with a value that becomes long.
+/// Pipelines that make a value long and change it, and their replies.
 const OF_GROWING: [(&str, &[&str]); 3] = [
     (
         "APPEND k MORE | SET k new | GET k",

@@ -142,7 +142,7 @@ fn number(reply: &str) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("a number: {reply}"))
 }
 
-/// Adds one so many times.
+/// Adds one to a counter, some times.
 fn count(client: &mut WordClient, counter: &Counter, times: u64) {
     let mut done = 0;
     while done < times {
@@ -160,7 +160,7 @@ fn count(client: &mut WordClient, counter: &Counter, times: u64) {
     }
 }
 
-/// What the counters are once so many clients have each added so much.
+/// Clients add to a counter at once, each some times: no addition is lost.
 fn check(server: &Served, counter: &Counter, clients: u64, times: u64) {
     let mut first = server.word_client();
     first.call("FLUSHALL");

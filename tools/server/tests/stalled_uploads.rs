@@ -28,7 +28,7 @@ fn store(client: &mut Client, key: &str, stored: &[u8]) {
     }
 }
 
-/// Clients that have sent so many bytes of a SET and stop, with what they have not sent.
+/// Clients that have sent the first bytes of a SET and stop, each with the bytes not sent.
 fn stalled(served: &Served, count: usize, sent: usize) -> Vec<(Client, Vec<u8>)> {
     let upload = |number: usize| {
         let key = format!("stalled:{number}");

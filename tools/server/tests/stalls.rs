@@ -51,7 +51,7 @@ fn a_core_sleeps_while_a_client_stops_amid_a_long_value() {
     }
 }
 
-/// A set of so many members.
+/// Stores a set, with a member for each number.
 fn fill(client: &mut Client, key: &str, members: std::ops::Range<usize>) {
     let count = members.len();
     let members = members.map(|member| format!("m{member}"));

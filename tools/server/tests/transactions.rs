@@ -95,7 +95,7 @@ fn multi_and_watch_inside_multi_are_refused_but_abort_nothing() {
 /// What a client does to a watched key, and whether that has `EXEC` do nothing.
 const TOUCHES: [(&str, bool); 11] = [
     ("SET {w}key other", true),
-    // The same value is another version.
+    // To store an equal value makes another version, too.
     ("SET {w}key 1", true),
     ("INCR {w}key", true),
     ("DEL {w}key", true),

@@ -9,7 +9,7 @@ use std::thread;
 use self::support::words::WRONG_TYPE;
 use self::support::{Served, WordClient, on_servers, wait_until};
 
-/// Waits until so many clients wait.
+/// Waits until `count` clients wait.
 fn until_waiting(client: &mut WordClient, count: usize) {
     let line = format!("blocked_clients:{count}\\r");
     wait_until(&line, || client.call("info clients").contains(&line));
@@ -318,7 +318,7 @@ fn an_element_is_never_away_while_its_move_is_refused() {
     });
 }
 
-/// So much input is behind its command that nothing more is received.
+/// Input behind its command fills its buffer, so that nothing more is received.
 #[test]
 fn a_client_that_leaves_behind_much_input_takes_nothing() {
     on_servers(|server| {

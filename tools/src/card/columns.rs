@@ -1,6 +1,6 @@
 //! The figures of an outcome and of a point of its series, by name: what tables and files show.
 
-use farcore_tuning::metadata_cache::simulator::{Outcome, Point, Verdict};
+use farcore_card::simulator::{Outcome, Point, Verdict};
 
 /// A named figure.
 pub(super) type Column<T> = (&'static str, fn(&T) -> f64);

@@ -14,10 +14,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use farcore_bench::origin::Origin;
 use farcore_bench::outputs::{complain, print};
 use farcore_bench::stop;
-use farcore_tuning::metadata_cache::settings::SettingError;
-use farcore_tuning::metadata_cache::simulator::{
-    Fit, FitCurve, FitObject, FitPoint, FitPolicy, FitSettings,
-};
+use farcore_card::settings::SettingError;
+use farcore_card::simulator::{Fit, FitCurve, FitObject, FitPoint, FitPolicy, FitSettings};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::columns::Sheet;
@@ -272,8 +270,8 @@ fn text(fit: &Fit, curves: &[FitCurve]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use farcore_tuning::metadata_cache::policy::PolicyName;
-    use farcore_tuning::metadata_cache::workload::Pattern;
+    use farcore_card::policy::PolicyName;
+    use farcore_card::workload::Pattern;
 
     use super::*;
 

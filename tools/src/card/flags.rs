@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use farcore_tuning::metadata_cache::policy::PolicyName;
-use farcore_tuning::metadata_cache::simulator::{
+use farcore_card::policy::PolicyName;
+use farcore_card::simulator::{
     Arrival, CardSettings, Outcome, Simulation, SimulationSettings, Treatment,
 };
-use farcore_tuning::metadata_cache::trace::{Recording, TraceLimits};
-use farcore_tuning::metadata_cache::workload::{Pattern, WorkloadSettings};
+use farcore_card::trace::{Recording, TraceLimits};
+use farcore_card::workload::{Pattern, WorkloadSettings};
 
 use super::number::{real, whole};
 use crate::given::Given;
@@ -292,7 +292,7 @@ pub(super) fn idle(settings: &SimulationSettings) -> Vec<(&'static str, String)>
     idle
 }
 
-/// The same of the flags of a pattern.
+/// The flags that have no effect on accesses of a pattern, and why.
 fn idle_of_pattern(pattern: &Pattern) -> impl Iterator<Item = (&'static str, String)> {
     let why = format!("with --pattern {}", pattern.name());
     let (exponent, period, special) = parts(pattern);

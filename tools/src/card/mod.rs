@@ -4,7 +4,7 @@
 //! settings; `fit` finds how many objects fit; `trace` makes, shows and converts traces. [`flags`]
 //! turns flags into settings, [`one_tier`] counts, [`columns`] has the figures of tables and files,
 //! [`file`] writes CSV and Parquet, and [`plot`] draws. The simulator is
-//! [`farcore_tuning::metadata_cache::simulator`].
+//! [`farcore_card::simulator`].
 //!
 //! - I1: an error is one line on stderr with the remedy, and exit code 1. Flags and outputs are
 //!   checked before anything runs.

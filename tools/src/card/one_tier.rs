@@ -7,11 +7,11 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use farcore_bench::origin::Origin;
 use farcore_bench::outputs::print;
-use farcore_tuning::metadata_cache::policy::PolicyName;
-use farcore_tuning::metadata_cache::replay::{ReplayCounts, replay};
-use farcore_tuning::metadata_cache::simulator::SimulationSettings;
-use farcore_tuning::metadata_cache::trace::Recording;
-use farcore_tuning::metadata_cache::workload::Workload;
+use farcore_card::policy::PolicyName;
+use farcore_card::replay::{ReplayCounts, replay};
+use farcore_card::simulator::SimulationSettings;
+use farcore_card::trace::Recording;
+use farcore_card::workload::Workload;
 use serde::Serialize;
 
 use super::columns::Sheet;
@@ -220,7 +220,7 @@ fn table(rows: &[Row], places: u32, keys: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use farcore_tuning::metadata_cache::policy::HybridWeights;
+    use farcore_card::policy::HybridWeights;
 
     use super::*;
 

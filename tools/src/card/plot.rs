@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use farcore_bench::plot::COLOURS;
-use farcore_tuning::metadata_cache::simulator::{FitCurve, FitPoint, Outcome, Point};
+use farcore_card::simulator::{FitCurve, FitPoint, Outcome, Point};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;

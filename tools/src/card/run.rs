@@ -10,10 +10,10 @@ use comfy_table::{CellAlignment, Table, presets};
 use farcore_bench::origin::Origin;
 use farcore_bench::outputs::print;
 use farcore_bench::stop;
-use farcore_tuning::metadata_cache::simulator::{
+use farcore_card::simulator::{
     Outcome, Progress, Simulation, SimulationSettings, Statistics, Verdict,
 };
-use farcore_tuning::metadata_cache::trace::Recording;
+use farcore_card::trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 

@@ -23,9 +23,9 @@ use farcore_bench::cli::plain;
 use farcore_bench::origin::Origin;
 use farcore_bench::outputs::{complain, print};
 use farcore_bench::stop;
+use farcore_card::simulator::{Outcome, SimulationSettings};
+use farcore_card::trace::Recording;
 use farcore_tuning::MeanEstimate;
-use farcore_tuning::metadata_cache::simulator::{Outcome, SimulationSettings};
-use farcore_tuning::metadata_cache::trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -421,7 +421,7 @@ fn table(names: &[String], rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use farcore_tuning::metadata_cache::workload::Pattern;
+    use farcore_card::workload::Pattern;
 
     use super::*;
 

@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use farcore_bench::outputs::{OutputFile, print};
-use farcore_tuning::metadata_cache::handle::Kind;
-use farcore_tuning::metadata_cache::trace::{Recording, TraceLimits};
-use farcore_tuning::metadata_cache::workload::{Operation, Workload, WorkloadSettings};
+use farcore_card::handle::Kind;
+use farcore_card::trace::{Recording, TraceLimits};
+use farcore_card::workload::{Operation, Workload, WorkloadSettings};
 use serde::Serialize;
 
 use super::flags::{WorkloadFlags, read_trace};
@@ -167,8 +167,7 @@ impl Summary {
         uses.sort_unstable_by(|one, other| other.cmp(one));
         let top: u64 = uses.iter().take(uses.len().div_ceil(100)).sum();
         let count = |kind: Kind| {
-            let of_kind =
-                |handle: &&farcore_tuning::metadata_cache::Handle| handle.kind() == Some(kind);
+            let of_kind = |handle: &&farcore_card::Handle| handle.kind() == Some(kind);
             (kind, recording.handles().iter().filter(of_kind).count())
         };
         let done = |operation: Operation| {

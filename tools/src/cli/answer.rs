@@ -85,7 +85,7 @@ pub(super) enum Answer {
         key: Vec<u8>,
         expires: Option<(u64, u64)>,
     },
-    /// A key has a new expiry: so many seconds, or never.
+    /// A key has a new expiry: it expires in `seconds`, or never.
     ExpirySet {
         key: Vec<u8>,
         seconds: Option<u64>,
@@ -97,7 +97,7 @@ pub(super) enum Answer {
     Entry(ScanEntry),
     Measured(Measured),
     Figures(Vec<(String, u64)>),
-    /// So many lost keys are absent from now on.
+    /// Lost keys count as absent from now on.
     Forgotten {
         keys: u64,
     },

@@ -31,7 +31,7 @@ use crate::text::{grouped, table};
 
 /// After this a key expires that was not removed.
 const EXPIRY: Duration = Duration::from_secs(3600);
-/// Values under way take at most so much memory.
+/// Most memory of values under way.
 const UNDER_WAY_BYTES_MAX: u64 = 1 << 30;
 /// Keys and the mix are the same in each run.
 const SEED: u64 = 0x6661_7263_6f72_6521;
@@ -93,7 +93,7 @@ enum Course {
 }
 
 impl Course {
-    /// How many are to be run if so many have begun.
+    /// How many of `count` operations to run in all; `begun` of them have begun.
     fn count(self, count: u64, begun: u64) -> u64 {
         match self {
             Self::Stops if interrupt::is_requested() => begun,
@@ -351,7 +351,7 @@ impl Measured {
         text
     }
 
-    /// The same as JSON, latencies in nanoseconds.
+    /// The outcome as JSON, latencies in nanoseconds.
     pub(super) fn json(&self) -> Value {
         let figures = |seen: &HistogramSnapshot| {
             json!({

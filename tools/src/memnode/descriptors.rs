@@ -34,7 +34,7 @@ impl Descriptors {
         let silent = node.silent_max.min(handshakes);
         let unauthenticated = node.unauthenticated_max.min(handshakes);
         let taken = (silent + unauthenticated) as u64 * OF_A_CONNECTION;
-        // The same number holds for control connections and for memory connections.
+        // Each core has one control connection and one memory connection.
         let cores = free.saturating_sub(taken) / OF_A_PAIR;
         let needed = fixed + CORES_MIN * OF_A_PAIR * 2;
         ensure!(

@@ -63,9 +63,12 @@ const SPIN_NS: u64 = 0;
 
 /// Resident memory beside that of the engine and of clients: the program, its threads, sockets.
 const BASE_BYTES: u64 = 10 << 20;
-/// The same of each core: copies of structured records (4 MiB), its slow log, and buffers that all
-/// its clients share.
+/// Resident memory of each core beside that of the engine and of clients: copies of structured
+/// records (4 MiB), its slow log, and buffers that all its clients share.
 const CORE_BYTES: u64 = 6 << 20;
+/// The same of each core if some connections are encrypted: what the allocator keeps in pieces
+/// between sessions, which take many short buffers and end in any order.
+const TLS_CORE_BYTES: u64 = 6 << 20;
 
 /// What becomes of lost keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -232,8 +235,9 @@ impl Arguments {
             .native
             .memory_bytes()
             .map_or(0, |bytes| bytes.saturating_add(HANDSHAKES_BYTES_MAX as u64));
+        let tls = self.tls.map_or(0, |_| TLS_CORE_BYTES);
         BASE_BYTES
-            .saturating_add(CORE_BYTES.saturating_mul(cores as u64))
+            .saturating_add((CORE_BYTES + tls).saturating_mul(cores as u64))
             .saturating_add(self.client_memory)
             .saturating_add(native)
     }

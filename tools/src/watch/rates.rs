@@ -59,7 +59,8 @@ pub(crate) struct CoreRates {
     pub(crate) connection_bytes: u64,
     pub(crate) commands_per_second: f64,
     pub(crate) failed_commands_per_second: f64,
-    /// The same of its clients of the native protocol.
+    /// Of clients of the native protocol on this core: open connections, their memory, and
+    /// requests.
     pub(crate) native_connections: u64,
     pub(crate) native_bytes: u64,
     pub(crate) native_requests_per_second: f64,

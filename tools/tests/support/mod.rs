@@ -306,7 +306,8 @@ impl Serve {
         Self::start_after(&[], arguments)
     }
 
-    /// The same, by a command that runs the words after it.
+    /// Starts `farcore serve` with little memory at a free port, by a command that runs the words
+    /// after it.
     pub(crate) fn start_after(before: &[&str], arguments: &[&str]) -> Self {
         let mut command = farcore_after(before);
         command

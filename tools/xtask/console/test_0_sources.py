@@ -58,7 +58,7 @@ def test_every_error_of_the_server_has_a_text(assets):
 def test_the_sentences_of_the_server_are_its_own(assets):
     """Sentences are found again by their English, so that a change of the server's loses them."""
     root = assets.parents[2]
-    sources = [*(assets.parent / "src").rglob("*.rs"), *(root / "tuning/src/metadata_cache").rglob("*.rs")]
+    sources = [*(assets.parent / "src").rglob("*.rs"), *(root / "tuning/card/src").rglob("*.rs")]
     without_names = lambda text: re.sub(r"\{[^{}]*\}", "{}", text)
     literals = set()
     for path in sources:

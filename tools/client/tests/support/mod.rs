@@ -28,12 +28,12 @@ impl Served {
         Self::with(cores, |_| {})
     }
 
-    /// The same with other options.
+    /// Starts a server on TCP at a free port, with options of the native protocol changed.
     pub(crate) fn with(cores: usize, change: impl FnOnce(&mut NativeOptions)) -> Self {
         Self::at("tcp://127.0.0.1:0", cores, change)
     }
 
-    /// The same at an address of any fabric.
+    /// Starts a server at an address of any fabric, with options of the native protocol changed.
     pub(crate) fn at(address: &str, cores: usize, change: impl FnOnce(&mut NativeOptions)) -> Self {
         let engine = Engine::open(Config {
             cores: Config::default().cores.into_iter().take(cores).collect(),

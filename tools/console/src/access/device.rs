@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use crate::clock::milliseconds;
 use crate::error::{ApiError, ApiResult};
 
-/// A device is forgotten so long after its last sign-in.
+/// Time after a device's last sign-in until it is forgotten.
 pub(super) const AGE: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Devices of a user.
 const DEVICES_MAX: i64 = 64;

@@ -10,8 +10,8 @@
 //!   failure is oldest is forgotten, and of a name [`NAME_MAX`] characters are kept.
 //! - I2: a try counts as a failure from its beginning until it has succeeded, so that many at once
 //!   get no more tries than one after the other.
-//! - I3: failures of strangers lock no known device: its tries are counted by itself alone. Who
-//!   guesses from many addresses has [`NAME_FAILURES`] tries at each.
+//! - I3: failures of unknown devices lock no known one: its tries are counted by itself alone. A
+//!   client that guesses from many addresses has [`NAME_FAILURES`] tries at each.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -27,7 +27,7 @@ use crate::error::ApiError;
 const LOCK: Duration = Duration::from_secs(60);
 /// Longest lock.
 const LOCK_MAX: Duration = Duration::from_secs(15 * 60);
-/// Failures are forgotten so long after the last one.
+/// Time after the last failure until all are forgotten.
 const FORGET: Duration = Duration::from_secs(30 * 60);
 /// Most keys of a table.
 const KEYS_MAX: usize = 4096;
@@ -105,7 +105,7 @@ impl<K: Hash + Eq + Clone> Table<K> {
 /// A folded name at an address.
 type Pair = (String, IpAddr);
 
-/// The failures of strangers and of known devices.
+/// The failures of unknown and of known devices.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     pairs: Mutex<Table<Pair>>,

@@ -4,9 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
-use farcore_tuning::metadata_cache::simulator::{
-    Arrival, FitObject, FitPolicy, FitSettings, SimulationSettings,
-};
+use farcore_card::simulator::{Arrival, FitObject, FitPolicy, FitSettings, SimulationSettings};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! A search in the database.
 
-use farcore_tuning::metadata_cache::simulator::{Fit, FitSettings};
+use farcore_card::simulator::{Fit, FitSettings};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use serde_json::Value;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use farcore_tuning::metadata_cache::simulator::{Fit, FitCurve};
+use farcore_card::simulator::{Fit, FitCurve};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 

@@ -1,7 +1,7 @@
 //! A run in the database.
 
+use farcore_card::simulator::{Outcome, SimulationSettings};
 use farcore_tuning::HistogramSnapshot;
-use farcore_tuning::metadata_cache::simulator::{Outcome, SimulationSettings};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};

@@ -18,10 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farcore_tuning::metadata_cache::simulator::{
-    Outcome, Point, Progress, Simulation, SimulationSettings,
-};
-use farcore_tuning::metadata_cache::trace::{Recording, TraceLimits};
+use farcore_card::simulator::{Outcome, Point, Progress, Simulation, SimulationSettings};
+use farcore_card::trace::{Recording, TraceLimits};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::watch;
@@ -36,7 +34,7 @@ use crate::store::{Database, Folder};
 
 /// Points that are stored together.
 const BATCH: usize = 64;
-/// Points and progress are stored at least so often while there are new ones.
+/// Most time until new points and progress are stored.
 const STORE_EVERY: Duration = Duration::from_millis(500);
 /// The priority of threads that simulate: requests come first.
 const NICE: i32 = 10;

@@ -1,6 +1,6 @@
 //! The figures of a simulation's points: their names, units and values.
 
-use farcore_tuning::metadata_cache::simulator::Point;
+use farcore_card::simulator::Point;
 use serde::Serialize;
 
 /// A column of a series.

@@ -27,6 +27,7 @@ use crate::long::input::LongInput;
 use crate::long::task::{LongTask, Retry};
 use crate::memory::Account;
 use crate::resp::{Arguments, Protocol, Writer};
+use crate::steps;
 use crate::types::replies::ReplyKind;
 use crate::waits::parked::Parked;
 
@@ -47,6 +48,10 @@ const SHARE_BYTES_MAX: usize = 256 << 10;
 /// A connection's share is this part of what is free. So many that take all they may leave memory
 /// for others.
 const SHARE_OF_FREE: usize = 32;
+
+/// Steps of a turn from which no more replies are made of long records with their answers: they are
+/// made one after the other, in turns of their own.
+const RECORDS_STEPS: u64 = 32 << 10;
 
 /// What a connection's output may take while so many bytes are free.
 pub(crate) fn share_of(free_bytes: usize) -> usize {
@@ -332,14 +337,18 @@ impl Connection {
         self.pending.push_back(Pending::Waiting(kind));
     }
 
-    /// True if a promised reply is the value that its answer has.
-    pub(crate) fn replies_value(&self, number: u32) -> bool {
+    /// Has a promised read be carried out when its turn has come if its value has so many bytes, and
+    /// there is no room for the reply or the turn has made much of other long records. Returns
+    /// whether it is. So the reply need not be made to know that it is too long.
+    #[cold]
+    pub(crate) fn puts_off_read(&mut self, number: u32, bytes: usize) -> bool {
         let place = number.wrapping_sub(self.first) as usize;
-        let pending = self.pending.get(place);
-        matches!(
-            pending,
-            Some(Pending::Waiting(ReplyKind::Value | ReplyKind::Part { .. }))
-        )
+        let Some(&Pending::Waiting(kind)) = self.pending.get(place) else {
+            return false;
+        };
+        let is_slice_over = steps::now() >= RECORDS_STEPS;
+        is_slice_over && kind.has_elements() && self.read_later(number)
+            || kind.has_whole_value() && self.defer_read(number, bytes)
     }
 
     /// Keeps the key of the reply that is promised next, which may be long.

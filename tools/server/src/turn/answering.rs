@@ -38,7 +38,6 @@ impl Serving {
         } = self;
         core.poll(|token, answer| {
             if answer.value().len() > LARGE_BYTES {
-                steps::count_walked(answer.value().len());
                 shared.note_large_value();
             }
             // Also of a connection that is gone: the change has happened.
@@ -72,11 +71,20 @@ impl Serving {
     }
 }
 
+/// Counts the steps of a reply that is made of a large value or record.
+#[inline]
+fn count_large(answer: &Answer<'_>) {
+    if answer.value().len() > LARGE_BYTES {
+        steps::count_walked(answer.value().len());
+    }
+}
+
 /// Makes a reply of an answer, in its place. Returns the text of an error that is replied.
 #[inline]
 fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) -> Option<String> {
     let place = token.number().wrapping_sub(connection.first) as usize;
     if let Some(Pending::Joined(_)) = connection.pending.get(place) {
+        count_large(answer);
         connection.fulfil_part(token.number(), token.part(), answer);
         return match answer {
             // It is read otherwise.
@@ -96,13 +104,13 @@ fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) -> Op
         // It need not be copied to know how long its reply is.
         Answer::Value { value, .. }
             if value.len() > LARGE_BYTES
-                && connection.replies_value(token.number())
-                && connection.defer_read(token.number(), value.len()) =>
+                && connection.puts_off_read(token.number(), value.len()) =>
         {
             return None;
         }
         _ => {}
     }
+    count_large(answer);
     connection.fulfil(token.number(), |kind, writer| {
         write_answer(kind, answer, writer);
     });

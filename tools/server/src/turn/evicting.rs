@@ -26,6 +26,9 @@ use crate::steps;
 
 /// The same if more is taken than clients may take: those that read have waited less.
 const STALLED_EXCEEDED_MS: u64 = 0;
+/// The least time after which a client that waits for each reply counts as one that does not read,
+/// in milliseconds. One that reads has output that waits from one send to the next.
+const PATIENT_STALLED_MS: u64 = 200;
 /// The part of the limit by which it may be exceeded before a client that reads is disconnected:
 /// one of so many.
 const TOLERATED_PARTS: usize = 16;
@@ -77,6 +80,9 @@ impl Connection {
     /// How it holds memory, and for how long, in milliseconds.
     fn hold(&self, now_ms: u64, stalled_ms: u64) -> (Hold, u64) {
         let since = |ms: u64| now_ms.saturating_sub(ms);
+        let is_patient = self.account.precedence() >= Precedence::Patient;
+        let least_ms = if is_patient { PATIENT_STALLED_MS } else { 0 };
+        let stalled_ms = stalled_ms.max(least_ms);
         if self.unread_since_ms > 0 && since(self.unread_since_ms) >= stalled_ms {
             return (Hold::Unread, since(self.unread_since_ms));
         }

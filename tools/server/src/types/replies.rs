@@ -89,6 +89,27 @@ impl ReplyKind {
         )
     }
 
+    /// True if the reply has a part at least of every element of a record.
+    pub(crate) fn has_elements(self) -> bool {
+        matches!(
+            self,
+            Self::Hash(HashReply::All | HashReply::Names | HashReply::Values)
+                | Self::List(ListReply::Range(..))
+                | Self::Set(SetReply::Members)
+        )
+    }
+
+    /// True if the reply is as long as the answer's value at least, whatever that is.
+    pub(crate) fn has_whole_value(self) -> bool {
+        matches!(
+            self,
+            Self::Value
+                | Self::Part { .. }
+                | Self::Hash(HashReply::All)
+                | Self::Set(SetReply::Members)
+        )
+    }
+
     /// True if the reply is what the answer has as its value.
     fn is_value(self) -> bool {
         matches!(

@@ -21,7 +21,7 @@ pub(crate) fn ask(client: &mut Client, arguments: &[&[u8]]) -> Reply {
     client.ask(arguments)
 }
 
-/// The same, shown in one line.
+/// The reply to a command whose arguments differ in length, shown in one line.
 pub(crate) fn shown(client: &mut Client, arguments: &[&[u8]]) -> String {
     client.ask(arguments).to_string()
 }

@@ -28,12 +28,12 @@ pub(crate) fn words(words: &str) -> Request {
     command(words, [""; 0])
 }
 
-/// So many names of eight bytes.
+/// Names of eight bytes.
 pub(crate) fn names(first: char, count: usize) -> impl Iterator<Item = String> {
     (0..count).map(move |number| format!("{first}{number:07}"))
 }
 
-/// The same, each with a value behind it.
+/// Names of eight bytes, each with a value behind it.
 pub(crate) fn pairs(first: char, count: usize) -> impl Iterator<Item = String> {
     names(first, count).flat_map(|name| [name, "value".to_owned()])
 }

@@ -30,17 +30,17 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts a server on so many cores.
+    /// Starts a server.
     pub(crate) fn start(cores: usize) -> Self {
         Self::with(cores, |_| {})
     }
 
-    /// The same without a client being disconnected for another's sake.
+    /// Starts a server with memory for all clients of a test: none is disconnected for another's.
     pub(crate) fn roomy(cores: usize) -> Self {
         Self::with(cores, |options| options.client_bytes = 256 << 20)
     }
 
-    /// The same with other options.
+    /// Starts a server with changed options.
     pub(crate) fn with(cores: usize, change: impl FnOnce(&mut Options)) -> Self {
         Self::on(small_engine(cores), change)
     }
@@ -137,7 +137,7 @@ pub(crate) fn on_servers(test: impl Fn(&Served)) {
     }
 }
 
-/// An engine on so many cores.
+/// An engine with little far memory.
 pub(crate) fn small_engine(cores: usize) -> Engine {
     engine(cores, 64 << 20)
 }

@@ -64,7 +64,8 @@ impl Files {
         self.serve_on(2, 64 << 20, authority)
     }
 
-    /// The same on so many cores, with so much memory for clients.
+    /// A server with limited memory for clients, which must show a certificate if `authority` says
+    /// so.
     pub(crate) fn serve_on(
         &self,
         cores: usize,

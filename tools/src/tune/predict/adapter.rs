@@ -1,5 +1,5 @@
 //! The host's adapter with many queue pairs and regions: how much of its rate of messages is left
-//! when their state does not fit into the card ([`farcore_tuning::metadata_cache`]).
+//! when their state does not fit into the card ([`farcore_card`]).
 //!
 //! The card is simulated as they are sold, and all queue pairs and regions are used alike, as
 //! shards use theirs. Figures and how far they are off: `docs/card.md`.
@@ -7,10 +7,8 @@
 use std::ops::ControlFlow;
 
 use anyhow::{Result, anyhow};
-use farcore_tuning::metadata_cache::simulator::{
-    Arrival, CardSettings, Simulation, SimulationSettings, largest,
-};
-use farcore_tuning::metadata_cache::workload::{Pattern, Population, WorkloadSettings};
+use farcore_card::simulator::{Arrival, CardSettings, Simulation, SimulationSettings, largest};
+use farcore_card::workload::{Pattern, Population, WorkloadSettings};
 use serde::Serialize;
 
 use super::machine::Machine;

@@ -27,9 +27,10 @@ const LIMIT: Duration = Duration::from_secs(5);
 const CLIENT_LIMIT: Duration = Duration::from_secs(15);
 /// Time for the flood to fill the node's places before the first client.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Up to so many attackers a second, every client must get in.
+/// The rate of attackers, a second, up to which every client must get in.
 const RATE_OF_ALL: u64 = 4_000;
-/// Up to so many, [`PERCENT`] of the clients with pauses of up to [`PAUSE_OF_SHARE`].
+/// The rate of attackers, a second, up to which [`PERCENT`] of the clients with pauses of up to
+/// [`PAUSE_OF_SHARE`] must get in.
 const RATE_OF_SHARE: u64 = 15_000;
 const PERCENT: u32 = 95;
 const PAUSE_OF_SHARE: u64 = 10;

@@ -28,7 +28,7 @@ const LOCAL_BYTES: u64 = 24 << 20;
 const FAR_BYTES: u64 = 256 << 20;
 /// Requests in flight.
 const WINDOW: usize = 64;
-/// One request of so many is a put.
+/// Requests of which one is a put.
 const PUT_EVERY: u64 = 10;
 /// Answers between two looks at the clock.
 const BATCH: usize = 256;
@@ -66,7 +66,7 @@ fn next(seed: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// The value that a key has after so many puts.
+/// Writes the value that a key has after some number of puts.
 fn fill(value: &mut [u8; VALUE_BYTES], key: u32, puts: u32) {
     let mut seed = u64::from(key) << 32 | u64::from(puts);
     for piece in value.chunks_mut(8) {

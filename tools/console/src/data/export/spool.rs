@@ -46,7 +46,7 @@ struct TooLong {
 }
 
 impl Spool {
-    /// A file of a folder, of at most so many bytes.
+    /// A file of a folder, of at most `limit` bytes.
     ///
     /// # Errors
     /// It cannot be made.

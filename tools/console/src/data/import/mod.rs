@@ -42,7 +42,7 @@ pub(crate) enum Format {
     Json,
     /// Apache Parquet without nested columns.
     Parquet,
-    /// A trace of a card as text: `farcore_tuning::metadata_cache::trace`.
+    /// A trace of a card as text: `farcore_card::trace`.
     Trace,
 }
 
@@ -180,7 +180,7 @@ pub(super) fn read<S: RowSink>(
 
 #[cfg(test)]
 mod tests {
-    use farcore_tuning::metadata_cache::trace::HEADING;
+    use farcore_card::trace::HEADING;
 
     use super::*;
 

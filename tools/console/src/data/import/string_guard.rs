@@ -22,7 +22,8 @@ pub(super) struct StringGuard<R> {
 }
 
 impl<R> StringGuard<R> {
-    /// Limits strings to texts of so many bytes. Written as escapes, a text has six times as many.
+    /// Limits strings to texts of `text_bytes_max`. Written as escapes, a text has six times as
+    /// many bytes.
     pub(super) fn new(input: R, text_bytes_max: usize, too_long: TooLong) -> Self {
         Self {
             input,

@@ -1,12 +1,12 @@
-//! Traces of cards as text: `farcore_tuning::metadata_cache::trace` describes the format.
+//! Traces of cards as text: `farcore_card::trace` describes the format.
 //!
 //! The rows are the messages: time, operation, and up to four handles as 8 hexadecimal digits. The
 //! tokens of a trace stay in its text, which runs read.
 
 use std::io::BufReader;
 
-use farcore_tuning::metadata_cache::trace::{Recording, TraceLimits};
-use farcore_tuning::metadata_cache::workload::MESSAGE_KEYS_MAX;
+use farcore_card::trace::{Recording, TraceLimits};
+use farcore_card::workload::MESSAGE_KEYS_MAX;
 
 use super::{Input, Source, text};
 use crate::data::cell::{Cell, Column, ColumnType, RowSink};

@@ -245,7 +245,7 @@ impl Aggregate<Vec<f64>, Option<f64>> for Percentile {
     }
 }
 
-/// Gives a connection the figures; its percentiles hold at most so many values at a time.
+/// Gives a connection the figures; its percentiles hold at most `held_max` values at a time.
 ///
 /// # Errors
 /// Those of SQLite.

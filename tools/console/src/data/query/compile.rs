@@ -44,12 +44,11 @@ pub(in crate::data) struct Source {
 /// How many rows are wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::data) enum Window {
-    /// A page to show: so many if the query has no limit, and at most so many. One more is
-    /// computed, which says whether there are more.
+    /// A page to show. One row more is computed, which says whether there are more.
     Page {
-        /// Without a limit.
+        /// Rows if the query has no limit.
         default: u64,
-        /// At most.
+        /// Rows at most, whatever the query's limit.
         most: u64,
     },
     /// All.

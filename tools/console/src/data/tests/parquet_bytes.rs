@@ -125,7 +125,7 @@ pub(super) struct FileBytes {
 }
 
 impl FileBytes {
-    /// A required column of INT64 with so many rows in pages.
+    /// A required column of INT64, whose pages have `rows`.
     pub(super) fn integers(pages: Vec<u8>, rows: i64) -> Self {
         Self {
             physical: 2,

@@ -2,10 +2,10 @@
 //!
 //! Limits are those of the model, so that the form refuses what the model would refuse.
 
-use farcore_tuning::metadata_cache::OBJECTS_MAX;
-use farcore_tuning::metadata_cache::card_table::SLOTS_MAX;
-use farcore_tuning::metadata_cache::policy::PolicyName;
-use farcore_tuning::metadata_cache::simulator::POINTS_MAX;
+use farcore_card::OBJECTS_MAX;
+use farcore_card::card_table::SLOTS_MAX;
+use farcore_card::policy::PolicyName;
+use farcore_card::simulator::POINTS_MAX;
 use serde::Serialize;
 
 /// Largest whole number that a browser holds exactly.

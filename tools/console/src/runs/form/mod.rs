@@ -13,8 +13,8 @@ mod fields;
 use std::sync::Arc;
 
 use axum::Json;
-use farcore_tuning::metadata_cache::settings::SettingError;
-use farcore_tuning::metadata_cache::simulator::{Arrival, Preset, Simulation, SimulationSettings};
+use farcore_card::settings::SettingError;
+use farcore_card::simulator::{Arrival, Preset, Simulation, SimulationSettings};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -195,7 +195,7 @@ fn settings(value: Value, has_trace: bool) -> ApiResult<SimulationSettings> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use farcore_tuning::metadata_cache::workload::Pattern;
+    use farcore_card::workload::Pattern;
     use serde_json::json;
 
     use super::fields::{FieldKind, PATTERN, When};

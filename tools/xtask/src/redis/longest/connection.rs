@@ -42,7 +42,7 @@ impl Connection {
         })
     }
 
-    /// Sends bytes, and reads so many replies; returns the first error among them, if there is one,
+    /// Sends bytes, and reads `count` replies; returns the first error among them, if there is one,
     /// and the last reply.
     pub(super) fn exchange(
         &mut self,
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// The same of a request that replies a text.
+    /// Sends a request that replies a text and no error; returns the text.
     pub(super) fn text(&mut self, request: &Request) -> Result<String> {
         match self.call(request)? {
             Reply::Bytes(text) => Ok(String::from_utf8_lossy(&text).into_owned()),

@@ -32,7 +32,7 @@ pub(super) struct Row {
     longest_us: u32,
 }
 
-/// A latency that so many of a hundred calls do not exceed, of sorted ones.
+/// A percentile of sorted latencies.
 fn latency(sorted_us: &[u32], percent: usize) -> u32 {
     let place = (sorted_us.len() * percent).div_ceil(100).saturating_sub(1);
     sorted_us.get(place).copied().unwrap_or(0)

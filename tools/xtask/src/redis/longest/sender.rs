@@ -17,7 +17,7 @@ use crate::redis::server::Server;
 
 /// Calls of the client beside a load of which one in a hundred says something.
 const CALLS_MIN: usize = 300;
-/// A load is sent for so many times as long, at most, to have as many.
+/// A load is sent longer to have [`CALLS_MIN`] calls, up to its time times this factor.
 const TIMES_MAX: u32 = 5;
 /// Bytes of a key, at most.
 const KEY_BYTES_MAX: usize = 1024;

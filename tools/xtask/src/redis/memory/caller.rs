@@ -81,7 +81,7 @@ impl Caller {
         self.reply()
     }
 
-    /// The same of a command that must not fail.
+    /// Sends a command and waits for its reply, which must be no error.
     pub(super) fn expect(&mut self, words: &[&[u8]]) -> Result<Reply> {
         let name = String::from_utf8_lossy(words[0]).into_owned();
         match self.call(words).with_context(|| name.clone())? {

@@ -96,7 +96,7 @@ impl Channel {
         }
     }
 
-    /// Reads and drops at most so many bytes; returns how many they were.
+    /// Reads into a buffer; returns how many bytes, 0 if none have come.
     ///
     /// # Errors
     /// The connection has ended.

@@ -30,7 +30,7 @@ pub(super) type Talk = Arc<dyn Fn(Turn, &mut Vec<u8>) + Send + Sync>;
 pub(super) enum Reading {
     Never,
     All,
-    /// So many bytes, each time that so much time has passed.
+    /// At most this many bytes, each time that this time has passed.
     Slowly(usize, Duration),
 }
 
@@ -98,7 +98,7 @@ impl Crowd {
         Self::deaf(count, |_, _| {})
     }
 
-    /// Read so many bytes a second.
+    /// Connections that read `bytes` a second.
     pub(super) fn slowly(self, bytes: usize) -> Self {
         let tenth = Duration::from_millis(100);
         let (bytes, pause) = match bytes / 10 {
@@ -130,7 +130,7 @@ impl Crowd {
     }
 }
 
-/// The same command without end.
+/// One command, again and again without end.
 pub(super) fn always(words: &[&[u8]]) -> impl Fn(Turn, &mut Vec<u8>) + Send + Sync + use<> {
     let mut said = Vec::new();
     // Several at once, or short ones would take a system call each.
@@ -151,8 +151,8 @@ pub(super) fn once(words: &[&[u8]]) -> impl Fn(Turn, &mut Vec<u8>) + Send + Sync
     }
 }
 
-/// A command, again and again, whose last word has so many bytes. Of the last word only `sent`
-/// bytes are sent, if that is less: then nothing follows.
+/// A command, again and again, whose last word has `bytes`. If `sent` is less, only that part of
+/// the word is sent, and nothing follows.
 pub(super) fn long_word(
     words: &[&[u8]],
     bytes: usize,
@@ -185,7 +185,7 @@ pub(super) fn long_word(
     }
 }
 
-/// A name of so many bytes that no other turn has.
+/// A name of at least `bytes` that no other turn has.
 pub(super) fn name(turn: Turn, bytes: usize) -> Vec<u8> {
     let mut name = format!("{}:{}:", turn.who, turn.number).into_bytes();
     name.resize(bytes.max(name.len()), b'n');

@@ -19,7 +19,7 @@ const ADDED: u64 = 100;
 pub(super) enum Data {
     /// Keys `k:N` with short values.
     Keys(u64),
-    /// Values of so many bytes, under `v:BYTES:N`.
+    /// `count` values of `bytes` each, under `v:BYTES:N`.
     Values {
         count: u64,
         bytes: usize,

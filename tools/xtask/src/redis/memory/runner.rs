@@ -17,7 +17,7 @@ use super::words::Reply;
 
 /// How often resident memory is read.
 const SAMPLE: Duration = Duration::from_millis(50);
-/// A server that takes so much is killed, or it would take the machine with it.
+/// Resident memory at which a server is killed, or it would take that of the machine.
 const KILLED_BYTES: u64 = 4 << 30;
 /// Between the start of the well-behaved client and the measurement of memory at rest.
 const SETTLE: Duration = Duration::from_millis(500);

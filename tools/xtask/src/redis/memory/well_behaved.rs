@@ -50,7 +50,7 @@ impl Behaved {
         self.latencies_us.len()
     }
 
-    /// A latency that so many of a hundred calls do not exceed.
+    /// A percentile of the latencies; none without calls.
     pub(super) fn latency(&self, percent: usize) -> Option<Duration> {
         let mut all = self.latencies_us.clone();
         all.sort_unstable();

@@ -10,7 +10,7 @@ pub(in crate::redis) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// Appends the beginning of a command of so many words.
+/// Appends the beginning of a command, which says how many words it has.
 pub(in crate::redis) fn begin(out: &mut Vec<u8>, words: usize) {
     out.extend_from_slice(format!("*{words}\r\n").as_bytes());
 }

@@ -40,7 +40,7 @@ pub(super) enum Physical {
     Float,
     Double,
     Bytes,
-    /// Of so many bytes.
+    /// Values of one length, which is given in bytes.
     Fixed(i32),
 }
 
@@ -295,7 +295,8 @@ fn chunk_field(input: &mut Compact<'_>, field: Field, read: &mut ColumnChunk) ->
     Ok(true)
 }
 
-/// Reads a row group of at most so many chunks; `columns_max` is the most of any group.
+/// Reads a row group. `columns_max` is the most columns of any group, `chunks_left` what is left of
+/// the most chunks of the file.
 fn group(input: &mut Compact<'_>, columns_max: usize, chunks_left: usize) -> Read<Group> {
     let mut read = Group::default();
     input.fields(|input, field| {
@@ -332,7 +333,7 @@ struct Written {
     groups: Vec<Group>,
 }
 
-/// Reads metadata; keeps at most so many elements of the schema.
+/// Reads metadata; keeps at most `elements_max` elements of the schema.
 fn written(bytes: &[u8], elements_max: usize) -> Read<Written> {
     let mut read = Written::default();
     let mut chunks_left = CHUNKS_MAX;
@@ -432,7 +433,7 @@ fn checked(read: ColumnChunk, leaf: &Leaf, end: u64) -> ApiResult<Chunk> {
     })
 }
 
-/// The columns of a schema of so many elements, of which the first are given.
+/// The columns of a schema that has `elements`, of which the first are given.
 fn columns(schema: Vec<Element>, elements: usize, limits: &DataLimits) -> ApiResult<Vec<Leaf>> {
     let count = elements.saturating_sub(1);
     if count > limits.columns {

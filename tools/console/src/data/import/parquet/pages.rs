@@ -50,7 +50,7 @@ pub(super) struct PageBudget {
 }
 
 impl PageBudget {
-    /// A budget of so many bytes of pages, unpacked, for work that may have to stop.
+    /// A budget of `unpacked_max` bytes of unpacked pages, for work that may have to stop.
     pub(super) fn new(unpacked_max: u64, stop: Stop) -> Arc<Self> {
         Arc::new(Self {
             held: AtomicU64::new(0),
@@ -72,7 +72,7 @@ impl PageBudget {
         Ok(())
     }
 
-    /// Counts a header of so many bytes, unless the work shall stop.
+    /// Counts the bytes of a header, at least [`HEADER_COST`], unless the work shall stop.
     fn header(&self, bytes: u64) -> Result<()> {
         if self.stop.is_set() {
             return Err(wrong("its pages were not read to their end"));
@@ -191,7 +191,7 @@ fn encoding(number: i64) -> Result<Encoding> {
     )))
 }
 
-/// Unpacks bytes into exactly so many.
+/// Unpacks bytes, which become exactly `length`.
 fn unpack(codec: Codec, packed: &[u8], length: usize) -> Result<Vec<u8>> {
     let limit = length as u64 + 1;
     let mut unpacked = Vec::new();
@@ -254,7 +254,8 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// The pages of a chunk of a row group with so many rows, whose values may be missing or not.
+    /// The pages of a chunk of a row group that has `rows`. Values may be missing if it
+    /// `is_optional`.
     pub(super) fn new(
         file: Arc<File>,
         chunk: Chunk,

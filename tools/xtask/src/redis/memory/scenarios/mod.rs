@@ -29,7 +29,7 @@ use super::native::NativeCrowd;
 
 /// Local memory of a server: with it, a value of 1 MiB is a record.
 const LOCAL_BYTES: u64 = 128 << 20;
-/// The same of one to which a value of 1 MiB is long.
+/// Local memory of a server to which a value of 1 MiB is long.
 const SHORT_LOCAL_BYTES: u64 = 64 << 20;
 
 /// How the clients of a scenario speak.
