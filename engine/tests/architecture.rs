@@ -1,5 +1,5 @@
-//! The documents and the code agree: the orders of layers, the circles of modules, and the glossaries
-//! in ARCHITECTURE.md and docs/internals.
+//! The documents and the code agree: the orders of layers, the circles of modules, and the
+//! glossaries in ARCHITECTURE.md and docs/internals.
 //! The comments are plain: none is wider than 100 columns, none uses a word to avoid, and each can
 //! be read alone.
 
@@ -85,7 +85,7 @@ const LAYERED: [Layered; 4] = [
         document: "ARCHITECTURE.md",
         layers: "layers of bench",
         circles: "circles of bench",
-        circle_max: 14,
+        circle_max: 34,
     },
     Layered {
         source: "tools/server/src",
@@ -155,13 +155,13 @@ fn faults(graph: &Graph, layers: &BTreeMap<Name, u32>, listed: &[(usize, Name)])
     }
     let circles = modules::circles(graph);
     for circle in &circles {
-        let files = circle.len();
-        let known = listed.iter().find(|(_, name)| circle.contains(name));
-        if known.is_none_or(|(listed, _)| *listed != files) {
-            let names: Vec<_> = circle.iter().map(shown).collect();
-            let known = known.map_or(0, |(listed, _)| *listed);
+        let rows = listed.iter().filter(|(_, name)| circle.contains(name));
+        let rows: Vec<_> = rows.map(|(files, _)| *files).collect();
+        if rows != [circle.len()] {
+            let (files, names) = (circle.len(), circle.iter().map(shown));
+            let names: Vec<_> = names.collect();
             faults.push(format!(
-                "{files} files name each other, listed are {known}: {}",
+                "{files} files name each other, listed are {rows:?}: {}",
                 names.join(" ")
             ));
         }
@@ -264,6 +264,7 @@ fn a_planted_circle_is_found_and_one_that_has_shrunk() {
     assert_eq!(of(&[(2, at("room/b"))]), 1);
     assert_eq!(of(&[(4, at("room/b"))]), 1);
     assert_eq!(of(&[(3, at("room/b")), (2, at("room/d"))]), 1);
+    assert_eq!(of(&[(3, at("room/b")), (3, at("room/a"))]), 1);
 }
 
 #[test]

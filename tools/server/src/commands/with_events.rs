@@ -1,4 +1,4 @@
-//! Requests of the engine while events of keys are sent (`key_events`).
+//! Requests of the engine while events of keys are sent (`tasks/event_sink.rs`).
 //!
 //! The answer to most requests tells which events they make. Where it does not, because an event
 //! depends on whether the key was absent or had an expiry, the request is carried out as a

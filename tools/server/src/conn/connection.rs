@@ -337,8 +337,8 @@ impl Connection {
         self.pending.push_back(Pending::Waiting(kind));
     }
 
-    /// Has a promised read be carried out when its turn has come if its value has so many bytes, and
-    /// there is no room for the reply or the turn has made much of other long records. Returns
+    /// Has a promised read be carried out when its turn has come if its value has so many bytes,
+    /// and there is no room for the reply or the turn has made much of other long records. Returns
     /// whether it is. So the reply need not be made to know that it is too long.
     #[cold]
     pub(crate) fn puts_off_read(&mut self, number: u32, bytes: usize) -> bool {

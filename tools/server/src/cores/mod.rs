@@ -1,5 +1,5 @@
-//! What the cores of a server share, and how they reach each other: a port each, the messages that it
-//! receives, and the answers of all cores to one question.
+//! What the cores of a server share, and how they reach each other: a port each, the messages that
+//! it receives, and the answers of all cores to one question.
 //!
 //! A message is data: what a core does about it stands in `turn/messages.rs`.
 

@@ -1,4 +1,5 @@
-//! Has the engine's shards list the keys that they remove by themselves, and wake their cores for it.
+//! Has the engine's shards list the keys that they remove by themselves, and wake their cores for
+//! it.
 
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};

@@ -1,5 +1,5 @@
-//! Events of keys, channels and monitors: what is published, who has subscribed, and what waits to be
-//! delivered. What a core does with them stands in `turn/`.
+//! Events of keys, channels and monitors: what is published, who has subscribed, and what waits to
+//! be delivered. What a core does with them stands in `turn/`.
 
 pub(crate) mod classes;
 pub(crate) mod deliveries;

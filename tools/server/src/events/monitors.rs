@@ -1,5 +1,5 @@
-//! What a core knows of the clients that see the commands of all others: `MONITOR`. What it does for
-//! them stands in `turn/monitoring.rs`.
+//! What a core knows of the clients that see the commands of all others: `MONITOR`. What it does
+//! for them stands in `turn/monitoring.rs`.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Where a core is in closing the gate for writes, and what goes on when it opens. What it does each
-//! turn stands in `turn/gate_turns.rs`.
+//! Where a core is in closing the gate for writes, and what goes on when it opens. What it does
+//! each turn stands in `turn/gate_turns.rs`.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Events of keys that native clients change (`key_events`).
+//! Events of keys that native clients change (`tasks/event_sink.rs`).
 //!
 //! - I1: where no class is selected, a request costs a load and a branch, and its answer a branch.
 //! - I2: what the answer does not tell makes no event: a put does not say that its key is new.

@@ -249,7 +249,7 @@ impl TaskOutput {
         self.write(|bytes| Writer::new(bytes, protocol).error(&error_text(error)));
     }
 
-    /// Leaves an event of a key, which is as it is stored; see `key_events`.
+    /// Leaves an event of a key, which is as it is stored; see `EventSink`.
     #[inline]
     pub(crate) fn notify(&self, class: EventClasses, name: &'static str, key: &[u8]) {
         self.events.notify(class, name, key);
@@ -295,9 +295,9 @@ impl TaskOutput {
         buffer.bytes.len() + buffer.waiting >= most
     }
 
-    /// Passes on what was made: `take` takes the bytes, with whether the reply begins with them, and
-    /// returns how many wait at the connection and how many may; none once that is gone. True if
-    /// there were some.
+    /// Passes on what was made: `take` takes the bytes, with whether the reply begins with them,
+    /// and returns how many wait at the connection and how many may; none once that is gone. True
+    /// if there were some.
     pub(crate) fn pass_on(
         &self,
         take: impl FnOnce(&mut Vec<u8>, bool) -> Option<(usize, usize)>,

@@ -1,5 +1,5 @@
-//! How a core admits connections that have proved nothing, and evicts them: their places, memory and
-//! invariants stand in `conn/unauthenticated.rs`.
+//! How a core admits connections that have proved nothing, and evicts them: their places, memory
+//! and invariants stand in `conn/unauthenticated.rs`.
 
 use std::sync::atomic::Ordering;
 

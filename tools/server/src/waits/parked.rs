@@ -1,5 +1,5 @@
-//! The wait of a connection for keys: what it looks for, and where it stands. How waits begin, go on
-//! and end stands in `turn/waiting.rs`.
+//! The wait of a connection for keys: what it looks for, and where it stands. How waits begin, go
+//! on and end stands in `turn/waiting.rs`.
 //!
 //! A command that may wait first looks at its keys as any command of several steps does. If it
 //! finds nothing there, its connection enters the queues of the keys (`key_queues`), looks once
