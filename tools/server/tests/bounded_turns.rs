@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use farcore_server::TURN_STEPS_MAX;
 
 use self::longest::{
-    MANY, Request, bytes, command, longest, names, pairs, replies, sequences, stored, transactions,
-    words,
+    MANY, Request, WAITED, bytes, command, longest, names, pairs, replies, sequences, stored,
+    transactions, words,
 };
 use self::support::client::request;
 use self::support::{Client, Reply, Served, wait_until};
@@ -239,7 +239,10 @@ fn clients_that_end_keep_to_the_limit() {
         bench.note(&format!("the end of a client of many patterns: {how}"));
     }
     let mut client = bench.served.client();
-    client.send(&command("BLPOP", names('k', MANY).chain(["0".to_owned()])));
+    client.send(&command(
+        "BLPOP",
+        names('k', WAITED).chain(["0".to_owned()]),
+    ));
     let control = &mut bench.control;
     wait_until("it waits", || {
         control.say("INFO clients").contains("blocked_clients:1")

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::thread;
 
 use self::support::words::WRONG_TYPE;
-use self::support::{Served, WordClient, on_servers, wait_until};
+use self::support::{Reply, Served, WordClient, on_servers, wait_until};
 
 /// Waits until `count` clients wait.
 fn until_waiting(client: &mut WordClient, count: usize) {
@@ -462,4 +462,28 @@ fn a_server_stops_while_clients_wait() {
         server.stop();
         assert!(waits.is_closed());
     }
+}
+
+#[test]
+fn a_client_waits_for_a_limited_number_of_keys() {
+    const MOST: usize = 16_384;
+    let served = Served::start(1);
+    let mut client = served.client();
+    let words = |count: usize| {
+        let keys = (0..count).map(|key| format!("k{key}"));
+        std::iter::once("BLPOP".to_owned())
+            .chain(keys)
+            .chain(["0.01".to_owned()])
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(client.ask(&words(MOST)), Reply::NullArray);
+    let refused = client.ask(&words(MOST + 1));
+    assert!(
+        refused.is_error() && refused.text().contains("16384"),
+        "{refused}"
+    );
+    // In a transaction it does not wait.
+    assert_eq!(client.ask(&["MULTI"]).to_string(), "+OK");
+    assert_eq!(client.ask(&words(MOST + 1)).to_string(), "+QUEUED");
+    assert_eq!(client.ask(&["EXEC"]).elements(), [Reply::NullArray]);
 }

@@ -16,6 +16,9 @@ use crate::waits::parked::{Parked, SourceErrors};
 
 type Result = std::result::Result<Flow, Refusal>;
 
+/// Keys that a client waits for, at most: it enters and leaves the queues of all in one turn.
+const WAITED_KEYS_MAX: usize = 16 << 10;
+
 /// Starts a command that takes what is there.
 fn start(call: &mut Call<'_>, wanted: Wanted) -> Flow {
     let readiness = call.readiness();
@@ -30,9 +33,16 @@ fn start(call: &mut Call<'_>, wanted: Wanted) -> Flow {
 }
 
 /// Starts a command that waits until there is something, but not as a part of a transaction.
-fn start_or_wait(call: &mut Call<'_>, wanted: Wanted, timeout_ms: u64) -> Flow {
+fn start_or_wait(call: &mut Call<'_>, wanted: Wanted, timeout_ms: u64) -> Result {
     if call.plan.is_some() || call.connection.is_executing() {
-        return start(call, wanted);
+        return Ok(start(call, wanted));
+    }
+    let keys = wanted.keys().len();
+    if keys > WAITED_KEYS_MAX {
+        return Err(Refusal(format!(
+            "ERR a client waits for at most {WAITED_KEYS_MAX} keys, these are {keys}: divide them \
+             among connections"
+        )));
     }
     let deadline_ms = (timeout_ms > 0).then(|| call.serving.now_ms.saturating_add(timeout_ms));
     let measured = call.measured();
@@ -47,7 +57,7 @@ fn start_or_wait(call: &mut Call<'_>, wanted: Wanted, timeout_ms: u64) -> Flow {
         parked.measure(measured);
         call.connection.parked = Some(Box::new(parked));
     }
-    flow
+    Ok(flow)
 }
 
 /// A time in seconds, in milliseconds; 0 is without end.
@@ -123,7 +133,7 @@ pub(super) fn blmove(call: &mut Call<'_>) -> Result {
     let (from, to) = (side(call.argument(3))?, side(call.argument(4))?);
     let timeout_ms = timeout_ms(call.argument(5))?;
     let wanted = moved(call, from, to);
-    Ok(start_or_wait(call, wanted, timeout_ms))
+    start_or_wait(call, wanted, timeout_ms)
 }
 
 pub(super) fn brpoplpush(call: &mut Call<'_>) -> Result {
@@ -132,7 +142,7 @@ pub(super) fn brpoplpush(call: &mut Call<'_>) -> Result {
     }
     let timeout_ms = timeout_ms(call.argument(3))?;
     let wanted = moved(call, Side::Right, Side::Left);
-    Ok(start_or_wait(call, wanted, timeout_ms))
+    start_or_wait(call, wanted, timeout_ms)
 }
 
 fn blocking_pop(call: &mut Call<'_>, side: Side) -> Result {
@@ -146,7 +156,7 @@ fn blocking_pop(call: &mut Call<'_>, side: Side) -> Result {
         side,
         count: None,
     };
-    Ok(start_or_wait(call, wanted, timeout_ms))
+    start_or_wait(call, wanted, timeout_ms)
 }
 
 pub(super) fn blpop(call: &mut Call<'_>) -> Result {
@@ -200,7 +210,7 @@ pub(super) fn blmpop(call: &mut Call<'_>) -> Result {
     }
     let wanted = several(call, 2)?;
     let timeout_ms = timeout_ms(call.argument(1))?;
-    Ok(start_or_wait(call, wanted, timeout_ms))
+    start_or_wait(call, wanted, timeout_ms)
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@
 
 /// Keys, fields or elements that one command names.
 pub(crate) const MANY: usize = 50_000;
+/// Keys that a client may wait for.
+pub(crate) const WAITED: usize = 16_384;
 /// Bytes of a record, about.
 pub(crate) const RECORD_BYTES: usize = 1 << 20;
 
@@ -131,10 +133,11 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
         ],
         "rpoplpush" => vec![of("source target"), of("source source")],
         "blpop" | "brpop" => vec![
+            command(&upper, names('n', WAITED).chain(["0.01".to_owned()])),
             command(&upper, names('n', MANY).chain(["0.01".to_owned()])),
             command(
                 &upper,
-                names('n', MANY).chain(["source".to_owned(), "0".to_owned()]),
+                names('n', WAITED - 1).chain(["source".to_owned(), "0".to_owned()]),
             ),
         ],
         "lmpop" | "blmpop" => {
@@ -144,8 +147,11 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
                 several.extend(end.split(' ').map(|word| word.as_bytes().to_vec()));
                 several
             };
+            let few = command(&format!("{upper} {first}{WAITED}"), names('n', WAITED));
+            let few = few.into_iter().chain([b"LEFT".to_vec()]).collect();
             vec![
                 several("LEFT COUNT 50000"),
+                few,
                 of(&format!("{first}1 source RIGHT COUNT 20000")),
             ]
         }
