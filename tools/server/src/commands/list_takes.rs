@@ -12,7 +12,7 @@ use super::{Call, Flow, Refusal, SYNTAX};
 use crate::resp::Writer;
 use crate::steps;
 use crate::types::list::value::Side;
-use crate::waits::parked::{Parked, SourceErrors};
+use crate::waits::parked::{Parked, SourceErrors, Takes};
 
 type Result = std::result::Result<Flow, Refusal>;
 
