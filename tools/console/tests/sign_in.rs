@@ -174,7 +174,7 @@ fn users_are_managed_and_every_change_is_noted() {
         "the first administrator was made",
         "signed in from 127.0.0.1",
         "added the user Vera as viewer",
-        "made Vera operator",
+        "gave Vera the role operator",
         "disabled the user Vera",
         "gave Vera another password",
         "removed the user Vera",

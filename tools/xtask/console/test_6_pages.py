@@ -215,6 +215,75 @@ def test_errors_are_said_in_chinese(visit, client):
         assert not re.search("[A-Za-z]{3}", rest), rest
 
 
+#: The lists of tiles of a page whose last tile is alone in its row beside an empty place, once the
+#: page was drawn.
+ALONE = """async () => {
+  await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+  return [...document.querySelectorAll(".charts, .presets, .policies, .statistics, .figures")].filter((list) => {
+    const tiles = [...list.children].map((tile) => tile.getBoundingClientRect()).filter(({ width }) => width > 0);
+    const rows = Map.groupBy(tiles, ({ top }) => Math.round(top));
+    const last = [...rows.values()].at(-1) ?? [];
+    const widest = Math.max(...[...rows.values()].map((row) => row.at(-1).right - row[0].left));
+    return rows.size > 1 && last.length === 1 && last[0].width < 0.9 * widest;
+  }).map((list) => list.className);
+}"""
+
+
+@pytest.mark.parametrize("width", [1920, 1440, 1024, 390])
+def test_no_tile_is_alone_in_its_row(visit, client, width):
+    run = client.run(f"tiles at {width}", messages=50_000)["id"]
+    one = visit(width=width).sign_in_at("/")
+    lists = {"/": ".figures", "/runs/new": ".presets", "/fit": ".policies", f"/runs/{run}": ".statistics"}
+    for path, there in lists.items():
+        one.open(path)
+        expect(one.page.locator(there).first).to_be_attached()
+        assert one.page.evaluate(ALONE) == [], path
+
+
+#: Fills each sentence of the server with values, and finds it again by its English.
+FOUND_AGAIN = """async () => {
+  const { said, t } = await import("/js/i18n.js");
+  const english = (await import("/strings/en.js")).default;
+  const wrong = [];
+  for (const [key, text] of Object.entries(english).filter(([key]) => key.startsWith("said."))) {
+    const names = [...text.matchAll(/\\{(\\w+)\\}/g)].map(([, name]) => name);
+    const values = Object.fromEntries(names.map((name, place) => [name, String(place + 7)]));
+    const sentence = text.replace(/\\{(\\w+)\\}/g, (_, name) => values[name]);
+    const found = said(sentence, /^said\\.(part|foreign)_/.test(key) ? 1 : 0);
+    if (found !== t(key, values)) {
+      wrong.push(`${key}: ${sentence}: ${found}`);
+    }
+  }
+  return wrong;
+}"""
+
+
+def test_every_sentence_of_the_server_is_found_again_in_chinese(visit):
+    page = visit(language="zh-CN").open("/").page
+    assert page.evaluate(FOUND_AGAIN) == []
+
+
+@pytest.mark.parametrize("text", ['[{"a": 1}, {"a": [1]}]', '[{"a": 1}, 2]', '{"a": 1}\n{"a" 1}\n', "[{"])
+def test_what_is_wrong_with_a_file_is_said_in_chinese(visit, tmp_path, text):
+    file = tmp_path / "rows.json"
+    file.write_text(text)
+    page = visit(language="zh-CN").sign_in_at("/data").page
+    page.locator("input[type=file]").set_input_files(str(file))
+    page.locator("form button[type=submit]").click()
+    problem = page.locator("form .problem:visible")
+    expect(problem).to_contain_text(re.compile("[\u4e00-\u9fff]"))
+    rest = re.sub("true|false|null", "", problem.inner_text())
+    assert not re.search("[A-Za-z]", rest), rest
+
+
+def test_messages_of_the_log_are_said_in_chinese(visit):
+    page = visit(language="zh-CN").sign_in_at("/logs").page
+    cells = page.locator("td.message")
+    expect(cells.first).to_be_visible()
+    english = [text for text in cells.all_inner_texts() if not re.search("[\u4e00-\u9fff]", text)]
+    assert english == []
+
+
 @pytest.mark.parametrize("name", ["trace.csv", "trace.log", "trace"])
 def test_a_trace_is_found_whatever_its_name(signed_in, tmp_path, name):
     file = tmp_path / name

@@ -76,6 +76,12 @@ export function count(key, number, shown) {
 
 /** The prefix of the keys of sentences that the server says. Their English is the server's own. */
 const SAID = "said.";
+/** Prefixes of what is only a part of a sentence, such as a place, or the words of a library. */
+const PARTS = ["said.part_", "said.foreign_"];
+/** Values that are sentences or words. All others are data: names, paths, numbers. */
+const WORDED = new Set(["found", "kind", "limit", "method", "one", "other", "own", "place", "rest", "role", "state", "takes", "what"]);
+/** Where words stand. */
+const WORDS = ["word", "state", "role"];
 const DEPTH_MAX = 4;
 let patterns = null;
 
@@ -88,14 +94,19 @@ function saidPatterns() {
     .map(([key, text]) => {
       const parts = text.split(/\{(\w+)\}/);
       const source = parts.map((part, place) => (place % 2 === 0 ? escaped(part) : `(?<${part}>.+?)`));
-      return { key, expression: new RegExp(`^${source.join("")}$`, "su") };
+      const isPart = PARTS.some((prefix) => key.startsWith(prefix));
+      return { key, isPart, expression: new RegExp(`^${source.join("")}$`, "su") };
     });
   return patterns;
 }
 
-/** A value of a sentence: another sentence, a word, or something that is no language. */
-function saidValue(value, depth) {
-  return said(value, depth) ?? known(`word.${value}`, null) ?? known(`state.${value}`, value);
+/** A value of a sentence: data as it is, else another sentence or a word. */
+function saidValue(name, value, depth) {
+  if (!WORDED.has(name)) {
+    return value;
+  }
+  const word = WORDS.map((prefix) => known(`${prefix}.${value}`, null)).find((text) => text !== null);
+  return word ?? said(value, depth) ?? value;
 }
 
 /**
@@ -109,10 +120,10 @@ export function said(sentence, depth = 0) {
   if (depth >= DEPTH_MAX) {
     return null;
   }
-  for (const { key, expression } of saidPatterns()) {
-    const match = expression.exec(sentence);
+  for (const { key, isPart, expression } of saidPatterns()) {
+    const match = isPart && depth === 0 ? null : expression.exec(sentence);
     if (match) {
-      const values = Object.entries(match.groups ?? {}).map(([name, value]) => [name, saidValue(value, depth + 1)]);
+      const values = Object.entries(match.groups ?? {}).map(([name, value]) => [name, saidValue(name, value, depth + 1)]);
       return t(key, Object.fromEntries(values));
     }
   }

@@ -72,6 +72,11 @@ export function verdictBadge(verdict) {
     : null;
 }
 
+/** The badges of a run in a list. */
+export function stateBadges(run) {
+  return h("span", { class: "badges" }, stateBadge(run.state), verdictBadge(run.summary?.verdict));
+}
+
 /** Every chart of a series: its lines are columns. */
 export const CHARTS = [
   {

@@ -236,14 +236,16 @@ pub(super) async fn change(
                 "UPDATE users SET role = ?2 WHERE id = ?1",
                 params![id, role],
             )?;
-            write(format!("made {name} {}", role.name()))?;
+            write(format!("gave {name} the role {}", role.name()))?;
             end_sessions(console, id, &session)?;
         }
         if let Some(disabled) = disabled.filter(|&disabled| disabled != before.disabled) {
             let text = "UPDATE users SET is_disabled = ?2 WHERE id = ?1";
             console.execute(text, params![id, disabled])?;
-            let what = if disabled { "disabled" } else { "enabled" };
-            write(format!("{what} the user {name}"))?;
+            write(match disabled {
+                true => format!("disabled the user {name}"),
+                false => format!("enabled the user {name}"),
+            })?;
             end_all(console, id)?;
         }
         if let Some(hash) = &hash {

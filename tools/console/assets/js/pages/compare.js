@@ -8,7 +8,7 @@ import { t } from "../i18n.js";
 import { Chart, ChartGroup } from "../parts/chart.js";
 import { button, selectField } from "../parts/field.js";
 import { empty } from "../parts/notice.js";
-import { head, panel } from "../parts/page.js";
+import { CHART_MIN, head, panel, spread } from "../parts/page.js";
 import { go } from "../router.js";
 import {
   CHARTS, COMPARED_MAX, FIGURES, column, columnTitle, figureOf, flatten, settingText, settingTitle, settingUnits,
@@ -51,7 +51,7 @@ function charts(runs, series, signal) {
     chart.ready.then(() => chart.set(joined(series, name)), () => {});
     return chart;
   });
-  return h("div", { class: "charts" }, made.map(({ root }) => root));
+  return spread(h("div", { class: "charts" }, made.map(({ root }) => root)), CHART_MIN);
 }
 
 /** The best value of a figure, if one is better than another. */

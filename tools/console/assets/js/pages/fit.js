@@ -9,7 +9,7 @@ import { known, t } from "../i18n.js";
 import { Chart, ChartGroup } from "../parts/chart.js";
 import { busy, button, field, inputField, selectField } from "../parts/field.js";
 import { empty, say, sayError } from "../parts/notice.js";
-import { figures, head, panel } from "../parts/page.js";
+import { CHART_MIN, figures, head, panel, spread } from "../parts/page.js";
 import { Form, reveal } from "../parts/settings.js";
 import { table } from "../parts/table.js";
 import { go } from "../router.js";
@@ -159,7 +159,7 @@ class Curves {
         group,
       }, signal),
     }));
-    this.root = h("div", { class: "charts" }, this.list.map(({ chart }) => chart.root));
+    this.root = spread(h("div", { class: "charts" }, this.list.map(({ chart }) => chart.root)), CHART_MIN);
   }
 
   set(curves) {
@@ -339,6 +339,9 @@ function searchList(fits) {
   }).root;
 }
 
+/** Narrowest place of a policy, with the gap beside it, in pixels. */
+const POLICY_MIN = 250;
+
 /** The form of a search; sends it and goes to it. */
 function searchForm(description) {
   const fields = description.fields.filter(({ path }) => ASKED.has(path));
@@ -391,7 +394,7 @@ function searchForm(description) {
       { class: "panel" },
       h("legend", { class: "hidden-text" }, t("fit.policies")),
       h("div", { class: "panel-head" }, h("h2", null, t("fit.policies")), h("span", { class: "hint" }, t("fit.policies.text"))),
-      h("div", { class: "panel-body fields" }, policies.map((one) => one.root)),
+      spread(h("div", { class: "panel-body policies" }, policies.map((one) => one.root)), POLICY_MIN),
     ),
     form.groupsRoot(),
     h("div", { class: "submit-bar" }, summary, h("div", { class: "actions" }, send)),

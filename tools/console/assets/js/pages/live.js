@@ -4,10 +4,10 @@
 import { get, listen } from "../api.js";
 import { data, fill, h, icon } from "../dom.js";
 import { span, withUnit } from "../format.js";
-import { known, t } from "../i18n.js";
+import { known, said, t } from "../i18n.js";
 import { Chart, ChartGroup } from "../parts/chart.js";
 import { empty } from "../parts/notice.js";
-import { figures, head, pairs, panel } from "../parts/page.js";
+import { CHART_MIN, figures, head, pairs, panel, spread } from "../parts/page.js";
 
 const KEPT_SECONDS = 120;
 /** Shortest time that the charts show: at first there is less. */
@@ -49,6 +49,12 @@ const NODE_COLUMNS = [
 
 function at(value, path) {
   return path.split(".").reduce((inner, name) => inner?.[name], value);
+}
+
+/** The name of a source in the language in use: only that of a memory node has a word in it. */
+function named({ kind, name }) {
+  const short = shortName(name);
+  return kind === "node" ? said(short, 1) ?? short : short;
 }
 
 /** The name of a source without the folders of its socket. */
@@ -105,7 +111,7 @@ class EngineView {
     }));
     this.above = h("div", { class: "stack" });
     this.below = h("div", { class: "stack" });
-    this.root = h("div", { class: "stack" }, this.above, h("div", { class: "charts" }, this.charts.map(({ chart }) => chart.root)), this.below);
+    this.root = h("div", { class: "stack" }, this.above, spread(h("div", { class: "charts" }, this.charts.map(({ chart }) => chart.root)), CHART_MIN), this.below);
   }
 
   /** The time that the charts show: what there is, within limits. */
@@ -210,7 +216,7 @@ export async function render({ main, query, signal }) {
   const drawTabs = (sources, chosen) => fill(tabs, sources.map((source) => h(
     "button",
     { class: "button", type: "button", "aria-pressed": String(source === chosen), on: { click: () => choose(identity(source)) } },
-    h("span", { translate: "no", title: source.name }, shortName(source.name)),
+    h("span", { translate: "no", title: source.name }, named(source)),
     h("span", { class: "soft small" }, known(`live.kind.${source.kind}`, source.kind)),
   )));
   let tabsText = "";
@@ -234,7 +240,7 @@ export async function render({ main, query, signal }) {
     if (!chosen.rates) {
       shownSource = null;
       fill(place, chosen.error
-        ? h("div", { class: "notice warn" }, icon("warning"), h("p", { translate: "no" }, chosen.error))
+        ? h("div", { class: "notice warn" }, icon("warning"), h("p", { translate: "no" }, said(chosen.error) ?? chosen.error))
         : h("p", { class: "loading", role: "status" }, t("live.waiting")));
       return;
     }

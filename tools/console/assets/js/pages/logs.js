@@ -4,7 +4,7 @@
 import { ApiError, errorText, get, permits } from "../api.js";
 import { data, fill, h } from "../dom.js";
 import { time } from "../format.js";
-import { known, t } from "../i18n.js";
+import { known, said, t } from "../i18n.js";
 import { busy, button, inputField, selectField } from "../parts/field.js";
 import { empty, sayError } from "../parts/notice.js";
 import { head, panel } from "../parts/page.js";
@@ -37,6 +37,12 @@ function problemsOf(query) {
   return new Map(list.map(([name, [, problem]]) => [name, t(problem)]));
 }
 
+/** A message in the language in use. The stored one, in which the filter searches, is its tip. */
+function messageCell({ message }) {
+  const shown = said(message) ?? message;
+  return h("span", { translate: "no", title: shown === message ? undefined : message }, shown);
+}
+
 function columns() {
   return [
     { title: t("logs.time"), className: "nowrap", cell: (entry) => data(time(entry.time_ms)) },
@@ -50,7 +56,7 @@ function columns() {
       cell: (entry) => (entry.run ? h("a", { href: `/runs/${entry.run}` }, data(`#${entry.run}`)) : ""),
     },
     { title: t("logs.user"), cell: (entry) => (entry.user ? data(entry.user, "breaks") : "") },
-    { title: t("logs.message"), className: "message", cell: (entry) => data(entry.message) },
+    { title: t("logs.message"), className: "message", cell: messageCell },
   ];
 }
 
@@ -64,6 +70,7 @@ function filters(query) {
   const dates = (name) => inputField({
     label: t(`logs.${name}`),
     type: "datetime-local",
+    className: "date",
     value: isTime(query.get(name) ?? "") ? localTime(Number(query.get(name))) : "",
     attributes: { name },
   });

@@ -5,9 +5,12 @@ import { fill, h, uniqueId } from "../dom.js";
 import { integer } from "../format.js";
 import { known, t } from "../i18n.js";
 import { busy, button, inputField, selectField } from "../parts/field.js";
-import { head } from "../parts/page.js";
+import { head, spread } from "../parts/page.js";
 import { Form, reveal } from "../parts/settings.js";
 import { go } from "../router.js";
+
+/** Narrowest card of a preset, with the gap beside it, in pixels. */
+const PRESET_MIN = 242;
 
 function presetCards(presets, chosen, choose) {
   const name = uniqueId("preset");
@@ -16,13 +19,13 @@ function presetCards(presets, chosen, choose) {
     { class: "panel", data: { tour: "presets" } },
     h("legend", { class: "hidden-text" }, t("new_run.presets")),
     h("div", { class: "panel-head" }, h("h2", null, t("new_run.presets")), h("span", { class: "hint" }, t("new_run.presets.text"))),
-    h("div", { class: "panel-body presets" }, presets.map(({ id, settings }) => h(
+    spread(h("div", { class: "panel-body presets" }, presets.map(({ id, settings }) => h(
       "label",
       { class: "preset" },
       h("input", { type: "radio", name, value: id, checked: id === chosen, on: { change: () => choose(settings) } }),
       h("strong", null, known(`preset.${id}`, id)),
       h("span", { class: "hint" }, known(`preset.${id}.text`, "")),
-    ))),
+    ))), PRESET_MIN),
   );
 }
 

@@ -7,7 +7,7 @@ import { t } from "../i18n.js";
 import { empty } from "../parts/notice.js";
 import { figures, head, panel } from "../parts/page.js";
 import { table } from "../parts/table.js";
-import { figureOf, stateBadge, verdictBadge } from "../run_data.js";
+import { figureOf, stateBadges } from "../run_data.js";
 
 const RECENT = 6;
 
@@ -28,7 +28,7 @@ function recent(runs) {
         isTitle: true,
         cell: (run) => h("a", { class: "table-link", href: `/runs/${run.id}` }, data(run.name)),
       },
-      { title: t("run.state"), cell: (run) => [stateBadge(run.state), " ", verdictBadge(run.summary?.verdict)] },
+      { title: t("run.state"), className: "row-end", cell: stateBadges },
       { title: t("column.messages_s"), isNumber: true, cell: (run) => figureCell(run, "messages_s", "1/s") },
       { title: t("column.hit_ratio"), isNumber: true, cell: (run) => figureCell(run, "hit_ratio", "share") },
       { title: t("column.p99_ns"), isNumber: true, cell: (run) => figureCell(run, "p99_ns", "ns") },

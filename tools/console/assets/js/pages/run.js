@@ -8,7 +8,7 @@ import { known, said, t } from "../i18n.js";
 import { Chart, ChartGroup } from "../parts/chart.js";
 import { button, formDialog, inputField } from "../parts/field.js";
 import { say, sayError } from "../parts/notice.js";
-import { figures, head, pairs, panel } from "../parts/page.js";
+import { CHART_MIN, figures, head, pairs, panel, spread } from "../parts/page.js";
 import { go } from "../router.js";
 import {
   CHARTS, FIGURES, chartTitle, column, columnTitle, figureOf, flatten, isEnded, settingText, settingTitle, settingUnits,
@@ -26,6 +26,8 @@ const PERCENTILES = [
   ["p999_ns", "ns"],
   ["max_ns", "ns"],
 ];
+/** Narrowest column of counts and settings, with the gap beside it, in pixels. */
+const COLUMN_MIN = 300;
 const SECTIONS = ["served", "hot", "staging", "batch", "expand", "migration"];
 
 /** The charts of a run. */
@@ -49,7 +51,8 @@ class Charts {
           group,
         }, signal),
       }));
-    this.root = h("div", { class: "charts", data: { tour: "charts" } }, this.list.map(({ chart }) => chart.root));
+    const shown = this.list.map(({ chart }) => chart.root);
+    this.root = spread(h("div", { class: "charts", data: { tour: "charts" } }, shown), CHART_MIN);
     this.show();
   }
 
@@ -108,7 +111,7 @@ function sections(run) {
         : plain(value),
     }))),
   ));
-  return panel(t("run.statistics"), h("div", { class: "statistics" }, body));
+  return panel(t("run.statistics"), spread(h("div", { class: "statistics" }, body), COLUMN_MIN));
 }
 
 /** Percentiles of latency: of messages, and of misses by where they were fetched. */
@@ -154,7 +157,7 @@ function settings(run, units) {
     "details",
     { class: "panel group" },
     h("summary", null, h("h2", null, t("run.settings"))),
-    h("div", { class: "panel-body statistics" }, parts.map((part) => pairs(part))),
+    spread(h("div", { class: "panel-body statistics" }, parts.map((part) => pairs(part))), COLUMN_MIN),
   );
 }
 

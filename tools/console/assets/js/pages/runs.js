@@ -10,7 +10,7 @@ import { empty, sayError } from "../parts/notice.js";
 import { head, panel } from "../parts/page.js";
 import { table } from "../parts/table.js";
 import { go, rewriteQuery } from "../router.js";
-import { COMPARED_MAX, Pace, figureOf, isEnded, shareOf, stateBadge, verdictBadge } from "../run_data.js";
+import { COMPARED_MAX, Pace, figureOf, isEnded, shareOf, stateBadges } from "../run_data.js";
 
 const PAGE = 25;
 const REFRESH_MS = 2000;
@@ -58,7 +58,7 @@ function parametersOf({ state, text, order, isRising }) {
 
 function stateCell(run, paces) {
   if (run.state !== "running") {
-    return [stateBadge(run.state), " ", verdictBadge(run.summary?.verdict)];
+    return stateBadges(run);
   }
   const share = shareOf(run.progress);
   const pace = paces.get(run.id) ?? new Pace();
@@ -115,18 +115,18 @@ function columnsOf(choose, paces) {
       isTitle: true,
       cell: (run) => h("a", { class: "table-link", href: `/runs/${run.id}` }, data(run.name)),
     },
-    { title: t("run.state"), cell: (run) => stateCell(run, paces) },
+    { title: t("run.state"), className: "row-end", cell: (run) => stateCell(run, paces) },
     {
       title: t("runs.queue_pairs"),
       order: "queue_pairs",
       isNumber: true,
       cell: (run) => data(integer(run.brief?.queue_pairs ?? Number.NaN)),
     },
-    { title: t("run.settings"), className: "row-settings", cell: settingsCell },
+    { title: t("run.settings"), className: "row-end", cell: settingsCell },
     number("messages_s", "1/s"),
     number("hit_ratio", "share"),
     number("p99_ns", "ns"),
-    { title: t("run.by"), cell: (run) => data(run.by, "breaks") },
+    { title: t("run.by"), cell: (run) => data(run.by, "breaks short") },
     { title: t("run.created"), order: "created", isNumber: true, cell: (run) => data(shortTime(run.created_ms)) },
   ];
 }

@@ -33,15 +33,40 @@ export function panel(title, body, { actions, isFlush, className } = {}) {
 
 /** Narrowest tile of a figure, in pixels. */
 const TILE_MIN = 132;
+/** The narrowest tile of each list that is spread. */
+const narrowest = new WeakMap();
 
-/** Spreads tiles over their rows evenly, so that none is left alone. */
+/** How much narrower tiles may be if that fills every row. */
+const SQUEEZE = 0.9;
+
+/** Tiles a row for a number of tiles, of which at most `fit` fit beside each other. */
+function tilesARow(count, fit) {
+  const rows = Math.ceil(count / Math.max(1, Math.floor(fit)));
+  return Math.ceil(count / Math.max(1, rows));
+}
+
 const spreading = new ResizeObserver((entries) => {
   for (const { target, contentRect } of entries) {
     const count = target.children.length;
-    const rows = Math.ceil(count / Math.max(1, Math.floor(contentRect.width / TILE_MIN)));
-    target.style.setProperty("--tiles", String(Math.ceil(count / rows)));
+    const fit = contentRect.width / narrowest.get(target);
+    const usual = tilesARow(count, fit);
+    const squeezed = tilesARow(count, fit / SQUEEZE);
+    const tiles = count % usual === 0 || count % squeezed !== 0 ? usual : squeezed;
+    target.style.setProperty("--tiles", String(tiles));
+    // The last one fills its row if it is alone in it.
+    target.lastElementChild?.classList.toggle("is-lone", tiles > 1 && count % tiles === 1);
   }
 });
+
+/** Narrowest chart of a page, with the gap beside it. */
+export const CHART_MIN = 396;
+
+/** Spreads the tiles of a list over its rows evenly, so that none is left alone if others fit. */
+export function spread(list, least) {
+  narrowest.set(list, least);
+  spreading.observe(list);
+  return list;
+}
 
 /** Figures side by side: triples of label, value and unit, and a note. */
 export function figures(list) {
@@ -59,8 +84,7 @@ export function figures(list) {
       );
     }),
   );
-  spreading.observe(root);
-  return root;
+  return spread(root, TILE_MIN);
 }
 
 /** Pairs of label and figure, one a line. */

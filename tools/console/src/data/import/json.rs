@@ -229,11 +229,8 @@ impl<'de, F: FnMut(&mut Vec<Scalar>) -> ApiResult<()>> Visitor<'de> for RowSeed<
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "row {} to be an object such as {{\"a\": 1}}",
-            self.0.rows + 1
-        )
+        let row = self.0.rows + 1;
+        write!(f, "row {row} to be an object of names and values")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {

@@ -20,7 +20,7 @@ use sqlparser::ast::{
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Location, Token};
 
 use super::check::{
     Checked, Operands, common, compared, counted, fitted, given, made, place, wrong,
@@ -34,6 +34,10 @@ const TEXT_BYTES_MAX: usize = 4 << 10;
 const PARSER_DEPTH_MAX: usize = 40;
 /// Deepest tree that is read. A sum of many terms is as deep as it has terms.
 const TREE_DEPTH_MAX: usize = 200;
+/// What is wrong with an expression that nests too deep.
+const TOO_DEEP: &str = "too many levels: split it into several columns";
+/// What is wrong with SQL that is no expression here.
+const NOT_A_PART: &str = "this is not part of expressions: use columns, numbers, texts, + - * / % ||, comparisons, AND OR NOT, CASE, and functions";
 
 /// Finds columns and binds values.
 pub(super) struct Scope<'a> {
@@ -72,19 +76,31 @@ pub(super) fn compile(text: &str, scope: &mut Scope<'_>) -> Checked<Term> {
     scope.term(&expression, 0)
 }
 
-/// The parser's errors without its own words for them.
+/// The parser's errors in our own words, with the place.
 fn readable(error: &str) -> String {
     let error = error.trim_start_matches("sql parser error: ");
-    error.replace(
-        "recursion limit exceeded",
-        "too many levels: split it into several columns",
-    )
+    let (what, at) = error.split_once(" at Line: ").unwrap_or((error, ""));
+    let at = at.split_once(", Column: ").and_then(|(line, column)| {
+        let (line, column) = (line.parse().ok()?, column.parse().ok()?);
+        Some(place(Location { line, column }))
+    });
+    let at = at.unwrap_or_default();
+    let expected = what.strip_prefix("Expected: ");
+    match expected.and_then(|rest| rest.split_once(", found: ")) {
+        Some((needed, "EOF")) => format!("{at}expected {needed}, and this is the end"),
+        Some((needed, found)) => format!("{at}expected {needed}, and this is `{found}`"),
+        None if what.contains("recursion limit exceeded") => format!("{at}{TOO_DEEP}"),
+        None if what.contains("Unterminated") => {
+            format!("{at}a text or a name does not end: add its second quote")
+        }
+        None => format!("{at}{NOT_A_PART}"),
+    }
 }
 
 impl Scope<'_> {
     fn term(&mut self, expression: &Expr, depth: usize) -> Checked<Term> {
         if depth > TREE_DEPTH_MAX {
-            return wrong(expression, "too many levels: split it into several columns");
+            return wrong(expression, TOO_DEEP);
         }
         let depth = depth + 1;
         match expression {
@@ -157,10 +173,7 @@ impl Scope<'_> {
                 arguments.extend(substring_for.as_deref());
                 self.apply(expression, "substr", &arguments, depth)
             }
-            _ => wrong(
-                expression,
-                "this is not part of expressions: use columns, numbers, texts, + - * / % ||, comparisons, AND OR NOT, CASE, and functions",
-            ),
+            _ => wrong(expression, NOT_A_PART),
         }
     }
 

@@ -48,9 +48,12 @@ fn derive(id: i64, expression: &str) -> Value {
 }
 
 /// Expressions that are wrong, and what their errors say.
-const WRONG: [(&str, &str); 38] = [
+const WRONG: [(&str, &str); 41] = [
     ("n + y", "column 5: there is no column `y`"),
-    ("n +", "Expected: an expression"),
+    ("n +", "expected an expression, and this is the end"),
+    ("(n", "expected ), and this is the end"),
+    ("n + )", "column 5: expected an expression, and this is `)`"),
+    ("'n", "column 1: a text or a name does not end"),
     ("n 5", "column 3: the expression should end before `5`"),
     (
         "n; DROP TABLE d_1",

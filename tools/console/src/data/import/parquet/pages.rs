@@ -98,8 +98,13 @@ impl PageBudget {
     }
 }
 
+/// What is wrong with pages, in our own words: errors of the library have others.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct PageFault(String);
+
 fn wrong(what: impl Into<String>) -> ParquetError {
-    ParquetError::General(what.into())
+    ParquetError::External(Box::new(PageFault(what.into())))
 }
 
 /// What the header of a page says, as far as it is used.
@@ -195,8 +200,10 @@ fn encoding(number: i64) -> Result<Encoding> {
 fn unpack(codec: Codec, packed: &[u8], length: usize) -> Result<Vec<u8>> {
     let limit = length as u64 + 1;
     let mut unpacked = Vec::new();
-    let failed =
-        |error: &dyn std::fmt::Display| wrong(format!("a page cannot be unpacked: {error}"));
+    let failed = |error: &dyn std::fmt::Display| {
+        tracing::debug!(%error, ?codec, "a page cannot be unpacked");
+        wrong("a page cannot be unpacked: write the file again")
+    };
     match codec {
         Codec::None => unpacked.extend_from_slice(packed),
         Codec::Snappy => {

@@ -8,10 +8,11 @@ use parquet::data_type::{
     AsBytes, BoolType, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType,
     Int32Type, Int64Type, Int96, Int96Type,
 };
+use parquet::errors::ParquetError;
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
 use super::footer::{Leaf, Meaning, Physical};
-use super::pages::Pages;
+use super::pages::{PageFault, Pages};
 use crate::data::cell::{Cell, ColumnType};
 use crate::error::{ApiError, ApiResult};
 
@@ -24,6 +25,17 @@ const DAY_NS: i128 = 86_400_000_000_000;
 
 /// Makes a cell of a value.
 type Convert<T> = fn(&T, Meaning) -> Checked<Cell<'_>>;
+
+/// What is wrong with a column. The library's words for it are for the log.
+fn undecoded(error: &ParquetError) -> String {
+    if let ParquetError::External(own) = error
+        && own.is::<PageFault>()
+    {
+        return own.to_string();
+    }
+    tracing::debug!(%error, "a column cannot be decoded");
+    "its values cannot be decoded: write the file again".to_owned()
+}
 
 /// The values of a column, in order.
 pub(super) trait Values {
@@ -76,7 +88,7 @@ impl<T: DataType> Values for Typed<T> {
         let read = self
             .reader
             .read_records(count, levels, None, &mut self.values);
-        let (records, _, _) = read.map_err(|error| error.to_string())?;
+        let (records, _, _) = read.map_err(|error| undecoded(&error))?;
         if records != count {
             return Err(format!(
                 "it has {records} more values, and its row group says {count} or more"
