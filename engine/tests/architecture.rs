@@ -1,13 +1,17 @@
-//! The documents and the code agree: the order of layers in ARCHITECTURE.md, and the glossaries there
-//! and in docs/internals.
+//! The documents and the code agree: the orders of layers, the circles of modules, and the
+//! glossaries in ARCHITECTURE.md and docs/internals.
 //! The comments are plain: none is wider than 100 columns, none uses a word to avoid, and each can
 //! be read alone.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod modules;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use modules::{Graph, Name};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -22,7 +26,7 @@ fn section<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let marking = format!("<!-- {name} -->");
     let start = text
         .find(&marking)
-        .unwrap_or_else(|| panic!("ARCHITECTURE.md has no `{marking}`"));
+        .unwrap_or_else(|| panic!("the document has no `{marking}`"));
     text[start..].lines().skip(1)
 }
 
@@ -45,99 +49,228 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Source without comments and without the tests at its end.
+/// Source without comments and without tests.
 fn code(path: &Path) -> String {
-    let text = fs::read_to_string(path).unwrap();
-    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-    let lines = text.lines().map(|line| line.split("//").next().unwrap());
-    lines.collect::<Vec<_>>().join("\n")
+    modules::code(&fs::read_to_string(path).unwrap())
 }
 
-/// Modules that a source names as `crate::module`, including groups in braces.
-fn named(code: &str) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for (at, _) in code.match_indices("crate::") {
-        let rest = &code[at + "crate::".len()..];
-        let word = |text: &str| -> String {
-            let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            text[..end.unwrap_or(text.len())].to_owned()
-        };
-        if let Some(group) = rest.strip_prefix('{') {
-            let mut depth = 0;
-            let mut item = String::new();
-            for c in group.chars() {
-                match c {
-                    '{' => depth += 1,
-                    '}' if depth == 0 => break,
-                    '}' => depth -= 1,
-                    ',' if depth == 0 => {
-                        names.insert(word(item.trim()));
-                        item.clear();
-                        continue;
-                    }
-                    _ => {}
-                }
-                item.push(c);
-            }
-            names.insert(word(item.trim()));
-        } else {
-            names.insert(word(rest));
+/// A crate whose modules lie in layers.
+struct Layered {
+    source: &'static str,
+    /// The document with its tables, and what marks them there.
+    document: &'static str,
+    layers: &'static str,
+    circles: &'static str,
+    /// Files of its largest circle, at most.
+    circle_max: usize,
+}
+
+const LAYERED: [Layered; 4] = [
+    Layered {
+        source: "rdma/src",
+        document: "docs/internals/fabric.md",
+        layers: "layers",
+        circles: "circles",
+        circle_max: 9,
+    },
+    Layered {
+        source: "engine/src",
+        document: "ARCHITECTURE.md",
+        layers: "layers",
+        circles: "circles",
+        circle_max: 29,
+    },
+    Layered {
+        source: "bench/src",
+        document: "ARCHITECTURE.md",
+        layers: "layers of bench",
+        circles: "circles of bench",
+        circle_max: 34,
+    },
+    Layered {
+        source: "tools/server/src",
+        document: "docs/internals/server.md",
+        layers: "layers",
+        circles: "circles",
+        circle_max: 20,
+    },
+];
+
+/// The modules that a cell names.
+fn cell(text: &str) -> impl Iterator<Item = Name> {
+    let names = text.split(',').map(|name| name.trim().trim_matches('`'));
+    names.map(|name| name.split('/').map(str::to_owned).collect())
+}
+
+/// The layer of each module that a table names; modules inside of it have the same.
+fn layers(text: &str, mark: &str) -> BTreeMap<Name, u32> {
+    let mut layers = BTreeMap::new();
+    for row in table(text, mark) {
+        let layer = row[0].parse().expect("the first cell is a number");
+        for name in cell(row[1]) {
+            assert!(layers.insert(name, layer).is_none(), "{row:?} is twice");
         }
     }
-    names
+    layers
 }
 
-/// The layer of each module of `engine/src`.
-fn layers(text: &str) -> BTreeMap<String, u32> {
-    let rows = table(text, "layers");
-    let layer = |row: &Vec<&str>| {
-        let number = row[0].parse().expect("the first cell is a number");
-        (row[1].trim_matches('`').to_owned(), number)
+/// The number of files of each circle that a table names, with a module of it.
+fn listed_circles(text: &str, mark: &str) -> Vec<(usize, Name)> {
+    let rows = table(text, mark).into_iter();
+    rows.map(|row| {
+        let files = row[0].parse().expect("the first cell is a number");
+        (files, cell(row[1]).next().unwrap())
+    })
+    .collect()
+}
+
+fn shown(name: &Name) -> String {
+    name.join("/")
+}
+
+/// What is wrong with the order of modules: one that names another above it, has no layer, or is in
+/// a circle which is not listed as it is.
+fn faults(graph: &Graph, layers: &BTreeMap<Name, u32>, listed: &[(usize, Name)]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let entry = |name: &Name| {
+        let mut lengths = (1..=name.len()).rev();
+        lengths.find_map(|length| layers.get_key_value(&name[..length]))
     };
-    rows.iter().map(layer).collect()
+    let mut seen = BTreeSet::new();
+    for (module, names) in graph {
+        let Some((own_entry, own)) = entry(module) else {
+            faults.push(format!("`{}` has no layer", shown(module)));
+            continue;
+        };
+        seen.insert(own_entry);
+        for name in names {
+            if entry(name).is_some_and(|(_, layer)| layer > own) {
+                let (module, name) = (shown(module), shown(name));
+                faults.push(format!("`{module}` names `{name}`, which is above it"));
+            }
+        }
+    }
+    for unused in layers.keys().filter(|name| !seen.contains(name)) {
+        faults.push(format!("`{}` is listed, but no module", shown(unused)));
+    }
+    let circles = modules::circles(graph);
+    for circle in &circles {
+        let rows = listed.iter().filter(|(_, name)| circle.contains(name));
+        let rows: Vec<_> = rows.map(|(files, _)| *files).collect();
+        if rows != [circle.len()] {
+            let (files, names) = (circle.len(), circle.iter().map(shown));
+            let names: Vec<_> = names.collect();
+            faults.push(format!(
+                "{files} files name each other, listed are {rows:?}: {}",
+                names.join(" ")
+            ));
+        }
+    }
+    for (_, name) in listed {
+        if !circles.iter().any(|circle| circle.contains(name)) {
+            faults.push(format!("`{}` is in no circle any more", shown(name)));
+        }
+    }
+    faults
 }
 
 #[test]
-fn no_module_names_one_above_it() {
-    let text = architecture();
-    let layers = layers(&text);
-    assert!(layers.len() > 8, "the table was not read: {layers:?}");
-    let source = root().join("engine/src");
-    let mut files = Vec::new();
-    sources(&source, &mut files);
+fn no_module_names_one_above_it_and_circles_are_listed() {
     let mut wrong = Vec::new();
-    let mut seen = BTreeSet::new();
-    for path in files {
-        let inside = path.strip_prefix(&source).unwrap();
-        let first = inside.iter().next().unwrap().to_str().unwrap();
-        let module = first.trim_end_matches(".rs");
-        let is_test = inside
-            .iter()
-            .any(|part| part == "tests" || part == "tests.rs");
-        if is_test || module == "lib" || module == "internals" {
-            continue;
-        }
-        let Some(own) = layers.get(module) else {
-            wrong.push(format!("`{module}` has no layer"));
-            continue;
-        };
-        seen.insert(module.to_owned());
-        for name in named(&code(&path)) {
-            if layers.get(&name).is_some_and(|layer| layer > own) {
-                wrong.push(format!(
-                    "{} names `{name}`, which is above it",
-                    inside.display()
-                ));
-            }
-        }
+    for layered in &LAYERED {
+        let text = fs::read_to_string(root().join(layered.document)).unwrap();
+        let layers = layers(&text, layered.layers);
+        assert!(layers.len() > 8, "the table was not read: {layers:?}");
+        let circles = listed_circles(&text, layered.circles);
+        let mut modules = modules::read(&root().join(layered.source));
+        // What tests of the engine reach of it.
+        modules.remove(&["internals".to_owned()][..]);
+        assert!(modules.len() > 20, "the sources were not read");
+        let found = faults(&modules::graph(&modules), &layers, &circles);
+        let is_larger = |&&(files, _): &&(usize, Name)| files > layered.circle_max;
+        let larger = circles.iter().filter(is_larger);
+        let larger = larger.map(|(files, _)| format!("a circle of {files} files is too large"));
+        let found = found.into_iter().chain(larger);
+        wrong.extend(found.map(|fault| format!("{}: {fault}", layered.source)));
     }
-    let listed: BTreeSet<String> = layers.into_keys().collect();
-    let missing: Vec<_> = listed.difference(&seen).collect();
-    assert!(
-        missing.is_empty(),
-        "listed, but without a module: {missing:?}"
-    );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Modules with their code.
+fn planted(modules: &[(&str, &str)]) -> Graph {
+    let modules = modules.iter().map(|(name, code)| {
+        let name = cell(name).next().unwrap();
+        (name, (*code).to_owned())
+    });
+    modules::graph(&modules.collect())
+}
+
+#[test]
+fn a_planted_import_of_a_module_above_is_found() {
+    let layers: BTreeMap<Name, u32> = [("low", 1), ("room", 2), ("room/top", 3)]
+        .into_iter()
+        .map(|(name, layer)| (cell(name).next().unwrap(), layer))
+        .collect();
+    let upward = [
+        "use crate::room::top::Top;",
+        "use crate::{other::X, room::{self, top::{Top, Other}}};",
+        "fn f() { crate::room::top::g() }",
+        "use super::room::Top;",
+    ];
+    let room = "mod top;\npub(crate) use self::top::Top;\nmod part;";
+    let modules = |code| {
+        planted(&[
+            ("low", code),
+            ("room", room),
+            ("room/part", "use crate::low::Low;"),
+            ("room/top", "use super::part::Part;\nuse crate::low;"),
+        ])
+    };
+    assert_eq!(
+        faults(&modules("use crate::low::Low;"), &layers, &[]),
+        [""; 0]
+    );
+    for code in upward {
+        let found = faults(&modules(code), &layers, &[]);
+        let expected = "`low` names `room/top`, which is above it";
+        assert!(
+            found.iter().any(|fault| fault == expected),
+            "{code}: {found:?}"
+        );
+    }
+    let part = planted(&[
+        ("low", ""),
+        ("room", room),
+        ("room/part", "use super::Top;"),
+        ("room/top", ""),
+    ]);
+    let found = faults(&part, &layers, &[]);
+    assert_eq!(found, ["`room/part` names `room/top`, which is above it"]);
+}
+
+#[test]
+fn a_planted_circle_is_found_and_one_that_has_shrunk() {
+    let layers = [(cell("room").next().unwrap(), 1)].into_iter().collect();
+    let modules = planted(&[
+        ("room/a", "use super::b::B;"),
+        ("room/b", "use crate::room::c;"),
+        ("room/c", "fn f() -> crate::room::a::A {}"),
+        ("room/d", "use super::a;"),
+    ]);
+    let at = |name| cell(name).next().unwrap();
+    let of = |listed: &[(usize, Name)]| faults(&modules, &layers, listed).len();
+    assert_eq!(of(&[(3, at("room/b"))]), 0);
+    assert_eq!(of(&[]), 1);
+    assert_eq!(of(&[(2, at("room/b"))]), 1);
+    assert_eq!(of(&[(4, at("room/b"))]), 1);
+    assert_eq!(of(&[(3, at("room/b")), (2, at("room/d"))]), 1);
+    assert_eq!(of(&[(3, at("room/b")), (3, at("room/a"))]), 1);
+}
+
+#[test]
+fn code_of_tests_is_left_out() {
+    let text = "use a::b; // c\n#[cfg(test)]\nmod by_hand;\nuse d;\n#[cfg(test)]\nmod tests {\n}";
+    assert_eq!(modules::code(text), "use a::b; \n\nuse d;");
 }
 
 /// How many modules deep a source of a crate lies: 1 for `x.rs` and `x/mod.rs`.
@@ -204,13 +337,6 @@ fn one_file_of_the_engine_and_one_of_the_fabric_name_glommio() {
         .collect();
     let allowed = ["engine/src/executor/mod.rs", "rdma/src/executor.rs"];
     assert_eq!(naming, allowed.map(Path::new));
-}
-
-#[test]
-fn names_of_modules_are_read_from_code() {
-    let code = "use crate::shard::{Shard, x};\nuse crate::{a::B, c::{D, E}, f};\ncrate::log::y()";
-    let names: Vec<_> = named(code).into_iter().collect();
-    assert_eq!(names, ["a", "c", "f", "log", "shard"]);
 }
 
 /// ARCHITECTURE.md, and the pages of single parts that have a glossary of their own.

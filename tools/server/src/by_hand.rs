@@ -8,14 +8,16 @@ use std::sync::atomic::Ordering;
 
 use farcore::{Config, Core, Engine};
 
+use crate::commands::COMMANDS;
 use crate::conn::connection::Connection;
-use crate::events::key_events::EventSink;
+use crate::cores::message::Arrival;
+use crate::cores::port::CorePort;
+use crate::cores::shared::Shared;
 use crate::memory::{Account, CoreMemory};
 use crate::options::Options;
-use crate::shared::Shared;
-use crate::turn::core_port::{Arrival, CorePort, Message};
-use crate::turn::serving::Serving;
-use crate::turn::tasks::TaskOutput;
+use crate::serving::Serving;
+use crate::tasks::event_sink::EventSink;
+use crate::tasks::output::TaskOutput;
 
 /// What a job on the first core of an engine has at hand.
 pub(crate) struct Bench {
@@ -36,9 +38,7 @@ impl Bench {
     /// Has a core's loop do what messages to the first core say.
     pub(crate) fn receive(&self, serving: &mut Serving) {
         while let Some(message) = self.shared.cores[0].receive() {
-            if let Message::Run(work) = message {
-                work(serving);
-            }
+            serving.take_message(message);
         }
     }
 
@@ -100,8 +100,8 @@ pub(crate) fn on_first_core<F: Future<Output = ()> + 'static>(
         (Options::new(([127, 0, 0, 1], 0).into()), None),
         ports.collect(),
         (engine.reporter(), engine.value_bytes_max()),
-        String::new(),
-        0,
+        (String::new(), 0),
+        COMMANDS.iter().map(|command| command.name).collect(),
     ));
     let key_of = |shard| {
         let mut keys = (0..).map(|number: u32| number.to_string().into_bytes());

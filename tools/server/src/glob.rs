@@ -8,7 +8,7 @@
 //! - I1: a match takes at most the product of both lengths divided by 64, 256 times the pattern's
 //!   length, and [`SHORT`] times the logarithm of the text's length, in comparisons of a byte.
 
-use crate::turn::steps;
+use crate::steps;
 
 /// A part is searched byte by byte while the product of its length and the text's is at most this.
 /// A longer one is searched at 64 places at once.

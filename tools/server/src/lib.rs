@@ -5,54 +5,63 @@
 //! each to the core with the fewest. Each core runs one loop over its connections.
 //!
 //! ```text
-//! turn/     a core's loop, one file a step: receive, run, answer, send; tasks; upkeep
-//! conn/     a connection: buffers, replies in order, encryption, authentication, begin and end
-//! resp/     the Redis protocol: parse and write
+//! turn/     what a core does in a turn, one file a step; serving.rs: what it works with
 //! commands/ the table of commands, and how each is run
-//! types/    the kinds of values: their records and replies
+//! native/   the native protocol, over the fabric, into the same loop
+//! conn/     a connection: output, replies in order, encryption, authentication
+//! waits/    clients that wait for keys
 //! exec/     transactions, the gate for writes
 //! long/     values of several pieces
+//! tasks/    commands of several steps: their output; budgets/: what they may take together
+//! cores/    what all cores share: ports, messages, answers
 //! events/   events of keys; channels, subscriptions, monitors
-//! waits/    clients that wait for keys
-//! native/   the native protocol, over the fabric, into the same loop
-//! memory/   what clients hold, charged to them
 //! figures/  counters, `INFO`, slow commands
+//! types/    the kinds of values: their records and replies
+//! resp/     the Redis protocol: parse and write
+//! memory/   what clients hold, charged to them
+//! server/   start and end, the thread that accepts, upkeep
 //! ```
 //!
 //! The map of all this: `docs/internals/server.md`.
 
+mod budgets;
 #[cfg(test)]
 mod by_hand;
 mod commands;
 mod conn;
+mod cores;
 mod events;
 mod exec;
 mod figures;
 pub mod glob;
+mod limits;
 mod long;
 mod memory;
 mod memory_limit;
+mod memory_trims;
 mod native;
 mod options;
 mod random;
 pub mod resp;
 mod server;
-mod shared;
+mod serving;
+mod steps;
 mod system_calls;
+mod tasks;
 mod texts;
 mod turn;
 mod types;
 mod waits;
 mod words;
 
-pub use self::native::{
-    HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX, NativeFigure, NativeFigures, NativeOptions,
-    NativeOptionsError,
-};
+pub use self::figures::native_counters::{NativeFigure, NativeFigures};
+pub use self::figures::reading::ServerReporter;
+pub use self::figures::server_figures::{CallFigures, CoreFigures, ServerFigures};
+pub use self::native::{HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX};
 pub use self::options::{
-    AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, Options, TlsOptions,
+    AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, NativeOptions, NativeOptionsError,
+    Options, TlsOptions,
 };
 pub use self::server::{Server, StartError};
+pub use self::steps::TURN_STEPS_MAX;
 pub use self::system_calls::try_system_calls;
-pub use crate::figures::server_figures::{CallFigures, CoreFigures, ServerFigures, ServerReporter};
-pub use crate::turn::steps::TURN_STEPS_MAX;

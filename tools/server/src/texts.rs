@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::turn::steps;
+use crate::steps;
 
 /// Bytes of the longest text that a reply's kind carries itself.
 const SHORT_BYTES_MAX: usize = 21;

@@ -1,7 +1,8 @@
 //! Commands of what the server does not have: modules, functions, replicas, files, debugging.
 
 use super::arguments::{integer, is_option};
-use super::subcommand::{Subcommand, too_many};
+use super::command::Subcommand;
+use super::subcommand::too_many;
 use super::{Call, Flow, Refusal};
 
 type Result = std::result::Result<Flow, Refusal>;

@@ -1,7 +1,8 @@
 //! Commands of users: there is one, `default`, who may do everything.
 
+use super::command::Subcommand;
 use super::introspection::{CATEGORIES, categories};
-use super::subcommand::{Subcommand, too_many};
+use super::subcommand::too_many;
 use super::{COMMANDS, Call, Flow, Refusal};
 use crate::resp::Writer;
 

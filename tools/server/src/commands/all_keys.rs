@@ -11,7 +11,7 @@ use super::arguments::pattern;
 use super::key_walk::{Names, Walk};
 use super::{Call, Flow, Refusal};
 use crate::resp::{Protocol, Writer};
-use crate::turn::tasks::TaskOutput;
+use crate::tasks::output::TaskOutput;
 use crate::types::replies::error_text;
 
 pub(super) fn keys(call: &mut Call<'_>) -> Result<Flow, Refusal> {

@@ -9,23 +9,23 @@ use std::sync::Arc;
 
 use farcore::{Answer, Change, Core, Error, Operation, Refused};
 
-use super::{BESIDE_BYTES, Command, Flow};
+use super::{Command, Flow};
 use crate::conn::connection::{Connection, Pending};
 use crate::conn::joined_reply::{JoinedReply, JoinedReplyKind};
 use crate::conn::reply_token::Token;
 use crate::exec::plan::Plan;
 use crate::figures::slow_log;
 use crate::figures::slow_log::Measured;
+use crate::limits::{BESIDE_BYTES, DEFERRED_MS};
 use crate::long::change::LongChange;
 use crate::long::task::{LongTask, Retry};
 use crate::memory::{Charge, Shortage};
 use crate::resp::{Arguments, Protocol, Writer};
-use crate::turn::sending::DEFERRED_MS;
-use crate::turn::serving::Serving;
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
+use crate::serving::Serving;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::types::replies::{ReplyKind, error_text, write_answer};
-use crate::waits::key_queues::Readiness;
+use crate::waits::readiness::Readiness;
 
 /// Bytes that a copy of an argument takes beside its own.
 pub(super) const BESIDE_ARGUMENT: usize = size_of::<Vec<u8>>() + 24;
@@ -264,7 +264,7 @@ impl<'a> Call<'a> {
     /// Measures how long a request takes.
     #[cold]
     fn measure(&mut self, token: Token) {
-        let measured = Measured::begin(self.connection, self.serving.now_ms, self.all());
+        let measured = self.measured();
         self.serving.slow.measure(token, measured);
     }
 
@@ -413,7 +413,8 @@ impl<'a> Call<'a> {
 
     /// Begins to measure the command.
     pub(super) fn measured(&self) -> Measured {
-        Measured::begin(self.connection, self.serving.now_ms, self.all())
+        let client = (self.connection.peer, &self.connection.names.name[..]);
+        Measured::begin(client, self.serving.now_ms, self.all())
     }
 
     /// The same as [`Call::task`] for a command that measures itself.

@@ -10,14 +10,15 @@ use super::arguments::pattern;
 use super::subcommand::unknown;
 use super::{Call, Command, Flow, Refusal};
 use crate::conn::connection::ReplyMode;
-use crate::events::deliveries::publish_to_cores;
-use crate::events::subscriptions::{CHANNEL_BYTES_MAX, Message, SUBSCRIPTIONS_A_TURN, Topic};
+use crate::cores::message::Question;
+use crate::cores::shared::Shared;
+use crate::events::publication::{CHANNEL_BYTES_MAX, Publication, Topic};
+use crate::events::subscriptions::SUBSCRIPTIONS_A_TURN;
 use crate::memory::{Charge, Shortage};
 use crate::resp::Writer;
-use crate::shared::Shared;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::texts::Texts;
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -186,7 +187,7 @@ fn publish_to(call: &mut Call<'_>, is_sharded: bool) -> Result {
     let Some(payload) = call.serving.payload(call.argument(2)) else {
         return Err(no_memory());
     };
-    let mut message = Message {
+    let mut message = Publication {
         is_sharded,
         channel: call.argument(1).to_vec(),
         payload,
@@ -204,7 +205,7 @@ fn publish_to(call: &mut Call<'_>, is_sharded: bool) -> Result {
     message.charge = Some(charge.ok_or_else(no_memory)?);
     let message = Arc::new(message);
     Ok(call.task(move |core, output, protocol| async move {
-        let counts = publish_to_cores(&shared, &message);
+        let counts = shared.publish(&message);
         drop(message);
         let count: usize = counts.wait(&core).await.into_iter().sum();
         output.write(|bytes| {
@@ -254,13 +255,14 @@ async fn subscribed_names(
     let mut cores: BTreeMap<_, Option<Arc<[u8]>>> =
         (0..shared.cores.len()).map(|place| (place, None)).collect();
     while !cores.is_empty() {
-        let (from, wanted) = (Arc::new(std::mem::take(&mut cores)), pattern.clone());
-        let pages = shared.ask_all(move |serving| {
-            let before = from.get(&serving.place)?.as_deref();
-            let page = serving.subscriptions.page(topic, before, wanted.as_deref());
-            Some((serving.place, page))
+        let from = std::mem::take(&mut cores).into_iter();
+        let pages = shared.question_each(from, |before, answers| Question::TopicNames {
+            topic,
+            before,
+            pattern: pattern.clone(),
+            answers,
         });
-        for (place, page) in pages.wait(core).await.into_iter().flatten() {
+        for (place, page) in pages.wait(core).await {
             if page.last.is_some() {
                 cores.insert(place, page.last);
             }
@@ -312,10 +314,11 @@ fn subscribers(call: &mut Call<'_>, topic: Topic) -> Flow {
         for start in (0..names.len()).step_by(steps::PIECE) {
             output.room(&core).await;
             let places = start..names.len().min(start + steps::PIECE);
-            let (wanted, asked) = (Arc::clone(&names), places.clone());
-            let counts = shared.ask_all(move |serving| {
-                let names = wanted.some(asked.clone());
-                serving.subscriptions.counts(topic, names)
+            let counts = shared.question_all(|answers| Question::SubscriberCounts {
+                topic,
+                names: Arc::clone(&names),
+                places: places.clone(),
+                answers,
             });
             let mut sums = vec![0; places.len()];
             for counts in counts.wait(&core).await {

@@ -7,16 +7,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::arguments::{at_most, pattern};
-use super::subcommand::Subcommand;
+use super::command::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::conn::keepalive::SECONDS_MAX;
+use crate::cores::message::Question;
+use crate::cores::removal_watch;
+use crate::cores::shared::Shared;
 use crate::events::classes::{EventClasses, UNKNOWN_CLASS};
-use crate::events::removed_keys;
 use crate::figures::information::{self, MemoryFigures};
 use crate::glob;
 use crate::memory_limit::memory_size;
 use crate::resp::Writer;
-use crate::shared::Shared;
 use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -138,7 +139,7 @@ impl Change {
             }
             Self::Events(classes) => {
                 shared.event_classes.store(classes);
-                removed_keys::watch(shared, classes);
+                removal_watch::watch(shared, classes);
             }
             Self::Keepalive(seconds) => shared.keepalive.set(seconds),
             Self::Memory(limit) => {
@@ -188,10 +189,7 @@ fn reset_figures(call: &mut Call<'_>) -> Result {
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |core, output, protocol| async move {
         shared
-            .ask_all(|serving| {
-                serving.failures.clear();
-                serving.counters().longest_turn_steps.set(0);
-            })
+            .question_all(Question::ResetFigures)
             .wait(&core)
             .await;
         let now = shared.figures();

@@ -1,21 +1,24 @@
 //! Commands of the connection.
 
-use std::collections::{BTreeMap, HashSet};
-use std::ops::Range;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use farcore::Core;
 
 use super::arguments::{at_most, count, integer, is_option};
-use super::subcommand::Subcommand;
+use super::command::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX, tracking};
-use crate::conn::connection::{Connection, ReplyMode};
+use crate::conn::client_filter::{ClientFilter, ClientPage};
+use crate::conn::connection::ReplyMode;
+use crate::conn::description::describe;
+use crate::cores::answers::Answers;
+use crate::cores::message::Question;
+use crate::cores::shared::Shared;
+use crate::figures::information::REDIS_VERSION;
 use crate::resp::{Protocol, Writer};
-use crate::shared::Shared;
-use crate::turn::serving::Serving;
-use crate::turn::steps;
-use crate::waits::parked::WaitEnd;
+use crate::steps;
+use crate::waits::key_queues::WaitEnd;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -26,12 +29,6 @@ const LINE_BYTES: usize = 512;
 
 /// Client IDs that `CLIENT LIST` takes.
 const IDS_MAX: usize = 16 << 10;
-/// Connections that a core looks at in a turn to list or kill them, and what each costs.
-const CLIENTS_A_TURN: usize = 128;
-const STEPS_A_CLIENT: usize = 16;
-
-/// The version of Redis whose behaviour clients can expect.
-pub(crate) const REDIS_VERSION: &str = "7.2.4";
 
 pub(super) fn ping(call: &mut Call<'_>) -> Result {
     if call.count() < 3 && call.connection.is_restricted() {
@@ -214,55 +211,6 @@ fn valid_name(name: &[u8], what: &str) -> std::result::Result<Vec<u8>, Refusal> 
     Err(Refusal(text))
 }
 
-/// A line of `CLIENT LIST`.
-fn describe(connection: &Connection, now_ms: u64) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let names = &connection.names;
-    let [channels, patterns, shard_channels] = connection.subscription_counts();
-    let queued = connection.queue().map(|queue| queue.commands.to_string());
-    let is_waiting = connection
-        .parked
-        .as_ref()
-        .is_some_and(|one| one.is_waiting());
-    let flags = [
-        (connection.is_restricted(), 'P'),
-        (queued.is_some(), 'x'),
-        (is_waiting, 'b'),
-    ];
-    let mut flags: String = (flags.into_iter().filter(|(is_set, _)| *is_set))
-        .map(|(_, letter)| letter)
-        .collect();
-    if flags.is_empty() {
-        flags.push('N');
-    }
-    format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
-        connection.id,
-        connection.peer,
-        connection.local_address(),
-        text(&names.name),
-        connection.connected.elapsed().as_secs(),
-        now_ms.saturating_sub(connection.heard_ms) / 1000,
-        flags,
-        channels,
-        patterns,
-        shard_channels,
-        queued.as_deref().unwrap_or("-1"),
-        connection.input.len() - connection.parsed,
-        connection.waiting_bytes(),
-        connection.output_bytes(),
-        connection.account.held(),
-        connection.last_command,
-        if connection.protocol == Protocol::Resp3 {
-            3
-        } else {
-            2
-        },
-        text(&names.library),
-        text(&names.library_version),
-    )
-}
-
 /// What `CLIENT` does.
 pub(super) const CLIENT: &[Subcommand] = &[
     Subcommand::new("caching", 3, tracking::caching),
@@ -280,8 +228,13 @@ pub(super) const CLIENT: &[Subcommand] = &[
     Subcommand::new("tracking", -3, tracking::tracking),
     Subcommand::new("trackinginfo", 2, tracking::information),
     Subcommand::new("unblock", -3, unblock),
-    Subcommand::new("unpause", 2, super::succeed),
+    Subcommand::new("unpause", 2, succeed),
 ];
+
+/// A command that only replies `OK`.
+fn succeed(call: &mut Call<'_>) -> Result {
+    Ok(call.ok())
+}
 
 fn id(call: &mut Call<'_>) -> Result {
     let id = i64::try_from(call.connection.id).unwrap_or(i64::MAX);
@@ -329,16 +282,14 @@ fn unblock(call: &mut Call<'_>) -> Result {
     Ok(call.task(move |core: Core, output, protocol| async move {
         let mut has_ended = false;
         let mut walk = ClientWalk::new(&shared);
-        while let Some(from) = walk.next().filter(|_| !has_ended) {
-            let pages = shared.ask_all(move |serving| {
-                let numbers = serving.next_clients(&from)?;
-                let is_ended = serving.end_wait_of_client(numbers.clone(), client, end);
-                Some((serving.place, numbers.end, is_ended))
-            });
-            for (place, end, is_ended) in pages.wait(&core).await.into_iter().flatten() {
-                walk.looked(place, end);
-                has_ended |= is_ended;
-            }
+        let question = |start, answers| Question::UnblockClient {
+            start,
+            client,
+            end,
+            answers,
+        };
+        while !has_ended && let Some(ended) = walk.next((&shared, &core), question).await {
+            has_ended = ended.contains(&true);
         }
         output.write(|bytes| Writer::new(bytes, protocol).integer(i64::from(has_ended)));
         core
@@ -379,145 +330,119 @@ fn reply_mode(call: &mut Call<'_>) -> Result {
     Ok(Flow::Done)
 }
 
-/// What a list or a kill selects.
-#[derive(Clone, Debug, Default)]
-struct Selection {
-    ids: HashSet<u64>,
-    address: Option<String>,
-    local_address: Option<String>,
-    /// Of a type that no client has.
-    is_empty: bool,
-    /// A client that is spared: the one that asks.
-    spares: Option<u64>,
+/// Selects by a type: all clients are normal ones.
+fn select_type(filter: &mut ClientFilter, name: &[u8]) -> std::result::Result<(), Refusal> {
+    match &name.to_ascii_lowercase()[..] {
+        b"normal" => {}
+        b"master" | b"replica" | b"slave" | b"pubsub" => filter.is_empty = true,
+        _ => {
+            let name = String::from_utf8_lossy(name);
+            return Err(Refusal(format!("ERR Unknown client type '{name}'")));
+        }
+    }
+    Ok(())
 }
 
-impl Selection {
-    fn has(&self, connection: &Connection) -> bool {
-        !self.is_empty
-            && (self.ids.is_empty() || self.ids.contains(&connection.id))
-            && (self.address.as_ref()).is_none_or(|wanted| *wanted == connection.peer.to_string())
-            && (self.local_address.as_ref())
-                .is_none_or(|wanted| *wanted == connection.local_address())
-            && self.spares != Some(connection.id)
-    }
-
-    /// Selects by a type: all clients are normal ones.
-    fn by_type(&mut self, name: &[u8]) -> std::result::Result<(), Refusal> {
-        match &name.to_ascii_lowercase()[..] {
-            b"normal" => {}
-            b"master" | b"replica" | b"slave" | b"pubsub" => self.is_empty = true,
-            _ => {
-                let name = String::from_utf8_lossy(name);
-                return Err(Refusal(format!("ERR Unknown client type '{name}'")));
+/// The options of `CLIENT LIST`.
+fn list_filter(call: &Call<'_>) -> std::result::Result<ClientFilter, Refusal> {
+    let mut filter = ClientFilter::default();
+    let option = |place| (place < call.count()).then(|| call.argument(place));
+    match (option(2), option(3), call.count()) {
+        (None, ..) => {}
+        (Some(name), Some(value), 4) if is_option(name, "type") => select_type(&mut filter, value)?,
+        (Some(name), Some(_), _) if is_option(name, "id") => {
+            let ids = call.count() - 3;
+            at_most("client IDs", (ids, IDS_MAX))?;
+            steps::count(ids);
+            for place in 3..call.count() {
+                let id = integer(call.argument(place))
+                    .map_err(|_| Refusal::from("ERR Invalid client ID"))?;
+                // No client has a number below 1.
+                filter.ids.insert(u64::try_from(id).unwrap_or(0));
             }
         }
-        Ok(())
+        _ => return Err(SYNTAX.into()),
     }
-
-    /// The options of `CLIENT LIST`.
-    fn of_list(call: &Call<'_>) -> std::result::Result<Self, Refusal> {
-        let mut selection = Self::default();
-        let option = |place| (place < call.count()).then(|| call.argument(place));
-        match (option(2), option(3), call.count()) {
-            (None, ..) => {}
-            (Some(name), Some(value), 4) if is_option(name, "type") => selection.by_type(value)?,
-            (Some(name), Some(_), _) if is_option(name, "id") => {
-                let ids = call.count() - 3;
-                at_most("client IDs", (ids, IDS_MAX))?;
-                steps::count(ids);
-                for place in 3..call.count() {
-                    let id = integer(call.argument(place))
-                        .map_err(|_| Refusal::from("ERR Invalid client ID"))?;
-                    // No client has a number below 1.
-                    selection.ids.insert(u64::try_from(id).unwrap_or(0));
-                }
-            }
-            _ => return Err(SYNTAX.into()),
-        }
-        Ok(selection)
-    }
-
-    /// The options of `CLIENT KILL`.
-    fn of_kill(call: &Call<'_>) -> std::result::Result<Self, Refusal> {
-        let own_id = call.connection.id;
-        let mut selection = Self {
-            spares: Some(own_id),
-            ..Self::default()
-        };
-        for place in (2..call.count()).step_by(2) {
-            let option = call.argument(place);
-            if place + 1 == call.count() {
-                return Err(SYNTAX.into());
-            }
-            let value = call.argument(place + 1);
-            let text = || String::from_utf8_lossy(value).into_owned();
-            if is_option(option, "id") {
-                let id = count(value).ok().filter(|id| *id > 0);
-                let id = id.ok_or("ERR client-id should be greater than 0")?;
-                selection.ids = HashSet::from([id]);
-            } else if is_option(option, "addr") {
-                selection.address = Some(text());
-            } else if is_option(option, "laddr") {
-                selection.local_address = Some(text());
-            } else if is_option(option, "type") {
-                selection.by_type(value)?;
-            } else if is_option(option, "user") {
-                if value != super::access::USER {
-                    return Err(Refusal(format!("ERR No such user '{}'", text())));
-                }
-            } else if is_option(option, "skipme") && is_option(value, "yes") {
-                selection.spares = Some(own_id);
-            } else if is_option(option, "skipme") && is_option(value, "no") {
-                selection.spares = None;
-            } else {
-                return Err(SYNTAX.into());
-            }
-        }
-        Ok(selection)
-    }
+    Ok(filter)
 }
 
-/// A walk over the connections of all cores, of which each looks at some a turn.
+/// The options of `CLIENT KILL`.
+fn kill_filter(call: &Call<'_>) -> std::result::Result<ClientFilter, Refusal> {
+    let own_id = call.connection.id;
+    let mut filter = ClientFilter {
+        spares: Some(own_id),
+        ..ClientFilter::default()
+    };
+    for place in (2..call.count()).step_by(2) {
+        let option = call.argument(place);
+        if place + 1 == call.count() {
+            return Err(SYNTAX.into());
+        }
+        let value = call.argument(place + 1);
+        let text = || String::from_utf8_lossy(value).into_owned();
+        if is_option(option, "id") {
+            let id = count(value).ok().filter(|id| *id > 0);
+            let id = id.ok_or("ERR client-id should be greater than 0")?;
+            filter.ids = HashSet::from([id]);
+        } else if is_option(option, "addr") {
+            filter.address = Some(text());
+        } else if is_option(option, "laddr") {
+            filter.local_address = Some(text());
+        } else if is_option(option, "type") {
+            select_type(&mut filter, value)?;
+        } else if is_option(option, "user") {
+            if value != super::access::USER {
+                return Err(Refusal(format!("ERR No such user '{}'", text())));
+            }
+        } else if is_option(option, "skipme") && is_option(value, "yes") {
+            filter.spares = Some(own_id);
+        } else if is_option(option, "skipme") && is_option(value, "no") {
+            filter.spares = None;
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    Ok(filter)
+}
+
+/// Has each core answer of some of its connections a turn, until all have looked at all.
 struct ClientWalk {
     /// Where each core goes on; those that have looked at all are not there.
-    cores: BTreeMap<usize, usize>,
+    cores: Vec<(usize, usize)>,
 }
 
 impl ClientWalk {
     fn new(shared: &Shared) -> Self {
-        let cores = (0..shared.cores.len()).map(|place| (place, 0));
         Self {
-            cores: cores.collect(),
+            cores: (0..shared.cores.len()).map(|place| (place, 0)).collect(),
         }
     }
 
-    /// Where each core goes on, by its place; none at the end.
-    fn next(&mut self) -> Option<Arc<BTreeMap<usize, usize>>> {
-        let cores = std::mem::take(&mut self.cores);
-        (!cores.is_empty()).then(|| Arc::new(cores))
-    }
-
-    /// Notes that a core goes on with the connection of a number.
-    fn looked(&mut self, place: usize, number: usize) {
-        self.cores.insert(place, number);
-    }
-}
-
-impl Serving {
-    /// The numbers of the connections that come next in a walk; none at its end.
-    fn next_clients(&self, from: &BTreeMap<usize, usize>) -> Option<Range<usize>> {
-        let start = *from.get(&self.place)?;
-        let end = self.connections.len().min(start + CLIENTS_A_TURN);
-        steps::count(STEPS_A_CLIENT * end.saturating_sub(start));
-        (start < end).then_some(start..end)
+    /// What each core finds among its next connections; none once all have looked at all.
+    async fn next<T>(
+        &mut self,
+        (shared, core): (&Shared, &Core),
+        question: impl Fn(usize, Answers<ClientPage<T>>) -> Question,
+    ) -> Option<Vec<T>> {
+        if self.cores.is_empty() {
+            return None;
+        }
+        let pages = shared.question_each(self.cores.drain(..), question);
+        let mut found = Vec::new();
+        for page in pages.wait(core).await {
+            self.cores.extend(page.next.map(|next| (page.core, next)));
+            found.push(page.found);
+        }
+        Some(found)
     }
 }
 
 fn list(call: &mut Call<'_>) -> Result {
-    let selection = Selection::of_list(call)?;
+    let mut filter = list_filter(call)?;
     let shared = Arc::clone(&call.serving.shared);
     let own = describe(call.connection, farcore_tuning::system_ms());
-    let (own_id, is_own) = (call.connection.id, selection.has(call.connection));
+    let (own_id, is_own) = (call.connection.id, call.connection.is_meant(&filter));
+    filter.spares = Some(own_id);
     Ok(call.task(move |core: Core, output, protocol| async move {
         let clients = shared.connected.load(Ordering::Relaxed);
         let _held = match output.hold_when_free(&core, clients * LINE_BYTES).await {
@@ -527,23 +452,15 @@ fn list(call: &mut Call<'_>) -> Result {
                 return core;
             }
         };
-        let (mut lines, selection) = (Vec::new(), Arc::new(selection));
-        let mut walk = ClientWalk::new(&shared);
-        while let Some(from) = walk.next() {
-            let selection = Arc::clone(&selection);
-            let pages = shared.ask_all(move |serving| {
-                let now_ms = farcore_tuning::system_ms();
-                let numbers = serving.next_clients(&from)?;
-                let served = serving.connections[numbers.clone()].iter().flatten();
-                let wanted =
-                    served.filter(|one| !one.is_gone && one.id != own_id && selection.has(one));
-                let lines = wanted.map(|one| (one.id, describe(one, now_ms)));
-                Some((serving.place, numbers.end, lines.collect::<Vec<_>>()))
-            });
-            for (place, end, page) in pages.wait(&core).await.into_iter().flatten() {
-                walk.looked(place, end);
-                lines.extend(page);
-            }
+        let filter = Arc::new(filter);
+        let question = |start, answers| Question::DescribeClients {
+            start,
+            filter: Arc::clone(&filter),
+            answers,
+        };
+        let (mut lines, mut walk) = (Vec::new(), ClientWalk::new(&shared));
+        while let Some(pages) = walk.next((&shared, &core), question).await {
+            lines.extend(pages.into_iter().flatten());
         }
         if is_own {
             lines.push((own_id, own));
@@ -568,34 +485,30 @@ fn list(call: &mut Call<'_>) -> Result {
 fn kill(call: &mut Call<'_>) -> Result {
     let own_id = call.connection.id;
     let is_old_form = call.count() == 3;
-    let selection = if is_old_form {
-        Selection {
+    let mut filter = if is_old_form {
+        ClientFilter {
             address: Some(String::from_utf8_lossy(call.argument(2)).into_owned()),
-            ..Selection::default()
+            ..ClientFilter::default()
         }
     } else {
-        Selection::of_kill(call)?
+        kill_filter(call)?
     };
-    let is_own = selection.has(call.connection);
+    let is_own = call.connection.is_meant(&filter);
+    filter.spares = Some(own_id);
     if is_own {
         call.connection.is_closing = true;
     }
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |core: Core, output, protocol| async move {
-        let (mut killed, selection) = (usize::from(is_own), Arc::new(selection));
-        let mut walk = ClientWalk::new(&shared);
-        while let Some(from) = walk.next() {
-            let selection = Arc::clone(&selection);
-            let pages = shared.ask_all(move |serving| {
-                let numbers = serving.next_clients(&from)?;
-                let is_meant = |one: &Connection| one.id != own_id && selection.has(one);
-                let killed = serving.kill(numbers.clone(), is_meant);
-                Some((serving.place, numbers.end, killed))
-            });
-            for (place, end, some) in pages.wait(&core).await.into_iter().flatten() {
-                walk.looked(place, end);
-                killed += some;
-            }
+        let filter = Arc::new(filter);
+        let question = |start, answers| Question::KillClients {
+            start,
+            filter: Arc::clone(&filter),
+            answers,
+        };
+        let (mut killed, mut walk) = (usize::from(is_own), ClientWalk::new(&shared));
+        while let Some(pages) = walk.next((&shared, &core), question).await {
+            killed += pages.into_iter().sum::<usize>();
         }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);

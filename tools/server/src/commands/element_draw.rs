@@ -7,8 +7,8 @@ use super::structured::{Record, fail, hold_records};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::random::Numbers;
 use crate::resp::{Protocol, Writer};
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::types::hash::value::Entry;
 use crate::types::kind::Kind;
 

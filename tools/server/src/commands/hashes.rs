@@ -8,13 +8,13 @@ use farcore::Operation;
 use super::arguments::{float, integer};
 use super::structured::{self, Effect, Record, write_count};
 use super::{Call, Flow, Refusal};
-use crate::conn::joined_reply::Search;
 use crate::resp::Writer;
 use crate::texts::ShortText;
 use crate::types::hash::reply::{FieldReply, HashFields, HashReply};
 use crate::types::hash::value::{Entry, HashValue, with_fields, without_fields};
 use crate::types::kind::Kind;
 use crate::types::replies::ReplyKind;
+use crate::types::search::Search;
 use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;

@@ -1,14 +1,15 @@
 //! `COMMAND`: what clients learn about the commands.
 
 use super::arguments::{at_most, pattern};
+use super::command::{Subcommand, takes};
 use super::documentation::{self, Documented};
-use super::subcommand::{Subcommand, find_subcommand, takes};
+use super::subcommand::find_subcommand;
 use super::syntax;
 use super::{COMMANDS, Call, Command, Flow, Refusal, SYNTAX, find};
 use crate::figures::counters::COMMANDS_MAX;
 use crate::glob;
 use crate::resp::Writer;
-use crate::turn::steps;
+use crate::steps;
 use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -176,7 +177,8 @@ fn specification(writer: &mut Writer<'_>, kind: &str, entries: &[(&str, i64)]) {
 
 pub(super) fn command(call: &mut Call<'_>) -> Result {
     if call.count() > 1 {
-        return super::subcommand::run(call);
+        let command = find(call.argument(0)).ok_or("ERR unknown command")?;
+        return super::subcommand::run(call, command);
     }
     steps::count(STEPS_A_COMMAND * COMMANDS.len());
     Ok(call.reply(|writer| {

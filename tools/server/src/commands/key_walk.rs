@@ -5,8 +5,8 @@ use farcore::{Core, Cursor, ScanOptions, ScanPage};
 use super::arguments::is_option;
 use crate::glob;
 use crate::memory::Charge;
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::types::kind::type_name;
 use crate::words::shown_key;
 

@@ -8,7 +8,7 @@ use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::conn::joined_reply::JoinedReplyKind;
 use crate::events::classes::EventClasses;
 use crate::resp::Writer;
-use crate::turn::tasks::TaskOutput;
+use crate::tasks::output::TaskOutput;
 use crate::types::kind::type_name;
 use crate::types::replies::ReplyKind;
 use crate::words::NO_INTEGER;

@@ -12,8 +12,8 @@ use crate::events::classes::EventClasses;
 use crate::long::copy::{ValueUse, hold_value};
 use crate::memory::Shortage;
 use crate::resp::Writer;
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::types::replies::error_text;
 use crate::words::stored_key;
 

@@ -5,11 +5,11 @@
 use super::lists::{effect, pop_event, push_event, take_off};
 use super::structured::{Effect, Failure, Record, Step, update};
 use super::transfer::{Moved, Transfer, transfer};
-use super::wanted::SourceErrors;
-use crate::turn::tasks::TaskOutput;
+use crate::tasks::output::TaskOutput;
 use crate::types::kind::{self, Kind};
 use crate::types::list::value::{ListValue, Side, with_added};
-use crate::waits::key_queues::Readiness;
+use crate::waits::parked::SourceErrors;
+use crate::waits::readiness::Readiness;
 
 /// The move of an element.
 #[derive(Clone, PartialEq, Eq, Debug)]

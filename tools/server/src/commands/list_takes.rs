@@ -7,12 +7,12 @@ use std::rc::Rc;
 
 use super::arguments::{float, is_option, number};
 use super::list_move::Move;
-use super::wanted::{SourceErrors, Wanted};
+use super::wanted::Wanted;
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::resp::Writer;
-use crate::turn::steps;
+use crate::steps;
 use crate::types::list::value::Side;
-use crate::waits::parked::Parked;
+use crate::waits::parked::{Parked, SourceErrors, Takes};
 
 type Result = std::result::Result<Flow, Refusal>;
 

@@ -8,7 +8,6 @@ use farcore::Operation;
 use super::arguments::{integer, is_option, number};
 use super::structured::{Done, Effect, Failure, Record, change, finish, update};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::conn::joined_reply::Search;
 use crate::events::classes::EventClasses;
 use crate::resp::Writer;
 use crate::types::kind::Kind;
@@ -16,6 +15,7 @@ use crate::types::list::reply;
 use crate::types::list::reply::{ListPlaces, ListReply};
 use crate::types::list::value::{ListValue, Occurrences, Side, with_added, with_replaced};
 use crate::types::replies::ReplyKind;
+use crate::types::search::Search;
 use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;

@@ -18,8 +18,8 @@ use crate::long::places::PlaceWait;
 use crate::long::task::swap;
 use crate::memory::Charge;
 use crate::resp::{Protocol, Writer};
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -234,7 +234,10 @@ async fn put_input(
     loop {
         let parts = last_at_gate(input.parts(), bytes, || output.take_pass());
         let put = core.put_long_with(key, bytes as u64, parts, options).await;
-        if !place.again(core, (output.shared(), input), &put).await {
+        if !place
+            .again(core, (&output.shared().long_places, input), &put)
+            .await
+        {
             return put;
         }
     }
@@ -251,7 +254,10 @@ async fn write_input(
     input.note_shard(core.shard_of(key));
     loop {
         let written = core.write_long(key, bytes as u64, input.parts()).await;
-        if !place.again(core, (output.shared(), input), &written).await {
+        if !place
+            .again(core, (&output.shared().long_places, input), &written)
+            .await
+        {
             return written;
         }
     }

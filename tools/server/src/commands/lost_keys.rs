@@ -1,6 +1,6 @@
 //! `FARCORE`: what Redis has no command for.
 
-use super::subcommand::Subcommand;
+use super::command::Subcommand;
 use super::{Call, Flow, Refusal};
 
 /// What `FARCORE` does.

@@ -5,14 +5,14 @@ use farcore::constants::KEY_BYTES_MAX;
 use farcore::{Answer, Core, Error, Operation};
 
 use super::{Call, Flow};
+use crate::limits::LARGE_BYTES;
 use crate::long::copy::hold_next;
 use crate::long::read::LongRead;
 use crate::memory::Charge;
 use crate::resp::{Protocol, Writer};
-use crate::shared::LARGE_BYTES;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::texts::Texts;
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
 use crate::types::replies::{ReplyKind, error_text, write_answer};
 use crate::words::stored_key;
 

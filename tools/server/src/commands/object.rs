@@ -5,7 +5,7 @@ use std::sync::Arc;
 use farcore::{Core, Error, Operation};
 
 use super::arguments::{count, is_option};
-use super::subcommand::Subcommand;
+use super::command::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::figures::information::MemoryFigures;
 use crate::resp::Writer;
@@ -38,7 +38,7 @@ fn purge(call: &mut Call<'_>) -> Result {
     Ok(call.task(move |core, output, protocol| async move {
         shared.start_purge().wait(&core).await;
         while !output.is_gone() {
-            let cores = shared.ask_trims().wait(&core).await;
+            let cores = shared.trims().wait(&core).await;
             if !cores.into_iter().any(|is_at_it| is_at_it) {
                 break;
             }

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use farcore::{Core, Cursor, ScanOptions, ScanPage};
 
 use super::{Call, Flow, Refusal};
+use crate::cores::shared::Shared;
 use crate::random::Numbers;
-use crate::shared::Shared;
 use crate::words::shown_key;
 
 /// Bits of the shard in a cursor's word, which are its lowest, and those of the order.

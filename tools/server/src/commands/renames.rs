@@ -13,7 +13,7 @@ use super::arguments::{integer, is_option};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::events::classes::EventClasses;
 use crate::long::copy::{Old, ValueUse, hold_value, put_segments};
-use crate::turn::tasks::TaskOutput;
+use crate::tasks::output::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::arguments::{at_most, is_option};
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::cores::message::Question;
 use crate::figures::failures::Failures;
 use crate::figures::information::{self, Gathering};
 use crate::resp::Writer;
@@ -21,7 +22,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Result {
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
         let keys = core.len().await.unwrap_or(0);
-        let failures = shared.ask_all(|serving| serving.failures.clone());
+        let failures = shared.question_all(Question::Failures);
         let mut all = Failures::default();
         for failures in failures.wait(&core).await {
             all.merge(&failures);

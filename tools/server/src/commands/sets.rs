@@ -9,11 +9,11 @@ use super::arguments::number;
 use super::structured::{self, Effect, Failure, Record, write_count};
 use super::transfer::{Transfer, transfer};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::conn::joined_reply::Search;
 use crate::random::Numbers;
 use crate::texts::ShortText;
 use crate::types::kind::Kind;
 use crate::types::replies::ReplyKind;
+use crate::types::search::Search;
 use crate::types::set::reply::{SetMembers, SetReply};
 use crate::types::set::value::{SetLookup, SetValue, with_members, without_members};
 

@@ -6,14 +6,16 @@ use std::sync::atomic::Ordering;
 
 use farcore::Core;
 
-use super::subcommand::{Subcommand, too_many};
+use super::command::Subcommand;
+use super::subcommand::too_many;
 use super::{Call, Flow, Refusal};
+use crate::cores::message::Question;
+use crate::cores::shared::Shared;
 use crate::figures::slow_log::SlowCommand;
 use crate::memory::{Charge, Shortage};
 use crate::resp::Writer;
-use crate::shared::Shared;
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -84,16 +86,19 @@ async fn noted(
     while all.len() < count {
         let wanted = count - all.len();
         let empty = cores.iter().filter(|(_, (page, _))| page.is_empty());
-        let empty: BTreeMap<_, _> = empty
+        let empty: Vec<_> = empty
             .map(|(place, (_, before))| (*place, *before))
             .collect();
         if !empty.is_empty() {
             cores.retain(|_, (page, _)| !page.is_empty());
-            let pages = shared.ask_all(move |serving| {
-                let before = *empty.get(&serving.place)?;
-                Some((serving.place, serving.slow.page(before, wanted)))
+            let pages = shared.question_each(empty.into_iter(), |before, answers| {
+                Question::SlowCommands {
+                    before,
+                    count: wanted,
+                    answers,
+                }
             });
-            for (place, page) in pages.wait(core).await.into_iter().flatten() {
+            for (place, page) in pages.wait(core).await {
                 bytes += page.iter().map(SlowCommand::held_bytes).sum::<usize>();
                 if let Some(last) = page.last().map(|last| last.id) {
                     cores.insert(place, (page.into(), last));
@@ -129,7 +134,7 @@ fn write(writer: &mut Writer<'_>, command: &SlowCommand) {
 fn length(call: &mut Call<'_>) -> Result {
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |core, output, protocol| async move {
-        let lengths = shared.ask_all(|serving| serving.slow.len());
+        let lengths = shared.question_all(Question::SlowCount);
         let length: usize = lengths.wait(&core).await.into_iter().sum();
         let length = length.min(shared.slow.commands_max.load(Ordering::Relaxed));
         output.write(|bytes| {
@@ -143,10 +148,7 @@ fn length(call: &mut Call<'_>) -> Result {
 fn reset(call: &mut Call<'_>) -> Result {
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |core, output, protocol| async move {
-        shared
-            .ask_all(|serving| serving.slow.clear())
-            .wait(&core)
-            .await;
+        shared.question_all(Question::ClearSlow).wait(&core).await;
         output.write(|bytes| Writer::new(bytes, protocol).simple("OK"));
         core
     }))

@@ -13,7 +13,7 @@ use crate::conn::joined_reply::JoinedReplyKind;
 use crate::events::classes::EventClasses;
 use crate::long::change::{ChangeKind, LongChange, SetCondition, SetRule, notify_set};
 use crate::long::task::{LongTask, swap};
-use crate::turn::steps;
+use crate::steps;
 use crate::types::replies::ReplyKind;
 use crate::words::{NO_INTEGER, stored_key};
 

@@ -11,17 +11,18 @@ use farcore::{
 
 use super::{Call, Flow, Refusal, read_of};
 use crate::conn::connection::Pending;
-use crate::conn::joined_reply::{JoinedReply, Search};
+use crate::conn::joined_reply::JoinedReply;
 use crate::conn::reply_token::Token;
 use crate::events::classes::EventClasses;
 use crate::memory::{Charge, Shortage};
 use crate::resp::{Protocol, Writer};
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::types::encoding_limits::EncodingLimits;
 use crate::types::hash::value::{Entry, HashValue};
 use crate::types::kind::{self, Kind, Structured};
 use crate::types::replies::error_text;
+use crate::types::search::Search;
 use crate::types::set::value::SetValue;
 use crate::words::stored_key;
 

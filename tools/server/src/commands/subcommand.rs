@@ -1,48 +1,11 @@
 //! Commands whose second word names what they do.
 
+use super::call::Call;
+use super::command::{Command, Subcommand, takes};
 use super::documentation::{self, Documented};
-use super::table::{Command, Run};
-use super::{Call, Flow, REPEATED_BYTES_MAX, Refusal, find, repeated};
+use super::flow::{Flow, REPEATED_BYTES_MAX, Refusal, repeated};
 
 type Result = std::result::Result<Flow, Refusal>;
-
-/// What a command does under one second word.
-#[derive(Debug)]
-pub(crate) struct Subcommand {
-    /// The word, in small letters.
-    pub(crate) name: &'static str,
-    /// Arguments with both words; at least so many if negative.
-    pub(crate) arity: i64,
-    /// The place of its key; 0 if it has none.
-    pub(crate) key: usize,
-    run: Run,
-}
-
-impl Subcommand {
-    pub(super) const fn new(name: &'static str, arity: i64, run: Run) -> Self {
-        Self {
-            name,
-            arity,
-            key: 0,
-            run,
-        }
-    }
-
-    /// One whose third argument is a key.
-    pub(super) const fn of_key(name: &'static str, arity: i64, run: Run) -> Self {
-        Self {
-            key: 2,
-            ..Self::new(name, arity, run)
-        }
-    }
-}
-
-/// True if a command of an arity takes so many arguments.
-#[inline]
-pub(crate) fn takes(arity: i64, count: usize) -> bool {
-    let count = i64::try_from(count).unwrap_or(i64::MAX);
-    count == arity || (arity < 0 && count >= -arity)
-}
 
 /// The subcommand of a word, in letters of any size.
 pub(crate) fn find_subcommand(
@@ -52,9 +15,8 @@ pub(crate) fn find_subcommand(
     (subcommands.iter()).find(|one| word.eq_ignore_ascii_case(one.name.as_bytes()))
 }
 
-/// Runs the subcommand that the second word names.
-pub(super) fn run(call: &mut Call<'_>) -> Result {
-    let command = find(call.argument(0)).ok_or("ERR unknown command")?;
+/// Runs the subcommand of a command that the second word names.
+pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
     let word = call.argument(1);
     if word.eq_ignore_ascii_case(b"help") {
         return help(call, command.name, command.subcommands);

@@ -3,97 +3,14 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::subcommand::{self, Subcommand, takes};
+use super::call::Call;
+use super::command::{Command, NO_KEYS, Run, Subcommand};
+use super::flow::{Flow, Refusal};
 use super::{
-    Call, Flow, Refusal, absent, access, all_keys, bits, channels, config, connection,
-    element_draw, element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists,
-    lost_keys, monitor, object, random_key, renames, server, set_algebra, sets, slowlog, strings,
-    transactions,
+    absent, access, all_keys, bits, channels, config, connection, element_draw, element_scan,
+    expiry, hashes, introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object,
+    random_key, renames, server, set_algebra, sets, slowlog, strings, subcommand, transactions,
 };
-
-/// A command.
-#[derive(Debug)]
-pub(crate) struct Command {
-    /// Its name, in small letters.
-    pub(crate) name: &'static str,
-    /// Arguments with the name; at least so many if negative. As Redis tells it.
-    pub(crate) arity: i64,
-    /// Where its first key is, the last one (from the end if negative), and the step between; zeros
-    /// if it has none.
-    pub(crate) keys: (i64, i64, i64),
-    /// Its flags and categories, as Redis tells them.
-    pub(crate) flags: &'static str,
-    /// A client may run it before it has authenticated.
-    pub(crate) is_for_strangers: bool,
-    /// It may make data grow, so it is refused while memory is short.
-    pub(crate) needs_memory: bool,
-    /// It may change its keys.
-    pub(crate) writes: bool,
-    /// What it does by its second word.
-    pub(crate) subcommands: &'static [Subcommand],
-    pub(crate) run: Run,
-}
-
-/// What runs a command.
-pub(crate) type Run = for<'a, 'b> fn(&'b mut Call<'a>) -> Result<Flow, Refusal>;
-
-impl Command {
-    /// True if it takes so many arguments, its name among them.
-    #[inline]
-    pub(crate) fn takes(&self, count: usize) -> bool {
-        takes(self.arity, count)
-    }
-
-    /// Its place in the table.
-    #[inline]
-    pub(crate) fn place(&self) -> usize {
-        let bytes = std::ptr::from_ref(self)
-            .addr()
-            .wrapping_sub(COMMANDS.as_ptr().addr());
-        bytes / size_of::<Self>()
-    }
-
-    /// True if it may have as many arguments as a client may send.
-    pub(crate) fn takes_many_arguments(&self) -> bool {
-        IN_SLICES.contains(&self.name) || COPIED_IN_ONE.contains(&self.name)
-    }
-
-    /// True if its arguments may have as many bytes as a client may send.
-    pub(crate) fn takes_long_arguments(&self) -> bool {
-        IN_SLICES.contains(&self.name) || OF_LONG_VALUES.contains(&self.name)
-    }
-
-    /// True if it has keys at places that its name alone tells.
-    pub(crate) fn has_keys(&self) -> bool {
-        self.keys != NONE
-    }
-
-    /// The places of its keys among so many arguments, as many as it takes; its name is at 0. Keys
-    /// that its arguments count, and that of a second word, are not among them.
-    pub(crate) fn key_places(&self, count: usize) -> impl Iterator<Item = usize> + Clone + use<> {
-        let (first, last, step) = self.keys;
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let end = match last {
-            _ if !self.has_keys() => first,
-            ..0 => count + last + 1,
-            last => last + 1,
-        };
-        (first..end)
-            .step_by(usize::try_from(step).unwrap_or(1).max(1))
-            .filter_map(|place| usize::try_from(place).ok())
-    }
-
-    /// True if it has a flag.
-    pub(crate) fn has_flag(&self, wanted: &str) -> bool {
-        self.flags.split(' ').any(|flag| flag == wanted)
-    }
-
-    /// True if clients that watch see it: it is no business of the server's owner, and has no
-    /// password among its arguments.
-    pub(crate) fn is_shown(&self) -> bool {
-        !self.has_flag("admin") && !matches!(self.name, "auth" | "hello")
-    }
-}
 
 /// A command with its keys at some places.
 const fn command(
@@ -148,7 +65,24 @@ const fn container(
 ) -> Command {
     Command {
         subcommands,
-        ..command(name, -2, NONE, flags, subcommand::run)
+        ..command(name, -2, NONE, flags, run_subcommand)
+    }
+}
+
+/// Runs the subcommand that the second word names.
+fn run_subcommand(call: &mut Call<'_>) -> Result<Flow, Refusal> {
+    let command = find(call.argument(0)).ok_or("ERR unknown command")?;
+    subcommand::run(call, command)
+}
+
+impl Command {
+    /// Its place in the table.
+    #[inline]
+    pub(crate) fn place(&self) -> usize {
+        let bytes = std::ptr::from_ref(self)
+            .addr()
+            .wrapping_sub(COMMANDS.as_ptr().addr());
+        bytes / size_of::<Self>()
     }
 }
 
@@ -162,7 +96,7 @@ const PAIRS: (i64, i64, i64) = (1, -1, 2);
 const TWO: (i64, i64, i64) = (1, 2, 1);
 /// All arguments but the last one are keys.
 const BUT_LAST: (i64, i64, i64) = (1, -2, 1);
-const NONE: (i64, i64, i64) = (0, 0, 0);
+const NONE: (i64, i64, i64) = NO_KEYS;
 
 const READ: &str = "readonly fast";
 const WRITE: &str = "write denyoom fast";
@@ -367,28 +301,6 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("watch", -2, ALL, TRANSACTION, transactions::watch),
 ];
 
-/// Commands that copy their arguments into one buffer, and handle them in slices.
-const COPIED_IN_ONE: &[&str] = &["mget", "pubsub"];
-/// Commands of one long value, which is passed on in pieces, or which subscribers share.
-const OF_LONG_VALUES: &[&str] = &[
-    "append", "delifeq", "getset", "psetex", "publish", "set", "setex", "setnx", "setrange",
-    "spublish",
-];
-/// Commands that handle their arguments in slices.
-const IN_SLICES: &[&str] = &[
-    "del",
-    "exists",
-    "mset",
-    "psubscribe",
-    "punsubscribe",
-    "ssubscribe",
-    "subscribe",
-    "sunsubscribe",
-    "touch",
-    "unlink",
-    "unsubscribe",
-];
-
 /// Letters of the longest name.
 const NAME_BYTES_MAX: usize = 16;
 
@@ -423,6 +335,7 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::command::{COPIED_IN_ONE, IN_SLICES, OF_LONG_VALUES};
     use super::*;
     use crate::figures::counters;
 

@@ -9,8 +9,8 @@ use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, Tr
 
 use super::arguments::is_option;
 use super::{Call, Command, Flow, Refusal, find, subcommand};
+use crate::cores::shared::Shared;
 use crate::events::key_events::KeyEvent;
-use crate::exec::gate::GateHold;
 use crate::exec::plan::Plan;
 use crate::exec::transaction::{
     Added, BESIDE_BYTES, ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Replay, ReplaySlot,
@@ -18,8 +18,8 @@ use crate::exec::transaction::{
 };
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::{Arguments, Writer};
-use crate::shared::Shared;
-use crate::turn::steps;
+use crate::steps;
+use crate::tasks::gate_hold::GateHold;
 use crate::types::replies::error_text;
 
 type Result = std::result::Result<Flow, Refusal>;

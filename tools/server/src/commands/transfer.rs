@@ -9,8 +9,8 @@
 use farcore::{Error, Expiry, Transaction, TransactionOutcome};
 
 use super::structured::{Done, Effect, Failure, Record, Step, put, update};
-use crate::turn::tasks::TaskOutput;
-use crate::waits::key_queues::Readiness;
+use crate::tasks::output::TaskOutput;
+use crate::waits::readiness::Readiness;
 use crate::words::shown_key;
 
 /// What is moved, and how.

@@ -9,12 +9,13 @@ use super::list_move::Move;
 use super::lists::{pop_event, take_off, write_elements};
 use super::structured::{Done, Failure, Step, update};
 use crate::resp::{Protocol, Writer};
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::types::kind::Kind;
 use crate::types::list::value::Side;
 use crate::types::replies::WRONG_TYPE;
-use crate::waits::key_queues::Readiness;
+use crate::waits::parked::{SourceErrors, Takes, Taking};
+use crate::waits::readiness::Readiness;
 use crate::words::shown_key;
 
 /// What a command takes from lists.
@@ -30,14 +31,6 @@ pub(crate) enum Wanted {
     },
     /// One element, which goes to another list.
     Move(Move),
-}
-
-/// What becomes of the error of a key that holds no list and is taken from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SourceErrors {
-    Replied,
-    /// Nothing is there: a client that waits goes on; as Redis.
-    Ignored,
 }
 
 impl SourceErrors {
@@ -57,14 +50,6 @@ impl SourceErrors {
 }
 
 impl Wanted {
-    /// The keys that are taken from.
-    pub(crate) fn keys(&self) -> &[Vec<u8>] {
-        match self {
-            Self::Elements { keys, .. } => keys,
-            Self::Move(Move { source, .. }) => std::slice::from_ref(source),
-        }
-    }
-
     /// Takes it and replies; false if nothing is there. The key at the place `first` comes first.
     pub(crate) async fn take(
         &self,
@@ -112,6 +97,25 @@ impl Wanted {
             Self::Elements { .. } => writer.null_array(),
             Self::Move(_) => writer.null(),
         }
+    }
+}
+
+impl Takes for Wanted {
+    fn keys(&self) -> &[Vec<u8>] {
+        match self {
+            Self::Elements { keys, .. } => keys,
+            Self::Move(Move { source, .. }) => std::slice::from_ref(source),
+        }
+    }
+
+    fn take_from<'a>(
+        &'a self,
+        core: &'a mut Core,
+        reply: (&'a TaskOutput, Protocol),
+        readiness: &'a Readiness,
+        from: (usize, SourceErrors),
+    ) -> Taking<'a> {
+        Box::pin(self.take(core, reply, readiness, from))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Requests of the engine while events of keys are sent (`key_events`).
+//! Requests of the engine while events of keys are sent (`tasks/event_sink.rs`).
 //!
 //! The answer to most requests tells which events they make. Where it does not, because an event
 //! depends on whether the key was absent or had an expiry, the request is carried out as a
@@ -8,16 +8,17 @@
 use farcore::{Operation, Refused};
 
 use crate::commands::transactions::{Outcome, commit};
-use crate::commands::{ARGUMENT_BYTES_MAX, Call, Flow};
+use crate::commands::{Call, Flow};
 use crate::conn::reply_token::Token;
 use crate::events::classes::EventClasses;
 use crate::events::operation_events::{Noted, looking};
 use crate::exec::plan::Plan;
 use crate::exec::transaction::Watched;
+use crate::limits::ARGUMENT_BYTES_MAX;
 use crate::resp::{Protocol, Writer};
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::texts::Texts;
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
 use crate::types::replies::{ReplyKind, error_text};
 
 impl<'a> Call<'a> {

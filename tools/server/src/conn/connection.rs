@@ -16,18 +16,18 @@ use crate::conn::joined_reply::JoinedReply;
 use crate::conn::kept_keys::KeptKeys;
 use crate::conn::keys_under_way::KeysUnderWay;
 use crate::conn::output::Output;
+use crate::conn::sockets::Interest;
+use crate::conn::subscribed::Subscribed;
 use crate::conn::tls::TlsSession;
 use crate::conn::unauthenticated::Stay;
-use crate::events::subscriptions::Subscribed;
 use crate::exec::transaction::ClientTransaction;
+use crate::limits::LARGE_BYTES;
+use crate::limits::SPARE_BYTES_MAX;
 use crate::long::input::LongInput;
 use crate::long::task::{LongTask, Retry};
 use crate::memory::Account;
 use crate::resp::{Arguments, Protocol, Writer};
-use crate::shared::LARGE_BYTES;
-use crate::turn::sending::SPARE_BYTES_MAX;
-use crate::turn::sockets::Interest;
-use crate::turn::steps;
+use crate::steps;
 use crate::types::replies::ReplyKind;
 use crate::waits::parked::Parked;
 
@@ -337,8 +337,8 @@ impl Connection {
         self.pending.push_back(Pending::Waiting(kind));
     }
 
-    /// Has a promised read be carried out when its turn has come if its value has so many bytes, and
-    /// there is no room for the reply or the turn has made much of other long records. Returns
+    /// Has a promised read be carried out when its turn has come if its value has so many bytes,
+    /// and there is no room for the reply or the turn has made much of other long records. Returns
     /// whether it is. So the reply need not be made to know that it is too long.
     #[cold]
     pub(crate) fn puts_off_read(&mut self, number: u32, bytes: usize) -> bool {

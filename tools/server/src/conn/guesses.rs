@@ -1,4 +1,4 @@
-//! Delays of clients that give wrong passwords.
+//! Who has guessed passwords, and how long it waits for it (`turn/password_delays.rs`).
 //!
 //! After a wrong password nothing of the connection is received or run for a while, which doubles
 //! each time. And while an address fails often, each password from there waits before it is looked
@@ -12,10 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use farcore_rdma::{LogLimit, Network};
-
-use crate::conn::connection::Connection;
-use crate::turn::serving::Serving;
+use farcore_rdma::Network;
 
 /// The delay after the first wrong password of a connection; each later one doubles it.
 const DELAY_FIRST: Duration = Duration::from_millis(10);
@@ -31,9 +28,6 @@ const ADDRESS_DELAY_MAX: Duration = Duration::from_secs(1);
 const HALF_LIFE: Duration = Duration::from_secs(10);
 /// Addresses that are kept; of more, the one that failed longest ago is forgotten.
 const ADDRESSES_MAX: usize = 4096;
-
-/// Any peer that can connect causes these lines.
-static WRONG: LogLimit = LogLimit::new();
 
 #[derive(Clone, Copy, Debug)]
 struct Failing {
@@ -59,7 +53,7 @@ pub(crate) struct FailingAddresses {
 
 impl FailingAddresses {
     /// Notes a wrong password.
-    fn note(&self, network: Network, now: Instant) {
+    pub(crate) fn note(&self, network: Network, now: Instant) {
         let all = self.by_network.lock();
         let mut all = all.unwrap_or_else(PoisonError::into_inner);
         if all.len() >= ADDRESSES_MAX && !all.contains_key(&network) {
@@ -85,7 +79,7 @@ impl FailingAddresses {
     }
 
     /// How long a password from there waits.
-    fn delay(&self, network: Network, now: Instant) -> Duration {
+    pub(crate) fn delay(&self, network: Network, now: Instant) -> Duration {
         // ORDERING: relaxed; see `note`.
         if !self.is_any.load(Ordering::Relaxed) {
             return Duration::ZERO;
@@ -101,7 +95,7 @@ impl FailingAddresses {
 }
 
 /// The delay after so many wrong passwords of one connection.
-fn delay_after(failures: u32) -> Duration {
+pub(crate) fn delay_after(failures: u32) -> Duration {
     let doubled = 1_u32
         .checked_shl(failures.saturating_sub(1))
         .unwrap_or(u32::MAX);
@@ -111,11 +105,11 @@ fn delay_after(failures: u32) -> Duration {
 /// What a connection has guessed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Guesses {
-    failures: u32,
+    pub(crate) failures: u32,
     /// Until when it waits, in milliseconds since 1970.
-    until_ms: Option<u64>,
+    pub(crate) until_ms: Option<u64>,
     /// It has waited, so that its next password is looked at.
-    has_waited: bool,
+    pub(crate) has_waited: bool,
 }
 
 impl Guesses {
@@ -126,78 +120,12 @@ impl Guesses {
 
 /// Connections that wait, by time.
 #[derive(Debug, Default)]
-pub(crate) struct Delays(BTreeSet<(u64, usize)>);
+pub(crate) struct Delays(pub(crate) BTreeSet<(u64, usize)>);
 
 impl Delays {
     /// When the next delay ends, in milliseconds since 1970.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.0.first().map(|&(until_ms, _)| until_ms)
-    }
-}
-
-impl Serving {
-    /// True if a password of a connection is not looked at yet: its command runs again later.
-    pub(crate) fn delays_password(&mut self, number: usize, connection: &mut Connection) -> bool {
-        if connection.is_authenticated || std::mem::take(&mut connection.guesses.has_waited) {
-            return false;
-        }
-        let network = Network::of(connection.peer.ip());
-        let delay = self.shared.failing.delay(network, Instant::now());
-        if delay.is_zero() {
-            return false;
-        }
-        self.delay(number, connection, delay);
-        true
-    }
-
-    /// Notes a wrong password of a connection, which waits.
-    pub(crate) fn note_wrong_password(&mut self, number: usize, connection: &mut Connection) {
-        self.counters().failed_authentications.add(1);
-        if let Some(left_out) = WRONG.note() {
-            tracing::warn!(peer = %connection.peer, left_out, "a client gave a wrong password");
-        }
-        // One that knows the password has nothing to guess.
-        if connection.is_authenticated {
-            return;
-        }
-        let (network, now) = (Network::of(connection.peer.ip()), Instant::now());
-        self.shared.failing.note(network, now);
-        connection.guesses.failures = connection.guesses.failures.saturating_add(1);
-        let own = delay_after(connection.guesses.failures);
-        let delay = own.max(self.shared.failing.delay(network, now));
-        self.delay(number, connection, delay);
-    }
-
-    fn delay(&mut self, number: usize, connection: &mut Connection, delay: Duration) {
-        let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX).max(1);
-        let until_ms = self.now_ms.saturating_add(delay_ms);
-        self.forget_delay(number, connection);
-        connection.guesses.until_ms = Some(until_ms);
-        self.delays.0.insert((until_ms, number));
-        self.counters().delayed_authentications.add(1);
-    }
-
-    /// Forgets that a connection waits.
-    pub(crate) fn forget_delay(&mut self, number: usize, connection: &mut Connection) {
-        if let Some(until_ms) = connection.guesses.until_ms.take() {
-            self.delays.0.remove(&(until_ms, number));
-        }
-    }
-
-    /// Has connections go on that have waited long enough.
-    pub(crate) fn end_delays(&mut self) {
-        while let Some(&(until_ms, number)) = self.delays.0.first()
-            && until_ms <= self.now_ms
-        {
-            self.delays.0.pop_first();
-            let connection = self.connections.get_mut(number).and_then(Option::take);
-            if let Some(mut connection) = connection {
-                connection.guesses.until_ms = None;
-                connection.guesses.has_waited = true;
-                self.list(number, &mut connection);
-                self.connections[number] = Some(connection);
-            }
-        }
     }
 }
 

@@ -3,14 +3,12 @@
 use farcore::{Answer, Error};
 
 use crate::conn::reply_token::PARTS_MAX;
+use crate::limits::LARGE_BYTES;
 use crate::long::read::LongReplies;
 use crate::long::record_read::{RecordRead, RecordReply};
 use crate::resp::{Protocol, Writer};
-use crate::shared::LARGE_BYTES;
-use crate::types::hash::reply::HashFields;
-use crate::types::list::reply::ListPlaces;
 use crate::types::replies::{ReplyKind, error_text, write_answer};
-use crate::types::set::reply::SetMembers;
+use crate::types::search::Search;
 
 /// How the answers make one reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,37 +21,6 @@ pub(crate) enum JoinedReplyKind {
     Stored,
     /// What a search in one answer finds.
     Found,
-}
-
-/// What is searched in a structured record.
-#[derive(Debug)]
-pub(crate) enum Search {
-    /// Fields of a hash.
-    Fields(HashFields),
-    /// Occurrences of an element of a list.
-    Places(ListPlaces),
-    /// Members of a set.
-    Members(SetMembers),
-}
-
-impl Search {
-    pub(crate) fn write(&self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
-        match self {
-            Self::Fields(fields) => fields.write(answer, writer),
-            Self::Places(places) => places.write(answer, writer),
-            Self::Members(members) => members.write(answer, writer),
-        }
-    }
-
-    /// Bytes of what it writes, at most.
-    pub(crate) fn bytes_max(&self, answer: &Answer<'_>) -> usize {
-        match self {
-            Self::Fields(fields) => fields.bytes_max(answer),
-            // An element takes two bytes of the record at least, and its place ten of the reply.
-            Self::Places(_) => 64 + 5 * answer.value().len(),
-            Self::Members(members) => members.bytes_max(),
-        }
-    }
 }
 
 /// The answers so far.

@@ -1,8 +1,8 @@
 //! The keys of reads under way whose replies may be too long to be made at once.
 //!
 //! Such a reply is made later, as its client takes it, for which the key is read again. The keys
-//! are kept only while a value may exist that is that long ([`crate::shared::Shared`]), in one
-//! buffer, in the order of the replies.
+//! are kept only while a value may exist that is that long ([`crate::cores::shared::Shared`]), in
+//! one buffer, in the order of the replies.
 //!
 //! ```text
 //! | number:4 | key bytes:2 | key | ...

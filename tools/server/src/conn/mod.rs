@@ -1,12 +1,15 @@
-//! A connection: its buffers, its replies in order, its session, its beginning and end.
+//! A client's connection: its buffers, its replies in order, its encryption and authentication, its
+//! part in transactions and channels.
+//!
+//! `connection.rs` joins the parts; the others know nothing of it, except `description.rs`,
+//! `executing.rs` and `subscriber.rs`, which say more about a connection.
 
-pub(crate) mod accept;
-pub(crate) mod closing;
+pub(crate) mod client_filter;
 pub(crate) mod connection;
+pub(crate) mod description;
 pub(crate) mod discarding;
-pub(crate) mod encrypted;
+pub(crate) mod executing;
 pub(crate) mod guesses;
-pub(crate) mod held_arrivals;
 pub(crate) mod joined_reply;
 pub(crate) mod keepalive;
 pub(crate) mod kept_keys;
@@ -14,6 +17,9 @@ pub(crate) mod keys_under_way;
 pub(crate) mod output;
 pub(crate) mod reply_token;
 pub(crate) mod shared_bytes;
+pub(crate) mod sockets;
+pub(crate) mod subscribed;
+pub(crate) mod subscriber;
 #[cfg_attr(not(feature = "tls"), path = "tls_absent.rs")]
 pub(crate) mod tls;
 pub(crate) mod unauthenticated;

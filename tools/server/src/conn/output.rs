@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use crate::conn::shared_bytes::SharedBytes;
-use crate::turn::sending::SPARE_BYTES_MAX;
+use crate::limits::SPARE_BYTES_MAX;
 
 /// Pieces that are sent by one call, at most: the shortest shared ones, and heads of messages
 /// between them, are as many bytes as are received at once.

@@ -341,5 +341,13 @@ pub(crate) fn looking(operation: Operation<'_>, classes: EventClasses) -> Operat
     }
 }
 
+/// The version under which a request has stored a record; 0 if it has stored none.
+pub(crate) fn version_of(answer: &Answer<'_>) -> u64 {
+    match *answer {
+        Answer::Stored { version } => version,
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,5 @@
-//! Keys that the engine removes by itself, because they have expired or to make room, as events.
-//!
-//! While events of such a class are sent, each core has its shard list the keys, and is woken for
-//! it. A core that has events to send takes the lists of all shards first, for its requests may
-//! have met expired keys of any; else it takes its own shard's. The engine's lists are bounded:
-//! what they leave out makes no event, and is counted (`unsent_events`).
-//!
-//! A record may be removed before the core whose request has stored it has taken the answer. So
-//! what is taken is held until each core has sent the events of all answers that were there then:
+//! Events of keys that the engine has removed by itself, held until those of the requests that
+//! stored the keys are sent.
 //!
 //! ```text
 //! lists -take-> held -- every core has ended two turns since ------------------> sent
@@ -14,61 +7,48 @@
 //!                       behind those of the request that stored the record ----> sent
 //! ```
 //!
-//! - I1: where no class is selected, a turn costs a load, a store and a branch.
-//! - I2: a key that a request has found expired makes `expired` before the request's own events:
-//!   lists are taken, and what is due of them is sent to all cores, under one lock
-//!   (`Shared::removals_in_order`).
-//! - I3: the record of a request makes `expired` behind the request's own events, if these know the
-//!   record's version. Those of a transaction, and of tasks other than puts, do not.
-//! - I4: what is held is sent within [`HELD_MS_MAX`] of a core's turns, and at most
-//!   [`HELD_BYTES_MAX`] are.
+//! Who takes the lists, and when: `turn/removal_turns.rs`.
+//!
+//! - I1: at most [`HELD_BYTES_MAX`] are held.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Weak};
-use std::task::{Wake, Waker};
 
-use farcore::{Removal, Version};
+use farcore::Version;
 
-use crate::events::classes::EventClasses;
 use crate::events::key_events::KeyEvent;
-use crate::shared::Shared;
-use crate::turn::core_port::CorePort;
-use crate::turn::serving::Serving;
 
-/// How long an event is held for cores whose turns are long, in milliseconds.
-const HELD_MS_MAX: u64 = 100;
 /// Bytes of keys that are held; above them the first are sent.
 const HELD_BYTES_MAX: usize = 4 << 20;
 
 /// What a core has taken at a time.
 #[derive(Debug)]
-struct Batch {
+pub(crate) struct RemovalBatch {
     /// Turns that each core had ended.
-    turns: Vec<u64>,
-    taken_ms: u64,
+    pub(crate) turns: Vec<u64>,
+    pub(crate) taken_ms: u64,
     /// `expired` and `evicted`, each with the version of the record that was removed.
-    events: Vec<KeyEvent>,
+    pub(crate) events: Vec<KeyEvent>,
 }
 
 /// Events of removed keys that are not sent yet, in the order in which they were taken.
 #[derive(Debug, Default)]
 pub(crate) struct HeldRemovals {
-    batches: VecDeque<Batch>,
+    batches: VecDeque<RemovalBatch>,
     bytes: usize,
 }
 
 impl HeldRemovals {
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 
-    fn add(&mut self, batch: Batch) {
+    pub(crate) fn add(&mut self, batch: RemovalBatch) {
         self.bytes += batch.bytes();
         self.batches.push_back(batch);
     }
 
     /// Takes the events of the first batches that are due.
-    fn take_due(&mut self, is_due: impl Fn(&Batch) -> bool) -> Vec<KeyEvent> {
+    pub(crate) fn take_due(&mut self, is_due: impl Fn(&RemovalBatch) -> bool) -> Vec<KeyEvent> {
         let mut due = Vec::new();
         while let Some(first) = self.batches.front()
             && (first.events.is_empty() || self.bytes > HELD_BYTES_MAX || is_due(first))
@@ -87,7 +67,7 @@ impl HeldRemovals {
     /// Adds the events of removed keys to a turn's events of the same keys: before those of what
     /// came after the removal, and behind those of what stored the record. What the first of a key
     /// has met comes before all events: its command may have some of other keys.
-    fn join(&mut self, turn: Vec<KeyEvent>) -> Vec<KeyEvent> {
+    pub(crate) fn join(&mut self, turn: Vec<KeyEvent>) -> Vec<KeyEvent> {
         if turn.is_empty() || self.is_empty() {
             return turn;
         }
@@ -158,106 +138,16 @@ impl HeldRemovals {
     }
 }
 
-impl Batch {
+impl RemovalBatch {
     fn bytes(&self) -> usize {
         self.events.iter().map(KeyEvent::held_bytes).sum()
-    }
-}
-
-/// Wakes a core whose shard has removed a key.
-struct CoreWaker {
-    // Weak: the engine has the waker, and the server the engine's figures.
-    shared: Weak<Shared>,
-    place: usize,
-}
-
-impl Wake for CoreWaker {
-    fn wake(self: Arc<Self>) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.cores[self.place].wake();
-        }
-    }
-}
-
-/// Has the shards list the removals that make events of some classes.
-pub(crate) fn watch(shared: &Arc<Shared>, classes: EventClasses) {
-    let all = [
-        (EventClasses::EXPIRED, Removal::Expired),
-        (EventClasses::EVICTED, Removal::Evicted),
-    ];
-    let wanted = all.iter().filter(|(class, _)| classes.sends(*class));
-    let wanted: Vec<_> = wanted.map(|&(_, removal)| removal).collect();
-    for place in 0..shared.cores.len() {
-        let waker = CoreWaker {
-            shared: Arc::downgrade(shared),
-            place,
-        };
-        let waker = (!wanted.is_empty()).then(|| Waker::from(Arc::new(waker)));
-        shared.reporter.watch_removals(place, &wanted, waker);
-    }
-}
-
-impl Serving {
-    /// True if the core's shard has removed keys by itself that make events. Cost: a load.
-    pub(crate) fn has_removed_keys(&self) -> bool {
-        self.shared.reporter.has_removals(self.place)
-    }
-
-    /// Takes the keys that shards have removed by themselves, and puts the events that are due of
-    /// those and of earlier ones before, among or behind those of this turn: what a request has
-    /// met, its shard has listed before it has answered. True if some were taken.
-    pub(crate) fn take_removed_keys(&mut self, held: &mut HeldRemovals) -> bool {
-        let turn = self.events.take();
-        let mut keys = std::mem::take(&mut self.removed_keys);
-        let mut taken = Vec::new();
-        for place in 0..self.shared.cores.len() {
-            if !self.shared.reporter.take_removals(place, &mut keys) {
-                continue;
-            }
-            for (removal, key, version) in keys.with_versions() {
-                let (class, name) = match removal {
-                    Removal::Expired => (EventClasses::EXPIRED, "expired"),
-                    Removal::Evicted => (EventClasses::EVICTED, "evicted"),
-                };
-                if self.events.sends(class) {
-                    let event = KeyEvent::new(class, name, key);
-                    taken.push(KeyEvent { version, ..event });
-                }
-            }
-            self.counters().unsent_events.add(keys.unlisted());
-        }
-        self.removed_keys = keys;
-        let is_any = !taken.is_empty();
-        let cores = &self.shared.cores;
-        if is_any && self.events.is_heard() {
-            held.add(Batch {
-                turns: cores.iter().map(CorePort::events_turns).collect(),
-                taken_ms: self.now_ms,
-                events: taken,
-            });
-        }
-        let turn = held.join(turn);
-        let now_ms = self.now_ms;
-        let mut due = held.take_due(|batch| {
-            let mut each = cores.iter().zip(&batch.turns);
-            now_ms.saturating_sub(batch.taken_ms) >= HELD_MS_MAX
-                || each.all(|(core, turns)| core.has_sent_events_of(*turns))
-        });
-        self.holds_removed = !held.is_empty();
-        due.extend(turn);
-        self.events.extend(due);
-        is_any
-    }
-
-    /// Has the shard list nothing any more.
-    pub(crate) fn forget_removed_keys(&self) {
-        self.shared.reporter.watch_removals(self.place, &[], None);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::classes::EventClasses;
 
     fn event(name: &'static str, key: &str, version: Version) -> KeyEvent {
         let event = KeyEvent::new(EventClasses::STRING, name, key.as_bytes());
@@ -269,7 +159,7 @@ mod tests {
         let events = removed
             .iter()
             .map(|&(key, version)| event("expired", key, version));
-        held.add(Batch {
+        held.add(RemovalBatch {
             turns: vec![7],
             taken_ms: 0,
             events: events.collect(),
@@ -336,7 +226,7 @@ mod tests {
         let key = "k".repeat(1000);
         let events = HELD_BYTES_MAX / 1000;
         for number in 0..2 {
-            held.add(Batch {
+            held.add(RemovalBatch {
                 turns: Vec::new(),
                 taken_ms: 0,
                 events: (0..events)

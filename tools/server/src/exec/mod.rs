@@ -1,8 +1,7 @@
-//! Transactions: their queue, their plan, the gate for their replay, and memory for records that
-//! change.
+//! Transactions: what a connection has queued, the plan by which `EXEC` is carried out at once, and
+//! the gate for writes while it is replayed. What a core does for them stands in `turn/`.
 
 pub(crate) mod gate;
-pub(crate) mod gate_turns;
+pub(crate) mod gate_closing;
 pub(crate) mod plan;
-pub(crate) mod record_memory;
 pub(crate) mod transaction;

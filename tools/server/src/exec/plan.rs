@@ -19,9 +19,9 @@ use crate::conn::joined_reply::{JoinedReply, JoinedReplyKind};
 use crate::events::classes::EventClasses;
 use crate::events::key_events::KeyEvent;
 use crate::events::operation_events::{Before, Noted};
+use crate::limits::LARGE_BYTES;
 use crate::resp::{Protocol, Writer};
-use crate::shared::LARGE_BYTES;
-use crate::turn::steps;
+use crate::steps;
 use crate::types::replies::{ReplyKind, write_answer};
 
 /// Most requests of a plan.

@@ -1,32 +1,23 @@
 //! What a connection keeps from `WATCH` or `MULTI` on: watched versions and queued commands.
 //!
 //! Queued commands are kept as they would be sent, in one buffer. `EXEC` first tries to carry them
-//! out as one transaction of the engine (`exec::plan`). If that is not possible they are replayed:
-//! the core's loop runs them from the buffer, as if the client had sent them now, before anything
-//! that the client has sent after `EXEC`.
-//!
-//! - I1: while commands are replayed nothing else of the connection is parsed, and messages of
-//!   channels wait, so the replies make one array.
+//! out as one transaction of the engine (`exec::plan`). If that is not possible they are replayed
+//! (`turn/replaying.rs`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use farcore::{Absence, Core, Version};
+use farcore::{Absence, Version};
 
-use crate::commands::{self, Call, Flow};
-use crate::conn::connection::Connection;
-use crate::exec::gate::GateHold;
 use crate::memory::Charge;
 use crate::resp::{Arguments, Limits, Progress, Protocol, Writer, parse};
-use crate::turn::serving::Serving;
-use crate::turn::steps;
+use crate::steps;
+use crate::tasks::gate_hold::GateHold;
 use crate::waits::key_queues::ReadyKeys;
 
 /// A queue has this part of its bytes more than it needs, when it grows.
 const GROWTH: usize = 8;
-/// Queued commands that are run in a turn, at least, or pieces of one that are parsed.
-const PIECES_A_TURN: usize = 16;
 /// Bytes of a queued command that are parsed at once.
 const PARSED_A_TURN: usize = 64 << 10;
 /// Bytes of a command that are queued in a turn.
@@ -66,18 +57,18 @@ pub(crate) struct ClientTransaction {
 /// What is parsed of a queued command.
 #[derive(Debug, Default)]
 pub(crate) struct Parsing {
-    arguments: Arguments,
+    pub(crate) arguments: Arguments,
     /// Bytes that the parse has looked at; 0 before it begins.
-    window: usize,
+    pub(crate) window: usize,
     /// Where the next command begins, once all is parsed.
-    next: Option<usize>,
+    pub(crate) next: Option<usize>,
     /// It has a long argument, which is kept whole.
-    takes_whole: bool,
+    pub(crate) takes_whole: bool,
 }
 
 impl Parsing {
     /// Keeps what is parsed of a command that goes on later, except if a value of it is passed on.
-    fn keep(&mut self, next: usize, is_whole: bool) {
+    pub(crate) fn keep(&mut self, next: usize, is_whole: bool) {
         if is_whole {
             self.next = Some(next);
         } else {
@@ -86,22 +77,10 @@ impl Parsing {
     }
 
     /// Begins with the next command.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.arguments.clear();
         (self.window, self.next, self.takes_whole) = (0, None, false);
     }
-}
-
-/// What a piece of a parse of the queue has found.
-enum Queued {
-    /// A command, and where it ends; or where a long argument of so many bytes begins, which so
-    /// many others follow.
-    Command {
-        next: usize,
-        long: Option<(usize, usize)>,
-    },
-    /// Not all of it yet.
-    Part,
 }
 
 /// Why queued commands are replayed.
@@ -225,7 +204,12 @@ impl Queue {
     }
 
     /// Parses some of the command at a place within limits; it is incomplete if there is more.
-    fn parse(&self, at: usize, limits: &Limits, parsing: &mut Parsing) -> Option<Progress> {
+    pub(crate) fn parse(
+        &self,
+        at: usize,
+        limits: &Limits,
+        parsing: &mut Parsing,
+    ) -> Option<Progress> {
         let input = &self.bytes[at..];
         let before = parsing.window;
         let window = input.len().min(before.max(PARSED_A_TURN));
@@ -243,248 +227,6 @@ impl Queue {
             parsing.window = needed.max(window + PARSED_A_TURN);
         }
         Some(progress)
-    }
-}
-
-impl Connection {
-    /// True between `MULTI` and `EXEC`.
-    pub(crate) fn is_queueing(&self) -> bool {
-        self.queue().is_some()
-    }
-
-    /// The commands that were queued since `MULTI`.
-    pub(crate) fn queue(&self) -> Option<&Queue> {
-        match &self.transaction.as_ref()?.phase {
-            Phase::Queueing(queue) => Some(queue),
-            _ => None,
-        }
-    }
-
-    /// The same, to add one.
-    pub(crate) fn queue_mut(&mut self) -> Option<&mut Queue> {
-        match &mut self.transaction.as_mut()?.phase {
-            Phase::Queueing(queue) => Some(queue),
-            _ => None,
-        }
-    }
-
-    /// Bytes of queued commands.
-    pub(crate) fn queued_bytes(&self) -> usize {
-        let transaction = self.transaction.as_ref();
-        transaction.map_or(0, |transaction| match &transaction.phase {
-            Phase::Watching => 0,
-            Phase::Queueing(queue) | Phase::Committing(queue, _) | Phase::Replaying(queue, _) => {
-                let parsing = transaction.parsing.as_ref();
-                let parsed = parsing.map_or(0, |parsing| parsing.arguments.held_bytes());
-                queue.bytes.capacity() + parsed
-            }
-        })
-    }
-
-    /// True while queued commands are carried out.
-    #[inline]
-    pub(crate) fn is_executing(&self) -> bool {
-        self.transaction.as_ref().is_some_and(|transaction| {
-            matches!(
-                transaction.phase,
-                Phase::Committing(..) | Phase::Replaying(..)
-            )
-        })
-    }
-
-    /// True if no queued command is left to begin that may write.
-    pub(crate) fn has_replayed_writes(&self) -> bool {
-        match self
-            .transaction
-            .as_ref()
-            .map(|transaction| &transaction.phase)
-        {
-            Some(Phase::Replaying(queue, at)) => *at >= queue.writes_end,
-            _ => false,
-        }
-    }
-
-    /// Has queued commands replayed, and begins their reply.
-    pub(crate) fn replay(&mut self, queue: Queue) {
-        let count = queue.commands;
-        self.reply(|writer| writer.array(count));
-        let transaction = self.transaction.get_or_insert_default();
-        transaction.phase = Phase::Replaying(queue, 0);
-    }
-}
-
-impl Serving {
-    /// Goes on with what a connection's `EXEC` has begun. True if nothing of it is left, so the
-    /// connection's input may be parsed.
-    #[inline]
-    pub(crate) fn execute(
-        &mut self,
-        core: &mut Core,
-        number: usize,
-        connection: &mut Connection,
-    ) -> bool {
-        !connection.is_executing() || self.execute_more(core, number, connection)
-    }
-
-    fn execute_more(
-        &mut self,
-        core: &mut Core,
-        number: usize,
-        connection: &mut Connection,
-    ) -> bool {
-        let is_blocked = connection.is_blocked;
-        let Some(transaction) = &mut connection.transaction else {
-            return true;
-        };
-        let is_done = match std::mem::take(&mut transaction.phase) {
-            phase @ Phase::Committing(..) if is_blocked => {
-                transaction.phase = phase;
-                false
-            }
-            Phase::Committing(queue, slot) => match slot.take() {
-                None => true,
-                Some(replay) => {
-                    if let Replay::Held(hold) = replay {
-                        transaction.hold = Some(hold);
-                        self.note_holder(number);
-                    }
-                    connection.replay(queue);
-                    self.replay_some(core, number, connection)
-                }
-            },
-            phase @ Phase::Replaying(..) => {
-                transaction.phase = phase;
-                self.replay_some(core, number, connection)
-            }
-            Phase::Watching | Phase::Queueing(_) => true,
-        };
-        if is_done {
-            self.end_transaction(connection);
-            connection.send_deferred();
-        }
-        is_done
-    }
-
-    /// Ends the transaction of a connection, if it has one.
-    pub(crate) fn end_transaction(&self, connection: &mut Connection) {
-        let transaction = connection.transaction.take();
-        for key in transaction.iter().flat_map(|one| one.ready.take()) {
-            self.shared.wake_waiter(&key, &[]);
-        }
-    }
-
-    /// Parses some of the command at a place of a queue, unless it is parsed already.
-    fn parse_queued(&self, queue: &Queue, at: usize, parsing: &mut Parsing) -> Option<Queued> {
-        if let Some(next) = parsing.next {
-            return Some(Queued::Command { next, long: None });
-        }
-        let limits = if parsing.takes_whole {
-            &self.limits_of_whole
-        } else {
-            &self.limits
-        };
-        let progress = queue.parse(at, limits, parsing);
-        debug_assert!(progress.is_some(), "it was written as it is parsed");
-        Some(match progress? {
-            Progress::Complete { consumed } => Queued::Command {
-                next: at + consumed,
-                long: None,
-            },
-            Progress::Large {
-                offset,
-                bytes,
-                left,
-            } if commands::streams(&parsing.arguments, &queue.bytes[at..], left) => {
-                Queued::Command {
-                    next: at + offset,
-                    long: Some((bytes, left)),
-                }
-            }
-            Progress::Large { .. } => {
-                parsing.end();
-                parsing.takes_whole = true;
-                Queued::Part
-            }
-            Progress::Incomplete { .. } => Queued::Part,
-        })
-    }
-
-    /// Runs queued commands as far as they may run now. True once all are replied to.
-    fn replay_some(&mut self, core: &mut Core, number: usize, connection: &mut Connection) -> bool {
-        let transaction = connection.transaction.as_mut();
-        let phase = transaction.map(|transaction| &mut transaction.phase);
-        // It is still replaying while a command runs.
-        let (queue, mut at) = match phase {
-            Some(Phase::Replaying(queue, at)) => (std::mem::take(queue), *at),
-            _ => return true,
-        };
-        let parsing = connection
-            .transaction
-            .as_mut()
-            .and_then(|one| one.parsing.take());
-        let mut parsing = parsing.unwrap_or_default();
-        let (mut must_wait, mut is_over, mut pieces) = (false, false, 0);
-        loop {
-            at += self.take_following(number, connection, &queue.bytes[at..]);
-            must_wait |= connection.stream.is_some() || connection.left > 0;
-            if at == queue.bytes.len() || must_wait {
-                break;
-            }
-            // One that holds the gate does not wait for its client while there is memory.
-            let runs_ahead =
-                connection.holds_gate() && connection.outstanding == 0 && !self.is_crowded();
-            if !connection.may_execute(runs_ahead) || connection.is_gone {
-                break;
-            }
-            // Replies that the client does not want hold nothing up.
-            is_over = pieces >= PIECES_A_TURN && steps::is_slice_over();
-            if is_over {
-                break;
-            }
-            pieces += 1;
-            let (next, long) = match self.parse_queued(&queue, at, &mut parsing) {
-                Some(Queued::Command { next, long }) => (next, long),
-                Some(Queued::Part) => continue,
-                None => break,
-            };
-            let mut call = Call {
-                core: &mut *core,
-                serving: &mut *self,
-                connection: &mut *connection,
-                number,
-                arguments: &parsing.arguments,
-                input: &queue.bytes[at..],
-                writes: false,
-                plan: None,
-            };
-            let flow = match long {
-                None => commands::run(&mut call),
-                Some((bytes, left)) => commands::run_long(&mut call, bytes, left),
-            };
-            if flow == Flow::Later {
-                parsing.keep(next, long.is_none());
-                self.go_on_later(number, connection);
-                break;
-            }
-            steps::count(1);
-            parsing.end();
-            at = next;
-            if let Some((bytes, left)) = long {
-                connection.begin_value(bytes, left);
-            }
-        }
-        // Messages of channels must not come between the replies.
-        let is_run = at == queue.bytes.len() && !connection.is_blocked;
-        let is_done = is_run && connection.pending.is_empty();
-        if must_wait || is_over || (is_run && !is_done) {
-            self.list(number, connection);
-        }
-        if let Some(transaction) = &mut connection.transaction {
-            transaction.phase = Phase::Replaying(queue, at);
-            let has_begun = parsing.window > 0 || parsing.takes_whole;
-            transaction.parsing = has_begun.then_some(parsing);
-        }
-        is_done
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::native::NativeCounters;
+use crate::figures::native_counters::NativeCounters;
 
 /// Commands that are counted one by one, at most.
 pub(crate) const COMMANDS_MAX: usize = 256;

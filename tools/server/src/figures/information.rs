@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use crate::commands::REDIS_VERSION;
+use crate::cores::shared::Shared;
 use crate::figures::failures::Failures;
-use crate::figures::server_figures::{CallFigures, CoreFigures};
-use crate::shared::{Baseline, Shared};
+use crate::figures::server_figures::{Baseline, CallFigures, CoreFigures};
 
+/// The version of Redis whose behaviour clients can expect.
+pub(crate) const REDIS_VERSION: &str = "7.2.4";
 /// Bytes of the longest value.
 const VALUE_BYTES_MAX: u64 = 64 << 20;
 

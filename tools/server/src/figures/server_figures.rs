@@ -1,13 +1,6 @@
-//! The server's figures at one moment.
+//! The server's figures at one moment; `figures/reading.rs` reads them.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use crate::commands::COMMANDS;
-use crate::figures::counters::CoreCounters;
-use crate::native::NativeFigures;
-use crate::shared::Shared;
-use crate::turn::core_port::CorePort;
+use crate::figures::native_counters::NativeFigures;
 
 /// Figures of one core's connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,37 +61,6 @@ pub struct CoreFigures {
 }
 
 impl CoreFigures {
-    fn of(counters: &CoreCounters, port: &CorePort) -> Self {
-        Self {
-            connections: port.connections.load(Ordering::Relaxed) as u64,
-            unauthenticated: port.unauthenticated.load(Ordering::Relaxed) as u64,
-            connection_bytes: counters.connection_bytes.get(),
-            commands: counters.commands.get(),
-            failed_commands: counters.failed_commands.get(),
-            received_bytes: counters.received_bytes.get(),
-            sent_bytes: counters.sent_bytes.get(),
-            receives: counters.receives.get(),
-            sends: counters.sends.get(),
-            sleeps: counters.sleeps.get(),
-            evicted_clients: counters.evicted_clients.get(),
-            stalled_uploads: counters.stalled_uploads.get(),
-            slow_subscribers: counters.slow_subscribers.get(),
-            unsent_events: counters.unsent_events.get(),
-            protocol_errors: counters.protocol_errors.get(),
-            failed_handshakes: counters.failed_handshakes.get(),
-            evicted_unauthenticated: counters.evicted_unauthenticated.get(),
-            late_unauthenticated: counters.late_unauthenticated.get(),
-            failed_authentications: counters.failed_authentications.get(),
-            delayed_authentications: counters.delayed_authentications.get(),
-            pauses: counters.pauses.get(),
-            gate_closings: counters.gate_closings.get(),
-            gate_overruns: counters.gate_overruns.get(),
-            gate_longest_us: counters.gate_longest_us.get(),
-            longest_turn_steps: counters.longest_turn_steps.get(),
-            native: NativeFigures::of(&counters.native),
-        }
-    }
-
     fn add(&mut self, other: &Self) {
         self.connections += other.connections;
         self.connection_bytes += other.connection_bytes;
@@ -158,34 +120,6 @@ pub struct ServerFigures {
 }
 
 impl ServerFigures {
-    pub(crate) fn of(shared: &Shared) -> Self {
-        let cores = shared.counters.iter().zip(&shared.cores);
-        Self {
-            accepted: shared.accepted.load(Ordering::Relaxed),
-            refused: shared.refused.load(Ordering::Relaxed),
-            idle_closed: shared.idle_closed.load(Ordering::Relaxed),
-            cores: cores
-                .map(|(counters, port)| CoreFigures::of(counters, port))
-                .collect(),
-            calls: (COMMANDS.iter().enumerate())
-                .map(|(place, command)| {
-                    let mut figures = CallFigures {
-                        command: command.name,
-                        ..CallFigures::default()
-                    };
-                    for core in &shared.counters {
-                        if let Some(counters) = core.calls.get(place) {
-                            figures.calls += counters.calls.get();
-                            figures.rejected += counters.rejected.get();
-                            figures.failed += counters.failed.get();
-                        }
-                    }
-                    figures
-                })
-                .collect(),
-        }
-    }
-
     /// The sum over all cores.
     #[must_use]
     pub fn total(&self) -> CoreFigures {
@@ -197,14 +131,12 @@ impl ServerFigures {
     }
 }
 
-/// Reads a server's figures, from any thread.
-#[derive(Clone, Debug)]
-pub struct ServerReporter(pub(crate) Arc<Shared>);
-
-impl ServerReporter {
-    /// The figures now.
-    #[must_use]
-    pub fn figures(&self) -> ServerFigures {
-        ServerFigures::of(&self.0)
-    }
+/// Figures at one moment: the server's, and those of the engine that clients see.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Baseline {
+    pub(crate) server: ServerFigures,
+    pub(crate) gets: u64,
+    pub(crate) gets_absent: u64,
+    pub(crate) expired: u64,
+    pub(crate) evicted: u64,
 }

@@ -10,9 +10,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::conn::connection::Connection;
 use crate::conn::reply_token::Token;
-use crate::turn::steps;
+use crate::steps;
 
 /// Microseconds from which a command is noted, by default; as Redis.
 const LIMIT_US: i64 = 10_000;
@@ -89,9 +88,9 @@ impl Measured {
         size_of::<Self>() + bytes_of(&self.arguments) + self.name.capacity()
     }
 
-    /// Begins to measure a command of a connection.
+    /// Begins to measure a command of a client, with the name that it has given itself.
     pub(crate) fn begin<'a>(
-        connection: &Connection,
+        (peer, name): (std::net::SocketAddr, &[u8]),
         at_ms: u64,
         arguments: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Self {
@@ -99,8 +98,8 @@ impl Measured {
             began: Instant::now(),
             at_ms,
             arguments: noted(arguments),
-            peer: connection.peer,
-            name: connection.names.name.clone(),
+            peer,
+            name: name.to_vec(),
         }
     }
 }

@@ -16,8 +16,8 @@ use futures_lite::future::zip;
 
 use crate::long::input::LongInput;
 use crate::memory::{Charge, Shortage};
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 
 /// Bytes that are read at once.
 pub(crate) const CHUNK_BYTES: u64 = 64 << 10;

@@ -7,7 +7,6 @@ use farcore::{Core, Error, Result};
 
 use crate::long::input::LongInput;
 use crate::memory::Want;
-use crate::shared::Shared;
 
 /// How long a command waits for a place.
 const WAIT_MAX: Duration = Duration::from_secs(4);
@@ -68,7 +67,7 @@ impl PlaceWait {
     pub(crate) async fn again<T>(
         &mut self,
         core: &Core,
-        (shared, input): (&Shared, &LongInput),
+        (places, input): (&LongPlaces, &LongInput),
         result: &Result<T>,
     ) -> bool {
         let Err(Error::LongValues {
@@ -87,7 +86,7 @@ impl PlaceWait {
             if now - tried >= RETRY_AFTER {
                 return true;
             }
-            shared.long_places.note(result);
+            places.note(result);
             core.yield_now().await;
         }
     }

@@ -8,8 +8,8 @@ use farcore::{Core, PinKind, PinOutcome, Result, Version};
 
 use crate::long::copy::{CHUNK_BYTES, Old, hold_next, send_pieces};
 use crate::resp::{Protocol, Writer};
-use crate::turn::steps;
-use crate::turn::tasks::{IDLE_BYTES, TaskOutput};
+use crate::steps;
+use crate::tasks::output::{IDLE_BYTES, TaskOutput};
 use crate::types::bit_counter::BitCounter;
 use crate::types::replies::{ReplyKind, range};
 

@@ -5,12 +5,12 @@
 
 use farcore::{Answer, Core};
 
-use crate::conn::joined_reply::Search;
 use crate::long::copy::{ValueUse, hold_value, send_chunks};
 use crate::resp::{Protocol, Writer};
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::types::replies::{ReplyKind, error_text, write_answer};
+use crate::types::search::Search;
 
 /// What is replied of a record.
 #[derive(Debug)]

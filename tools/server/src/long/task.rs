@@ -11,7 +11,7 @@ use crate::long::copy::{ValueUse, hold_value};
 use crate::long::read::{LongRead, LongReplies};
 use crate::long::record_read::{RecordRead, RecordReply};
 use crate::resp::Protocol;
-use crate::turn::tasks::TaskOutput;
+use crate::tasks::output::TaskOutput;
 use crate::types::replies::ReplyKind;
 
 /// A command that is carried out as its client takes the reply.

@@ -11,7 +11,7 @@ use farcore_rdma::{LogLimit, PeerArrival, PeerEndpoint, PeerOptions};
 use glommio::timer::Timer;
 
 use super::handshakes::Seat;
-use crate::shared::Shared;
+use crate::cores::shared::Shared;
 
 /// Any peer that can connect causes these lines.
 static LATE: LogLimit = LogLimit::new();

@@ -12,10 +12,10 @@ use farcore_protocol::batch::{ANSWER_BYTES, BatchAnswer, push_answer};
 use farcore_protocol::{ConditionKind, Flags, HEADER_BYTES, Header, Kind, Status};
 
 use super::connection::{NativeConnection, OwnedAnswer, Stage};
-use super::counters::NativeCounters;
 use super::operations::{status_of, text_of, unmet};
 use super::requests::Turn;
 use super::slots::{Lend, SlotState};
+use crate::figures::native_counters::NativeCounters;
 
 /// What delivering an answer works with.
 #[derive(Clone, Copy)]

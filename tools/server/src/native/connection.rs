@@ -17,20 +17,12 @@ use farcore_rdma::{
     WorkId, WorkRequest,
 };
 
-use super::counters::NativeCounters;
 use super::handshakes::Seat;
 use super::long_put::LongPuts;
 use super::slots::{SlotState, Slots};
+use crate::figures::native_counters::NativeCounters;
 use crate::memory::{Account, Charge};
-
-/// Native connections of a core, at most.
-pub(super) const CONNECTIONS_MAX: usize = 1 << 16;
-
-/// Messages that a handshake sends: CHALLENGE, WELCOME, REFUSED.
-const HANDSHAKE_SENDS: usize = 3;
-
-/// Work requests in flight beside those of messages: writes from lend slots, and the handshake.
-pub(super) const OTHER_SENDS: usize = super::slots::SLOTS_MAX + HANDSHAKE_SENDS;
+use crate::options::HANDSHAKE_SENDS;
 
 /// What a completed work request was for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

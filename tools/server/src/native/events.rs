@@ -1,4 +1,4 @@
-//! Events of keys that native clients change (`key_events`).
+//! Events of keys that native clients change (`tasks/event_sink.rs`).
 //!
 //! - I1: where no class is selected, a request costs a load and a branch, and its answer a branch.
 //! - I2: what the answer does not tell makes no event: a put does not say that its key is new.
@@ -7,10 +7,10 @@ use std::collections::HashMap;
 
 use farcore::{Answer, Condition, Core, Operation, PutOptions, PutOutcome, Refused};
 
-use crate::events::key_events::EventSink;
 use crate::events::operation_events;
+use crate::events::operation_events::version_of;
 use crate::events::operation_events::{Noted, looking};
-use crate::turn::answering::version_of;
+use crate::tasks::event_sink::EventSink;
 
 /// The requests under way that may make events, and where the events go.
 #[derive(Debug)]

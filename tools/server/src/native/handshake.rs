@@ -1,7 +1,5 @@
 //! The server's side of a handshake.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use farcore_protocol::handshake::{Challenge, Hello, Welcome, decode_proof, encode_refusal};
 use farcore_protocol::{HEADER_BYTES, VALUE_BYTES_MAX, message_bytes};
 use farcore_protocol::{PROTOCOL_VERSION, Status, TRANSFER_SLOT_BYTES, TRANSFER_SLOT_BYTES_MAX};
@@ -9,9 +7,10 @@ use farcore_rdma::LogLimit;
 use farcore_rdma::control::{PeerProof, PeerSide};
 
 use super::connection::{NativeConnection, State};
-use super::counters::NativeCounters;
-use super::options::NativeOptions;
 use super::slots::UPLOADS;
+use crate::cores::open_clients::OpenClients;
+use crate::figures::native_counters::NativeCounters;
+use crate::options::NativeOptions;
 
 /// Any client that can connect can be refused.
 static REFUSALS: LogLimit = LogLimit::new();
@@ -133,43 +132,6 @@ impl NativeConnection {
         counters.credits.change(options.credits.into());
         client.stay();
         Ok(State::Open)
-    }
-}
-
-/// The native clients of a server.
-#[derive(Debug, Default)]
-pub(crate) struct OpenClients(AtomicUsize);
-
-/// A place among them, which is given back unless the client stays.
-#[derive(Debug)]
-struct Entered<'a>(&'a OpenClients);
-
-impl OpenClients {
-    /// Counts one more, if there are fewer than so many.
-    fn enter(&self, limit: usize) -> Option<Entered<'_>> {
-        // ORDERING: relaxed, also below; it is a count, which orders nothing.
-        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
-        let one_more = |count| (count < limit).then_some(count + 1);
-        let entered = self.0.fetch_update(set, get, one_more);
-        entered.ok().map(|_| Entered(self))
-    }
-
-    /// Counts one less.
-    pub(crate) fn leave(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Entered<'_> {
-    fn stay(self) {
-        // Its connection leaves when it is closed.
-        let _ = std::mem::ManuallyDrop::new(self);
-    }
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.0.leave();
     }
 }
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use farcore_rdma::{LogLimit, Network, PeerArrival, PeerEndpoint};
 
-use super::connection::{CONNECTIONS_MAX, NativeConnection, State};
+use super::connection::{NativeConnection, State};
 use super::handshakes::Stage;
 use super::turn::Native;
+use crate::conn::sockets::Sockets;
 use crate::memory::Account;
-use crate::turn::sockets::Sockets;
+use crate::options::CONNECTIONS_MAX;
 
 /// Sockets of native connections have numbers from here on, and lines of devices from there.
 pub(super) const SOCKETS: u64 = 1 << 40;

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use farcore_rdma::{LogLimit, PeerListener, Scheme};
 
-use crate::shared::Shared;
-use crate::turn::core_port::Message;
+use crate::cores::message::Message;
+use crate::cores::shared::Shared;
 
-use super::options::NativeOptions;
+use crate::options::NativeOptions;
 
 /// Connections that are accepted in an interval, at most: a handshake costs a core some 50 us, so a
 /// crowd takes a tenth of one. Others wait in the system.

@@ -14,8 +14,8 @@ use farcore_protocol::{Flags, HEADER_BYTES, Header, Kind, Status};
 use crate::long::input::LongInput;
 
 use super::connection::NativeConnection;
-use super::counters::NativeCounters;
 use super::requests::value_bytes;
+use crate::figures::native_counters::NativeCounters;
 use crate::memory::{Account, Charge};
 
 /// Long values that a connection writes at once, at most.

@@ -21,7 +21,6 @@
 mod accepting;
 mod answers;
 mod connection;
-mod counters;
 mod events;
 mod handshake;
 mod handshakes;
@@ -29,18 +28,13 @@ mod lifecycle;
 mod listening;
 mod long_put;
 mod operations;
-mod options;
 mod pages;
 mod requests;
 mod slots;
 mod tasks;
 mod turn;
 
-pub use self::counters::{NativeFigure, NativeFigures};
 pub use self::handshakes::{HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX};
-pub use self::options::{NativeOptions, NativeOptionsError};
 
-pub(crate) use self::counters::NativeCounters;
-pub(crate) use self::handshake::OpenClients;
 pub(crate) use self::listening::NativeListeners;
 pub(crate) use self::turn::Native;

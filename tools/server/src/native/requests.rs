@@ -14,15 +14,15 @@ use crate::exec::gate::Passes;
 
 use super::answers::Part;
 use super::connection::{NativeConnection, Request, Stage};
-use super::counters::NativeCounters;
 use super::events::NativeEvents;
 use super::long_put::long_bytes;
 use super::operations::{operation, put_options, status_of, text_of};
-use super::options::NativeOptions;
 use super::pages::charge_page;
 use super::slots::SlotState;
 use super::tasks::{LongPutTask, Place, Tasks};
+use crate::figures::native_counters::NativeCounters;
 use crate::memory::ClientMemory;
+use crate::options::NativeOptions;
 
 /// The longest upload slot that a client can request, at least as long as the first ones.
 const SLOT_BYTES: std::ops::RangeInclusive<usize> = TRANSFER_SLOT_BYTES..=TRANSFER_SLOT_BYTES_MAX;

@@ -18,11 +18,10 @@ use farcore_protocol::{TRANSFER_SLOT_BYTES, TRANSFER_SLOT_BYTES_MAX};
 use farcore_rdma::{LocalKey, PeerEndpoint, PeerMemory};
 
 use crate::memory::{Account, Charge};
+use crate::options::SLOTS_MAX;
 
 /// Upload slots that a connection begins with.
 pub(super) const UPLOADS: u16 = 2;
-/// Slots of either kind that a connection may have.
-pub(super) const SLOTS_MAX: usize = 64;
 
 /// Memory of several slots, registered with one connection.
 #[derive(Debug)]

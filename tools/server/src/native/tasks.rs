@@ -10,11 +10,11 @@ use farcore::{Core, Cursor, Error, PutOptions, PutOutcome};
 use farcore_protocol::scan;
 use farcore_protocol::{HEADER_BYTES, Header, Status, TRANSFER_SLOT_BYTES_MAX};
 
-use crate::events::key_events::EventSink;
 use crate::exec::gate::{Passes, last_at_gate};
 use crate::long::input::{LongInput, STALLED};
 use crate::long::places::PlaceWait;
 use crate::memory::{Account, Charge};
+use crate::tasks::event_sink::EventSink;
 
 use super::connection::OwnedAnswer;
 use super::events::leave_put;
@@ -205,7 +205,10 @@ impl Tasks {
                     let stored = core
                         .put_long_with(&put.key, length, parts, put.options)
                         .await;
-                    if !place.again(&core, (shared, &put.input), &stored).await {
+                    if !place
+                        .again(&core, (&shared.long_places, &put.input), &stored)
+                        .await
+                    {
                         break stored;
                     }
                 }

@@ -14,14 +14,16 @@ use farcore_protocol::{Header, Kind};
 use farcore_rdma::Completion;
 use farcore_tuning::Clock;
 
-use crate::commands::BESIDE_BYTES;
-use crate::events::key_events::EventSink;
+use crate::conn::sockets::{Interest, Sockets};
+use crate::cores::shared::Shared;
 use crate::exec::gate::Passes;
+use crate::figures::native_counters::NativeCounters;
+use crate::limits::BESIDE_BYTES;
+use crate::limits::LARGE_BYTES;
+use crate::limits::STALLED_MS;
 use crate::long::input::LongInput;
 use crate::memory::CoreMemory;
-use crate::shared::{LARGE_BYTES, Shared};
-use crate::turn::evicting::STALLED_MS;
-use crate::turn::sockets::{Interest, Sockets};
+use crate::tasks::event_sink::EventSink;
 
 use super::accepting::Accepting;
 use super::answers::{Delivery, Rest};
@@ -142,7 +144,7 @@ impl Native {
         }
     }
 
-    pub(super) fn counters(&self) -> &super::NativeCounters {
+    pub(super) fn counters(&self) -> &NativeCounters {
         &self.shared.counters[self.place].native
     }
 

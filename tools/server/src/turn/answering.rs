@@ -8,9 +8,10 @@ use farcore::{Answer, Core, Error};
 
 use crate::conn::connection::{Connection, Pending};
 use crate::conn::reply_token::Token;
-use crate::shared::LARGE_BYTES;
-use crate::turn::serving::Serving;
-use crate::turn::steps;
+use crate::events::operation_events::version_of;
+use crate::limits::LARGE_BYTES;
+use crate::serving::Serving;
+use crate::steps;
 use crate::types::replies::{error_text, write_answer};
 
 impl Serving {
@@ -67,14 +68,6 @@ impl Serving {
                 dirty.push(token.connection());
             }
         })
-    }
-}
-
-/// The version under which a request has stored a record; 0 if it has stored none.
-pub(crate) fn version_of(answer: &Answer<'_>) -> u64 {
-    match *answer {
-        Answer::Stored { version } => version,
-        _ => 0,
     }
 }
 

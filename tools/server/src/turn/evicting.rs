@@ -18,14 +18,12 @@
 use std::cmp::Reverse;
 
 use crate::conn::connection::Connection;
+use crate::cores::port::CorePort;
+use crate::limits::STALLED_MS;
 use crate::memory::Precedence;
-use crate::turn::core_port::CorePort;
-use crate::turn::serving::Serving;
-use crate::turn::steps;
+use crate::serving::Serving;
+use crate::steps;
 
-/// How long a client lets the server wait before it gives way to a command that needs memory, in
-/// milliseconds.
-pub(crate) const STALLED_MS: u64 = 1000;
 /// The same if more is taken than clients may take: those that read have waited less.
 const STALLED_EXCEEDED_MS: u64 = 0;
 /// The least time after which a client that waits for each reply counts as one that does not read,

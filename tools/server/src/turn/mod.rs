@@ -1,18 +1,29 @@
-//! What a core does in a turn: it receives and parses, runs commands, answers, sends, and in
-//! between does what upkeep is due.
+//! What a core does in a turn, one file a step: it receives and parses, runs commands, answers,
+//! sends, and in between does what other cores and its own tasks, waits and events need.
+//!
+//! Each step is a method of [`Serving`](crate::serving::Serving); their order stands in
+//! `core_loop.rs`.
 
+pub(crate) mod accepting;
+pub(crate) mod admitting;
 pub(crate) mod answering;
-pub(crate) mod core_answers;
-pub(crate) mod core_port;
+pub(crate) mod client_walks;
+pub(crate) mod closing;
+pub(crate) mod core_loop;
+pub(crate) mod delivering;
+pub(crate) mod encrypted;
+pub(crate) mod event_sending;
 pub(crate) mod evicting;
-pub(crate) mod memory_trim;
+pub(crate) mod gate_turns;
+pub(crate) mod messages;
+pub(crate) mod monitoring;
+pub(crate) mod password_delays;
 pub(crate) mod receiving;
+pub(crate) mod removal_turns;
+pub(crate) mod replaying;
 pub(crate) mod sending;
-pub(crate) mod serving;
-pub(crate) mod sockets;
-pub(crate) mod steps;
+pub(crate) mod subscribing;
 pub(crate) mod task_turns;
-pub(crate) mod tasks;
-pub(crate) mod ticket_queue;
-pub(crate) mod turn_bytes;
+pub(crate) mod trimming;
 pub(crate) mod upkeep;
+pub(crate) mod waiting;

@@ -15,15 +15,13 @@ use crate::commands::{self, Call, Flow};
 use crate::conn::connection::Connection;
 use crate::conn::discarding::Discarding;
 use crate::conn::unauthenticated;
+use crate::limits::{DEFERRED_MS, RECEIVE_BYTES};
 use crate::long::input::{Following, LongInput, NextValue};
 use crate::memory::{SMALL_BYTES, Shortage};
 use crate::resp::{Arguments, Progress, ProtocolError, parse, parse_rest};
-use crate::turn::sending::DEFERRED_MS;
-use crate::turn::serving::Serving;
-use crate::turn::steps;
+use crate::serving::Serving;
+use crate::steps;
 
-/// Bytes received at once.
-pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
 /// Bytes received at once while more than a half, three quarters or seven eighths of the memory
 /// for clients are taken.
 const RECEIVE_BYTES_SHORT: usize = 16 << 10;

@@ -3,26 +3,21 @@
 //! - I1: what a connection holds is settled after each receive and each send.
 
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+use rustix::net::{SendAncillaryBuffer, send, sendmsg};
 
 use crate::conn::connection::{Connection, share_of};
-use crate::turn::serving::Serving;
-use crate::turn::sockets::Interest;
+use crate::conn::sockets::{Interest, SEND_FLAGS};
+use crate::limits::SPARE_BYTES_MAX;
+use crate::serving::Serving;
 
-/// How bytes are sent.
-pub(crate) const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 /// Output from which it is sent though more is to come.
 const OUTPUT_BYTES_EAGER: usize = 16 << 10;
 /// Turns for which output waits for replies that are under way.
 const HELD_TURNS_MAX: u8 = 3;
-/// How long a command waits for memory before it begins, in milliseconds.
-pub(crate) const DEFERRED_MS: u64 = 4000;
 /// Empty buffers that a core keeps for the next reply.
 const SPARE_BUFFERS: usize = 64;
 /// Bytes of a reply that shows, once it is taken, that its client reads.
 const LONG_REPLY_BYTES: usize = 64 << 10;
-/// Bytes of the longest buffer that is kept: such buffers are not counted.
-pub(crate) const SPARE_BYTES_MAX: usize = 16 << 10;
 
 impl Connection {
     /// True if no request waits behind another one.
@@ -215,5 +210,30 @@ impl Serving {
         if let Some(stay) = &mut connection.stay {
             self.account_unauthenticated(stay, bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::by_hand::on_first_core;
+
+    #[test]
+    fn few_empty_buffers_for_replies_are_kept() {
+        on_first_core(1, |bench| async move {
+            let mut serving = bench.serving(0);
+            let clients: Vec<_> = (0..90).map(|_| bench.connect(&mut serving)).collect();
+            for &(_, number) in &clients {
+                let mut connection = serving.connections[number].take().expect("it is served");
+                // A longer one is not kept.
+                let bytes = if number == 0 { 100_000 } else { 10 };
+                connection.reply(|writer| writer.bulk(&vec![b'r'; bytes]));
+                serving.note_dirty(number, &mut connection);
+                serving.connections[number] = Some(connection);
+            }
+            assert!(serving.send_all());
+            let kept = &serving.spare_buffers;
+            assert_eq!(kept.len(), 64);
+            assert!(kept.iter().all(|buffer| buffer.capacity() <= 16 << 10));
+        });
     }
 }

@@ -3,12 +3,16 @@
 //!
 //! - I1: a connection whose command runs is blocked until that ends; then its input goes on.
 
+use std::task::Poll;
+
 use farcore::Core;
 
 use crate::conn::connection::{Connection, share_of};
 use crate::long::input::LongInput;
-use crate::turn::serving::Serving;
-use crate::turn::tasks::TaskOutput;
+use crate::serving::Serving;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
+use crate::tasks::running::Tasks;
 
 impl Serving {
     /// Starts the commands of long values whose turn has come.
@@ -61,10 +65,33 @@ impl Serving {
             return false;
         }
         let mut tasks = std::mem::take(&mut self.tasks);
-        let is_busy = tasks.turn(self);
+        let is_busy = self.tasks_go_on(&mut tasks);
         tasks.append(&mut self.tasks);
         self.tasks = tasks;
         self.slow.take_ended(&self.shared.slow);
+        is_busy
+    }
+
+    /// Has each command go on as far as it can. True if one made output or ended.
+    fn tasks_go_on(&mut self, tasks: &mut Tasks) -> bool {
+        let (mut is_busy, mut place) = (false, 0);
+        while let Some(task) = tasks.get_mut(place) {
+            steps::go_on();
+            let (polled, number) = (task.poll(), task.connection);
+            let is_some =
+                (task.output).pass_on(|bytes, begins| self.take_output(number, bytes, begins));
+            is_busy |= is_some || polled.is_ready();
+            if task.output.is_broken() {
+                self.close(number);
+            }
+            match polled {
+                Poll::Ready(core) => {
+                    tasks.end(place, core);
+                    self.unblock(number);
+                }
+                Poll::Pending => place += 1,
+            }
+        }
         is_busy
     }
 

@@ -7,4 +7,5 @@ pub(crate) mod kind;
 pub(crate) mod length_prefixed;
 pub(crate) mod list;
 pub(crate) mod replies;
+pub(crate) mod search;
 pub(crate) mod set;

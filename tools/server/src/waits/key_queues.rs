@@ -22,12 +22,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farcore::Core;
-
-use crate::shared::Shared;
-use crate::turn::core_port::Message;
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
+use crate::steps;
 
 /// Locks; each has the queues of a part of the keys.
 const PARTS: usize = 64;
@@ -214,69 +209,16 @@ impl Waiting {
 /// until it has looked at its keys and has woken the next one.
 pub(crate) type Served = Arc<()>;
 
-impl Shared {
-    /// Wakes the client that waits longest for a key, if one waits.
-    pub(crate) fn wake_waiter(&self, key: &[u8], served: &[Served]) {
-        let Some((waiter, place)) = self.waiting.first(key) else {
-            return;
-        };
-        let (key, served) = (key.to_vec(), served.to_vec());
-        self.cores[waiter.core].send(Message::Run(Box::new(move |serving| {
-            serving.wake(waiter, (&key, place), served);
-        })));
-    }
-}
-
-/// Where a command that adds elements to keys says so.
-#[derive(Clone, Debug)]
-pub(crate) struct Readiness {
-    shared: Arc<Shared>,
-    /// Keys for which clients are woken later, if they are.
-    later: Option<ReadyKeys>,
-}
-
 /// Keys that clients may wait for.
 pub(crate) type ReadyKeys = Rc<RefCell<Vec<Vec<u8>>>>;
 
-impl Readiness {
-    /// Clients are woken at once.
-    pub(crate) fn at_once(shared: Arc<Shared>) -> Self {
-        Self {
-            shared,
-            later: None,
-        }
-    }
-
-    /// The keys are left here for a later time.
-    pub(crate) fn later(shared: Arc<Shared>, keys: ReadyKeys) -> Self {
-        Self {
-            shared,
-            later: Some(keys),
-        }
-    }
-
-    /// Says that elements were added to a key, and waits until the clients that waited for them
-    /// have taken them. The command writes no more.
-    pub(crate) async fn note(&self, core: &Core, output: &TaskOutput, key: &[u8]) {
-        if self.shared.waiting.first(key).is_none() {
-            return;
-        }
-        // A transaction that has ended meanwhile, with its connection, wakes no client.
-        if let Some(later) = self
-            .later
-            .as_ref()
-            .filter(|later| Rc::strong_count(later) > 1)
-        {
-            return later.borrow_mut().push(key.to_vec());
-        }
-        // A look writes too: it may wait for the gate, and that for this command.
-        output.end_pass();
-        let served = Served::default();
-        self.shared.wake_waiter(key, std::slice::from_ref(&served));
-        while Arc::strong_count(&served) > 1 {
-            core.yield_now().await;
-        }
-    }
+/// How a wait ends without what was waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WaitEnd {
+    /// Its time is over, or another client says so.
+    Timeout,
+    /// Another client says so.
+    Error,
 }
 
 #[cfg(test)]

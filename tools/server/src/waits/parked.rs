@@ -1,4 +1,5 @@
-//! Connections that wait for keys: how they are parked, woken, and end their wait.
+//! The wait of a connection for keys: what it looks for, and where it stands. How waits begin, go
+//! on and end stands in `turn/waiting.rs`.
 //!
 //! A command that may wait first looks at its keys as any command of several steps does. If it
 //! finds nothing there, its connection enters the queues of the keys (`key_queues`), looks once
@@ -10,51 +11,64 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farcore::Core;
 
-use crate::commands::{SourceErrors, Wanted};
-use crate::conn::connection::Connection;
+use crate::cores::shared::Shared;
 use crate::figures::slow_log::Measured;
-use crate::resp::{Protocol, Writer};
-use crate::shared::Shared;
-use crate::turn::serving::Serving;
-use crate::turn::steps;
-use crate::turn::tasks::TaskOutput;
-use crate::waits::key_queues::{Readiness, ReadyKeys, Served, Waiter};
-
-/// What a client reads if another one has ended its wait with an error; as Redis.
-const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+use crate::resp::Protocol;
+use crate::tasks::output::TaskOutput;
+use crate::waits::key_queues::{ReadyKeys, Served, WaitEnd, Waiter};
+use crate::waits::readiness::Readiness;
 
 /// Bytes that a key takes for which a client waits, beside two copies of its text: the headers and
 /// allocations of both copies, and in the queues the place in the map, about a third of which is
 /// empty, a queue, which has room for four clients from the first one on, and the ticket.
 const BYTES_A_KEY: usize = 416;
 
-/// How a wait ends without what was waited for.
+/// What becomes of the error of a key that holds another kind of value and is taken from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WaitEnd {
-    /// Its time is over, or another client says so.
-    Timeout,
-    /// Another client says so.
-    Error,
+pub(crate) enum SourceErrors {
+    Replied,
+    /// Nothing is there: a client that waits goes on; as Redis.
+    Ignored,
+}
+
+/// A try to take something; true if it has replied.
+pub(crate) type Taking<'a> = Pin<Box<dyn Future<Output = bool> + 'a>>;
+
+/// What a client waits for: its command knows how to take it.
+pub(crate) trait Takes: Debug {
+    /// The keys that are taken from.
+    fn keys(&self) -> &[Vec<u8>];
+
+    /// Takes it and replies, unless nothing is there. The key at the place `first` comes first.
+    fn take_from<'a>(
+        &'a self,
+        core: &'a mut Core,
+        reply: (&'a TaskOutput, Protocol),
+        readiness: &'a Readiness,
+        from: (usize, SourceErrors),
+    ) -> Taking<'a>;
 }
 
 /// What a look at the keys needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
-    pub(crate) wanted: Rc<Wanted>,
+    pub(crate) wanted: Rc<dyn Takes>,
     /// The place of the key that it looks at first.
-    first: usize,
+    pub(crate) first: usize,
     /// Set if nothing was there.
     pub(crate) is_vain: Rc<Cell<bool>>,
     pub(crate) readiness: Readiness,
     /// How long all looks have taken.
-    took: Rc<Cell<Duration>>,
+    pub(crate) took: Rc<Cell<Duration>>,
 }
 
 impl Look {
@@ -68,7 +82,7 @@ impl Look {
         let began = Instant::now();
         let reply = (output, protocol);
         let from = (self.first, errors);
-        let is_done = self.wanted.take(core, reply, &self.readiness, from);
+        let is_done = self.wanted.take_from(core, reply, &self.readiness, from);
         self.is_vain.set(!is_done.await);
         self.took.set(self.took.get() + began.elapsed());
     }
@@ -77,34 +91,38 @@ impl Look {
 /// The wait of a connection.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    look: Look,
+    pub(crate) look: Look,
     /// Its command, if that is measured: by its looks, without the wait.
-    measured: Option<Measured>,
+    pub(crate) measured: Option<Measured>,
     /// Keys to which its looks have added elements.
-    ready: ReadyKeys,
+    pub(crate) ready: ReadyKeys,
     /// When its time is over, in milliseconds since 1970.
-    deadline_ms: Option<u64>,
+    pub(crate) deadline_ms: Option<u64>,
     /// How it stands in the queues, once it is there, and its tickets of the keys.
-    entered: Option<(Waiter, Vec<u64>)>,
+    pub(crate) entered: Option<(Waiter, Vec<u64>)>,
     /// A look is under way.
-    is_looking: bool,
+    pub(crate) is_looking: bool,
     /// It was woken for the look that is under way.
-    is_woken: bool,
+    pub(crate) is_woken: bool,
     /// It was woken since that look began.
-    is_woken_again: bool,
+    pub(crate) is_woken_again: bool,
     /// The place of the key for which it was woken first since then.
-    woken_for: Option<usize>,
+    pub(crate) woken_for: Option<usize>,
     /// Those that wait until it has looked.
-    served: Vec<Served>,
-    served_again: Vec<Served>,
-    end: Option<WaitEnd>,
+    pub(crate) served: Vec<Served>,
+    pub(crate) served_again: Vec<Served>,
+    pub(crate) end: Option<WaitEnd>,
     /// Bytes that it takes, with the queues of its keys.
-    held_bytes: usize,
+    pub(crate) held_bytes: usize,
 }
 
 impl Parked {
     /// The wait of a command whose first look begins.
-    pub(crate) fn new(shared: &Arc<Shared>, wanted: Rc<Wanted>, deadline_ms: Option<u64>) -> Self {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        wanted: Rc<dyn Takes>,
+        deadline_ms: Option<u64>,
+    ) -> Self {
         let ready = ReadyKeys::default();
         let keys = wanted.keys().iter();
         let keys = keys.map(|key| 2 * key.capacity() + BYTES_A_KEY);
@@ -157,9 +175,9 @@ impl Parked {
 #[derive(Debug, Default)]
 pub(crate) struct Parking {
     /// Connections whose next look begins.
-    due: Vec<usize>,
+    pub(crate) due: Vec<usize>,
     /// When times are over, with the connections.
-    deadlines: BTreeSet<(u64, usize)>,
+    pub(crate) deadlines: BTreeSet<(u64, usize)>,
 }
 
 impl Parking {
@@ -171,202 +189,5 @@ impl Parking {
     /// When the next time is over, in milliseconds since 1970.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         self.deadlines.first().map(|&(deadline_ms, _)| deadline_ms)
-    }
-}
-
-impl Serving {
-    /// Notes that a connection's look has ended. True if the connection goes on waiting.
-    pub(crate) fn goes_on_waiting(&mut self, number: usize, connection: &mut Connection) -> bool {
-        let Some(parked) = &mut connection.parked else {
-            return false;
-        };
-        parked.is_looking = false;
-        if connection.is_gone || !parked.look.is_vain.get() {
-            self.end_wait(number, connection);
-            return false;
-        }
-        parked.is_woken = false;
-        parked.served.clear();
-        if parked.entered.is_none() {
-            let waiter = Waiter {
-                client: connection.id,
-                core: self.place,
-                number,
-            };
-            let tickets = (self.shared.waiting).enter(parked.look.wanted.keys(), waiter);
-            parked.entered = Some((waiter, tickets));
-            if let Some(deadline_ms) = parked.deadline_ms {
-                self.parking.deadlines.insert((deadline_ms, number));
-            }
-            self.parking.due.push(number);
-            return true;
-        }
-        if parked.is_woken_again {
-            self.parking.due.push(number);
-            return true;
-        }
-        let Some(end) = parked.end else {
-            return true;
-        };
-        let mut reply = Vec::new();
-        let mut writer = Writer::new(&mut reply, connection.protocol);
-        match end {
-            WaitEnd::Timeout => writer.null_array(),
-            WaitEnd::Error => writer.error(UNBLOCKED),
-        }
-        connection.emit_piece(&mut reply);
-        self.end_wait(number, connection);
-        false
-    }
-
-    /// Removes a connection from the queues, and wakes the next clients: those that wait for its
-    /// keys, if it was woken itself, and for keys to which it has added elements.
-    fn end_wait(&mut self, number: usize, connection: &mut Connection) {
-        let Some(mut parked) = connection.parked.take() else {
-            return;
-        };
-        // One that leaves before its command ends has not carried it out.
-        if let Some(measured) = parked.measured.take().filter(|_| !connection.is_gone) {
-            let took = parked.look.took.get();
-            self.slow.note(&self.shared.slow, measured, took);
-        }
-        let keys = parked.look.wanted.keys();
-        if let Some((_, tickets)) = &parked.entered {
-            self.shared.waiting.leave(keys, tickets);
-        }
-        if let Some(deadline_ms) = parked.deadline_ms {
-            self.parking.deadlines.remove(&(deadline_ms, number));
-        }
-        parked.served.append(&mut parked.served_again);
-        let was_woken = parked.is_woken || parked.is_woken_again;
-        for key in keys.iter().filter(|_| was_woken) {
-            steps::count(1);
-            self.shared.wake_waiter(key, &parked.served);
-        }
-        for key in parked.ready.take() {
-            self.shared.wake_waiter(&key, &parked.served);
-        }
-    }
-
-    /// Ends the wait of a connection that is closed, unless it looks: then the end of the look
-    /// does.
-    pub(crate) fn forget_wait(&mut self, number: usize, connection: &mut Connection) {
-        if let Some(parked) = &connection.parked
-            && !parked.is_looking
-        {
-            self.end_wait(number, connection);
-            connection.is_blocked = false;
-        }
-    }
-
-    /// Has a client that waits for a key, which has a place among its keys, look at these again.
-    pub(crate) fn wake(
-        &mut self,
-        waiter: Waiter,
-        (key, place): (&[u8], usize),
-        mut served: Vec<Served>,
-    ) {
-        let connection = self.connections.get_mut(waiter.number);
-        let parked = connection.and_then(|connection| connection.as_mut()?.parked.as_mut());
-        let woken = parked.filter(|parked| {
-            let is_there = (parked.entered.as_ref()).is_some_and(|(entered, _)| *entered == waiter);
-            let keys = parked.look.wanted.keys();
-            is_there && keys.get(place).is_some_and(|known| known == key)
-        });
-        let Some(parked) = woken else {
-            // It has left the queue meanwhile.
-            return self.shared.wake_waiter(key, &served);
-        };
-        parked.is_woken_again = true;
-        parked.woken_for.get_or_insert(place);
-        parked.served_again.append(&mut served);
-        if !parked.is_looking {
-            self.parking.due.push(waiter.number);
-        }
-    }
-
-    /// Ends the waits whose time is over, and starts the looks that are due.
-    pub(crate) fn serve_waits(&mut self, core: &Core) {
-        self.end_overdue_waits();
-        // A look writes.
-        if self.passes.is_shut() {
-            return;
-        }
-        for number in std::mem::take(&mut self.parking.due) {
-            let Some(Some(connection)) = self.connections.get_mut(number) else {
-                continue;
-            };
-            let protocol = connection.protocol;
-            let Some(parked) = connection.parked.as_mut().filter(|one| !one.is_looking) else {
-                continue;
-            };
-            parked.is_looking = true;
-            parked.is_woken = std::mem::take(&mut parked.is_woken_again);
-            parked.served = std::mem::take(&mut parked.served_again);
-            // A command that has added to a key waits until it is looked at.
-            parked.look.first = parked.woken_for.take().unwrap_or(0);
-            let look = parked.look();
-            let (mut core, output) = (
-                self.tasks.client(core),
-                TaskOutput::new(
-                    &connection.account,
-                    &self.events,
-                    (&self.records, &self.turn_bytes),
-                    &self.passes,
-                )
-                .with_pass(),
-            );
-            let written = output.clone();
-            let future = async move {
-                let reply = (&written, protocol);
-                look.run(&mut core, reply, SourceErrors::Ignored).await;
-                core
-            };
-            self.tasks.start(number, output, Box::pin(future));
-        }
-    }
-
-    /// Ends the waits whose time is over.
-    fn end_overdue_waits(&mut self) {
-        while let Some(&(deadline_ms, number)) = self.parking.deadlines.first()
-            && deadline_ms <= self.now_ms
-        {
-            self.parking.deadlines.pop_first();
-            self.end_wait_of(number, WaitEnd::Timeout);
-        }
-    }
-
-    /// Ends the wait of the client of an identity, if it waits here and its connection has one of
-    /// these numbers.
-    pub(crate) fn end_wait_of_client(
-        &mut self,
-        numbers: Range<usize>,
-        client: u64,
-        end: WaitEnd,
-    ) -> bool {
-        let is_meant = |connection: &Connection| {
-            let parked = connection.parked.as_ref();
-            connection.id == client && parked.is_some_and(|parked| parked.is_waiting())
-        };
-        let mut connections = self.connections[numbers.clone()].iter();
-        let place = connections.position(|one| one.as_ref().is_some_and(|one| is_meant(one)));
-        if let Some(place) = place {
-            self.end_wait_of(numbers.start + place, end);
-        }
-        place.is_some()
-    }
-
-    fn end_wait_of(&mut self, number: usize, end: WaitEnd) {
-        let Some(Some(connection)) = self.connections.get_mut(number) else {
-            return;
-        };
-        let Some(parked) = &mut connection.parked else {
-            return;
-        };
-        parked.end.get_or_insert(end);
-        // Else the end of the look ends it, unless the look has found something.
-        if !parked.is_looking {
-            self.unblock(number);
-        }
     }
 }

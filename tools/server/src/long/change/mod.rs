@@ -23,7 +23,7 @@ use crate::events::classes::EventClasses;
 use crate::events::operation_events::Until;
 use crate::long::copy::{Old, Segment, ValueUse, send_bytes, send_pieces};
 use crate::resp::{Protocol, Writer};
-use crate::turn::tasks::TaskOutput;
+use crate::tasks::output::TaskOutput;
 
 /// The bytes that a command gives.
 #[derive(Debug)]

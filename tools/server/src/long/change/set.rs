@@ -9,7 +9,7 @@ use crate::events::classes::EventClasses;
 use crate::events::operation_events;
 use crate::long::change::{LongChange, Reply};
 use crate::long::copy::Old;
-use crate::turn::tasks::TaskOutput;
+use crate::tasks::output::TaskOutput;
 
 /// What a key must hold for a `SET`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use farcore::{Condition, Core, Expiry, PutOptions, PutOutcome, Result};
 use crate::events::classes::EventClasses;
 use crate::long::change::{LongChange, Reply};
 use crate::long::copy::{Old, Segment, put_segments};
-use crate::turn::tasks::TaskOutput;
+use crate::tasks::output::TaskOutput;
 
 impl LongChange {
     /// Puts the bytes into the value, at an offset or behind it.

@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::turn::steps;
+use crate::steps;
 use crate::types::kind::{Kind, Structured};
 use crate::types::length_prefixed::{self, LENGTH_BYTES_MAX};
 

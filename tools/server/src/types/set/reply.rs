@@ -3,8 +3,8 @@
 use farcore::Answer;
 
 use crate::resp::Writer;
+use crate::steps;
 use crate::texts::{ShortText, Texts};
-use crate::turn::steps;
 use crate::types::kind;
 use crate::types::set::value::{SetLookup, SetValue};
 

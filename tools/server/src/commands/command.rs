@@ -1,0 +1,142 @@
+//! What the server knows of a command: its name, its arguments, its flags, and what runs it.
+
+use super::call::Call;
+use super::flow::{Flow, Refusal};
+
+/// The keys of a command that has none.
+pub(super) const NO_KEYS: (i64, i64, i64) = (0, 0, 0);
+
+/// Commands that copy their arguments into one buffer, and handle them in slices.
+pub(super) const COPIED_IN_ONE: &[&str] = &["mget", "pubsub"];
+/// Commands of one long value, which is passed on in pieces, or which subscribers share.
+pub(super) const OF_LONG_VALUES: &[&str] = &[
+    "append", "delifeq", "getset", "psetex", "publish", "set", "setex", "setnx", "setrange",
+    "spublish",
+];
+/// Commands that handle their arguments in slices.
+pub(super) const IN_SLICES: &[&str] = &[
+    "del",
+    "exists",
+    "mset",
+    "psubscribe",
+    "punsubscribe",
+    "ssubscribe",
+    "subscribe",
+    "sunsubscribe",
+    "touch",
+    "unlink",
+    "unsubscribe",
+];
+
+/// A command.
+#[derive(Debug)]
+pub(crate) struct Command {
+    /// Its name, in small letters.
+    pub(crate) name: &'static str,
+    /// Arguments with the name; at least so many if negative. As Redis tells it.
+    pub(crate) arity: i64,
+    /// Where its first key is, the last one (from the end if negative), and the step between; zeros
+    /// if it has none.
+    pub(crate) keys: (i64, i64, i64),
+    /// Its flags and categories, as Redis tells them.
+    pub(crate) flags: &'static str,
+    /// A client may run it before it has authenticated.
+    pub(crate) is_for_strangers: bool,
+    /// It may make data grow, so it is refused while memory is short.
+    pub(crate) needs_memory: bool,
+    /// It may change its keys.
+    pub(crate) writes: bool,
+    /// What it does by its second word.
+    pub(crate) subcommands: &'static [Subcommand],
+    pub(crate) run: Run,
+}
+
+/// What runs a command.
+pub(crate) type Run = for<'a, 'b> fn(&'b mut Call<'a>) -> Result<Flow, Refusal>;
+
+impl Command {
+    /// True if it takes so many arguments, its name among them.
+    #[inline]
+    pub(crate) fn takes(&self, count: usize) -> bool {
+        takes(self.arity, count)
+    }
+
+    /// True if it may have as many arguments as a client may send.
+    pub(crate) fn takes_many_arguments(&self) -> bool {
+        IN_SLICES.contains(&self.name) || COPIED_IN_ONE.contains(&self.name)
+    }
+
+    /// True if its arguments may have as many bytes as a client may send.
+    pub(crate) fn takes_long_arguments(&self) -> bool {
+        IN_SLICES.contains(&self.name) || OF_LONG_VALUES.contains(&self.name)
+    }
+
+    /// True if it has keys at places that its name alone tells.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.keys != NO_KEYS
+    }
+
+    /// The places of its keys among so many arguments, as many as it takes; its name is at 0. Keys
+    /// that its arguments count, and that of a second word, are not among them.
+    pub(crate) fn key_places(&self, count: usize) -> impl Iterator<Item = usize> + Clone + use<> {
+        let (first, last, step) = self.keys;
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let end = match last {
+            _ if !self.has_keys() => first,
+            ..0 => count + last + 1,
+            last => last + 1,
+        };
+        (first..end)
+            .step_by(usize::try_from(step).unwrap_or(1).max(1))
+            .filter_map(|place| usize::try_from(place).ok())
+    }
+
+    /// True if it has a flag.
+    pub(crate) fn has_flag(&self, wanted: &str) -> bool {
+        self.flags.split(' ').any(|flag| flag == wanted)
+    }
+
+    /// True if clients that watch see it: it is no business of the server's owner, and has no
+    /// password among its arguments.
+    pub(crate) fn is_shown(&self) -> bool {
+        !self.has_flag("admin") && !matches!(self.name, "auth" | "hello")
+    }
+}
+
+/// What a command does under one second word.
+#[derive(Debug)]
+pub(crate) struct Subcommand {
+    /// The word, in small letters.
+    pub(crate) name: &'static str,
+    /// Arguments with both words; at least so many if negative.
+    pub(crate) arity: i64,
+    /// The place of its key; 0 if it has none.
+    pub(crate) key: usize,
+    pub(super) run: Run,
+}
+
+impl Subcommand {
+    pub(super) const fn new(name: &'static str, arity: i64, run: Run) -> Self {
+        Self {
+            name,
+            arity,
+            key: 0,
+            run,
+        }
+    }
+
+    /// One whose third argument is a key.
+    pub(super) const fn of_key(name: &'static str, arity: i64, run: Run) -> Self {
+        Self {
+            key: 2,
+            ..Self::new(name, arity, run)
+        }
+    }
+}
+
+/// True if a command of an arity takes so many arguments.
+#[inline]
+pub(crate) fn takes(arity: i64, count: usize) -> bool {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    count == arity || (arity < 0 && count >= -arity)
+}

@@ -1,0 +1,183 @@
+//! How a command is run: it is found in the table, admitted, held if it must wait, carried out and
+//! counted.
+
+use super::call::Call;
+use super::command::Command;
+use super::flow::{Flow, REPEATED_BYTES_MAX, Refusal, repeated};
+use super::table::find;
+use super::{channels, long_set, transactions};
+use crate::limits::{ARGUMENT_BYTES_MAX, ARGUMENTS_MAX};
+use crate::memory_limit::OUT_OF_MEMORY;
+use crate::resp::Arguments;
+
+/// Runs the command that the arguments name.
+pub(crate) fn run(call: &mut Call<'_>) -> Flow {
+    if call.arguments.is_empty() {
+        return Flow::Done;
+    }
+    let flow = match admitted(call, call.count()) {
+        Ok(command) => {
+            if call.must_wait(command) {
+                return Flow::Later;
+            }
+            let is_shut = call.serving.passes.is_shut();
+            if is_shut && call.serving.must_hold(call.connection, command) {
+                return Flow::Later;
+            }
+            call.writes = command.writes;
+            // It was counted and shown when it was queued.
+            let is_replayed = call.connection.is_executing();
+            let flow = if call.connection.is_plain() {
+                (command.run)(call)
+            } else {
+                run_special(call, command)
+            };
+            if flow == Ok(Flow::Later) {
+                return Flow::Later;
+            }
+            let counters = call.serving.counters();
+            if let Some(counters) = counters.calls.get(command.place()) {
+                counters.calls.add(u64::from(!is_replayed));
+                if flow.is_err() {
+                    counters.failed.add(1);
+                }
+            }
+            if call.serving.is_monitored() && command.is_shown() && !is_replayed {
+                call.serving
+                    .show(call.connection, call.arguments.iter(call.input));
+            }
+            flow
+        }
+        Err(refusal) => Err(transactions::refused(call, refusal)),
+    };
+    call.serving.counters().commands.add(1);
+    if let Err(Refusal(text)) = flow {
+        debug_assert!(
+            call.connection.sent_parts.is_none(),
+            "a command that has begun is not refused"
+        );
+        call.serving.note_failure(&text);
+        call.connection.reply(|writer| writer.error(&text));
+    }
+    Flow::Done
+}
+
+/// True if an argument that is too long for a record, and that `left` others follow, is passed on
+/// or skipped as it comes: it is a value. Else the command is kept whole.
+pub(crate) fn streams(arguments: &Arguments, input: &[u8], left: usize) -> bool {
+    let name = if arguments.is_empty() {
+        &[]
+    } else {
+        arguments.get(0, input)
+    };
+    match find(name) {
+        Some(command) => command.writes && long_set::streams(command.name, arguments.len(), left),
+        None => left == 0,
+    }
+}
+
+/// Runs a command of which an argument, of so many bytes, is too long for a record and comes later,
+/// with `left` others after it.
+pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
+    call.serving.shared.note_large_value();
+    let flow = match admitted(call, call.count() + 1 + left) {
+        Ok(command) => long_set::run(call, command.name, bytes, left),
+        Err(refusal) => Err(refusal),
+    };
+    match flow {
+        Ok(flow) => flow,
+        Err(Refusal(text)) => {
+            call.serving.note_failure(&text);
+            call.reply(|writer| writer.error(&text))
+        }
+    }
+}
+
+/// Runs a command of a connection that has subscribed to channels or is in a transaction.
+#[cold]
+fn run_special(call: &mut Call<'_>, command: &Command) -> Result<Flow, Refusal> {
+    match channels::admit(call, command) {
+        Ok(()) => transactions::run(call, command),
+        Err(refusal) => Err(transactions::refused(call, refusal)),
+    }
+}
+
+/// The command, if it exists, has as many arguments as it takes, and the client may run it.
+fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refusal> {
+    // None if the name itself is too long.
+    let name = if call.arguments.is_empty() {
+        &[]
+    } else {
+        call.argument(0)
+    };
+    let Some(command) = find(name) else {
+        return Err(unknown(call));
+    };
+    let rejected = |call: &Call<'_>| {
+        if let Some(counters) = call.serving.counters().calls.get(command.place()) {
+            counters.rejected.add(1);
+        }
+    };
+    if !command.takes(count) {
+        rejected(call);
+        let name = command.name;
+        let text = format!("ERR wrong number of arguments for '{name}' command");
+        return Err(Refusal(text));
+    }
+    let is_long = count > ARGUMENTS_MAX || call.arguments.span_bytes() > ARGUMENT_BYTES_MAX;
+    if is_long && let Err(refusal) = accept_long(call, command, count) {
+        rejected(call);
+        return Err(refusal);
+    }
+    if !call.connection.is_authenticated && !command.is_for_strangers {
+        rejected(call);
+        return Err("NOAUTH Authentication required.".into());
+    }
+    // A queued command was admitted with its transaction, and one that has begun goes on.
+    let is_admitted = call.connection.is_executing() || call.connection.sent_parts.is_some();
+    if call.serving.shared.memory_limit.is_exceeded() && command.needs_memory && !is_admitted {
+        rejected(call);
+        return Err(OUT_OF_MEMORY.into());
+    }
+    call.connection.last_command = command.name;
+    Ok(command)
+}
+
+/// Refuses a command with very many or long arguments, unless it goes on in slices.
+#[cold]
+fn accept_long(call: &Call<'_>, command: &Command, count: usize) -> Result<(), Refusal> {
+    let (name, bytes) = (command.name, call.arguments.span_bytes());
+    if count > ARGUMENTS_MAX && !command.takes_many_arguments() {
+        return Err(Refusal(format!(
+            "ERR '{name}' takes at most {ARGUMENTS_MAX} arguments, these are {count}"
+        )));
+    }
+    if bytes > ARGUMENT_BYTES_MAX && !command.takes_long_arguments() {
+        return Err(Refusal(format!(
+            "ERR '{name}' takes at most {ARGUMENT_BYTES_MAX} bytes of arguments, these have {bytes}"
+        )));
+    }
+    Ok(())
+}
+
+/// Why a command is unknown; as Redis.
+fn unknown(call: &Call<'_>) -> Refusal {
+    let mut arguments = String::new();
+    for place in 1..call.count() {
+        let left = REPEATED_BYTES_MAX.saturating_sub(arguments.len());
+        if left == 0 {
+            break;
+        }
+        arguments.push_str(&format!("'{}' ", repeated(call.argument(place), left)));
+    }
+    // A name that is too long for a record is not kept.
+    let name = if call.count() == 0 {
+        &[]
+    } else {
+        call.argument(0)
+    };
+    let name = repeated(name, REPEATED_BYTES_MAX);
+    Refusal(format!(
+        "ERR unknown command '{name}', with args beginning with: {arguments}"
+    ))
+}

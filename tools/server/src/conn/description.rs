@@ -1,0 +1,61 @@
+//! How a client is described: a line of `CLIENT LIST`.
+
+use crate::conn::client_filter::ClientFilter;
+use crate::conn::connection::Connection;
+use crate::resp::Protocol;
+
+impl Connection {
+    /// True if a filter means its client.
+    pub(crate) fn is_meant(&self, filter: &ClientFilter) -> bool {
+        filter.has(self.id, self.peer, || self.local_address())
+    }
+}
+
+/// A line of `CLIENT LIST`.
+pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let names = &connection.names;
+    let [channels, patterns, shard_channels] = connection.subscription_counts();
+    let queued = connection.queue().map(|queue| queue.commands.to_string());
+    let is_waiting = connection
+        .parked
+        .as_ref()
+        .is_some_and(|one| one.is_waiting());
+    let flags = [
+        (connection.is_restricted(), 'P'),
+        (queued.is_some(), 'x'),
+        (is_waiting, 'b'),
+    ];
+    let mut flags: String = (flags.into_iter().filter(|(is_set, _)| *is_set))
+        .map(|(_, letter)| letter)
+        .collect();
+    if flags.is_empty() {
+        flags.push('N');
+    }
+    format!(
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+        connection.id,
+        connection.peer,
+        connection.local_address(),
+        text(&names.name),
+        connection.connected.elapsed().as_secs(),
+        now_ms.saturating_sub(connection.heard_ms) / 1000,
+        flags,
+        channels,
+        patterns,
+        shard_channels,
+        queued.as_deref().unwrap_or("-1"),
+        connection.input.len() - connection.parsed,
+        connection.waiting_bytes(),
+        connection.output_bytes(),
+        connection.account.held(),
+        connection.last_command,
+        if connection.protocol == Protocol::Resp3 {
+            3
+        } else {
+            2
+        },
+        text(&names.library),
+        text(&names.library_version),
+    )
+}

@@ -1,0 +1,124 @@
+//! What a core can be asked to do by other cores, and by the thread that accepts.
+//!
+//! - I1: a message holds data alone. A dropped message answers by the drop of what it holds.
+
+use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
+use std::sync::Arc;
+
+use farcore_rdma::PeerArrival;
+
+use crate::conn::client_filter::{ClientFilter, ClientPage};
+use crate::cores::answers::Answers;
+use crate::events::publication::{NamesPage, Publication, Topic};
+use crate::exec::gate::Acknowledgement;
+use crate::figures::failures::Failures;
+use crate::figures::slow_log::SlowCommand;
+use crate::texts::Texts;
+use crate::waits::key_queues::{Served, WaitEnd, Waiter};
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) is_encrypted: bool,
+    /// There was no place for it: one that has not authenticated makes room.
+    pub(crate) is_above_limit: bool,
+}
+
+/// What another thread sends to a core.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A connection to serve.
+    Connection(Arrival),
+    /// A connection of a native client, not yet accepted.
+    Peer(PeerArrival),
+    /// Close the gate for writes; the drop says that it is closed.
+    CloseGate(Acknowledgement),
+    /// Open the gate for writes.
+    OpenGate,
+    /// Give back local memory above so many bytes, unless a trim is under way.
+    Trim { keep_bytes: u64 },
+    /// End overdue native connections.
+    EndOverdueNative,
+    /// Close connections that are late to authenticate; some a turn.
+    EndLate,
+    /// Close silent connections, from a number on; some a turn.
+    EndSilent { start: usize },
+    /// Hand a message of a channel to the subscribers, and answer how many have it.
+    Publish(Arc<Publication>, Answers<usize>),
+    /// Deliver the events of keys that the port has.
+    DeliverKeyEvents,
+    /// Disconnect the subscriber that has most shared bytes unread.
+    EndSlowestSubscriber,
+    /// Show a turn's commands to the clients that watch.
+    ShowCommands(Arc<[u8]>),
+    /// Have a client look at its keys again, of which this one, at this place among them, may have
+    /// elements.
+    Wake {
+        waiter: Waiter,
+        key: Vec<u8>,
+        place: usize,
+        served: Vec<Served>,
+    },
+    /// What a command wants to know or to change of every core.
+    Question(Question),
+}
+
+/// What a command wants to know or to change of every core, and where the core answers. Of what may
+/// be long a core answers a page a turn.
+#[derive(Debug)]
+pub(crate) enum Question {
+    /// How often each error was replied?
+    Failures(Answers<Failures>),
+    /// Count errors anew, and the steps of the longest turn.
+    ResetFigures(Answers<()>),
+    /// Compact what is mostly dead in local memory.
+    StartPurge(Answers<()>),
+    /// Is a trim under way?
+    IsTrimming(Answers<bool>),
+    /// Slow commands that were noted before a number, the newest first.
+    SlowCommands {
+        before: u64,
+        count: usize,
+        answers: Answers<(usize, Vec<SlowCommand>)>,
+    },
+    /// How many slow commands are noted?
+    SlowCount(Answers<usize>),
+    /// Forget them.
+    ClearSlow(Answers<()>),
+    /// Names with subscribers behind one, of which those are wanted that match a pattern.
+    TopicNames {
+        topic: Topic,
+        before: Option<Arc<[u8]>>,
+        pattern: Option<Arc<[u8]>>,
+        answers: Answers<(usize, NamesPage)>,
+    },
+    /// How many subscribers has each of some names?
+    SubscriberCounts {
+        topic: Topic,
+        names: Arc<Texts>,
+        places: Range<usize>,
+        answers: Answers<Vec<usize>>,
+    },
+    /// The lines of `CLIENT LIST` of clients from a number on, with their identities.
+    DescribeClients {
+        start: usize,
+        filter: Arc<ClientFilter>,
+        answers: Answers<ClientPage<Vec<(u64, String)>>>,
+    },
+    /// Close clients from a number on. How many were there?
+    KillClients {
+        start: usize,
+        filter: Arc<ClientFilter>,
+        answers: Answers<ClientPage<usize>>,
+    },
+    /// End the wait of a client if it is among those from a number on. Was it there?
+    UnblockClient {
+        start: usize,
+        client: u64,
+        end: WaitEnd,
+        answers: Answers<ClientPage<bool>>,
+    },
+}

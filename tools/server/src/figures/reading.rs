@@ -1,0 +1,99 @@
+//! Reads the figures of a server, from any thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::cores::port::CorePort;
+use crate::cores::shared::Shared;
+use crate::figures::counters::CoreCounters;
+use crate::figures::native_counters::NativeFigures;
+use crate::figures::server_figures::{Baseline, CallFigures, CoreFigures, ServerFigures};
+
+impl CoreFigures {
+    fn of(counters: &CoreCounters, port: &CorePort) -> Self {
+        Self {
+            connections: port.connections.load(Ordering::Relaxed) as u64,
+            unauthenticated: port.unauthenticated.load(Ordering::Relaxed) as u64,
+            connection_bytes: counters.connection_bytes.get(),
+            commands: counters.commands.get(),
+            failed_commands: counters.failed_commands.get(),
+            received_bytes: counters.received_bytes.get(),
+            sent_bytes: counters.sent_bytes.get(),
+            receives: counters.receives.get(),
+            sends: counters.sends.get(),
+            sleeps: counters.sleeps.get(),
+            evicted_clients: counters.evicted_clients.get(),
+            stalled_uploads: counters.stalled_uploads.get(),
+            slow_subscribers: counters.slow_subscribers.get(),
+            unsent_events: counters.unsent_events.get(),
+            protocol_errors: counters.protocol_errors.get(),
+            failed_handshakes: counters.failed_handshakes.get(),
+            evicted_unauthenticated: counters.evicted_unauthenticated.get(),
+            late_unauthenticated: counters.late_unauthenticated.get(),
+            failed_authentications: counters.failed_authentications.get(),
+            delayed_authentications: counters.delayed_authentications.get(),
+            pauses: counters.pauses.get(),
+            gate_closings: counters.gate_closings.get(),
+            gate_overruns: counters.gate_overruns.get(),
+            gate_longest_us: counters.gate_longest_us.get(),
+            longest_turn_steps: counters.longest_turn_steps.get(),
+            native: NativeFigures::of(&counters.native),
+        }
+    }
+}
+
+impl ServerFigures {
+    pub(crate) fn of(shared: &Shared) -> Self {
+        let cores = shared.counters.iter().zip(&shared.cores);
+        Self {
+            accepted: shared.accepted.load(Ordering::Relaxed),
+            refused: shared.refused.load(Ordering::Relaxed),
+            idle_closed: shared.idle_closed.load(Ordering::Relaxed),
+            cores: cores
+                .map(|(counters, port)| CoreFigures::of(counters, port))
+                .collect(),
+            calls: (shared.command_names.iter().enumerate())
+                .map(|(place, &command)| {
+                    let mut figures = CallFigures {
+                        command,
+                        ..CallFigures::default()
+                    };
+                    for core in &shared.counters {
+                        if let Some(counters) = core.calls.get(place) {
+                            figures.calls += counters.calls.get();
+                            figures.rejected += counters.rejected.get();
+                            figures.failed += counters.failed.get();
+                        }
+                    }
+                    figures
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Shared {
+    /// The figures now.
+    pub(crate) fn figures(&self) -> Baseline {
+        let engine = self.reporter.stats().total;
+        Baseline {
+            server: ServerFigures::of(self),
+            gets: engine.gets,
+            gets_absent: engine.gets_absent,
+            expired: engine.expired,
+            evicted: engine.evicted,
+        }
+    }
+}
+
+/// Reads a server's figures, from any thread.
+#[derive(Clone, Debug)]
+pub struct ServerReporter(pub(crate) Arc<Shared>);
+
+impl ServerReporter {
+    /// The figures now.
+    #[must_use]
+    pub fn figures(&self) -> ServerFigures {
+        ServerFigures::of(&self.0)
+    }
+}

@@ -1,0 +1,128 @@
+//! What a server is started with.
+
+mod native;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+pub(crate) use self::native::{CONNECTIONS_MAX, HANDSHAKE_SENDS, SLOTS_MAX};
+pub use self::native::{NativeOptions, NativeOptionsError};
+
+/// Clients at once, by default; as Redis.
+pub const CLIENTS_MAX: usize = 10_000;
+
+/// Memory for the buffers of all clients, by default.
+pub const CLIENT_BYTES: usize = 16 << 20;
+
+/// Time in which a connection must authenticate, by default; as a handshake has.
+pub const AUTHENTICATION_LIMIT: Duration = Duration::from_secs(10);
+
+/// Connections that the system keeps until they are accepted, by default.
+pub const BACKLOG: u32 = 4096;
+
+/// Time after which the system asks whether a client's host is still there, by default; as Redis.
+pub(crate) const TCP_KEEPALIVE: Duration = Duration::from_secs(300);
+
+/// Where encrypted connections are accepted, and by which certificate. Files are in PEM and are
+/// read when the server starts.
+#[derive(Clone, Debug)]
+pub struct TlsOptions {
+    /// Where clients connect. Port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// The server's certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// The private key of the first.
+    pub key: PathBuf,
+    /// Authorities whose certificates clients must show; `None` requires none.
+    pub client_authority: Option<PathBuf>,
+}
+
+/// What a server is started with.
+#[derive(Clone)]
+pub struct Options {
+    /// Where clients connect. Port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Clients at once; others are refused. Default 10,000.
+    pub clients_max: usize,
+    /// What `AUTH` must give; `None` requires nothing.
+    pub password: Option<Zeroizing<String>>,
+    /// Time in which a connection must authenticate, if it must. Default 10 s.
+    pub authentication_limit: Duration,
+    /// Connections that the system keeps until they are accepted. Default 4096.
+    pub backlog: u32,
+    /// Time after which a silent client is disconnected; `None` keeps it.
+    pub idle_timeout: Option<Duration>,
+    /// Time without a byte from a client after which the system asks whether its host is still
+    /// there; `None` never asks. Clients connected before are not concerned. Default 300 s.
+    pub tcp_keepalive: Option<Duration>,
+    /// What all clients may have the server hold, in bytes; above it, those that do not read are
+    /// disconnected. Default 16 MiB.
+    pub client_bytes: usize,
+    /// When the engine is full, keys are evicted.
+    pub evicts: bool,
+    /// Clients may see the commands of all others, with `MONITOR`.
+    pub monitors: bool,
+    /// Encrypted connections, beside others.
+    pub tls: Option<TlsOptions>,
+    /// The native protocol, over the fabric. Default: not served.
+    pub native: NativeOptions,
+}
+
+impl Options {
+    /// The defaults, at an address.
+    #[must_use]
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            clients_max: CLIENTS_MAX,
+            password: None,
+            authentication_limit: AUTHENTICATION_LIMIT,
+            backlog: BACKLOG,
+            idle_timeout: None,
+            tcp_keepalive: Some(TCP_KEEPALIVE),
+            client_bytes: CLIENT_BYTES,
+            evicts: false,
+            monitors: false,
+            tls: None,
+            native: NativeOptions::default(),
+        }
+    }
+
+    /// True if a new connection has something to prove, before it counts as a client.
+    pub(crate) fn is_unauthenticated(&self, is_encrypted: bool) -> bool {
+        let shows_certificate = |tls: &TlsOptions| tls.client_authority.is_some();
+        self.needs_password() || is_encrypted && self.tls.as_ref().is_some_and(shows_certificate)
+    }
+
+    /// True if some new connections have.
+    pub(crate) fn has_unauthenticated(&self) -> bool {
+        self.is_unauthenticated(self.tls.is_some())
+    }
+
+    /// True if clients must authenticate.
+    pub(crate) fn needs_password(&self) -> bool {
+        self.password.is_some()
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("listen", &self.listen)
+            .field("clients_max", &self.clients_max)
+            .field("password", &self.password.as_ref().map(|_| "..."))
+            .field("authentication_limit", &self.authentication_limit)
+            .field("backlog", &self.backlog)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("tcp_keepalive", &self.tcp_keepalive)
+            .field("client_bytes", &self.client_bytes)
+            .field("evicts", &self.evicts)
+            .field("monitors", &self.monitors)
+            .field("tls", &self.tls)
+            .field("native", &self.native)
+            .finish()
+    }
+}

@@ -1,0 +1,260 @@
+//! A running server.
+
+mod accept;
+mod upkeep;
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use farcore::{Engine, Task};
+
+use self::accept::Listener;
+use crate::commands::COMMANDS;
+use crate::conn::tls;
+use crate::cores::port::CorePort;
+use crate::cores::shared::Shared;
+use crate::figures::reading::ServerReporter;
+use crate::native::NativeListeners;
+use crate::options::{NativeOptionsError, Options};
+use crate::serving::Serving;
+use crate::system_calls::try_system_calls;
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {error}; choose another with --resp or --tls")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A native address cannot be listened at.
+    #[error("cannot listen at {address}: {error}; choose another with --native")]
+    ListenNative {
+        /// The address.
+        address: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A setting of the native protocol is out of range.
+    #[error(transparent)]
+    Native(#[from] NativeOptionsError),
+    /// The system has no descriptor or thread left, or refuses a system call.
+    #[error("the server cannot start: {}{}", .0, remedy(.0))]
+    System(#[from] io::Error),
+    /// A certificate or key of encrypted connections cannot be used.
+    #[error("encrypted connections cannot be served: {0}")]
+    Tls(String),
+    /// The engine is closed.
+    #[error(transparent)]
+    Engine(#[from] farcore::Error),
+}
+
+/// A server, which ends when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    tls_address: Option<SocketAddr>,
+    native: Vec<String>,
+    acceptor: Option<JoinHandle<()>>,
+    cores: Vec<Task<io::Result<()>>>,
+}
+
+impl Server {
+    /// Starts a server on every core of an engine, and waits until all serve. Not to be called from
+    /// a job of the engine.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(engine: &Engine, options: Options) -> Result<Self, StartError> {
+        try_system_calls().map_err(io::Error::other)?;
+        let (plain, address) = listen(options.listen, options.backlog, false)?;
+        let mut listeners = vec![plain];
+        let (mut tls, mut tls_address) = (None, None);
+        let backlog = options.backlog;
+        if let Some(options) = &options.tls {
+            tls = Some(tls::load(options).map_err(StartError::Tls)?);
+            let (encrypted, address) = listen(options.listen, backlog, true)?;
+            listeners.push(encrypted);
+            tls_address = Some(address);
+        }
+        options.native.validate()?;
+        let native = NativeListeners::bind(&options.native, options.backlog)
+            .map_err(|(address, error)| StartError::ListenNative { address, error })?;
+        let ports: io::Result<Vec<_>> = (0..engine.shards()).map(|_| CorePort::new()).collect();
+        let shared = Shared::new(
+            (options, tls),
+            ports?,
+            (engine.reporter(), engine.value_bytes_max()),
+            (run_id()?, address.port()),
+            COMMANDS.iter().map(|command| command.name).collect(),
+        );
+        let mut server = Self {
+            shared: Arc::new(shared),
+            address,
+            tls_address,
+            native: native.addresses(),
+            acceptor: None,
+            cores: Vec::new(),
+        };
+        let (starts, started) = mpsc::channel();
+        for place in 0..engine.shards() {
+            let shared = Arc::clone(&server.shared);
+            let (value_bytes_max, starts) = (engine.value_bytes_max(), starts.clone());
+            let job = engine.run_on_core(place, move |core| async move {
+                let _ended = Ended(Arc::clone(&shared), place);
+                let serving = Serving::new(shared, place, value_bytes_max)?;
+                let _ = starts.send(());
+                drop(starts);
+                serving.run(core).await;
+                Ok(())
+            })?;
+            server.cores.push(job);
+        }
+        drop(starts);
+        if started.iter().count() < engine.shards() {
+            // The core that does not serve says why.
+            server.end()?;
+        }
+        server.acceptor = Some(accept::start(
+            listeners,
+            native,
+            Arc::clone(&server.shared),
+        )?);
+        let memory = &server.shared.client_memory;
+        tracing::info!(
+            bytes = memory.limit(),
+            of_one_client = memory.large_limit(),
+            "memory that clients of all cores share"
+        );
+        tracing::info!(%address, "the server accepts Redis clients");
+        if let Some(address) = tls_address {
+            tracing::info!(%address, "the server accepts encrypted connections of Redis clients");
+        }
+        for address in &server.native {
+            tracing::info!(address, "the server accepts native clients");
+        }
+        Ok(server)
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where clients connect whose connections are encrypted.
+    #[must_use]
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_address
+    }
+
+    /// Where native clients connect, as addresses of the fabric.
+    #[must_use]
+    pub fn native_addresses(&self) -> &[String] {
+        &self.native
+    }
+
+    /// Reads its figures.
+    #[must_use]
+    pub fn reporter(&self) -> ServerReporter {
+        ServerReporter(Arc::clone(&self.shared))
+    }
+
+    /// True once a client has sent `SHUTDOWN`.
+    #[must_use]
+    pub fn is_asked_to_stop(&self) -> bool {
+        self.shared.is_asked_to_stop()
+    }
+
+    /// True until it is stopped, unless a core's loop has ended by a fault, which
+    /// [`Server::stop`] returns.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        !self.shared.cores.iter().any(CorePort::has_ended)
+    }
+
+    /// Accepts nothing more, answers what was accepted, and ends.
+    ///
+    /// # Errors
+    /// What a core could not start with.
+    pub fn stop(mut self) -> Result<(), StartError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), StartError> {
+        self.shared.stop();
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        // Connections that came meanwhile.
+        self.shared.stop();
+        for core in self.cores.drain(..) {
+            core.join()??;
+        }
+        Ok(())
+    }
+}
+
+/// Listens at an address; returns also which one it is.
+fn listen(
+    address: SocketAddr,
+    backlog: u32,
+    is_encrypted: bool,
+) -> Result<(Listener, SocketAddr), StartError> {
+    let listen = || {
+        let socket = TcpListener::bind(address)?;
+        // The standard library's backlog is too short for a crowd that arrives at once.
+        rustix::net::listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        let listener = Listener {
+            socket,
+            is_encrypted,
+        };
+        Ok((listener, address))
+    };
+    listen().map_err(|error| StartError::Listen { address, error })
+}
+
+/// What to do where the system refuses a call.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => {
+            "; allow the call in the container's seccomp profile"
+        }
+        _ => "",
+    }
+}
+
+/// Notes the end of a core's loop, also if it panics.
+struct Ended(Arc<Shared>, usize);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.cores[self.1].end();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// 40 hexadecimal digits by which clients tell runs apart.
+fn run_id() -> io::Result<String> {
+    let mut bytes = [0; 20];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    let mut text = String::new();
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}

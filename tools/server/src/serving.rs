@@ -1,0 +1,241 @@
+//! A core's part of the server: its connections, and what is under way for them.
+//!
+//! What it does stands in `turn/`: each step of a turn is a method of [`Serving`] in a file of its
+//! own.
+
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use farcore::RemovedKeys;
+
+use crate::budgets::record_memory::RecordMemory;
+use crate::budgets::turn_bytes::TurnBytes;
+use crate::conn::connection::Connection;
+use crate::conn::guesses::Delays;
+use crate::conn::sockets::Sockets;
+use crate::conn::unauthenticated::{Shares, Unauthenticated};
+use crate::cores::held_arrivals::HeldArrivals;
+use crate::cores::shared::Shared;
+use crate::events::deliveries::Deliveries;
+use crate::events::monitors::Monitors;
+use crate::events::operation_events::Noted;
+use crate::events::subscriptions::Subscriptions;
+use crate::exec::gate::Passes;
+use crate::exec::gate_closing::GateClosing;
+use crate::figures::counters::CoreCounters;
+use crate::figures::failures::Failures;
+use crate::figures::slow_log::SlowLog;
+use crate::limits::{BESIDE_BYTES, RECEIVE_BYTES};
+use crate::memory::CoreMemory;
+use crate::memory_trims::Trim;
+use crate::native::Native;
+use crate::resp::{Arguments, Limits};
+use crate::tasks::event_sink::EventSink;
+use crate::tasks::running::Tasks;
+use crate::waits::parked::Parking;
+
+/// Bytes of the longest value.
+const VALUE_BYTES_MAX: usize = 64 << 20;
+
+/// A core's connections and what is under way for them.
+pub(crate) struct Serving {
+    pub(crate) shared: Arc<Shared>,
+    /// The core's place among the server's.
+    pub(crate) place: usize,
+    pub(crate) connections: Vec<Option<Box<Connection>>>,
+    /// Numbers of no connection.
+    pub(crate) free: Vec<usize>,
+    pub(crate) sockets: Sockets,
+    /// New connections that wait for memory.
+    pub(crate) arrivals: HeldArrivals,
+    /// Connections that go on next turn though their socket is not ready.
+    pub(crate) listed: Vec<usize>,
+    /// Connections with output.
+    pub(crate) dirty: Vec<usize>,
+    pub(crate) subscriptions: Subscriptions,
+    /// What waits for their subscribers.
+    pub(crate) deliveries: Deliveries,
+    /// Where commands leave events of keys.
+    pub(crate) events: EventSink,
+    /// What commands have in hand of structured records.
+    pub(crate) records: Rc<RecordMemory>,
+    /// What they copy of large values in a turn.
+    pub(crate) turn_bytes: Rc<TurnBytes>,
+    /// Whether clients may write, and the tasks that do.
+    pub(crate) passes: Rc<Passes>,
+    pub(crate) gate: GateClosing,
+    /// Requests under way whose answers may make events, by token.
+    pub(crate) noted: HashMap<u64, Noted>,
+    /// Keys that were taken from the engine, empty between turns.
+    pub(crate) removed_keys: RemovedKeys,
+    /// Events of removed keys wait, as far as this core knows.
+    pub(crate) holds_removed: bool,
+    /// Where bytes are received.
+    pub(crate) received: Vec<u8>,
+    /// Where encrypted bytes are opened.
+    pub(crate) opened: Vec<u8>,
+    pub(crate) arguments: Arguments,
+    pub(crate) limits: Limits,
+    /// Those of commands that store nothing.
+    pub(crate) limits_of_whole: Limits,
+    pub(crate) limits_of_strangers: Limits,
+    pub(crate) tasks: Tasks,
+    /// Empty buffers for replies.
+    pub(crate) spare_buffers: Vec<Vec<u8>>,
+    /// What the core's clients hold, and what its unauthenticated connections do.
+    pub(crate) memory: Rc<CoreMemory>,
+    pub(crate) unauthenticated_memory: Rc<CoreMemory>,
+    /// When clients that hold memory are looked for next, in milliseconds since 1970.
+    pub(crate) next_pass_ms: u64,
+    /// Large values are not kept for the core's client while another polls.
+    pub(crate) limits_kept_values: bool,
+    /// Those that have not authenticated.
+    pub(crate) unauthenticated: Unauthenticated,
+    /// Those that wait after wrong passwords.
+    pub(crate) delays: Delays,
+    pub(crate) slow: SlowLog,
+    pub(crate) failures: Failures,
+    pub(crate) monitors: Monitors,
+    /// Connections that wait for keys.
+    pub(crate) parking: Parking,
+    /// Native connections, if they are served.
+    pub(crate) native: Option<Native>,
+    /// What the core's shard gives back of local memory.
+    pub(crate) trim: Option<Trim>,
+    value_bytes_max: usize,
+    /// Milliseconds since 1970, when the turn began.
+    pub(crate) now_ms: u64,
+}
+
+impl Serving {
+    /// A core without connections.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        place: usize,
+        value_bytes_max: usize,
+    ) -> io::Result<Self> {
+        let limits = Limits {
+            bulk_bytes_max: VALUE_BYTES_MAX,
+            // What does not fit a record, whatever is stored with it, is not kept with the
+            // connection.
+            large_bytes: value_bytes_max.saturating_sub(BESIDE_BYTES),
+            announces_all: true,
+            ..Limits::default()
+        };
+        let shares = Shares::of(&shared.options, shared.cores.len());
+        Ok(Self {
+            sockets: Sockets::new(shared.cores[place].wake_event())?,
+            limits_of_whole: Limits {
+                large_bytes: usize::MAX,
+                ..limits
+            },
+            limits,
+            limits_of_strangers: Limits::UNAUTHENTICATED,
+            memory: CoreMemory::new(Arc::clone(&shared.client_memory)),
+            unauthenticated_memory: CoreMemory::new(Arc::clone(&shared.unauthenticated_memory)),
+            next_pass_ms: 0,
+            limits_kept_values: false,
+            unauthenticated: Unauthenticated::new(shares),
+            delays: Delays::default(),
+            spare_buffers: Vec::new(),
+            events: EventSink::new(Arc::clone(&shared)),
+            records: Rc::default(),
+            turn_bytes: Rc::default(),
+            passes: Rc::default(),
+            gate: GateClosing::default(),
+            noted: HashMap::new(),
+            removed_keys: RemovedKeys::default(),
+            holds_removed: false,
+            shared,
+            place,
+            connections: Vec::new(),
+            free: Vec::new(),
+            arrivals: HeldArrivals::default(),
+            listed: Vec::new(),
+            dirty: Vec::new(),
+            subscriptions: Subscriptions::default(),
+            deliveries: Deliveries::default(),
+            received: vec![0; RECEIVE_BYTES],
+            opened: Vec::new(),
+            arguments: Arguments::default(),
+            tasks: Tasks::default(),
+            slow: SlowLog::default(),
+            failures: Failures::default(),
+            monitors: Monitors::default(),
+            parking: Parking::default(),
+            native: None,
+            trim: None,
+            value_bytes_max,
+            now_ms: 0,
+        })
+    }
+
+    /// Bytes of a record's value, at most.
+    pub(crate) fn value_bytes_max(&self) -> usize {
+        self.value_bytes_max
+    }
+
+    /// Bytes of a long value that are gathered before they are stored, at most: a piece is half as
+    /// long as a record.
+    pub(crate) fn piece_bytes_max(&self) -> usize {
+        self.value_bytes_max / 2
+    }
+
+    /// The core's figures.
+    #[inline]
+    pub(crate) fn counters(&self) -> &CoreCounters {
+        &self.shared.counters[self.place]
+    }
+
+    /// Counts an error that was replied.
+    pub(crate) fn note_failure(&mut self, text: &str) {
+        self.counters().failed_commands.add(1);
+        self.failures.note(text);
+    }
+
+    /// Takes a connection to serve it, if it is not gone; `put_back` gives it back.
+    pub(crate) fn take(&mut self, number: usize) -> Option<Box<Connection>> {
+        let connection = self.connections.get_mut(number)?.take()?;
+        if connection.is_gone {
+            self.connections[number] = Some(connection);
+            return None;
+        }
+        Some(connection)
+    }
+
+    pub(crate) fn put_back(&mut self, number: usize, connection: Box<Connection>) {
+        let is_gone = connection.is_gone;
+        self.connections[number] = Some(connection);
+        if is_gone {
+            self.close(number);
+        }
+    }
+
+    pub(crate) fn note_dirty(&mut self, number: usize, connection: &mut Connection) {
+        if !connection.is_dirty {
+            connection.is_dirty = true;
+            self.dirty.push(number);
+        }
+    }
+
+    pub(crate) fn list(&mut self, number: usize, connection: &mut Connection) {
+        if !connection.is_listed {
+            connection.is_listed = true;
+            self.listed.push(number);
+        }
+    }
+}
+
+impl std::fmt::Debug for Serving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Serving")
+            .field("place", &self.place)
+            .field("connections", &self.connections.len())
+            .finish_non_exhaustive()
+    }
+}

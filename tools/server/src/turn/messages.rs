@@ -1,0 +1,139 @@
+//! What a core does about each message of other cores and of the thread that accepts.
+
+use crate::cores::message::{Message, Question};
+use crate::memory_trims::Trim;
+use crate::serving::Serving;
+
+/// Messages of other cores that are received in a turn, at most, so that clients are served too.
+const MESSAGES_A_TURN: usize = 64;
+
+impl Serving {
+    /// Receives so many messages of other cores, which were there before sockets were served: a
+    /// client's `UNSUBSCRIBE` that was sent before another client's `PUBLISH` happens before it.
+    pub(super) fn receive_messages(&mut self, count: usize) -> bool {
+        for _ in 0..count.min(MESSAGES_A_TURN) {
+            let Some(message) = self.shared.cores[self.place].receive() else {
+                break;
+            };
+            self.take_message(message);
+        }
+        count > 0
+    }
+
+    /// Does what a message says.
+    pub(crate) fn take_message(&mut self, message: Message) {
+        match message {
+            Message::Connection(arrival) => self.meet(arrival),
+            Message::Peer(arrival) => {
+                if let Some(native) = &mut self.native {
+                    native.accept(arrival);
+                }
+            }
+            Message::CloseGate(closing) => self.close_gate(closing),
+            Message::OpenGate => self.open_gate(),
+            Message::Trim { keep_bytes } => {
+                self.trim.get_or_insert(Trim::Wanted(Some(keep_bytes)));
+            }
+            Message::EndOverdueNative => {
+                if let Some(native) = &mut self.native {
+                    native.look_after();
+                }
+            }
+            Message::EndLate => self.end_late(),
+            Message::EndSilent { start } => self.end_silent(start),
+            Message::Publish(message, answers) => self.deliver_message(message, answers),
+            Message::DeliverKeyEvents => self.receive_key_events(),
+            Message::EndSlowestSubscriber => {
+                self.end_slowest_subscriber();
+            }
+            Message::ShowCommands(lines) => self.take_lines(&lines),
+            Message::Wake {
+                waiter,
+                key,
+                place,
+                served,
+            } => self.wake(waiter, (&key, place), served),
+            Message::Question(question) => self.answer(question),
+        }
+    }
+
+    /// Answers a question of a command.
+    fn answer(&mut self, question: Question) {
+        match question {
+            Question::Failures(answers) => answers.put(self.failures.clone()),
+            Question::ResetFigures(answers) => {
+                self.failures.clear();
+                self.counters().longest_turn_steps.set(0);
+                answers.put(());
+            }
+            Question::StartPurge(answers) => {
+                self.trim = Some(Trim::Wanted(None));
+                answers.put(());
+            }
+            Question::IsTrimming(answers) => answers.put(self.trim.is_some()),
+            Question::SlowCommands {
+                before,
+                count,
+                answers,
+            } => answers.put((self.place, self.slow.page(before, count))),
+            Question::SlowCount(answers) => answers.put(self.slow.len()),
+            Question::ClearSlow(answers) => {
+                self.slow.clear();
+                answers.put(());
+            }
+            Question::TopicNames {
+                topic,
+                before,
+                pattern,
+                answers,
+            } => {
+                let subscriptions = &self.subscriptions;
+                let page = subscriptions.page(topic, before.as_deref(), pattern.as_deref());
+                answers.put((self.place, page));
+            }
+            Question::SubscriberCounts {
+                topic,
+                names,
+                places,
+                answers,
+            } => answers.put(self.subscriptions.counts(topic, names.some(places))),
+            Question::DescribeClients {
+                start,
+                filter,
+                answers,
+            } => answers.put(self.describe_clients(start, &filter)),
+            Question::KillClients {
+                start,
+                filter,
+                answers,
+            } => answers.put(self.kill_clients(start, &filter)),
+            Question::UnblockClient {
+                start,
+                client,
+                end,
+                answers,
+            } => answers.put(self.unblock_client(start, client, end)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by_hand::on_first_core;
+
+    #[test]
+    fn a_turn_receives_some_messages_and_none_that_came_within_it() {
+        on_first_core(1, |bench| async move {
+            let (mut serving, port) = (bench.serving(0), &bench.shared.cores[0]);
+            let all = 3 * MESSAGES_A_TURN;
+            (0..all).for_each(|_| port.send(Message::OpenGate));
+            assert!(serving.receive_messages(port.message_count()));
+            assert_eq!(port.message_count(), all - MESSAGES_A_TURN);
+            // As if others had come since they were counted.
+            assert!(serving.receive_messages(5));
+            assert_eq!(port.message_count(), all - MESSAGES_A_TURN - 5);
+            assert!(!serving.receive_messages(0));
+        });
+    }
+}

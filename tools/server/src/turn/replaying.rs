@@ -1,0 +1,204 @@
+//! How `EXEC` goes on over turns: the core's loop runs the queued commands from their buffer, as if
+//! the client had sent them now, before anything that the client has sent after `EXEC`.
+//!
+//! - I1: while commands are replayed nothing else of the connection is parsed, and messages of
+//!   channels wait, so the replies make one array.
+
+use farcore::Core;
+
+use crate::commands::{self, Call, Flow};
+use crate::conn::connection::Connection;
+use crate::exec::transaction::{Parsing, Phase, Queue, Replay};
+use crate::resp::Progress;
+use crate::serving::Serving;
+use crate::steps;
+
+/// Queued commands that are run in a turn, at least, or pieces of one that are parsed.
+const PIECES_A_TURN: usize = 16;
+
+/// What a piece of a parse of the queue has found.
+enum Queued {
+    /// A command, and where it ends; or where a long argument of so many bytes begins, which so
+    /// many others follow.
+    Command {
+        next: usize,
+        long: Option<(usize, usize)>,
+    },
+    /// Not all of it yet.
+    Part,
+}
+
+impl Serving {
+    /// Goes on with what a connection's `EXEC` has begun. True if nothing of it is left, so the
+    /// connection's input may be parsed.
+    #[inline]
+    pub(crate) fn execute(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+    ) -> bool {
+        !connection.is_executing() || self.execute_more(core, number, connection)
+    }
+
+    fn execute_more(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+    ) -> bool {
+        let is_blocked = connection.is_blocked;
+        let Some(transaction) = &mut connection.transaction else {
+            return true;
+        };
+        let is_done = match std::mem::take(&mut transaction.phase) {
+            phase @ Phase::Committing(..) if is_blocked => {
+                transaction.phase = phase;
+                false
+            }
+            Phase::Committing(queue, slot) => match slot.take() {
+                None => true,
+                Some(replay) => {
+                    if let Replay::Held(hold) = replay {
+                        transaction.hold = Some(hold);
+                        self.note_holder(number);
+                    }
+                    connection.replay(queue);
+                    self.replay_some(core, number, connection)
+                }
+            },
+            phase @ Phase::Replaying(..) => {
+                transaction.phase = phase;
+                self.replay_some(core, number, connection)
+            }
+            Phase::Watching | Phase::Queueing(_) => true,
+        };
+        if is_done {
+            self.end_transaction(connection);
+            connection.send_deferred();
+        }
+        is_done
+    }
+
+    /// Ends the transaction of a connection, if it has one.
+    pub(crate) fn end_transaction(&self, connection: &mut Connection) {
+        let transaction = connection.transaction.take();
+        for key in transaction.iter().flat_map(|one| one.ready.take()) {
+            self.shared.wake_waiter(&key, &[]);
+        }
+    }
+
+    /// Parses some of the command at a place of a queue, unless it is parsed already.
+    fn parse_queued(&self, queue: &Queue, at: usize, parsing: &mut Parsing) -> Option<Queued> {
+        if let Some(next) = parsing.next {
+            return Some(Queued::Command { next, long: None });
+        }
+        let limits = if parsing.takes_whole {
+            &self.limits_of_whole
+        } else {
+            &self.limits
+        };
+        let progress = queue.parse(at, limits, parsing);
+        debug_assert!(progress.is_some(), "it was written as it is parsed");
+        Some(match progress? {
+            Progress::Complete { consumed } => Queued::Command {
+                next: at + consumed,
+                long: None,
+            },
+            Progress::Large {
+                offset,
+                bytes,
+                left,
+            } if commands::streams(&parsing.arguments, &queue.bytes[at..], left) => {
+                Queued::Command {
+                    next: at + offset,
+                    long: Some((bytes, left)),
+                }
+            }
+            Progress::Large { .. } => {
+                parsing.end();
+                parsing.takes_whole = true;
+                Queued::Part
+            }
+            Progress::Incomplete { .. } => Queued::Part,
+        })
+    }
+
+    /// Runs queued commands as far as they may run now. True once all are replied to.
+    fn replay_some(&mut self, core: &mut Core, number: usize, connection: &mut Connection) -> bool {
+        let transaction = connection.transaction.as_mut();
+        let phase = transaction.map(|transaction| &mut transaction.phase);
+        // It is still replaying while a command runs.
+        let (queue, mut at) = match phase {
+            Some(Phase::Replaying(queue, at)) => (std::mem::take(queue), *at),
+            _ => return true,
+        };
+        let parsing = connection
+            .transaction
+            .as_mut()
+            .and_then(|one| one.parsing.take());
+        let mut parsing = parsing.unwrap_or_default();
+        let (mut must_wait, mut is_over, mut pieces) = (false, false, 0);
+        loop {
+            at += self.take_following(number, connection, &queue.bytes[at..]);
+            must_wait |= connection.stream.is_some() || connection.left > 0;
+            if at == queue.bytes.len() || must_wait {
+                break;
+            }
+            // One that holds the gate does not wait for its client while there is memory.
+            let runs_ahead =
+                connection.holds_gate() && connection.outstanding == 0 && !self.is_crowded();
+            if !connection.may_execute(runs_ahead) || connection.is_gone {
+                break;
+            }
+            // Replies that the client does not want hold nothing up.
+            is_over = pieces >= PIECES_A_TURN && steps::is_slice_over();
+            if is_over {
+                break;
+            }
+            pieces += 1;
+            let (next, long) = match self.parse_queued(&queue, at, &mut parsing) {
+                Some(Queued::Command { next, long }) => (next, long),
+                Some(Queued::Part) => continue,
+                None => break,
+            };
+            let mut call = Call {
+                core: &mut *core,
+                serving: &mut *self,
+                connection: &mut *connection,
+                number,
+                arguments: &parsing.arguments,
+                input: &queue.bytes[at..],
+                writes: false,
+                plan: None,
+            };
+            let flow = match long {
+                None => commands::run(&mut call),
+                Some((bytes, left)) => commands::run_long(&mut call, bytes, left),
+            };
+            if flow == Flow::Later {
+                parsing.keep(next, long.is_none());
+                self.go_on_later(number, connection);
+                break;
+            }
+            steps::count(1);
+            parsing.end();
+            at = next;
+            if let Some((bytes, left)) = long {
+                connection.begin_value(bytes, left);
+            }
+        }
+        // Messages of channels must not come between the replies.
+        let is_run = at == queue.bytes.len() && !connection.is_blocked;
+        let is_done = is_run && connection.pending.is_empty();
+        if must_wait || is_over || (is_run && !is_done) {
+            self.list(number, connection);
+        }
+        if let Some(transaction) = &mut connection.transaction {
+            transaction.phase = Phase::Replaying(queue, at);
+            let has_begun = parsing.window > 0 || parsing.takes_whole;
+            transaction.parsing = has_begun.then_some(parsing);
+        }
+        is_done
+    }
+}

@@ -1,0 +1,216 @@
+//! Connections that wait for keys: how they are parked, woken, and end their wait.
+//!
+//! - I1: a connection that is parked or looks is blocked, so nothing of its input is run.
+//! - I2: it is in the queues from its second look on until its command has ended.
+
+use std::ops::Range;
+
+use farcore::Core;
+
+use crate::conn::connection::Connection;
+use crate::resp::Writer;
+use crate::serving::Serving;
+use crate::steps;
+use crate::tasks::output::TaskOutput;
+use crate::waits::key_queues::{Served, WaitEnd, Waiter};
+use crate::waits::parked::SourceErrors;
+
+/// What a client reads if another one has ended its wait with an error; as Redis.
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
+impl Serving {
+    /// Notes that a connection's look has ended. True if the connection goes on waiting.
+    pub(crate) fn goes_on_waiting(&mut self, number: usize, connection: &mut Connection) -> bool {
+        let Some(parked) = &mut connection.parked else {
+            return false;
+        };
+        parked.is_looking = false;
+        if connection.is_gone || !parked.look.is_vain.get() {
+            self.end_wait(number, connection);
+            return false;
+        }
+        parked.is_woken = false;
+        parked.served.clear();
+        if parked.entered.is_none() {
+            let waiter = Waiter {
+                client: connection.id,
+                core: self.place,
+                number,
+            };
+            let tickets = (self.shared.waiting).enter(parked.look.wanted.keys(), waiter);
+            parked.entered = Some((waiter, tickets));
+            if let Some(deadline_ms) = parked.deadline_ms {
+                self.parking.deadlines.insert((deadline_ms, number));
+            }
+            self.parking.due.push(number);
+            return true;
+        }
+        if parked.is_woken_again {
+            self.parking.due.push(number);
+            return true;
+        }
+        let Some(end) = parked.end else {
+            return true;
+        };
+        let mut reply = Vec::new();
+        let mut writer = Writer::new(&mut reply, connection.protocol);
+        match end {
+            WaitEnd::Timeout => writer.null_array(),
+            WaitEnd::Error => writer.error(UNBLOCKED),
+        }
+        connection.emit_piece(&mut reply);
+        self.end_wait(number, connection);
+        false
+    }
+
+    /// Removes a connection from the queues, and wakes the next clients: those that wait for its
+    /// keys, if it was woken itself, and for keys to which it has added elements.
+    fn end_wait(&mut self, number: usize, connection: &mut Connection) {
+        let Some(mut parked) = connection.parked.take() else {
+            return;
+        };
+        // One that leaves before its command ends has not carried it out.
+        if let Some(measured) = parked.measured.take().filter(|_| !connection.is_gone) {
+            let took = parked.look.took.get();
+            self.slow.note(&self.shared.slow, measured, took);
+        }
+        let keys = parked.look.wanted.keys();
+        if let Some((_, tickets)) = &parked.entered {
+            self.shared.waiting.leave(keys, tickets);
+        }
+        if let Some(deadline_ms) = parked.deadline_ms {
+            self.parking.deadlines.remove(&(deadline_ms, number));
+        }
+        parked.served.append(&mut parked.served_again);
+        let was_woken = parked.is_woken || parked.is_woken_again;
+        for key in keys.iter().filter(|_| was_woken) {
+            steps::count(1);
+            self.shared.wake_waiter(key, &parked.served);
+        }
+        for key in parked.ready.take() {
+            self.shared.wake_waiter(&key, &parked.served);
+        }
+    }
+
+    /// Ends the wait of a connection that is closed, unless it looks: then the end of the look
+    /// does.
+    pub(crate) fn forget_wait(&mut self, number: usize, connection: &mut Connection) {
+        if let Some(parked) = &connection.parked
+            && !parked.is_looking
+        {
+            self.end_wait(number, connection);
+            connection.is_blocked = false;
+        }
+    }
+
+    /// Has a client that waits for a key, which has a place among its keys, look at these again.
+    pub(crate) fn wake(
+        &mut self,
+        waiter: Waiter,
+        (key, place): (&[u8], usize),
+        mut served: Vec<Served>,
+    ) {
+        let connection = self.connections.get_mut(waiter.number);
+        let parked = connection.and_then(|connection| connection.as_mut()?.parked.as_mut());
+        let woken = parked.filter(|parked| {
+            let is_there = (parked.entered.as_ref()).is_some_and(|(entered, _)| *entered == waiter);
+            let keys = parked.look.wanted.keys();
+            is_there && keys.get(place).is_some_and(|known| known == key)
+        });
+        let Some(parked) = woken else {
+            // It has left the queue meanwhile.
+            return self.shared.wake_waiter(key, &served);
+        };
+        parked.is_woken_again = true;
+        parked.woken_for.get_or_insert(place);
+        parked.served_again.append(&mut served);
+        if !parked.is_looking {
+            self.parking.due.push(waiter.number);
+        }
+    }
+
+    /// Ends the waits whose time is over, and starts the looks that are due.
+    pub(crate) fn serve_waits(&mut self, core: &Core) {
+        self.end_overdue_waits();
+        // A look writes.
+        if self.passes.is_shut() {
+            return;
+        }
+        for number in std::mem::take(&mut self.parking.due) {
+            let Some(Some(connection)) = self.connections.get_mut(number) else {
+                continue;
+            };
+            let protocol = connection.protocol;
+            let Some(parked) = connection.parked.as_mut().filter(|one| !one.is_looking) else {
+                continue;
+            };
+            parked.is_looking = true;
+            parked.is_woken = std::mem::take(&mut parked.is_woken_again);
+            parked.served = std::mem::take(&mut parked.served_again);
+            // A command that has added to a key waits until it is looked at.
+            parked.look.first = parked.woken_for.take().unwrap_or(0);
+            let look = parked.look();
+            let (mut core, output) = (
+                self.tasks.client(core),
+                TaskOutput::new(
+                    &connection.account,
+                    &self.events,
+                    (&self.records, &self.turn_bytes),
+                    &self.passes,
+                )
+                .with_pass(),
+            );
+            let written = output.clone();
+            let future = async move {
+                let reply = (&written, protocol);
+                look.run(&mut core, reply, SourceErrors::Ignored).await;
+                core
+            };
+            self.tasks.start(number, output, Box::pin(future));
+        }
+    }
+
+    /// Ends the waits whose time is over.
+    fn end_overdue_waits(&mut self) {
+        while let Some(&(deadline_ms, number)) = self.parking.deadlines.first()
+            && deadline_ms <= self.now_ms
+        {
+            self.parking.deadlines.pop_first();
+            self.end_wait_of(number, WaitEnd::Timeout);
+        }
+    }
+
+    /// Ends the wait of the client of an identity, if it waits here and its connection has one of
+    /// these numbers.
+    pub(crate) fn end_wait_of_client(
+        &mut self,
+        numbers: Range<usize>,
+        client: u64,
+        end: WaitEnd,
+    ) -> bool {
+        let is_meant = |connection: &Connection| {
+            let parked = connection.parked.as_ref();
+            connection.id == client && parked.is_some_and(|parked| parked.is_waiting())
+        };
+        let mut connections = self.connections[numbers.clone()].iter();
+        let place = connections.position(|one| one.as_ref().is_some_and(|one| is_meant(one)));
+        if let Some(place) = place {
+            self.end_wait_of(numbers.start + place, end);
+        }
+        place.is_some()
+    }
+
+    fn end_wait_of(&mut self, number: usize, end: WaitEnd) {
+        let Some(Some(connection)) = self.connections.get_mut(number) else {
+            return;
+        };
+        let Some(parked) = &mut connection.parked else {
+            return;
+        };
+        parked.end.get_or_insert(end);
+        // Else the end of the look ends it, unless the look has found something.
+        if !parked.is_looking {
+            self.unblock(number);
+        }
+    }
+}

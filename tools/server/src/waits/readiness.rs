@@ -1,0 +1,76 @@
+//! How a command that adds elements to a key wakes the clients that wait for it, and waits until
+//! they have taken them.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use farcore::Core;
+
+use crate::cores::message::Message;
+use crate::cores::shared::Shared;
+use crate::tasks::output::TaskOutput;
+use crate::waits::key_queues::{ReadyKeys, Served};
+
+impl Shared {
+    /// Wakes the client that waits longest for a key, if one waits.
+    pub(crate) fn wake_waiter(&self, key: &[u8], served: &[Served]) {
+        let Some((waiter, place)) = self.waiting.first(key) else {
+            return;
+        };
+        self.cores[waiter.core].send(Message::Wake {
+            waiter,
+            key: key.to_vec(),
+            place,
+            served: served.to_vec(),
+        });
+    }
+}
+
+/// Where a command that adds elements to keys says so.
+#[derive(Clone, Debug)]
+pub(crate) struct Readiness {
+    shared: Arc<Shared>,
+    /// Keys for which clients are woken later, if they are.
+    later: Option<ReadyKeys>,
+}
+
+impl Readiness {
+    /// Clients are woken at once.
+    pub(crate) fn at_once(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            later: None,
+        }
+    }
+
+    /// The keys are left here for a later time.
+    pub(crate) fn later(shared: Arc<Shared>, keys: ReadyKeys) -> Self {
+        Self {
+            shared,
+            later: Some(keys),
+        }
+    }
+
+    /// Says that elements were added to a key, and waits until the clients that waited for them
+    /// have taken them. The command writes no more.
+    pub(crate) async fn note(&self, core: &Core, output: &TaskOutput, key: &[u8]) {
+        if self.shared.waiting.first(key).is_none() {
+            return;
+        }
+        // A transaction that has ended meanwhile, with its connection, wakes no client.
+        if let Some(later) = self
+            .later
+            .as_ref()
+            .filter(|later| Rc::strong_count(later) > 1)
+        {
+            return later.borrow_mut().push(key.to_vec());
+        }
+        // A look writes too: it may wait for the gate, and that for this command.
+        output.end_pass();
+        let served = Served::default();
+        self.shared.wake_waiter(key, std::slice::from_ref(&served));
+        while Arc::strong_count(&served) > 1 {
+            core.yield_now().await;
+        }
+    }
+}
