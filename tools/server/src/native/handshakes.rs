@@ -203,7 +203,7 @@ mod tests {
         let said = format!("{} MiB", HANDSHAKES_BYTES_MAX >> 20);
         let document = include_str!("../../../../docs/serve.md");
         assert!(
-            document.contains(&format!("{said} for their handshakes")),
+            document.contains(&format!("{said} for handshakes")),
             "{said}"
         );
     }
