@@ -92,7 +92,7 @@ const LAYERED: [Layered; 4] = [
         document: "docs/internals/server.md",
         layers: "layers",
         circles: "circles",
-        circle_max: 20,
+        circle_max: 9,
     },
 ];
 

@@ -109,6 +109,11 @@ const COUNTERS: &[CoreFamily] = &[
         |core| core.evicted_clients,
     ),
     (
+        "server_refused_held",
+        "Encrypted connections closed while they waited for memory",
+        |core| core.refused_held,
+    ),
+    (
         "server_stalled_uploads",
         "Uploads of long values that ended because they had stalled while others waited",
         |core| core.stalled_uploads,

@@ -70,6 +70,20 @@ const CORE_BYTES: u64 = 6 << 20;
 /// pieces between sessions, which take many short buffers and end in any order.
 const TLS_CORE_BYTES: u64 = 6 << 20;
 
+/// The longest time of `--tcp-keepalive`, in seconds; the system's limit.
+const KEEPALIVE_SECONDS_MAX: u64 = 32_767;
+
+fn parse_keepalive(text: &str) -> Result<humantime::Duration, String> {
+    let time: humantime::Duration = text.parse().map_err(|error| format!("{error}"))?;
+    let seconds = time.as_secs();
+    if seconds > KEEPALIVE_SECONDS_MAX || seconds == 0 && !time.is_zero() {
+        return Err(format!(
+            "must be 1s to {KEEPALIVE_SECONDS_MAX}s, or 0s for never"
+        ));
+    }
+    Ok(time)
+}
+
 /// What becomes of lost keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Lost {
@@ -101,7 +115,7 @@ pub(crate) struct Arguments {
     /// need none]
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_ca: Option<PathBuf>,
-    /// Cores, e.g. 0-3,8 [default: all that this process may use]
+    /// Cores, e.g. 0-3,8 [default: one processor of each physical core that this process may use]
     #[arg(long, value_name = "LIST")]
     cores: Option<CoreList>,
     /// Local memory, all cores together [default: an eighth of what is available, at most 1GiB]
@@ -146,8 +160,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME")]
     idle_timeout: Option<humantime::Duration>,
     /// Time without a byte from a client after which the system asks whether its host is still
-    /// there; 0s never asks
-    #[arg(long, value_name = "TIME", default_value = "300s")]
+    /// there; 0s never asks, 32767s at most
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_keepalive)]
     tcp_keepalive: humantime::Duration,
     /// Memory for what all clients make the server hold; while others wait for some, those that do
     /// not read, or stop amid a command, are disconnected

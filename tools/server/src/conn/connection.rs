@@ -149,7 +149,7 @@ pub(crate) struct Connection {
     pub(crate) kept_keys: Option<Box<KeptKeys>>,
     /// Keys of requests under way, if one may turn out to be about a long value.
     pub(crate) keys_under_way: Option<Box<KeysUnderWay>>,
-    /// JoinedReply that were sent of a command that must go on later; its reply is promised.
+    /// Parts that were sent of a command that must go on later; its reply is promised.
     pub(crate) sent_parts: Option<usize>,
     pub(crate) output: Output,
     pub(crate) pending: VecDeque<Pending>,

@@ -7,7 +7,7 @@
 
 /// Bits of a part.
 const PART_BITS: u32 = 12;
-/// JoinedReply of a reply, at most.
+/// Parts of a reply, at most.
 pub(crate) const PARTS_MAX: usize = 1 << PART_BITS;
 /// Connections of a core, at most.
 pub(crate) const CONNECTIONS_MAX: usize = 1 << (32 - PART_BITS);

@@ -8,10 +8,14 @@
 //! (`unauthenticated`).
 //!
 //! - I1: they are accepted in the order in which they came.
-//! - I2: one that has waited for [`WAIT_MS`] is refused.
+//! - I2: one that has waited for [`WAIT_MS`] is refused, and one whose client has left once it is
+//!   the first.
 //! - I3: they are as many as the server has places for clients, at most: each has one.
 
 use std::collections::VecDeque;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 
 use crate::conn::tls::OPENING_BYTES;
 use crate::cores::message::Arrival;
@@ -22,11 +26,20 @@ const WAIT_MS: u64 = 10_000;
 /// How long a core sleeps while one waits, in milliseconds: memory becomes free on other cores too.
 const LOOK_MS: u64 = 20;
 
+/// True if a connection's client has left: nothing else looks at the socket while it waits.
+fn has_ended(arrival: &Arrival) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    match recv(&arrival.stream, &mut [0_u8; 1][..], flags) {
+        Ok((received, _)) => received == 0,
+        Err(error) => error != Errno::AGAIN && error != Errno::INTR,
+    }
+}
+
 /// What becomes of a connection that has waited.
 pub(crate) enum Held {
     /// There is memory for it.
     Accepted(Arrival),
-    /// It has waited too long, or the server stops.
+    /// It has waited too long, its client has left, or the server stops.
     Refused(Arrival),
 }
 
@@ -52,7 +65,9 @@ impl HeldArrivals {
     #[inline]
     pub(crate) fn next(&mut self, shared: &Shared, now_ms: u64, is_stopping: bool) -> Option<Held> {
         let &(_, since_ms) = self.waiting.front()?;
-        let is_late = is_stopping || now_ms.saturating_sub(since_ms) >= WAIT_MS;
+        let is_late = is_stopping
+            || now_ms.saturating_sub(since_ms) >= WAIT_MS
+            || self.waiting.front().is_some_and(|(one, _)| has_ended(one));
         if !is_late && !shared.client_memory.has_room_for(OPENING_BYTES) {
             return None;
         }

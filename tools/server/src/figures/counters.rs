@@ -62,6 +62,8 @@ pub(crate) struct CoreCounters {
     pub(crate) sleeps: Figure,
     /// Clients that were disconnected because all took too much memory.
     pub(crate) evicted_clients: Figure,
+    /// Encrypted connections that were closed while they waited for memory.
+    pub(crate) refused_held: Figure,
     /// Uploads of long values that ended because they had stalled while others waited.
     pub(crate) stalled_uploads: Figure,
     /// Subscribers that were disconnected because they did not read.
@@ -109,6 +111,7 @@ impl Default for CoreCounters {
             sends: Figure::default(),
             sleeps: Figure::default(),
             evicted_clients: Figure::default(),
+            refused_held: Figure::default(),
             stalled_uploads: Figure::default(),
             slow_subscribers: Figure::default(),
             unsent_events: Figure::default(),

@@ -405,6 +405,7 @@ fn evictions(gathered: &Gathering<'_>, text: &mut String) {
         text,
         &[
             ("evicted_clients", gathered.sum(|core| core.evicted_clients)),
+            ("refused_held", gathered.sum(|core| core.refused_held)),
             ("stalled_uploads", gathered.sum(|core| core.stalled_uploads)),
             (
                 "evicted_unauthenticated_clients",

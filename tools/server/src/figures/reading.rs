@@ -23,6 +23,7 @@ impl CoreFigures {
             sends: counters.sends.get(),
             sleeps: counters.sleeps.get(),
             evicted_clients: counters.evicted_clients.get(),
+            refused_held: counters.refused_held.get(),
             stalled_uploads: counters.stalled_uploads.get(),
             slow_subscribers: counters.slow_subscribers.get(),
             unsent_events: counters.unsent_events.get(),

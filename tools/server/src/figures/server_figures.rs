@@ -27,6 +27,9 @@ pub struct CoreFigures {
     pub sleeps: u64,
     /// Clients that were disconnected because all took too much memory.
     pub evicted_clients: u64,
+    /// Encrypted connections closed before their handshake: they waited for memory in vain, their
+    /// clients left, or the server stopped.
+    pub refused_held: u64,
     /// Uploads of long values that ended because they had stalled while others waited.
     pub stalled_uploads: u64,
     /// Subscribers that were disconnected because they did not read.
@@ -72,6 +75,7 @@ impl CoreFigures {
         self.sends += other.sends;
         self.sleeps += other.sleeps;
         self.evicted_clients += other.evicted_clients;
+        self.refused_held += other.refused_held;
         self.stalled_uploads += other.stalled_uploads;
         self.slow_subscribers += other.slow_subscribers;
         self.unsent_events += other.unsent_events;

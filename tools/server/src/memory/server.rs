@@ -202,10 +202,10 @@ impl ClientMemory {
         limit.saturating_sub(self.taken())
     }
 
-    /// True if so many bytes are left for one that comes, beside what is kept for a client that
-    /// waits.
+    /// True if so many bytes are left for one that comes. What is kept for a client that waits is
+    /// of the part for large charges, so a quarter of the limit is left out for it at most.
     pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
-        let kept = self.reservation().bytes();
+        let kept = self.reservation().bytes().min(self.limit / 4);
         self.taken().saturating_add(bytes).saturating_add(kept) <= self.limit
     }
 

@@ -250,7 +250,7 @@ impl NativeConnection {
         flow
     }
 
-    /// True if a request must wait for the gate. JoinedReply of long values need not: their task
+    /// True if a request must wait for the gate. Parts of long values need not: their task
     /// does.
     #[cold]
     fn must_hold(&self, turn: &Turn<'_>, receive: u16, header: &Header) -> bool {

@@ -5,6 +5,10 @@ use crate::cores::held_arrivals::Held;
 use crate::cores::message::Arrival;
 use crate::memory::Account;
 use crate::serving::Serving;
+use crate::steps;
+
+/// Connections that have waited and are served or refused in a turn, at most.
+const HELD_A_TURN: usize = 64;
 
 impl Serving {
     /// Serves a new connection, now or once there is memory for it.
@@ -17,19 +21,24 @@ impl Serving {
     }
 
     /// Serves connections that have waited, as far as there is memory for them, and refuses those
-    /// that have waited for long.
-    pub(super) fn accept_held(&mut self, is_stopping: bool) {
-        while let Some(next) = self.arrivals.next(&self.shared, self.now_ms, is_stopping) {
+    /// that have waited for long. True if it has served or refused some.
+    pub(super) fn accept_held(&mut self, is_stopping: bool) -> bool {
+        for count in 0..HELD_A_TURN {
+            let Some(next) = self.arrivals.next(&self.shared, self.now_ms, is_stopping) else {
+                return count > 0;
+            };
+            steps::count(1);
             match next {
                 Held::Accepted(arrival) => self.accept(arrival),
                 // Its socket is closed.
                 Held::Refused(arrival) => {
                     let options = &self.shared.options;
                     self.accepted_none(options.is_unauthenticated(arrival.is_encrypted));
-                    self.counters().evicted_clients.add(1);
+                    self.counters().refused_held.add(1);
                 }
             }
         }
+        true
     }
 
     /// Serves a connection, if there is room.
@@ -81,5 +90,64 @@ impl Serving {
             self.shared.no_longer_unauthenticated(self.place);
         }
         self.shared.gone(self.place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::by_hand::{Bench, on_first_core};
+
+    /// An encrypted connection that has a place, and its client.
+    fn arrival(bench: &Bench, listener: &TcpListener) -> (Arrival, TcpStream) {
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
+        let (stream, peer) = listener.accept().expect("a connection");
+        bench.shared.connected.fetch_add(1, Ordering::Relaxed);
+        let port = &bench.shared.cores[0];
+        port.connections.fetch_add(1, Ordering::Relaxed);
+        let arrival = Arrival {
+            stream,
+            peer,
+            is_encrypted: true,
+            is_above_limit: false,
+        };
+        (arrival, client)
+    }
+
+    #[test]
+    fn one_that_waits_in_vain_gives_its_place_back() {
+        on_first_core(1, |bench| async move {
+            let mut serving = bench.serving(0);
+            let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+            let connected = || bench.shared.connected.load(Ordering::Relaxed);
+            bench
+                .shared
+                .client_memory
+                .take(bench.shared.client_memory.limit());
+            serving.now_ms = 1;
+            let (first, client) = arrival(&bench, &listener);
+            let (second, _stays) = arrival(&bench, &listener);
+            serving.meet(first);
+            serving.meet(second);
+            assert!(!serving.accept_held(false));
+            assert_eq!(connected(), 2);
+            // The first client leaves.
+            drop(client);
+            while !serving.accept_held(false) {}
+            assert_eq!(connected(), 1);
+            serving.now_ms += 9_999;
+            assert!(!serving.accept_held(false));
+            serving.now_ms += 1;
+            assert!(serving.accept_held(false));
+            assert_eq!((connected(), serving.counters().refused_held.get()), (0, 2));
+            // Nor does one wait for a server that stops.
+            let (third, _stays) = arrival(&bench, &listener);
+            serving.meet(third);
+            assert!(serving.accept_held(true));
+            assert_eq!(connected(), 0);
+        });
     }
 }

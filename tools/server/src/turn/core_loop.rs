@@ -61,6 +61,7 @@ impl Serving {
         self.start_native(&core);
         let (mut idle, mut turns, mut stop_ms) = (0, 0_u32, None);
         loop {
+            self.now_ms = farcore_tuning::system_ms();
             let is_stopping = self.shared.is_stopping();
             if is_stopping {
                 let stop_ms = *stop_ms.get_or_insert(self.now_ms + STOP_MS);
@@ -68,12 +69,11 @@ impl Serving {
                     break;
                 }
             }
-            self.now_ms = farcore_tuning::system_ms();
             let messages = self.shared.cores[self.place].message_count();
             let mut is_busy = self.serve_listed(&mut core);
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
             is_busy |= self.receive_messages(messages);
-            self.accept_held(is_stopping);
+            is_busy |= self.accept_held(is_stopping);
             self.trim_turn(&core);
             is_busy |= self.native_turn(is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
@@ -238,6 +238,9 @@ impl Serving {
             if is_broken && !connection.waits_for_input() {
                 // Nothing would be received that shows it.
                 connection.is_gone = true;
+            } else if !receives && !is_broken {
+                // What it has sent is not received, and would wake the core again and again.
+                self.ignore_input(number, &mut connection);
             } else if is_broken || receives && flags.intersects(EventFlags::IN) {
                 is_busy = true;
                 self.lend_buffer(&mut connection);

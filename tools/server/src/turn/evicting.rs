@@ -24,11 +24,9 @@ use crate::memory::Precedence;
 use crate::serving::Serving;
 use crate::steps;
 
-/// The same if more is taken than clients may take: those that read have waited less.
-const STALLED_EXCEEDED_MS: u64 = 0;
-/// The least time after which a client that waits for each reply counts as one that does not read,
-/// in milliseconds. One that reads has output that waits from one send to the next.
-const PATIENT_STALLED_MS: u64 = 200;
+/// How long while more is taken than clients may take, in milliseconds. One that reads has output
+/// that waits from one send to the next.
+const STALLED_EXCEEDED_MS: u64 = 200;
 /// The part of the limit by which it may be exceeded before a client that reads is disconnected:
 /// one of so many.
 const TOLERATED_PARTS: usize = 16;
@@ -46,6 +44,8 @@ const PASS_EXCEEDED_MS: u64 = 5;
 enum Hold {
     /// The server works for it, or it has been heard a moment ago.
     Used,
+    /// It has output that it has not read for a moment.
+    Waits,
     /// It has sent nothing for a while: a part of a command, or the commands of a transaction. Or
     /// it holds much, for the keys that it watches or waits for.
     Begun,
@@ -69,7 +69,7 @@ impl Held {
     fn order(&self) -> impl Ord + use<> {
         match self.hold {
             Hold::Used => Reverse((self.hold, Reverse(self.precedence), self.bytes as u64)),
-            Hold::Begun | Hold::Unread => {
+            Hold::Waits | Hold::Begun | Hold::Unread => {
                 Reverse((self.hold, Reverse(Precedence::default()), self.ms))
             }
         }
@@ -80,11 +80,14 @@ impl Connection {
     /// How it holds memory, and for how long, in milliseconds.
     fn hold(&self, now_ms: u64, stalled_ms: u64) -> (Hold, u64) {
         let since = |ms: u64| now_ms.saturating_sub(ms);
-        let is_patient = self.account.precedence() >= Precedence::Patient;
-        let least_ms = if is_patient { PATIENT_STALLED_MS } else { 0 };
-        let stalled_ms = stalled_ms.max(least_ms);
-        if self.unread_since_ms > 0 && since(self.unread_since_ms) >= stalled_ms {
-            return (Hold::Unread, since(self.unread_since_ms));
+        if self.unread_since_ms > 0 {
+            let ms = since(self.unread_since_ms);
+            let hold = if ms >= stalled_ms {
+                Hold::Unread
+            } else {
+                Hold::Waits
+            };
+            return (hold, ms);
         }
         // One that waits for memory waits for the server.
         let is_served = self.outstanding > 0 || self.waiting_bytes() > 0 || self.waits_since_ms > 0;
@@ -191,6 +194,10 @@ impl Serving {
             if over == 0 || one.hold == Hold::Used && (held <= share || !is_much) {
                 break;
             }
+            let is_patient = one.precedence >= Precedence::Patient;
+            if one.hold == Hold::Waits && is_patient && !is_much {
+                continue;
+            }
             over = over.saturating_sub(one.bytes);
             held = held.saturating_sub(one.bytes);
             self.evict(one.number, one.hold);
@@ -202,7 +209,7 @@ impl Serving {
     #[cold]
     fn evict_stalled(&mut self) {
         let by_hold = self.holds(STALLED_MS, HELD_BYTES_MIN).into_iter();
-        let stalled = by_hold.filter(|one| one.hold != Hold::Used);
+        let stalled = by_hold.filter(|one| one.hold >= Hold::Begun);
         if let Some(longest) = stalled.max_by_key(|one| (one.hold, one.ms)) {
             self.evict(longest.number, longest.hold);
         }
@@ -235,6 +242,7 @@ impl Serving {
         if let Some(Some(connection)) = self.connections.get(number) {
             let why = match hold {
                 Hold::Used => "it holds most",
+                Hold::Waits => "it has not read what was sent last",
                 Hold::Begun => "it goes on with nothing that it has begun",
                 Hold::Unread => "it does not read",
             };
@@ -273,15 +281,16 @@ mod tests {
         };
         let reads = Precedence::PatientAndReads;
         let mut all = [
-            held(5, Hold::Used, 0, 9000, reads),
-            held(4, Hold::Used, 0, 10, Precedence::Patient),
+            held(6, Hold::Used, 0, 9000, reads),
+            held(5, Hold::Used, 0, 10, Precedence::Patient),
             held(1, Hold::Unread, 1000, 10, reads),
-            held(3, Hold::Used, 0, 200, Precedence::Pipelines),
-            held(6, Hold::Used, 0, 8000, reads),
+            held(4, Hold::Used, 0, 200, Precedence::Pipelines),
+            held(7, Hold::Used, 0, 8000, reads),
+            held(3, Hold::Waits, 20, 10, Precedence::Pipelines),
             held(0, Hold::Unread, 2000, 10, reads),
             held(2, Hold::Begun, 9000, 10, reads),
         ];
         all.sort_unstable_by_key(Held::order);
-        assert_eq!(all.map(|one| one.number), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(all.map(|one| one.number), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

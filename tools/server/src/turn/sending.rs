@@ -176,7 +176,7 @@ impl Serving {
 
     /// Watches a socket for what the connection can do.
     pub(crate) fn watch(&self, number: usize, connection: &mut Connection) {
-        let input = connection.waits_for_input();
+        let input = connection.waits_for_input() && !self.shared.is_stopping();
         let wanted = Interest {
             input,
             room: connection.waiting_bytes() > 0,
@@ -189,6 +189,20 @@ impl Serving {
             if is_paused && !connection.is_closing {
                 self.counters().pauses.add(1);
             }
+            connection.interest = wanted;
+            self.sockets
+                .change(&connection.socket, number as u64, wanted);
+        }
+    }
+
+    /// Watches a socket no more for what comes: the server stops.
+    #[cold]
+    pub(crate) fn ignore_input(&self, number: usize, connection: &mut Connection) {
+        let wanted = Interest {
+            input: false,
+            ..connection.interest
+        };
+        if connection.interest != wanted {
             connection.interest = wanted;
             self.sockets
                 .change(&connection.socket, number as u64, wanted);

@@ -89,12 +89,12 @@ impl ReplyKind {
         )
     }
 
-    /// True if the reply has a part at least of every element of a record.
+    /// True if the reply has a record's elements or their values, all of them.
     pub(crate) fn has_elements(self) -> bool {
         matches!(
             self,
-            Self::Hash(HashReply::All | HashReply::Names | HashReply::Values)
-                | Self::List(ListReply::Range(..))
+            Self::Hash(HashReply::All | HashReply::Values)
+                | Self::List(ListReply::Range(0, -1))
                 | Self::Set(SetReply::Members)
         )
     }

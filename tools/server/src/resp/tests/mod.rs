@@ -92,7 +92,7 @@ impl Random {
         u8::try_from(self.below(256)).expect("a byte")
     }
 
-    /// JoinedReply an input at random places.
+    /// Parts an input at random places.
     fn pieces<'a>(&mut self, input: &'a [u8], bytes_max: usize) -> Vec<&'a [u8]> {
         let (mut rest, mut pieces) = (input, Vec::new());
         while !rest.is_empty() {
