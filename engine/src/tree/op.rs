@@ -1,0 +1,947 @@
+//! Operations on one tree: their codec, and what each one does.
+//!
+//! ```text
+//! operation: | code:8 | flags:8 | fields |     number: 64 bits · bytes: | length:32 | bytes |
+//! page:      | more:8 | element | ..           element: | key bytes:32 | value bytes:32 | key | value |
+//! ```
+
+use super::node::TreeKind;
+use super::read::{Element, Start, Walk, Walked};
+use super::work::{Edited, Halt, LeafPlace, Nodes, Sought, TreeWork};
+
+/// One end of a range of keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeBound<'a> {
+    /// There is none.
+    Unbounded,
+    /// The key belongs to the range.
+    Included(&'a [u8]),
+    /// The key does not belong to the range.
+    Excluded(&'a [u8]),
+}
+
+/// Which elements an insertion may write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeCondition {
+    /// Any.
+    Always,
+    /// Only one that is not there.
+    IfAbsent,
+    /// Only one that is there.
+    IfPresent,
+}
+
+/// Values for the end of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeValues<'a> {
+    /// As a caller has them.
+    Slices(&'a [&'a [u8]]),
+    /// As a request carries them: length in 32 bits, and bytes, of each.
+    Encoded(&'a [u8]),
+}
+
+/// An operation on the collection of one key.
+///
+/// Ranks count from 0, in the order of the keys of a map, or of a list. Reads that may be long
+/// answer a page: as much as one answer holds, and whether there is more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TreeOp<'a> {
+    /// How many elements there are, and their bytes.
+    Len,
+    /// Elements of a range of ranks, `end` not included.
+    RangeByRank {
+        /// The first rank.
+        start: u64,
+        /// The rank behind the last.
+        end: u64,
+        /// From the last to the first.
+        reverse: bool,
+        /// The most elements.
+        limit: u32,
+    },
+    /// Removes elements at an end and answers them.
+    Pop {
+        /// At the last element.
+        last: bool,
+        /// The most elements.
+        limit: u32,
+    },
+    /// Removes elements of a range of ranks, `end` not included: all, or as many as one step can.
+    RemoveByRank {
+        /// The first rank.
+        start: u64,
+        /// The rank behind the last.
+        end: u64,
+    },
+    /// The value of a key.
+    Get {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Stores the value of a key, and answers the one before.
+    Insert {
+        /// The key.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+        /// Whether it must be there.
+        condition: TreeCondition,
+    },
+    /// Removes a key, and answers its value.
+    Remove {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Stores the value of a key, or removes it, if it has the value that is expected.
+    CompareAndSet {
+        /// The key.
+        key: &'a [u8],
+        /// The value that it must have; `None` if it must be absent.
+        expected: Option<&'a [u8]>,
+        /// Its new value; `None` removes it.
+        value: Option<&'a [u8]>,
+    },
+    /// How many elements have a lesser key, if this one is there.
+    Rank {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// How many keys are in a range.
+    Count {
+        /// The lower end.
+        from: TreeBound<'a>,
+        /// The upper end.
+        to: TreeBound<'a>,
+    },
+    /// Elements of a range of keys.
+    Range {
+        /// The lower end.
+        from: TreeBound<'a>,
+        /// The upper end.
+        to: TreeBound<'a>,
+        /// From the upper end to the lower.
+        reverse: bool,
+        /// The most elements.
+        limit: u32,
+    },
+    /// Adds values at an end of a list, one after the other.
+    Push {
+        /// Before the first element.
+        front: bool,
+        /// The values.
+        values: TreeValues<'a>,
+    },
+    /// Adds a value to a list, so that it has this rank.
+    InsertAt {
+        /// The rank.
+        rank: u64,
+        /// The value.
+        value: &'a [u8],
+    },
+    /// Gives the element of a rank another value.
+    SetAt {
+        /// The rank.
+        rank: u64,
+        /// The value.
+        value: &'a [u8],
+    },
+}
+
+/// Reads the fields of an operation.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|byte| byte[0])
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(*self.take(8)?.first_chunk()?))
+    }
+
+    fn short(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(*self.take(4)?.first_chunk()?))
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.short()?).ok()?;
+        self.take(length)
+    }
+
+    fn optional(&mut self) -> Option<Option<&'a [u8]>> {
+        match self.byte()? {
+            0 => Some(None),
+            1 => Some(Some(self.bytes()?)),
+            _ => None,
+        }
+    }
+
+    fn bound(&mut self) -> Option<TreeBound<'a>> {
+        match self.byte()? {
+            0 => Some(TreeBound::Unbounded),
+            1 => Some(TreeBound::Included(self.bytes()?)),
+            2 => Some(TreeBound::Excluded(self.bytes()?)),
+            _ => None,
+        }
+    }
+}
+
+fn put_bytes(into: &mut Vec<u8>, bytes: &[u8]) {
+    into.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+    into.extend_from_slice(bytes);
+}
+
+fn put_optional(into: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    into.push(u8::from(bytes.is_some()));
+    if let Some(bytes) = bytes {
+        put_bytes(into, bytes);
+    }
+}
+
+fn put_bound(into: &mut Vec<u8>, bound: TreeBound<'_>) {
+    match bound {
+        TreeBound::Unbounded => into.push(0),
+        TreeBound::Included(key) => {
+            into.push(1);
+            put_bytes(into, key);
+        }
+        TreeBound::Excluded(key) => {
+            into.push(2);
+            put_bytes(into, key);
+        }
+    }
+}
+
+impl<'a> TreeValues<'a> {
+    /// Calls `each` with each value; `None` if it does, or if the values are not what was encoded.
+    fn for_each<E>(self, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Option<Result<(), E>> {
+        match self {
+            Self::Slices(values) => {
+                for value in values {
+                    if let Err(error) = each(value) {
+                        return Some(Err(error));
+                    }
+                }
+            }
+            Self::Encoded(bytes) => {
+                let mut fields = Fields(bytes);
+                while !fields.0.is_empty() {
+                    if let Err(error) = each(fields.bytes()?) {
+                        return Some(Err(error));
+                    }
+                }
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// The longest of the values, in bytes; `None` if they are not what was encoded.
+    fn longest(self) -> Option<usize> {
+        let mut longest = 0;
+        let all = self.for_each(|value| {
+            longest = longest.max(value.len());
+            Ok::<_, ()>(())
+        });
+        all.map(|_| longest)
+    }
+
+    /// True if there is none.
+    fn is_empty(self) -> bool {
+        match self {
+            Self::Slices(values) => values.is_empty(),
+            Self::Encoded(bytes) => bytes.is_empty(),
+        }
+    }
+}
+
+impl<'a> TreeOp<'a> {
+    /// The kind of tree that it is for; `None` if it is for any.
+    pub(crate) fn kind(&self) -> Option<TreeKind> {
+        match self {
+            Self::Len | Self::RangeByRank { .. } | Self::Pop { .. } | Self::RemoveByRank { .. } => {
+                None
+            }
+            Self::Get { .. }
+            | Self::Insert { .. }
+            | Self::Remove { .. }
+            | Self::CompareAndSet { .. }
+            | Self::Rank { .. }
+            | Self::Count { .. }
+            | Self::Range { .. } => Some(TreeKind::Map),
+            Self::Push { .. } | Self::InsertAt { .. } | Self::SetAt { .. } => Some(TreeKind::List),
+        }
+    }
+
+    /// True if it may change the tree.
+    pub(crate) fn is_change(&self) -> bool {
+        match self {
+            Self::Len
+            | Self::RangeByRank { .. }
+            | Self::Get { .. }
+            | Self::Rank { .. }
+            | Self::Count { .. }
+            | Self::Range { .. } => false,
+            Self::Pop { .. }
+            | Self::RemoveByRank { .. }
+            | Self::Insert { .. }
+            | Self::Remove { .. }
+            | Self::CompareAndSet { .. }
+            | Self::Push { .. }
+            | Self::InsertAt { .. }
+            | Self::SetAt { .. } => true,
+        }
+    }
+
+    /// The longest key of an element that it names, and the longest value that it carries, in
+    /// bytes.
+    pub(crate) fn lengths(&self) -> (usize, usize) {
+        let bound = |bound: &TreeBound<'_>| match bound {
+            TreeBound::Unbounded => 0,
+            TreeBound::Included(key) | TreeBound::Excluded(key) => key.len(),
+        };
+        match self {
+            Self::Len | Self::RangeByRank { .. } | Self::Pop { .. } | Self::RemoveByRank { .. } => {
+                (0, 0)
+            }
+            Self::Get { key } | Self::Remove { key } | Self::Rank { key } => (key.len(), 0),
+            Self::Insert { key, value, .. } => (key.len(), value.len()),
+            Self::CompareAndSet { key, value, .. } => {
+                (key.len(), value.map_or(0, |value| value.len()))
+            }
+            Self::Count { from, to } | Self::Range { from, to, .. } => {
+                (bound(from).max(bound(to)), 0)
+            }
+            Self::Push { values, .. } => (0, values.longest().unwrap_or(0)),
+            Self::InsertAt { value, .. } | Self::SetAt { value, .. } => (0, value.len()),
+        }
+    }
+
+    /// Writes it as a request's value.
+    pub(crate) fn encode(&self, into: &mut Vec<u8>) {
+        let head = |code: u8, flag: bool| [code, u8::from(flag)];
+        match *self {
+            Self::Len => into.extend(head(0, false)),
+            Self::RangeByRank {
+                start,
+                end,
+                reverse,
+                limit,
+            } => {
+                into.extend(head(1, reverse));
+                into.extend(start.to_le_bytes());
+                into.extend(end.to_le_bytes());
+                into.extend(limit.to_le_bytes());
+            }
+            Self::Pop { last, limit } => {
+                into.extend(head(2, last));
+                into.extend(limit.to_le_bytes());
+            }
+            Self::RemoveByRank { start, end } => {
+                into.extend(head(3, false));
+                into.extend(start.to_le_bytes());
+                into.extend(end.to_le_bytes());
+            }
+            Self::Get { key } => {
+                into.extend(head(4, false));
+                put_bytes(into, key);
+            }
+            Self::Insert {
+                key,
+                value,
+                condition,
+            } => {
+                into.extend([5, condition as u8]);
+                put_bytes(into, key);
+                put_bytes(into, value);
+            }
+            Self::Remove { key } => {
+                into.extend(head(6, false));
+                put_bytes(into, key);
+            }
+            Self::CompareAndSet {
+                key,
+                expected,
+                value,
+            } => {
+                into.extend(head(7, false));
+                put_bytes(into, key);
+                put_optional(into, expected);
+                put_optional(into, value);
+            }
+            Self::Rank { key } => {
+                into.extend(head(8, false));
+                put_bytes(into, key);
+            }
+            Self::Count { from, to } => {
+                into.extend(head(9, false));
+                put_bound(into, from);
+                put_bound(into, to);
+            }
+            Self::Range {
+                from,
+                to,
+                reverse,
+                limit,
+            } => {
+                into.extend(head(10, reverse));
+                put_bound(into, from);
+                put_bound(into, to);
+                into.extend(limit.to_le_bytes());
+            }
+            Self::Push { front, values } => {
+                into.extend(head(11, front));
+                match values {
+                    TreeValues::Slices(values) => {
+                        values.iter().for_each(|value| put_bytes(into, value));
+                    }
+                    TreeValues::Encoded(bytes) => into.extend_from_slice(bytes),
+                }
+            }
+            Self::InsertAt { rank, value } => {
+                into.extend(head(12, false));
+                into.extend(rank.to_le_bytes());
+                put_bytes(into, value);
+            }
+            Self::SetAt { rank, value } => {
+                into.extend(head(13, false));
+                into.extend(rank.to_le_bytes());
+                put_bytes(into, value);
+            }
+        }
+    }
+
+    /// The operation that was encoded; `None` if none was.
+    pub(crate) fn decode(encoded: &'a [u8]) -> Option<Self> {
+        let mut fields = Fields(encoded);
+        let (code, flags) = (fields.byte()?, fields.byte()?);
+        let flag = flags != 0;
+        let op = match code {
+            0 => Self::Len,
+            1 => Self::RangeByRank {
+                start: fields.number()?,
+                end: fields.number()?,
+                reverse: flag,
+                limit: fields.short()?,
+            },
+            2 => Self::Pop {
+                last: flag,
+                limit: fields.short()?,
+            },
+            3 => Self::RemoveByRank {
+                start: fields.number()?,
+                end: fields.number()?,
+            },
+            4 => Self::Get {
+                key: fields.bytes()?,
+            },
+            5 => Self::Insert {
+                key: fields.bytes()?,
+                value: fields.bytes()?,
+                condition: match flags {
+                    0 => TreeCondition::Always,
+                    1 => TreeCondition::IfAbsent,
+                    2 => TreeCondition::IfPresent,
+                    _ => return None,
+                },
+            },
+            6 => Self::Remove {
+                key: fields.bytes()?,
+            },
+            7 => Self::CompareAndSet {
+                key: fields.bytes()?,
+                expected: fields.optional()?,
+                value: fields.optional()?,
+            },
+            8 => Self::Rank {
+                key: fields.bytes()?,
+            },
+            9 => Self::Count {
+                from: fields.bound()?,
+                to: fields.bound()?,
+            },
+            10 => Self::Range {
+                from: fields.bound()?,
+                to: fields.bound()?,
+                reverse: flag,
+                limit: fields.short()?,
+            },
+            11 => {
+                let values = TreeValues::Encoded(std::mem::take(&mut fields.0));
+                values.longest()?;
+                Self::Push {
+                    front: flag,
+                    values,
+                }
+            }
+            12 => Self::InsertAt {
+                rank: fields.number()?,
+                value: fields.bytes()?,
+            },
+            13 => Self::SetAt {
+                rank: fields.number()?,
+                value: fields.bytes()?,
+            },
+            _ => return None,
+        };
+        fields.0.is_empty().then_some(op)
+    }
+}
+
+/// What an operation answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TreeAnswer {
+    /// The bytes that were written.
+    Value,
+    /// The element is not there.
+    Absent,
+    /// The element is not as it must be, and nothing changes.
+    Refused,
+}
+
+/// Bounds of one step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeLimits {
+    /// Bytes of a page, unless its first element alone is longer.
+    pub(crate) page_bytes: usize,
+    /// Leaves that a read visits, at most.
+    pub(crate) leaves: usize,
+    /// Nodes that are changed, at most, where an operation may be done in part.
+    pub(crate) edits: usize,
+}
+
+/// Bytes of a page before its elements.
+const PAGE_HEAD: usize = 1;
+/// Bytes of an element in a page beside key and value.
+const PAGE_ELEMENT: usize = 8;
+
+/// A page under construction.
+struct Page<'a> {
+    out: &'a mut Vec<u8>,
+    bytes_max: usize,
+    left: u32,
+}
+
+impl Page<'_> {
+    /// True if another element has its place here.
+    fn has_room(&self, key: &[u8], value_bytes: usize) -> bool {
+        let bytes = self.out.len() + PAGE_ELEMENT + key.len() + value_bytes;
+        self.left > 0 && (bytes <= self.bytes_max || self.out.len() == PAGE_HEAD)
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.out.extend(length(key).to_le_bytes());
+        self.out.extend(length(value).to_le_bytes());
+        self.out.extend_from_slice(key);
+        self.out.extend_from_slice(value);
+        self.left -= 1;
+    }
+}
+
+impl<N: Nodes> TreeWork<'_, N> {
+    /// Carries an operation out on copies, and writes its answer. [`TreeScratch::edits`] has what
+    /// changes.
+    ///
+    /// # Errors
+    /// [`Halt`]; then nothing is to be changed.
+    ///
+    /// [`TreeScratch::edits`]: super::TreeScratch::edits
+    pub(crate) fn run(
+        &mut self,
+        op: &TreeOp<'_>,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        out.clear();
+        match *op {
+            TreeOp::Len => {
+                out.extend(self.root.count.to_le_bytes());
+                out.extend(self.root.bytes.to_le_bytes());
+                Ok(TreeAnswer::Value)
+            }
+            TreeOp::RangeByRank {
+                start,
+                end,
+                reverse,
+                limit,
+            } => self.range_by_rank(start..end, reverse, (limit, limits), out),
+            TreeOp::Pop { last, limit } => self.pop(last, (limit, limits), out),
+            TreeOp::RemoveByRank { start, end } => self.remove_ranks(start, end, limits, out),
+            TreeOp::Get { key } => self.get(key, out),
+            TreeOp::Insert {
+                key,
+                value,
+                condition,
+            } => self.insert(key, value, condition, out),
+            TreeOp::Remove { key } => self.remove(key, out),
+            TreeOp::CompareAndSet {
+                key,
+                expected,
+                value,
+            } => self.compare_and_set(key, expected, value, out),
+            TreeOp::Rank { key } => self.rank(key, out),
+            TreeOp::Count { from, to } => self.count(from, to, out),
+            TreeOp::Range {
+                from,
+                to,
+                reverse,
+                limit,
+            } => self.range((from, to), reverse, (limit, limits), out),
+            TreeOp::Push { front, values } => self.push(front, values, out),
+            TreeOp::InsertAt { rank, value } => self.insert_at_rank(rank, value, out),
+            TreeOp::SetAt { rank, value } => self.set_at_rank(rank, value, out),
+        }
+    }
+
+    fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
+        self.with_path(|work, path| {
+            let Some(place) = work.find_key(path, Sought::Key(key))? else {
+                return Ok(TreeAnswer::Absent);
+            };
+            let (_, value) = work.element_at(place.leaf, place.entry)?;
+            out.extend_from_slice(work.value_bytes(value)?);
+            Ok(TreeAnswer::Value)
+        })
+    }
+
+    /// Answers whether there was a value before, and which.
+    fn insert(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        condition: TreeCondition,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        self.with_path(|work, path| {
+            if work.root.height == 0 {
+                if condition == TreeCondition::IfPresent {
+                    return Ok(TreeAnswer::Refused);
+                }
+                out.push(0);
+                return work.plant(key, value).map(|()| TreeAnswer::Value);
+            }
+            let place = work.find(path, Sought::Key(key))?;
+            let is_refused = match condition {
+                TreeCondition::Always => false,
+                TreeCondition::IfAbsent => place.is_found,
+                TreeCondition::IfPresent => !place.is_found,
+            };
+            if is_refused {
+                return Ok(TreeAnswer::Refused);
+            }
+            out.push(u8::from(place.is_found));
+            if place.is_found {
+                let (_, old) = work.element_at(place.leaf, place.entry)?;
+                out.extend_from_slice(work.value_bytes(old)?);
+                work.replace_at(path, place, value)?;
+            } else {
+                work.insert_at(path, place, key, value)?;
+            }
+            Ok(TreeAnswer::Value)
+        })
+    }
+
+    fn remove(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
+        self.with_path(|work, path| {
+            let Some(place) = work.find_key(path, Sought::Key(key))? else {
+                return Ok(TreeAnswer::Absent);
+            };
+            let (_, value) = work.element_at(place.leaf, place.entry)?;
+            out.extend_from_slice(work.value_bytes(value)?);
+            work.remove_at(path, place, 1)?;
+            Ok(TreeAnswer::Value)
+        })
+    }
+
+    fn compare_and_set(
+        &mut self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        value: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let found = self.get(key, out)?;
+        let current = (found == TreeAnswer::Value).then_some(&out[..]);
+        if current != expected {
+            return Ok(TreeAnswer::Refused);
+        }
+        let mut before = Vec::new();
+        match value {
+            Some(value) => self.insert(key, value, TreeCondition::Always, &mut before)?,
+            None => self.remove(key, &mut before)?,
+        };
+        out.clear();
+        Ok(TreeAnswer::Value)
+    }
+
+    fn rank(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
+        self.with_path(|work, path| {
+            let Some(place) = work.find_key(path, Sought::RankOf(key))? else {
+                return Ok(TreeAnswer::Absent);
+            };
+            out.extend((place.before + place.entry as u64).to_le_bytes());
+            Ok(TreeAnswer::Value)
+        })
+    }
+
+    fn count(
+        &mut self,
+        from: TreeBound<'_>,
+        to: TreeBound<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let below = match from {
+            TreeBound::Unbounded => 0,
+            TreeBound::Included(key) => self.count_before(key, false)?,
+            TreeBound::Excluded(key) => self.count_before(key, true)?,
+        };
+        let up_to = match to {
+            TreeBound::Unbounded => self.root.count,
+            TreeBound::Included(key) => self.count_before(key, true)?,
+            TreeBound::Excluded(key) => self.count_before(key, false)?,
+        };
+        out.extend(up_to.saturating_sub(below).to_le_bytes());
+        Ok(TreeAnswer::Value)
+    }
+
+    fn range(
+        &mut self,
+        (from, to): (TreeBound<'_>, TreeBound<'_>),
+        reverse: bool,
+        (limit, limits): (u32, TreeLimits),
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let (near, far) = if reverse { (to, from) } else { (from, to) };
+        let start = match near {
+            TreeBound::Unbounded => Start::End,
+            TreeBound::Included(key) => Start::From(key),
+            TreeBound::Excluded(key) => Start::Beyond(key),
+        };
+        let is_within = |key: &[u8]| match far {
+            TreeBound::Unbounded => true,
+            TreeBound::Included(end) if reverse => key >= end,
+            TreeBound::Included(end) => key <= end,
+            TreeBound::Excluded(end) if reverse => key > end,
+            TreeBound::Excluded(end) => key < end,
+        };
+        self.page(start, reverse, (limit, limits), is_within, out)
+    }
+
+    fn range_by_rank(
+        &mut self,
+        ranks: std::ops::Range<u64>,
+        reverse: bool,
+        (limit, limits): (u32, TreeLimits),
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let end = ranks.end.min(self.root.count);
+        let wanted = end.saturating_sub(ranks.start);
+        let all = u32::try_from(wanted).unwrap_or(u32::MAX);
+        if all == 0 {
+            out.push(0);
+            return Ok(TreeAnswer::Value);
+        }
+        let start = Start::Rank(if reverse { end - 1 } else { ranks.start });
+        let answer = self.page(start, reverse, (limit.min(all), limits), |_| true, out)?;
+        // Behind the last rank there may be elements, but none that are wanted.
+        let taken = page_elements(out).count() as u64;
+        out[0] &= u8::from(taken < wanted);
+        Ok(answer)
+    }
+
+    /// Writes a page of elements.
+    fn page(
+        &mut self,
+        start: Start<'_>,
+        reverse: bool,
+        (limit, limits): (u32, TreeLimits),
+        is_within: impl Fn(&[u8]) -> bool,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        out.push(0);
+        let mut page = Page {
+            out,
+            bytes_max: limits.page_bytes,
+            left: limit,
+        };
+        let mut is_full = false;
+        let walked = self.with_path(|work, path| {
+            work.walk(path, start, reverse, limits.leaves, |element| {
+                let Element { key, value } = element;
+                if !is_within(key) {
+                    return Walk::Before;
+                }
+                if !page.has_room(key, value.len()) {
+                    is_full = true;
+                    return Walk::Before;
+                }
+                page.add(key, value);
+                Walk::On
+            })
+        })?;
+        out[0] = u8::from(is_full || walked == Walked::More);
+        Ok(TreeAnswer::Value)
+    }
+
+    /// True if an operation that may be done in part has changed as many nodes as it may.
+    fn is_spent(&self, limits: TreeLimits) -> bool {
+        self.scratch.edits().len() >= limits.edits
+    }
+
+    fn pop(
+        &mut self,
+        last: bool,
+        (limit, limits): (u32, TreeLimits),
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        out.push(0);
+        let mut page = Page {
+            out,
+            bytes_max: limits.page_bytes,
+            left: limit,
+        };
+        let mut is_full = page.left == 0;
+        while self.root.height > 0 && !is_full {
+            if self.is_spent(limits) {
+                break;
+            }
+            let rank = if last { self.root.count - 1 } else { 0 };
+            self.with_path(|work, path| {
+                let place = work.find(path, Sought::Rank(rank))?;
+                let mut taken = 0;
+                while taken < place.len {
+                    let entry = if last { place.len - 1 - taken } else { taken };
+                    let (key, value) = work.element_at(place.leaf, entry)?;
+                    if !page.has_room(key, value.len()) {
+                        is_full = true;
+                        break;
+                    }
+                    page.add(key, work.value_bytes(value)?);
+                    taken += 1;
+                }
+                if taken == 0 {
+                    return Ok(());
+                }
+                let entry = if last { place.len - taken } else { 0 };
+                work.remove_at(path, LeafPlace { entry, ..place }, taken)
+            })?;
+            is_full |= page.left == 0;
+        }
+        out[0] = u8::from(self.root.height > 0);
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Answers how many were removed, and whether there are more to remove.
+    fn remove_ranks(
+        &mut self,
+        start: u64,
+        end: u64,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let mut left = end.min(self.root.count).saturating_sub(start);
+        let mut removed = 0;
+        while left > 0 && !self.is_spent(limits) {
+            removed += self.with_path(|work, path| {
+                let place = work.find(path, Sought::Rank(start))?;
+                let here = (place.len - place.entry) as u64;
+                let elements = here.min(left);
+                let count = usize::try_from(elements).map_err(|_| Halt::Damaged(place.leaf))?;
+                work.remove_at(path, place, count)?;
+                left -= elements;
+                Ok(elements)
+            })?;
+        }
+        out.extend(removed.to_le_bytes());
+        out.push(u8::from(left > 0));
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Answers how long the list is.
+    fn push(
+        &mut self,
+        front: bool,
+        values: TreeValues<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let pushed = values.for_each(|value| {
+            let rank = if front { 0 } else { self.root.count };
+            self.add_at(rank, value)
+        });
+        debug_assert!(pushed.is_some(), "it was decoded");
+        pushed.unwrap_or(Ok(()))?;
+        out.extend(self.root.count.to_le_bytes());
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Adds an element of a list, with this many before it.
+    fn add_at(&mut self, rank: u64, value: &[u8]) -> Result<(), Halt> {
+        self.with_path(|work, path| {
+            if work.root.height == 0 {
+                return work.plant(&[], value);
+            }
+            let place = work.find(path, Sought::Gap(rank))?;
+            work.insert_at(path, place, &[], value)
+        })
+    }
+
+    fn insert_at_rank(
+        &mut self,
+        rank: u64,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        if rank > self.root.count {
+            return Ok(TreeAnswer::Absent);
+        }
+        self.add_at(rank, value)?;
+        out.extend(self.root.count.to_le_bytes());
+        Ok(TreeAnswer::Value)
+    }
+
+    fn set_at_rank(
+        &mut self,
+        rank: u64,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        if rank >= self.root.count {
+            return Ok(TreeAnswer::Absent);
+        }
+        self.with_path(|work, path| {
+            let place = work.find(path, Sought::Rank(rank))?;
+            let (_, old) = work.element_at(place.leaf, place.entry)?;
+            out.extend_from_slice(work.value_bytes(old)?);
+            work.replace_at(path, place, value)?;
+            Ok(TreeAnswer::Value)
+        })
+    }
+
+    /// True if the operation changes the tree.
+    pub(crate) fn has_changed(&self) -> bool {
+        let edits = self.scratch.edits().iter();
+        edits.clone().any(|edit| edit.what != Edited::Passing)
+    }
+}
+
+/// The elements of a page: key and value of each.
+pub(crate) fn page_elements(page: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut fields = Fields(page.get(PAGE_HEAD..).unwrap_or(&[]));
+    std::iter::from_fn(move || {
+        let (key, value) = (fields.short()?, fields.short()?);
+        let key = fields.take(usize::try_from(key).ok()?)?;
+        Some((key, fields.take(usize::try_from(value).ok()?)?))
+    })
+}
+
+/// True if there are more elements behind those of a page.
+pub(crate) fn page_has_more(page: &[u8]) -> bool {
+    page.first().is_some_and(|&more| more != 0)
+}
