@@ -238,6 +238,8 @@ impl<E: Endpoint> Shard<E> {
             }
             OperationKind::GetRange => self.get_range(lane, request, hint, evidence, answers),
             OperationKind::Transaction => self.transaction(lane, request, answers),
+            OperationKind::Tree => self.tree(lane, request, answers),
+            OperationKind::TreeRead => self.read_tree_node(lane, request, evidence),
             OperationKind::List => self.list(lane, request, answers),
             OperationKind::ReadAt | OperationKind::ReadHeadAt => {
                 self.read_at(lane, request, evidence, answers)
@@ -291,6 +293,9 @@ impl<E: Endpoint> Shard<E> {
                 }
                 Some(_) if header.is_structured() => {
                     return self.fail(lane, request, Error::Structured, answers);
+                }
+                Some(_) if header.is_tree() => {
+                    return self.fail(lane, request, Error::Collection, answers);
                 }
                 Some(value) => value,
                 None => return self.get_expired(lane, request, local.slot.address(), answers),
@@ -374,6 +379,10 @@ impl<E: Endpoint> Shard<E> {
         if view.header().is_structured() {
             self.note_served(&far);
             return self.fail(lane, request, Error::Structured, answers);
+        }
+        if view.header().is_tree() {
+            self.note_served(&far);
+            return self.fail(lane, request, Error::Collection, answers);
         }
         let answer = Answer::Value {
             version: view.version(),

@@ -251,14 +251,6 @@ impl<'a> TreeValues<'a> {
         });
         all.map(|_| longest)
     }
-
-    /// True if there is none.
-    fn is_empty(self) -> bool {
-        match self {
-            Self::Slices(values) => values.is_empty(),
-            Self::Encoded(bytes) => bytes.is_empty(),
-        }
-    }
 }
 
 impl<'a> TreeOp<'a> {
@@ -773,11 +765,9 @@ impl<N: Nodes> TreeWork<'_, N> {
         };
         let mut is_full = false;
         let walked = self.with_path(|work, path| {
-            work.walk(path, start, reverse, limits.leaves, |element| {
+            let bounds = (reverse, limits.leaves);
+            work.walk(path, start, bounds, is_within, |element| {
                 let Element { key, value } = element;
-                if !is_within(key) {
-                    return Walk::Before;
-                }
                 if !page.has_room(key, value.len()) {
                     is_full = true;
                     return Walk::Before;

@@ -41,9 +41,9 @@ pub(super) enum Walk {
 /// How a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Walked {
-    /// At the end of the tree, or where it was stopped.
+    /// At the end of what is wanted, or where it was stopped.
     Done,
-    /// It has visited as many leaves as it may, and there is another element.
+    /// It has visited as many leaves as it may, and another element is wanted.
     More,
 }
 
@@ -82,18 +82,23 @@ impl<N: Nodes> TreeWork<'_, N> {
         element.ok_or(Halt::Damaged(leaf))
     }
 
-    /// Visits elements from a place on, of at most `leaves` leaves.
+    /// Visits elements from a place on, of at most `leaves` leaves, up to the first whose key is not
+    /// wanted.
     pub(super) fn walk(
         &self,
         path: &mut Vec<PathStep>,
         start: Start<'_>,
-        reverse: bool,
-        mut leaves: usize,
+        (reverse, mut leaves): (bool, usize),
+        is_wanted: impl Fn(&[u8]) -> bool,
         mut visit: impl FnMut(Element<'_>) -> Walk,
     ) -> Result<Walked, Halt> {
         let mut next = self.first_of(path, start, reverse)?;
         let mut leaf = None;
         while let Some(place) = next {
+            let (key, value) = self.element_at(place.leaf, place.entry)?;
+            if !is_wanted(key) {
+                return Ok(Walked::Done);
+            }
             if leaf != Some(place.leaf) {
                 if leaves == 0 {
                     return Ok(Walked::More);
@@ -101,7 +106,6 @@ impl<N: Nodes> TreeWork<'_, N> {
                 leaves -= 1;
                 leaf = Some(place.leaf);
             }
-            let (key, value) = self.element_at(place.leaf, place.entry)?;
             let value = self.value_bytes(value)?;
             if visit(Element { key, value }) == Walk::Before {
                 return Ok(Walked::Done);
