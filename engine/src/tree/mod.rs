@@ -2,8 +2,9 @@
 //!
 //! This layer is pure. It reads nodes by number through [`Nodes`], some of which may be far, and
 //! works on copies: nothing changes before an operation has all that it needs, and then its owner
-//! applies [`TreeScratch::edits`] at once. `node` has the bytes of one node, `work` what changes
-//! nodes and their links, `read` what only reads, `op` the operations with their codec.
+//! applies [`TreeScratch::edits`] at once. `node` has the bytes of one node, `op` the
+//! operations with their codec, `run` what each one does, `work` the copies of an operation under
+//! way, `balance` what divides and merges nodes, `read` what only reads.
 //!
 //! ```text
 //!                 | branch: child, separator, elements below | .. |
@@ -21,17 +22,22 @@
 //! - T5: an operation that stops changes nothing. One that stops at a far node can be done again
 //!   when that node can be read, and reads at most a bounded number of nodes.
 
+mod balance;
 mod node;
 mod op;
 mod read;
+mod run;
 #[cfg(test)]
 mod tests;
 mod work;
 
-pub(crate) use self::node::{NodeNumber, TreeKind, TreeNode, copy_living};
-pub(crate) use self::op::{TreeAnswer, TreeLimits, page_elements, page_has_more};
+pub(crate) use self::node::{
+    NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeMut, copy_living,
+};
 pub use self::op::{TreeBound, TreeCondition, TreeOp, TreeValues};
+pub(crate) use self::op::{page_elements, page_has_more};
+pub(crate) use self::run::{TreeAnswer, TreeLimits};
 pub(crate) use self::work::{
-    Edited, Halt, Nodes, TREE_KEY_BYTES_MAX, TreeEdit, TreeRoot, TreeScratch, TreeShape, TreeWork,
-    Unread,
+    Edited, Halt, Nodes, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeEdit, TreeRoot, TreeScratch,
+    TreeShape, TreeTouch, TreeWork, Unread,
 };

@@ -174,6 +174,13 @@ impl<'a> TreeNode<'a> {
         }
     }
 
+    /// Bytes that are free between places and heap.
+    #[inline]
+    pub(crate) fn free(self) -> usize {
+        let taken = HEADER_BYTES + self.entries * self.place_bytes() + self.heap();
+        self.bytes.len().saturating_sub(taken)
+    }
+
     /// Bytes that the node needs.
     #[inline]
     pub(crate) fn used(self) -> usize {
@@ -353,9 +360,7 @@ impl<'a> TreeNodeMut<'a> {
     }
 
     fn free(&self) -> usize {
-        let view = self.view();
-        let taken = HEADER_BYTES + view.len() * view.place_bytes() + view.heap();
-        self.bytes.len().saturating_sub(taken)
+        self.view().free()
     }
 
     /// Takes bytes of what is free for the heap; returns where they begin. There is room.

@@ -67,7 +67,7 @@ impl Memory {
                         edit.bytes.clone()
                     } else {
                         let view = TreeNode::parse(&edit.bytes).unwrap();
-                        let mut bytes = vec![0; view.used() + 7];
+                        let mut bytes = vec![0; view.used() + 100];
                         copy_living(view, &mut bytes).unwrap();
                         bytes
                     };
@@ -85,6 +85,32 @@ impl Memory {
         let all: BTreeSet<_> = self.nodes.keys().chain(&self.free).copied().collect();
         assert_eq!(all.len(), self.nodes.len() + self.free.len());
         assert_eq!(all.last().map_or(0, |last| *last as usize + 1), all.len());
+    }
+
+    /// Changes an element in place, and the counts above it.
+    fn touch(&mut self, scratch: &TreeScratch, op: &TreeOp<'_>) {
+        let Some(touched) = scratch.touched() else {
+            return;
+        };
+        assert!(scratch.edits().is_empty());
+        let (key, value) = op.element();
+        let value = StoredValue::Inline(value);
+        let mut leaf = TreeNodeMut::of(self.nodes.get_mut(&touched.leaf).unwrap());
+        assert!(match touched.touch {
+            TreeTouch::Insert => leaf.insert(touched.entry, key, value),
+            TreeTouch::Replace => leaf.set_value(touched.entry, value),
+            TreeTouch::Remove => leaf.remove(touched.entry),
+        });
+        for step in scratch.way() {
+            let mut branch = TreeNodeMut::of(self.nodes.get_mut(&step.node).unwrap());
+            let count = branch.view().child(step.entry).unwrap().count;
+            let count = match touched.touch {
+                TreeTouch::Insert => count + 1,
+                TreeTouch::Replace => count,
+                TreeTouch::Remove => count - 1,
+            };
+            assert!(branch.set_count(step.entry, count));
+        }
     }
 
     /// Checks T1 to T4, and returns all elements.
@@ -204,13 +230,16 @@ impl Grove {
         self.memory.here.borrow_mut().clear();
         self.memory.clock = self.memory.clock.wrapping_add(1);
         loop {
-            let mut work = TreeWork::new(&self.memory, self.shape, self.root, &mut self.scratch);
+            let work = TreeWork::new(&self.memory, self.shape, self.root, &mut self.scratch);
+            let touches = self.memory.clock % 2 == 0;
+            let mut work = if touches { work.touching() } else { work };
             match work.run(&op, LIMITS, &mut self.out) {
                 Ok(answer) => {
                     let (root, has_changed) = (work.root, work.has_changed());
                     assert!(op.is_change() || !has_changed);
                     self.root = root;
                     self.memory.apply(self.scratch.edits());
+                    self.memory.touch(&self.scratch, &op);
                     return answer;
                 }
                 Err(Halt::Far(node)) => {

@@ -1,16 +1,10 @@
-//! Changes of a tree, on copies of its nodes: elements come and go, nodes split, merge and go.
+//! An operation under way: it finds leaves, and changes copies of nodes.
 //!
-//! A node that overflows is divided by bytes; at either end of the tree all but the new element
-//! stay together, so that a queue and ascending keys leave full nodes. A node that becomes small is
-//! merged with a neighbour below the same branch if the two fit well into one and the neighbour can
-//! be read now. An empty node goes. So a change needs no node but those from the root to its leaf.
-//!
-//! Merging alone, without moving elements between neighbours, is enough for operations in the
-//! logarithm of the length; what it leaves is that a small node may stay beside a large one. Source:
-//! T. Johnson and D. Shasha, "The performance of current B-tree algorithms", 1993.
+//! A change of one element that leaves all nodes where they are is noted as a *touch* instead, which
+//! the owner of the nodes makes in place.
 
 use super::node::{
-    Child, NODE_BYTES_MAX, NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeMut, copy_living,
+    NODE_BYTES_MAX, NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeMut, copy_living,
     inline_bytes,
 };
 use crate::constants::KEY_BYTES_MAX;
@@ -18,7 +12,7 @@ use crate::constants::KEY_BYTES_MAX;
 /// The longest key of an element.
 pub(crate) const TREE_KEY_BYTES_MAX: usize = KEY_BYTES_MAX;
 /// Levels of nodes, at most. With two children a branch, they would hold more than memory does.
-const HEIGHT_MAX: usize = 48;
+pub(super) const HEIGHT_MAX: usize = 48;
 /// Bytes of an element beside key and value, at most, or of a child beside its separator.
 const BESIDE_ENTRY: usize = 16;
 /// An element longer than this share of a node has its value apart.
@@ -69,7 +63,7 @@ pub(crate) struct TreeShape {
 
 impl TreeShape {
     /// Bytes of a node that is being changed, at most.
-    fn buffer_bytes(&self) -> usize {
+    pub(super) fn buffer_bytes(&self) -> usize {
         // A branch that cannot be divided yet has three children; another comes.
         let few = 8 + 4 * (TREE_KEY_BYTES_MAX + BESIDE_ENTRY);
         let bytes = self.node_bytes.max(few) + TREE_KEY_BYTES_MAX + BESIDE_ENTRY;
@@ -78,18 +72,23 @@ impl TreeShape {
     }
 
     /// True if a node must be divided.
-    fn is_over(&self, node: TreeNode<'_>) -> bool {
+    pub(super) fn is_over(&self, node: TreeNode<'_>) -> bool {
         let least = if node.is_leaf() { 2 } else { 4 };
         node.len() > self.entries_max || node.used() > self.node_bytes && node.len() >= least
     }
 
     /// True if a node should be merged with a neighbour.
-    fn is_under(&self, node: TreeNode<'_>) -> bool {
+    pub(super) fn is_under(&self, node: TreeNode<'_>) -> bool {
         3 * node.used() < self.node_bytes && 3 * node.len() < self.entries_max
     }
 
     /// True if the entries of two nodes fit well into one.
-    fn fit_together(&self, one: TreeNode<'_>, other: TreeNode<'_>, separator: usize) -> bool {
+    pub(super) fn fit_together(
+        &self,
+        one: TreeNode<'_>,
+        other: TreeNode<'_>,
+        separator: usize,
+    ) -> bool {
         let bytes = one.used() + other.used() + separator;
         let entries = one.len() + other.len();
         4 * bytes <= 3 * self.node_bytes && 4 * entries <= 3 * self.entries_max
@@ -138,12 +137,32 @@ pub(crate) struct TreeEdit {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// A change of one element that leaves all nodes where they are: what a node's owner can do in
+/// place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TreeTouch {
+    /// An element is added at an entry.
+    Insert,
+    /// The element at an entry gets another value.
+    Replace,
+    /// The element at an entry is removed.
+    Remove,
+}
+
+/// Where a [`TreeTouch`] is, with the way to it in [`TreeScratch::way`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TouchedLeaf {
+    pub(crate) leaf: NodeNumber,
+    pub(crate) entry: usize,
+    pub(crate) touch: TreeTouch,
+}
+
 /// A branch on the way to a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct PathStep {
-    pub(super) node: NodeNumber,
+pub(crate) struct PathStep {
+    pub(crate) node: NodeNumber,
     /// The child that was taken.
-    pub(super) entry: usize,
+    pub(crate) entry: usize,
     /// Children.
     pub(super) len: usize,
 }
@@ -152,9 +171,10 @@ pub(super) struct PathStep {
 #[derive(Debug, Default)]
 pub(crate) struct TreeScratch {
     pub(super) edits: Vec<TreeEdit>,
-    spare: Vec<Vec<u8>>,
+    pub(super) spare: Vec<Vec<u8>>,
     pub(super) path: Vec<PathStep>,
     added: usize,
+    touched: Option<TouchedLeaf>,
 }
 
 /// Buffers that are kept for later operations.
@@ -166,9 +186,20 @@ impl TreeScratch {
         &self.edits
     }
 
+    /// What the last operation changes in place, instead of by edits.
+    pub(crate) fn touched(&self) -> Option<TouchedLeaf> {
+        self.touched
+    }
+
+    /// The branches from the root to the leaf that is touched.
+    pub(crate) fn way(&self) -> &[PathStep] {
+        &self.path
+    }
+
     /// Forgets what an operation changes.
     pub(crate) fn clear(&mut self) {
         self.added = 0;
+        self.touched = None;
         for edit in self.edits.drain(..) {
             if self.spare.len() < SPARE_MAX && edit.bytes.capacity() <= NODE_BYTES_MAX {
                 self.spare.push(edit.bytes);
@@ -176,7 +207,7 @@ impl TreeScratch {
         }
     }
 
-    fn buffer(&mut self, bytes: usize) -> Vec<u8> {
+    pub(super) fn buffer(&mut self, bytes: usize) -> Vec<u8> {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.resize(bytes, 0);
         buffer
@@ -185,7 +216,7 @@ impl TreeScratch {
 
 /// At which end of the tree an element is added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Edge {
+pub(super) enum Edge {
     First,
     Last,
     Neither,
@@ -223,6 +254,8 @@ pub(crate) struct TreeWork<'s, N> {
     pub(super) shape: TreeShape,
     pub(crate) root: TreeRoot,
     pub(super) scratch: &'s mut TreeScratch,
+    /// A change of one element is to be in place, if it can be.
+    may_touch: bool,
 }
 
 impl<'s, N: Nodes> TreeWork<'s, N> {
@@ -239,10 +272,101 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             shape,
             root,
             scratch,
+            may_touch: false,
         }
     }
 
-    fn edit_of(&self, node: NodeNumber) -> Option<usize> {
+    /// Has a change of one element answered as [`TreeScratch::touched`] where all nodes stay.
+    pub(crate) fn touching(self) -> Self {
+        Self {
+            may_touch: true,
+            ..self
+        }
+    }
+
+    /// Notes a change of one element that can be made in place; false if it cannot.
+    pub(super) fn touch(
+        &mut self,
+        path: &[PathStep],
+        place: LeafPlace,
+        touch: TreeTouch,
+        (key, value): (&[u8], &[u8]),
+    ) -> Result<bool, Halt> {
+        self.touch_sized(path, place, touch, (key.len(), value.len()))
+    }
+
+    /// As [`TreeWork::touch`], for the removal of an element with a key of this length.
+    pub(super) fn touch_removal(
+        &mut self,
+        path: &[PathStep],
+        place: LeafPlace,
+        key_bytes: usize,
+    ) -> Result<bool, Halt> {
+        self.touch_sized(path, place, TreeTouch::Remove, (key_bytes, 0))
+    }
+
+    /// Has all changes made by edits.
+    pub(super) fn refrain(&mut self) {
+        self.may_touch = false;
+    }
+
+    fn touch_sized(
+        &mut self,
+        path: &[PathStep],
+        place: LeafPlace,
+        touch: TreeTouch,
+        (key_bytes, value_bytes): (usize, usize),
+    ) -> Result<bool, Halt> {
+        if !self.may_touch || !self.scratch.edits.is_empty() {
+            return Ok(false);
+        }
+        let LeafPlace { leaf, entry, .. } = place;
+        let view = self.node(leaf, true)?;
+        let old = match touch {
+            TreeTouch::Insert => None,
+            TreeTouch::Replace | TreeTouch::Remove => {
+                Some(view.value(entry).ok_or(Halt::Damaged(leaf))?)
+            }
+        };
+        let adds = match touch {
+            TreeTouch::Remove => 0,
+            _ => 2 + inline_bytes(self.shape.kind, key_bytes, value_bytes),
+        };
+        let is_inline = matches!(old, None | Some(StoredValue::Inline(_)));
+        let fits = is_inline
+            && !self.shape.is_apart(key_bytes, value_bytes)
+            && adds <= view.free()
+            && view.used() + adds <= self.shape.node_bytes;
+        let stays = match touch {
+            TreeTouch::Insert => view.len() < self.shape.entries_max,
+            TreeTouch::Replace => true,
+            // At an end of the tree there is none to merge with that stays.
+            TreeTouch::Remove => {
+                let is_large = 2 * view.used() > self.shape.node_bytes;
+                view.len() > 1 && (is_large || is_at_end(path, place))
+            }
+        };
+        if !fits || !stays {
+            return Ok(false);
+        }
+        let old_bytes = old.map_or(0, StoredValue::len) as u64;
+        let bytes = self.root.bytes.saturating_sub(old_bytes);
+        match touch {
+            TreeTouch::Insert => {
+                self.root.count += 1;
+                self.root.bytes += (key_bytes + value_bytes) as u64;
+            }
+            TreeTouch::Replace => self.root.bytes = bytes + value_bytes as u64,
+            TreeTouch::Remove => {
+                self.root.count -= 1;
+                self.root.bytes = bytes.saturating_sub(key_bytes as u64);
+            }
+        }
+        self.scratch.touched = Some(TouchedLeaf { leaf, entry, touch });
+        Ok(true)
+    }
+
+    pub(super) fn edit_of(&self, node: NodeNumber) -> Option<usize> {
         self.scratch
             .edits
             .iter()
@@ -337,7 +461,11 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     }
 
     /// A copy of a node that may be changed.
-    fn change(&mut self, node: NodeNumber, is_leaf: bool) -> Result<TreeNodeMut<'_>, Halt> {
+    pub(super) fn change(
+        &mut self,
+        node: NodeNumber,
+        is_leaf: bool,
+    ) -> Result<TreeNodeMut<'_>, Halt> {
         let view = self.node(node, is_leaf)?;
         let edited = self.edit_of(node);
         // What many changes of one operation left dead takes the room of further ones.
@@ -365,7 +493,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     }
 
     /// Adds a node.
-    fn add(&mut self, is_value: bool, bytes: Vec<u8>) -> NodeNumber {
+    pub(super) fn add(&mut self, is_value: bool, bytes: Vec<u8>) -> NodeNumber {
         let node = self.nodes.fresh(self.scratch.added);
         self.scratch.added += 1;
         self.scratch.edits.push(TreeEdit {
@@ -377,7 +505,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         node
     }
 
-    fn remove_node(&mut self, node: NodeNumber, is_value: bool) {
+    pub(super) fn remove_node(&mut self, node: NodeNumber, is_value: bool) {
         match self.edit_of(node) {
             Some(place) => {
                 let edit = &mut self.scratch.edits[place];
@@ -551,200 +679,13 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         }
         Ok(())
     }
+}
 
-    /// Divides, merges or removes nodes along the way to a leaf that has changed.
-    fn rebalance(&mut self, path: &[PathStep], leaf: NodeNumber, edge: Edge) -> Result<(), Halt> {
-        let (mut node, mut level) = (leaf, path.len());
-        loop {
-            let is_leaf = level == path.len();
-            let above = level.checked_sub(1).map(|above| path[above]);
-            let view = self.node(node, is_leaf)?;
-            if self.shape.is_over(view) {
-                self.divide(node, is_leaf, above, edge)?;
-            } else if view.len() == 0 {
-                self.remove_node(node, false);
-                let Some(above) = above else {
-                    self.root = TreeRoot::default();
-                    return Ok(());
-                };
-                if !self.change(above.node, false)?.remove_child(above.entry) {
-                    return Err(Halt::Damaged(above.node));
-                }
-            } else {
-                let is_under = self.shape.is_under(view);
-                let Some(above) = above.filter(|_| is_under) else {
-                    break;
-                };
-                if !self.merge(above, is_leaf)? {
-                    break;
-                }
-            }
-            let Some(above) = above else {
-                break;
-            };
-            (node, level) = (above.node, level - 1);
-        }
-        self.lower()
-    }
-
-    /// Where a node is divided.
-    fn middle(view: TreeNode<'_>, edge: Edge) -> usize {
-        match edge {
-            Edge::Last => return view.len() - 1,
-            Edge::First => return 1,
-            Edge::Neither => {}
-        }
-        let whole = view.used();
-        let mut sum = 0;
-        for entry in 0..view.len() {
-            let bytes = if view.is_leaf() {
-                let value = match view.value(entry) {
-                    Some(StoredValue::Inline(value)) => value.len(),
-                    _ => 8,
-                };
-                6 + view.key(entry).map_or(0, <[u8]>::len) + value
-            } else {
-                14 + view.separator(entry).map_or(0, <[u8]>::len)
-            };
-            // The entry that crosses the middle goes where it makes the halves more equal.
-            if 2 * sum + bytes >= whole {
-                return entry.clamp(1, view.len() - 1);
-            }
-            sum += bytes;
-        }
-        view.len() / 2
-    }
-
-    /// Divides a node. The new one is behind it.
-    fn divide(
-        &mut self,
-        node: NodeNumber,
-        is_leaf: bool,
-        above: Option<PathStep>,
-        edge: Edge,
-    ) -> Result<(), Halt> {
-        let damaged = Halt::Damaged(node);
-        let kind = self.shape.kind;
-        // It has grown, so there is a copy.
-        let place = self.edit_of(node).ok_or(damaged)?;
-        let mut left = self.scratch.buffer(self.shape.buffer_bytes());
-        let mut right = self.scratch.buffer(self.shape.buffer_bytes());
-        let view = self.node(node, is_leaf)?;
-        let (len, at) = (view.len(), Self::middle(view, edge));
-        let separator = match kind {
-            TreeKind::List => Vec::new(),
-            TreeKind::Map if is_leaf => {
-                let keys = view.key(at - 1).zip(view.key(at));
-                let (before, after) = keys.ok_or(damaged)?;
-                separator_of(before, after).to_vec()
-            }
-            TreeKind::Map => view.separator(at).ok_or(damaged)?.to_vec(),
-        };
-        let counts = [
-            append_all(&mut left, kind, view, 0..at),
-            append_all(&mut right, kind, view, at..len),
-        ];
-        let [Some(left_count), Some(right_count)] = counts else {
-            return Err(damaged);
-        };
-        let whole = std::mem::replace(&mut self.scratch.edits[place].bytes, left);
-        self.scratch.spare.push(whole);
-        let behind = Child {
-            node: self.add(false, right),
-            count: right_count,
-        };
-        let before = Child {
-            node,
-            count: left_count,
-        };
-        let Some(above) = above else {
-            return self.raise(before, behind, &separator);
-        };
-        let mut branch = self.change(above.node, false)?;
-        let linked = branch.set_count(above.entry, left_count)
-            && branch.insert_child(above.entry + 1, behind, &separator);
-        linked.then_some(()).ok_or(Halt::Damaged(above.node))
-    }
-
-    /// Makes a new root of two nodes.
-    fn raise(&mut self, first: Child, second: Child, separator: &[u8]) -> Result<(), Halt> {
-        let mut bytes = self.scratch.buffer(self.shape.buffer_bytes());
-        let mut branch = TreeNodeMut::empty(&mut bytes, self.shape.kind, false);
-        let linked =
-            branch.insert_child(0, first, &[]) && branch.insert_child(1, second, separator);
-        let node = self.add(false, bytes);
-        self.root.node = node;
-        self.root.height += 1;
-        let is_possible = linked && usize::from(self.root.height) <= HEIGHT_MAX;
-        is_possible.then_some(()).ok_or(Halt::Damaged(node))
-    }
-
-    /// Merges the child that was taken with a neighbour; false if none fits and can be read now.
-    fn merge(&mut self, above: PathStep, is_leaf: bool) -> Result<bool, Halt> {
-        let lefts = [above.entry.checked_sub(1), Some(above.entry)];
-        for left in lefts.into_iter().flatten() {
-            let branch = self.node(above.node, false)?;
-            if left + 1 >= branch.len() {
-                continue;
-            }
-            let damaged = Halt::Damaged(above.node);
-            let children = branch.child(left).zip(branch.child(left + 1));
-            let (first, second) = children.ok_or(damaged)?;
-            let separator = branch.separator(left + 1).ok_or(damaged)?.to_vec();
-            let (Ok(one), Ok(other)) = (
-                self.node(first.node, is_leaf),
-                self.node(second.node, is_leaf),
-            ) else {
-                continue;
-            };
-            if !self.shape.fit_together(one, other, separator.len()) {
-                continue;
-            }
-            self.join(first.node, second.node, is_leaf, &separator)?;
-            let mut branch = self.change(above.node, false)?;
-            let sum = first.count.checked_add(second.count).ok_or(damaged)?;
-            let linked = branch.set_count(left, sum) && branch.remove_child(left + 1);
-            return linked.then_some(true).ok_or(damaged);
-        }
-        Ok(false)
-    }
-
-    /// Moves all entries of a node behind those of the one before it.
-    fn join(
-        &mut self,
-        first: NodeNumber,
-        second: NodeNumber,
-        is_leaf: bool,
-        separator: &[u8],
-    ) -> Result<(), Halt> {
-        let mut bytes = self.scratch.buffer(self.shape.buffer_bytes());
-        let view = self.node(second, is_leaf)?;
-        copy_living(view, &mut bytes).ok_or(Halt::Damaged(second))?;
-        let second_view = TreeNode::parse(&bytes).ok_or(Halt::Damaged(second))?;
-        let len = second_view.len();
-        let mut joined = self.change(first, is_leaf)?;
-        if joined.append(second_view, 0..len, separator) != Some(len) {
-            return Err(Halt::Damaged(second));
-        }
-        self.scratch.spare.push(bytes);
-        self.remove_node(second, false);
-        Ok(())
-    }
-
-    /// Removes roots that have a single child.
-    fn lower(&mut self) -> Result<(), Halt> {
-        while self.root.height > 1 {
-            let view = self.node(self.root.node, false)?;
-            if view.len() != 1 {
-                break;
-            }
-            let child = view.child(0).ok_or(Halt::Damaged(self.root.node))?;
-            self.remove_node(self.root.node, false);
-            self.root.node = child.node;
-            self.root.height -= 1;
-        }
-        Ok(())
-    }
+/// True if a place is the first or the last of the tree.
+fn is_at_end(path: &[PathStep], place: LeafPlace) -> bool {
+    let is_first = place.entry == 0 && path.iter().all(|step| step.entry == 0);
+    let is_last = |step: &PathStep| step.entry + 1 == step.len;
+    is_first || place.entry + 1 == place.len && path.iter().all(is_last)
 }
 
 /// Elements below the children before an entry, and some more.
@@ -752,22 +693,4 @@ fn count_to(branch: TreeNode<'_>, entry: usize, before: u64) -> Option<u64> {
     (0..entry).try_fold(before, |sum, passed| {
         sum.checked_add(branch.child(passed)?.count)
     })
-}
-
-/// A short key that is greater than one and at most another.
-fn separator_of<'a>(before: &[u8], after: &'a [u8]) -> &'a [u8] {
-    let common = before.iter().zip(after).take_while(|(a, b)| a == b).count();
-    &after[..(common + 1).min(after.len())]
-}
-
-/// Makes a node of a part of another one; returns how many elements are below it.
-fn append_all(
-    into: &mut [u8],
-    kind: TreeKind,
-    from: TreeNode<'_>,
-    entries: std::ops::Range<usize>,
-) -> Option<u64> {
-    let mut node = TreeNodeMut::empty(into, kind, from.is_leaf());
-    let all = entries.len();
-    (node.append(from, entries, &[])? == all).then(|| node.view().count())?
 }

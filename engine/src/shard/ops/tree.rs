@@ -34,8 +34,9 @@ use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Step};
 use crate::tree::{
-    Edited, Halt, NodeNumber, Nodes, TREE_KEY_BYTES_MAX, TreeAnswer, TreeEdit, TreeKind,
-    TreeLimits, TreeNode, TreeOp, TreeRoot, TreeScratch, TreeShape, TreeWork, Unread, copy_living,
+    Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeAnswer,
+    TreeEdit, TreeKind, TreeLimits, TreeNode, TreeNodeMut, TreeOp, TreeRoot, TreeScratch,
+    TreeShape, TreeTouch, TreeWork, Unread, copy_living,
 };
 
 /// Bytes of a page of elements.
@@ -102,6 +103,21 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
             Some(tree) => self.shard.trees.fresh(tree, nth),
             None => u32::try_from(nth).unwrap_or(u32::MAX),
         }
+    }
+}
+
+impl<E: Endpoint> ShardNodes<'_, E> {
+    /// True if a leaf that is touched and the branches on the way to it can be changed in place.
+    fn can_be_touched(&self, work: &TreeScratch) -> bool {
+        let (Some(tree), Some(touched)) = (self.tree, work.touched()) else {
+            return false;
+        };
+        let branches = work.way().iter().map(|step| step.node);
+        let mut all = branches.chain([touched.leaf]);
+        all.all(|number| {
+            let place = self.shard.trees.place_of(NodeName { tree, number });
+            place.is_some_and(|place| self.shard.framed_of(place.address()).is_mutable())
+        })
     }
 }
 
@@ -185,9 +201,15 @@ impl<E: Endpoint> Shard<E> {
             request,
             tree: found.map(|found| found.tree),
         };
-        let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work);
-        let ran = work.run(&op, limits, &mut buffers.answer);
-        let (root, has_changed) = (work.root, work.has_changed());
+        // In place, if the nodes on the way allow it; else with edits.
+        let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work).touching();
+        let mut ran = work.run(&op, limits, &mut buffers.answer);
+        let (mut root, mut has_changed) = (work.root, work.has_changed());
+        if buffers.work.touched().is_some() && !nodes.can_be_touched(&buffers.work) {
+            let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work);
+            ran = work.run(&op, limits, &mut buffers.answer);
+            (root, has_changed) = (work.root, work.has_changed());
+        }
         let answer = match ran {
             Ok(answer) => answer,
             Err(halt) => return Err(self.halt(lane, request, (found, halt), answers)),
@@ -196,7 +218,9 @@ impl<E: Endpoint> Shard<E> {
         if !answers.has_room(lane, value_bytes) {
             return Err(Step::NoRoom { value_bytes });
         }
-        let version = if has_changed {
+        let version = if let (Some(touched), Some(found)) = (buffers.work.touched(), found) {
+            self.touch_tree(found.tree, (touched, &op), root, &buffers.work)
+        } else if has_changed {
             match self.write_tree(request, found, (shape.kind, root), buffers) {
                 Ok(version) => version,
                 Err(NoRoom::Wait) => {
@@ -301,6 +325,9 @@ impl<E: Endpoint> Shard<E> {
         request: &Request<'_>,
         answers: &mut impl AnswerSink,
     ) -> Result<Option<FoundTree>, Step> {
+        if self.is_lent {
+            return Err(Step::Blocked);
+        }
         match self.facts.get(lane, request, 0) {
             Fact::Failed(error) => {
                 let error = (**error).clone();
@@ -356,7 +383,7 @@ impl<E: Endpoint> Shard<E> {
         node: NodeName,
         answers: &mut impl AnswerSink,
     ) {
-        let Some(place) = self.trees.place_of(node) else {
+        let Some(place) = self.trees.place_of(node).filter(|_| !self.is_lent) else {
             return;
         };
         if matches!(self.facts.node(lane, request, node.number), Fact::Requested) {
@@ -499,6 +526,57 @@ impl<E: Endpoint> Shard<E> {
             needed / SLACK_SHARE
         };
         (stored_bytes(needed + slack), false)
+    }
+
+    /// Changes one element in place, and the counts above it. Returns the version of the tree.
+    fn touch_tree(
+        &mut self,
+        tree: TreePlace,
+        (touched, op): (TouchedLeaf, &TreeOp<'_>),
+        root: TreeRoot,
+        work: &TreeScratch,
+    ) -> Version {
+        self.version += 1;
+        let version = self.version;
+        let (key, value) = op.element();
+        let value = StoredValue::Inline(value);
+        let leaf = self.node_mut(tree, touched.leaf, version);
+        let is_done = leaf.is_some_and(|mut leaf| match touched.touch {
+            TreeTouch::Insert => leaf.insert(touched.entry, key, value),
+            TreeTouch::Replace => leaf.set_value(touched.entry, value),
+            TreeTouch::Remove => leaf.remove(touched.entry),
+        });
+        assert!(is_done, "the leaf has room");
+        for step in work.way() {
+            let branch = self.node_mut(tree, step.node, version);
+            let is_done = branch.is_some_and(|mut branch| {
+                let child = branch.view().child(step.entry);
+                let count = child.and_then(|child| match touched.touch {
+                    TreeTouch::Insert => child.count.checked_add(1),
+                    TreeTouch::Replace => Some(child.count),
+                    TreeTouch::Remove => child.count.checked_sub(1),
+                });
+                count.is_some_and(|count| branch.set_count(step.entry, count))
+            });
+            debug_assert!(is_done, "the child was there");
+        }
+        if let Some(tree) = self.trees.get_mut(tree) {
+            (tree.root, tree.version) = (root, version);
+        }
+        version
+    }
+
+    /// A node in a mutable page, to be changed in place.
+    fn node_mut(
+        &mut self,
+        tree: TreePlace,
+        number: NodeNumber,
+        version: Version,
+    ) -> Option<TreeNodeMut<'_>> {
+        let place = self.trees.place_of(NodeName { tree, number })?;
+        let record = self.local.record_at(place.address())?;
+        // SAFETY: its page is mutable, nodes do not expire, and nothing refers to its value.
+        Some(TreeNodeMut::of(unsafe { record.value_mut(version) }))
     }
 
     /// Makes room for what an operation changes and writes it all, or changes nothing. Returns the

@@ -61,7 +61,7 @@ impl Fact {
 
 /// Nodes of one operation of which something is known, at most. A step bounds what it reads, so
 /// there are never as many.
-const NODES_MAX: usize = 256;
+const NODES_MAX: usize = TRANSACTION_KEYS_MAX - 1;
 
 /// The facts of one lane's transaction.
 #[derive(Debug, Default)]
@@ -121,7 +121,8 @@ impl Facts {
 
     /// Bytes that the facts of this many lanes take at most.
     pub(in crate::shard) fn bytes_for(lanes: usize) -> usize {
-        lanes * (size_of::<LaneFacts>() + TRANSACTION_KEYS_MAX * size_of::<Fact>())
+        let fact = size_of::<Fact>() + size_of::<NodeNumber>();
+        lanes * (size_of::<LaneFacts>() + TRANSACTION_KEYS_MAX * fact)
     }
 
     fn of(&self, lane: ReplyTo, request: &Request<'_>) -> Option<&LaneFacts> {
