@@ -211,6 +211,11 @@ macro_rules! calls {
             })+
         }
 
+        #[allow(
+            clippy::extra_unused_lifetimes,
+            clippy::needless_lifetimes,
+            reason = "the types of some calls name them"
+        )]
         impl CoreTree<'_, '_> {
             $($(#[$doc])*
             pub async fn $name<'a, 'b>(&'a mut self, $($argument: $kind),*) -> Result<$result> {

@@ -227,8 +227,8 @@ impl<E: Endpoint> Shard<E> {
         evidence: &Evidence<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        // Other kinds may read far records, or visit more than one. An operation on a tree reads none
-        // of them while the shard is lent.
+        // Other kinds may read far records, or visit more than one. An operation on a tree reads
+        // none of them while the shard is lent.
         let kind = request.kind();
         let visits = kind as u8 >= OperationKind::Transaction as u8 && kind != OperationKind::Tree;
         if self.is_lent && visits {

@@ -6,10 +6,10 @@
 //! be read now. An empty node goes. So a change needs no node but those from the root to its leaf.
 //!
 //! Merging alone, without moving elements between neighbours, is enough for operations in the
-//! logarithm of the length; what it leaves is that a small node may stay beside a large one. Source:
-//! T. Johnson and D. Shasha, "The performance of current B-tree algorithms", 1993.
+//! logarithm of the length; what it leaves is that a small node may stay beside a large one.
+//! Source: T. Johnson and D. Shasha, "The performance of current B-tree algorithms", 1993.
 
-use super::node::{Child, NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeMut, copy_living};
+use super::node::{Child, NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living};
 use super::work::{Edge, HEIGHT_MAX, Halt, Nodes, PathStep, TreeRoot, TreeWork};
 
 impl<N: Nodes> TreeWork<'_, N> {
@@ -135,7 +135,7 @@ impl<N: Nodes> TreeWork<'_, N> {
     /// Makes a new root of two nodes.
     fn raise(&mut self, first: Child, second: Child, separator: &[u8]) -> Result<(), Halt> {
         let mut bytes = self.scratch.buffer(self.shape.buffer_bytes());
-        let mut branch = TreeNodeMut::empty(&mut bytes, self.shape.kind, false);
+        let mut branch = TreeNodeEdit::empty(&mut bytes, self.shape.kind, false);
         let linked =
             branch.insert_child(0, first, &[]) && branch.insert_child(1, second, separator);
         let node = self.add(false, bytes);
@@ -226,7 +226,7 @@ fn append_all(
     from: TreeNode<'_>,
     entries: std::ops::Range<usize>,
 ) -> Option<u64> {
-    let mut node = TreeNodeMut::empty(into, kind, from.is_leaf());
+    let mut node = TreeNodeEdit::empty(into, kind, from.is_leaf());
     let all = entries.len();
     (node.append(from, entries, &[])? == all).then(|| node.view().count())?
 }

@@ -32,7 +32,7 @@ mod tests;
 mod work;
 
 pub(crate) use self::node::{
-    NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeMut, copy_living,
+    NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living,
 };
 pub use self::op::{TreeBound, TreeCondition, TreeOp, TreeValues};
 pub(crate) use self::op::{page_elements, page_has_more};

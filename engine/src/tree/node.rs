@@ -189,7 +189,7 @@ impl<'a> TreeNode<'a> {
 
     /// What begins at a distance from the end.
     #[inline]
-    fn from_end(self, distance: usize) -> Option<&'a [u8]> {
+    fn at_distance(self, distance: usize) -> Option<&'a [u8]> {
         let start = self.bytes.len().checked_sub(distance)?;
         self.bytes.get(start..).filter(|_| distance <= self.heap())
     }
@@ -207,7 +207,7 @@ impl<'a> TreeNode<'a> {
             return None;
         }
         let distance = half(self.bytes, self.place(entry)?)?;
-        let bytes = self.from_end(distance)?;
+        let bytes = self.at_distance(distance)?;
         let (lengths, key_bytes, value_bytes) = match self.kind() {
             TreeKind::Map => (4, half(bytes, 0)?, half(bytes, 2)?),
             TreeKind::List => (2, 0, half(bytes, 0)?),
@@ -272,7 +272,7 @@ impl<'a> TreeNode<'a> {
         match half(self.bytes, self.place(entry)? + 10)? {
             0 => Some(&[]),
             distance => {
-                let bytes = self.from_end(distance)?;
+                let bytes = self.at_distance(distance)?;
                 bytes.get(2..2 + half(bytes, 0)?)
             }
         }
@@ -319,7 +319,7 @@ impl<'a> TreeNode<'a> {
 
 /// A node to be changed in place. What a change has no room for it leaves undone.
 #[derive(Debug)]
-pub(crate) struct TreeNodeMut<'a> {
+pub(crate) struct TreeNodeEdit<'a> {
     bytes: &'a mut [u8],
 }
 
@@ -330,7 +330,7 @@ fn half_bytes(number: usize) -> [u8; 2] {
     (number as u16).to_le_bytes()
 }
 
-impl<'a> TreeNodeMut<'a> {
+impl<'a> TreeNodeEdit<'a> {
     /// Makes an empty node of some bytes.
     pub(crate) fn empty(bytes: &'a mut [u8], kind: TreeKind, is_leaf: bool) -> Self {
         debug_assert!((HEADER_BYTES..=NODE_BYTES_MAX).contains(&bytes.len()));
@@ -585,7 +585,7 @@ pub(crate) fn copy_living(from: TreeNode<'_>, into: &mut [u8]) -> Option<()> {
     if from.dead() == 0 {
         return copy_node(from, into).then_some(());
     }
-    let mut copy = TreeNodeMut::empty(into, from.kind(), from.is_leaf());
+    let mut copy = TreeNodeEdit::empty(into, from.kind(), from.is_leaf());
     let first = match from.is_leaf() || from.len() == 0 {
         true => &[],
         false => from.separator(0)?,
@@ -607,7 +607,7 @@ mod tests {
     #[test]
     fn elements_are_added_changed_and_removed_in_place() {
         let mut bytes = [0xAA; 200];
-        let mut node = TreeNodeMut::empty(&mut bytes, TreeKind::Map, true);
+        let mut node = TreeNodeEdit::empty(&mut bytes, TreeKind::Map, true);
         assert!(node.insert(0, b"b", inline(b"2")));
         assert!(node.insert(0, b"a", inline(b"1")));
         let apart = StoredValue::Apart { node: 7, bytes: 90 };
@@ -637,7 +637,7 @@ mod tests {
     #[test]
     fn a_branch_leads_to_the_child_of_a_key() {
         let mut bytes = [0; 300];
-        let mut node = TreeNodeMut::empty(&mut bytes, TreeKind::Map, false);
+        let mut node = TreeNodeEdit::empty(&mut bytes, TreeKind::Map, false);
         for (place, separator) in [&b""[..], b"g", b"m"].iter().enumerate() {
             let child = Child {
                 node: 10 + u32::try_from(place).unwrap(),
@@ -659,7 +659,7 @@ mod tests {
     #[test]
     fn a_full_node_refuses_and_stays() {
         let mut bytes = [0; 8 + 2 + 7];
-        let mut node = TreeNodeMut::empty(&mut bytes, TreeKind::List, true);
+        let mut node = TreeNodeEdit::empty(&mut bytes, TreeKind::List, true);
         assert!(node.insert(0, b"", inline(b"12345")));
         assert!(!node.insert(1, b"", inline(b"")));
         assert!(node.set_value(0, inline(b"54321")));
@@ -687,7 +687,7 @@ mod tests {
             let _ = (node.count(), node.search(&key), node.child_of(&key), node.used());
             let mut copy = vec![0; length];
             let _ = copy_living(node, &mut copy);
-            let mut node = TreeNodeMut::of(&mut bytes);
+            let mut node = TreeNodeEdit::of(&mut bytes);
             for entry in 0..usize::from(entries) + 1 {
                 let _ = node.set_value(entry, inline(&key));
                 let _ = node.insert(entry, &key, inline(b"v"));

@@ -334,9 +334,7 @@ impl<'a> TreeOp<'a> {
             }
             Self::Get { key } | Self::Remove { key } | Self::Rank { key } => (key.len(), 0),
             Self::Insert { key, value, .. } => (key.len(), value.len()),
-            Self::CompareAndSet { key, value, .. } => {
-                (key.len(), value.map_or(0, |value| value.len()))
-            }
+            Self::CompareAndSet { key, value, .. } => (key.len(), value.map_or(0, <[u8]>::len)),
             Self::Count { from, to } | Self::Range { from, to, .. } => {
                 (bound(from).max(bound(to)), 0)
             }
@@ -346,6 +344,7 @@ impl<'a> TreeOp<'a> {
     }
 
     /// Writes it as a request's value.
+    #[expect(clippy::too_many_lines, reason = "one arm per operation")]
     pub(crate) fn encode(&self, into: &mut Vec<u8>) {
         let head = |code: u8, flag: bool| [code, u8::from(flag)];
         match *self {
@@ -440,6 +439,7 @@ impl<'a> TreeOp<'a> {
     }
 
     /// The operation that was encoded; `None` if none was.
+    #[expect(clippy::too_many_lines, reason = "one arm per operation")]
     pub(crate) fn decode(encoded: &'a [u8]) -> Option<Self> {
         let mut fields = Fields(encoded);
         let (code, flags) = (fields.byte()?, fields.byte()?);

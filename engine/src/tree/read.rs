@@ -82,8 +82,8 @@ impl<N: Nodes> TreeWork<'_, N> {
         element.ok_or(Halt::Damaged(leaf))
     }
 
-    /// Visits elements from a place on, of at most `leaves` leaves, up to the first whose key is not
-    /// wanted.
+    /// Visits elements from a place on, of at most `leaves` leaves, up to the first whose key is
+    /// not wanted.
     pub(super) fn walk(
         &self,
         path: &mut Vec<PathStep>,

@@ -31,7 +31,7 @@ struct Memory {
 impl Nodes for Memory {
     fn read(&self, node: NodeNumber) -> Result<&[u8], Unread> {
         let salt = node.wrapping_mul(2_654_435_761).wrapping_add(self.clock);
-        let is_far = self.far_share > 0 && salt % self.far_share == 0;
+        let is_far = self.far_share > 0 && salt.is_multiple_of(self.far_share);
         if is_far && !self.here.borrow().contains(&node) {
             return Err(Unread::Far);
         }
@@ -95,14 +95,14 @@ impl Memory {
         assert!(scratch.edits().is_empty());
         let (key, value) = op.element();
         let value = StoredValue::Inline(value);
-        let mut leaf = TreeNodeMut::of(self.nodes.get_mut(&touched.leaf).unwrap());
+        let mut leaf = TreeNodeEdit::of(self.nodes.get_mut(&touched.leaf).unwrap());
         assert!(match touched.touch {
             TreeTouch::Insert => leaf.insert(touched.entry, key, value),
             TreeTouch::Replace => leaf.set_value(touched.entry, value),
             TreeTouch::Remove => leaf.remove(touched.entry),
         });
         for step in scratch.way() {
-            let mut branch = TreeNodeMut::of(self.nodes.get_mut(&step.node).unwrap());
+            let mut branch = TreeNodeEdit::of(self.nodes.get_mut(&step.node).unwrap());
             let count = branch.view().child(step.entry).unwrap().count;
             let count = match touched.touch {
                 TreeTouch::Insert => count + 1,
@@ -231,7 +231,7 @@ impl Grove {
         self.memory.clock = self.memory.clock.wrapping_add(1);
         loop {
             let work = TreeWork::new(&self.memory, self.shape, self.root, &mut self.scratch);
-            let touches = self.memory.clock % 2 == 0;
+            let touches = self.memory.clock.is_multiple_of(2);
             let mut work = if touches { work.touching() } else { work };
             match work.run(&op, LIMITS, &mut self.out) {
                 Ok(answer) => {
@@ -418,6 +418,7 @@ fn insert(grove: &mut Grove, oracle: &mut Oracle, (key, value): (Vec<u8>, Vec<u8
     oracle.insert(key, value);
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm per call")]
 fn map_call(grove: &mut Grove, oracle: &mut Oracle, call: &MapCall) {
     match *call {
         MapCall::Insert(key, value, rule) => {
@@ -552,6 +553,7 @@ fn list_calls() -> impl Strategy<Value = ListCall> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm per call")]
 fn list_call(grove: &mut Grove, oracle: &mut VecDeque<Vec<u8>>, call: &ListCall) {
     match call {
         ListCall::Push(front, numbers) => {

@@ -1,10 +1,10 @@
 //! An operation under way: it finds leaves, and changes copies of nodes.
 //!
-//! A change of one element that leaves all nodes where they are is noted as a *touch* instead, which
-//! the owner of the nodes makes in place.
+//! A change of one element that leaves all nodes where they are is noted as a *touch* instead,
+//! which the owner of the nodes makes in place.
 
 use super::node::{
-    NODE_BYTES_MAX, NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeMut, copy_living,
+    NODE_BYTES_MAX, NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living,
     inline_bytes,
 };
 use crate::constants::KEY_BYTES_MAX;
@@ -465,7 +465,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         &mut self,
         node: NodeNumber,
         is_leaf: bool,
-    ) -> Result<TreeNodeMut<'_>, Halt> {
+    ) -> Result<TreeNodeEdit<'_>, Halt> {
         let view = self.node(node, is_leaf)?;
         let edited = self.edit_of(node);
         // What many changes of one operation left dead takes the room of further ones.
@@ -489,7 +489,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                 edited.unwrap_or(self.scratch.edits.len() - 1)
             }
         };
-        Ok(TreeNodeMut::of(&mut self.scratch.edits[place].bytes))
+        Ok(TreeNodeEdit::of(&mut self.scratch.edits[place].bytes))
     }
 
     /// Adds a node.
@@ -590,7 +590,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     pub(super) fn plant(&mut self, key: &[u8], value: &[u8]) -> Result<(), Halt> {
         let stored = self.store_value(key.len(), value);
         let mut bytes = self.scratch.buffer(self.shape.buffer_bytes());
-        let mut leaf = TreeNodeMut::empty(&mut bytes, self.shape.kind, true);
+        let mut leaf = TreeNodeEdit::empty(&mut bytes, self.shape.kind, true);
         let has_room = leaf.insert(0, key, stored);
         let node = self.add(false, bytes);
         self.root = TreeRoot {

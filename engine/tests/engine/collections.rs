@@ -24,8 +24,8 @@ fn a_long_map_is_in_order_with_far_nodes() {
         let mut handle = engine.handle().unwrap();
         let mut map = handle.tree(b"map");
         for number in 0..ELEMENTS {
-            let stored = map.insert(&element(number), &value(number, 0)[..40]);
-            assert_eq!(stored.wait(), Ok(TreeStored::Added));
+            let stored = map.insert(&element(number), &value(number, 0)[..40]).wait();
+            assert_eq!(stored, Ok(TreeStored::Added));
         }
         let length = map.len().wait().unwrap();
         assert_eq!((length.elements, length.bytes), (ELEMENTS, ELEMENTS * 48));
@@ -102,8 +102,11 @@ fn other_calls_see_one_key_and_no_value() {
     let mut handle = engine.handle().unwrap();
     handle.put(b"plain", b"value").wait().unwrap();
     for number in 0..2_000 {
-        let stored = handle.tree(b"map").insert(&element(number), b"value");
-        assert_eq!(stored.wait(), Ok(TreeStored::Added));
+        let stored = handle
+            .tree(b"map")
+            .insert(&element(number), b"value")
+            .wait();
+        assert_eq!(stored, Ok(TreeStored::Added));
     }
     assert_eq!(handle.len().unwrap(), 2);
     let known = handle.inspect(b"map").wait().unwrap().unwrap();
@@ -133,8 +136,10 @@ fn other_calls_see_one_key_and_no_value() {
     ));
     let most = map.insert(b"long", &vec![1; 33_000]).wait();
     assert!(matches!(most, Err(Error::ValueTooLong { .. })), "{most:?}");
-    let unmet = map.insert_if(&element(1), b"other", TreeCondition::IfAbsent);
-    assert_eq!(unmet.wait(), Ok(TreeStored::Unmet));
+    let unmet = map
+        .insert_if(&element(1), b"other", TreeCondition::IfAbsent)
+        .wait();
+    assert_eq!(unmet, Ok(TreeStored::Unmet));
     assert_eq!(map.len().wait().unwrap().version, known.version);
 
     let page = handle.scan(Cursor::START, ScanOptions::default()).unwrap();
@@ -177,8 +182,9 @@ fn a_collection_ends_with_its_key() {
         for number in 0..3_000 {
             let stored = handle
                 .tree(b"map")
-                .insert(&element(number), &value(number, round)[..20]);
-            assert_eq!(stored.wait(), Ok(TreeStored::Added));
+                .insert(&element(number), &value(number, round)[..20])
+                .wait();
+            assert_eq!(stored, Ok(TreeStored::Added));
         }
         end(&mut handle);
         handle.delete(b"map").wait().unwrap();

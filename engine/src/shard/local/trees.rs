@@ -86,7 +86,6 @@ impl NodePlace {
         Address::from_raw(self.0 & ADDRESS)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "18 bits")]
     pub(in crate::shard) fn units(self) -> u32 {
         (self.0 >> ADDRESS_BITS) as u32
     }
@@ -170,7 +169,8 @@ impl Trees {
         self.slots.len() == self.free_slots.len()
     }
 
-    /// Trees with a head.
+    /// Trees with a head, for checks.
+    #[cfg(test)]
     pub(in crate::shard) fn count(&self) -> usize {
         self.heads.len()
     }
@@ -186,7 +186,7 @@ impl Trees {
         self.bytes_max
     }
 
-    /// True if so many trees and nodes can be added.
+    /// True if this many trees and nodes can be added.
     pub(in crate::shard) fn has_room(&self, trees: usize, nodes: usize) -> bool {
         let trees = (self.slots.len() - self.free_slots.len() + trees) as u64;
         let nodes = self.numbers + nodes as u64;
@@ -392,8 +392,8 @@ impl Trees {
         before
     }
 
-    /// The next node of a dying tree that is to be freed; it is removed. `None` if no tree is dying.
-    /// The inner `None` is a number without a record.
+    /// The next node of a dying tree that is to be freed; it is removed. `None` if no tree is
+    /// dying. The inner `None` is a number without a record.
     pub(in crate::shard) fn next_dying(&mut self) -> Option<Option<NodePlace>> {
         let place = *self.dying.front()?;
         let last = self.get_mut(place).and_then(|tree| tree.nodes.pop());
@@ -513,7 +513,7 @@ mod tests {
         assert!(trees.bury_at(address(950)) && !trees.bury_at(address(950)));
         let mut freed = Vec::new();
         while let Some(next) = trees.next_dying() {
-            freed.extend(next.map(|place| place.address()));
+            freed.extend(next.map(NodePlace::address));
         }
         assert_eq!(freed, [address(12), address(10)]);
         assert!(trees.is_empty() && trees.numbers == 0);

@@ -112,26 +112,10 @@ impl<E: Endpoint> Shard<E> {
                 return self.fail(lane, request, self.lost_error(*damaged), answers);
             }
         };
-        let long = current.and(Self::long_head_of(&found));
-        if let Some(head) = long
-            && change.needs_value()
+        if current.is_some()
+            && let Err(error) = self.keep_more(request.key(), &found, &change)
         {
-            return self.fail(lane, request, self.long_error(request.key(), head), answers);
-        }
-        // The value stays where it is when only its expiry changes.
-        if let Some(head) = long
-            && matches!(change, Change::SetExpiry { .. })
-        {
-            self.head_of = self.long.at_head(head).map(|(_, id)| id);
-        }
-        if let Some(tree) = current.and(self.tree_of_found(&found)) {
-            if change.needs_value() {
-                return self.fail(lane, request, Error::Collection, answers);
-            }
-            // The tree stays when only its expiry changes.
-            if matches!(change, Change::SetExpiry { .. }) {
-                self.tree_of = Some(tree);
-            }
+            return self.fail(lane, request, error, answers);
         }
         let mut scratch = std::mem::take(&mut self.change_scratch);
         let circumstances = Circumstances {
@@ -162,6 +146,34 @@ impl<E: Endpoint> Shard<E> {
         self.head_of = None;
         self.tree_of = None;
         step
+    }
+
+    /// Refuses a change that needs the value of a head, and notes what stays where it is because
+    /// only its expiry changes: a long value, or a tree.
+    fn keep_more(
+        &mut self,
+        key: &[u8],
+        found: &Found<'_>,
+        change: &Change<'_>,
+    ) -> Result<(), Error> {
+        let stays = matches!(change, Change::SetExpiry { .. });
+        if let Some(head) = Self::long_head_of(found) {
+            if change.needs_value() {
+                return Err(self.long_error(key, head));
+            }
+            if stays {
+                self.head_of = self.long.at_head(head).map(|(_, id)| id);
+            }
+        }
+        if let Some(tree) = self.tree_of_found(found) {
+            if change.needs_value() {
+                return Err(Error::Collection);
+            }
+            if stays {
+                self.tree_of = Some(tree);
+            }
+        }
+        Ok(())
     }
 
     /// The tree of the head that was found, if it is one.

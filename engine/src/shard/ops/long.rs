@@ -86,9 +86,9 @@ impl<E: Endpoint> Shard<E> {
                 pieces: self.long.pieces_max(),
                 unfinished: self.long.unfinished_in_the_way(pieces),
             };
-        self.has_heads = true;
             return self.fail(lane, request, error, answers);
         };
+        self.has_heads = true;
         let answer = Answer::Value {
             version: id,
             value: &piece_bytes,
@@ -349,7 +349,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// A record is dead. If it is a head, its tree dies, or its value ends, unless a client keeps it.
+    /// A record is dead. If it is a head, its tree dies, or its value ends, unless a client keeps
+    /// it.
     #[cold]
     #[inline(never)]
     pub(in crate::shard) fn end_at(&mut self, address: Address) {

@@ -28,14 +28,14 @@ use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape};
 use crate::shard::Shard;
 use crate::shard::local::open_pages::TailKind;
-use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, TreePlace};
+use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, NodePlace, TreePlace};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Step};
 use crate::tree::{
     Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeAnswer,
-    TreeEdit, TreeKind, TreeLimits, TreeNode, TreeNodeMut, TreeOp, TreeRoot, TreeScratch,
+    TreeEdit, TreeKind, TreeLimits, TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeScratch,
     TreeShape, TreeTouch, TreeWork, Unread, copy_living,
 };
 
@@ -184,17 +184,7 @@ impl<E: Endpoint> Shard<E> {
         }
         let before = known.map_or(TreeRoot::default(), |tree| tree.root);
         let version = known.map_or(0, |tree| tree.version);
-        let (node_bytes, entries_max) = self.trees.shape();
-        let shape = TreeShape {
-            kind: kind.unwrap_or(TreeKind::Map),
-            node_bytes,
-            entries_max,
-        };
-        let limits = TreeLimits {
-            page_bytes: PAGE_BYTES.min(self.shape.page_bytes() / 4),
-            leaves: LEAVES_MAX,
-            edits: EDITS_MAX,
-        };
+        let (shape, limits) = self.bounds(kind);
         let nodes = ShardNodes {
             shard: self,
             lane,
@@ -221,26 +211,20 @@ impl<E: Endpoint> Shard<E> {
         let version = if let (Some(touched), Some(found)) = (buffers.work.touched(), found) {
             self.touch_tree(found.tree, (touched, &op), root, &buffers.work)
         } else if has_changed {
-            match self.write_tree(request, found, (shape.kind, root), buffers) {
+            let written = self.write_tree(request, found, (shape.kind, root), buffers);
+            match written {
                 Ok(version) => version,
-                Err(NoRoom::Wait) => {
-                    self.background_due = true;
-                    return Err(Step::Blocked);
-                }
-                Err(NoRoom::Never(error)) => {
-                    self.pressure.want(0);
-                    return Err(self.fail(lane, request, error, answers));
-                }
+                Err(refusal) => return Err(self.refuse_tree(lane, request, refusal, answers)),
             }
         } else {
             version
         };
         let counters = &self.metrics.counters;
-        if op.is_change() {
-            counters.changes.add(1);
-        } else {
-            counters.inspections.add(1);
-        }
+        let counter = match op.is_change() {
+            true => &counters.changes,
+            false => &counters.inspections,
+        };
+        counter.add(1);
         let answer = match answer {
             TreeAnswer::Value => Answer::Value {
                 version,
@@ -251,6 +235,43 @@ impl<E: Endpoint> Shard<E> {
         };
         answers.answer(lane, request.token, answer);
         Ok(Step::Done)
+    }
+
+    /// How large the nodes of a tree become, and how much one step does.
+    fn bounds(&self, kind: Option<TreeKind>) -> (TreeShape, TreeLimits) {
+        let (node_bytes, entries_max) = self.trees.shape();
+        let shape = TreeShape {
+            kind: kind.unwrap_or(TreeKind::Map),
+            node_bytes,
+            entries_max,
+        };
+        let limits = TreeLimits {
+            page_bytes: PAGE_BYTES.min(self.shape.page_bytes() / 4),
+            leaves: LEAVES_MAX,
+            edits: EDITS_MAX,
+        };
+        (shape, limits)
+    }
+
+    /// What follows where there is no room for what an operation changes.
+    #[cold]
+    fn refuse_tree(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        refusal: NoRoom,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        match refusal {
+            NoRoom::Wait => {
+                self.background_due = true;
+                Step::Blocked
+            }
+            NoRoom::Never(error) => {
+                self.pressure.want(0);
+                self.fail(lane, request, error, answers)
+            }
+        }
     }
 
     /// Checks the keys and values of an operation against their limits.
@@ -369,7 +390,7 @@ impl<E: Endpoint> Shard<E> {
             },
             Halt::Damaged(number) => {
                 let place = self.trees.place_of(NodeName { tree, number });
-                self.lost_error(place.map(|place| place.address()))
+                self.lost_error(place.map(NodePlace::address))
             }
         };
         self.fail(lane, request, error, answers)
@@ -572,11 +593,11 @@ impl<E: Endpoint> Shard<E> {
         tree: TreePlace,
         number: NodeNumber,
         version: Version,
-    ) -> Option<TreeNodeMut<'_>> {
+    ) -> Option<TreeNodeEdit<'_>> {
         let place = self.trees.place_of(NodeName { tree, number })?;
         let record = self.local.record_at(place.address())?;
         // SAFETY: its page is mutable, nodes do not expire, and nothing refers to its value.
-        Some(TreeNodeMut::of(unsafe { record.value_mut(version) }))
+        Some(TreeNodeEdit::of(unsafe { record.value_mut(version) }))
     }
 
     /// Makes room for what an operation changes and writes it all, or changes nothing. Returns the

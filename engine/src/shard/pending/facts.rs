@@ -12,7 +12,8 @@
 //!   number, because far pages do not change.
 //! - I3: a request that learns for an earlier transaction of the lane has no effect.
 //! - I4: the nodes that all lanes hold have at most `node_bytes_max` bytes together, and those of
-//!   one lane more: a lane that finds no room gives its own up, unless it is the one that may go on.
+//!   one lane more: a lane that finds no room gives its own up, unless it is the one that may go
+//!   on.
 
 use crate::constants::TRANSACTION_KEYS_MAX;
 use crate::error::Error;

@@ -519,12 +519,7 @@ impl Reactor {
             };
             *live.entry(address.page(shard.shape)).or_default() += piece.account_bytes();
         }
-        for place in shard.trees.places() {
-            let page = place.address().page(shard.shape);
-            let state = shard.local.pages.get(page).state();
-            assert_ne!(state, PageState::Free, "a node lies in a freed page");
-            *live.entry(page).or_default() += place.account_bytes();
-        }
+        self.count_nodes(&mut live);
         let far: Vec<_> = shard
             .local
             .pages
@@ -559,6 +554,17 @@ impl Reactor {
                 "page {number}: {} < {sum}",
                 page.live_bytes
             );
+        }
+    }
+
+    /// Adds the bytes of all nodes of trees to those of their pages.
+    fn count_nodes(&self, live: &mut HashMap<u32, u64>) {
+        let shard = &self.shard;
+        for place in shard.trees.places() {
+            let page = place.address().page(shard.shape);
+            let state = shard.local.pages.get(page).state();
+            assert_ne!(state, PageState::Free, "a node lies in a freed page");
+            *live.entry(page).or_default() += place.account_bytes();
         }
     }
 
