@@ -51,7 +51,9 @@ pub use self::client::scan::{
     Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage,
 };
 pub use self::client::transaction::TransactionOutcome;
-pub use self::client::tree::{CoreTree, Tree, TreeLength, TreePage, TreeRemoved, TreeStored};
+pub use self::client::tree::{
+    ClientTree, CoreTree, Tree, TreeLength, TreePage, TreeRemoved, TreeStored,
+};
 pub use self::config::{Config, LostKeys, WhenFull};
 pub use self::engine::Engine;
 pub use self::error::{Error, Result};

@@ -7,6 +7,7 @@
 use super::call::{Call, FromAnswer, Value};
 use super::core::Core;
 use super::handle::Handle;
+use super::pool::{Client, ClientCall, OwnedValue};
 use crate::error::{Error, Result};
 use crate::message::operation::{Operation, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
@@ -184,6 +185,13 @@ impl Core {
     }
 }
 
+impl Client {
+    /// The collection of a key, as [`Handle::tree`].
+    pub fn tree<'c, 'k>(&'c self, key: &'k [u8]) -> ClientTree<'c, 'k> {
+        ClientTree { client: self, key }
+    }
+}
+
 /// The collection of a key, through a handle.
 #[derive(Debug)]
 pub struct Tree<'h, 'k> {
@@ -198,12 +206,19 @@ pub struct CoreTree<'c, 'k> {
     key: &'k [u8],
 }
 
-/// The calls of both clients: name, arguments, result, operation.
+/// The collection of a key, through a client that threads and tasks share.
+#[derive(Debug)]
+pub struct ClientTree<'c, 'k> {
+    client: &'c Client,
+    key: &'k [u8],
+}
+
+/// The calls of all clients: name, arguments, result, result that outlives its call, operation.
 macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident($($argument:ident: $kind:ty),*) -> $result:ty = $op:expr;)+) => {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $kind:ty),*) -> $result:ty, $owned:ty = $op:expr;)+) => {
         impl<'k> Tree<'_, 'k> {
             $($(#[$doc])*
-            pub fn $name<'a, 'b: 'a>(&'a mut self, $($argument: $kind),*) -> Call<'a, 'b, $result>
+            pub fn $name<'a, 'b>(&'a mut self, $($argument: $kind),*) -> Call<'a, 'b, $result>
             where
                 'k: 'b,
             {
@@ -222,6 +237,16 @@ macro_rules! calls {
                 self.core.call(Operation::Tree { key: self.key, op: $op }).await
             })+
         }
+
+        impl<'k> ClientTree<'_, 'k> {
+            $($(#[$doc])*
+            pub fn $name<'a, 'b>(&'a self, $($argument: $kind),*) -> ClientCall<'a, 'b, $owned>
+            where
+                'k: 'b,
+            {
+                self.client.call(Operation::Tree { key: self.key, op: $op })
+            })+
+        }
     };
 }
 
@@ -230,14 +255,14 @@ calls! {
     ///
     /// # Errors
     /// Those of [`Handle::get`]; [`Error::NoCollection`], [`Error::CollectionKind`].
-    get(element: &'b [u8]) -> Option<Value<'a>> = TreeOp::Get { key: element };
+    get(element: &'b [u8]) -> Option<Value<'a>>, Option<OwnedValue> = TreeOp::Get { key: element };
     /// Stores the value of a map's element. The key of an element has 1 KiB at most, key and value
     /// together somewhat less than a value may have.
     ///
     /// # Errors
     /// Those of [`Handle::put`]; [`Error::NoCollection`], [`Error::CollectionKind`],
     /// [`Error::Collections`].
-    insert(element: &'b [u8], value: &'b [u8]) -> TreeStored = TreeOp::Insert {
+    insert(element: &'b [u8], value: &'b [u8]) -> TreeStored, TreeStored = TreeOp::Insert {
         key: element,
         value,
         condition: TreeCondition::Always,
@@ -246,42 +271,42 @@ calls! {
     ///
     /// # Errors
     /// Those of `insert`.
-    insert_if(element: &'b [u8], value: &'b [u8], condition: TreeCondition) -> TreeStored =
+    insert_if(element: &'b [u8], value: &'b [u8], condition: TreeCondition) -> TreeStored, TreeStored =
         TreeOp::Insert { key: element, value, condition };
     /// Removes a map's element; returns its value.
     ///
     /// # Errors
     /// Those of `insert`.
-    remove(element: &'b [u8]) -> Option<Value<'a>> = TreeOp::Remove { key: element };
+    remove(element: &'b [u8]) -> Option<Value<'a>>, Option<OwnedValue> = TreeOp::Remove { key: element };
     /// How many elements are before a map's element; `None` if it is absent.
     ///
     /// # Errors
     /// Those of `get`.
-    rank(element: &'b [u8]) -> Option<u64> = TreeOp::Rank { key: element };
+    rank(element: &'b [u8]) -> Option<u64>, Option<u64> = TreeOp::Rank { key: element };
     /// How many elements there are, and their bytes.
     ///
     /// # Errors
     /// Those of `get`.
-    len() -> TreeLength = TreeOp::Len;
+    len() -> TreeLength, TreeLength = TreeOp::Len;
     /// Elements of a map from one key to another, at most `limit`, or as many as a page holds.
     /// `reverse` begins at the upper end.
     ///
     /// # Errors
     /// Those of `get`.
-    range(from: TreeBound<'b>, to: TreeBound<'b>, reverse: bool, limit: u32) -> TreePage =
+    range(from: TreeBound<'b>, to: TreeBound<'b>, reverse: bool, limit: u32) -> TreePage, TreePage =
         TreeOp::Range { from, to, reverse, limit };
     /// Elements from one rank to before another, at most `limit`, or as many as a page holds.
     /// `reverse` begins at the upper end.
     ///
     /// # Errors
     /// Those of `get`.
-    range_by_rank(start: u64, end: u64, reverse: bool, limit: u32) -> TreePage =
+    range_by_rank(start: u64, end: u64, reverse: bool, limit: u32) -> TreePage, TreePage =
         TreeOp::RangeByRank { start, end, reverse, limit };
     /// The first element.
     ///
     /// # Errors
     /// Those of `get`.
-    first() -> TreePage = TreeOp::RangeByRank {
+    first() -> TreePage, TreePage = TreeOp::RangeByRank {
         start: 0,
         end: u64::MAX,
         reverse: false,
@@ -291,7 +316,7 @@ calls! {
     ///
     /// # Errors
     /// Those of `get`.
-    last() -> TreePage = TreeOp::RangeByRank {
+    last() -> TreePage, TreePage = TreeOp::RangeByRank {
         start: 0,
         end: u64::MAX,
         reverse: true,
@@ -302,22 +327,22 @@ calls! {
     ///
     /// # Errors
     /// Those of `insert`.
-    pop_first(limit: u32) -> TreePage = TreeOp::Pop { last: false, limit };
+    pop_first(limit: u32) -> TreePage, TreePage = TreeOp::Pop { last: false, limit };
     /// Removes elements at the end and returns them, the last one first.
     ///
     /// # Errors
     /// Those of `insert`.
-    pop_last(limit: u32) -> TreePage = TreeOp::Pop { last: true, limit };
+    pop_last(limit: u32) -> TreePage, TreePage = TreeOp::Pop { last: true, limit };
     /// Removes elements from one rank to before another: all, or as many as one step can.
     ///
     /// # Errors
     /// Those of `insert`.
-    remove_by_rank(start: u64, end: u64) -> TreeRemoved = TreeOp::RemoveByRank { start, end };
+    remove_by_rank(start: u64, end: u64) -> TreeRemoved, TreeRemoved = TreeOp::RemoveByRank { start, end };
     /// Adds values at the end of a list; returns how long it is.
     ///
     /// # Errors
     /// Those of `insert`.
-    push_last(values: &'b [&'b [u8]]) -> Option<u64> = TreeOp::Push {
+    push_last(values: &'b [&'b [u8]]) -> Option<u64>, Option<u64> = TreeOp::Push {
         front: false,
         values: TreeValues::Slices(values),
     };
@@ -325,7 +350,7 @@ calls! {
     ///
     /// # Errors
     /// Those of `insert`.
-    push_first(values: &'b [&'b [u8]]) -> Option<u64> = TreeOp::Push {
+    push_first(values: &'b [&'b [u8]]) -> Option<u64>, Option<u64> = TreeOp::Push {
         front: true,
         values: TreeValues::Slices(values),
     };
@@ -334,11 +359,11 @@ calls! {
     ///
     /// # Errors
     /// Those of `insert`.
-    insert_at(rank: u64, value: &'b [u8]) -> Option<u64> = TreeOp::InsertAt { rank, value };
+    insert_at(rank: u64, value: &'b [u8]) -> Option<u64>, Option<u64> = TreeOp::InsertAt { rank, value };
     /// Gives the element of a list another value; returns the one before, or `None` if there is no
     /// such element.
     ///
     /// # Errors
     /// Those of `insert`.
-    set_at(rank: u64, value: &'b [u8]) -> Option<Value<'a>> = TreeOp::SetAt { rank, value };
+    set_at(rank: u64, value: &'b [u8]) -> Option<Value<'a>>, Option<OwnedValue> = TreeOp::SetAt { rank, value };
 }

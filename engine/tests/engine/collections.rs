@@ -157,7 +157,10 @@ fn a_collection_ends_with_its_key() {
     let mut handle = engine.handle().unwrap();
     let ends: [fn(&mut farcore::Handle); 5] = [
         |handle| assert!(handle.delete(b"map").wait().unwrap()),
-        |handle| drop(handle.put(b"map", b"value").wait().unwrap()),
+        |handle| {
+            let version = handle.put(b"map", b"value").wait().unwrap();
+            assert!(version > 0);
+        },
         |handle| {
             let put = handle.put_if(b"map", b"value", Condition::Present);
             let _ = put.wait().unwrap();
@@ -224,4 +227,27 @@ fn a_collection_does_not_outlive_clear() {
     assert_eq!(handle.tree(b"map").len().wait().unwrap().elements, 0);
     let stored = handle.tree(b"map").insert(b"a", b"b").wait().unwrap();
     assert_eq!(stored, TreeStored::Added);
+}
+
+#[test]
+fn threads_share_a_collection_through_a_client() {
+    let engine = Engine::open(tiny()).unwrap();
+    let client = engine.client().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let client = &client;
+            scope.spawn(move || {
+                let map = client.tree(b"map");
+                for number in 0..1_000 {
+                    let key = element(3 * number + thread);
+                    let stored = map.insert(&key, &key).wait().unwrap();
+                    assert_eq!(stored, TreeStored::Added);
+                }
+            });
+        }
+    });
+    let map = client.tree(b"map");
+    assert_eq!(map.len().wait().unwrap().elements, 3_000);
+    let found = map.get(&element(77)).wait().unwrap().unwrap();
+    assert_eq!(*found, element(77));
 }

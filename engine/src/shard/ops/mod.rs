@@ -86,9 +86,7 @@ impl<E: Endpoint> Shard<E> {
         if swap {
             let current = match &found {
                 Found::Absent => 0,
-                Found::Local(local) => {
-                    self.version_of(local.record.header(), local.slot.address())
-                }
+                Found::Local(local) => self.version_of(local.record.header(), local.slot.address()),
                 Found::Confirmed { far, .. } => self.version_of(far.header, far.address),
                 Found::Unknown { slot, .. } => return Step::fetch(*slot),
                 Found::Lost { damaged } => {
