@@ -181,6 +181,33 @@ pub enum Error {
     /// The key holds plain bytes, and the operation reads structured values.
     #[error("the value is plain bytes, not structured: read it with `get`")]
     Plain,
+    /// The key holds a collection, and the operation reads or changes values.
+    #[error("the key holds a collection, not a value: use `tree`, or replace it with a put")]
+    Collection,
+    /// The key holds a value, and the operation is on collections.
+    #[error("the key holds a value, not a collection: read it with `get`, or delete it first")]
+    NoCollection,
+    /// The operation is for collections of the other kind.
+    #[error(
+        "the collection is a {}, not a {}: use the calls of that kind",
+        collection(*is_list),
+        collection(!*is_list)
+    )]
+    CollectionKind {
+        /// The key holds a list.
+        is_list: bool,
+    },
+    /// The table of a shard has no room for another node of a collection.
+    #[error(
+        "shard {shard} has no room for more collections: its table has {}; delete some or raise `local_bytes`",
+        Size(*bytes)
+    )]
+    Collections {
+        /// The shard.
+        shard: u16,
+        /// Bytes that the table may take.
+        bytes: u64,
+    },
     /// The pieces of a long value have another length than was said.
     #[error("the value was said to have {said} bytes and has {given}: nothing was stored")]
     LongValueLength {
@@ -355,6 +382,10 @@ fn far_memory_of(shard: Option<u16>) -> String {
         || "far memory".to_owned(),
         |shard| format!("the far memory of shard {shard}"),
     )
+}
+
+fn collection(is_list: bool) -> &'static str {
+    if is_list { "list" } else { "map" }
 }
 
 /// Why a value may not be longer, and the remedy.

@@ -30,6 +30,7 @@ mod observe;
 mod reactor;
 mod shard;
 mod transport;
+mod tree;
 
 pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};
 pub use farcore_tuning::{
@@ -50,6 +51,9 @@ pub use self::client::scan::{
     Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage,
 };
 pub use self::client::transaction::TransactionOutcome;
+pub use self::client::tree::{
+    ClientTree, CoreTree, Tree, TreeLength, TreePage, TreeRemoved, TreeStored,
+};
 pub use self::config::{Config, LostKeys, WhenFull};
 pub use self::engine::Engine;
 pub use self::error::{Error, Result};
@@ -64,6 +68,7 @@ pub use self::observe::recorder::{Recorder, Recording};
 pub use self::observe::removals::{Removal, RemovedKeys};
 pub use self::observe::statistics;
 pub use self::reactor::Task;
+pub use self::tree::{TreeBound, TreeCondition, TreeOp, TreeValues};
 
 /// The examples of the README and of the guides, compiled and run.
 #[cfg(doctest)]

@@ -23,3 +23,4 @@ mod requests;
 pub(crate) mod scan;
 pub(crate) mod shard_requests;
 pub(crate) mod transaction;
+pub(crate) mod tree;

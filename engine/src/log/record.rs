@@ -7,7 +7,7 @@
 //! after the header: | key | value | expiry:64, if its flag is set | padding |
 //! stored bytes: those of the value and of the expiry, which is in milliseconds since 1970
 //!
-//! flags: 0 hot (a cached copy that was hit) · 1 expiry · 2 tombstone (kept for later) · 3 keyed tag
+//! flags: 0 hot (a cached copy that was hit) · 1 expiry · 2 head of a tree · 3 keyed tag
 //!        4 structured value
 //!        5..14 loss mark: the generation of the lost slot that the record took over; 0 is none
 //!        15 head of a long value
@@ -41,6 +41,8 @@ const EXPIRY_BIT: u32 = 1;
 pub(crate) const EXPIRY: u16 = 1 << EXPIRY_BIT;
 /// The record is the head of a long value.
 pub(crate) const LONG: u16 = 1 << 15;
+/// The record is the head of a tree.
+pub(crate) const TREE: u16 = 1 << 2;
 const KEYED_TAG_BIT: u32 = 3;
 /// The record's last unit is for its tag.
 pub(crate) const KEYED_TAG: u16 = 1 << KEYED_TAG_BIT;
@@ -131,15 +133,26 @@ impl RecordHeader {
     pub(crate) fn is_long(self) -> bool {
         self.flags() & LONG != 0
     }
+    /// True if the record is the head of a tree.
+    #[inline]
+    pub(crate) fn is_tree(self) -> bool {
+        self.flags() & TREE != 0
+    }
+    /// True if more ends with the record: a long value, or a tree.
+    #[inline]
+    pub(crate) fn is_head(self) -> bool {
+        self.flags() & (LONG | TREE) != 0
+    }
     /// True if the record's value is structured.
     #[inline]
     pub(crate) fn is_structured(self) -> bool {
         self.flags() & STRUCTURED != 0
     }
-    /// True if a get must look at more than the value: it may expire, be long or structured.
+    /// True if a get must look at more than the value: it may expire, be long or structured, or
+    /// stand for a tree.
     #[inline]
     pub(crate) fn is_special(self) -> bool {
-        self.flags() & (EXPIRY | LONG | STRUCTURED) != 0
+        self.flags() & (EXPIRY | LONG | STRUCTURED | TREE) != 0
     }
     /// Units of the whole record, tag included.
     #[inline]
@@ -394,7 +407,7 @@ impl LocalRecord {
     pub(crate) fn overwrite(&self, version: Version, flags: u16, value: &[u8]) {
         let old = self.header();
         let key_bytes = old.key_bytes() as usize;
-        let flags = old.flags() & !(HOT | EXPIRY | LONG | STRUCTURED) | flags;
+        let flags = old.flags() & !(HOT | EXPIRY | LONG | STRUCTURED | TREE) | flags;
         let new = RecordHeader::new(version, flags, key_bytes, value.len());
         debug_assert!(new.units() <= old.units());
         self.set_header(new);
@@ -403,6 +416,24 @@ impl LocalRecord {
             let start = self.pointer.add(UNIT_BYTES + key_bytes);
             ptr::copy_nonoverlapping(value.as_ptr(), start, value.len());
         }
+    }
+
+    /// The value, to be changed in place.
+    ///
+    /// # Safety
+    /// The record has no expiry and lies in a mutable page, and nothing refers to its value.
+    #[inline]
+    pub(crate) unsafe fn value_mut<'a>(&self, version: Version) -> &'a mut [u8] {
+        let old = self.header();
+        let (key_bytes, value_bytes) = (old.key_bytes() as usize, old.value_bytes() as usize);
+        self.set_header(RecordHeader::new(
+            version,
+            old.flags(),
+            key_bytes,
+            value_bytes,
+        ));
+        // SAFETY: as in `key`; by this function's contract nothing else refers to these bytes.
+        unsafe { slice::from_raw_parts_mut(self.pointer.add(UNIT_BYTES + key_bytes), value_bytes) }
     }
 
     /// True if the cached copy was hit since it was made or last cleared.

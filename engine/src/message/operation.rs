@@ -6,6 +6,7 @@ use crate::message::change::{Change, METADATA_BYTES};
 use crate::message::list::{ADDRESS_BYTES, LIST_BYTES};
 use crate::message::long::OPENED_BYTES;
 use crate::message::transaction::Transaction;
+use crate::tree::TreeOp;
 
 /// The version of a record: unique and increasing per key within one engine. `0` means "absent".
 pub type Version = u64;
@@ -78,6 +79,13 @@ pub enum Operation<'a> {
         /// The keys, with what is expected of and written to each.
         transaction: &'a Transaction<'a>,
     },
+    /// Read or change the collection of a key.
+    Tree {
+        /// The key.
+        key: &'a [u8],
+        /// What is read or changed.
+        op: TreeOp<'a>,
+    },
 }
 
 impl<'a> Operation<'a> {
@@ -93,7 +101,8 @@ impl<'a> Operation<'a> {
             | Operation::GetStructured { key }
             | Operation::Change { key, .. }
             | Operation::Inspect { key }
-            | Operation::GetRange { key, .. } => key,
+            | Operation::GetRange { key, .. }
+            | Operation::Tree { key, .. } => key,
             Operation::Transaction { transaction } => transaction.first_key(),
         }
     }
@@ -121,6 +130,7 @@ impl<'a> Operation<'a> {
             Operation::Inspect { .. } => OperationKind::Inspect,
             Operation::GetRange { .. } => OperationKind::GetRange,
             Operation::Transaction { .. } => OperationKind::Transaction,
+            Operation::Tree { .. } => OperationKind::Tree,
         }
     }
 
@@ -162,6 +172,10 @@ impl<'a> Operation<'a> {
             Self::Transaction {
                 transaction: Box::leak(Box::new(Transaction::new().put(key, value))),
             },
+            Self::Tree {
+                key,
+                op: TreeOp::Get { key: value },
+            },
         ];
         for (place, operation) in operations.iter().enumerate() {
             assert_eq!(operation.kind() as usize, place, "{operation:?}");
@@ -184,34 +198,37 @@ pub(crate) enum OperationKind {
     Inspect = 6,
     GetRange = 7,
     Transaction = 8,
+    Tree = 9,
     // From here on there is no `Operation`: they are about a shard, or a slot of it.
     /// List records in the order of the index.
-    List = 9,
+    List = 10,
     /// Read the record at an address, if a slot still leads there.
-    ReadAt = 10,
+    ReadAt = 11,
     /// Read the header and key of the record at an address, if a slot still leads there.
-    ReadHeadAt = 11,
+    ReadHeadAt = 12,
     /// Count the keys of a shard.
-    Count = 12,
+    Count = 13,
     /// Remove all keys of a shard.
-    Clear = 13,
+    Clear = 14,
     // Long values: see `message::long`.
-    LongBegin = 14,
-    LongWrite = 15,
-    LongCommit = 16,
-    LongAbort = 17,
-    LongOpen = 18,
-    LongRead = 19,
+    LongBegin = 15,
+    LongWrite = 16,
+    LongCommit = 17,
+    LongAbort = 18,
+    LongOpen = 19,
+    LongRead = 20,
     /// Count lost keys of a shard as absent.
-    ForgetLost = 20,
+    ForgetLost = 21,
+    /// Read a node of a tree, for an operation that waits for it.
+    TreeRead = 22,
 }
 
 impl OperationKind {
     /// The last kind: no request has a greater one.
-    pub(crate) const LAST: Self = Self::ForgetLost;
+    pub(crate) const LAST: Self = Self::TreeRead;
     /// The last kind that an [`Operation`] has.
     #[cfg(test)]
-    pub(crate) const LAST_PUBLIC: Self = Self::Transaction;
+    pub(crate) const LAST_PUBLIC: Self = Self::Tree;
 
     /// True if the parts of a request of this kind are encoded.
     #[inline(always)]
@@ -243,17 +260,20 @@ impl OperationKind {
             | Self::LongCommit
             | Self::LongAbort
             | Self::LongOpen
-            | Self::LongRead => false,
+            | Self::LongRead
+            | Self::Tree
+            | Self::TreeRead => false,
         }
     }
 
     /// True if a request of this kind may wait in a flight, and so keeps its order with others of
-    /// its hash. A transaction has several keys, and is tried again from its lane; the others have
-    /// no hash of their own.
+    /// its hash. A transaction has several keys and a tree several nodes, so they are tried again
+    /// from their lane; the others have no hash of their own.
     pub(crate) fn may_wait(self) -> bool {
         !matches!(
             self,
             Self::Transaction
+                | Self::Tree
                 | Self::List
                 | Self::Count
                 | Self::Clear
@@ -298,7 +318,9 @@ impl OperationKind {
             | Self::LongBegin
             | Self::LongWrite
             | Self::LongAbort
-            | Self::Transaction => 0,
+            | Self::Transaction
+            | Self::Tree
+            | Self::TreeRead => 0,
         }
     }
 
@@ -314,7 +336,8 @@ impl OperationKind {
             | Self::ReadAt
             | Self::LongCommit
             | Self::LongOpen
-            | Self::LongRead => true,
+            | Self::LongRead
+            | Self::TreeRead => true,
             Self::Put
             | Self::Delete
             | Self::Inspect
@@ -326,7 +349,8 @@ impl OperationKind {
             | Self::LongBegin
             | Self::LongWrite
             | Self::LongAbort
-            | Self::Transaction => false,
+            | Self::Transaction
+            | Self::Tree => false,
         }
     }
 
@@ -417,6 +441,10 @@ impl<'a> RequestParts<'a> {
             Operation::Transaction { transaction } => {
                 transaction.encode(scratch);
                 OperationKind::Transaction
+            }
+            Operation::Tree { ref op, .. } => {
+                op.encode(scratch);
+                OperationKind::Tree
             }
             _ => OperationKind::Inspect,
         };

@@ -247,6 +247,8 @@ fn kind_and_lifetime(operation: &Operation<'_>) -> (Kind, Lifetime) {
         Operation::Put { .. } => Kind::Set,
         Operation::Delete { .. } => Kind::Delete,
         Operation::CompareAndSwap { .. } => Kind::Cas,
+        Operation::Tree { op, .. } if op.is_change() => Kind::Set,
+        Operation::Tree { .. } => Kind::Get,
         // Its keys are noted one by one.
         Operation::Transaction { .. } => Kind::Get,
         Operation::Change { change, .. } => {

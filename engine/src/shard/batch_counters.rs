@@ -15,8 +15,10 @@ pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter 
         | OperationKind::Inspect
         | OperationKind::GetRange
         | OperationKind::LongOpen
-        | OperationKind::LongRead => &counters.gets_failed,
+        | OperationKind::LongRead
+        | OperationKind::TreeRead => &counters.gets_failed,
         OperationKind::Change
+        | OperationKind::Tree
         | OperationKind::LongBegin
         | OperationKind::LongWrite
         | OperationKind::LongCommit

@@ -48,6 +48,7 @@ use self::local::LocalLog;
 use self::local::long_values::LongValues;
 use self::local::page_table::{Framed, PageKind, PageTable};
 use self::local::read_cache::Cache;
+use self::local::trees::{TreePlace, Trees};
 use self::local::victims::Victims;
 use self::lookup::LookAheadState;
 use self::pending::collisions::Collisions;
@@ -69,6 +70,7 @@ use crate::observe::metrics::CoreMetrics;
 use crate::shard::ops::change::ChangeScratch;
 use crate::shard::ops::list::ListScratch;
 use crate::shard::ops::transaction::TransactionScratch;
+use crate::shard::ops::tree::TreeBuffers;
 use crate::shard::room::expire::Expiring;
 
 pub(crate) use self::far::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
@@ -168,6 +170,12 @@ pub(crate) struct Shard<E: Endpoint> {
     long: LongValues,
     /// The long value whose head the change under way stores.
     head_of: Option<u64>,
+    trees: Trees,
+    /// The tree whose head the change under way stores.
+    tree_of: Option<TreePlace>,
+    /// There are long values or trees, so more may end with a record.
+    has_heads: bool,
+    tree_buffers: TreeBuffers,
     facts: Facts,
     absences: Absences,
     transaction_scratch: TransactionScratch,
@@ -269,7 +277,11 @@ impl<E: Endpoint> Shard<E> {
             list_scratch: ListScratch::default(),
             long: LongValues::new(options.local_bytes),
             head_of: None,
-            facts: Facts::default(),
+            trees: Trees::new(options.local_bytes),
+            tree_of: None,
+            has_heads: false,
+            tree_buffers: TreeBuffers::default(),
+            facts: Facts::new(options.local_bytes),
             absences: Absences::default(),
             transaction_scratch: TransactionScratch::default(),
             unix_ms: 0,
@@ -303,6 +315,7 @@ impl<E: Endpoint> Shard<E> {
             self.background_due |= self.compact_slice();
             self.background_due |= self.forget_slice();
             self.background_due |= self.expire_slice();
+            self.background_due |= self.free_trees_slice();
             busy |= self.background_due;
             self.frames_seen = self.local.arena.free_count();
         }
@@ -397,7 +410,11 @@ impl<E: Endpoint> Shard<E> {
     fn is_at_work(&self) -> bool {
         let compactor_rests =
             self.compactor.is_idle() || self.compactor.is_stuck() && self.pressure.stands();
-        !(self.flusher.is_idle() && self.forgetting_done() && compactor_rests && !self.wants_room())
+        !(self.flusher.is_idle()
+            && self.forgetting_done()
+            && compactor_rests
+            && !self.trees.has_dying()
+            && !self.wants_room())
     }
 
     /// Publishes the figures that are states rather than events.
@@ -471,11 +488,11 @@ impl<E: Endpoint> Shard<E> {
         self.pressure.relieve();
     }
 
-    /// Notes that the record at an address is dead: with a head its long value ends.
+    /// Notes that the record at an address is dead: with a head its long value or tree ends.
     #[inline]
     fn note_dead(&mut self, address: Address) {
-        if !self.long.is_empty() {
-            self.end_long_at(address);
+        if self.has_heads {
+            self.end_at(address);
         }
     }
 

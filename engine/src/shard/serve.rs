@@ -227,8 +227,11 @@ impl<E: Endpoint> Shard<E> {
         evidence: &Evidence<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        // Other kinds may read far records, or visit more than one.
-        if self.is_lent && request.kind() as u8 >= OperationKind::Transaction as u8 {
+        // Other kinds may read far records, or visit more than one. An operation on a tree reads
+        // none of them while the shard is lent.
+        let kind = request.kind();
+        let visits = kind as u8 >= OperationKind::Transaction as u8 && kind != OperationKind::Tree;
+        if self.is_lent && visits {
             return Step::Blocked;
         }
         match request.kind() {
@@ -238,6 +241,8 @@ impl<E: Endpoint> Shard<E> {
             }
             OperationKind::GetRange => self.get_range(lane, request, hint, evidence, answers),
             OperationKind::Transaction => self.transaction(lane, request, answers),
+            OperationKind::Tree => self.tree(lane, request, answers),
+            OperationKind::TreeRead => self.read_tree_node(lane, request, evidence),
             OperationKind::List => self.list(lane, request, answers),
             OperationKind::ReadAt | OperationKind::ReadHeadAt => {
                 self.read_at(lane, request, evidence, answers)
@@ -291,6 +296,9 @@ impl<E: Endpoint> Shard<E> {
                 }
                 Some(_) if header.is_structured() => {
                     return self.fail(lane, request, Error::Structured, answers);
+                }
+                Some(_) if header.is_tree() => {
+                    return self.fail(lane, request, Error::Collection, answers);
                 }
                 Some(value) => value,
                 None => return self.get_expired(lane, request, local.slot.address(), answers),
@@ -374,6 +382,10 @@ impl<E: Endpoint> Shard<E> {
         if view.header().is_structured() {
             self.note_served(&far);
             return self.fail(lane, request, Error::Structured, answers);
+        }
+        if view.header().is_tree() {
+            self.note_served(&far);
+            return self.fail(lane, request, Error::Collection, answers);
         }
         let answer = Answer::Value {
             version: view.version(),

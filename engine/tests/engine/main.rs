@@ -7,6 +7,7 @@ mod changes;
 mod clients;
 mod clients_in_jobs;
 mod closing;
+mod collections;
 mod expiry;
 mod faults;
 mod idle_cores;

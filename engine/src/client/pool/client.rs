@@ -84,7 +84,7 @@ impl Client {
         self.pool.shared().sizes.value_bytes_max
     }
 
-    fn call<'c, 'k, T: for<'a> crate::client::call::FromAnswer<'a>>(
+    pub(in crate::client) fn call<'c, 'k, T: for<'a> crate::client::call::FromAnswer<'a>>(
         &'c self,
         operation: Operation<'k>,
     ) -> ClientCall<'c, 'k, T> {

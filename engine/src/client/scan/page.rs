@@ -182,6 +182,8 @@ pub struct Entry<'a> {
     pub expiry_ms: Option<u64>,
     /// The value is structured.
     pub structured: bool,
+    /// The key holds a collection: it has no value, and a length of 0.
+    pub collection: bool,
     /// The record.
     pub(super) bytes: &'a [u8],
 }
@@ -218,6 +220,7 @@ fn first_entry(bytes: &[u8], values: bool) -> Option<(Entry<'_>, usize)> {
         length: header.value_bytes() as usize,
         expiry_ms: None,
         structured: header.is_structured(),
+        collection: header.is_tree(),
         bytes,
     };
     let length = if header.is_long() {
@@ -228,12 +231,15 @@ fn first_entry(bytes: &[u8], values: bool) -> Option<(Entry<'_>, usize)> {
         view.bytes().len()
     } else if values {
         let view = RecordView::parse(bytes)?;
-        entry.value = Some(view.value());
+        entry.value = Some(view.value()).filter(|_| !entry.collection);
         entry.expiry_ms = view.expiry_ms();
         view.bytes().len()
     } else {
         record::units_for(key_bytes, 0) as usize * UNIT_BYTES
     };
+    if entry.collection {
+        entry.length = 0;
+    }
     entry.bytes = bytes.get(..length)?;
     Some((entry, length))
 }

@@ -85,6 +85,7 @@ impl<E: Endpoint> Shard<E> {
         let units_left = self.local.pages.get(page).units.saturating_sub(unit);
         let piece_units = match kind {
             OperationKind::LongRead => self.piece_units_at(address),
+            OperationKind::TreeRead => self.node_units_of(flight),
             _ => None,
         };
         let entry = self.flights.get(flight);
@@ -118,6 +119,16 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         self.post_in_order(flight, address, bytes);
+    }
+
+    /// Units of the record that the first request of a flight wants, which is for a tree's node.
+    fn node_units_of(&mut self, flight: u32) -> Option<u32> {
+        let first = self.flights.first(flight)?;
+        let (offset, bytes) = (first.message.offset(), first.shape.key_bytes());
+        // SAFETY: the message was copied in when the request was parked, and is freed when it is
+        // answered. It has no part before its key.
+        let key = unsafe { self.landed(offset, u32::try_from(bytes).ok()?) };
+        self.node_units(key)
     }
 
     /// Posts the READ of a flight, after those that wait for a buffer of the same kind.

@@ -59,6 +59,9 @@ impl<E: Endpoint> Shard<E> {
         self.local.drop_unclean();
         let slots = self.send_to_lost_page(&gone);
         self.lose_long_values(&gone);
+        let shape = self.shape;
+        self.trees
+            .lose_where(|address| gone[address.page(shape) as usize]);
         self.lost.note_slots(slots);
         for number in numbers.into_iter().filter(|&number| gone[number as usize]) {
             self.local.lose_records(number);

@@ -110,6 +110,35 @@ impl LocalLog {
         open.is_some_and(|open| open.fits_all(units, records, append_bytes))
     }
 
+    /// Pages that the log's tail must open to take records of these units, one after the other.
+    pub(in crate::shard) fn pages_for(&mut self, units: &[u32]) -> usize {
+        let append_bytes = self.append_bytes;
+        let mut open = *self.open_pages.get(TailKind::Log);
+        let mut pages = 0;
+        for &units in units {
+            let has_room = |open: &OpenPage| open.fits(units, append_bytes);
+            let page = match open.filter(has_room) {
+                Some(page) => page,
+                None => {
+                    pages += 1;
+                    OpenPage::new(0)
+                }
+            };
+            open = Some(OpenPage {
+                unit: page.unit + units,
+                records: page.records + 1,
+                ..page
+            });
+        }
+        pages
+    }
+
+    /// Pages that the log's tail can open now.
+    pub(in crate::shard) fn openable(&self) -> usize {
+        let frames = self.arena.free_count().saturating_sub(self.arena.reserve());
+        frames.min(self.pages.free_count())
+    }
+
     /// Opens a new page for a tail. Returns the tail's previous page, which the caller seals. An
     /// error if no frame or page number is free.
     pub(in crate::shard) fn open_page(&mut self, kind: TailKind) -> Result<Option<OpenPage>, ()> {

@@ -108,6 +108,11 @@ impl LongValues {
         self.owners.is_empty()
     }
 
+    /// True if there is a value, if only one that is being written.
+    pub(in crate::shard) fn has_any(&self) -> bool {
+        !self.by_id.is_empty()
+    }
+
     /// Values with a head.
     pub(in crate::shard) fn count(&self) -> usize {
         self.by_id.len() - self.unfinished.len() - self.orphans

@@ -2,8 +2,8 @@
 //! appended to.
 //!
 //! [`LocalLog`] owns pages and changes their state; `access` reads and writes what lies in frames.
-//! `append` makes room for records, `read_cache` holds copies of far records, and `victims` lists
-//! far pages by live share for compaction.
+//! `append` makes room for records, `read_cache` holds copies of far records, `trees` knows where
+//! nodes of trees lie, and `victims` lists far pages by live share for compaction.
 
 pub(in crate::shard) mod access;
 pub(in crate::shard) mod append;
@@ -13,6 +13,7 @@ pub(in crate::shard) mod long_values;
 pub(in crate::shard) mod open_pages;
 pub(in crate::shard) mod page_table;
 pub(in crate::shard) mod read_cache;
+pub(in crate::shard) mod trees;
 pub(in crate::shard) mod victims;
 
 pub(in crate::shard) use self::log::{FarPageLost, LocalLog, account_bytes};

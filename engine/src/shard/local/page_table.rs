@@ -251,6 +251,11 @@ impl PageTable {
         self.pages.len()
     }
 
+    /// Page numbers that are not in use.
+    pub(super) fn free_count(&self) -> usize {
+        self.free.len()
+    }
+
     /// Allocates a page number for a new open page in `frame`.
     pub(super) fn open(&mut self, kind: PageKind, frame: Frame, pointer: *mut u8) -> Option<u32> {
         let number = self.free.pop()?;

@@ -19,6 +19,7 @@ use crate::message::operation::Version;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
+use crate::shard::local::trees::TreePlace;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Hint, Step};
 
@@ -32,9 +33,14 @@ pub(in crate::shard) struct ChangeScratch {
 }
 
 /// What a key holds, of its record.
-fn current_of(header: RecordHeader, value: &[u8], expiry_ms: Option<u64>) -> Current<'_> {
+fn current_of(
+    header: RecordHeader,
+    version: Version,
+    value: &[u8],
+    expiry_ms: Option<u64>,
+) -> Current<'_> {
     Current {
-        version: header.version(),
+        version,
         value,
         expiry_ms,
         structured: header.is_structured(),
@@ -87,10 +93,14 @@ impl<E: Endpoint> Shard<E> {
             Found::Absent => None,
             Found::Local(local) => {
                 let (header, value) = (local.record.header(), local.record.value());
-                Some(current_of(header, value, expiry_ms))
+                let version = self.version_of(header, local.slot.address());
+                Some(current_of(header, version, value, expiry_ms))
             }
             Found::Confirmed { slot, far, .. } => match far.record.and_then(RecordView::parse) {
-                Some(view) => Some(current_of(view.header(), view.value(), expiry_ms)),
+                Some(view) => {
+                    let version = self.version_of(view.header(), slot.address());
+                    Some(current_of(view.header(), version, view.value(), expiry_ms))
+                }
                 None => return Step::fetch(*slot),
             },
             Found::Unknown { slot, .. } => return Step::fetch(*slot),
@@ -102,17 +112,10 @@ impl<E: Endpoint> Shard<E> {
                 return self.fail(lane, request, self.lost_error(*damaged), answers);
             }
         };
-        let long = current.and(Self::long_head_of(&found));
-        if let Some(head) = long
-            && change.needs_value()
+        if current.is_some()
+            && let Err(error) = self.keep_more(request.key(), &found, &change)
         {
-            return self.fail(lane, request, self.long_error(request.key(), head), answers);
-        }
-        // The value stays where it is when only its expiry changes.
-        if let Some(head) = long
-            && matches!(change, Change::SetExpiry { .. })
-        {
-            self.head_of = self.long.at_head(head).map(|(_, id)| id);
+            return self.fail(lane, request, error, answers);
         }
         let mut scratch = std::mem::take(&mut self.change_scratch);
         let circumstances = Circumstances {
@@ -141,7 +144,49 @@ impl<E: Endpoint> Shard<E> {
         };
         self.change_scratch = scratch;
         self.head_of = None;
+        self.tree_of = None;
         step
+    }
+
+    /// Refuses a change that needs the value of a head, and notes what stays where it is because
+    /// only its expiry changes: a long value, or a tree.
+    fn keep_more(
+        &mut self,
+        key: &[u8],
+        found: &Found<'_>,
+        change: &Change<'_>,
+    ) -> Result<(), Error> {
+        let stays = matches!(change, Change::SetExpiry { .. });
+        if let Some(head) = Self::long_head_of(found) {
+            if change.needs_value() {
+                return Err(self.long_error(key, head));
+            }
+            if stays {
+                self.head_of = self.long.at_head(head).map(|(_, id)| id);
+            }
+        }
+        if let Some(tree) = self.tree_of_found(found) {
+            if change.needs_value() {
+                return Err(Error::Collection);
+            }
+            if stays {
+                self.tree_of = Some(tree);
+            }
+        }
+        Ok(())
+    }
+
+    /// The tree of the head that was found, if it is one.
+    pub(super) fn tree_of_found(&self, found: &Found<'_>) -> Option<TreePlace> {
+        let (header, address) = match found {
+            Found::Local(local) => (local.record.header(), local.slot.address()),
+            Found::Confirmed { slot, far, .. } => (far.header, slot.address()),
+            Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => return None,
+        };
+        if !header.is_tree() {
+            return None;
+        }
+        self.trees.at_head(address)
     }
 
     /// The address of the head that was found, if it is one.
@@ -258,8 +303,8 @@ impl<E: Endpoint> Shard<E> {
         decision: &Decision<'_>,
         stored: &mut Vec<u8>,
     ) -> Result<Version, NoRoom> {
-        let head_of = self.head_of;
-        if decision.expiry_ms.is_none() && head_of.is_none() {
+        let (head_of, tree_of) = (self.head_of, self.tree_of);
+        if decision.expiry_ms.is_none() && head_of.is_none() && tree_of.is_none() {
             return self.store_found(
                 (request.hash, request.key()),
                 found,
@@ -270,7 +315,10 @@ impl<E: Endpoint> Shard<E> {
         stored.clear();
         match head_of {
             Some(id) => stored.extend(head_value(self.long.length(id), id)),
-            None => stored.extend_from_slice(decision.value),
+            None => match tree_of {
+                Some(tree) => stored.extend(self.trees.head_value(tree)),
+                None => stored.extend_from_slice(decision.value),
+            },
         }
         stored.extend(
             decision
@@ -284,12 +332,19 @@ impl<E: Endpoint> Shard<E> {
         if let Some(head) = before {
             self.long.detach(head);
         }
+        let tree_head = tree_of.and_then(|tree| self.trees.head_of(tree));
+        if let Some((_, head)) = tree_head {
+            self.trees.detach(head);
+        }
         let key = (request.hash, request.key());
         let result = self.with_flags(key, decision.expiry_ms, |shard| {
             shard.store_found(key, found, damaged, stored)
         });
         if let (Err(_), Some(head), Some(id)) = (&result, before, head_of) {
             self.long.adopt(id, request.hash, head);
+        }
+        if let (Err(_), Some((hash, head)), Some(tree)) = (&result, tree_head, tree_of) {
+            self.trees.adopt(tree, hash, head);
         }
         result
     }

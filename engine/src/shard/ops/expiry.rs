@@ -140,8 +140,9 @@ impl<E: Endpoint> Shard<E> {
     ) -> Result<T, F> {
         let flags = self.record_flags;
         let expires = expiry_ms.map_or(0, |_| record::EXPIRY);
-        let is_head = self.head_of.map_or(0, |_| record::LONG);
-        self.record_flags |= expires | is_head;
+        let is_long = self.head_of.map_or(0, |_| record::LONG);
+        let is_tree = self.tree_of.map_or(0, |_| record::TREE);
+        self.record_flags |= expires | is_long | is_tree;
         let stored = store(self);
         self.record_flags = flags;
         if stored.is_ok() {
@@ -154,6 +155,12 @@ impl<E: Endpoint> Shard<E> {
                 }
                 if let Some(id) = self.head_of {
                     self.long.adopt(id, hash, address);
+                }
+                if let Some(tree) = self.tree_of {
+                    self.trees.adopt(tree, hash, address);
+                    if let Some(tree) = self.trees.get_mut(tree) {
+                        tree.version = self.version;
+                    }
                 }
             }
         }

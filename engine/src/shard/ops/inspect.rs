@@ -52,10 +52,15 @@ impl<E: Endpoint> Shard<E> {
                 .unwrap_or(usize::MAX),
             None => length,
         };
-        let is_structured = header.is_some_and(RecordHeader::is_structured);
+        let tree = self.tree_of_found(&found);
+        let tree = tree.and_then(|tree| self.trees.get(tree));
+        let length = tree.map_or(length, |tree| {
+            usize::try_from(tree.root.bytes).unwrap_or(usize::MAX)
+        });
+        let is_structured = header.is_some_and(RecordHeader::is_structured) || tree.is_some();
         let length = Metadata::encode(length, expiry_ms, is_structured);
         let answer = header.map_or(Answer::Absent, |header| Answer::Value {
-            version: header.version(),
+            version: tree.map_or(header.version(), |tree| tree.version),
             value: &length,
         });
         let step = answer_or_wait(lane, request, answer, answers);
@@ -90,6 +95,9 @@ impl<E: Endpoint> Shard<E> {
             if header.is_structured() {
                 return self.fail(lane, request, Error::Structured, answers);
             }
+            if header.is_tree() {
+                return self.fail(lane, request, Error::Collection, answers);
+            }
         }
         let (offset, bytes) = decode_range(request.value());
         let answer = record.map_or(Answer::Absent, |(header, value)| {
@@ -121,6 +129,9 @@ impl<E: Endpoint> Shard<E> {
             Ok(read) => read,
             Err(step) => return step,
         };
+        if record.is_some_and(|(header, _)| header.is_tree()) {
+            return self.fail(lane, request, Error::Collection, answers);
+        }
         // A long value is plain.
         if record.is_some_and(|(header, _)| !header.is_structured()) {
             return self.fail(lane, request, Error::Plain, answers);

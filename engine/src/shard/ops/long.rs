@@ -88,6 +88,7 @@ impl<E: Endpoint> Shard<E> {
             };
             return self.fail(lane, request, error, answers);
         };
+        self.has_heads = true;
         let answer = Answer::Value {
             version: id,
             value: &piece_bytes,
@@ -348,10 +349,15 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// A record is dead. If it is a head, its value ends, unless a client keeps it.
+    /// A record is dead. If it is a head, its tree dies, or its value ends, unless a client keeps
+    /// it.
     #[cold]
     #[inline(never)]
-    pub(in crate::shard) fn end_long_at(&mut self, address: Address) {
+    pub(in crate::shard) fn end_at(&mut self, address: Address) {
+        if self.trees.bury_at(address) {
+            self.background_due = true;
+            return;
+        }
         if let Some(LongRecord::Head(id)) = self.long.owner(address)
             && !self.long.orphan(id)
         {

@@ -1,6 +1,7 @@
 //! Puts, compare-and-swaps and deletes; `change` has what depends on what a key
 //! holds, `inspect` reads of less than a value, `list` scans, `long` values in pieces,
-//! `transaction` what changes several keys, and `whole` operations on all keys.
+//! `transaction` what changes several keys, `tree` operations on collections, and `whole`
+//! operations on all keys.
 //!
 //! A change is made in place if the record's page is mutable and the value fits. Otherwise a new
 //! record is appended and the slot is redirected; the old record is counted dead in its page. Room
@@ -12,6 +13,7 @@ pub(in crate::shard) mod inspect;
 pub(in crate::shard) mod list;
 pub(in crate::shard) mod long;
 pub(in crate::shard) mod transaction;
+pub(in crate::shard) mod tree;
 pub(in crate::shard) mod whole;
 
 use farcore_rdma::Endpoint;
@@ -84,8 +86,8 @@ impl<E: Endpoint> Shard<E> {
         if swap {
             let current = match &found {
                 Found::Absent => 0,
-                Found::Local(local) => local.record.header().version(),
-                Found::Confirmed { far, .. } => far.header.version(),
+                Found::Local(local) => self.version_of(local.record.header(), local.slot.address()),
+                Found::Confirmed { far, .. } => self.version_of(far.header, far.address),
                 Found::Unknown { slot, .. } => return Step::fetch(*slot),
                 Found::Lost { damaged } => {
                     return self.fail(lane, request, self.lost_error(*damaged), answers);
@@ -187,8 +189,8 @@ impl<E: Endpoint> Shard<E> {
         let units = record::units_for(key.len(), value.len()) + self.tag_units;
         let header = record.header();
         let old_units = header.units();
-        // A head is replaced, so that its long value ends.
-        if units > old_units || !framed.is_mutable() || header.is_long() {
+        // A head is replaced, so that its long value or tree ends.
+        if units > old_units || !framed.is_mutable() || header.is_head() {
             return self.replace(hash, position, slot, header, key, value);
         }
         let version = self.version + 1;

@@ -281,7 +281,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// What READs have shown about the key at a place of a transaction, as far as it still holds:
     /// its record and that record's expiry, and addresses of other keys' records.
-    fn shown(
+    pub(super) fn shown(
         &self,
         lane: ReplyTo,
         request: &Request<'_>,
@@ -334,7 +334,7 @@ impl<E: Endpoint> Shard<E> {
             cleared: &cleared,
             ..Evidence::NONE
         };
-        let (header, expiry_ms, mutable) = match self.find(hash, key, &evidence) {
+        let (header, address, expiry_ms, mutable) = match self.find(hash, key, &evidence) {
             Found::Absent => {
                 return Look::Known(Seen {
                     version: 0,
@@ -347,13 +347,15 @@ impl<E: Endpoint> Shard<E> {
                 let record = local.record;
                 (
                     record.header(),
+                    local.slot.address(),
                     record.expiry_ms(),
-                    local.framed.is_mutable(),
+                    // A head is replaced, so that what it stands for ends.
+                    local.framed.is_mutable() && !record.header().is_head(),
                 )
             }
             Found::Confirmed { far, .. } => {
                 let expiry_ms = shown.and_then(|shown| shown.1);
-                (far.header, expiry_ms, false)
+                (far.header, far.address, expiry_ms, false)
             }
             Found::Unknown { .. } => {
                 return match self.facts.get(lane, request, place) {
@@ -365,7 +367,11 @@ impl<E: Endpoint> Shard<E> {
         };
         let past = self.is_past(expiry_ms);
         Look::Known(Seen {
-            version: if past { 0 } else { header.version() },
+            version: if past {
+                0
+            } else {
+                self.version_of(header, address)
+            },
             expiry_ms: expiry_ms.filter(|_| !past),
             has_expired: past,
             record: Some((header, mutable)),
@@ -386,7 +392,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Parks a request that learns a fact about a key. False if there is no room for it now.
-    fn request_fact(
+    pub(super) fn request_fact(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,

@@ -81,6 +81,8 @@ impl<E: Endpoint> Shard<E> {
         self.index.clear();
         self.lost.clear();
         self.long.clear();
+        self.trees.clear();
+        self.note_heads();
         let pages = self.local.pages.iter();
         let alive: Vec<(u32, u64)> = pages
             .filter(|&(number, page)| page.live_bytes > 0 && !self.local.pages.is_lost_page(number))

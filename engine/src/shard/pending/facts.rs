@@ -1,4 +1,5 @@
-//! Facts: what READs have shown about the far records that a waiting transaction names.
+//! Facts: what READs have shown about the far records that a waiting transaction names, or that a
+//! waiting operation on a tree needs.
 //!
 //! A transaction waits in its lane, not in a flight, because a flight is of one key. For each key
 //! whose record is far, the shard parks a request of its own, which reads the record as an
@@ -10,12 +11,16 @@
 //! - I2: a fact about a far record holds as long as its page is far and has the same sequence
 //!   number, because far pages do not change.
 //! - I3: a request that learns for an earlier transaction of the lane has no effect.
+//! - I4: the nodes that all lanes hold have at most `node_bytes_max` bytes together, and those of
+//!   one lane more: a lane that finds no room gives its own up, unless it is the one that may go
+//!   on.
 
 use crate::constants::TRANSACTION_KEYS_MAX;
 use crate::error::Error;
 use crate::log::Address;
 use crate::log::record::RecordHeader;
 use crate::message::request::{Origin, ReplyTo, Request};
+use crate::tree::NodeNumber;
 
 /// What is known about one key.
 #[derive(Debug, Default)]
@@ -37,7 +42,27 @@ pub(in crate::shard) enum Fact {
     Others(Box<[(Address, u64)]>),
     /// The record cannot be read.
     Failed(Box<Error>),
+    /// The contents of a tree's node, whose record lies at this address of a page with this
+    /// sequence number.
+    Node {
+        address: Address,
+        sequence: u64,
+        bytes: Box<[u8]>,
+    },
 }
+
+impl Fact {
+    fn node_bytes(&self) -> usize {
+        match self {
+            Self::Node { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// Nodes of one operation of which something is known, at most. A step bounds what it reads, so
+/// there are never as many.
+const NODES_MAX: usize = TRANSACTION_KEYS_MAX - 1;
 
 /// The facts of one lane's transaction.
 #[derive(Debug, Default)]
@@ -49,6 +74,8 @@ struct LaneFacts {
     generation: u32,
     /// By the key's place; none before the first request for a fact.
     facts: Vec<Fact>,
+    /// Of an operation on a tree: which node the fact at the next place is about.
+    nodes: Vec<NodeNumber>,
     /// Requests for facts that are parked, and how many there were when the transaction was last
     /// tried.
     requested: usize,
@@ -63,21 +90,40 @@ impl LaneFacts {
     fn end(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.facts.clear();
+        self.nodes.clear();
         (self.requested, self.requested_before) = (0, 0);
     }
 }
+
+/// The share of local memory that nodes of trees may take that operations hold.
+const NODES_SHARE: u64 = 128;
 
 /// The facts of all lanes.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct Facts {
     /// By lane, as far as one had a transaction that waited.
     lanes: Vec<LaneFacts>,
+    /// Bytes of the nodes that all lanes hold, and from how many on only one lane goes on.
+    node_bytes: usize,
+    node_bytes_max: usize,
+    /// The lane that may go on beyond that.
+    favoured: Option<usize>,
 }
 
 impl Facts {
+    /// Facts of a shard with this much local memory.
+    pub(in crate::shard) fn new(local_bytes: u64) -> Self {
+        let share = usize::try_from(local_bytes / NODES_SHARE).unwrap_or(usize::MAX);
+        Self {
+            node_bytes_max: share,
+            ..Self::default()
+        }
+    }
+
     /// Bytes that the facts of this many lanes take at most.
     pub(in crate::shard) fn bytes_for(lanes: usize) -> usize {
-        lanes * (size_of::<LaneFacts>() + TRANSACTION_KEYS_MAX * size_of::<Fact>())
+        let fact = size_of::<Fact>() + size_of::<NodeNumber>();
+        lanes * (size_of::<LaneFacts>() + TRANSACTION_KEYS_MAX * fact)
     }
 
     fn of(&self, lane: ReplyTo, request: &Request<'_>) -> Option<&LaneFacts> {
@@ -120,19 +166,25 @@ impl Facts {
         request: &Request<'_>,
         (place, keys): (usize, usize),
     ) -> u64 {
+        let lane = self.begin(lane, request, keys);
+        lane.facts[place] = Fact::Requested;
+        lane.requested += 1;
+        u64::from(lane.generation) << 32 | place as u64
+    }
+
+    /// The facts of a transaction with `keys` keys, whose lane may have had those of another one.
+    fn begin(&mut self, lane: ReplyTo, request: &Request<'_>, keys: usize) -> &mut LaneFacts {
         let number = lane.number();
         if self.lanes.len() <= number {
             self.lanes.resize_with(number + 1, LaneFacts::default);
         }
-        let lane = &mut self.lanes[number];
-        if !lane.is_of(request) {
-            lane.end();
+        if !self.lanes[number].is_of(request) {
+            self.end_of(number);
+            let lane = &mut self.lanes[number];
             (lane.token, lane.origin) = (request.token, request.origin);
             lane.facts.resize_with(keys, Fact::default);
         }
-        lane.facts[place] = Fact::Requested;
-        lane.requested += 1;
-        u64::from(lane.generation) << 32 | place as u64
+        &mut self.lanes[number]
     }
 
     /// Takes what a request with a token of [`Facts::request`] has learnt.
@@ -145,6 +197,7 @@ impl Facts {
             && let Some(fact) = lane.facts.get_mut(place)
         {
             debug_assert!(matches!(fact, Fact::Requested));
+            self.node_bytes += learnt.node_bytes();
             *fact = learnt;
             lane.requested -= 1;
         }
@@ -152,8 +205,68 @@ impl Facts {
 
     /// Ends the facts of a lane's transaction, which was answered.
     pub(in crate::shard) fn end(&mut self, lane: ReplyTo) {
-        if let Some(lane) = self.lanes.get_mut(lane.number()) {
-            lane.end();
+        self.end_of(lane.number());
+    }
+
+    fn end_of(&mut self, number: usize) {
+        let Some(lane) = self.lanes.get_mut(number) else {
+            return;
+        };
+        let bytes: usize = lane.facts.iter().map(Fact::node_bytes).sum();
+        self.node_bytes -= bytes;
+        lane.end();
+        if self.favoured == Some(number) {
+            self.favoured = None;
         }
+    }
+
+    /// What is known about a node of the tree that an operation is on.
+    pub(in crate::shard) fn node(
+        &self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        node: NodeNumber,
+    ) -> &Fact {
+        let known = self.of(lane, request).and_then(|lane| {
+            let place = lane.nodes.iter().position(|&known| known == node)?;
+            lane.facts.get(place + 1)
+        });
+        known.unwrap_or(&Fact::Unknown)
+    }
+
+    /// Notes that a request is about to be parked for a node. Returns that request's token; `None`
+    /// if it must wait until others have given up theirs.
+    pub(in crate::shard) fn request_node(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        node: NodeNumber,
+    ) -> Option<u64> {
+        let number = lane.number();
+        if self.node_bytes > self.node_bytes_max {
+            let favoured = *self.favoured.get_or_insert(number);
+            if favoured != number {
+                self.end_of(number);
+                return None;
+            }
+        }
+        // The first place is that of the head.
+        let lane = self.begin(lane, request, 1);
+        let known = lane.nodes.iter().position(|&known| known == node);
+        let place = 1 + known.unwrap_or(lane.nodes.len());
+        if place > NODES_MAX {
+            debug_assert!(false, "a step bounds what it reads");
+            self.end_of(number);
+            return None;
+        }
+        if known.is_none() {
+            lane.nodes.push(node);
+            lane.facts.push(Fact::default());
+        }
+        let before = std::mem::replace(&mut lane.facts[place], Fact::Requested);
+        lane.requested += 1;
+        let token = u64::from(lane.generation) << 32 | place as u64;
+        self.node_bytes -= before.node_bytes();
+        Some(token)
     }
 }

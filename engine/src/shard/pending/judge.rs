@@ -1,4 +1,4 @@
-//! What a flight's READ says about its first request: by key, by address, or of a piece.
+//! What a flight's READ says about its first request: by key, by address, of a piece or of a node.
 //!
 //! A mismatch counts only when the tag or the checksum confirms the record. What is not what was
 //! written is read once more; then its requests go by what else there is of their keys.
@@ -151,6 +151,29 @@ impl<E: Endpoint> Shard<E> {
         }
         if self.is_to_be_read_again(flight, address) {
             return Err(piece.class());
+        }
+        Ok(None)
+    }
+
+    /// As [`Shard::judge`], for a request for a node of a tree, which no slot leads to.
+    #[cold]
+    pub(super) fn judge_node<'a>(
+        &mut self,
+        flight: u32,
+        request: &Request<'_>,
+        read: &'a [u8],
+    ) -> Result<Option<Confirmed<'a>>, SizeClass> {
+        let address = self.flights.get(flight).address;
+        let node = self.trees.node_of(request.key());
+        let place = node.and_then(|node| self.trees.place_of(node));
+        let Some(place) = place.filter(|place| place.address() == address) else {
+            return Ok(None);
+        };
+        if let Some(found) = self.proven(flight, read, |_, key| key == request.key()) {
+            return Ok(Some(found));
+        }
+        if self.is_to_be_read_again(flight, address) {
+            return Err(place.class());
         }
         Ok(None)
     }

@@ -475,6 +475,7 @@ impl<E: Endpoint> Shard<E> {
                 // A record that lies elsewhere by now is looked for there.
                 let fails = match request.kind() {
                     OperationKind::LongRead => self.is_piece_at(key, address),
+                    OperationKind::TreeRead => self.is_node_at(key, address),
                     _ => {
                         let is_there = self.index.find_address(hash, address).is_some();
                         is_there && !self.is_beside(hash, key)
@@ -490,6 +491,8 @@ impl<E: Endpoint> Shard<E> {
                 let read = unsafe { self.landed(offset, bytes) };
                 let judged = if request.kind() == OperationKind::LongRead {
                     self.judge_piece(flight, request, read)
+                } else if request.kind() == OperationKind::TreeRead {
+                    self.judge_node(flight, request, read)
                 } else if request.kind().is_by_address() {
                     self.judge_at(flight, request, read)
                 } else {

@@ -591,6 +591,10 @@ impl<E: Endpoint> Shard<E> {
             let is_done = match self.life_of(&entry, address) {
                 EntryState::Dead => true,
                 EntryState::Cached(slot) => self.pass_copy(victim, &entry, address, slot),
+                EntryState::Dying(node) => {
+                    self.free_dying_node(node);
+                    true
+                }
                 EntryState::Direct(living) => match self.local.record_at(address) {
                     Some(record) => self.pass_local(victim, &entry, &living, record),
                     None if !self.is_kept(victim, living.hash) && self.evict_living(&living) => {
@@ -658,7 +662,7 @@ impl<E: Endpoint> Shard<E> {
                 self.evict_record((entry.hash, record.key()), address, record.header());
                 return true;
             }
-            if self.evict_value_of(address) {
+            if self.evict_around(living) {
                 return true;
             }
         }

@@ -37,6 +37,7 @@ use crate::message::request::Request;
 use crate::observe::removals::Removal;
 use crate::shard::local::account_bytes;
 use crate::shard::local::page_table::{PageKind, PageState, PageTable};
+use crate::shard::local::trees::NodeName;
 use crate::shard::room::compaction::Fate;
 use crate::shard::room::sketch::Sketch;
 use crate::shard::{FRAMES_MIN, Shard};
@@ -197,6 +198,7 @@ impl Evictor {
                 | OperationKind::GetStructured
                 | OperationKind::Inspect
                 | OperationKind::GetRange
+                | OperationKind::Tree
                 | OperationKind::LongOpen => {
                     self.sketch.note_read(request.hash);
                 }
@@ -218,7 +220,8 @@ impl Evictor {
                 | OperationKind::LongBegin
                 | OperationKind::LongWrite
                 | OperationKind::LongAbort
-                | OperationKind::LongRead => {}
+                | OperationKind::LongRead
+                | OperationKind::TreeRead => {}
             }
         }
     }
@@ -429,6 +432,29 @@ impl<E: Endpoint> Shard<E> {
             }
             None => self.evict_unread(hash, position, self.index.slot(position)),
         }
+    }
+
+    /// Removes the tree of a node, and frees the node; false if the head must be read for that.
+    #[cold]
+    pub(in crate::shard) fn evict_tree_of(&mut self, node: NodeName) -> bool {
+        if let Some((hash, head)) = self.trees.head_of(node.tree) {
+            let Some(position) = self.index.find_address(hash, head) else {
+                debug_assert!(false, "a slot leads to every head");
+                return false;
+            };
+            let is_evicted = match self.local.record_at(head) {
+                Some(record) => {
+                    self.evict_record((hash, record.key()), head, record.header());
+                    true
+                }
+                None => self.evict_unread(hash, position, self.index.slot(position)),
+            };
+            if !is_evicted {
+                return false;
+            }
+        }
+        self.free_dying_node(node);
+        true
     }
 
     /// Removes the record of a slot, local, cached or far, by its header.

@@ -27,6 +27,8 @@ pub(in crate::shard) struct Pressure {
     /// Fewer frames are free than should be, and background work found nothing to do for it. Looked
     /// at again when something happens, and when the core wakes.
     stalled: bool,
+    /// Frames that a request needs at once, and lacks; 0 is none.
+    wanted: usize,
 }
 
 impl Pressure {
@@ -34,6 +36,16 @@ impl Pressure {
     #[inline]
     pub(in crate::shard) fn relieve(&mut self) {
         self.exhausted = false;
+    }
+
+    /// Notes that a request needs this many frames at once; 0 ends that.
+    #[inline]
+    pub(in crate::shard) fn want(&mut self, frames: usize) {
+        if frames > self.wanted {
+            // What made room for fewer may not for these.
+            (self.exhausted, self.stalled) = (false, false);
+        }
+        self.wanted = frames;
     }
 
     /// True while puts that need a frame are refused.
@@ -66,7 +78,8 @@ impl<E: Endpoint> Shard<E> {
 
     /// Frames that background work keeps free.
     fn free_target(&self) -> usize {
-        self.local.arena.reserve() + 1 + self.local.arena.page_frames() / 64
+        let usual = 1 + self.local.arena.page_frames() / 64;
+        self.local.arena.reserve() + usual.max(self.pressure.wanted)
     }
 
     /// True if background work must make room.
@@ -111,7 +124,9 @@ impl<E: Endpoint> Shard<E> {
 
     /// True if neither flush nor compaction can proceed.
     fn background_stands(&self) -> bool {
-        !self.flusher.in_flight() && (self.compactor.is_idle() || self.compactor.is_stuck())
+        !self.flusher.in_flight()
+            && !self.trees.has_dying()
+            && (self.compactor.is_idle() || self.compactor.is_stuck())
     }
 
     /// Clean pages whose far copy is reliable.
@@ -185,7 +200,8 @@ impl<E: Endpoint> Shard<E> {
 
     /// Decides whether anything can still make room; called when no background work is in progress.
     fn check_exhausted(&mut self) {
-        if self.local.arena.free_count() > self.local.arena.reserve() {
+        let wanted = self.pressure.wanted.max(1);
+        if self.local.arena.free_count() >= self.local.arena.reserve() + wanted {
             self.pressure.exhausted = false;
             return;
         }

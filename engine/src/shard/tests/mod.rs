@@ -31,6 +31,7 @@ mod scan_faults;
 mod scans;
 mod transaction_model;
 mod transactions;
+mod tree_model;
 mod wire;
 
 use std::cell::{Cell, RefCell};
@@ -57,6 +58,7 @@ use crate::shard::far::RETRY_NS;
 use crate::shard::far::pages::NO_ROOM;
 use crate::shard::local::long_values::Piece;
 use crate::shard::local::page_table::{PageKind, PageState};
+use crate::shard::local::trees::NodePlace;
 use crate::shard::local::victims::UNLISTED;
 use crate::transport::queue::{RequestConsumer, RequestProducer, queue};
 
@@ -517,6 +519,7 @@ impl Reactor {
             };
             *live.entry(address.page(shard.shape)).or_default() += piece.account_bytes();
         }
+        self.count_nodes(&mut live);
         let far: Vec<_> = shard
             .local
             .pages
@@ -551,6 +554,17 @@ impl Reactor {
                 "page {number}: {} < {sum}",
                 page.live_bytes
             );
+        }
+    }
+
+    /// Adds the bytes of all nodes of trees to those of their pages.
+    fn count_nodes(&self, live: &mut HashMap<u32, u64>) {
+        let shard = &self.shard;
+        for place in shard.trees.places() {
+            let page = place.address().page(shard.shape);
+            let state = shard.local.pages.get(page).state();
+            assert_ne!(state, PageState::Free, "a node lies in a freed page");
+            *live.entry(page).or_default() += place.account_bytes();
         }
     }
 
@@ -638,7 +652,8 @@ impl Reactor {
         });
         let pieces = shard.long.pieces().filter(|piece| piece.address.is_some());
         let pieces: u64 = pieces.map(Piece::account_bytes).sum();
-        assert_eq!(accounts, slots + pieces);
+        let nodes: u64 = shard.trees.places().map(NodePlace::account_bytes).sum();
+        assert_eq!(accounts, slots + pieces + nodes);
         assert!(!shard.forgetting_done() || lost == shard.lost.slots());
     }
 }

@@ -12,12 +12,15 @@ use crate::observe::removals::Removal;
 use crate::shard::Shard;
 use crate::shard::local::account_bytes;
 use crate::shard::local::long_values::LongRecord;
+use crate::shard::local::trees::NodeName;
 
 /// A record that is alive, and what leads to it.
 #[derive(Clone, Copy)]
 pub(super) struct Living {
-    /// Where its slot is; `None` for a piece of a long value.
+    /// Where its slot is; `None` for a piece of a long value and a node of a tree.
     pub(super) slot: Option<(Position, Slot)>,
+    /// The node that it is.
+    pub(super) node: Option<NodeName>,
     pub(super) address: Address,
     pub(super) class: SizeClass,
     /// The hash of the key that it goes with: its own, or that of its value.
@@ -31,6 +34,8 @@ pub(super) enum EntryState {
     Direct(Living),
     /// The slot holds a cached copy whose home the record is.
     Cached(Slot),
+    /// It is a node of a dying tree.
+    Dying(NodeName),
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -39,6 +44,7 @@ impl<E: Endpoint> Shard<E> {
             if slot.address() == address {
                 return EntryState::Direct(Living {
                     slot: Some((position, slot)),
+                    node: None,
                     address,
                     class: slot.class(),
                     hash: entry.hash,
@@ -50,7 +56,25 @@ impl<E: Endpoint> Shard<E> {
                 return EntryState::Cached(slot);
             }
         }
+        let node = NodeName::of_hash(entry.hash);
+        if !self.trees.is_empty() && self.trees.lies_at(node, address) {
+            return self.life_of_node(node, address);
+        }
         self.life_of_piece(address)
+    }
+
+    fn life_of_node(&self, node: NodeName, address: Address) -> EntryState {
+        let head = self.trees.head_of(node.tree);
+        let Some(((hash, _), place)) = head.zip(self.trees.place_of(node)) else {
+            return EntryState::Dying(node);
+        };
+        EntryState::Direct(Living {
+            slot: None,
+            node: Some(node),
+            address,
+            class: place.class(),
+            hash,
+        })
     }
 
     pub(super) fn life_of_piece(&self, address: Address) -> EntryState {
@@ -61,6 +85,7 @@ impl<E: Endpoint> Shard<E> {
         piece.map_or(EntryState::Dead, |piece| {
             EntryState::Direct(Living {
                 slot: None,
+                node: None,
                 address,
                 class: piece.class(),
                 hash: self.long.hash_of(id),
@@ -70,6 +95,9 @@ impl<E: Endpoint> Shard<E> {
 
     /// True if a key is that of the record which the slot or the table means.
     pub(super) fn is_of_living(&self, key: &[u8], living: &Living) -> bool {
+        if let Some(node) = living.node {
+            return *key == self.trees.node_key(node);
+        }
         match living.slot {
             Some(_) => self.is_of_slot(key, living.address),
             None => match self.long.owner(living.address) {
@@ -87,6 +115,11 @@ impl<E: Endpoint> Shard<E> {
         if !self.long.is_empty() {
             self.long.moved(living.address, moved);
         }
+        match living.node {
+            Some(node) => self.trees.set_place(node, moved, units),
+            None if self.trees.is_empty() => {}
+            None => self.trees.head_moved(living.address, moved),
+        }
         self.retire(living.address, account_bytes(living.class, units));
     }
 
@@ -94,6 +127,13 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn give_up_living(&mut self, living: &Living) {
         if let Some((position, slot)) = living.slot {
             return self.give_up(position, slot);
+        }
+        if let Some(node) = living.node
+            && let Some(place) = self.trees.place_of(node)
+        {
+            self.metrics.counters.records_damaged.add(1);
+            self.trees.lose_node(node);
+            return self.retire(living.address, place.account_bytes());
         }
         if let Some(LongRecord::Piece(id, place)) = self.long.owner(living.address)
             && let Some(piece) = self.long.piece(id, place)
@@ -111,6 +151,14 @@ impl<E: Endpoint> Shard<E> {
             // Its key must be read.
             Some(_) if self.metrics.removals.wants(Removal::Evicted) => false,
             Some((position, slot)) => self.evict_unread(living.hash, position, slot),
+            None => self.evict_around(living),
+        }
+    }
+
+    /// Removes the long value of a piece, or the tree of a node; false if it cannot be now.
+    pub(super) fn evict_around(&mut self, living: &Living) -> bool {
+        match living.node {
+            Some(node) => self.evict_tree_of(node),
             None => self.evict_value_of(living.address),
         }
     }
@@ -127,6 +175,9 @@ impl<E: Endpoint> Shard<E> {
                     && self.local.home_of(address).page(self.shape) == page;
         });
         let shape = self.shape;
+        has_slots |= self
+            .trees
+            .any_lies(|address| address.page(self.shape) == page);
         has_slots |= !(self.long.lying(|address| address.page(shape) == page)).is_empty();
         has_slots
     }

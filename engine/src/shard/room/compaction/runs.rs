@@ -127,6 +127,10 @@ impl<E: Endpoint> Shard<E> {
                 let is_done = match self.life_of(&entry, address) {
                     EntryState::Dead => true,
                     EntryState::Cached(slot) => self.pass_copy(victim, &entry, address, slot),
+                    EntryState::Dying(node) => {
+                        self.free_dying_node(node);
+                        true
+                    }
                     EntryState::Direct(living) => {
                         self.pass_landed(victim, &mut run, &entry, &living)
                     }
@@ -172,7 +176,10 @@ impl<E: Endpoint> Shard<E> {
             return true;
         };
         // What the directory says of it is not handed on.
-        let hash = self.key_hasher.hash(view.key());
+        let hash = match living.node {
+            Some(node) => node.as_hash(),
+            None => self.key_hasher.hash(view.key()),
+        };
         if self.is_past(view.expiry_ms())
             && let Some((_, slot)) = living.slot
         {
@@ -185,7 +192,7 @@ impl<E: Endpoint> Shard<E> {
                 self.evict_record((hash, view.key()), living.address, view.header());
                 return true;
             }
-            if self.evict_value_of(living.address) {
+            if self.evict_around(living) {
                 return true;
             }
         }

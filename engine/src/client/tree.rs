@@ -1,0 +1,369 @@
+//! Collections: a key that holds an ordered map or a list, as handles and core clients use it.
+//!
+//! Each call is one step of the key's shard. Reads that may be long return a page, which says
+//! whether there is more and carries the version of the collection: pages of one version are of one
+//! moment.
+
+use super::call::{Call, FromAnswer, Value};
+use super::core::Core;
+use super::handle::Handle;
+use super::pool::{Client, ClientCall, OwnedValue};
+use crate::error::{Error, Result};
+use crate::message::operation::{Operation, Version};
+use crate::message::outcome::{Answer, OwnedAnswer};
+use crate::tree::{TreeBound, TreeCondition, TreeOp, TreeValues, page_elements, page_has_more};
+
+/// Elements of a collection, in its order or against it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreePage {
+    bytes: Vec<u8>,
+    version: Version,
+}
+
+impl TreePage {
+    /// Key and value of each element; a list's elements have no key.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        page_elements(&self.bytes)
+    }
+
+    /// The first element.
+    #[must_use]
+    pub fn first(&self) -> Option<(&[u8], &[u8])> {
+        self.iter().next()
+    }
+
+    /// The last element: where the next page begins, if there is more.
+    #[must_use]
+    pub fn last(&self) -> Option<(&[u8], &[u8])> {
+        self.iter().last()
+    }
+
+    /// True if there is more of what was wanted.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        page_has_more(&self.bytes)
+    }
+
+    /// The version of the collection; `0` if there is none.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+}
+
+/// How long a collection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeLength {
+    /// Elements.
+    pub elements: u64,
+    /// Bytes of all keys and values.
+    pub bytes: u64,
+    /// The version of the collection; `0` if there is none.
+    pub version: Version,
+}
+
+/// The outcome of storing an element.
+#[must_use = "a condition may not hold"]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TreeStored {
+    /// The element is new.
+    Added,
+    /// The element had this value.
+    Replaced(Vec<u8>),
+    /// The condition does not hold, and nothing changed.
+    Unmet,
+}
+
+/// The outcome of removing a range of ranks.
+#[must_use = "there may be more to remove"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeRemoved {
+    /// Elements that were removed, from the start of the range on.
+    pub elements: u64,
+    /// There are more: call again with what is left of the range.
+    pub has_more: bool,
+}
+
+impl<'a> FromAnswer<'a> for TreePage {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Value { version, .. } => Ok(Self {
+                version,
+                bytes: answer.into_value(),
+            }),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Ok(Self {
+                version: 0,
+                bytes: Vec::new(),
+            }),
+        }
+    }
+}
+
+fn number_at(bytes: &[u8], place: usize) -> u64 {
+    let number = bytes.get(8 * place..).and_then(|rest| rest.first_chunk());
+    number.map_or(0, |number| u64::from_le_bytes(*number))
+}
+
+impl<'a> FromAnswer<'a> for TreeLength {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Value { version, value } => Ok(Self {
+                elements: number_at(value, 0),
+                bytes: number_at(value, 1),
+                version,
+            }),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Ok(Self::default()),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for TreeStored {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Value { value, .. } => Ok(match value.split_first() {
+                Some((1, before)) => Self::Replaced(before.to_vec()),
+                _ => Self::Added,
+            }),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Ok(Self::Unmet),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for TreeRemoved {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Value { value, .. } => Ok(Self {
+                elements: number_at(value, 0),
+                has_more: value.get(8).is_some_and(|&more| more != 0),
+            }),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Err(Error::Closed),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for Option<u64> {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Value { value, .. } => Ok(Some(number_at(value, 0))),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Handle {
+    /// The collection of a key, to read and change it. An absent key is one without elements: the
+    /// first insertion makes it a map, the first push a list, and a collection that becomes empty
+    /// is gone.
+    ///
+    /// ```
+    /// use farcore::{Config, Engine};
+    ///
+    /// # let sizes = Config { local_bytes: 64 << 20, far_bytes: 64 << 20, keys_expected: 10_000, ..Config::default() };
+    /// let engine = Engine::open(sizes)?;
+    /// let mut handle = engine.handle()?;
+    /// let mut ages = handle.tree(b"ages");
+    /// ages.insert(b"ada", b"36").wait()?;
+    /// ages.insert(b"alan", b"41").wait()?;
+    /// assert_eq!(ages.rank(b"alan").wait()?, Some(1));
+    /// assert_eq!(ages.first().wait()?.first(), Some((&b"ada"[..], &b"36"[..])));
+    /// # Ok::<(), farcore::Error>(())
+    /// ```
+    pub fn tree<'h, 'k>(&'h mut self, key: &'k [u8]) -> Tree<'h, 'k> {
+        Tree { handle: self, key }
+    }
+}
+
+impl Core {
+    /// The collection of a key, as [`Handle::tree`].
+    pub fn tree<'c, 'k>(&'c mut self, key: &'k [u8]) -> CoreTree<'c, 'k> {
+        CoreTree { core: self, key }
+    }
+}
+
+impl Client {
+    /// The collection of a key, as [`Handle::tree`].
+    pub fn tree<'c, 'k>(&'c self, key: &'k [u8]) -> ClientTree<'c, 'k> {
+        ClientTree { client: self, key }
+    }
+}
+
+/// The collection of a key, through a handle.
+#[derive(Debug)]
+pub struct Tree<'h, 'k> {
+    handle: &'h mut Handle,
+    key: &'k [u8],
+}
+
+/// The collection of a key, through a core client.
+#[derive(Debug)]
+pub struct CoreTree<'c, 'k> {
+    core: &'c mut Core,
+    key: &'k [u8],
+}
+
+/// The collection of a key, through a client that threads and tasks share.
+#[derive(Debug)]
+pub struct ClientTree<'c, 'k> {
+    client: &'c Client,
+    key: &'k [u8],
+}
+
+/// The calls of all clients: name, arguments, result, result that outlives its call, operation.
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $kind:ty),*) -> $result:ty, $owned:ty = $op:expr;)+) => {
+        impl<'k> Tree<'_, 'k> {
+            $($(#[$doc])*
+            pub fn $name<'a, 'b>(&'a mut self, $($argument: $kind),*) -> Call<'a, 'b, $result>
+            where
+                'k: 'b,
+            {
+                Call::new(self.handle, Operation::Tree { key: self.key, op: $op })
+            })+
+        }
+
+        #[allow(
+            clippy::extra_unused_lifetimes,
+            clippy::needless_lifetimes,
+            reason = "the types of some calls name them"
+        )]
+        impl CoreTree<'_, '_> {
+            $($(#[$doc])*
+            pub async fn $name<'a, 'b>(&'a mut self, $($argument: $kind),*) -> Result<$result> {
+                self.core.call(Operation::Tree { key: self.key, op: $op }).await
+            })+
+        }
+
+        impl<'k> ClientTree<'_, 'k> {
+            $($(#[$doc])*
+            pub fn $name<'a, 'b>(&'a self, $($argument: $kind),*) -> ClientCall<'a, 'b, $owned>
+            where
+                'k: 'b,
+            {
+                self.client.call(Operation::Tree { key: self.key, op: $op })
+            })+
+        }
+    };
+}
+
+calls! {
+    /// Reads the value of a map's element.
+    ///
+    /// # Errors
+    /// Those of [`Handle::get`]; [`Error::NoCollection`], [`Error::CollectionKind`].
+    get(element: &'b [u8]) -> Option<Value<'a>>, Option<OwnedValue> = TreeOp::Get { key: element };
+    /// Stores the value of a map's element. The key of an element has 1 KiB at most, key and value
+    /// together somewhat less than a value may have.
+    ///
+    /// # Errors
+    /// Those of [`Handle::put`]; [`Error::NoCollection`], [`Error::CollectionKind`],
+    /// [`Error::Collections`].
+    insert(element: &'b [u8], value: &'b [u8]) -> TreeStored, TreeStored = TreeOp::Insert {
+        key: element,
+        value,
+        condition: TreeCondition::Always,
+    };
+    /// Stores the value of a map's element if that is absent, or present.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    insert_if(element: &'b [u8], value: &'b [u8], condition: TreeCondition) -> TreeStored, TreeStored =
+        TreeOp::Insert { key: element, value, condition };
+    /// Removes a map's element; returns its value.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    remove(element: &'b [u8]) -> Option<Value<'a>>, Option<OwnedValue> = TreeOp::Remove { key: element };
+    /// How many elements are before a map's element; `None` if it is absent.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    rank(element: &'b [u8]) -> Option<u64>, Option<u64> = TreeOp::Rank { key: element };
+    /// How many elements there are, and their bytes.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    len() -> TreeLength, TreeLength = TreeOp::Len;
+    /// Elements of a map from one key to another, at most `limit`, or as many as a page holds.
+    /// `reverse` begins at the upper end.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    range(from: TreeBound<'b>, to: TreeBound<'b>, reverse: bool, limit: u32) -> TreePage, TreePage =
+        TreeOp::Range { from, to, reverse, limit };
+    /// Elements from one rank to before another, at most `limit`, or as many as a page holds.
+    /// `reverse` begins at the upper end.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    range_by_rank(start: u64, end: u64, reverse: bool, limit: u32) -> TreePage, TreePage =
+        TreeOp::RangeByRank { start, end, reverse, limit };
+    /// The first element.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    first() -> TreePage, TreePage = TreeOp::RangeByRank {
+        start: 0,
+        end: u64::MAX,
+        reverse: false,
+        limit: 1,
+    };
+    /// The last element.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    last() -> TreePage, TreePage = TreeOp::RangeByRank {
+        start: 0,
+        end: u64::MAX,
+        reverse: true,
+        limit: 1,
+    };
+    /// Removes elements at the beginning and returns them, at most `limit`, or as many as one step
+    /// can.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    pop_first(limit: u32) -> TreePage, TreePage = TreeOp::Pop { last: false, limit };
+    /// Removes elements at the end and returns them, the last one first.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    pop_last(limit: u32) -> TreePage, TreePage = TreeOp::Pop { last: true, limit };
+    /// Removes elements from one rank to before another: all, or as many as one step can.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    remove_by_rank(start: u64, end: u64) -> TreeRemoved, TreeRemoved = TreeOp::RemoveByRank { start, end };
+    /// Adds values at the end of a list; returns how long it is.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    push_last(values: &'b [&'b [u8]]) -> Option<u64>, Option<u64> = TreeOp::Push {
+        front: false,
+        values: TreeValues::Slices(values),
+    };
+    /// Adds values at the beginning of a list, one after the other; returns how long it is.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    push_first(values: &'b [&'b [u8]]) -> Option<u64>, Option<u64> = TreeOp::Push {
+        front: true,
+        values: TreeValues::Slices(values),
+    };
+    /// Adds a value to a list, so that it has this rank; returns how long the list is, or `None` if
+    /// it is shorter than that.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    insert_at(rank: u64, value: &'b [u8]) -> Option<u64>, Option<u64> = TreeOp::InsertAt { rank, value };
+    /// Gives the element of a list another value; returns the one before, or `None` if there is no
+    /// such element.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    set_at(rank: u64, value: &'b [u8]) -> Option<Value<'a>>, Option<OwnedValue> = TreeOp::SetAt { rank, value };
+}

@@ -1,0 +1,536 @@
+//! Trees: where the nodes of each tree lie, and what is above them.
+//!
+//! Nodes are records that no slot leads to. This table is to them what the index is to other
+//! records: a node is alive if and only if it is here. A slot leads to the *head*, a short record
+//! that names the tree.
+//!
+//! ```text
+//! slot -> head: | tree:64 | kind:8 |      tree:  | generation:32 | place in the table:32 |
+//! table[place] = generation, root, version, head, nodes[number] = | 0:9 | units:18 | address:37 |
+//! key of a node's record: | tree:64 | number:32 |
+//! hash in its directory entry: | place in the table:32 | number:32 |
+//! ```
+//!
+//! - L1: `heads` has the address of the head of every tree that is not dying.
+//! - L2: a tree without a head is dying. Its nodes are freed in slices, the last number first.
+//! - L3: the numbers of a tree are 0 to less than `nodes`' length; those without a node are in
+//!   `free`, once each, unless the tree is dying.
+//! - L4: a node whose record was lost has no address, and its number stays taken.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::constants::UNIT_BYTES;
+use crate::log::{Address, SizeClass};
+use crate::message::hash::IndexHash;
+use crate::message::operation::Version;
+use crate::shard::local::account_bytes;
+use crate::tree::{NodeNumber, TreeKind, TreeRoot};
+
+/// The share of local memory that the table may take.
+const TABLE_SHARE: u64 = 32;
+/// Bytes of the table for a tree, beside its nodes.
+const BYTES_A_TREE: u64 = 256;
+/// Bytes of the table for a node: its place, and its number while it is free.
+const BYTES_A_NODE: u64 = 12;
+/// Bytes beyond which a node is divided.
+const NODE_BYTES: usize = 4 << 10;
+/// Bytes of a head's value.
+pub(in crate::shard) const TREE_HEAD_BYTES: usize = 9;
+/// Bytes of the key of a node's record.
+pub(in crate::shard) const NODE_KEY_BYTES: usize = 12;
+
+const ADDRESS_BITS: u32 = 37;
+const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
+
+/// The place of a tree in the table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(in crate::shard) struct TreePlace(u32);
+
+/// A node of a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::shard) struct NodeName {
+    pub(in crate::shard) tree: TreePlace,
+    pub(in crate::shard) number: NodeNumber,
+}
+
+impl NodeName {
+    /// What the directory entry of the node's record has as a hash.
+    pub(in crate::shard) fn as_hash(self) -> IndexHash {
+        IndexHash(u64::from(self.tree.0) << 32 | u64::from(self.number))
+    }
+
+    /// The node that a directory entry may mean.
+    #[expect(clippy::cast_possible_truncation, reason = "takes the two halves")]
+    pub(in crate::shard) fn of_hash(hash: IndexHash) -> Self {
+        Self {
+            tree: TreePlace((hash.0 >> 32) as u32),
+            number: hash.0 as u32,
+        }
+    }
+}
+
+/// Where the record of a node lies, and how long it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::shard) struct NodePlace(u64);
+
+impl NodePlace {
+    /// No record: the node was lost, or there is none of this number.
+    const NONE: Self = Self(0);
+
+    fn new(address: Address, units: u32) -> Self {
+        debug_assert!(units < 1 << 18 && address != Address::NONE);
+        Self(address.raw() | u64::from(units) << ADDRESS_BITS)
+    }
+
+    pub(in crate::shard) fn address(self) -> Address {
+        Address::from_raw(self.0 & ADDRESS)
+    }
+
+    pub(in crate::shard) fn units(self) -> u32 {
+        (self.0 >> ADDRESS_BITS) as u32
+    }
+
+    pub(in crate::shard) fn class(self) -> SizeClass {
+        SizeClass::for_units(self.units())
+    }
+
+    /// Bytes that the record counts for in its page.
+    pub(in crate::shard) fn account_bytes(self) -> u64 {
+        account_bytes(self.class(), self.units())
+    }
+}
+
+/// A tree, as the table has it.
+#[derive(Debug)]
+pub(in crate::shard) struct Tree {
+    pub(in crate::shard) kind: TreeKind,
+    pub(in crate::shard) root: TreeRoot,
+    /// Of its last change.
+    pub(in crate::shard) version: Version,
+    /// `None` while it is dying.
+    head: Option<Address>,
+    /// The hash of its key.
+    hash: IndexHash,
+    nodes: Vec<NodePlace>,
+    free: Vec<NodeNumber>,
+}
+
+#[derive(Debug, Default)]
+struct TableSlot {
+    generation: u32,
+    tree: Option<Box<Tree>>,
+}
+
+/// The trees of a shard.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct Trees {
+    slots: Vec<TableSlot>,
+    free_slots: Vec<u32>,
+    heads: BTreeMap<Address, TreePlace>,
+    dying: VecDeque<TreePlace>,
+    /// Numbers of all trees, also of those that are free.
+    numbers: u64,
+    bytes_max: u64,
+    /// Bytes and entries beyond which a node is divided.
+    shape: (usize, usize),
+}
+
+/// The value of a head.
+fn head_value(id: u64, kind: TreeKind) -> [u8; TREE_HEAD_BYTES] {
+    let mut value = [0; TREE_HEAD_BYTES];
+    value[..8].copy_from_slice(&id.to_le_bytes());
+    value[8] = u8::from(kind == TreeKind::List);
+    value
+}
+
+impl Trees {
+    pub(in crate::shard) fn new(local_bytes: u64) -> Self {
+        Self {
+            bytes_max: local_bytes / TABLE_SHARE,
+            shape: (NODE_BYTES, usize::MAX / 4),
+            ..Self::default()
+        }
+    }
+
+    /// Bytes and entries beyond which a node is divided.
+    pub(in crate::shard) fn shape(&self) -> (usize, usize) {
+        self.shape
+    }
+
+    /// Has nodes divided beyond so few entries: for tests.
+    #[cfg(test)]
+    pub(in crate::shard) fn set_entries_max(&mut self, entries: usize) {
+        self.shape.1 = entries;
+    }
+
+    /// True if there are none, not even dying ones: then no record is a node or a head.
+    #[inline]
+    pub(in crate::shard) fn is_empty(&self) -> bool {
+        self.slots.len() == self.free_slots.len()
+    }
+
+    /// Trees with a head, for checks.
+    #[cfg(test)]
+    pub(in crate::shard) fn count(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// True if trees are dying.
+    #[inline]
+    pub(in crate::shard) fn has_dying(&self) -> bool {
+        !self.dying.is_empty()
+    }
+
+    /// Bytes that the table may take.
+    pub(in crate::shard) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// True if this many trees and nodes can be added.
+    pub(in crate::shard) fn has_room(&self, trees: usize, nodes: usize) -> bool {
+        let trees = (self.slots.len() - self.free_slots.len() + trees) as u64;
+        let nodes = self.numbers + nodes as u64;
+        trees * BYTES_A_TREE + nodes * BYTES_A_NODE <= self.bytes_max
+    }
+
+    /// Starts a tree without elements. [`Trees::adopt`] or [`Trees::bury`] must follow.
+    pub(in crate::shard) fn begin(&mut self, kind: TreeKind) -> TreePlace {
+        let place = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(TableSlot::default());
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+        });
+        let slot = &mut self.slots[place as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.tree = Some(Box::new(Tree {
+            kind,
+            root: TreeRoot::default(),
+            version: 0,
+            head: None,
+            hash: IndexHash::default(),
+            nodes: Vec::new(),
+            free: Vec::new(),
+        }));
+        TreePlace(place)
+    }
+
+    fn slot(&self, place: TreePlace) -> Option<&TableSlot> {
+        self.slots.get(place.0 as usize)
+    }
+
+    /// A tree.
+    pub(in crate::shard) fn get(&self, place: TreePlace) -> Option<&Tree> {
+        self.slot(place)?.tree.as_deref()
+    }
+
+    /// A tree, to be changed.
+    pub(in crate::shard) fn get_mut(&mut self, place: TreePlace) -> Option<&mut Tree> {
+        self.slots.get_mut(place.0 as usize)?.tree.as_deref_mut()
+    }
+
+    /// The id of a tree, which no other one has had for a long time.
+    fn id(&self, place: TreePlace) -> u64 {
+        let generation = self.slot(place).map_or(0, |slot| slot.generation);
+        u64::from(generation) << 32 | u64::from(place.0)
+    }
+
+    /// The value of a tree's head.
+    pub(in crate::shard) fn head_value(&self, place: TreePlace) -> [u8; TREE_HEAD_BYTES] {
+        let kind = self.get(place).map_or(TreeKind::Map, |tree| tree.kind);
+        head_value(self.id(place), kind)
+    }
+
+    /// The key of a node's record.
+    pub(in crate::shard) fn node_key(&self, node: NodeName) -> [u8; NODE_KEY_BYTES] {
+        let mut key = [0; NODE_KEY_BYTES];
+        key[..8].copy_from_slice(&self.id(node.tree).to_le_bytes());
+        key[8..].copy_from_slice(&node.number.to_le_bytes());
+        key
+    }
+
+    /// The node of a key that [`Trees::node_key`] made, if its tree is still there.
+    #[expect(clippy::cast_possible_truncation, reason = "takes the lower half")]
+    pub(in crate::shard) fn node_of(&self, key: &[u8]) -> Option<NodeName> {
+        let (id, rest) = key.split_first_chunk()?;
+        let id = u64::from_le_bytes(*id);
+        let node = NodeName {
+            tree: TreePlace(id as u32),
+            number: u32::from_le_bytes(rest.try_into().ok()?),
+        };
+        (self.get(node.tree).is_some() && self.id(node.tree) == id).then_some(node)
+    }
+
+    /// Gives a tree its head.
+    pub(in crate::shard) fn adopt(&mut self, place: TreePlace, hash: IndexHash, head: Address) {
+        if let Some(tree) = self.get_mut(place) {
+            (tree.head, tree.hash) = (Some(head), hash);
+            self.heads.insert(head, place);
+        }
+    }
+
+    /// The tree whose head lies at an address.
+    pub(in crate::shard) fn at_head(&self, head: Address) -> Option<TreePlace> {
+        self.heads.get(&head).copied()
+    }
+
+    /// The tree of a head that was found at an address, by the head's value.
+    pub(in crate::shard) fn of_head(&self, value: &[u8], head: Address) -> Option<TreePlace> {
+        let id = value.first_chunk().map(|id| u64::from_le_bytes(*id))?;
+        let place = TreePlace(u32::try_from(id & u64::from(u32::MAX)).ok()?);
+        let is_its = |tree: &Tree| tree.head == Some(head);
+        self.get(place).is_some_and(is_its).then_some(place)
+    }
+
+    /// Hash of the key and address of the head; `None` if the tree is dying.
+    pub(in crate::shard) fn head_of(&self, place: TreePlace) -> Option<(IndexHash, Address)> {
+        let tree = self.get(place)?;
+        Some((tree.hash, tree.head?))
+    }
+
+    /// The hash of a tree's key.
+    pub(in crate::shard) fn hash_of(&self, place: TreePlace) -> IndexHash {
+        self.get(place)
+            .map_or(IndexHash::default(), |tree| tree.hash)
+    }
+
+    /// Takes a tree off its head, which is about to be written elsewhere: the tree does not die
+    /// with the record. [`Trees::adopt`] must follow.
+    pub(in crate::shard) fn detach(&mut self, head: Address) -> Option<TreePlace> {
+        self.heads.remove(&head)
+    }
+
+    /// Notes that a head lies elsewhere now.
+    pub(in crate::shard) fn head_moved(&mut self, from: Address, to: Address) {
+        if let Some(place) = self.heads.remove(&from) {
+            let hash = self.hash_of(place);
+            self.adopt(place, hash, to);
+        }
+    }
+
+    /// A head is dead: its tree dies. True if one lay there.
+    pub(in crate::shard) fn bury_at(&mut self, head: Address) -> bool {
+        let place = self.heads.remove(&head);
+        if let Some(place) = place {
+            self.bury(place);
+        }
+        place.is_some()
+    }
+
+    /// Lets a tree without a head die.
+    pub(in crate::shard) fn bury(&mut self, place: TreePlace) {
+        if let Some(tree) = self.get_mut(place) {
+            tree.head = None;
+            tree.free = Vec::new();
+            self.dying.push_back(place);
+        }
+    }
+
+    /// The number of the `nth` node that is added to a tree, from 0.
+    pub(in crate::shard) fn fresh(&self, place: TreePlace, nth: usize) -> NodeNumber {
+        let Some(tree) = self.get(place) else {
+            return 0;
+        };
+        let free = tree.free.len();
+        let number = match free.checked_sub(nth + 1) {
+            Some(from_end) => return tree.free[from_end],
+            None => tree.nodes.len() + nth - free,
+        };
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+
+    /// Takes the next fresh number of a tree.
+    pub(in crate::shard) fn take_number(&mut self, place: TreePlace) -> NodeNumber {
+        let Some(tree) = self.get_mut(place) else {
+            return 0;
+        };
+        if let Some(number) = tree.free.pop() {
+            return number;
+        }
+        tree.nodes.push(NodePlace::NONE);
+        let number = u32::try_from(tree.nodes.len() - 1).unwrap_or(u32::MAX);
+        self.numbers += 1;
+        number
+    }
+
+    /// Where a node lies; `None` if it is lost, or not there.
+    #[inline]
+    pub(in crate::shard) fn place_of(&self, node: NodeName) -> Option<NodePlace> {
+        let place = *self.get(node.tree)?.nodes.get(node.number as usize)?;
+        (place != NodePlace::NONE).then_some(place)
+    }
+
+    /// True if the node of a directory entry is alive, and lies at this address.
+    pub(in crate::shard) fn lies_at(&self, node: NodeName, address: Address) -> bool {
+        let place = self.place_of(node);
+        place.is_some_and(|place| place.address() == address)
+    }
+
+    /// Notes where a node lies.
+    pub(in crate::shard) fn set_place(&mut self, node: NodeName, address: Address, units: u32) {
+        let nodes = self.get_mut(node.tree).map(|tree| &mut tree.nodes);
+        if let Some(place) = nodes.and_then(|nodes| nodes.get_mut(node.number as usize)) {
+            *place = NodePlace::new(address, units);
+        }
+    }
+
+    /// Notes that the record of a node is gone.
+    pub(in crate::shard) fn lose_node(&mut self, node: NodeName) {
+        let nodes = self.get_mut(node.tree).map(|tree| &mut tree.nodes);
+        if let Some(place) = nodes.and_then(|nodes| nodes.get_mut(node.number as usize)) {
+            *place = NodePlace::NONE;
+        }
+    }
+
+    /// Removes a node; returns where its record is, which is dead now.
+    pub(in crate::shard) fn remove_node(&mut self, node: NodeName) -> Option<NodePlace> {
+        let before = self.place_of(node);
+        self.lose_node(node);
+        if let Some(tree) = self.get_mut(node.tree)
+            && tree.head.is_some()
+        {
+            tree.free.push(node.number);
+        }
+        before
+    }
+
+    /// The next node of a dying tree that is to be freed; it is removed. `None` if no tree is
+    /// dying. The inner `None` is a number without a record.
+    pub(in crate::shard) fn next_dying(&mut self) -> Option<Option<NodePlace>> {
+        let place = *self.dying.front()?;
+        let last = self.get_mut(place).and_then(|tree| tree.nodes.pop());
+        let Some(last) = last else {
+            self.dying.pop_front();
+            if let Some(slot) = self.slots.get_mut(place.0 as usize) {
+                slot.tree = None;
+                self.free_slots.push(place.0);
+            }
+            return Some(None);
+        };
+        self.numbers = self.numbers.saturating_sub(1);
+        Some((last != NodePlace::NONE).then_some(last))
+    }
+
+    /// Forgets nodes whose records are gone, and lets trees die whose heads are.
+    pub(in crate::shard) fn lose_where(&mut self, is_gone: impl Fn(Address) -> bool) {
+        for slot in &mut self.slots {
+            let nodes = slot.tree.iter_mut().flat_map(|tree| &mut tree.nodes);
+            for place in nodes.filter(|place| is_gone(place.address())) {
+                *place = NodePlace::NONE;
+            }
+        }
+        let heads = self.heads.keys().copied();
+        let gone: Vec<_> = heads.filter(|&head| is_gone(head)).collect();
+        for head in gone {
+            self.bury_at(head);
+        }
+    }
+
+    /// True if any node or head satisfies a predicate.
+    pub(in crate::shard) fn any_lies(&self, there: impl Fn(Address) -> bool) -> bool {
+        let trees = self.slots.iter().filter_map(|slot| slot.tree.as_ref());
+        let mut nodes = trees.flat_map(|tree| &tree.nodes);
+        nodes.any(|place| *place != NodePlace::NONE && there(place.address()))
+            || self.heads.keys().any(|&head| there(head))
+    }
+
+    /// Forgets all trees: their records were counted dead.
+    pub(in crate::shard) fn clear(&mut self) {
+        for (place, slot) in (0..).zip(&mut self.slots) {
+            if slot.tree.take().is_some() {
+                self.free_slots.push(place);
+            }
+        }
+        self.heads.clear();
+        self.dying.clear();
+        self.numbers = 0;
+    }
+
+    /// Where the records of all nodes are, for checks.
+    #[cfg(test)]
+    pub(in crate::shard) fn places(&self) -> impl Iterator<Item = NodePlace> {
+        let trees = self.slots.iter().filter_map(|slot| slot.tree.as_ref());
+        let nodes = trees.flat_map(|tree| tree.nodes.iter().copied());
+        nodes.filter(|&place| place != NodePlace::NONE)
+    }
+}
+
+const _: () = assert!(NODE_KEY_BYTES <= UNIT_BYTES && TREE_HEAD_BYTES <= UNIT_BYTES);
+const _: () = assert!(crate::constants::PAGE_BYTES_MAX / UNIT_BYTES < 1 << 18);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(number: u64) -> Address {
+        Address::from_raw(number)
+    }
+
+    fn named(tree: TreePlace, number: NodeNumber) -> NodeName {
+        NodeName { tree, number }
+    }
+
+    #[test]
+    fn numbers_are_given_as_they_were_foretold_and_used_again() {
+        let mut trees = Trees::new(1 << 20);
+        assert!(trees.is_empty());
+        let tree = trees.begin(TreeKind::Map);
+        trees.adopt(tree, IndexHash(5), address(900));
+        for number in 0..4 {
+            assert_eq!(trees.fresh(tree, 4 - number), 4);
+            let taken = trees.take_number(tree);
+            assert_eq!(taken as usize, number);
+            trees.set_place(named(tree, taken), address(10 + number as u64), 3);
+        }
+        assert_eq!(
+            trees.remove_node(named(tree, 1)).unwrap().address(),
+            address(11)
+        );
+        assert_eq!(trees.remove_node(named(tree, 3)).unwrap().units(), 3);
+        let foretold: Vec<_> = (0..4).map(|nth| trees.fresh(tree, nth)).collect();
+        assert_eq!(foretold, [3, 1, 4, 5]);
+        let taken: Vec<_> = (0..4).map(|_| trees.take_number(tree)).collect();
+        assert_eq!(taken, foretold);
+    }
+
+    #[test]
+    fn a_tree_dies_with_its_head_and_leaves_nothing() {
+        let mut trees = Trees::new(1 << 20);
+        let tree = trees.begin(TreeKind::List);
+        trees.adopt(tree, IndexHash(5), address(900));
+        for number in 0..3 {
+            let number = trees.take_number(tree) + number - number;
+            trees.set_place(named(tree, number), address(10 + u64::from(number)), 2);
+        }
+        let key = trees.node_key(named(tree, 2));
+        assert_eq!(trees.node_of(&key), Some(named(tree, 2)));
+        let hash = named(tree, 2).as_hash();
+        assert!(trees.lies_at(NodeName::of_hash(hash), address(12)));
+        let value = trees.head_value(tree);
+        assert_eq!(trees.of_head(&value, address(900)), Some(tree));
+        assert_eq!(trees.of_head(&value, address(901)), None);
+        trees.head_moved(address(900), address(950));
+        assert_eq!(trees.at_head(address(950)), Some(tree));
+        trees.lose_where(|at| at == address(11));
+        assert!(trees.bury_at(address(950)) && !trees.bury_at(address(950)));
+        let mut freed = Vec::new();
+        while let Some(next) = trees.next_dying() {
+            freed.extend(next.map(NodePlace::address));
+        }
+        assert_eq!(freed, [address(12), address(10)]);
+        assert!(trees.is_empty() && trees.numbers == 0);
+        assert_eq!(trees.node_of(&key), None);
+        let again = trees.begin(TreeKind::List);
+        assert_eq!(again, tree);
+        assert_eq!(trees.node_of(&key), None, "it is another tree");
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut trees = Trees::new(32 * (BYTES_A_TREE + 10 * BYTES_A_NODE));
+        assert!(trees.has_room(1, 10) && !trees.has_room(1, 11));
+        let tree = trees.begin(TreeKind::Map);
+        for number in 0..10 {
+            assert_eq!(trees.take_number(tree), number);
+        }
+        assert!(trees.has_room(0, 0) && !trees.has_room(0, 1) && !trees.has_room(1, 0));
+    }
+}

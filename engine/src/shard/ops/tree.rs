@@ -1,0 +1,832 @@
+//! Operations on trees: each is one step of the shard, from its head to the last node written.
+//!
+//! ```text
+//! head of the key -> run on copies -> a node is far: request it, blocked
+//!                                  -> a node cannot be read: failed
+//!                 -> answer has room -> frames for all records -> write all -> answer
+//! ```
+//!
+//! As a transaction, an operation is never parked. While it lacks a record it is blocked: it stays
+//! the first request of its lane and is tried again each turn.
+//!
+//! - I1: nothing changes before all nodes are known, and the answer and all records have room. Then
+//!   nothing can fail.
+//! - I2: what a request holds of far nodes is a fact of its lane, and ends with it.
+
+#![allow(unsafe_code)] // makes requests of keys, and changes nodes in place
+
+use std::ptr::NonNull;
+
+use farcore_rdma::Endpoint;
+
+use crate::constants::{UNIT_BYTES, VALUE_BYTES_MAX};
+use crate::error::Error;
+use crate::log::record::{self, RecordHeader, RecordView};
+use crate::log::{Address, SizeClass};
+use crate::message::operation::{OperationKind, RequestParts, Version};
+use crate::message::outcome::Answer;
+use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape};
+use crate::shard::Shard;
+use crate::shard::local::open_pages::TailKind;
+use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, NodePlace, TreePlace};
+use crate::shard::pending::facts::Fact;
+use crate::shard::pending::park::Source;
+use crate::shard::room::pressure::NoRoom;
+use crate::shard::step::{Evidence, Found, Step};
+use crate::tree::{
+    Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeAnswer,
+    TreeEdit, TreeKind, TreeLimits, TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeScratch,
+    TreeShape, TreeTouch, TreeWork, Unread, copy_living,
+};
+
+/// Bytes of a page of elements.
+const PAGE_BYTES: usize = 16 << 10;
+/// Leaves that a step reads, at most.
+const LEAVES_MAX: usize = 8;
+/// Nodes that a step changes, at most, where an operation may be done in part.
+const EDITS_MAX: usize = 24;
+/// A node's record has this share of it free, so that elements are added in place.
+const SLACK_SHARE: usize = 8;
+/// Nodes of dying trees that a slice frees. It takes some microseconds.
+const NODES_A_SLICE: usize = 64;
+
+/// Buffers of operations on trees. They grow to the largest one and stay.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct TreeBuffers {
+    work: TreeScratch,
+    answer: Vec<u8>,
+    /// Units of the records that are appended.
+    units: Vec<u32>,
+    /// A node as its record has it.
+    stored: Vec<u8>,
+}
+
+/// The head of a tree, as an operation has found it.
+#[derive(Clone, Copy, Debug)]
+struct FoundTree {
+    tree: TreePlace,
+    head: Address,
+    header: RecordHeader,
+}
+
+/// The nodes of a tree, as far as they can be read now.
+struct ShardNodes<'s, E: Endpoint> {
+    shard: &'s Shard<E>,
+    lane: ReplyTo,
+    request: &'s Request<'s>,
+    /// `None` before the tree has elements.
+    tree: Option<TreePlace>,
+}
+
+impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
+    fn read(&self, number: NodeNumber) -> Result<&[u8], Unread> {
+        let shard = self.shard;
+        let tree = self.tree.ok_or(Unread::Failed)?;
+        let place = shard.trees.place_of(NodeName { tree, number });
+        let address = place.ok_or(Unread::Failed)?.address();
+        if let Some(record) = shard.local.record_at(address) {
+            return Ok(record.value());
+        }
+        match shard.facts.node(self.lane, self.request, number) {
+            Fact::Node {
+                address: read,
+                sequence,
+                bytes,
+            } if *read == address && shard.holds_at(address, *sequence) => Ok(bytes),
+            Fact::Failed(_) => Err(Unread::Failed),
+            _ => Err(Unread::Far),
+        }
+    }
+
+    fn fresh(&self, nth: usize) -> NodeNumber {
+        match self.tree {
+            Some(tree) => self.shard.trees.fresh(tree, nth),
+            None => u32::try_from(nth).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl<E: Endpoint> ShardNodes<'_, E> {
+    /// True if a leaf that is touched and the branches on the way to it can be changed in place.
+    fn can_be_touched(&self, work: &TreeScratch) -> bool {
+        let (Some(tree), Some(touched)) = (self.tree, work.touched()) else {
+            return false;
+        };
+        let branches = work.way().iter().map(|step| step.node);
+        let mut all = branches.chain([touched.leaf]);
+        all.all(|number| {
+            let place = self.shard.trees.place_of(NodeName { tree, number });
+            place.is_some_and(|place| self.shard.framed_of(place.address()).is_mutable())
+        })
+    }
+}
+
+/// Bytes of a node's record, so that its record ends with a unit.
+fn stored_bytes(needed: usize) -> usize {
+    let record = UNIT_BYTES + NODE_KEY_BYTES + needed;
+    record.next_multiple_of(UNIT_BYTES) - UNIT_BYTES - NODE_KEY_BYTES
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// True if an address is far, and its page has had no other contents since.
+    fn holds_at(&self, address: Address, sequence: u64) -> bool {
+        let page = self.local.page(address.page(self.shape));
+        self.framed_of(address).is_far() && page.sequence == sequence
+    }
+
+    /// Tries an operation on the tree of a key.
+    #[inline(never)]
+    pub(in crate::shard) fn tree(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        if !answers.has_room(lane, 0) {
+            return Step::NoRoom { value_bytes: 0 };
+        }
+        if self.facts.are_awaited(lane, request) {
+            return Step::Blocked;
+        }
+        let mut buffers = std::mem::take(&mut self.tree_buffers);
+        let step = match self.try_tree(lane, request, &mut buffers, answers) {
+            Ok(step) | Err(step) => step,
+        };
+        buffers.work.clear();
+        self.tree_buffers = buffers;
+        match step {
+            Step::Done => self.facts.end(lane),
+            _ => self.facts.note_try(lane),
+        }
+        step
+    }
+
+    fn try_tree(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        buffers: &mut TreeBuffers,
+        answers: &mut impl AnswerSink,
+    ) -> Result<Step, Step> {
+        let Some(op) = TreeOp::decode(request.value()) else {
+            debug_assert!(false, "a client encoded it");
+            return Err(self.fail(lane, request, Error::Closed, answers));
+        };
+        if let Err(error) = self.check_lengths(&op) {
+            return Err(self.fail(lane, request, error, answers));
+        }
+        let found = self.find_tree(lane, request, answers)?;
+        let known = found.and_then(|found| self.trees.get(found.tree));
+        let kind = known.map(|tree| tree.kind).or(op.kind());
+        if op.kind().is_some_and(|wanted| Some(wanted) != kind) {
+            let is_list = kind == Some(TreeKind::List);
+            return Err(self.fail(lane, request, Error::CollectionKind { is_list }, answers));
+        }
+        let before = known.map_or(TreeRoot::default(), |tree| tree.root);
+        let version = known.map_or(0, |tree| tree.version);
+        let (shape, limits) = self.bounds(kind);
+        let nodes = ShardNodes {
+            shard: self,
+            lane,
+            request,
+            tree: found.map(|found| found.tree),
+        };
+        // In place, if the nodes on the way allow it; else with edits.
+        let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work).touching();
+        let mut ran = work.run(&op, limits, &mut buffers.answer);
+        let (mut root, mut has_changed) = (work.root, work.has_changed());
+        if buffers.work.touched().is_some() && !nodes.can_be_touched(&buffers.work) {
+            let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work);
+            ran = work.run(&op, limits, &mut buffers.answer);
+            (root, has_changed) = (work.root, work.has_changed());
+        }
+        let answer = match ran {
+            Ok(answer) => answer,
+            Err(halt) => return Err(self.halt(lane, request, (found, halt), answers)),
+        };
+        let value_bytes = buffers.answer.len();
+        if !answers.has_room(lane, value_bytes) {
+            return Err(Step::NoRoom { value_bytes });
+        }
+        let version = if let (Some(touched), Some(found)) = (buffers.work.touched(), found) {
+            self.touch_tree(found.tree, (touched, &op), root, &buffers.work)
+        } else if has_changed {
+            let written = self.write_tree(request, found, (shape.kind, root), buffers);
+            match written {
+                Ok(version) => version,
+                Err(refusal) => return Err(self.refuse_tree(lane, request, refusal, answers)),
+            }
+        } else {
+            version
+        };
+        let counters = &self.metrics.counters;
+        let counter = match op.is_change() {
+            true => &counters.changes,
+            false => &counters.inspections,
+        };
+        counter.add(1);
+        let answer = match answer {
+            TreeAnswer::Value => Answer::Value {
+                version,
+                value: &buffers.answer,
+            },
+            TreeAnswer::Absent => Answer::Absent,
+            TreeAnswer::Refused => Answer::Mismatch { current: version },
+        };
+        answers.answer(lane, request.token, answer);
+        Ok(Step::Done)
+    }
+
+    /// How large the nodes of a tree become, and how much one step does.
+    fn bounds(&self, kind: Option<TreeKind>) -> (TreeShape, TreeLimits) {
+        let (node_bytes, entries_max) = self.trees.shape();
+        let shape = TreeShape {
+            kind: kind.unwrap_or(TreeKind::Map),
+            node_bytes,
+            entries_max,
+        };
+        let limits = TreeLimits {
+            page_bytes: PAGE_BYTES.min(self.shape.page_bytes() / 4),
+            leaves: LEAVES_MAX,
+            edits: EDITS_MAX,
+        };
+        (shape, limits)
+    }
+
+    /// What follows where there is no room for what an operation changes.
+    #[cold]
+    fn refuse_tree(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        refusal: NoRoom,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        match refusal {
+            NoRoom::Wait => {
+                self.background_due = true;
+                Step::Blocked
+            }
+            NoRoom::Never(error) => {
+                self.pressure.want(0);
+                self.fail(lane, request, error, answers)
+            }
+        }
+    }
+
+    /// Checks the keys and values of an operation against their limits.
+    fn check_lengths(&self, op: &TreeOp<'_>) -> Result<(), Error> {
+        let (key_bytes, value_bytes) = op.lengths();
+        if key_bytes > TREE_KEY_BYTES_MAX {
+            let max = TREE_KEY_BYTES_MAX;
+            return Err(Error::KeyTooLong {
+                bytes: key_bytes,
+                max,
+            });
+        }
+        // With its key it fits an answer, and alone a record.
+        let max = VALUE_BYTES_MAX.min(self.shape.page_bytes() / 2) - TREE_KEY_BYTES_MAX - 64;
+        if value_bytes > max {
+            let bytes = value_bytes;
+            return Err(Error::ValueTooLong { bytes, max });
+        }
+        Ok(())
+    }
+
+    /// Finds the tree of a key; `None` if the key is absent. Or the step that is due.
+    fn find_tree(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Result<Option<FoundTree>, Step> {
+        let (hash, key) = (request.hash, request.key());
+        if self.flights.hold_of_lane(hash, lane) {
+            // The lane's earlier requests for the key come first.
+            return Err(Step::Blocked);
+        }
+        let (shown, cleared) = self.shown(lane, request, 0);
+        let evidence = Evidence {
+            confirmed: shown.map(|shown| shown.0),
+            cleared: &cleared,
+            ..Evidence::NONE
+        };
+        let found = self.find(hash, key, &evidence);
+        let (header, head, tree, expiry_ms) = match &found {
+            Found::Absent => return Ok(None),
+            Found::Local(local) => {
+                let (record, head) = (local.record, local.slot.address());
+                let tree = self.trees.of_head(record.value(), head);
+                (record.header(), head, tree, record.expiry_ms())
+            }
+            Found::Confirmed { slot, far, .. } => {
+                let (head, expiry_ms) = (slot.address(), shown.and_then(|shown| shown.1));
+                (far.header, head, self.trees.at_head(head), expiry_ms)
+            }
+            Found::Unknown { .. } => return self.await_head(lane, request, answers),
+            Found::Lost { damaged } => {
+                let error = self.lost_error(*damaged);
+                return Err(self.fail(lane, request, error, answers));
+            }
+        };
+        if self.is_past(expiry_ms) {
+            self.remove_expired_found(request, &found);
+            return Ok(None);
+        }
+        match tree.filter(|_| header.is_tree()) {
+            Some(tree) => Ok(Some(FoundTree { tree, head, header })),
+            None => Err(self.fail(lane, request, Error::NoCollection, answers)),
+        }
+    }
+
+    /// Has the far head of a key read; goes on if it has been read ahead.
+    fn await_head(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Result<Option<FoundTree>, Step> {
+        if self.is_lent {
+            return Err(Step::Blocked);
+        }
+        match self.facts.get(lane, request, 0) {
+            Fact::Failed(error) => {
+                let error = (**error).clone();
+                return Err(self.fail(lane, request, error, answers));
+            }
+            Fact::Requested => {}
+            _ => {
+                let key = (request.hash, request.key());
+                let parked = self.request_fact(lane, request, (0, 1), key, answers);
+                let is_known = matches!(self.facts.get(lane, request, 0), Fact::Found { .. });
+                if parked && is_known {
+                    return self.find_tree(lane, request, answers);
+                }
+            }
+        }
+        Err(Step::Blocked)
+    }
+
+    /// What follows from a halt: a far node is requested, another one fails the request.
+    fn halt(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        (found, halt): (Option<FoundTree>, Halt),
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let Some(tree) = found.map(|found| found.tree) else {
+            debug_assert!(false, "there is no node to read");
+            return self.fail(lane, request, self.lost_error(None), answers);
+        };
+        let error = match halt {
+            Halt::Far(number) => {
+                self.await_node(lane, request, NodeName { tree, number }, answers);
+                return Step::Blocked;
+            }
+            Halt::Failed(number) => match self.facts.node(lane, request, number) {
+                Fact::Failed(error) => (**error).clone(),
+                _ => self.lost_error(None),
+            },
+            Halt::Damaged(number) => {
+                let place = self.trees.place_of(NodeName { tree, number });
+                self.lost_error(place.map(NodePlace::address))
+            }
+        };
+        self.fail(lane, request, error, answers)
+    }
+
+    /// Has a far node read, unless that is under way.
+    fn await_node(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        node: NodeName,
+        answers: &mut impl AnswerSink,
+    ) {
+        let Some(place) = self.trees.place_of(node).filter(|_| !self.is_lent) else {
+            return;
+        };
+        if matches!(self.facts.node(lane, request, node.number), Fact::Requested) {
+            return;
+        }
+        let key = self.trees.node_key(node);
+        let hash = self.key_hasher.hash(&key);
+        let Some(token) = self.facts.request_node(lane, request, node.number) else {
+            return;
+        };
+        let parts = RequestParts {
+            kind: OperationKind::TreeRead,
+            key: &key,
+            value: &[],
+            expected: 0,
+        };
+        let origin = Origin::new(0, RequestFlags::FACT);
+        // SAFETY: it has no part but its key, which lies here until the request is parked or
+        // refused.
+        let read = unsafe {
+            let start = NonNull::from(&key).cast();
+            Request::at(start, RequestShape::of(&parts), hash, token, origin)
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "the number of a lane")]
+        let lane = ReplyTo::new(lane.number() as u8).of(origin);
+        let parked = match self.flights.of_hash(hash) {
+            Some(flight) => self.park_behind(flight, lane, &read, answers),
+            None => {
+                let record = (place.address(), place.class());
+                self.launch(lane, &read, record, Source::Read, answers)
+            }
+        };
+        if !parked {
+            self.facts.learn(lane, token, Fact::Unknown);
+        }
+    }
+
+    /// Learns the contents of a node, or says what must be read first.
+    #[inline(never)]
+    pub(in crate::shard) fn read_tree_node(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        evidence: &Evidence<'_>,
+    ) -> Step {
+        let node = self.trees.node_of(request.key());
+        let place = node.and_then(|node| Some((node, self.trees.place_of(node)?)));
+        let Some((node, place)) = place else {
+            // It is gone, or lost: the operation finds that out itself.
+            self.facts.learn(lane, request.token, Fact::Unknown);
+            return Step::Done;
+        };
+        let address = place.address();
+        let fact = if evidence.damaged.contains(&address) {
+            Fact::Failed(Box::new(self.lost_error(Some(address))))
+        } else if self.framed_of(address).is_far() {
+            let far = evidence.confirmed.filter(|far| far.address == address);
+            let Some(far) = far else {
+                let class = place.class();
+                return Step::Fetch { address, class };
+            };
+            let Some(view) = far.record.and_then(RecordView::parse) else {
+                return Step::Blocked;
+            };
+            self.note_served(&far);
+            let sequence = self.local.page(address.page(self.shape)).sequence;
+            let bytes = view.value().into();
+            self.bring_near(node, &view);
+            Fact::Node {
+                address,
+                sequence,
+                bytes,
+            }
+        } else {
+            Fact::Unknown
+        };
+        self.facts.learn(lane, request.token, fact);
+        Step::Done
+    }
+
+    /// Moves a branch that was read from far memory to the log's tail, if there is room: every
+    /// operation on its tree may need it.
+    fn bring_near(&mut self, node: NodeName, read: &RecordView<'_>) {
+        let is_branch = TreeNode::parse(read.value()).is_some_and(|node| !node.is_leaf());
+        let Some(place) = self.trees.place_of(node).filter(|_| is_branch) else {
+            return;
+        };
+        let units = read.units();
+        if units != place.units() {
+            return;
+        }
+        let Ok(room) = self.reserve(TailKind::Log, units) else {
+            return;
+        };
+        let address = room.address();
+        room.copy(read.bytes());
+        self.commit_node(node, address, units);
+        self.retire(place.address(), place.account_bytes());
+    }
+
+    /// Counts the record of a node that was written at the log's tail.
+    fn commit_node(&mut self, node: NodeName, address: Address, units: u32) {
+        let class = SizeClass::for_units(units);
+        self.local
+            .commit(TailKind::Log, node.as_hash(), address, class, units);
+        self.trees.set_place(node, address, units);
+    }
+
+    /// True if the node of a key lies at an address.
+    #[cold]
+    pub(in crate::shard) fn is_node_at(&self, key: &[u8], address: Address) -> bool {
+        let node = self.trees.node_of(key);
+        node.is_some_and(|node| self.trees.lies_at(node, address))
+    }
+
+    /// Units of the record of the node of a key.
+    pub(in crate::shard) fn node_units(&self, key: &[u8]) -> Option<u32> {
+        let place = self.trees.place_of(self.trees.node_of(key)?)?;
+        Some(place.units())
+    }
+
+    /// The bytes of a node's value in its record, and whether they lie in the record already.
+    fn target_of(&self, node: Option<NodeName>, edit: &TreeEdit) -> (usize, bool) {
+        let needed = if edit.is_value {
+            edit.bytes.len()
+        } else {
+            TreeNode::parse(&edit.bytes).map_or(edit.bytes.len(), TreeNode::used)
+        };
+        if edit.what == Edited::Changed
+            && let Some(place) = node.and_then(|node| self.trees.place_of(node))
+            && self.framed_of(place.address()).is_mutable()
+            && let Some(record) = self.local.record_at(place.address())
+            && record.header().value_bytes() as usize >= needed
+        {
+            return (record.header().value_bytes() as usize, true);
+        }
+        let slack = if edit.is_value {
+            0
+        } else {
+            needed / SLACK_SHARE
+        };
+        (stored_bytes(needed + slack), false)
+    }
+
+    /// Changes one element in place, and the counts above it. Returns the version of the tree.
+    fn touch_tree(
+        &mut self,
+        tree: TreePlace,
+        (touched, op): (TouchedLeaf, &TreeOp<'_>),
+        root: TreeRoot,
+        work: &TreeScratch,
+    ) -> Version {
+        self.version += 1;
+        let version = self.version;
+        let (key, value) = op.element();
+        let value = StoredValue::Inline(value);
+        let leaf = self.node_mut(tree, touched.leaf, version);
+        let is_done = leaf.is_some_and(|mut leaf| match touched.touch {
+            TreeTouch::Insert => leaf.insert(touched.entry, key, value),
+            TreeTouch::Replace => leaf.set_value(touched.entry, value),
+            TreeTouch::Remove => leaf.remove(touched.entry),
+        });
+        assert!(is_done, "the leaf has room");
+        for step in work.way() {
+            let branch = self.node_mut(tree, step.node, version);
+            let is_done = branch.is_some_and(|mut branch| {
+                let child = branch.view().child(step.entry);
+                let count = child.and_then(|child| match touched.touch {
+                    TreeTouch::Insert => child.count.checked_add(1),
+                    TreeTouch::Replace => Some(child.count),
+                    TreeTouch::Remove => child.count.checked_sub(1),
+                });
+                count.is_some_and(|count| branch.set_count(step.entry, count))
+            });
+            debug_assert!(is_done, "the child was there");
+        }
+        if let Some(tree) = self.trees.get_mut(tree) {
+            (tree.root, tree.version) = (root, version);
+        }
+        version
+    }
+
+    /// A node in a mutable page, to be changed in place.
+    fn node_mut(
+        &mut self,
+        tree: TreePlace,
+        number: NodeNumber,
+        version: Version,
+    ) -> Option<TreeNodeEdit<'_>> {
+        let place = self.trees.place_of(NodeName { tree, number })?;
+        let record = self.local.record_at(place.address())?;
+        // SAFETY: its page is mutable, nodes do not expire, and nothing refers to its value.
+        Some(TreeNodeEdit::of(unsafe { record.value_mut(version) }))
+    }
+
+    /// Makes room for what an operation changes and writes it all, or changes nothing. Returns the
+    /// version of the tree.
+    fn write_tree(
+        &mut self,
+        request: &Request<'_>,
+        found: Option<FoundTree>,
+        (kind, root): (TreeKind, TreeRoot),
+        buffers: &mut TreeBuffers,
+    ) -> Result<Version, NoRoom> {
+        let added = |edit: &&TreeEdit| matches!(edit.what, Edited::Added | Edited::Passing);
+        let adds = buffers.work.edits().iter().filter(added).count();
+        if adds > 0 && !self.trees.has_room(usize::from(found.is_none()), adds) {
+            return Err(NoRoom::Never(Error::Collections {
+                shard: self.id,
+                bytes: self.trees.bytes_max(),
+            }));
+        }
+        let tree = match found {
+            Some(found) => {
+                self.reserve_nodes(Some(found.tree), buffers)?;
+                found.tree
+            }
+            None => {
+                self.reserve_nodes(None, buffers)?;
+                self.begin_tree(request, kind, buffers)?
+            }
+        };
+        self.pressure.want(0);
+        // A delete of the head draws a version too.
+        if found.is_some() {
+            self.version += 1;
+        }
+        let version = self.version;
+        self.write_nodes(tree, version, buffers);
+        if let Some(written) = self.trees.get_mut(tree) {
+            (written.root, written.version) = (root, version);
+        }
+        if let Some(found) = found.filter(|_| root.height == 0)
+            && let Some(position) = self.index.find_address(request.hash, found.head)
+        {
+            let (slot, framed) = (self.index.slot(position), self.framed_of(found.head));
+            self.remove_record(request.hash, (position, slot, framed, found.header));
+        }
+        Ok(version)
+    }
+
+    /// Makes sure that all records of changed nodes can be appended.
+    fn reserve_nodes(
+        &mut self,
+        tree: Option<TreePlace>,
+        buffers: &mut TreeBuffers,
+    ) -> Result<(), NoRoom> {
+        buffers.units.clear();
+        for edit in buffers.work.edits() {
+            if !matches!(edit.what, Edited::Added | Edited::Changed) {
+                continue;
+            }
+            let number = edit.node;
+            let node = tree.map(|tree| NodeName { tree, number });
+            let (bytes, in_place) = self.target_of(node, edit);
+            if !in_place {
+                let units = record::units_for(NODE_KEY_BYTES, bytes) + self.tag_units;
+                buffers.units.push(units);
+            }
+        }
+        self.reserve_each(&buffers.units)
+    }
+
+    /// Makes sure that records of these units can be appended one after the other.
+    fn reserve_each(&mut self, units: &[u32]) -> Result<(), NoRoom> {
+        let pages = self.local.pages_for(units);
+        if pages <= self.local.openable() {
+            return Ok(());
+        }
+        self.pressure.want(pages);
+        Err(self.no_frame())
+    }
+
+    /// Stores the head of a new tree, and makes sure of room for its nodes beside it.
+    fn begin_tree(
+        &mut self,
+        request: &Request<'_>,
+        kind: TreeKind,
+        buffers: &TreeBuffers,
+    ) -> Result<TreePlace, NoRoom> {
+        let (hash, key) = (request.hash, request.key());
+        let tree = self.trees.begin(kind);
+        self.has_heads = true;
+        let value = self.trees.head_value(tree);
+        let flags = self.record_flags;
+        self.record_flags |= record::TREE;
+        let stored = self.insert(hash, key, &value);
+        self.record_flags = flags;
+        let stored = stored.and_then(|version| {
+            self.version = version;
+            let Found::Local(local) = self.find(hash, key, &Evidence::NONE) else {
+                debug_assert!(false, "it was stored");
+                return Err(NoRoom::Wait);
+            };
+            // The index may have taken a frame for the slot.
+            if let Err(refusal) = self.reserve_each(&buffers.units) {
+                self.remove_record(hash, local.place());
+                return Err(refusal);
+            }
+            self.trees.adopt(tree, hash, local.slot.address());
+            Ok(tree)
+        });
+        if stored.is_err() {
+            self.trees.bury(tree);
+        }
+        stored
+    }
+
+    /// Writes all nodes that an operation has changed. There is room.
+    fn write_nodes(&mut self, tree: TreePlace, version: Version, buffers: &mut TreeBuffers) {
+        let TreeBuffers { work, stored, .. } = buffers;
+        // The numbers are those that were foretold while the operation ran.
+        for edit in work.edits() {
+            if matches!(edit.what, Edited::Added | Edited::Passing) {
+                let number = self.trees.take_number(tree);
+                assert_eq!(number, edit.node, "fresh numbers are taken in their order");
+            }
+        }
+        for edit in work.edits() {
+            let number = edit.node;
+            let node = NodeName { tree, number };
+            match edit.what {
+                Edited::Added | Edited::Changed => self.write_node(node, edit, version, stored),
+                Edited::Removed | Edited::Passing => {
+                    if let Some(place) = self.trees.remove_node(node) {
+                        self.retire(place.address(), place.account_bytes());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes a node in place, or appends its record.
+    fn write_node(
+        &mut self,
+        node: NodeName,
+        edit: &TreeEdit,
+        version: Version,
+        stored: &mut Vec<u8>,
+    ) {
+        let (bytes, in_place) = self.target_of(Some(node), edit);
+        let fill = |target: &mut [u8]| match edit.is_value {
+            true => {
+                let (value, rest) = target.split_at_mut(edit.bytes.len());
+                value.copy_from_slice(&edit.bytes);
+                rest.fill(0);
+            }
+            false => {
+                let copied =
+                    TreeNode::parse(&edit.bytes).and_then(|view| copy_living(view, target));
+                assert!(copied.is_some(), "the target is as long as the node needs");
+            }
+        };
+        let before = self.trees.place_of(node);
+        if in_place
+            && let Some(place) = before
+            && let Some(record) = self.local.record_at(place.address())
+        {
+            // SAFETY: its page is mutable, nodes do not expire, and the edit is a copy.
+            fill(unsafe { record.value_mut(version) });
+            return;
+        }
+        stored.clear();
+        stored.resize(bytes, 0);
+        fill(stored);
+        let key = self.trees.node_key(node);
+        let units = record::units_for(NODE_KEY_BYTES, bytes) + self.tag_units;
+        let room = self.reserve(TailKind::Log, units);
+        let room = room.expect("room for all records was made sure of");
+        let address = room.address();
+        room.write(version, self.record_flags, &key, stored);
+        self.commit_node(node, address, units);
+        if let Some(place) = before {
+            self.retire(place.address(), place.account_bytes());
+        }
+    }
+
+    /// Frees some nodes of dying trees. True if there are more.
+    #[inline]
+    pub(in crate::shard) fn free_trees_slice(&mut self) -> bool {
+        self.trees.has_dying() && self.free_trees_now()
+    }
+
+    #[cold]
+    fn free_trees_now(&mut self) -> bool {
+        for _ in 0..NODES_A_SLICE {
+            match self.trees.next_dying() {
+                Some(Some(place)) => self.retire(place.address(), place.account_bytes()),
+                Some(None) => {}
+                None => break,
+            }
+        }
+        self.note_heads();
+        self.trees.has_dying()
+    }
+
+    /// Frees a node of a dying tree that compaction has met.
+    pub(in crate::shard) fn free_dying_node(&mut self, node: NodeName) {
+        if let Some(place) = self.trees.remove_node(node) {
+            self.retire(place.address(), place.account_bytes());
+        }
+    }
+
+    /// Notes whether more may end with a record.
+    pub(in crate::shard) fn note_heads(&mut self) {
+        self.has_heads = self.long.has_any() || !self.trees.is_empty();
+    }
+
+    /// The version of a key by its record: that of its tree, if the record is the head of one.
+    #[inline]
+    pub(in crate::shard) fn version_of(&self, header: RecordHeader, address: Address) -> Version {
+        if header.is_tree() {
+            self.tree_version(header, address)
+        } else {
+            header.version()
+        }
+    }
+
+    #[cold]
+    fn tree_version(&self, header: RecordHeader, address: Address) -> Version {
+        let tree = self.trees.at_head(address);
+        let tree = tree.and_then(|tree| self.trees.get(tree));
+        tree.map_or(header.version(), |tree| tree.version)
+    }
+}

@@ -1,0 +1,537 @@
+//! Operations on one tree, and their codec.
+//!
+//! ```text
+//! operation: | code:8 | flags:8 | fields |     number: 64 bits · bytes: | length:32 | bytes |
+//! page:      | more:8 | element | ..           element: | key bytes:32 | value bytes:32 | key | value |
+//! ```
+
+use super::node::TreeKind;
+
+/// One end of a range of keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeBound<'a> {
+    /// There is none.
+    Unbounded,
+    /// The key belongs to the range.
+    Included(&'a [u8]),
+    /// The key does not belong to the range.
+    Excluded(&'a [u8]),
+}
+
+/// Which elements an insertion may write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeCondition {
+    /// Any.
+    Always,
+    /// Only one that is not there.
+    IfAbsent,
+    /// Only one that is there.
+    IfPresent,
+}
+
+/// Values for the end of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeValues<'a> {
+    /// As a caller has them.
+    Slices(&'a [&'a [u8]]),
+    /// As a request carries them: length in 32 bits, and bytes, of each.
+    Encoded(&'a [u8]),
+}
+
+/// An operation on the collection of one key.
+///
+/// Ranks count from 0, in the order of the keys of a map, or of a list. Reads that may be long
+/// answer a page: as much as one answer holds, and whether there is more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TreeOp<'a> {
+    /// How many elements there are, and their bytes.
+    Len,
+    /// Elements of a range of ranks, `end` not included.
+    RangeByRank {
+        /// The first rank.
+        start: u64,
+        /// The rank behind the last.
+        end: u64,
+        /// From the last to the first.
+        reverse: bool,
+        /// The most elements.
+        limit: u32,
+    },
+    /// Removes elements at an end and answers them.
+    Pop {
+        /// At the last element.
+        last: bool,
+        /// The most elements.
+        limit: u32,
+    },
+    /// Removes elements of a range of ranks, `end` not included: all, or as many as one step can.
+    RemoveByRank {
+        /// The first rank.
+        start: u64,
+        /// The rank behind the last.
+        end: u64,
+    },
+    /// The value of a key.
+    Get {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Stores the value of a key, and answers the one before.
+    Insert {
+        /// The key.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+        /// Whether it must be there.
+        condition: TreeCondition,
+    },
+    /// Removes a key, and answers its value.
+    Remove {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Stores the value of a key, or removes it, if it has the value that is expected.
+    CompareAndSet {
+        /// The key.
+        key: &'a [u8],
+        /// The value that it must have; `None` if it must be absent.
+        expected: Option<&'a [u8]>,
+        /// Its new value; `None` removes it.
+        value: Option<&'a [u8]>,
+    },
+    /// How many elements have a lesser key, if this one is there.
+    Rank {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// How many keys are in a range.
+    Count {
+        /// The lower end.
+        from: TreeBound<'a>,
+        /// The upper end.
+        to: TreeBound<'a>,
+    },
+    /// Elements of a range of keys.
+    Range {
+        /// The lower end.
+        from: TreeBound<'a>,
+        /// The upper end.
+        to: TreeBound<'a>,
+        /// From the upper end to the lower.
+        reverse: bool,
+        /// The most elements.
+        limit: u32,
+    },
+    /// Adds values at an end of a list, one after the other.
+    Push {
+        /// Before the first element.
+        front: bool,
+        /// The values.
+        values: TreeValues<'a>,
+    },
+    /// Adds a value to a list, so that it has this rank.
+    InsertAt {
+        /// The rank.
+        rank: u64,
+        /// The value.
+        value: &'a [u8],
+    },
+    /// Gives the element of a rank another value.
+    SetAt {
+        /// The rank.
+        rank: u64,
+        /// The value.
+        value: &'a [u8],
+    },
+}
+
+/// Reads the fields of an operation.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|byte| byte[0])
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(*self.take(8)?.first_chunk()?))
+    }
+
+    fn short(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(*self.take(4)?.first_chunk()?))
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.short()?).ok()?;
+        self.take(length)
+    }
+
+    fn optional(&mut self) -> Option<Option<&'a [u8]>> {
+        match self.byte()? {
+            0 => Some(None),
+            1 => Some(Some(self.bytes()?)),
+            _ => None,
+        }
+    }
+
+    fn bound(&mut self) -> Option<TreeBound<'a>> {
+        match self.byte()? {
+            0 => Some(TreeBound::Unbounded),
+            1 => Some(TreeBound::Included(self.bytes()?)),
+            2 => Some(TreeBound::Excluded(self.bytes()?)),
+            _ => None,
+        }
+    }
+}
+
+fn put_bytes(into: &mut Vec<u8>, bytes: &[u8]) {
+    into.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+    into.extend_from_slice(bytes);
+}
+
+fn put_optional(into: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    into.push(u8::from(bytes.is_some()));
+    if let Some(bytes) = bytes {
+        put_bytes(into, bytes);
+    }
+}
+
+fn put_bound(into: &mut Vec<u8>, bound: TreeBound<'_>) {
+    match bound {
+        TreeBound::Unbounded => into.push(0),
+        TreeBound::Included(key) => {
+            into.push(1);
+            put_bytes(into, key);
+        }
+        TreeBound::Excluded(key) => {
+            into.push(2);
+            put_bytes(into, key);
+        }
+    }
+}
+
+impl<'a> TreeValues<'a> {
+    /// Calls `each` with each value; `None` if it does, or if the values are not what was encoded.
+    pub(super) fn for_each<E>(
+        self,
+        mut each: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Option<Result<(), E>> {
+        match self {
+            Self::Slices(values) => {
+                for value in values {
+                    if let Err(error) = each(value) {
+                        return Some(Err(error));
+                    }
+                }
+            }
+            Self::Encoded(bytes) => {
+                let mut fields = Fields(bytes);
+                while !fields.0.is_empty() {
+                    if let Err(error) = each(fields.bytes()?) {
+                        return Some(Err(error));
+                    }
+                }
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// True if there is one value.
+    pub(super) fn is_single(self) -> bool {
+        let mut count = 0;
+        let all = self.for_each(|_| {
+            count += 1;
+            if count > 1 { Err(()) } else { Ok(()) }
+        });
+        all == Some(Ok(())) && count == 1
+    }
+
+    /// The first value.
+    fn first(self) -> &'a [u8] {
+        match self {
+            Self::Slices(values) => values.first().copied().unwrap_or(&[]),
+            Self::Encoded(bytes) => Fields(bytes).bytes().unwrap_or(&[]),
+        }
+    }
+
+    /// The longest of the values, in bytes; `None` if they are not what was encoded.
+    fn longest(self) -> Option<usize> {
+        let mut longest = 0;
+        let all = self.for_each(|value| {
+            longest = longest.max(value.len());
+            Ok::<_, ()>(())
+        });
+        all.map(|_| longest)
+    }
+}
+
+impl<'a> TreeOp<'a> {
+    /// The kind of tree that it is for; `None` if it is for any.
+    pub(crate) fn kind(&self) -> Option<TreeKind> {
+        match self {
+            Self::Len | Self::RangeByRank { .. } | Self::Pop { .. } | Self::RemoveByRank { .. } => {
+                None
+            }
+            Self::Get { .. }
+            | Self::Insert { .. }
+            | Self::Remove { .. }
+            | Self::CompareAndSet { .. }
+            | Self::Rank { .. }
+            | Self::Count { .. }
+            | Self::Range { .. } => Some(TreeKind::Map),
+            Self::Push { .. } | Self::InsertAt { .. } | Self::SetAt { .. } => Some(TreeKind::List),
+        }
+    }
+
+    /// Key and value of the one element that it stores, as far as it has them.
+    pub(crate) fn element(&self) -> (&'a [u8], &'a [u8]) {
+        match *self {
+            Self::Insert { key, value, .. } => (key, value),
+            Self::CompareAndSet { key, value, .. } => (key, value.unwrap_or(&[])),
+            Self::InsertAt { value, .. } | Self::SetAt { value, .. } => (&[], value),
+            Self::Push { values, .. } => (&[], values.first()),
+            _ => (&[], &[]),
+        }
+    }
+
+    /// True if it may change the tree.
+    pub(crate) fn is_change(&self) -> bool {
+        match self {
+            Self::Len
+            | Self::RangeByRank { .. }
+            | Self::Get { .. }
+            | Self::Rank { .. }
+            | Self::Count { .. }
+            | Self::Range { .. } => false,
+            Self::Pop { .. }
+            | Self::RemoveByRank { .. }
+            | Self::Insert { .. }
+            | Self::Remove { .. }
+            | Self::CompareAndSet { .. }
+            | Self::Push { .. }
+            | Self::InsertAt { .. }
+            | Self::SetAt { .. } => true,
+        }
+    }
+
+    /// The longest key of an element that it names, and the longest value that it carries, in
+    /// bytes.
+    pub(crate) fn lengths(&self) -> (usize, usize) {
+        let bound = |bound: &TreeBound<'_>| match bound {
+            TreeBound::Unbounded => 0,
+            TreeBound::Included(key) | TreeBound::Excluded(key) => key.len(),
+        };
+        match self {
+            Self::Len | Self::RangeByRank { .. } | Self::Pop { .. } | Self::RemoveByRank { .. } => {
+                (0, 0)
+            }
+            Self::Get { key } | Self::Remove { key } | Self::Rank { key } => (key.len(), 0),
+            Self::Insert { key, value, .. } => (key.len(), value.len()),
+            Self::CompareAndSet { key, value, .. } => (key.len(), value.map_or(0, <[u8]>::len)),
+            Self::Count { from, to } | Self::Range { from, to, .. } => {
+                (bound(from).max(bound(to)), 0)
+            }
+            Self::Push { values, .. } => (0, values.longest().unwrap_or(0)),
+            Self::InsertAt { value, .. } | Self::SetAt { value, .. } => (0, value.len()),
+        }
+    }
+
+    /// Writes it as a request's value.
+    #[expect(clippy::too_many_lines, reason = "one arm per operation")]
+    pub(crate) fn encode(&self, into: &mut Vec<u8>) {
+        let head = |code: u8, flag: bool| [code, u8::from(flag)];
+        match *self {
+            Self::Len => into.extend(head(0, false)),
+            Self::RangeByRank {
+                start,
+                end,
+                reverse,
+                limit,
+            } => {
+                into.extend(head(1, reverse));
+                into.extend(start.to_le_bytes());
+                into.extend(end.to_le_bytes());
+                into.extend(limit.to_le_bytes());
+            }
+            Self::Pop { last, limit } => {
+                into.extend(head(2, last));
+                into.extend(limit.to_le_bytes());
+            }
+            Self::RemoveByRank { start, end } => {
+                into.extend(head(3, false));
+                into.extend(start.to_le_bytes());
+                into.extend(end.to_le_bytes());
+            }
+            Self::Get { key } => {
+                into.extend(head(4, false));
+                put_bytes(into, key);
+            }
+            Self::Insert {
+                key,
+                value,
+                condition,
+            } => {
+                into.extend([5, condition as u8]);
+                put_bytes(into, key);
+                put_bytes(into, value);
+            }
+            Self::Remove { key } => {
+                into.extend(head(6, false));
+                put_bytes(into, key);
+            }
+            Self::CompareAndSet {
+                key,
+                expected,
+                value,
+            } => {
+                into.extend(head(7, false));
+                put_bytes(into, key);
+                put_optional(into, expected);
+                put_optional(into, value);
+            }
+            Self::Rank { key } => {
+                into.extend(head(8, false));
+                put_bytes(into, key);
+            }
+            Self::Count { from, to } => {
+                into.extend(head(9, false));
+                put_bound(into, from);
+                put_bound(into, to);
+            }
+            Self::Range {
+                from,
+                to,
+                reverse,
+                limit,
+            } => {
+                into.extend(head(10, reverse));
+                put_bound(into, from);
+                put_bound(into, to);
+                into.extend(limit.to_le_bytes());
+            }
+            Self::Push { front, values } => {
+                into.extend(head(11, front));
+                match values {
+                    TreeValues::Slices(values) => {
+                        values.iter().for_each(|value| put_bytes(into, value));
+                    }
+                    TreeValues::Encoded(bytes) => into.extend_from_slice(bytes),
+                }
+            }
+            Self::InsertAt { rank, value } => {
+                into.extend(head(12, false));
+                into.extend(rank.to_le_bytes());
+                put_bytes(into, value);
+            }
+            Self::SetAt { rank, value } => {
+                into.extend(head(13, false));
+                into.extend(rank.to_le_bytes());
+                put_bytes(into, value);
+            }
+        }
+    }
+
+    /// The operation that was encoded; `None` if none was.
+    #[expect(clippy::too_many_lines, reason = "one arm per operation")]
+    pub(crate) fn decode(encoded: &'a [u8]) -> Option<Self> {
+        let mut fields = Fields(encoded);
+        let (code, flags) = (fields.byte()?, fields.byte()?);
+        let flag = flags != 0;
+        let op = match code {
+            0 => Self::Len,
+            1 => Self::RangeByRank {
+                start: fields.number()?,
+                end: fields.number()?,
+                reverse: flag,
+                limit: fields.short()?,
+            },
+            2 => Self::Pop {
+                last: flag,
+                limit: fields.short()?,
+            },
+            3 => Self::RemoveByRank {
+                start: fields.number()?,
+                end: fields.number()?,
+            },
+            4 => Self::Get {
+                key: fields.bytes()?,
+            },
+            5 => Self::Insert {
+                key: fields.bytes()?,
+                value: fields.bytes()?,
+                condition: match flags {
+                    0 => TreeCondition::Always,
+                    1 => TreeCondition::IfAbsent,
+                    2 => TreeCondition::IfPresent,
+                    _ => return None,
+                },
+            },
+            6 => Self::Remove {
+                key: fields.bytes()?,
+            },
+            7 => Self::CompareAndSet {
+                key: fields.bytes()?,
+                expected: fields.optional()?,
+                value: fields.optional()?,
+            },
+            8 => Self::Rank {
+                key: fields.bytes()?,
+            },
+            9 => Self::Count {
+                from: fields.bound()?,
+                to: fields.bound()?,
+            },
+            10 => Self::Range {
+                from: fields.bound()?,
+                to: fields.bound()?,
+                reverse: flag,
+                limit: fields.short()?,
+            },
+            11 => {
+                let values = TreeValues::Encoded(std::mem::take(&mut fields.0));
+                values.longest()?;
+                Self::Push {
+                    front: flag,
+                    values,
+                }
+            }
+            12 => Self::InsertAt {
+                rank: fields.number()?,
+                value: fields.bytes()?,
+            },
+            13 => Self::SetAt {
+                rank: fields.number()?,
+                value: fields.bytes()?,
+            },
+            _ => return None,
+        };
+        fields.0.is_empty().then_some(op)
+    }
+}
+
+/// Bytes of a page before its elements.
+pub(super) const PAGE_HEAD: usize = 1;
+/// Bytes of an element in a page beside key and value.
+pub(super) const PAGE_ELEMENT: usize = 8;
+
+/// The elements of a page: key and value of each.
+pub(crate) fn page_elements(page: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut fields = Fields(page.get(PAGE_HEAD..).unwrap_or(&[]));
+    std::iter::from_fn(move || {
+        let (key, value) = (fields.short()?, fields.short()?);
+        let key = fields.take(usize::try_from(key).ok()?)?;
+        Some((key, fields.take(usize::try_from(value).ok()?)?))
+    })
+}
+
+/// True if there are more elements behind those of a page.
+pub(crate) fn page_has_more(page: &[u8]) -> bool {
+    page.first().is_some_and(|&more| more != 0)
+}

@@ -1,0 +1,456 @@
+//! What each operation on a tree does.
+
+use super::op::{
+    PAGE_ELEMENT, PAGE_HEAD, TreeBound, TreeCondition, TreeOp, TreeValues, page_elements,
+};
+use super::read::{Element, Start, Walk, Walked};
+use super::work::{Edited, Halt, LeafPlace, Nodes, Sought, TreeTouch, TreeWork};
+
+/// What an operation answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TreeAnswer {
+    /// The bytes that were written.
+    Value,
+    /// The element is not there.
+    Absent,
+    /// The element is not as it must be, and nothing changes.
+    Refused,
+}
+
+/// Bounds of one step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeLimits {
+    /// Bytes of a page, unless its first element alone is longer.
+    pub(crate) page_bytes: usize,
+    /// Leaves that a read visits, at most.
+    pub(crate) leaves: usize,
+    /// Nodes that are changed, at most, where an operation may be done in part.
+    pub(crate) edits: usize,
+}
+
+/// A page under construction.
+struct Page<'a> {
+    out: &'a mut Vec<u8>,
+    bytes_max: usize,
+    left: u32,
+}
+
+impl Page<'_> {
+    /// True if another element has its place here.
+    fn has_room(&self, key: &[u8], value_bytes: usize) -> bool {
+        let bytes = self.out.len() + PAGE_ELEMENT + key.len() + value_bytes;
+        self.left > 0 && (bytes <= self.bytes_max || self.out.len() == PAGE_HEAD)
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.out.extend(length(key).to_le_bytes());
+        self.out.extend(length(value).to_le_bytes());
+        self.out.extend_from_slice(key);
+        self.out.extend_from_slice(value);
+        self.left -= 1;
+    }
+}
+
+impl<N: Nodes> TreeWork<'_, N> {
+    /// Carries an operation out on copies, and writes its answer. [`TreeScratch::edits`] has what
+    /// changes.
+    ///
+    /// # Errors
+    /// [`Halt`]; then nothing is to be changed.
+    ///
+    /// [`TreeScratch::edits`]: super::TreeScratch::edits
+    pub(crate) fn run(
+        &mut self,
+        op: &TreeOp<'_>,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        out.clear();
+        match *op {
+            TreeOp::Len => {
+                out.extend(self.root.count.to_le_bytes());
+                out.extend(self.root.bytes.to_le_bytes());
+                Ok(TreeAnswer::Value)
+            }
+            TreeOp::RangeByRank {
+                start,
+                end,
+                reverse,
+                limit,
+            } => self.range_by_rank(start..end, reverse, (limit, limits), out),
+            TreeOp::Pop { last, limit } => self.pop(last, (limit, limits), out),
+            TreeOp::RemoveByRank { start, end } => self.remove_ranks(start, end, limits, out),
+            TreeOp::Get { key } => self.get(key, out),
+            TreeOp::Insert {
+                key,
+                value,
+                condition,
+            } => self.insert(key, value, condition, out),
+            TreeOp::Remove { key } => self.remove(key, out),
+            TreeOp::CompareAndSet {
+                key,
+                expected,
+                value,
+            } => self.compare_and_set(key, expected, value, out),
+            TreeOp::Rank { key } => self.rank(key, out),
+            TreeOp::Count { from, to } => self.count(from, to, out),
+            TreeOp::Range {
+                from,
+                to,
+                reverse,
+                limit,
+            } => self.range((from, to), reverse, (limit, limits), out),
+            TreeOp::Push { front, values } => self.push(front, values, out),
+            TreeOp::InsertAt { rank, value } => self.insert_at_rank(rank, value, out),
+            TreeOp::SetAt { rank, value } => self.set_at_rank(rank, value, out),
+        }
+    }
+
+    fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
+        self.with_path(|work, path| {
+            let Some(place) = work.find_key(path, Sought::Key(key))? else {
+                return Ok(TreeAnswer::Absent);
+            };
+            let (_, value) = work.element_at(place.leaf, place.entry)?;
+            out.extend_from_slice(work.value_bytes(value)?);
+            Ok(TreeAnswer::Value)
+        })
+    }
+
+    /// Answers whether there was a value before, and which.
+    fn insert(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        condition: TreeCondition,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        self.with_path(|work, path| {
+            if work.root.height == 0 {
+                if condition == TreeCondition::IfPresent {
+                    return Ok(TreeAnswer::Refused);
+                }
+                out.push(0);
+                return work.plant(key, value).map(|()| TreeAnswer::Value);
+            }
+            let place = work.find(path, Sought::Key(key))?;
+            let is_refused = match condition {
+                TreeCondition::Always => false,
+                TreeCondition::IfAbsent => place.is_found,
+                TreeCondition::IfPresent => !place.is_found,
+            };
+            if is_refused {
+                return Ok(TreeAnswer::Refused);
+            }
+            out.push(u8::from(place.is_found));
+            if place.is_found {
+                let (_, old) = work.element_at(place.leaf, place.entry)?;
+                out.extend_from_slice(work.value_bytes(old)?);
+                if !work.touch(path, place, TreeTouch::Replace, (key, value))? {
+                    work.replace_at(path, place, value)?;
+                }
+            } else if !work.touch(path, place, TreeTouch::Insert, (key, value))? {
+                work.insert_at(path, place, key, value)?;
+            }
+            Ok(TreeAnswer::Value)
+        })
+    }
+
+    fn remove(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
+        self.with_path(|work, path| {
+            let Some(place) = work.find_key(path, Sought::Key(key))? else {
+                return Ok(TreeAnswer::Absent);
+            };
+            let (_, value) = work.element_at(place.leaf, place.entry)?;
+            out.extend_from_slice(work.value_bytes(value)?);
+            if !work.touch(path, place, TreeTouch::Remove, (key, &[]))? {
+                work.remove_at(path, place, 1)?;
+            }
+            Ok(TreeAnswer::Value)
+        })
+    }
+
+    fn compare_and_set(
+        &mut self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        value: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let found = self.get(key, out)?;
+        let current = (found == TreeAnswer::Value).then_some(&out[..]);
+        if current != expected {
+            return Ok(TreeAnswer::Refused);
+        }
+        let mut before = Vec::new();
+        match value {
+            Some(value) => self.insert(key, value, TreeCondition::Always, &mut before)?,
+            None => self.remove(key, &mut before)?,
+        };
+        out.clear();
+        Ok(TreeAnswer::Value)
+    }
+
+    fn rank(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
+        self.with_path(|work, path| {
+            let Some(place) = work.find_key(path, Sought::RankOf(key))? else {
+                return Ok(TreeAnswer::Absent);
+            };
+            out.extend((place.before + place.entry as u64).to_le_bytes());
+            Ok(TreeAnswer::Value)
+        })
+    }
+
+    fn count(
+        &mut self,
+        from: TreeBound<'_>,
+        to: TreeBound<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let below = match from {
+            TreeBound::Unbounded => 0,
+            TreeBound::Included(key) => self.count_before(key, false)?,
+            TreeBound::Excluded(key) => self.count_before(key, true)?,
+        };
+        let up_to = match to {
+            TreeBound::Unbounded => self.root.count,
+            TreeBound::Included(key) => self.count_before(key, true)?,
+            TreeBound::Excluded(key) => self.count_before(key, false)?,
+        };
+        out.extend(up_to.saturating_sub(below).to_le_bytes());
+        Ok(TreeAnswer::Value)
+    }
+
+    fn range(
+        &mut self,
+        (from, to): (TreeBound<'_>, TreeBound<'_>),
+        reverse: bool,
+        (limit, limits): (u32, TreeLimits),
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let (near, far) = if reverse { (to, from) } else { (from, to) };
+        let start = match near {
+            TreeBound::Unbounded => Start::End,
+            TreeBound::Included(key) => Start::From(key),
+            TreeBound::Excluded(key) => Start::Beyond(key),
+        };
+        let is_within = |key: &[u8]| match far {
+            TreeBound::Unbounded => true,
+            TreeBound::Included(end) if reverse => key >= end,
+            TreeBound::Included(end) => key <= end,
+            TreeBound::Excluded(end) if reverse => key > end,
+            TreeBound::Excluded(end) => key < end,
+        };
+        self.page(start, reverse, (limit, limits), is_within, out)
+    }
+
+    fn range_by_rank(
+        &mut self,
+        ranks: std::ops::Range<u64>,
+        reverse: bool,
+        (limit, limits): (u32, TreeLimits),
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let end = ranks.end.min(self.root.count);
+        let wanted = end.saturating_sub(ranks.start);
+        let all = u32::try_from(wanted).unwrap_or(u32::MAX);
+        if all == 0 {
+            out.push(0);
+            return Ok(TreeAnswer::Value);
+        }
+        let start = Start::Rank(if reverse { end - 1 } else { ranks.start });
+        let answer = self.page(start, reverse, (limit.min(all), limits), |_| true, out)?;
+        // Behind the last rank there may be elements, but none that are wanted.
+        let taken = page_elements(out).count() as u64;
+        out[0] &= u8::from(taken < wanted);
+        Ok(answer)
+    }
+
+    /// Writes a page of elements.
+    fn page(
+        &mut self,
+        start: Start<'_>,
+        reverse: bool,
+        (limit, limits): (u32, TreeLimits),
+        is_within: impl Fn(&[u8]) -> bool,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        out.push(0);
+        let mut page = Page {
+            out,
+            bytes_max: limits.page_bytes,
+            left: limit,
+        };
+        let mut is_full = false;
+        let walked = self.with_path(|work, path| {
+            let bounds = (reverse, limits.leaves);
+            work.walk(path, start, bounds, is_within, |element| {
+                let Element { key, value } = element;
+                if !page.has_room(key, value.len()) {
+                    is_full = true;
+                    return Walk::Before;
+                }
+                page.add(key, value);
+                Walk::On
+            })
+        })?;
+        out[0] = u8::from(is_full || walked == Walked::More);
+        Ok(TreeAnswer::Value)
+    }
+
+    /// True if an operation that may be done in part has changed as many nodes as it may.
+    fn is_spent(&self, limits: TreeLimits) -> bool {
+        self.scratch.edits().len() >= limits.edits
+    }
+
+    fn pop(
+        &mut self,
+        last: bool,
+        (limit, limits): (u32, TreeLimits),
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        out.push(0);
+        let mut page = Page {
+            out,
+            bytes_max: limits.page_bytes,
+            left: limit,
+        };
+        let mut is_full = page.left == 0;
+        while self.root.height > 0 && !is_full {
+            if self.is_spent(limits) {
+                break;
+            }
+            let rank = if last { self.root.count - 1 } else { 0 };
+            self.with_path(|work, path| {
+                let place = work.find(path, Sought::Rank(rank))?;
+                let mut taken = 0;
+                while taken < place.len {
+                    let entry = if last { place.len - 1 - taken } else { taken };
+                    let (key, value) = work.element_at(place.leaf, entry)?;
+                    if !page.has_room(key, value.len()) {
+                        is_full = true;
+                        break;
+                    }
+                    page.add(key, work.value_bytes(value)?);
+                    taken += 1;
+                }
+                if taken == 0 {
+                    return Ok(());
+                }
+                let entry = if last { place.len - taken } else { 0 };
+                if limit == 1 {
+                    let (key, _) = work.element_at(place.leaf, entry)?;
+                    let key_bytes = key.len();
+                    if work.touch_removal(path, LeafPlace { entry, ..place }, key_bytes)? {
+                        return Ok(());
+                    }
+                }
+                work.remove_at(path, LeafPlace { entry, ..place }, taken)
+            })?;
+            is_full |= page.left == 0;
+        }
+        out[0] = u8::from(self.root.height > 0);
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Answers how many were removed, and whether there are more to remove.
+    fn remove_ranks(
+        &mut self,
+        start: u64,
+        end: u64,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let mut left = end.min(self.root.count).saturating_sub(start);
+        let mut removed = 0;
+        while left > 0 && !self.is_spent(limits) {
+            removed += self.with_path(|work, path| {
+                let place = work.find(path, Sought::Rank(start))?;
+                let here = (place.len - place.entry) as u64;
+                let elements = here.min(left);
+                let count = usize::try_from(elements).map_err(|_| Halt::Damaged(place.leaf))?;
+                work.remove_at(path, place, count)?;
+                left -= elements;
+                Ok(elements)
+            })?;
+        }
+        out.extend(removed.to_le_bytes());
+        out.push(u8::from(left > 0));
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Answers how long the list is.
+    fn push(
+        &mut self,
+        front: bool,
+        values: TreeValues<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        if !values.is_single() {
+            self.refrain();
+        }
+        let pushed = values.for_each(|value| {
+            let rank = if front { 0 } else { self.root.count };
+            self.add_at(rank, value)
+        });
+        debug_assert!(pushed.is_some(), "it was decoded");
+        pushed.unwrap_or(Ok(()))?;
+        out.extend(self.root.count.to_le_bytes());
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Adds an element of a list, with this many before it.
+    fn add_at(&mut self, rank: u64, value: &[u8]) -> Result<(), Halt> {
+        self.with_path(|work, path| {
+            if work.root.height == 0 {
+                return work.plant(&[], value);
+            }
+            let place = work.find(path, Sought::Gap(rank))?;
+            if work.touch(path, place, TreeTouch::Insert, (&[], value))? {
+                return Ok(());
+            }
+            work.insert_at(path, place, &[], value)
+        })
+    }
+
+    fn insert_at_rank(
+        &mut self,
+        rank: u64,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        if rank > self.root.count {
+            return Ok(TreeAnswer::Absent);
+        }
+        self.add_at(rank, value)?;
+        out.extend(self.root.count.to_le_bytes());
+        Ok(TreeAnswer::Value)
+    }
+
+    fn set_at_rank(
+        &mut self,
+        rank: u64,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        if rank >= self.root.count {
+            return Ok(TreeAnswer::Absent);
+        }
+        self.with_path(|work, path| {
+            let place = work.find(path, Sought::Rank(rank))?;
+            let (_, old) = work.element_at(place.leaf, place.entry)?;
+            out.extend_from_slice(work.value_bytes(old)?);
+            if !work.touch(path, place, TreeTouch::Replace, (&[], value))? {
+                work.replace_at(path, place, value)?;
+            }
+            Ok(TreeAnswer::Value)
+        })
+    }
+
+    /// True if the operation changes the tree.
+    pub(crate) fn has_changed(&self) -> bool {
+        let edits = self.scratch.edits().iter();
+        self.scratch.touched().is_some() || edits.clone().any(|edit| edit.what != Edited::Passing)
+    }
+}

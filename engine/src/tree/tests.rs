@@ -1,0 +1,783 @@
+//! Trees against `BTreeMap` and `VecDeque`, with tiny nodes, far nodes and bytes of any kind.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+
+use proptest::prelude::*;
+
+use super::node::StoredValue;
+use super::op::TreeCondition;
+use super::*;
+
+/// The smallest page that lets every operation go on.
+const LIMITS: TreeLimits = TreeLimits {
+    page_bytes: 64,
+    leaves: 3,
+    edits: 12,
+};
+
+/// Nodes in memory. Some are far: they can be read once they were named by a halt.
+#[derive(Default)]
+struct Memory {
+    nodes: BTreeMap<NodeNumber, Vec<u8>>,
+    free: Vec<NodeNumber>,
+    /// One node in this many is far at first; 0 is none.
+    far_share: u32,
+    here: RefCell<BTreeSet<NodeNumber>>,
+    clock: u32,
+}
+
+impl Nodes for Memory {
+    fn read(&self, node: NodeNumber) -> Result<&[u8], Unread> {
+        let salt = node.wrapping_mul(2_654_435_761).wrapping_add(self.clock);
+        let is_far = self.far_share > 0 && salt.is_multiple_of(self.far_share);
+        if is_far && !self.here.borrow().contains(&node) {
+            return Err(Unread::Far);
+        }
+        let bytes = self.nodes.get(&node).ok_or(Unread::Failed)?;
+        Ok(bytes)
+    }
+
+    fn fresh(&self, nth: usize) -> NodeNumber {
+        match self.free.iter().rev().nth(nth) {
+            Some(&number) => number,
+            None => {
+                let used = self.nodes.len() + self.free.len();
+                u32::try_from(used + nth - self.free.len().min(nth)).unwrap()
+            }
+        }
+    }
+}
+
+impl Memory {
+    fn apply(&mut self, edits: &[TreeEdit]) {
+        let mut gone = Vec::new();
+        let mut nth = 0;
+        let numbers: Vec<_> = (0..edits.len()).map(|nth| self.fresh(nth)).collect();
+        for edit in edits {
+            if matches!(edit.what, Edited::Added | Edited::Passing) {
+                assert_eq!(edit.node, numbers[nth], "numbers are taken in their order");
+                nth += 1;
+                self.free.pop();
+            }
+            match edit.what {
+                Edited::Added | Edited::Changed => {
+                    let bytes = if edit.is_value {
+                        edit.bytes.clone()
+                    } else {
+                        let view = TreeNode::parse(&edit.bytes).unwrap();
+                        let mut bytes = vec![0; view.used() + 100];
+                        copy_living(view, &mut bytes).unwrap();
+                        bytes
+                    };
+                    let before = self.nodes.insert(edit.node, bytes);
+                    assert_eq!(before.is_none(), edit.what == Edited::Added);
+                }
+                Edited::Removed => {
+                    assert!(self.nodes.remove(&edit.node).is_some());
+                    gone.push(edit.node);
+                }
+                Edited::Passing => gone.push(edit.node),
+            }
+        }
+        self.free.extend(gone);
+        let all: BTreeSet<_> = self.nodes.keys().chain(&self.free).copied().collect();
+        assert_eq!(all.len(), self.nodes.len() + self.free.len());
+        assert_eq!(all.last().map_or(0, |last| *last as usize + 1), all.len());
+    }
+
+    /// Changes an element in place, and the counts above it.
+    fn touch(&mut self, scratch: &TreeScratch, op: &TreeOp<'_>) {
+        let Some(touched) = scratch.touched() else {
+            return;
+        };
+        assert!(scratch.edits().is_empty());
+        let (key, value) = op.element();
+        let value = StoredValue::Inline(value);
+        let mut leaf = TreeNodeEdit::of(self.nodes.get_mut(&touched.leaf).unwrap());
+        assert!(match touched.touch {
+            TreeTouch::Insert => leaf.insert(touched.entry, key, value),
+            TreeTouch::Replace => leaf.set_value(touched.entry, value),
+            TreeTouch::Remove => leaf.remove(touched.entry),
+        });
+        for step in scratch.way() {
+            let mut branch = TreeNodeEdit::of(self.nodes.get_mut(&step.node).unwrap());
+            let count = branch.view().child(step.entry).unwrap().count;
+            let count = match touched.touch {
+                TreeTouch::Insert => count + 1,
+                TreeTouch::Replace => count,
+                TreeTouch::Remove => count - 1,
+            };
+            assert!(branch.set_count(step.entry, count));
+        }
+    }
+
+    /// Checks T1 to T4, and returns all elements.
+    fn check(&self, shape: TreeShape, root: TreeRoot) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut reached = BTreeSet::new();
+        let mut elements = Vec::new();
+        if root.height > 0 {
+            let bounds = (None, None);
+            let count = self.check_node(
+                (root.node, root.height),
+                shape,
+                bounds,
+                &mut reached,
+                &mut elements,
+            );
+            assert_eq!(count, root.count);
+        }
+        let all: BTreeSet<_> = self.nodes.keys().copied().collect();
+        assert_eq!(reached, all, "no node without a tree");
+        assert_eq!(elements.len() as u64, root.count);
+        let bytes = elements.iter().map(|(key, value)| key.len() + value.len());
+        assert_eq!(bytes.sum::<usize>() as u64, root.bytes);
+        elements
+    }
+
+    fn check_node(
+        &self,
+        (node, height): (NodeNumber, u8),
+        shape: TreeShape,
+        (low, high): (Option<&[u8]>, Option<&[u8]>),
+        reached: &mut BTreeSet<NodeNumber>,
+        elements: &mut Vec<(Vec<u8>, Vec<u8>)>,
+    ) -> u64 {
+        assert!(reached.insert(node), "a node has one parent");
+        let bytes = &self.nodes[&node];
+        let view = TreeNode::parse_as(bytes, shape.kind, height == 1).unwrap();
+        assert!(view.len() > 0 && view.len() <= shape.entries_max);
+        if view.is_leaf() {
+            for entry in 0..view.len() {
+                let key = view.key(entry).unwrap();
+                if shape.kind == TreeKind::Map {
+                    assert!(low.is_none_or(|low| low <= key));
+                    assert!(high.is_none_or(|high| key < high));
+                }
+                let value = match view.value(entry).unwrap() {
+                    StoredValue::Inline(value) => value.to_vec(),
+                    StoredValue::Apart { node, bytes } => {
+                        assert!(reached.insert(node));
+                        assert_eq!(self.nodes[&node].len(), bytes as usize);
+                        self.nodes[&node].clone()
+                    }
+                };
+                elements.push((key.to_vec(), value));
+            }
+            return view.len() as u64;
+        }
+        let mut sum = 0;
+        for entry in 0..view.len() {
+            let child = view.child(entry).unwrap();
+            let is_map = shape.kind == TreeKind::Map;
+            let separator = |entry| view.separator(entry).filter(|_| is_map);
+            let low = if entry == 0 { low } else { separator(entry) };
+            let high = if entry + 1 < view.len() {
+                separator(entry + 1)
+            } else {
+                high
+            };
+            let below = self.check_node(
+                (child.node, height - 1),
+                shape,
+                (low, high),
+                reached,
+                elements,
+            );
+            assert_eq!(below, child.count);
+            sum += below;
+        }
+        sum
+    }
+}
+
+/// A tree with its memory.
+struct Grove {
+    memory: Memory,
+    shape: TreeShape,
+    root: TreeRoot,
+    scratch: TreeScratch,
+    out: Vec<u8>,
+}
+
+impl Grove {
+    fn new(kind: TreeKind, (node_bytes, entries_max): (usize, usize), far_share: u32) -> Self {
+        Self {
+            memory: Memory {
+                far_share,
+                ..Memory::default()
+            },
+            shape: TreeShape {
+                kind,
+                node_bytes,
+                entries_max,
+            },
+            root: TreeRoot::default(),
+            scratch: TreeScratch::default(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Runs an operation, after its codec, again for each far node.
+    fn run(&mut self, op: &TreeOp<'_>) -> TreeAnswer {
+        let mut encoded = Vec::new();
+        op.encode(&mut encoded);
+        let op = TreeOp::decode(&encoded).expect("it was encoded");
+        for cut in 0..encoded.len() {
+            let _ = TreeOp::decode(&encoded[..cut]);
+        }
+        self.memory.here.borrow_mut().clear();
+        self.memory.clock = self.memory.clock.wrapping_add(1);
+        loop {
+            let work = TreeWork::new(&self.memory, self.shape, self.root, &mut self.scratch);
+            let touches = self.memory.clock.is_multiple_of(2);
+            let mut work = if touches { work.touching() } else { work };
+            match work.run(&op, LIMITS, &mut self.out) {
+                Ok(answer) => {
+                    let (root, has_changed) = (work.root, work.has_changed());
+                    assert!(op.is_change() || !has_changed);
+                    self.root = root;
+                    self.memory.apply(self.scratch.edits());
+                    self.memory.touch(&self.scratch, &op);
+                    return answer;
+                }
+                Err(Halt::Far(node)) => {
+                    let is_new = self.memory.here.borrow_mut().insert(node);
+                    assert!(is_new, "a node that is here is not far");
+                    let read = self.memory.here.borrow().len();
+                    assert!(read < 200, "T5");
+                }
+                Err(halt) => panic!("{halt:?}"),
+            }
+        }
+    }
+
+    fn number(&self) -> u64 {
+        u64::from_le_bytes(*self.out.first_chunk().unwrap())
+    }
+
+    fn page(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let elements = page_elements(&self.out);
+        elements.map(|(k, v)| (k.to_vec(), v.to_vec())).collect()
+    }
+
+    /// All pages of a range of keys.
+    fn range(
+        &mut self,
+        from: TreeBound<'_>,
+        to: TreeBound<'_>,
+        reverse: bool,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut all: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        loop {
+            let last = all.last().map(|(key, _)| key.clone());
+            let (mut near, mut far) = (from, to);
+            if let Some(last) = &last {
+                let end = if reverse { &mut far } else { &mut near };
+                *end = TreeBound::Excluded(last);
+            }
+            let op = TreeOp::Range {
+                from: near,
+                to: far,
+                reverse,
+                limit: 5,
+            };
+            self.run(&op);
+            let page = self.page();
+            assert!(page.len() <= 5 && (!page.is_empty() || !page_has_more(&self.out)));
+            all.extend(page);
+            if !page_has_more(&self.out) {
+                return all;
+            }
+        }
+    }
+
+    /// All pages of a range of ranks.
+    fn ranks(&mut self, start: u64, end: u64, reverse: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut all = Vec::new();
+        loop {
+            let seen = all.len() as u64;
+            let (start, end) = if reverse {
+                (start, end.min(self.root.count).saturating_sub(seen))
+            } else {
+                (start + seen, end)
+            };
+            self.run(&TreeOp::RangeByRank {
+                start,
+                end,
+                reverse,
+                limit: 7,
+            });
+            let page = self.page();
+            assert!(!page.is_empty() || !page_has_more(&self.out));
+            all.extend(page);
+            if !page_has_more(&self.out) {
+                return all;
+            }
+        }
+    }
+}
+
+/// Shapes: four entries a node, and nodes that their bytes divide.
+fn shapes() -> impl Strategy<Value = (usize, usize)> {
+    prop_oneof![
+        Just((4096, 4)),
+        Just((4096, 5)),
+        Just((256, 1000)),
+        Just((64, 1000)),
+    ]
+}
+
+/// A key of few, so that keys meet; some are long and begin alike.
+fn key_of(number: u16) -> Vec<u8> {
+    match number % 4 {
+        0 => number.to_be_bytes().to_vec(),
+        1 => format!("key:{number}").into_bytes(),
+        2 => vec![b'x'; usize::from(number % 97)],
+        _ => [&[b'p'; 40][..], &number.to_be_bytes()].concat(),
+    }
+}
+
+fn value_of(number: u16) -> Vec<u8> {
+    let bytes = match number % 7 {
+        0 => 0,
+        6 => usize::from(number) % 3000,
+        _ => usize::from(number) % 30,
+    };
+    vec![number.to_le_bytes()[0]; bytes]
+}
+
+#[derive(Clone, Debug)]
+enum MapCall {
+    Insert(u16, u16, u8),
+    Remove(u16),
+    Get(u16),
+    Swap(u16, bool, Option<u16>),
+    Rank(u16),
+    Range(u16, u16, u8, bool),
+    Ranks(u16, u16, bool),
+    Pop(bool, u8),
+    Trim(u16, u16),
+}
+
+fn map_calls() -> impl Strategy<Value = MapCall> {
+    let key = 0..400u16;
+    prop_oneof![
+        8 => (key.clone(), any::<u16>(), 0..4u8).prop_map(|(k, v, c)| MapCall::Insert(k, v, c)),
+        4 => key.clone().prop_map(MapCall::Remove),
+        1 => key.clone().prop_map(MapCall::Get),
+        1 => (key.clone(), any::<bool>(), any::<Option<u16>>())
+            .prop_map(|(k, right, v)| MapCall::Swap(k, right, v)),
+        1 => key.clone().prop_map(MapCall::Rank),
+        1 => (key.clone(), key, 0..9u8, any::<bool>())
+            .prop_map(|(a, b, kinds, reverse)| MapCall::Range(a, b, kinds, reverse)),
+        1 => (0..300u16, 0..300u16, any::<bool>()).prop_map(|(a, b, r)| MapCall::Ranks(a, b, r)),
+        1 => (any::<bool>(), 0..20u8).prop_map(|(last, limit)| MapCall::Pop(last, limit)),
+        1 => (0..300u16, 0..30u16).prop_map(|(start, count)| MapCall::Trim(start, count)),
+    ]
+}
+
+fn bounds<'a>(kind: u8, key: &'a [u8]) -> (TreeBound<'a>, Bound<&'a [u8]>) {
+    match kind % 3 {
+        0 => (TreeBound::Unbounded, Bound::Unbounded),
+        1 => (TreeBound::Included(key), Bound::Included(key)),
+        _ => (TreeBound::Excluded(key), Bound::Excluded(key)),
+    }
+}
+
+type Oracle = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn pairs<'a>(entries: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    entries.map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+fn insert(grove: &mut Grove, oracle: &mut Oracle, (key, value): (Vec<u8>, Vec<u8>), rule: u8) {
+    let condition = match rule {
+        0 => TreeCondition::IfAbsent,
+        1 => TreeCondition::IfPresent,
+        _ => TreeCondition::Always,
+    };
+    let before = oracle.get(&key).cloned();
+    let answer = grove.run(&TreeOp::Insert {
+        key: &key,
+        value: &value,
+        condition,
+    });
+    let may = match rule {
+        0 => before.is_none(),
+        1 => before.is_some(),
+        _ => true,
+    };
+    if !may {
+        assert_eq!(answer, TreeAnswer::Refused);
+        return;
+    }
+    assert_eq!(grove.out[0], u8::from(before.is_some()));
+    assert_eq!(grove.out[1..], before.unwrap_or_default());
+    oracle.insert(key, value);
+}
+
+#[expect(clippy::too_many_lines, reason = "one arm per call")]
+fn map_call(grove: &mut Grove, oracle: &mut Oracle, call: &MapCall) {
+    match *call {
+        MapCall::Insert(key, value, rule) => {
+            insert(grove, oracle, (key_of(key), value_of(value)), rule);
+        }
+        MapCall::Remove(key) => {
+            let key = key_of(key);
+            let answer = grove.run(&TreeOp::Remove { key: &key });
+            match oracle.remove(&key) {
+                Some(value) => assert_eq!((answer, &grove.out), (TreeAnswer::Value, &value)),
+                None => assert_eq!(answer, TreeAnswer::Absent),
+            }
+        }
+        MapCall::Get(key) => {
+            let key = key_of(key);
+            let answer = grove.run(&TreeOp::Get { key: &key });
+            match oracle.get(&key) {
+                Some(value) => assert_eq!((answer, &grove.out), (TreeAnswer::Value, value)),
+                None => assert_eq!(answer, TreeAnswer::Absent),
+            }
+        }
+        MapCall::Swap(key, right, value) => {
+            let (key, value) = (key_of(key), value.map(value_of));
+            let current = oracle.get(&key).cloned();
+            let expected = if right {
+                current.clone()
+            } else {
+                Some(b"never".to_vec())
+            };
+            let answer = grove.run(&TreeOp::CompareAndSet {
+                key: &key,
+                expected: expected.as_deref(),
+                value: value.as_deref(),
+            });
+            if !right {
+                assert_eq!(answer, TreeAnswer::Refused);
+                assert_eq!(grove.out, current.unwrap_or_default());
+            } else if let Some(value) = value {
+                oracle.insert(key, value);
+            } else {
+                oracle.remove(&key);
+            }
+        }
+        MapCall::Rank(key) => {
+            let key = key_of(key);
+            let answer = grove.run(&TreeOp::Rank { key: &key });
+            if oracle.contains_key(&key) {
+                assert_eq!(grove.number(), oracle.range(..key).count() as u64);
+            } else {
+                assert_eq!(answer, TreeAnswer::Absent);
+            }
+        }
+        MapCall::Range(from, to, kinds, reverse) => {
+            let (mut from, mut to) = (key_of(from), key_of(to));
+            if from >= to {
+                (from, to) = (to, [&from[..], b"+"].concat());
+            }
+            let (from, low) = bounds(kinds, &from);
+            let (to, high) = bounds(kinds / 3, &to);
+            let found = grove.range(from, to, reverse);
+            let mut expected = pairs(oracle.range::<[u8], _>((low, high)));
+            grove.run(&TreeOp::Count { from, to });
+            assert_eq!(grove.number(), expected.len() as u64);
+            if reverse {
+                expected.reverse();
+            }
+            assert_eq!(found, expected);
+        }
+        MapCall::Ranks(start, end, reverse) => {
+            let found = grove.ranks(u64::from(start), u64::from(end), reverse);
+            let count = usize::from(end.saturating_sub(start));
+            let mut expected = pairs(oracle.iter().skip(usize::from(start)).take(count));
+            if reverse {
+                expected.reverse();
+            }
+            assert_eq!(found, expected);
+        }
+        MapCall::Pop(last, limit) => {
+            let before = oracle.len();
+            grove.run(&TreeOp::Pop {
+                last,
+                limit: u32::from(limit),
+            });
+            let page = grove.page();
+            assert!(page.len() <= usize::from(limit));
+            assert!(!page.is_empty() || limit == 0 || before == 0);
+            for element in page {
+                let popped = if last {
+                    oracle.pop_last()
+                } else {
+                    oracle.pop_first()
+                };
+                assert_eq!(Some(element), popped);
+            }
+            assert_eq!(page_has_more(&grove.out), !oracle.is_empty());
+        }
+        MapCall::Trim(start, count) => {
+            let (start, end) = (u64::from(start), u64::from(start + count));
+            grove.run(&TreeOp::RemoveByRank { start, end });
+            let removed = usize::try_from(grove.number()).unwrap();
+            let wanted = (oracle.len() as u64).min(end).saturating_sub(start);
+            assert_eq!(grove.out[8] == 0, removed as u64 == wanted);
+            assert!(removed > 0 || wanted == 0);
+            let start = usize::from(u16::try_from(start).unwrap());
+            let keys: Vec<_> = oracle.keys().skip(start).take(removed).cloned().collect();
+            for key in keys {
+                oracle.remove(&key);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum ListCall {
+    Push(bool, Vec<u16>),
+    InsertAt(u16, u16),
+    SetAt(u16, u16),
+    Pop(bool, u8),
+    Ranks(u16, u16, bool),
+    Trim(u16, u16),
+}
+
+fn list_calls() -> impl Strategy<Value = ListCall> {
+    prop_oneof![
+        5 => (any::<bool>(), prop::collection::vec(any::<u16>(), 1..12))
+            .prop_map(|(front, values)| ListCall::Push(front, values)),
+        4 => (0..300u16, any::<u16>()).prop_map(|(rank, value)| ListCall::InsertAt(rank, value)),
+        2 => (0..300u16, any::<u16>()).prop_map(|(rank, value)| ListCall::SetAt(rank, value)),
+        3 => (any::<bool>(), 0..20u8).prop_map(|(last, limit)| ListCall::Pop(last, limit)),
+        1 => (0..300u16, 0..300u16, any::<bool>()).prop_map(|(a, b, r)| ListCall::Ranks(a, b, r)),
+        2 => (0..300u16, 0..30u16).prop_map(|(start, count)| ListCall::Trim(start, count)),
+    ]
+}
+
+#[expect(clippy::too_many_lines, reason = "one arm per call")]
+fn list_call(grove: &mut Grove, oracle: &mut VecDeque<Vec<u8>>, call: &ListCall) {
+    match call {
+        ListCall::Push(front, numbers) => {
+            let values: Vec<_> = numbers.iter().copied().map(value_of).collect();
+            let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+            grove.run(&TreeOp::Push {
+                front: *front,
+                values: TreeValues::Slices(&slices),
+            });
+            for value in values {
+                if *front {
+                    oracle.push_front(value);
+                } else {
+                    oracle.push_back(value);
+                }
+            }
+            assert_eq!(grove.number(), oracle.len() as u64);
+        }
+        ListCall::InsertAt(rank, value) => {
+            let (place, value) = (usize::from(*rank), value_of(*value));
+            let rank = u64::from(*rank);
+            let answer = grove.run(&TreeOp::InsertAt {
+                rank,
+                value: &value,
+            });
+            if place <= oracle.len() {
+                oracle.insert(place, value);
+            } else {
+                assert_eq!(answer, TreeAnswer::Absent);
+            }
+        }
+        ListCall::SetAt(rank, value) => {
+            let (place, value) = (usize::from(*rank), value_of(*value));
+            let rank = u64::from(*rank);
+            let answer = grove.run(&TreeOp::SetAt {
+                rank,
+                value: &value,
+            });
+            match oracle.get_mut(place) {
+                Some(old) => {
+                    assert_eq!(&grove.out, old);
+                    *old = value;
+                }
+                None => assert_eq!(answer, TreeAnswer::Absent),
+            }
+        }
+        ListCall::Pop(last, limit) => {
+            grove.run(&TreeOp::Pop {
+                last: *last,
+                limit: u32::from(*limit),
+            });
+            let page = grove.page();
+            assert!(!page.is_empty() || *limit == 0 || oracle.is_empty());
+            for (_, value) in page {
+                let popped = if *last {
+                    oracle.pop_back()
+                } else {
+                    oracle.pop_front()
+                };
+                assert_eq!(Some(value), popped);
+            }
+        }
+        ListCall::Ranks(start, end, reverse) => {
+            let found = grove.ranks(u64::from(*start), u64::from(*end), *reverse);
+            let count = usize::from(end.saturating_sub(*start));
+            let values = oracle.iter().skip(usize::from(*start)).take(count);
+            let mut expected: Vec<_> = values.cloned().collect();
+            if *reverse {
+                expected.reverse();
+            }
+            let found: Vec<_> = found.into_iter().map(|(_, value)| value).collect();
+            assert_eq!(found, expected);
+        }
+        ListCall::Trim(start, count) => {
+            let end = u64::from(start + count);
+            grove.run(&TreeOp::RemoveByRank {
+                start: u64::from(*start),
+                end,
+            });
+            let removed = usize::try_from(grove.number()).unwrap();
+            let start = usize::from(*start).min(oracle.len());
+            oracle.drain(start..start + removed);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_map_is_as_its_oracle_after_every_step(
+        shape in shapes(),
+        far_share in prop_oneof![Just(0), Just(1), Just(3)],
+        calls in prop::collection::vec(map_calls(), 1..150),
+    ) {
+        let mut grove = Grove::new(TreeKind::Map, shape, far_share);
+        let mut oracle = Oracle::new();
+        for call in &calls {
+            map_call(&mut grove, &mut oracle, call);
+            let elements = grove.memory.check(grove.shape, grove.root);
+            prop_assert_eq!(elements, pairs(oracle.iter()));
+        }
+    }
+
+    #[test]
+    fn a_list_is_as_its_oracle_after_every_step(
+        shape in shapes(),
+        far_share in prop_oneof![Just(0), Just(1), Just(3)],
+        calls in prop::collection::vec(list_calls(), 1..150),
+    ) {
+        let mut grove = Grove::new(TreeKind::List, shape, far_share);
+        let mut oracle = VecDeque::new();
+        for call in &calls {
+            list_call(&mut grove, &mut oracle, call);
+            let elements = grove.memory.check(grove.shape, grove.root);
+            let values: VecDeque<_> = elements.into_iter().map(|(_, value)| value).collect();
+            prop_assert_eq!(&values, &oracle);
+        }
+    }
+
+    /// T5, and N1 through all operations: a node with any bit changed, or gone, never panics, loops
+    /// or changes more than copies.
+    #[test]
+    fn damaged_nodes_halt_or_mislead_but_never_panic(
+        shape in shapes(),
+        keys in prop::collection::vec((0..400u16, any::<u16>()), 1..60),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        calls in prop::collection::vec(map_calls(), 1..40),
+    ) {
+        let mut grove = Grove::new(TreeKind::Map, shape, 0);
+        let mut oracle = Oracle::new();
+        for (key, value) in keys {
+            insert(&mut grove, &mut oracle, (key_of(key), value_of(value)), 9);
+        }
+        for (node, at, byte) in damage {
+            let place = node.index(grove.memory.nodes.len());
+            let bytes = grove.memory.nodes.values_mut().nth(place).unwrap();
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] ^= byte;
+            }
+        }
+        for call in &calls {
+            let (key, value) = match *call {
+                MapCall::Insert(key, value, _) => (key_of(key), value_of(value)),
+                MapCall::Range(key, ..) | MapCall::Remove(key) => (key_of(key), Vec::new()),
+                _ => (Vec::new(), Vec::new()),
+            };
+            let op = match call {
+                MapCall::Insert(..) | MapCall::Swap(..) => TreeOp::Insert {
+                    key: &key,
+                    value: &value,
+                    condition: TreeCondition::Always,
+                },
+                MapCall::Remove(_) | MapCall::Get(_) => TreeOp::Remove { key: &key },
+                MapCall::Rank(_) => TreeOp::Rank { key: &key },
+                MapCall::Range(_, _, _, reverse) => TreeOp::Range {
+                    from: TreeBound::Included(&key),
+                    to: TreeBound::Unbounded,
+                    reverse: *reverse,
+                    limit: 100,
+                },
+                MapCall::Ranks(start, end, reverse) => TreeOp::RangeByRank {
+                    start: u64::from(*start),
+                    end: u64::from(*end),
+                    reverse: *reverse,
+                    limit: 100,
+                },
+                MapCall::Pop(last, limit) => TreeOp::Pop {
+                    last: *last,
+                    limit: u32::from(*limit),
+                },
+                MapCall::Trim(start, count) => TreeOp::RemoveByRank {
+                    start: u64::from(*start),
+                    end: u64::from(start + count),
+                },
+            };
+            let mut work = TreeWork::new(&grove.memory, grove.shape, grove.root, &mut grove.scratch);
+            let _ = work.run(&op, LIMITS, &mut grove.out);
+        }
+    }
+}
+
+/// Keys that arrive in their order, and a queue, leave full nodes.
+#[test]
+fn elements_added_at_an_end_fill_their_nodes() {
+    for front in [false, true] {
+        let mut grove = Grove::new(TreeKind::List, (4096, 100), 0);
+        for _ in 0..1000 {
+            let values = [&b"value"[..]; 10];
+            grove.run(&TreeOp::Push {
+                front,
+                values: TreeValues::Slices(&values),
+            });
+        }
+        assert_eq!(grove.memory.check(grove.shape, grove.root).len(), 10_000);
+        assert_eq!(grove.memory.nodes.len(), 100 + 1, "front: {front}");
+    }
+    let mut grove = Grove::new(TreeKind::Map, (4096, 100), 0);
+    for number in 0..5000u32 {
+        let key = number.to_be_bytes();
+        insert(
+            &mut grove,
+            &mut Oracle::new(),
+            (key.to_vec(), Vec::new()),
+            9,
+        );
+    }
+    assert_eq!(grove.memory.nodes.len(), 50 + 1);
+}
+
+/// A tree that shrinks gives its nodes back long before it is empty.
+#[test]
+fn a_tree_that_shrinks_has_few_nodes() {
+    let mut grove = Grove::new(TreeKind::Map, (512, 1000), 0);
+    let mut oracle = Oracle::new();
+    let scatter = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes().to_vec();
+    for number in 0..20_000 {
+        insert(&mut grove, &mut oracle, (scatter(number), vec![1; 8]), 9);
+    }
+    let many = grove.memory.nodes.len();
+    assert!(grove.root.height >= 3);
+    for number in 0..19_900 {
+        let key = scatter(number);
+        grove.run(&TreeOp::Remove { key: &key });
+    }
+    assert_eq!(grove.memory.check(grove.shape, grove.root).len(), 100);
+    assert!(grove.memory.nodes.len() * 50 < many, "{many}");
+}
