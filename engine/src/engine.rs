@@ -9,7 +9,7 @@ use crossbeam_queue::{ArrayQueue, SegQueue};
 use farcore_rdma::{
     EmbeddedNode, Heartbeats, Region, RegionOptions, TouchProgress, Toucher, can_touch_in_use,
 };
-use farcore_tuning::{Clock, Root, Sampler, numa_node};
+use farcore_tuning::{Clock, Root, Sampler, entropy_u64, numa_node};
 
 use crate::cipher::{PageCipher, Salt, random_salt};
 use crate::client::core::Core;
@@ -83,7 +83,7 @@ fn map_on(options: &RegionOptions, numa_node: Option<u32>) -> Result<Arc<Region>
 }
 
 fn random() -> Result<u64> {
-    getrandom::u64().map_err(|error| Error::Memory {
+    entropy_u64().map_err(|error| Error::Memory {
         reason: format!("no random bytes: {error}"),
     })
 }

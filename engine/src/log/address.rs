@@ -46,7 +46,7 @@ impl PageShape {
 }
 
 /// The place of a record.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Address(u64);
 
 const _: () = assert!(ADDRESS_BITS < 64);

@@ -7,6 +7,8 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use farcore_tuning::entropy_u32;
+
 use crate::executor::{TcpStream, Timer, spawn_blocking};
 
 use super::message::MessageChannel;
@@ -141,7 +143,7 @@ pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
 /// together.
 fn spread(pause: Duration) -> Duration {
     // Without random numbers, clients only return together.
-    let part = getrandom::u32().map_or(0.5, |drawn| f64::from(drawn) / f64::from(u32::MAX));
+    let part = entropy_u32().map_or(0.5, |drawn| f64::from(drawn) / f64::from(u32::MAX));
     pause.mul_f64(1.0 + part)
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use farcore::{Engine, Task};
+use farcore_tuning::entropy;
 
 use crate::accept::{self, Listener};
 use crate::figures::ServerReporter;
@@ -247,7 +248,7 @@ impl Drop for Server {
 /// 40 hexadecimal digits by which clients tell runs apart.
 fn run_id() -> io::Result<String> {
     let mut bytes = [0; 20];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    entropy(&mut bytes)?;
     let mut text = String::new();
     for byte in bytes {
         let _ = write!(text, "{byte:02x}");
