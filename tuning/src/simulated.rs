@@ -5,7 +5,8 @@
 //!
 //! - I1: the time changes only by [`advance`], and two worlds with one seed draw equal bytes.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 /// A world of one thread.
 #[derive(Clone, Copy)]
@@ -18,6 +19,10 @@ struct World {
 
 thread_local! {
     static WORLD: Cell<Option<World>> = const { Cell::new(None) };
+    /// By the number of a request, the version that it drew and does not answer.
+    static VERSIONS: RefCell<BTreeMap<u64, u64>> = const { RefCell::new(BTreeMap::new()) };
+    /// Names of what was reached.
+    static REACHED: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
     #[cfg(feature = "mutations")]
     static MUTATION: Cell<&'static str> = const { Cell::new("") };
 }
@@ -89,6 +94,30 @@ pub(crate) fn entropy(bytes: &mut [u8]) -> bool {
     }
     WORLD.set(Some(world));
     true
+}
+
+/// Notes the version that a request has drawn and that its answer does not name.
+pub fn note_version(request: u64, version: u64) {
+    if now_ns().is_some() {
+        VERSIONS.with_borrow_mut(|versions| versions.insert(request, version));
+    }
+}
+
+/// Takes the version that a request has drawn.
+#[must_use]
+pub fn take_version(request: u64) -> Option<u64> {
+    VERSIONS.with_borrow_mut(|versions| versions.remove(&request))
+}
+
+/// Counts that something was reached, for a report of coverage.
+pub fn reached(what: &'static str) {
+    REACHED.with_borrow_mut(|reached| *reached.entry(what).or_default() += 1);
+}
+
+/// Takes what was reached, with how often.
+#[must_use]
+pub fn take_reached() -> BTreeMap<&'static str, u64> {
+    REACHED.take()
 }
 
 /// Plants the fault of a name on the calling thread; an empty name plants none.

@@ -55,6 +55,8 @@ use crate::transport::queue::{RequestConsumer, RequestProducer, own_queue};
 pub(crate) use self::block_on::{block_on, block_on_for};
 pub(crate) use self::command::{Command, CommandPort};
 pub(crate) use self::core_shared::CoreShared;
+#[cfg(feature = "simulation")]
+pub(crate) use self::current::simulated::reactors;
 pub(crate) use self::current::{is_core, is_core_of, serve_current_core};
 pub(crate) use self::job::Job;
 pub use self::job::Task;
@@ -452,6 +454,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     fn note_time(&mut self, now_ns: u64) {
         self.shard.note_time(now_ns);
         self.shard.note_unix_ms(self.clock.unix_ms(now_ns));
+    }
+
+    /// Checks the shard's invariants, for a simulation.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn check(&self) {
+        self.shard.check();
     }
 
     /// Publishes all metrics.

@@ -39,6 +39,9 @@ pub(crate) trait Line {
 pub(super) enum NodeLine {
     /// A socket that carries the requests, or that set up the queue pair that does.
     Socket(Closer),
+    /// One of a simulated world.
+    #[cfg(feature = "simulation")]
+    Simulated(crate::simulation::LineCloser),
     /// A queue pair that RDMA-CM connected.
     #[cfg(feature = "verbs")]
     Cm(super::cm::CmCloser),
@@ -48,6 +51,8 @@ impl Line for NodeLine {
     fn close(&self) {
         match self {
             Self::Socket(closer) => closer.close(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(closer) => closer.close(),
             #[cfg(feature = "verbs")]
             Self::Cm(closer) => closer.close(),
         }

@@ -201,6 +201,10 @@ pub async fn connect_control(
     address: SocketAddr,
     limit: Duration,
 ) -> Result<MessageChannel, ConnectError> {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is_inside() {
+        return crate::simulation::connect_control(address, limit).await;
+    }
     let request = ConnectRequest::new(Purpose::Control);
     let socket = connect(address, &request, limit).await?;
     Ok(MessageChannel::connected(socket, address, limit))

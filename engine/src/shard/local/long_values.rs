@@ -427,7 +427,7 @@ impl LongValues {
     }
 
     /// Pieces that are alive, for checks.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(in crate::shard) fn pieces(&self) -> impl Iterator<Item = Piece> {
         self.by_id.values().flat_map(|value| value.pieces.clone())
     }

@@ -422,6 +422,8 @@ impl<E: Endpoint> Shard<E> {
         self.except_from_lost(request.hash);
         self.absences.note(request.hash, self.version);
         self.batch_counters.deletes += 1;
+        #[cfg(feature = "simulation")]
+        farcore_tuning::simulated::note_version(request.token, self.version);
         answers.answer(lane, request.token, Answer::Deleted);
         Step::Done
     }
@@ -436,6 +438,8 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         self.remove_record(request.hash, place);
         self.batch_counters.deletes += 1;
+        #[cfg(feature = "simulation")]
+        farcore_tuning::simulated::note_version(request.token, self.version);
         answers.answer(lane, request.token, Answer::Deleted);
         Step::Done
     }

@@ -1,0 +1,601 @@
+//! One run: builds the world of a plan, picks one step after the other, and checks.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use farcore::{Answer, Config, Error, Handle, Lock, Operation, Refused, SimulatedEngine};
+use farcore_rdma::node::{MemoryOptions, NodeOptions, SimulatedNode, SimulatedNodeGuard};
+use farcore_rdma::simulation::{self, Fate, NodeState, Step, StepKind};
+use farcore_tuning::simulated;
+
+use crate::history::{Answered, Call, History};
+use crate::plan::Plan;
+use crate::random::Random;
+use crate::report::Coverage;
+
+/// Steps that are kept for the report of a failure.
+const TRACE_STEPS: usize = 60;
+/// Steps between two checks of the shards.
+const CHECK_STEPS: u64 = 256;
+/// Steps within which an engine must open, and within which every request must end once faults
+/// have healed.
+const PATIENCE_STEPS: u64 = 400_000;
+/// Calls that a client has under way, at most.
+const IN_FLIGHT_MAX: usize = 24;
+/// The groups of the nodes' tasks; those of cores begin with 1.
+const NODE_GROUP: u32 = 32;
+/// What every value repeats, and what must not be read in far memory.
+const MARK: &[u8; 8] = b"plaintxt";
+
+/// What a run has shown.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// A digest of every step.
+    pub(crate) hash: u64,
+    pub(crate) steps: u64,
+    pub(crate) calls: usize,
+    pub(crate) coverage: Coverage,
+    pub(crate) failure: Option<String>,
+    /// The latest steps.
+    pub(crate) trace: Vec<String>,
+}
+
+/// A client of the engine.
+struct Client {
+    handle: Handle,
+    in_flight: usize,
+    /// It does not poll before this step.
+    asleep_until: u64,
+}
+
+struct World {
+    plan: Plan,
+    random: Random,
+    hash: u64,
+    step: u64,
+    trace: VecDeque<String>,
+    coverage: Coverage,
+    history: History,
+    clients: Vec<Client>,
+    nodes: Vec<Option<SimulatedNodeGuard>>,
+    /// When what is wrong with a node ends.
+    heals_at: Vec<u64>,
+    /// Faults happen.
+    is_faulty: bool,
+    ready: Vec<(u64, u32)>,
+    network: Vec<Step>,
+    slow_node: Option<u32>,
+}
+
+fn address(node: usize) -> SocketAddr {
+    let port = 7_000 + u16::try_from(node).unwrap_or(0);
+    SocketAddr::from(([10, 0, 0, 1], port))
+}
+
+/// The bytes of a call's value: its number, then the mark, to a length that the number decides.
+fn value_of(number: u64, bytes_max: u64) -> Vec<u8> {
+    let bytes = 8 + Random::new(number).below(bytes_max);
+    let mut value = number.to_le_bytes().to_vec();
+    value.extend(
+        MARK.iter()
+            .cycle()
+            .take(usize::try_from(bytes).unwrap_or(0)),
+    );
+    value
+}
+
+impl World {
+    fn note(&mut self, kind: u64, detail: u64, text: impl FnOnce() -> String) {
+        for word in [kind, detail, self.step] {
+            self.hash = (self.hash ^ word)
+                .wrapping_mul(0x100_0000_01B3)
+                .rotate_left(23);
+        }
+        if self.trace.len() == TRACE_STEPS {
+            self.trace.pop_front();
+        }
+        let now_ns = simulated::now_ns().unwrap_or(0);
+        self.trace
+            .push_back(format!("{:>8} {now_ns:>14} ns  {}", self.step, text()));
+    }
+
+    fn start_node(&mut self, node: usize) -> Result<(), String> {
+        let memory = MemoryOptions {
+            region_bytes: self.plan.node_bytes,
+            extent_bytes: 64 << 10,
+            huge_pages: false,
+            lock: Lock::Off,
+            ..MemoryOptions::new(self.plan.node_bytes)
+        };
+        let options = NodeOptions {
+            lease: Duration::from_secs(1),
+            keep: Duration::from_millis(self.plan.keep_ms),
+            isolate: self.plan.isolate,
+            mend_pace: Duration::from_millis(500),
+            ..NodeOptions::new(address(node), memory)
+        };
+        let group = NODE_GROUP + u32::try_from(node).unwrap_or(0);
+        let started = SimulatedNode::start(options, group).map_err(|error| error.to_string())?;
+        self.nodes[node] = Some(started);
+        Ok(())
+    }
+
+    fn config(&self) -> Config {
+        let plan = &self.plan;
+        let cores = plan.cores;
+        let nodes = (0..plan.nodes).map(|node| format!("tcp://{}", address(node)));
+        Config {
+            cores: (0..cores).collect(),
+            local_bytes: (cores as u64 * 8) << 20,
+            far_bytes: plan.far_bytes * cores as u64,
+            when_full: plan.when_full(),
+            page_bytes: Some(64 << 10),
+            keys_expected: 1_000,
+            nodes: nodes
+                .map(|node| node.parse().expect("an address"))
+                .collect(),
+            far_silence_ns: plan.far_silence_ns,
+            encryption: plan.key(),
+            encryption_mode: plan.encryption.unwrap_or_default(),
+            prefault: false,
+            huge_pages: false,
+            lock: Lock::Off,
+            handles_max: plan.handles,
+            batch: plan.batch,
+            cache_percent: plan.cache_percent,
+            read_ahead_chunks: if plan.read_ahead { 12 } else { 0 },
+            seed: Some(plan.seed),
+            ..Config::default()
+        }
+    }
+
+    /// Picks what happens next, and has it happen.
+    fn take_step(&mut self) -> Result<(), String> {
+        self.step += 1;
+        let weights = self.plan.weights;
+        simulation::ready(&mut self.ready);
+        simulation::steps(&mut self.network);
+        let busy = !self.ready.is_empty() || !self.network.is_empty();
+        let all = [
+            if self.ready.is_empty() {
+                0
+            } else {
+                weights.task * 4
+            },
+            if self.network.is_empty() {
+                0
+            } else {
+                weights.network * 4
+            },
+            if self.clients.is_empty() {
+                0
+            } else {
+                weights.client * 4
+            },
+            if busy {
+                weights.time
+            } else {
+                weights.time * 16
+            },
+        ];
+        let mut pick = self.random.below(all.iter().sum());
+        let mut kind = 0;
+        while pick >= all[kind] {
+            pick -= all[kind];
+            kind += 1;
+        }
+        simulated::advance(20 + self.random.below(400));
+        match kind {
+            0 => {
+                let (id, group) = self.ready[self.random.place(self.ready.len())];
+                self.note(0, id, || format!("task {id} of group {group}"));
+                simulation::poll(id);
+            }
+            1 => self.move_network(),
+            2 => self.move_client()?,
+            _ => self.pass_time(),
+        }
+        simulation::wake_timers();
+        if self.is_faulty {
+            self.fault()?;
+        }
+        Ok(())
+    }
+
+    fn move_network(&mut self) {
+        let mut step = self.network[self.random.place(self.network.len())];
+        if self.slow_node == Some(step.node) && self.random.below(8) > 0 {
+            step = self.network[self.random.place(self.network.len())];
+        }
+        let mut fate = Fate::Well;
+        if self.is_faulty && step.kind == StepKind::Perform {
+            let faults = self.plan.faults;
+            let draws = [
+                (faults.fail, Fate::Fails, "requests that fail"),
+                (
+                    faults.done_but_fails,
+                    Fate::DoneButFails,
+                    "requests that fail though performed",
+                ),
+                (faults.late, Fate::LateAndFails, "requests performed late"),
+                (
+                    faults.damage_on_the_way,
+                    Fate::Damaged,
+                    "bytes damaged on the way",
+                ),
+            ];
+            for (often, one, name) in draws {
+                if often > 0 && self.random.one_in(often) {
+                    fate = one;
+                    self.coverage.fault(name);
+                }
+            }
+        }
+        let pick = self.random.next();
+        let detail = u64::from(step.place) << 8 | u64::from(step.part);
+        self.note(1 + step.kind as u64, detail, || {
+            format!(
+                "{:?} at node {}: place {}, part {}, {fate:?}",
+                step.kind, step.node, step.place, step.part
+            )
+        });
+        simulation::take(&step, fate, pick);
+    }
+
+    fn pass_time(&mut self) {
+        let now_ns = simulated::now_ns().unwrap_or(0);
+        let next_ns = simulation::next_timer_ns().unwrap_or(now_ns);
+        let by_ns = match self.random.below(3) {
+            0 => self.random.below(50_000),
+            _ => next_ns.saturating_sub(now_ns),
+        };
+        self.note(9, by_ns, || format!("{by_ns} ns pass"));
+        simulated::advance(by_ns);
+    }
+
+    fn move_client(&mut self) -> Result<(), String> {
+        let place = self.random.place(self.clients.len());
+        let is_sleeper = self.plan.sleeper && place == 0;
+        let client = &mut self.clients[place];
+        let may_send = client.in_flight < IN_FLIGHT_MAX && self.is_faulty;
+        if may_send && self.random.below(3) > 0 {
+            self.submit(place);
+            return Ok(());
+        }
+        if client.asleep_until > self.step && self.is_faulty {
+            return Ok(());
+        }
+        if is_sleeper && self.random.one_in(20) {
+            client.asleep_until = self.step + self.random.below(20_000);
+            self.coverage.fault("clients that do not read");
+        }
+        let mut answers = Vec::new();
+        let bytes_max = self.plan.value_bytes_max;
+        let client = &mut self.clients[place];
+        client
+            .handle
+            .poll(|number, answer| answers.push((number, owned(number, answer, bytes_max))));
+        client.in_flight -= answers.len().min(client.in_flight);
+        let count = answers.len() as u64;
+        self.note(10, count << 8 | place as u64, || {
+            format!("client {place} polls: {count} answers")
+        });
+        for (number, answer) in answers {
+            let answered = answer?;
+            if let Answered::Failed(error) = &answered {
+                self.coverage.error(error);
+            }
+            let digest = format!("{answered:?}");
+            let short = digest.bytes().fold(number, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+            });
+            self.note(11, short, || format!("  call {number}: {digest}"));
+            self.history.end(number, answered, self.step)?;
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, place: usize) {
+        let key = match self.random.below(3) {
+            // Some keys are used much more than others.
+            0 => self.random.below(self.plan.keys.min(8)),
+            _ => self.random.below(self.plan.keys),
+        };
+        let call = match self.random.below(20) {
+            0..8 => Call::Get,
+            8..15 => Call::Put,
+            15..17 => Call::Delete,
+            _ => Call::Swap(self.version_to_expect(key)),
+        };
+        let name = format!("key-{key}");
+        let number = self.history.begin(place, key, call, self.step);
+        let value = value_of(number, self.plan.value_bytes_max);
+        let key_bytes = name.as_bytes();
+        let operation = match call {
+            Call::Get => Operation::Get { key: key_bytes },
+            Call::Put => Operation::Put {
+                key: key_bytes,
+                value: &value,
+            },
+            Call::Delete => Operation::Delete { key: key_bytes },
+            Call::Swap(expected) => Operation::CompareAndSwap {
+                key: key_bytes,
+                value: &value,
+                expected,
+            },
+        };
+        let client = &mut self.clients[place];
+        match client.handle.submit(operation, number) {
+            Ok(()) => {
+                client.in_flight += 1;
+                self.note(12, number, || {
+                    format!("client {place} calls {number}: {call:?} of key {key}")
+                });
+            }
+            Err(Refused::Error(error)) => {
+                self.history.refuse();
+                self.coverage.error(&name_of(&error));
+            }
+            Err(Refused::Full) => self.history.refuse(),
+        }
+    }
+
+    /// A version that a key had lately, or may have.
+    fn version_to_expect(&mut self, key: u64) -> u64 {
+        if self.random.one_in(4) {
+            return 0;
+        }
+        self.history.latest_version(key)
+    }
+
+    /// Something goes wrong, or ends to be wrong.
+    fn fault(&mut self) -> Result<(), String> {
+        let faults = self.plan.faults;
+        for node in 0..self.nodes.len() {
+            if self.heals_at[node] != 0 && self.step >= self.heals_at[node] {
+                self.heal(node)?;
+            }
+        }
+        let node = self.random.place(self.nodes.len());
+        let is_well = self.heals_at[node] == 0;
+        if faults.partition > 0 && self.random.one_in(faults.partition) && is_well {
+            let groups = if self.random.one_in(2) {
+                u64::MAX
+            } else {
+                self.random.next()
+            };
+            let detail = groups;
+            self.note(20, detail, || {
+                format!("node {node} is cut off from {groups:x}")
+            });
+            self.coverage.fault("partitions");
+            simulation::set_node(node, NodeState::Cut(groups));
+            self.heals_at[node] = self.step + 1 + self.random.below(12_000);
+        } else if faults.restart > 0 && self.random.one_in(faults.restart) && is_well {
+            self.note(21, node as u64, || format!("node {node} ends"));
+            self.coverage.fault("nodes that end, and come back empty");
+            simulation::set_node(node, NodeState::Down);
+            self.nodes[node] = None;
+            self.heals_at[node] = self.step + 1 + self.random.below(12_000);
+        }
+        if faults.damage > 0 && self.random.one_in(faults.damage) {
+            let bit = self.random.next();
+            if let Some(node) = &self.nodes[node] {
+                node.damage(bit);
+                self.coverage.fault("bytes damaged in far memory");
+            }
+        }
+        if faults.clock > 0 && self.random.one_in(faults.clock) {
+            let by_ns = i64::try_from(self.random.below(20_000_000_000)).unwrap_or(0);
+            let by_ns = by_ns - 10_000_000_000;
+            simulated::step_system_clock(by_ns);
+            self.coverage.fault("steps of the system's clock");
+        }
+        Ok(())
+    }
+
+    fn heal(&mut self, node: usize) -> Result<(), String> {
+        self.note(22, node as u64, || format!("node {node} is well again"));
+        if self.nodes[node].is_none() {
+            self.start_node(node)?;
+        }
+        simulation::set_node(node, NodeState::Up);
+        self.heals_at[node] = 0;
+        Ok(())
+    }
+
+    fn until(
+        &mut self,
+        what: &str,
+        mut done: impl FnMut(&mut Self) -> Result<bool, String>,
+    ) -> Result<(), String> {
+        for _ in 0..PATIENCE_STEPS {
+            if done(self)? {
+                return Ok(());
+            }
+            self.take_step()?;
+        }
+        Err(format!(
+            "after {PATIENCE_STEPS} steps without faults, {what}"
+        ))
+    }
+
+    fn check_far_memory(&self) -> Result<(), String> {
+        if self.plan.encryption.is_none() {
+            return Ok(());
+        }
+        let mark = MARK.repeat(2);
+        let mut found = false;
+        for node in self.nodes.iter().flatten() {
+            node.each_region(|bytes| {
+                found |= bytes
+                    .windows(mark.len())
+                    .step_by(1)
+                    .any(|part| part == mark);
+            });
+        }
+        if found {
+            return Err("plaintext lies in far memory".into());
+        }
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        for node in 0..self.plan.nodes {
+            self.nodes.push(None);
+            self.heals_at.push(0);
+            self.start_node(node)?;
+        }
+        let begun = SimulatedEngine::begin(&self.config()).map_err(|error| error.to_string());
+        let mut engine = begun?;
+        self.until("the engine is not open", |_| {
+            engine.is_open().map_err(|error| error.to_string())
+        })?;
+        for _ in 0..self.plan.handles {
+            let handle = engine
+                .engine()
+                .handle()
+                .map_err(|error| error.to_string())?;
+            self.clients.push(Client {
+                handle,
+                in_flight: 0,
+                asleep_until: 0,
+            });
+        }
+        let done = self.work(&engine);
+        if done.is_err() {
+            // Nothing may block: a handle waits for its answers when it is dropped.
+            for client in self.clients.drain(..) {
+                std::mem::forget(client.handle);
+            }
+            std::mem::forget(engine);
+        }
+        done
+    }
+
+    fn work(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
+        self.is_faulty = true;
+        self.slow_node = (self.plan.faults.slow > 0).then_some(0);
+        let end = self.step + self.plan.steps;
+        let closes_at = self.plan.closes.then(|| end - self.plan.steps / 4);
+        while self.step < end {
+            self.take_step()?;
+            if self.step.is_multiple_of(CHECK_STEPS) {
+                engine.check();
+            }
+            if closes_at == Some(self.step) {
+                self.coverage.fault("an engine that closes under load");
+                self.note(30, 0, || "the engine closes".into());
+                engine.close();
+            }
+        }
+        self.is_faulty = false;
+        self.slow_node = None;
+        for node in 0..self.nodes.len() {
+            if self.heals_at[node] != 0 {
+                self.heal(node)?;
+            }
+        }
+        let ended = self.until("requests have no answer", |world| {
+            Ok(world.history.open().next().is_none())
+        });
+        if let Err(error) = ended {
+            let open: Vec<_> = self.history.open().take(5).cloned().collect();
+            let count = self.history.open().count();
+            return Err(format!("{error}: {count}, of which {open:?}"));
+        }
+        engine.check();
+        self.history.check(self.plan.evicts)?;
+        self.check_far_memory()?;
+        self.clients.clear();
+        engine.close();
+        self.until("the engine is not closed", |_| Ok(engine.is_closed()))?;
+        engine.close();
+        Ok(())
+    }
+}
+
+/// The name of an error.
+fn name_of(error: &Error) -> String {
+    let text = format!("{error:?}");
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric());
+    text[..end.unwrap_or(text.len())].to_owned()
+}
+
+/// An answer to a call, with its value checked.
+fn owned(number: u64, answer: Answer<'_>, bytes_max: u64) -> Result<Answered, String> {
+    Ok(match answer {
+        Answer::Value { version, value } => {
+            let Some(first) = value.first_chunk() else {
+                return Err(format!("call {number} read a short value: {value:?}"));
+            };
+            let stored = u64::from_le_bytes(*first);
+            if value != value_of(stored, bytes_max) {
+                return Err(format!("call {number} read a value that was never stored"));
+            }
+            Answered::Value(version, stored)
+        }
+        Answer::Absent => Answered::Absent,
+        Answer::Stored { version } => Answered::Stored(version),
+        Answer::Deleted => {
+            let version = simulated::take_version(number);
+            Answered::Deleted(version.ok_or("a delete drew no version")?)
+        }
+        Answer::Mismatch { current } => Answered::Mismatch(current),
+        Answer::Failed(error) => Answered::Failed(name_of(error)),
+        other => return Err(format!("call {number} was answered {other:?}")),
+    })
+}
+
+/// Runs the world of a plan.
+pub(crate) fn run(plan: &Plan) -> Outcome {
+    let inside = simulation::enter(plan.seed, 1_700_000_000_000_000_000, plan.movable);
+    let mut world = World {
+        plan: plan.clone(),
+        random: Random::new(plan.seed),
+        hash: 0xCBF2_9CE4_8422_2325,
+        step: 0,
+        trace: VecDeque::new(),
+        coverage: Coverage::default(),
+        history: History::default(),
+        clients: Vec::new(),
+        nodes: Vec::new(),
+        heals_at: Vec::new(),
+        is_faulty: false,
+        ready: Vec::new(),
+        network: Vec::new(),
+        slow_node: None,
+    };
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.run()));
+    let failure = match caught {
+        Ok(done) => done.err(),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+            for client in world.clients.drain(..) {
+                std::mem::forget(client.handle);
+            }
+            Some(format!("panic: {}", text.unwrap_or_default()))
+        }
+    };
+    let (hash, steps, calls) = (world.hash, world.step, world.history.len());
+    let mut coverage = std::mem::take(&mut world.coverage);
+    coverage.reached(simulated::take_reached());
+    let trace = std::mem::take(&mut world.trace).into();
+    drop(world);
+    if failure.is_some() {
+        // What is left is in an unknown state.
+        std::mem::forget(inside);
+    } else {
+        drop(inside);
+    }
+    Outcome {
+        hash,
+        steps,
+        calls,
+        coverage,
+        failure,
+        trace,
+    }
+}
