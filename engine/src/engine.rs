@@ -684,6 +684,7 @@ impl SimulatedEngine {
     /// # Errors
     /// The errors of [`Config::validate`].
     pub fn begin(config: &Config) -> Result<Self> {
+        reactor::simulated::begin();
         let clock = Clock::new();
         let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
@@ -720,7 +721,7 @@ impl SimulatedEngine {
     /// # Panics
     /// One does not hold.
     pub fn check(&self) {
-        for reactor in reactor::reactors() {
+        for reactor in reactor::simulated::reactors() {
             reactor.borrow().check();
         }
     }

@@ -8,6 +8,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+/// A part of a keystream: shard, sequence and place in the page.
+type Keystream = (u16, u64, usize);
+
 /// A world of one thread.
 #[derive(Clone, Copy)]
 struct World {
@@ -21,6 +24,8 @@ thread_local! {
     static WORLD: Cell<Option<World>> = const { Cell::new(None) };
     /// By the number of a request, the version that it drew and does not answer.
     static VERSIONS: RefCell<BTreeMap<u64, u64>> = const { RefCell::new(BTreeMap::new()) };
+    /// What was encrypted with which part of a keystream, as digests.
+    static KEYSTREAMS: RefCell<BTreeMap<Keystream, u64>> = const { RefCell::new(BTreeMap::new()) };
     /// Names of what was reached.
     static REACHED: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
     #[cfg(feature = "mutations")]
@@ -46,6 +51,8 @@ pub fn enter(seed: u64, system_ns: u64) -> Inside {
         random: seed,
     };
     WORLD.set(Some(world));
+    VERSIONS.take();
+    KEYSTREAMS.take();
     Inside(())
 }
 
@@ -107,6 +114,24 @@ pub fn note_version(request: u64, version: u64) {
 #[must_use]
 pub fn take_version(request: u64) -> Option<u64> {
     VERSIONS.with_borrow_mut(|versions| versions.remove(&request))
+}
+
+/// Notes that a part of a keystream encrypts bytes.
+///
+/// # Panics
+/// It has encrypted other bytes before.
+pub fn note_keystream(part: Keystream, bytes: &[u8]) {
+    if now_ns().is_none() {
+        return;
+    }
+    let digest = bytes.iter().fold(bytes.len() as u64, |digest, &byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+    });
+    let before = KEYSTREAMS.with_borrow_mut(|known| known.insert(part, digest));
+    assert!(
+        before.is_none_or(|before| before == digest),
+        "a keystream encrypts twice: {part:?}"
+    );
 }
 
 /// Counts that something was reached, for a report of coverage.

@@ -112,6 +112,12 @@ pub(crate) mod simulated {
         on_enter(current_group(), None);
     }
 
+    /// Forgets the cores of an earlier world.
+    pub(crate) fn begin() {
+        REACTORS.set(Vec::new());
+        CURRENT_CORE.set(None);
+    }
+
     /// The reactors of all cores that serve.
     pub(crate) fn reactors() -> Vec<Rc<LentReactor>> {
         REACTORS.with_borrow(|all| all.iter().filter_map(|one| one.1.upgrade()).collect())

@@ -56,7 +56,7 @@ pub(crate) use self::block_on::{block_on, block_on_for};
 pub(crate) use self::command::{Command, CommandPort};
 pub(crate) use self::core_shared::CoreShared;
 #[cfg(feature = "simulation")]
-pub(crate) use self::current::simulated::reactors;
+pub(crate) use self::current::simulated;
 pub(crate) use self::current::{is_core, is_core_of, serve_current_core};
 pub(crate) use self::job::Job;
 pub use self::job::Task;
@@ -229,7 +229,9 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     /// fabric that any thread may use, for clients other than those on this core.
     pub(crate) fn may_be_lent(&mut self) -> bool {
         let own = ReplyTo::new(OWN_LANE);
-        let is_shared = self.is_movable && !self.shard.has_parked(own);
+        let has_parked =
+            self.shard.has_parked(own) && !farcore_tuning::mutated!("lent-with-own-requests");
+        let is_shared = self.is_movable && !has_parked;
         (is_shared || self.shard.is_quiet()) && self.has_nothing_waiting()
     }
 

@@ -67,6 +67,8 @@ impl<E: Endpoint> Shard<E> {
             "two far pages share their keystream"
         );
         assert!(sequences.last().is_none_or(|&last| last <= shard.sequence));
+        #[cfg(feature = "simulation")]
+        self.note_states();
         self.check_extents();
         self.check_victims();
         let kept = &shard.local.victims;
@@ -133,5 +135,21 @@ impl<E: Endpoint> Shard<E> {
         let counters = self.metrics.counters.snapshot();
         let bytes = (extents.used_bytes(), extents.total_bytes());
         assert_eq!((counters.far_used_bytes, counters.far_total_bytes), bytes);
+    }
+
+    /// Counts which states pages are in.
+    #[cfg(feature = "simulation")]
+    fn note_states(&self) {
+        for (_, page) in self.local.pages.iter() {
+            farcore_tuning::simulated::reached(match (page.kind(), page.state()) {
+                (PageKind::Cache, _) => "a page of copies",
+                (_, PageState::Free) => "a free page",
+                (_, PageState::Open) => "an open page",
+                (_, PageState::Sealed) => "a sealed page",
+                (_, PageState::Flushing) => "a flushing page",
+                (_, PageState::Clean) => "a clean page",
+                (_, PageState::Far) => "a far page",
+            });
+        }
     }
 }

@@ -44,5 +44,8 @@ mod written;
 pub use self::memory::{MemoryError, MemoryOptions, NodeMemory, REGIONS_MAX, Registered};
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
+pub(crate) use self::simulated::abandon as abandon_simulated;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
 pub use self::simulated::{SimulatedNode, SimulatedNodeGuard};
 pub use self::start::{MemoryNode, NodeHandle, NodeMetrics, NodeOptions, StartError};

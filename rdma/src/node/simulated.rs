@@ -49,6 +49,15 @@ thread_local! {
         const { RefCell::new(Vec::new()) };
 }
 
+/// Forgets the tasks of all nodes.
+#[allow(
+    clippy::mem_forget,
+    reason = "tasks of a world that failed may not be droppable"
+)]
+pub(crate) fn abandon() {
+    std::mem::forget(TASKS.take());
+}
+
 fn identity(service: &Arc<Service>) -> usize {
     Arc::as_ptr(service).addr()
 }

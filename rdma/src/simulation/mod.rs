@@ -44,6 +44,19 @@ impl Drop for Inside {
     }
 }
 
+impl Inside {
+    /// Leaves the world as it is, in a state that nobody knows: nothing of it is dropped.
+    #[allow(
+        clippy::mem_forget,
+        reason = "what has failed may not even be droppable"
+    )]
+    pub fn abandon(self) {
+        runtime::abandon();
+        network::abandon();
+        crate::node::abandon_simulated();
+    }
+}
+
 /// Enters a world on the calling thread. `movable`: whether any thread may use its endpoints.
 #[must_use]
 pub fn enter(seed: u64, system_ns: u64, movable: bool) -> Inside {

@@ -58,6 +58,15 @@ pub(super) fn leave() {
     drop(network);
 }
 
+/// Forgets the network.
+#[allow(
+    clippy::mem_forget,
+    reason = "nodes of a world that failed may not be droppable"
+)]
+pub(super) fn abandon() {
+    std::mem::forget(NETWORK.replace(Some(Network::default())));
+}
+
 fn with<T>(work: impl FnOnce(&mut Network) -> T) -> T {
     NETWORK.with_borrow_mut(|network| work(network.as_mut().expect("inside a world")))
 }

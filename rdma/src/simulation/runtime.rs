@@ -64,6 +64,16 @@ pub(super) fn leave() {
     RUNTIME.set(None);
 }
 
+/// Forgets all tasks.
+#[allow(
+    clippy::mem_forget,
+    reason = "tasks of a world that failed may not be droppable"
+)]
+pub(super) fn abandon() {
+    std::mem::forget(RUNTIME.replace(Some(Runtime::default())));
+    GROUP.set(0);
+}
+
 fn with<T>(work: impl FnOnce(&mut Runtime) -> T) -> T {
     RUNTIME.with_borrow_mut(|runtime| work(runtime.as_mut().expect("inside a world")))
 }

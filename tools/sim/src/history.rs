@@ -176,6 +176,18 @@ fn check_key(entries: &[&Entry], vanishes: bool) -> Result<(), String> {
         }
         latest_begun = latest_begun.max(change.begun);
     }
+    // The highest version of all changes that had ended by a step.
+    let mut by_end: Vec<_> = changes.iter().map(|one| (one.ended, one.version)).collect();
+    by_end.sort_unstable();
+    let mut highest = 0;
+    for (_, version) in &mut by_end {
+        highest = highest.max(*version);
+        *version = highest;
+    }
+    let of_version = |version: u64| {
+        let place = changes.binary_search_by_key(&version, |change| change.version);
+        place.ok().map(|place| &changes[place])
+    };
     // Some changes may have been made without an answer: what they stored may be seen.
     let may_be_unknown = |number: u64| {
         entries.iter().any(|entry| {
@@ -191,13 +203,12 @@ fn check_key(entries: &[&Entry], vanishes: bool) -> Result<(), String> {
         };
         let any_unknown = unknown_from.is_some_and(|begun| begun < *ended);
         // Changes that had ended before this call began come before it.
-        let past = changes
-            .iter()
-            .filter(|change| change.ended < entry.begun)
-            .map(|change| change.version)
-            .max()
-            .unwrap_or(0);
-        let next_after = |version: u64| changes.iter().find(|change| change.version > version);
+        let before = by_end.partition_point(|&(ended, _)| ended < entry.begun);
+        let past = before.checked_sub(1).map_or(0, |last| by_end[last].1);
+        let next_after = |version: u64| {
+            let place = changes.partition_point(|change| change.version <= version);
+            changes.get(place)
+        };
         let wrong = |why: &str| {
             Err(format!(
                 "call {} of client {} on key {}, {:?} in steps {} to {ended}, was answered \
@@ -212,8 +223,7 @@ fn check_key(entries: &[&Entry], vanishes: bool) -> Result<(), String> {
         };
         match answered {
             Answered::Value(version, number) => {
-                let known = changes.iter().find(|change| change.version == *version);
-                match known {
+                match of_version(*version) {
                     Some(change) if change.value != Some(*number) => {
                         return wrong("this version holds another value");
                     }
@@ -231,8 +241,8 @@ fn check_key(entries: &[&Entry], vanishes: bool) -> Result<(), String> {
                 }
             }
             Answered::Mismatch(current) if *current > 0 => {
-                let known = changes.iter().find(|change| change.version == *current);
-                if known.is_none_or(|change| change.value.is_none()) && !any_unknown {
+                if of_version(*current).is_none_or(|change| change.value.is_none()) && !any_unknown
+                {
                     return wrong("no call has stored this version");
                 }
                 if next_after(*current).is_some_and(|next| next.version <= past) {
@@ -256,10 +266,8 @@ fn check_key(entries: &[&Entry], vanishes: bool) -> Result<(), String> {
                 if *version <= past {
                     return wrong("its version is not above");
                 }
-                let before = changes
-                    .iter()
-                    .rev()
-                    .find(|change| change.version < *version);
+                let place = changes.partition_point(|change| change.version < *version);
+                let before = place.checked_sub(1).map(|place| &changes[place]);
                 let state = before.map_or(0, |change| {
                     if change.value.is_some() {
                         change.version

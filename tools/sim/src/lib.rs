@@ -20,6 +20,7 @@
 //!   hashes.
 
 mod history;
+pub mod mutations;
 mod plan;
 mod random;
 mod report;

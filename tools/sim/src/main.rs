@@ -4,41 +4,57 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use farcore_sim::run::{Seeds, run};
+use farcore_sim::run::{Request, find, run};
 
 #[derive(Debug, Parser)]
-#[command(about = "Run Farcore in a simulated world")]
+#[command(
+    name = "farcore-sim",
+    about = "Run Farcore in a simulated world, from a seed"
+)]
 struct Arguments {
     /// The seed of the only run, or of the first.
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Runs, of one seed after the other.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Runs, of one seed after the other. Default: one, or as many as `--minutes` allows.
     #[arg(long)]
     count: Option<u64>,
     /// The longest time, in minutes.
     #[arg(long)]
     minutes: Option<u64>,
-    /// Faults heal in all runs, and every request must end.
+    /// Some nodes never come back; every request must end all the same.
     #[arg(long)]
     liveness: bool,
-    /// Print each plan.
+    /// Plant a fault in the engine, which must be found in two minutes; `all` for each after the
+    /// other.
+    #[arg(long)]
+    mutation: Option<String>,
+    /// Print each plan and its trace hash.
     #[arg(long)]
     verbose: bool,
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let count = match (arguments.count, arguments.minutes) {
-        (Some(count), _) => Some(count),
-        (None, Some(_)) => None,
-        (None, None) => Some(1),
-    };
-    let seeds = Seeds {
-        first: arguments.seed.unwrap_or(1),
+    let Arguments {
+        seed,
         count,
-        limit: Duration::from_secs(60 * arguments.minutes.unwrap_or(600)),
+        minutes,
+        liveness,
+        mutation,
+        verbose,
+    } = Arguments::parse();
+    let is_single = minutes.is_none() && mutation.is_none();
+    let request = Request {
+        first: seed,
+        count: count.or(is_single.then_some(1)),
+        limit: Duration::from_mins(minutes.unwrap_or(24 * 60)),
+        liveness,
+        verbose,
     };
-    match run(seeds, arguments.liveness, arguments.verbose) {
+    let done = match mutation {
+        Some(name) => find(&name, &request),
+        None => run(&request),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sim: {error:#}");

@@ -11,6 +11,8 @@ use crate::random::Random;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
+    /// Some nodes never come back.
+    pub(crate) liveness: bool,
     pub(crate) cores: usize,
     pub(crate) nodes: usize,
     pub(crate) handles: usize,
@@ -27,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) far_bytes: u64,
     /// Bytes that each node lends.
     pub(crate) node_bytes: u64,
+    /// Local memory of a core beyond the least, in bytes.
+    pub(crate) spare_bytes: u64,
     pub(crate) far_silence_ns: u64,
     pub(crate) keep_ms: u64,
     pub(crate) steps: u64,
@@ -96,11 +100,12 @@ impl Plan {
         let share = far_bytes * cores as u64 / nodes as u64;
         Self {
             seed,
+            liveness,
             cores,
             nodes,
             handles: random.of(&[1, 2, 3, 4]),
-            keys: random.of(&[20, 200, 600, 2_000]),
-            value_bytes_max: random.of(&[100, 2_000, 12_000, 30_000]),
+            keys: random.of(&[20, 200, 600, 2_000, 2_000]),
+            value_bytes_max: random.of(&[100, 2_000, 8_000, 20_000, 30_000]),
             encryption,
             evicts: random.one_in(4),
             isolate: random.one_in(3),
@@ -110,16 +115,17 @@ impl Plan {
             batch: random.of(&[1, 8, 64]),
             far_bytes,
             node_bytes: (share + (3 << 20)).next_multiple_of(1 << 20),
+            spare_bytes: random.of(&[0, 256 << 10, 2 << 20]),
             far_silence_ns: random.of(&[20_000_000, 200_000_000, 1_000_000_000]),
             keep_ms: random.of(&[0, 0, 2_000]),
-            steps: 40_000,
+            steps: random.of(&[20_000, 60_000, 150_000]),
             sleeper: random.one_in(3),
             closes: !liveness && random.one_in(5),
             faults,
             weights: Weights {
                 task: random.of(&[4, 8, 16]),
                 network: random.of(&[2, 8, 16]),
-                client: random.of(&[1, 4, 8]),
+                client: random.of(&[2, 8, 16]),
                 time: 1,
             },
         }

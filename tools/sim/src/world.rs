@@ -1,6 +1,8 @@
 //! One run: builds the world of a plan, picks one step after the other, and checks.
 
-use std::collections::VecDeque;
+#![allow(clippy::mem_forget, reason = "a world that has failed is not dropped")]
+
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -121,13 +123,23 @@ impl World {
         Ok(())
     }
 
+    /// The settings, with as little local memory as they may have, and a little more.
     fn config(&self) -> Config {
+        let sizes = (8..).map(|step| step * self.plan.cores as u64 * (256 << 10));
+        let mut configs = sizes.map(|local_bytes| self.config_of(local_bytes));
+        let least =
+            configs.find(|config| config.validate().is_ok() || config.local_bytes > 1 << 30);
+        let least = least.map_or(0, |config| config.local_bytes);
+        self.config_of(least + self.plan.cores as u64 * self.plan.spare_bytes)
+    }
+
+    fn config_of(&self, local_bytes: u64) -> Config {
         let plan = &self.plan;
         let cores = plan.cores;
         let nodes = (0..plan.nodes).map(|node| format!("tcp://{}", address(node)));
         Config {
             cores: (0..cores).collect(),
-            local_bytes: (cores as u64 * 8) << 20,
+            local_bytes,
             far_bytes: plan.far_bytes * cores as u64,
             when_full: plan.when_full(),
             page_bytes: Some(64 << 10),
@@ -246,8 +258,11 @@ impl World {
     fn pass_time(&mut self) {
         let now_ns = simulated::now_ns().unwrap_or(0);
         let next_ns = simulation::next_timer_ns().unwrap_or(now_ns);
+        let busy = !self.ready.is_empty() || !self.network.is_empty();
         let by_ns = match self.random.below(3) {
             0 => self.random.below(50_000),
+            // Without faults no request waits for longer than it may.
+            _ if busy && !self.is_faulty => 0,
             _ => next_ns.saturating_sub(now_ns),
         };
         self.note(9, by_ns, || format!("{by_ns} ns pass"));
@@ -421,6 +436,19 @@ impl World {
         ))
     }
 
+    /// Counts what the engine has done.
+    fn note_figures(&mut self, engine: &SimulatedEngine) {
+        let total = engine.engine().stats().total;
+        self.coverage.reached(BTreeMap::from([
+            ("pages flushed", total.pages_flushed),
+            ("pages evicted", total.pages_evicted),
+            ("pages compacted", total.compaction_pages),
+            ("far reads", total.far_reads),
+            ("requests served on loan", total.requests_lent),
+            ("keys lost", total.lost_keys),
+        ]));
+    }
+
     fn check_far_memory(&self) -> Result<(), String> {
         if self.plan.encryption.is_none() {
             return Ok(());
@@ -465,10 +493,6 @@ impl World {
         }
         let done = self.work(&engine);
         if done.is_err() {
-            // Nothing may block: a handle waits for its answers when it is dropped.
-            for client in self.clients.drain(..) {
-                std::mem::forget(client.handle);
-            }
             std::mem::forget(engine);
         }
         done
@@ -493,7 +517,9 @@ impl World {
         self.is_faulty = false;
         self.slow_node = None;
         for node in 0..self.nodes.len() {
-            if self.heals_at[node] != 0 {
+            // In the liveness mode some nodes never come back.
+            let stays = self.plan.liveness && self.random.one_in(2);
+            if self.heals_at[node] != 0 && !stays {
                 self.heal(node)?;
             }
         }
@@ -506,6 +532,7 @@ impl World {
             return Err(format!("{error}: {count}, of which {open:?}"));
         }
         engine.check();
+        self.note_figures(engine);
         self.history.check(self.plan.evicts)?;
         self.check_far_memory()?;
         self.clients.clear();
@@ -573,9 +600,6 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
-            for client in world.clients.drain(..) {
-                std::mem::forget(client.handle);
-            }
             Some(format!("panic: {}", text.unwrap_or_default()))
         }
     };
@@ -583,11 +607,12 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     let mut coverage = std::mem::take(&mut world.coverage);
     coverage.reached(simulated::take_reached());
     let trace = std::mem::take(&mut world.trace).into();
-    drop(world);
     if failure.is_some() {
         // What is left is in an unknown state.
-        std::mem::forget(inside);
+        std::mem::forget(world);
+        inside.abandon();
     } else {
+        drop(world);
         drop(inside);
     }
     Outcome {
