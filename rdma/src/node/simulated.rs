@@ -189,7 +189,9 @@ impl SimulatedNode {
             ticket,
         };
         loop {
-            match self.service.sessions().admission(ticket) {
+            // Not across an await: the sessions are locked for one step.
+            let admission = self.service.sessions().admission(ticket);
+            match admission {
                 Admission::Ready => break,
                 Admission::Wait => Timer::new(LINE_INTERVAL).await,
                 Admission::Refused(refusal) => return Err(refusal),

@@ -49,6 +49,8 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct History {
     entries: Vec<Entry>,
+    /// Calls that were not answered.
+    open: usize,
 }
 
 /// A change that took effect: its version, its call, and whether the key is there after it.
@@ -65,6 +67,7 @@ impl History {
     /// Begins a call; its number.
     pub(crate) fn begin(&mut self, client: usize, key: u64, call: Call, step: u64) -> u64 {
         let number = self.entries.len() as u64;
+        self.open += 1;
         self.entries.push(Entry {
             number,
             client,
@@ -79,6 +82,7 @@ impl History {
     /// Forgets the latest call: it was refused.
     pub(crate) fn refuse(&mut self) {
         self.entries.pop();
+        self.open -= 1;
     }
 
     /// Ends a call.
@@ -96,7 +100,22 @@ impl History {
             ));
         }
         entry.ended = Some((step, answered));
+        self.open -= 1;
         Ok(())
+    }
+
+    /// A client has stopped: what becomes of its open calls is not known.
+    pub(crate) fn abandon(&mut self, client: usize, step: u64) {
+        let open = self.entries.iter_mut().filter(|one| one.ended.is_none());
+        for entry in open.filter(|one| one.client == client) {
+            entry.ended = Some((step, Answered::Failed("Closed".to_owned())));
+            self.open -= 1;
+        }
+    }
+
+    /// True once every call was answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.open == 0
     }
 
     pub(crate) fn len(&self) -> usize {

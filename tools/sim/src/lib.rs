@@ -6,7 +6,7 @@
 //!      -> world: picks one step after the other
 //!           task     a core's service, a keeper, a session, a node: real code, polled once
 //!           network  performs, completes, fails or damages one request; delivers one message
-//!           client   a handle submits or polls
+//!           client   a handle submits or polls; a job on a core is given a call
 //!           time     passes, to the next timer or by a little; timers wake tasks
 //!           fault    cuts a node off, ends it, damages its memory, sets the system's clock
 //!      -> history -> per key: is it linearizable?  shards: do their invariants hold?
@@ -19,6 +19,7 @@
 //! - I1: a step depends on the seed and the steps before it alone, so equal seeds have equal trace
 //!   hashes.
 
+mod client;
 mod history;
 pub mod mutations;
 mod plan;

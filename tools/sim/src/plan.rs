@@ -16,6 +16,8 @@ pub(crate) struct Plan {
     pub(crate) cores: usize,
     pub(crate) nodes: usize,
     pub(crate) handles: usize,
+    /// Clients that are jobs on cores.
+    pub(crate) jobs: usize,
     pub(crate) keys: u64,
     pub(crate) value_bytes_max: u64,
     pub(crate) encryption: Option<EncryptionMode>,
@@ -55,6 +57,8 @@ pub(crate) struct Faults {
     pub(crate) restart: u64,
     pub(crate) damage: u64,
     pub(crate) clock: u64,
+    /// Clients that stop with calls under way.
+    pub(crate) stop: u64,
     /// A node whose requests are performed rarely.
     pub(crate) slow: u64,
 }
@@ -93,6 +97,7 @@ impl Plan {
             restart: rare(60_000),
             damage: rare(20_000),
             clock: rare(20_000),
+            stop: rare(20_000),
             slow: rare(2),
         };
         let far_mib = random.of(&[2, 4, 8, 8, 16]);
@@ -103,7 +108,8 @@ impl Plan {
             liveness,
             cores,
             nodes,
-            handles: random.of(&[1, 2, 3, 4]),
+            handles: random.of(&[1, 2, 3]),
+            jobs: random.of(&[0, 1, 2, 4]),
             keys: random.of(&[20, 200, 600, 2_000, 2_000]),
             value_bytes_max: random.of(&[100, 2_000, 8_000, 20_000, 30_000]),
             encryption,

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use farcore::{Answer, Config, Error, Handle, Lock, Operation, Refused, SimulatedEngine};
+use farcore::{Config, Lock, SimulatedEngine};
 use farcore_rdma::node::{MemoryOptions, NodeOptions, SimulatedNode, SimulatedNodeGuard};
 use farcore_rdma::simulation::{self, Fate, NodeState, Step, StepKind};
 use farcore_tuning::simulated;
 
+use crate::client::{self, Asked, Client, MARK, value_of};
 use crate::history::{Answered, Call, History};
 use crate::plan::Plan;
 use crate::random::Random;
@@ -27,9 +28,6 @@ const PATIENCE_STEPS: u64 = 400_000;
 const IN_FLIGHT_MAX: usize = 24;
 /// The groups of the nodes' tasks; those of cores begin with 1.
 const NODE_GROUP: u32 = 32;
-/// What every value repeats, and what must not be read in far memory.
-const MARK: &[u8; 8] = b"plaintxt";
-
 /// What a run has shown.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -43,11 +41,11 @@ pub(crate) struct Outcome {
     pub(crate) trace: Vec<String>,
 }
 
-/// A client of the engine.
-struct Client {
-    handle: Handle,
+/// A client with its state in the world.
+struct Caller {
+    client: Client,
     in_flight: usize,
-    /// It does not poll before this step.
+    /// It does not read its answers before this step.
     asleep_until: u64,
 }
 
@@ -59,7 +57,7 @@ struct World {
     trace: VecDeque<String>,
     coverage: Coverage,
     history: History,
-    clients: Vec<Client>,
+    clients: Vec<Caller>,
     nodes: Vec<Option<SimulatedNodeGuard>>,
     /// When what is wrong with a node ends.
     heals_at: Vec<u64>,
@@ -73,18 +71,6 @@ struct World {
 fn address(node: usize) -> SocketAddr {
     let port = 7_000 + u16::try_from(node).unwrap_or(0);
     SocketAddr::from(([10, 0, 0, 1], port))
-}
-
-/// The bytes of a call's value: its number, then the mark, to a length that the number decides.
-fn value_of(number: u64, bytes_max: u64) -> Vec<u8> {
-    let bytes = 8 + Random::new(number).below(bytes_max);
-    let mut value = number.to_le_bytes().to_vec();
-    value.extend(
-        MARK.iter()
-            .cycle()
-            .take(usize::try_from(bytes).unwrap_or(0)),
-    );
-    value
 }
 
 impl World {
@@ -272,40 +258,37 @@ impl World {
     fn move_client(&mut self) -> Result<(), String> {
         let place = self.random.place(self.clients.len());
         let is_sleeper = self.plan.sleeper && place == 0;
-        let client = &mut self.clients[place];
-        let may_send = client.in_flight < IN_FLIGHT_MAX && self.is_faulty;
+        let caller = &mut self.clients[place];
+        let may_send = caller.in_flight < IN_FLIGHT_MAX && self.is_faulty;
         if may_send && self.random.below(3) > 0 {
             self.submit(place);
             return Ok(());
         }
-        if client.asleep_until > self.step && self.is_faulty {
+        if caller.asleep_until > self.step && self.is_faulty {
             return Ok(());
         }
-        if is_sleeper && self.random.one_in(20) {
-            client.asleep_until = self.step + self.random.below(20_000);
+        caller.client.set_asleep(false);
+        if is_sleeper && self.is_faulty && self.random.one_in(20) {
+            caller.asleep_until = self.step + self.random.below(20_000);
+            caller.client.set_asleep(true);
             self.coverage.fault("clients that do not read");
         }
-        let mut answers = Vec::new();
-        let bytes_max = self.plan.value_bytes_max;
-        let client = &mut self.clients[place];
-        client
-            .handle
-            .poll(|number, answer| answers.push((number, owned(number, answer, bytes_max))));
-        client.in_flight -= answers.len().min(client.in_flight);
-        let count = answers.len() as u64;
+        let arrived = caller.client.receive(self.plan.value_bytes_max);
+        caller.in_flight -= arrived.len().min(caller.in_flight);
+        let count = arrived.len() as u64;
         self.note(10, count << 8 | place as u64, || {
-            format!("client {place} polls: {count} answers")
+            format!("client {place} reads {count} answers")
         });
-        for (number, answer) in answers {
-            let answered = answer?;
+        for (number, answered) in arrived {
+            let answered = answered?;
             if let Answered::Failed(error) = &answered {
                 self.coverage.error(error);
             }
-            let digest = format!("{answered:?}");
-            let short = digest.bytes().fold(number, |hash, byte| {
+            let text = format!("{answered:?}");
+            let digest = text.bytes().fold(number, |hash, byte| {
                 (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
             });
-            self.note(11, short, || format!("  call {number}: {digest}"));
+            self.note(11, digest, || format!("  call {number}: {text}"));
             self.history.end(number, answered, self.step)?;
         }
         Ok(())
@@ -323,36 +306,71 @@ impl World {
             15..17 => Call::Delete,
             _ => Call::Swap(self.version_to_expect(key)),
         };
-        let name = format!("key-{key}");
         let number = self.history.begin(place, key, call, self.step);
-        let value = value_of(number, self.plan.value_bytes_max);
-        let key_bytes = name.as_bytes();
-        let operation = match call {
-            Call::Get => Operation::Get { key: key_bytes },
-            Call::Put => Operation::Put {
-                key: key_bytes,
-                value: &value,
-            },
-            Call::Delete => Operation::Delete { key: key_bytes },
-            Call::Swap(expected) => Operation::CompareAndSwap {
-                key: key_bytes,
-                value: &value,
-                expected,
-            },
+        let asked = Asked {
+            number,
+            call,
+            key: format!("key-{key}"),
+            value: value_of(number, self.plan.value_bytes_max),
         };
-        let client = &mut self.clients[place];
-        match client.handle.submit(operation, number) {
+        let caller = &mut self.clients[place];
+        match caller.client.send(asked) {
             Ok(()) => {
-                client.in_flight += 1;
+                caller.in_flight += 1;
                 self.note(12, number, || {
                     format!("client {place} calls {number}: {call:?} of key {key}")
                 });
             }
-            Err(Refused::Error(error)) => {
+            Err(error) => {
                 self.history.refuse();
-                self.coverage.error(&name_of(&error));
+                if let Some(error) = error {
+                    self.coverage.error(&error);
+                }
             }
-            Err(Refused::Full) => self.history.refuse(),
+        }
+    }
+
+    /// Starts a job on a core, as a client in a place.
+    fn start_job(&mut self, engine: &SimulatedEngine, place: usize) -> Result<(), String> {
+        let (port, bytes_max) = (client::port(), self.plan.value_bytes_max);
+        let core = place % self.plan.cores;
+        let job = engine
+            .engine()
+            .run_on_core(core, move |core| client::work(core, port, bytes_max));
+        drop(job.map_err(|error| error.to_string())?);
+        let caller = Caller {
+            client: Client::Job(port),
+            in_flight: 0,
+            asleep_until: 0,
+        };
+        if place < self.clients.len() {
+            self.clients[place] = caller;
+        } else {
+            self.clients.push(caller);
+        }
+        Ok(())
+    }
+
+    /// A job ends although it has calls under way, and another one comes in its place.
+    fn replace_job(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
+        let place = self.random.place(self.clients.len());
+        if let Client::Job(port) = self.clients[place].client {
+            self.note(31, place as u64, || format!("client {place} stops"));
+            self.coverage
+                .fault("clients that stop with calls under way");
+            client::stop(port);
+            self.history.abandon(place, self.step);
+            self.start_job(engine, place)?;
+        }
+        Ok(())
+    }
+
+    fn end_jobs(&mut self) {
+        for caller in &mut self.clients {
+            caller.client.set_asleep(false);
+            if let Client::Job(port) = caller.client {
+                client::end(port);
+            }
         }
     }
 
@@ -485,11 +503,14 @@ impl World {
                 .engine()
                 .handle()
                 .map_err(|error| error.to_string())?;
-            self.clients.push(Client {
-                handle,
+            self.clients.push(Caller {
+                client: Client::Handle(handle),
                 in_flight: 0,
                 asleep_until: 0,
             });
+        }
+        for _ in 0..self.plan.jobs {
+            self.start_job(&engine, self.clients.len())?;
         }
         let done = self.work(&engine);
         if done.is_err() {
@@ -508,9 +529,15 @@ impl World {
             if self.step.is_multiple_of(CHECK_STEPS) {
                 engine.check();
             }
+            let stops = self.plan.faults.stop;
+            let is_open = closes_at.is_none_or(|closes_at| self.step < closes_at);
+            if stops > 0 && is_open && self.random.one_in(stops) {
+                self.replace_job(engine)?;
+            }
             if closes_at == Some(self.step) {
                 self.coverage.fault("an engine that closes under load");
                 self.note(30, 0, || "the engine closes".into());
+                self.end_jobs();
                 engine.close();
             }
         }
@@ -524,7 +551,7 @@ impl World {
             }
         }
         let ended = self.until("requests have no answer", |world| {
-            Ok(world.history.open().next().is_none())
+            Ok(world.history.is_answered())
         });
         if let Err(error) = ended {
             let open: Vec<_> = self.history.open().take(5).cloned().collect();
@@ -535,6 +562,7 @@ impl World {
         self.note_figures(engine);
         self.history.check(self.plan.evicts)?;
         self.check_far_memory()?;
+        self.end_jobs();
         self.clients.clear();
         engine.close();
         self.until("the engine is not closed", |_| Ok(engine.is_closed()))?;
@@ -543,41 +571,10 @@ impl World {
     }
 }
 
-/// The name of an error.
-fn name_of(error: &Error) -> String {
-    let text = format!("{error:?}");
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric());
-    text[..end.unwrap_or(text.len())].to_owned()
-}
-
-/// An answer to a call, with its value checked.
-fn owned(number: u64, answer: Answer<'_>, bytes_max: u64) -> Result<Answered, String> {
-    Ok(match answer {
-        Answer::Value { version, value } => {
-            let Some(first) = value.first_chunk() else {
-                return Err(format!("call {number} read a short value: {value:?}"));
-            };
-            let stored = u64::from_le_bytes(*first);
-            if value != value_of(stored, bytes_max) {
-                return Err(format!("call {number} read a value that was never stored"));
-            }
-            Answered::Value(version, stored)
-        }
-        Answer::Absent => Answered::Absent,
-        Answer::Stored { version } => Answered::Stored(version),
-        Answer::Deleted => {
-            let version = simulated::take_version(number);
-            Answered::Deleted(version.ok_or("a delete drew no version")?)
-        }
-        Answer::Mismatch { current } => Answered::Mismatch(current),
-        Answer::Failed(error) => Answered::Failed(name_of(error)),
-        other => return Err(format!("call {number} was answered {other:?}")),
-    })
-}
-
 /// Runs the world of a plan.
 pub(crate) fn run(plan: &Plan) -> Outcome {
     let inside = simulation::enter(plan.seed, 1_700_000_000_000_000_000, plan.movable);
+    client::begin();
     let mut world = World {
         plan: plan.clone(),
         random: Random::new(plan.seed),
