@@ -45,7 +45,7 @@ impl Drop for Inside {
 }
 
 impl Inside {
-    /// Leaves the world as it is, in a state that nobody knows: nothing of it is dropped.
+    /// Leaves the world as it is, in an unknown state: nothing of it is dropped.
     #[allow(
         clippy::mem_forget,
         reason = "what has failed may not even be droppable"

@@ -140,10 +140,13 @@ impl Client {
                 Err(Refused::Full) => Err(None),
                 Err(Refused::Error(error)) => Err(Some(name_of(&error))),
             },
-            Self::Job(port) => {
-                at(*port, |port| port.asked.push_back(asked));
+            Self::Job(port) => at(*port, |port| {
+                if port.ends {
+                    return Err(None);
+                }
+                port.asked.push_back(asked);
                 Ok(())
-            }
+            }),
         }
     }
 
