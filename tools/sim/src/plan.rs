@@ -89,10 +89,10 @@ impl Plan {
             if happens { often.max(2) } else { 0 }
         };
         let faults = Faults {
-            fail: rare(2_000),
-            done_but_fails: rare(2_000),
-            late: rare(2_000),
-            damage_on_the_way: rare(4_000),
+            fail: rare(300),
+            done_but_fails: rare(300),
+            late: rare(300),
+            damage_on_the_way: rare(1_000),
             partition: rare(40_000),
             restart: rare(60_000),
             damage: rare(20_000),
