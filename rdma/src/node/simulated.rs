@@ -26,6 +26,9 @@ const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval at which it looks whether a line has to end.
 const LINE_INTERVAL: Duration = Duration::from_micros(200);
 
+/// The tasks of a node's connections.
+type Tasks = Rc<RefCell<Vec<SimulatedTask<()>>>>;
+
 /// A memory node of a world. Its tasks run in a group of their own.
 #[derive(Debug)]
 pub struct SimulatedNode {
@@ -40,12 +43,12 @@ pub struct SimulatedNodeGuard {
     number: usize,
     service: Arc<Service>,
     _maintenance: SimulatedTask<()>,
-    tasks: Rc<RefCell<Vec<SimulatedTask<()>>>>,
+    tasks: Tasks,
 }
 
 thread_local! {
     /// The tasks of the nodes of this thread, by service.
-    static TASKS: RefCell<Vec<(usize, Rc<RefCell<Vec<SimulatedTask<()>>>>)>> =
+    static TASKS: RefCell<Vec<(usize, Tasks)>> =
         const { RefCell::new(Vec::new()) };
 }
 

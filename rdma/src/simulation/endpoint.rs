@@ -313,7 +313,7 @@ fn perform(line: &SimulatedLine, work: &Work, near: *mut u8) -> Option<Status> {
     };
     let swap = |change| match line.exposed.atomic(remote.key, remote.offset, change) {
         Ok(Attempt::Done(old)) => {
-            copy(old.to_ne_bytes().as_ptr(), near, 8);
+            copy((&raw const old).cast(), near, 8);
             Some(Status::Success)
         }
         Ok(Attempt::Wait | Attempt::More) => None,
