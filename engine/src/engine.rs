@@ -115,6 +115,9 @@ struct CoreLanes {
     neighbours: Vec<Option<(LaneClient, Arc<CoreShared>)>>,
 }
 
+/// The local memory of cores that were started, and where each reports that it serves.
+type Started = (Vec<Arc<Region>>, mpsc::Receiver<Result<()>>);
+
 /// Refuses an engine that the system would refuse later.
 fn check_limits(config: &Config, sizes: &Sizes) -> Result<()> {
     let executors = executor::missing(&config.cores) + usize::from(!config.nodes.is_empty());
@@ -293,7 +296,7 @@ impl Engine {
         config: &Config,
         plan: &OpenPlan,
         lanes: Vec<CoreLanes>,
-    ) -> Result<(Vec<Arc<Region>>, mpsc::Receiver<Result<()>>)> {
+    ) -> Result<Started> {
         let mut arenas = Vec::new();
         let (ready, outcome) = mpsc::channel();
         for (place, lanes) in lanes.into_iter().enumerate().rev() {

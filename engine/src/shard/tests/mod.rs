@@ -34,7 +34,7 @@ mod transactions;
 mod wire;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -56,8 +56,7 @@ use crate::message::request::{AnswerSink, Origin, ReplyTo};
 use crate::shard::far::RETRY_NS;
 use crate::shard::far::pages::NO_ROOM;
 use crate::shard::local::long_values::Piece;
-use crate::shard::local::page_table::{PageKind, PageState};
-use crate::shard::local::victims::UNLISTED;
+use crate::shard::local::page_table::PageKind;
 use crate::transport::queue::{RequestConsumer, RequestProducer, queue};
 
 const LANE: ReplyTo = ReplyTo::new(1);
