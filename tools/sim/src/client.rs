@@ -45,7 +45,7 @@ impl Asked {
 
 /// A client, as the world drives it.
 pub(crate) enum Client {
-    Handle(Handle),
+    Handle(Box<Handle>),
     /// A job, by its port.
     Job(usize),
 }
@@ -156,7 +156,7 @@ impl Client {
             Self::Handle(handle) => {
                 let mut arrived = Vec::new();
                 handle.poll(|number, answer| {
-                    arrived.push((number, owned(number, answer, bytes_max)))
+                    arrived.push((number, owned(number, answer, bytes_max)));
                 });
                 arrived
             }

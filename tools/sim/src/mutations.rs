@@ -1,15 +1,20 @@
-//! Faults that are planted in the engine and in memory nodes, each of which the simulation must
-//! find. Builds without the feature `mutations` have none.
+//! Faults that are planted in the engine and in memory nodes, which the simulation must find. Builds without the feature `mutations` have none.
 
-/// The names of all of them, as `farcore_tuning::mutated!` has them.
-pub const MUTATIONS: [&str; 19] = [
+/// Those that are found within two minutes, as `farcore_tuning::mutated!` names them.
+pub const FOUND: [&str; 7] = [
     "delete-draws-no-version",
-    "failed-piece-not-noted",
-    "flush-to-a-lost-extent",
     "freed-though-pinned",
     "home-not-moved",
     "immutable-overwritten",
     "insertion-not-noted",
+    "sequence-not-raised",
+    "slot-not-redirected",
+];
+
+/// Those that dozens of runs did not find: what the simulation does not reach or check yet.
+pub const GAPS: [&str; 13] = [
+    "failed-piece-not-noted",
+    "flush-to-a-lost-extent",
     "landing-freed-at-post",
     "lent-with-own-requests",
     "loss-mark-dropped",
@@ -19,9 +24,8 @@ pub const MUTATIONS: [&str; 19] = [
     "over-while-lines-live",
     "renewed-without-lost",
     "seal-kept-though-not-posted",
-    "sequence-not-raised",
     "served-beside-its-predecessor",
-    "slot-not-redirected",
+    "starving-ignored",
 ];
 
 /// Plants the fault of a name; none if it is empty. False if there is no such fault, or this build
@@ -30,7 +34,7 @@ pub const MUTATIONS: [&str; 19] = [
 pub(crate) fn plant(name: &str) -> bool {
     #[cfg(feature = "mutations")]
     {
-        let known = MUTATIONS.iter().find(|&&known| known == name);
+        let known = FOUND.iter().chain(&GAPS).find(|&&known| known == name);
         if let Some(known) = known {
             farcore_tuning::simulated::plant(known);
             return true;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use crate::mutations::{self, MUTATIONS};
+use crate::mutations::{self, FOUND, GAPS};
 use crate::plan::Plan;
 use crate::report::Coverage;
 use crate::world::{self, Outcome};
@@ -100,14 +100,18 @@ pub fn run(request: &Request) -> Result<()> {
 /// A fault that was not found in two minutes, or that this build does not have.
 pub fn find(name: &str, request: &Request) -> Result<()> {
     let all = name == "all";
-    let names: Vec<_> = MUTATIONS
-        .into_iter()
-        .filter(|&known| all || known == name)
-        .collect();
+    // `all` are those that are known to be found.
+    let names: Vec<_> = if all {
+        FOUND.to_vec()
+    } else {
+        let known = FOUND.into_iter().chain(GAPS);
+        known.filter(|&known| known == name).collect()
+    };
     ensure!(
         !names.is_empty(),
-        "no such fault: there are {}",
-        MUTATIONS.join(", ")
+        "no such fault: there are {} and, not found yet, {}",
+        FOUND.join(", "),
+        GAPS.join(", ")
     );
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();

@@ -504,7 +504,7 @@ impl World {
                 .handle()
                 .map_err(|error| error.to_string())?;
             self.clients.push(Caller {
-                client: Client::Handle(handle),
+                client: Client::Handle(Box::new(handle)),
                 in_flight: 0,
                 asleep_until: 0,
             });
