@@ -1,4 +1,5 @@
-//! Faults that are planted in the engine and in memory nodes, which the simulation must find. Builds without the feature `mutations` have none.
+//! Faults that are planted in the engine and in memory nodes, which the simulation must find.
+//! Builds without the feature `mutations` have none.
 
 /// Those that are found within two minutes, as `farcore_tuning::mutated!` names them.
 pub const FOUND: [&str; 7] = [
