@@ -9,7 +9,7 @@ use crossbeam_queue::{ArrayQueue, SegQueue};
 use farcore_rdma::{
     EmbeddedNode, Heartbeats, Region, RegionOptions, TouchProgress, Toucher, can_touch_in_use,
 };
-use farcore_tuning::{Clock, Root, Sampler, numa_node};
+use farcore_tuning::{Clock, Root, Sampler, entropy_u64, numa_node};
 
 use crate::cipher::{PageCipher, Salt, random_salt};
 use crate::client::core::Core;
@@ -83,7 +83,7 @@ fn map_on(options: &RegionOptions, numa_node: Option<u32>) -> Result<Arc<Region>
 }
 
 fn random() -> Result<u64> {
-    getrandom::u64().map_err(|error| Error::Memory {
+    entropy_u64().map_err(|error| Error::Memory {
         reason: format!("no random bytes: {error}"),
     })
 }
@@ -97,11 +97,26 @@ struct OpenPlan {
     far: FarPlan,
 }
 
+impl OpenPlan {
+    fn draw(config: &Config, sizes: Sizes, far: FarPlan) -> Result<Self> {
+        Ok(Self {
+            seed: config.seed.map_or_else(random, Ok)?,
+            epoch: u32::try_from(random()? >> 32).unwrap_or(0),
+            salt: random_salt()?,
+            sizes,
+            far,
+        })
+    }
+}
+
 /// The lanes that end on a core, by lane, and those that begin there, by shard.
 struct CoreLanes {
     servers: Vec<Option<LaneServer>>,
     neighbours: Vec<Option<(LaneClient, Arc<CoreShared>)>>,
 }
+
+/// The local memory of cores that were started, and where each reports that it serves.
+type Started = (Vec<Arc<Region>>, mpsc::Receiver<Result<()>>);
 
 /// Refuses an engine that the system would refuse later.
 fn check_limits(config: &Config, sizes: &Sizes) -> Result<()> {
@@ -175,16 +190,13 @@ impl Engine {
             })
             .collect();
         let far = FarPlan::new(&config, &nodes)?;
-        let plan = OpenPlan {
-            seed: config.seed.map_or_else(random, Ok)?,
-            epoch: u32::try_from(random()? >> 32).unwrap_or(0),
-            salt: random_salt()?,
-            sizes,
-            far,
-        };
+        let plan = OpenPlan::draw(&config, sizes, far)?;
         // Made before the first thread is: dropped on an error, it closes the cores that did start.
         let (mut engine, lanes) = Self::prepare(&config, &plan, nodes, clock.clone(), opened_ns);
-        let arenas = engine.start_cores(&config, &plan, lanes)?;
+        let (arenas, outcome) = engine.start_cores(&config, &plan, lanes)?;
+        for _ in &engine.cores {
+            outcome.recv().unwrap_or(Err(Error::Closed))?;
+        }
         let memory = LocalMemory {
             is_locked: arenas.iter().all(|arena| arena.is_locked()),
             huge_bytes: arenas.iter().map(|arena| arena.huge_bytes()).sum(),
@@ -220,7 +232,16 @@ impl Engine {
         opened_ns: u64,
     ) -> (Self, Vec<CoreLanes>) {
         let lifecycle = Arc::new(Lifecycle::default());
-        let core_shared = |&core: &usize| Arc::new(CoreShared::new(Arc::clone(&lifecycle), core));
+        #[cfg(not(feature = "simulation"))]
+        let processor = |core: usize| core;
+        // Which processor the thread of a world runs on must not change what happens in it.
+        #[cfg(feature = "simulation")]
+        let processor = |core: usize| {
+            let is_inside = farcore_rdma::simulation::is_inside();
+            if is_inside { usize::MAX } else { core }
+        };
+        let core_shared =
+            |&core: &usize| Arc::new(CoreShared::new(Arc::clone(&lifecycle), processor(core)));
         let cores_shared: Vec<_> = config.cores.iter().map(core_shared).collect();
         let (lanes, handles) = wire(config, &plan.sizes, &cores_shared);
         let node_names = plan.far.names();
@@ -269,13 +290,13 @@ impl Engine {
         (engine, lanes)
     }
 
-    /// Starts every core and waits until all serve; returns their local memory.
+    /// Starts every core. Returns their local memory, and where each core reports that it serves.
     fn start_cores(
         &mut self,
         config: &Config,
         plan: &OpenPlan,
         lanes: Vec<CoreLanes>,
-    ) -> Result<Vec<Arc<Region>>> {
+    ) -> Result<Started> {
         let mut arenas = Vec::new();
         let (ready, outcome) = mpsc::channel();
         for (place, lanes) in lanes.into_iter().enumerate().rev() {
@@ -286,12 +307,8 @@ impl Engine {
             arenas.push(Arc::clone(&arena));
             self.start_core(config, plan, shard, lanes, arena, ready.clone())?;
         }
-        // The wait ends with the last core that could still report.
-        drop(ready);
-        for _ in &self.cores {
-            outcome.recv().unwrap_or(Err(Error::Closed))?;
-        }
-        Ok(arenas)
+        // A wait ends with the last core that could still report.
+        Ok((arenas, outcome))
     }
 
     /// Begins to touch memory in slices: local memory first.
@@ -632,6 +649,11 @@ impl Engine {
         if is_core_of(&self.shared.lifecycle) {
             return;
         }
+        // Its one thread must not wait here: closed again once all tasks have ended.
+        #[cfg(feature = "simulation")]
+        if farcore_rdma::simulation::is_inside() && !self.cores.iter().all(|core| core.has_come()) {
+            return;
+        }
         for core in &self.cores {
             while !core.has_come() && serve_current_core() {}
             core.wait();
@@ -646,6 +668,76 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// An engine in a simulated world: its cores are tasks that the simulation polls.
+#[cfg(feature = "simulation")]
+#[derive(Debug)]
+pub struct SimulatedEngine {
+    engine: Engine,
+    outcome: mpsc::Receiver<Result<()>>,
+    opened: usize,
+}
+
+#[cfg(feature = "simulation")]
+impl SimulatedEngine {
+    /// Begins to open an engine whose far memory lies on simulated memory nodes.
+    ///
+    /// # Errors
+    /// The errors of [`Config::validate`].
+    pub fn begin(config: &Config) -> Result<Self> {
+        reactor::simulated::begin();
+        let clock = Clock::new();
+        let opened_ns = clock.now_ns();
+        let sizes = config.sizes()?;
+        let plan = OpenPlan::draw(config, sizes, FarPlan::new(config, &[])?)?;
+        let (mut engine, lanes) = Engine::prepare(config, &plan, Vec::new(), clock, opened_ns);
+        let (_, outcome) = engine.start_cores(config, &plan, lanes)?;
+        Ok(Self {
+            engine,
+            outcome,
+            opened: 0,
+        })
+    }
+
+    /// True once all cores serve.
+    ///
+    /// # Errors
+    /// What kept a core from opening.
+    pub fn is_open(&mut self) -> Result<bool> {
+        while let Ok(outcome) = self.outcome.try_recv() {
+            outcome?;
+            self.opened += 1;
+        }
+        Ok(self.opened == self.engine.cores.len())
+    }
+
+    /// The engine. Nothing that blocks may be called on it.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Checks the invariants of every shard.
+    ///
+    /// # Panics
+    /// One does not hold.
+    pub fn check(&self) {
+        for reactor in reactor::simulated::reactors() {
+            reactor.borrow().check();
+        }
+    }
+
+    /// Has the engine close; [`SimulatedEngine::is_closed`] once it has.
+    pub fn close(&self) {
+        self.engine.close();
+    }
+
+    /// True once all cores have ended.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.engine.cores.iter().all(|core| core.has_come())
     }
 }
 

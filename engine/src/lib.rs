@@ -56,6 +56,9 @@ pub use self::client::tree::{
 };
 pub use self::config::{Config, LostKeys, WhenFull};
 pub use self::engine::Engine;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use self::engine::SimulatedEngine;
 pub use self::error::{Error, Result};
 pub use self::message::change::{Change, Condition, Metadata, PutOptions};
 pub use self::message::draft::Draft;

@@ -28,6 +28,10 @@ static MAKING: Mutex<()> = Mutex::new(());
 
 /// The cores that this process may use. From a pinned thread, that is one.
 pub(crate) fn available_cores() -> Vec<usize> {
+    #[cfg(feature = "simulation")]
+    if farcore_rdma::simulation::is_inside() {
+        return (0..64).collect();
+    }
     core_affinity::get_core_ids()
         .unwrap_or_default()
         .into_iter()

@@ -8,7 +8,7 @@
 //!   elsewhere.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_lite::future::{or, poll_once, yield_now};
 use glommio::{LocalExecutor, LocalExecutorBuilder, Placement};
@@ -18,14 +18,18 @@ pub(crate) use glommio::net::{AcceptedTcpStream, TcpListener, TcpStream};
 /// is detached.
 pub(crate) use glommio::spawn_local as spawn;
 pub(crate) use glommio::sync::Semaphore;
+#[cfg(not(feature = "simulation"))]
 pub(crate) use glommio::timer::Timer;
 
+#[cfg(feature = "simulation")]
+pub(crate) use self::either::Timer;
 use crate::wake_timer::WakeTimer;
+use farcore_tuning::Clock;
 
 /// Registered I/O memory of an executor.
 const IO_MEMORY_BYTES: usize = 64 << 10;
-/// How long a busy task may keep an executor from its sockets.
-const BUSY_MAX: Duration = Duration::from_millis(1);
+/// How long a busy task may keep an executor from its sockets, in nanoseconds.
+const BUSY_NS_MAX: u64 = 1_000_000;
 /// The shortest wait that is one, where reading the clock takes less.
 const MOMENT: Duration = Duration::from_micros(1);
 
@@ -51,6 +55,16 @@ pub(crate) fn build(name: &str, ring_depth: Option<usize>) -> io::Result<LocalEx
     made.map_err(|error| io::Error::other(error.to_string()))
 }
 
+/// Starts a task on the calling thread's executor that runs on by itself.
+pub(crate) fn spawn_detached(work: impl Future<Output = ()> + 'static) {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is_inside() {
+        crate::simulation::spawn(work).detach();
+        return;
+    }
+    spawn(work).detach();
+}
+
 /// The turns of a task that always has something to do.
 ///
 /// An executor looks at its sockets only when no task is ready, or after 100 ms. So a task that
@@ -58,21 +72,24 @@ pub(crate) fn build(name: &str, ring_depth: Option<usize>) -> io::Result<LocalEx
 /// long. This one waits for a moment now and then, so that the executor runs out of ready tasks.
 #[derive(Debug)]
 pub(crate) struct BusyTask {
+    clock: Clock,
     /// When it last waited.
-    waited: Instant,
+    waited_ns: u64,
 }
 
 impl BusyTask {
     pub(crate) fn new() -> Self {
+        let clock = Clock::new();
         Self {
-            waited: Instant::now(),
+            waited_ns: clock.now_ns(),
+            clock,
         }
     }
 
     /// Lets the others of this executor have their turn. Cost: a few hundred nanoseconds; each
     /// millisecond, a look at all sockets.
     pub(crate) async fn yield_now(&mut self) {
-        if self.waited.elapsed() < BUSY_MAX {
+        if self.clock.now_ns() - self.waited_ns < BUSY_NS_MAX {
             return yield_now().await;
         }
         let mut moment = MOMENT;
@@ -89,7 +106,7 @@ impl BusyTask {
 
     /// Notes that the task has waited for something else, so that others had their turn.
     pub(crate) fn has_waited(&mut self) {
-        self.waited = Instant::now();
+        self.waited_ns = self.clock.now_ns();
     }
 }
 
@@ -123,6 +140,45 @@ pub fn run_local<T>(work: impl Future<Output = T>) -> io::Result<T> {
 /// Outside an executor.
 pub async fn pause(duration: std::time::Duration) {
     Timer::new(duration).await;
+}
+
+/// Timers of an executor, or of a simulated world.
+#[cfg(feature = "simulation")]
+mod either {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use crate::simulation::{Sleep, is_inside};
+
+    /// Waits for a duration.
+    #[derive(Debug)]
+    pub(crate) enum Timer {
+        Machine(glommio::timer::Timer),
+        World(Sleep),
+    }
+
+    impl Timer {
+        pub(crate) fn new(time: Duration) -> Self {
+            if is_inside() {
+                Self::World(Sleep::new(time))
+            } else {
+                Self::Machine(glommio::timer::Timer::new(time))
+            }
+        }
+    }
+
+    impl Future for Timer {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+            match &mut *self {
+                Self::Machine(timer) => Pin::new(timer).poll(context).map(drop),
+                Self::World(sleep) => Pin::new(sleep).poll(context),
+            }
+        }
+    }
 }
 
 #[cfg(test)]

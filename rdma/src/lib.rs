@@ -27,6 +27,9 @@ mod region;
 mod remote_allocator;
 mod remote_ptr;
 pub mod session;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod system_calls;
 pub mod tcp;
 #[cfg(test)]

@@ -23,6 +23,7 @@ use aes::{Aes128Enc, Aes256Enc};
 use cipher::consts::U16;
 use cipher::{Array, BlockCipherEncrypt, InOutBuf, InnerIvInit, KeyInit, StreamCipherCore};
 use ctr::{CtrCore, flavors};
+use farcore_tuning::entropy;
 use hkdf::Hkdf;
 use sha2::Sha256;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
@@ -57,7 +58,7 @@ impl EncryptionKey {
     /// [`Error::Key`] if the kernel gives no random bytes.
     pub fn random() -> Result<Self> {
         let mut key = [0; 16];
-        getrandom::fill(&mut key).map_err(|error| Error::Key {
+        entropy(&mut key).map_err(|error| Error::Key {
             reason: error.to_string(),
         })?;
         Ok(Self::Aes128(key))
@@ -162,7 +163,7 @@ pub(crate) type Salt = [u8; 16];
 /// A fresh random salt.
 pub(crate) fn random_salt() -> Result<Salt> {
     let mut salt = Salt::default();
-    getrandom::fill(&mut salt).map_err(|error| Error::Key {
+    entropy(&mut salt).map_err(|error| Error::Key {
         reason: format!("no random bytes: {error}"),
     })?;
     Ok(salt)

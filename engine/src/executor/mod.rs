@@ -69,25 +69,45 @@ impl CoreExecutor {
             work(queues).await;
             queues
         });
-        let removed = [queues.service, queues.jobs].map(|queue| self.0.remove_task_queue(queue));
-        removed.iter().all(std::result::Result::is_ok)
+        match queues {
+            Queues::Core { service, jobs } => {
+                let removed = [service, jobs].map(|queue| self.0.remove_task_queue(queue));
+                removed.iter().all(std::result::Result::is_ok)
+            }
+            #[cfg(feature = "simulation")]
+            Queues::World => true,
+        }
     }
 }
 
 /// The task queues of one engine on an executor. They share the core evenly.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Queues {
-    service: TaskQueueHandle,
-    jobs: TaskQueueHandle,
+pub(crate) enum Queues {
+    Core {
+        service: TaskQueueHandle,
+        jobs: TaskQueueHandle,
+    },
+    /// Tasks of a simulated world.
+    #[cfg(feature = "simulation")]
+    World,
 }
 
 /// A started task, to be awaited.
-pub(crate) struct TaskHandle<T>(Task<T>);
+pub(crate) enum TaskHandle<T> {
+    Core(Task<T>),
+    /// One of a simulated world.
+    #[cfg(feature = "simulation")]
+    World(farcore_rdma::simulation::SimulatedTask<T>),
+}
 
 impl<T> TaskHandle<T> {
     /// Cancels the task at its current await point.
     pub(crate) async fn cancel(self) {
-        self.0.cancel().await;
+        match self {
+            Self::Core(task) => drop(task.cancel().await),
+            #[cfg(feature = "simulation")]
+            Self::World(task) => drop(task.cancel().await),
+        }
     }
 }
 
@@ -95,7 +115,11 @@ impl<T> Future for TaskHandle<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        Pin::new(&mut self.0).poll(context)
+        match &mut *self {
+            Self::Core(task) => Pin::new(task).poll(context),
+            #[cfg(feature = "simulation")]
+            Self::World(task) => Pin::new(task).poll(context),
+        }
     }
 }
 
@@ -103,7 +127,7 @@ impl Queues {
     fn new() -> Self {
         let create =
             |name| executor().create_task_queue(Shares::Static(1000), Latency::NotImportant, name);
-        Self {
+        Self::Core {
             service: create("service"),
             jobs: create("jobs"),
         }
@@ -114,39 +138,77 @@ impl Queues {
         &self,
         task: impl Future<Output = T> + 'static,
     ) -> Option<TaskHandle<T>> {
-        spawn_local_into(task, self.service).ok().map(TaskHandle)
+        match *self {
+            Self::Core { service, .. } => {
+                let started = spawn_local_into(task, service);
+                started.ok().map(TaskHandle::Core)
+            }
+            #[cfg(feature = "simulation")]
+            Self::World => Some(TaskHandle::World(farcore_rdma::simulation::spawn(task))),
+        }
     }
 
     /// Starts a detached job.
     pub(crate) fn start_job(&self, job: impl Future<Output = ()> + 'static) {
-        if let Ok(task) = spawn_local_into(job, self.jobs) {
-            task.detach();
+        match *self {
+            Self::Core { jobs, .. } => {
+                if let Ok(task) = spawn_local_into(job, jobs) {
+                    task.detach();
+                }
+            }
+            #[cfg(feature = "simulation")]
+            Self::World => farcore_rdma::simulation::spawn(job).detach(),
         }
     }
 }
 
 /// Waits for a duration.
 pub(crate) async fn sleep(time: Duration) {
+    #[cfg(feature = "simulation")]
+    if farcore_rdma::simulation::is_inside() {
+        return farcore_rdma::simulation::Sleep::new(time).await;
+    }
     Timer::new(time).await;
 }
 
 /// A signal to tasks of one core to stop.
 #[derive(Clone, Debug)]
-pub(crate) struct Stop(Rc<Semaphore>);
+pub(crate) struct Stop(Rc<StopSignal>);
+
+#[derive(Debug)]
+enum StopSignal {
+    Core(Semaphore),
+    /// One of a simulated world.
+    #[cfg(feature = "simulation")]
+    World(farcore_rdma::simulation::Semaphore),
+}
 
 impl Stop {
     pub(crate) fn new() -> Self {
-        Self(Rc::new(Semaphore::new(0)))
+        #[cfg(feature = "simulation")]
+        if farcore_rdma::simulation::is_inside() {
+            let signal = farcore_rdma::simulation::Semaphore::new(0);
+            return Self(Rc::new(StopSignal::World(signal)));
+        }
+        Self(Rc::new(StopSignal::Core(Semaphore::new(0))))
     }
 
     /// Sends the signal.
     pub(crate) fn signal(&self) {
-        self.0.close();
+        match &*self.0 {
+            StopSignal::Core(signal) => signal.close(),
+            #[cfg(feature = "simulation")]
+            StopSignal::World(signal) => signal.close(),
+        }
     }
 
     /// Waits for the signal.
     pub(crate) async fn signalled(&self) {
         // No permit is ever added: the wait ends when the semaphore is closed.
-        let _ = self.0.acquire(1).await;
+        match &*self.0 {
+            StopSignal::Core(signal) => drop(signal.acquire(1).await),
+            #[cfg(feature = "simulation")]
+            StopSignal::World(signal) => drop(signal.acquire(1).await),
+        }
     }
 }

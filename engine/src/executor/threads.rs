@@ -83,6 +83,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// [`Error::Threads`] if no thread can be started.
 pub(crate) fn start(core: usize, work: Work) -> Result<Arc<Termination>> {
     let ended = Arc::new(Termination::default());
+    #[cfg(feature = "simulation")]
+    if farcore_rdma::simulation::is_inside() {
+        let ends = Ends(Arc::clone(&ended));
+        let group = u32::try_from(core + 1).unwrap_or(u32::MAX);
+        let before = farcore_rdma::simulation::set_group(group);
+        let task = farcore_rdma::simulation::spawn(async move {
+            work(Ok(Queues::World)).await;
+            drop(ends);
+        });
+        farcore_rdma::simulation::set_group(before);
+        task.detach();
+        return Ok(ended);
+    }
     let mut assignment = Assignment {
         work,
         ended: Ends(Arc::clone(&ended)),

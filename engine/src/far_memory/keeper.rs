@@ -85,7 +85,9 @@ impl Keeper {
                 events.send(FarChange::Back).await;
             }
             Change::Renewed => {
-                events.send(FarChange::Lost(self.node)).await;
+                if !farcore_tuning::mutated!("renewed-without-lost") {
+                    events.send(FarChange::Lost(self.node)).await;
+                }
                 self.missing = self.places;
                 let claimed = self.claim_missing(events).await;
                 let (missing, reason) = (self.missing, claimed.err().unwrap_or_default());

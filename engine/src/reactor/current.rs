@@ -29,6 +29,11 @@ impl CurrentCoreGuard {
             lifecycle: Arc::clone(lifecycle),
             reactor: Rc::clone(reactor),
         };
+        #[cfg(feature = "simulation")]
+        if farcore_rdma::simulation::is_inside() {
+            simulated::enter(current);
+            return Self;
+        }
         CURRENT_CORE.set(Some(current));
         Self
     }
@@ -36,6 +41,10 @@ impl CurrentCoreGuard {
 
 impl Drop for CurrentCoreGuard {
     fn drop(&mut self) {
+        #[cfg(feature = "simulation")]
+        if farcore_rdma::simulation::is_inside() {
+            simulated::leave();
+        }
         CURRENT_CORE.set(None);
     }
 }
@@ -64,4 +73,53 @@ pub(crate) fn serve_current_core() -> bool {
     };
     reactor.turn_alone();
     true
+}
+
+/// The cores of a simulated world, which share a thread: each is the current one while one of its
+/// tasks is polled.
+#[cfg(feature = "simulation")]
+pub(crate) mod simulated {
+    use std::rc::{Rc, Weak};
+    use std::sync::Arc;
+
+    use farcore_rdma::simulation::{current_group, on_enter};
+
+    use super::{CURRENT_CORE, CurrentCore, LentReactor};
+
+    thread_local! {
+        static REACTORS: std::cell::RefCell<Vec<(u32, Weak<LentReactor>)>> =
+            const { std::cell::RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn enter(current: CurrentCore) {
+        let group = current_group();
+        let CurrentCore { lifecycle, reactor } = current;
+        REACTORS.with_borrow_mut(|all| {
+            all.retain(|one| one.0 != group);
+            all.push((group, Rc::downgrade(&reactor)));
+        });
+        let here = move |inside: bool| {
+            CURRENT_CORE.set(inside.then(|| CurrentCore {
+                lifecycle: Arc::clone(&lifecycle),
+                reactor: Rc::clone(&reactor),
+            }));
+        };
+        here(true);
+        on_enter(group, Some(Rc::new(here)));
+    }
+
+    pub(super) fn leave() {
+        on_enter(current_group(), None);
+    }
+
+    /// Forgets the cores of an earlier world.
+    pub(crate) fn begin() {
+        REACTORS.set(Vec::new());
+        CURRENT_CORE.set(None);
+    }
+
+    /// The reactors of all cores that serve.
+    pub(crate) fn reactors() -> Vec<Rc<LentReactor>> {
+        REACTORS.with_borrow(|all| all.iter().filter_map(|one| one.1.upgrade()).collect())
+    }
 }

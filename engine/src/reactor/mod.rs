@@ -55,6 +55,8 @@ use crate::transport::queue::{RequestConsumer, RequestProducer, own_queue};
 pub(crate) use self::block_on::{block_on, block_on_for};
 pub(crate) use self::command::{Command, CommandPort};
 pub(crate) use self::core_shared::CoreShared;
+#[cfg(feature = "simulation")]
+pub(crate) use self::current::simulated;
 pub(crate) use self::current::{is_core, is_core_of, serve_current_core};
 pub(crate) use self::job::Job;
 pub use self::job::Task;
@@ -227,7 +229,9 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     /// fabric that any thread may use, for clients other than those on this core.
     pub(crate) fn may_be_lent(&mut self) -> bool {
         let own = ReplyTo::new(OWN_LANE);
-        let is_shared = self.is_movable && !self.shard.has_parked(own);
+        let has_parked =
+            self.shard.has_parked(own) && !farcore_tuning::mutated!("lent-with-own-requests");
+        let is_shared = self.is_movable && !has_parked;
         (is_shared || self.shard.is_quiet()) && self.has_nothing_waiting()
     }
 
@@ -452,6 +456,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     fn note_time(&mut self, now_ns: u64) {
         self.shard.note_time(now_ns);
         self.shard.note_unix_ms(self.clock.unix_ms(now_ns));
+    }
+
+    /// Checks the shard's invariants, for a simulation.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn check(&self) {
+        self.shard.check();
     }
 
     /// Publishes all metrics.

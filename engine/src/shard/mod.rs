@@ -20,6 +20,8 @@
 mod absences;
 mod batch_counters;
 mod budget;
+#[cfg(any(test, feature = "simulation"))]
+mod check;
 mod far;
 mod local;
 mod lookup;

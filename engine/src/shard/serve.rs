@@ -161,6 +161,7 @@ impl<E: Endpoint> Shard<E> {
         let lane = lane.of(request.origin);
         if let Some(flight) = self.flights.of_hash(request.hash)
             && request.kind().may_wait()
+            && !farcore_tuning::mutated!("not-parked-behind-a-flight")
         {
             return self.park_behind(flight, lane, request, answers);
         }

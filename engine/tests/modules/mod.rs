@@ -9,10 +9,10 @@ use std::fs;
 use std::path::Path;
 
 /// The path of a module in its crate; empty for the crate itself.
-pub type Name = Vec<String>;
+pub(crate) type Name = Vec<String>;
 
 /// The modules of a crate with the modules that each names.
-pub type Graph = BTreeMap<Name, BTreeSet<Name>>;
+pub(crate) type Graph = BTreeMap<Name, BTreeSet<Name>>;
 
 /// Whether a character can be part of a word.
 fn is_word(c: char) -> bool {
@@ -20,7 +20,7 @@ fn is_word(c: char) -> bool {
 }
 
 /// Source without comments, and without what is compiled for tests alone.
-pub fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let lines = text.lines().map(|line| line.split("//").next().unwrap());
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -49,7 +49,7 @@ fn of_tests(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Reads the modules of a crate: their names, and their code.
-pub fn read(source: &Path) -> BTreeMap<Name, String> {
+pub(crate) fn read(source: &Path) -> BTreeMap<Name, String> {
     let mut found = BTreeMap::new();
     read_folder(source, &Vec::new(), &mut found);
     found
@@ -188,7 +188,7 @@ fn absolute(module: &Name, path: &str, children: &[&str]) -> Option<Name> {
 }
 
 /// Which modules name which.
-pub fn graph(modules: &BTreeMap<Name, String>) -> Graph {
+pub(crate) fn graph(modules: &BTreeMap<Name, String>) -> Graph {
     let mut named = BTreeMap::new();
     let mut passed_on: BTreeMap<(Name, String), Name> = BTreeMap::new();
     for (module, code) in modules {
@@ -239,7 +239,7 @@ pub fn graph(modules: &BTreeMap<Name, String>) -> Graph {
 }
 
 /// The circles: sets of modules each of which reaches all others by what it names.
-pub fn circles(graph: &Graph) -> Vec<BTreeSet<Name>> {
+pub(crate) fn circles(graph: &Graph) -> Vec<BTreeSet<Name>> {
     let reached = |from: &Name| {
         let (mut reached, mut left) = (BTreeSet::new(), vec![from]);
         while let Some(module) = left.pop() {

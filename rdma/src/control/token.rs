@@ -26,6 +26,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use farcore_tuning::entropy;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tracing::warn;
@@ -144,7 +145,7 @@ pub(crate) fn key_of(token: Option<&Token>) -> &[u8] {
 /// The kernel provides none.
 pub(crate) fn nonce() -> io::Result<Nonce> {
     let mut nonce = [0; 16];
-    getrandom::fill(&mut nonce).map_err(io::Error::other)?;
+    entropy(&mut nonce)?;
     Ok(nonce)
 }
 

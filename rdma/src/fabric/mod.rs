@@ -37,6 +37,10 @@ pub enum FabricEndpoint {
     /// Memory nodes over an RDMA device.
     #[cfg(feature = "verbs")]
     Verbs(verbs::VerbsEndpoint),
+    /// Memory nodes of a simulated world.
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    Simulated(crate::simulation::SimulatedEndpoint),
 }
 
 /// Settings of an endpoint to memory nodes.
@@ -101,6 +105,17 @@ impl FabricEndpoint {
                 other: other.clone(),
             });
         }
+        #[cfg(feature = "simulation")]
+        if crate::simulation::is_inside() {
+            let FabricOptions {
+                queues,
+                depth,
+                limit_ns,
+                ..
+            } = *options;
+            let endpoint = crate::simulation::SimulatedEndpoint::new(queues, depth, limit_ns);
+            return Ok(Self::Simulated(endpoint));
+        }
         if sockets {
             let (queues, depth) = (options.queues, options.depth);
             let endpoint = TcpEndpoint::new(queues, depth, options.limit_ns, Exposed::default());
@@ -138,6 +153,8 @@ impl FabricEndpoint {
             Self::Tcp(endpoint) => Some(ConnectionSlot::Tcp(endpoint.connection_slot(queue))),
             #[cfg(feature = "verbs")]
             Self::Verbs(endpoint) => Some(ConnectionSlot::Verbs(endpoint.connection_slot(queue))),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(endpoint) => Some(ConnectionSlot::Simulated(endpoint.slot(queue))),
         }
     }
 }
@@ -153,6 +170,8 @@ macro_rules! either {
             Self::Tcp($endpoint) => $call,
             #[cfg(feature = "verbs")]
             Self::Verbs($endpoint) => $call,
+            #[cfg(feature = "simulation")]
+            Self::Simulated($endpoint) => $call,
         }
     };
 }

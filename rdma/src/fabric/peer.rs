@@ -375,6 +375,10 @@ impl PeerEndpoint {
                 let remote = remote.ok_or_else(|| RegisterError("no such region".into()))?;
                 Ok((key, remote))
             }
+            #[cfg(feature = "simulation")]
+            FabricEndpoint::Simulated(_) => {
+                Err(RegisterError("a simulated world has no peers".to_owned()))
+            }
             FabricEndpoint::Embedded(_) => {
                 Err(RegisterError("embedded memory has no peers".to_owned()))
             }
@@ -429,6 +433,8 @@ impl PeerEndpoint {
             FabricEndpoint::Tcp(endpoint) => [endpoint.descriptor(0), None],
             #[cfg(feature = "verbs")]
             FabricEndpoint::Verbs(endpoint) => endpoint.descriptors(),
+            #[cfg(feature = "simulation")]
+            FabricEndpoint::Simulated(_) => [None, None],
             FabricEndpoint::Embedded(_) => [None, None],
         };
         // SAFETY: the endpoint keeps them open for as long as it is borrowed.

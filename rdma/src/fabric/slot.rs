@@ -29,6 +29,10 @@ pub enum ConnectionSlot {
     /// The slot of a `verbs` queue pair.
     #[cfg(feature = "verbs")]
     Verbs(Rc<verbs::ConnectionSlot>),
+    /// The slot of a queue pair of a simulated world.
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    Simulated(Rc<crate::simulation::SimulatedSlot>),
 }
 
 macro_rules! either {
@@ -37,6 +41,8 @@ macro_rules! either {
             Self::Tcp($connection_slot) => $call,
             #[cfg(feature = "verbs")]
             Self::Verbs($connection_slot) => $call,
+            #[cfg(feature = "simulation")]
+            Self::Simulated($connection_slot) => $call,
         }
     };
 }
@@ -91,6 +97,11 @@ impl ConnectionSlot {
         match (self, address.scheme()) {
             (Self::Tcp(connection_slot), Scheme::Tcp) => {
                 connection_slot.offer(tcp::connect_queue(place, request, limit).await?);
+            }
+            #[cfg(feature = "simulation")]
+            (Self::Simulated(connection_slot), Scheme::Tcp) => {
+                let line = crate::simulation::connect_line(place, request, limit).await?;
+                connection_slot.offer(line);
             }
             #[cfg(feature = "verbs")]
             (Self::Verbs(connection_slot), Scheme::RdmaTcp) => {

@@ -67,6 +67,15 @@ impl Heartbeats {
     pub fn start() -> io::Result<Self> {
         let (new_sessions, received) = async_channel::unbounded();
         let (stop, stopped) = async_channel::bounded(1);
+        #[cfg(feature = "simulation")]
+        if crate::simulation::is_inside() {
+            crate::executor::spawn_detached(task::run_all(received, stopped));
+            return Ok(Self {
+                new_sessions,
+                stop,
+                ended: Mutex::default(),
+            });
+        }
         let (ended, is_ended) = mpsc::channel();
         thread::assign(Assignment {
             new_sessions: received,

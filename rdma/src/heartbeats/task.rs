@@ -26,7 +26,7 @@ use super::kept::{Command, SessionStatus};
 use super::{Siblings, locked};
 use crate::address::FabricAddress;
 use crate::control::SessionError;
-use crate::executor::{Timer, spawn};
+use crate::executor::{Timer, spawn_detached};
 use crate::session::NodeSession;
 use crate::session::{ConnectOptions, ManagerError, nanoseconds, socket_address, within};
 use crate::tcp::connect_control;
@@ -70,11 +70,10 @@ pub(super) async fn run_all(new_sessions: Receiver<NewSession>, stopped: Receive
     let (alive, gone) = async_channel::bounded::<Infallible>(1);
     while let Ok(new_session) = new_sessions.recv().await {
         let (stopped, alive) = (stopped.clone(), alive.clone());
-        spawn(async move {
+        spawn_detached(async move {
             SessionTask::new(new_session).run(stopped).await;
             drop(alive);
-        })
-        .detach();
+        });
     }
     drop(alive);
     let _ = gone.recv().await;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
-use farcore_tuning::{MemoryEnd, Root, Size, available_resident_memory};
+use farcore_tuning::{MemoryEnd, Root, Size, available_resident_memory, entropy_u32};
 
 #[cfg(feature = "verbs")]
 use super::device::{Loopback, NodeDevice};
@@ -235,7 +235,7 @@ fn random_keys(count: usize) -> io::Result<Vec<RemoteKey>> {
     let mut seen = HashSet::with_capacity(count);
     let mut keys = Vec::with_capacity(count);
     while keys.len() < count {
-        let key = getrandom::u32().map_err(io::Error::other)?;
+        let key = entropy_u32()?;
         if key != 0 && seen.insert(key) {
             keys.push(RemoteKey(key));
         }

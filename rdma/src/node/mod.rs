@@ -17,7 +17,7 @@
 //!   evicted; [`serve`]:
 //!   the authenticated ones, on executors; [`start`]: starting and stopping.
 //! - `device`: the regions and queue pairs of an RDMA device; `cm`: clients that connect by
-//!   RDMA-CM.
+//!   RDMA-CM. `simulated`: a node of a simulated world, without sockets and threads.
 
 #[cfg(feature = "verbs")]
 mod cm;
@@ -33,6 +33,8 @@ mod serve;
 mod service;
 mod session;
 mod sessions;
+#[cfg(feature = "simulation")]
+mod simulated;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -40,4 +42,10 @@ mod unauthenticated;
 mod written;
 
 pub use self::memory::{MemoryError, MemoryOptions, NodeMemory, REGIONS_MAX, Registered};
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub(crate) use self::simulated::abandon as abandon_simulated;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use self::simulated::{SimulatedNode, SimulatedNodeGuard};
 pub use self::start::{MemoryNode, NodeHandle, NodeMetrics, NodeOptions, StartError};

@@ -28,7 +28,7 @@ use tracing::{Instrument, debug, info_span, warn};
 #[cfg(feature = "verbs")]
 use super::device::NodeDevice;
 use super::heap::Heap;
-use super::service::{MaintenanceState, Performed, Service};
+use super::service::{MaintenanceState, Performed, Service, nanoseconds};
 use super::session::{Admission, NodeLine};
 use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
@@ -84,9 +84,9 @@ impl Drop for Ended {
 
 /// What the tasks of one executor share.
 #[derive(Clone)]
-struct Worker {
-    node: Arc<Service>,
-    maintenance: Thread,
+pub(super) struct Worker {
+    pub(super) node: Arc<Service>,
+    pub(super) maintenance: Thread,
 }
 
 async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
@@ -158,7 +158,7 @@ impl Worker {
         let _ = within(self.node.options().handshake_limit, reject).await;
     }
 
-    async fn control(
+    pub(super) async fn control(
         &self,
         speaker: Speaker,
         mut channel: MessageChannel,
@@ -209,10 +209,11 @@ impl Worker {
     /// next one, may claim them at once. Clearing much memory takes longer than a client waits: it
     /// goes on after this has ended.
     async fn reclaimed(&self, speaker: Speaker) {
-        let since = Instant::now();
+        let since_ns = self.node.now_ns();
+        let limit_ns = nanoseconds(self.node.options().handshake_limit);
         let mut pause = RETRY_PAUSE;
         while self.node.sessions().holds(speaker.session)
-            && since.elapsed() < self.node.options().handshake_limit
+            && self.node.now_ns() - since_ns < limit_ns
         {
             Timer::new(pause).await;
             pause = (2 * pause).min(RECLAIM_PAUSE_MAX);
@@ -226,17 +227,17 @@ impl Worker {
         message: &[u8],
         turns: &mut BusyTask,
     ) -> io::Result<Result<Reply, Refused>> {
-        let limit = self.node.options().handshake_limit;
-        let mut since = Instant::now();
+        let limit_ns = nanoseconds(self.node.options().handshake_limit);
+        let mut since_ns = self.node.now_ns();
         loop {
             match self.node.perform(speaker, message) {
                 Ok(Performed::Whole(reply)) => return Ok(Ok(*reply)),
                 Err(refused) => return Ok(Err(refused)),
                 Ok(Performed::InPart) => {
-                    since = Instant::now();
+                    since_ns = self.node.now_ns();
                     turns.yield_now().await;
                 }
-                Ok(Performed::Waits) if since.elapsed() >= limit => {
+                Ok(Performed::Waits) if self.node.now_ns() - since_ns >= limit_ns => {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 Ok(Performed::Waits) => {

@@ -9,13 +9,14 @@
 //!
 //! This is the only module of the node that reads a clock; sessions receive the time.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use farcore_tuning::Clock;
 use tracing::{error, info, warn};
 
 use super::isolation::{CLEAR_BYTES, Isolation, SessionPermissions};
@@ -42,7 +43,8 @@ pub(super) struct Service {
     /// Set if each session is kept to its own extents.
     isolation: Option<Arc<Isolation>>,
     sessions: Mutex<Sessions<NodeLine>>,
-    started: Instant,
+    clock: Clock,
+    started_ns: u64,
     stopping: AtomicBool,
 }
 
@@ -50,7 +52,7 @@ pub(super) struct Service {
 #[derive(Debug, Default)]
 pub(super) struct MaintenanceState {
     /// Sessions that are kept after their lease, each with its number of extents.
-    kept: HashMap<OwnerId, u32>,
+    kept: BTreeMap<OwnerId, u32>,
     /// Sessions that are over and whose extents the device could not free yet.
     stuck: Vec<Over>,
 }
@@ -87,6 +89,7 @@ impl Service {
         memory: NodeMemory,
         sessions: Sessions<NodeLine>,
     ) -> Self {
+        let clock = Clock::new();
         let isolation = options.isolate.then(|| Isolation::new(memory.map()));
         Self {
             isolation: isolation.map(Arc::new),
@@ -95,7 +98,8 @@ impl Service {
             metrics: ServerMetrics::default(),
             refusal_log: RefusalLog::default(),
             sessions: Mutex::new(sessions),
-            started: Instant::now(),
+            started_ns: clock.now_ns(),
+            clock,
             stopping: AtomicBool::new(false),
         }
     }
@@ -148,7 +152,7 @@ impl Service {
     }
 
     pub(super) fn now_ns(&self) -> u64 {
-        nanoseconds(self.started.elapsed())
+        self.clock.now_ns().saturating_sub(self.started_ns)
     }
 
     pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions<NodeLine>> {
@@ -440,7 +444,7 @@ impl Service {
         // The words are read before the sessions: a session's words appear only after it opened.
         // Those of an ended one are freed by this thread before it gets here, or are stuck.
         let owned = self.memory.table().owners();
-        let mut strangers: HashSet<_> = owned.iter().map(|&(_, owner)| owner).collect();
+        let mut strangers: BTreeSet<_> = owned.iter().map(|&(_, owner)| owner).collect();
         for one in &state.stuck {
             strangers.remove(&one.session);
         }

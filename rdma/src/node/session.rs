@@ -39,6 +39,9 @@ pub(crate) trait Line {
 pub(super) enum NodeLine {
     /// A socket that carries the requests, or that set up the queue pair that does.
     Socket(Closer),
+    /// One of a simulated world.
+    #[cfg(feature = "simulation")]
+    Simulated(crate::simulation::LineCloser),
     /// A queue pair that RDMA-CM connected.
     #[cfg(feature = "verbs")]
     Cm(super::cm::CmCloser),
@@ -48,6 +51,8 @@ impl Line for NodeLine {
     fn close(&self) {
         match self {
             Self::Socket(closer) => closer.close(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(closer) => closer.close(),
             #[cfg(feature = "verbs")]
             Self::Cm(closer) => closer.close(),
         }
@@ -158,7 +163,9 @@ impl<L: Line> Session<L> {
 
     /// Why it ended, once no line or request of it remains.
     pub(crate) fn over(&self) -> Option<End> {
-        let idle = self.lines.is_empty() && self.requests == 0;
+        let has_lines =
+            !self.lines.is_empty() && !farcore_tuning::mutated!("over-while-lines-live");
+        let idle = !has_lines && self.requests == 0;
         self.end.filter(|_| idle)
     }
 
@@ -247,6 +254,9 @@ impl<L: Line> Session<L> {
         }
         match (newer, older) {
             (true, _) => Admission::Refused(Refusal::Session),
+            (false, true) if farcore_tuning::mutated!("served-beside-its-predecessor") => {
+                Admission::Ready
+            }
             (false, true) => Admission::Wait,
             (false, false) => Admission::Ready,
         }

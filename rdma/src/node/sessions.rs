@@ -7,9 +7,11 @@
 //!   and its last request was performed.
 //! - I3: a session takes its place of the most that there may be until [`Sessions::reclaimed`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::hint::black_box;
 use std::io;
+
+use farcore_tuning::entropy_u32;
 
 use super::session::{Admission, End, Line, Session};
 use crate::control::Refused;
@@ -57,7 +59,7 @@ pub(crate) struct Sessions<L> {
     /// Times that a client resumed a session whose lease had ended.
     revived: u64,
     tickets: u64,
-    sessions: HashMap<OwnerId, Session<L>>,
+    sessions: BTreeMap<OwnerId, Session<L>>,
     /// Sessions that are over, whose extents are being reclaimed.
     reclaiming: HashSet<OwnerId>,
 }
@@ -71,14 +73,14 @@ impl<L: Line> Sessions<L> {
             opened: 0,
             revived: 0,
             tickets: 0,
-            sessions: HashMap::new(),
+            sessions: BTreeMap::new(),
             reclaiming: HashSet::new(),
         }
     }
 
     /// A random incarnation for a starting node.
     pub(crate) fn random_incarnation() -> io::Result<u32> {
-        getrandom::u32().map_err(io::Error::other)
+        entropy_u32()
     }
 
     pub(crate) fn incarnation(&self) -> u32 {

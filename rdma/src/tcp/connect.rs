@@ -7,6 +7,8 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use farcore_tuning::entropy_u32;
+
 use crate::executor::{TcpStream, Timer, spawn_blocking};
 
 use super::message::MessageChannel;
@@ -141,7 +143,7 @@ pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
 /// together.
 fn spread(pause: Duration) -> Duration {
     // Without random numbers, clients only return together.
-    let part = getrandom::u32().map_or(0.5, |drawn| f64::from(drawn) / f64::from(u32::MAX));
+    let part = entropy_u32().map_or(0.5, |drawn| f64::from(drawn) / f64::from(u32::MAX));
     pause.mul_f64(1.0 + part)
 }
 
@@ -199,6 +201,10 @@ pub async fn connect_control(
     address: SocketAddr,
     limit: Duration,
 ) -> Result<MessageChannel, ConnectError> {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is_inside() {
+        return crate::simulation::connect_control(address, limit).await;
+    }
     let request = ConnectRequest::new(Purpose::Control);
     let socket = connect(address, &request, limit).await?;
     Ok(MessageChannel::connected(socket, address, limit))

@@ -17,6 +17,8 @@ use std::os::fd::RawFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use farcore_tuning::entropy_u32;
+
 use super::connect::Connected;
 use super::connection::Connection;
 use super::exposed::Exposed;
@@ -307,7 +309,7 @@ impl TcpEndpoint {
     /// [`RegisterError`] if the kernel provides no random numbers.
     pub fn expose(&mut self, region: Arc<Region>) -> Result<(LocalKey, RemoteKey), RegisterError> {
         let (key, exposed) = loop {
-            let key = getrandom::u32().map_err(|error| RegisterError(error.to_string()))?;
+            let key = entropy_u32().map_err(|error| RegisterError(error.to_string()))?;
             let key = RemoteKey(key);
             if let Some(exposed) = self.exposed.with(key, Arc::clone(&region)) {
                 break (key, exposed);

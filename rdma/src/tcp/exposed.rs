@@ -149,6 +149,32 @@ impl Exposed {
         }
     }
 
+    /// Visits each region's bytes, for a simulation that searches them.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn each_region(&self, each: &mut dyn FnMut(&[u8])) {
+        for (_, region) in self.regions.iter() {
+            // SAFETY: a region's bytes, which it keeps. A simulation has one thread.
+            each(unsafe { std::slice::from_raw_parts(region.as_ptr().as_ptr(), region.len()) });
+        }
+    }
+
+    /// Flips a bit of the data regions of a map, for a simulation.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn damage(&self, map: &crate::pool::NodeMap, bit: u64) {
+        let Some(descriptor) = map.regions.first() else {
+            return;
+        };
+        let range = RemoteRange {
+            key: descriptor.key,
+            offset: bit / 8 % descriptor.bytes,
+            bytes: 1,
+        };
+        if let Ok(place) = self.place(range) {
+            // SAFETY: inside its region. A simulation has one thread.
+            unsafe { place.write(place.read() ^ 1 << (bit % 8)) };
+        }
+    }
+
     /// Fills a range with zeros; no effect outside the regions.
     pub(crate) fn clear(&self, range: RemoteRange) {
         if let Ok(place) = self.place(range) {

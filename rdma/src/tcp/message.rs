@@ -13,10 +13,18 @@ use super::socket::Socket;
 /// The longest message, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
+/// What carries the messages.
+#[derive(Debug)]
+enum Transport {
+    Socket(Socket),
+    #[cfg(feature = "simulation")]
+    Pipe(crate::simulation::Pipe),
+}
+
 /// Sends and receives messages in order. Dropping a call in progress leaves the channel unusable.
 #[derive(Debug)]
 pub struct MessageChannel {
-    socket: Socket,
+    transport: Transport,
     /// Where this side connected to, and the limit on the time for that.
     connected: Option<(SocketAddr, Duration)>,
 }
@@ -25,7 +33,7 @@ impl MessageChannel {
     /// A channel that a peer connected.
     pub(super) fn new(socket: Socket) -> Self {
         Self {
-            socket,
+            transport: Transport::Socket(socket),
             connected: None,
         }
     }
@@ -33,8 +41,20 @@ impl MessageChannel {
     /// A channel that this side connected.
     pub(super) fn connected(socket: Socket, address: SocketAddr, limit: Duration) -> Self {
         Self {
-            socket,
+            transport: Transport::Socket(socket),
             connected: Some((address, limit)),
+        }
+    }
+
+    /// A channel of a simulated world.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulated(
+        pipe: crate::simulation::Pipe,
+        connected: Option<(SocketAddr, Duration)>,
+    ) -> Self {
+        Self {
+            transport: Transport::Pipe(pipe),
+            connected,
         }
     }
 
@@ -57,10 +77,16 @@ impl MessageChannel {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         };
-        let mut bytes = Vec::with_capacity(4 + message.len());
-        bytes.extend_from_slice(&length.to_le_bytes());
-        bytes.extend_from_slice(message);
-        self.socket.write_all(&bytes).await
+        match &mut self.transport {
+            Transport::Socket(socket) => {
+                let mut bytes = Vec::with_capacity(4 + message.len());
+                bytes.extend_from_slice(&length.to_le_bytes());
+                bytes.extend_from_slice(message);
+                socket.write_all(&bytes).await
+            }
+            #[cfg(feature = "simulation")]
+            Transport::Pipe(pipe) => pipe.send(message),
+        }
     }
 
     /// Waits for the next message.
@@ -68,15 +94,20 @@ impl MessageChannel {
     /// # Errors
     /// The system's error, the end of the stream, or a length beyond the limit.
     pub async fn receive(&mut self) -> io::Result<Vec<u8>> {
+        let socket = match &mut self.transport {
+            Transport::Socket(socket) => socket,
+            #[cfg(feature = "simulation")]
+            Transport::Pipe(pipe) => return pipe.receive().await,
+        };
         let mut length = [0; 4];
-        self.socket.read_exact(&mut length).await?;
+        socket.read_exact(&mut length).await?;
         let length = u32::from_le_bytes(length) as usize;
         if length > MESSAGE_BYTES_MAX {
             let what = format!("a message of {length} bytes: the limit is {MESSAGE_BYTES_MAX}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let mut message = vec![0; length];
-        self.socket.read_exact(&mut message).await?;
+        socket.read_exact(&mut message).await?;
         Ok(message)
     }
 }

@@ -14,6 +14,8 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use farcore_tuning::entropy_u32;
+
 use super::context::{Access, CompletionQueue, Domain, refusal};
 use super::error::VerbsError;
 use super::ffi;
@@ -153,9 +155,8 @@ impl QueuePair {
                 device: context.name().to_owned(),
             });
         }
-        let psn = getrandom::u32().map_err(|error| {
-            context.refused("cannot get random numbers", io::Error::other(error))
-        })?;
+        let psn =
+            entropy_u32().map_err(|error| context.refused("cannot get random numbers", error))?;
         // SAFETY: plain numbers and pointers, for which zero is a valid value.
         let mut wanted: ffi::ibv_qp_init_attr = unsafe { MaybeUninit::zeroed().assume_init() };
         wanted.send_cq = completion_queue.raw();

@@ -8,7 +8,7 @@ impl Numbers {
     /// A new one.
     pub(crate) fn new() -> Self {
         let mut seed = [0; 8];
-        if getrandom::fill(&mut seed).is_err() {
+        if farcore_tuning::entropy(&mut seed).is_err() {
             seed = farcore_tuning::system_ms().to_le_bytes();
         }
         Self(u64::from_le_bytes(seed))

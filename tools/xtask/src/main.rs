@@ -11,6 +11,7 @@ mod limited;
 mod overhead;
 mod redis;
 mod results;
+mod sim;
 
 use std::process::{Command, ExitCode};
 
@@ -37,11 +38,15 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run the shard's model test from one seed.
+    /// Run an engine, its memory nodes and time in one thread, from one seed or many: see
+    /// docs/testing.md.
     Sim {
-        /// The seed, as a failing test prints it.
+        /// Run a seed in two profiles and compare their trace hashes.
         #[arg(long)]
-        seed: u64,
+        profiles: bool,
+        /// `--seed N`, `--count M`, `--minutes T`, `--liveness`, `--mutation NAME`, `--verbose`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Count the instructions of the hot paths under valgrind; fails if a path takes over 3 % more
     /// than its figure.
@@ -109,16 +114,11 @@ fn perform(task: Task) -> Result<ExitCode> {
                     .args(arguments),
             )
         }
-        Task::Sim { seed } => run(cargo(&[
-            "test",
-            "-p",
-            "farcore",
-            "--lib",
-            "--",
-            "shard::tests",
-            "--nocapture",
-        ])
-        .env("FARCORE_SEED", seed.to_string())),
+        Task::Sim {
+            profiles: true,
+            arguments,
+        } => sim::compare_profiles(&arguments),
+        Task::Sim { arguments, .. } => sim::perform(&arguments),
         Task::Doctor => run(&mut cargo(&[
             "run",
             "-q",

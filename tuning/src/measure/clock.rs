@@ -36,6 +36,10 @@ impl Clock {
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
+        #[cfg(feature = "simulation")]
+        if let Some(now_ns) = crate::simulated::now_ns() {
+            return now_ns;
+        }
         self.delta_ns(self.origin, self.inner.raw())
     }
 
@@ -43,6 +47,10 @@ impl Clock {
     #[inline]
     #[must_use]
     pub fn raw(&self) -> u64 {
+        #[cfg(feature = "simulation")]
+        if let Some(now_ns) = crate::simulated::now_ns() {
+            return now_ns;
+        }
         self.inner.raw()
     }
 
@@ -50,6 +58,10 @@ impl Clock {
     #[inline]
     #[must_use]
     pub fn delta_ns(&self, start: u64, end: u64) -> u64 {
+        #[cfg(feature = "simulation")]
+        if crate::simulated::now_ns().is_some() {
+            return end.saturating_sub(start);
+        }
         self.inner.delta_as_nanos(start, end)
     }
 }
@@ -63,6 +75,10 @@ pub fn system_ms() -> u64 {
 /// The system's clock, in nanoseconds since 1970; 0 if it is set before.
 #[must_use]
 pub fn system_ns() -> u64 {
+    #[cfg(feature = "simulation")]
+    if let Some(system_ns) = crate::simulated::system_ns() {
+        return system_ns;
+    }
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -1,7 +1,8 @@
 //! Measures a running engine and reads the machine's limits.
 //!
 //! Owns the clock, the per-core counters, the latency histograms, the hot-key sketch and the
-//! processor events. Reads `/proc` and `/sys` through [`Root`] only.
+//! processor events. Reads `/proc` and `/sys` through [`Root`] only, and draws
+//! the kernel's random bytes.
 //!
 //! - I1: a counter, gauge or histogram has one writer and any number of readers.
 
@@ -9,6 +10,7 @@ mod cgroup;
 mod clock;
 mod counters;
 mod cpu_list;
+mod entropy;
 mod hardware;
 mod histogram;
 mod hot_keys;
@@ -29,6 +31,7 @@ pub use self::counters::{
     saturating_sum,
 };
 pub use self::cpu_list::CpuList;
+pub use self::entropy::{entropy, entropy_u32, entropy_u64};
 pub use self::hardware::{HardwareCounters, HardwareSnapshot};
 pub use self::histogram::{Histogram, HistogramSnapshot};
 pub use self::hot_keys::{HotKey, HotKeys, HotKeysReader};

@@ -301,7 +301,7 @@ impl Extents {
     pub(crate) fn release(&mut self, extent: Extent) {
         let place = extent.place();
         debug_assert_eq!(self.links[place], HELD, "an extent was released twice");
-        if self.is_lost(extent) {
+        if self.is_lost(extent) && !farcore_tuning::mutated!("lost-extent-reused") {
             self.links[place] = self.vacant;
             self.vacant = extent.0 & ((1 << PLACE_BITS) - 1);
             self.vacant_count += 1;

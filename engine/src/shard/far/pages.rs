@@ -322,12 +322,13 @@ impl FarPages {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 impl FarPages {
     pub(in crate::shard) fn extents(&self) -> &Extents {
         &self.extents
     }
 
+    #[cfg(test)]
     pub(in crate::shard) fn extents_mut(&mut self) -> &mut Extents {
         &mut self.extents
     }
@@ -344,6 +345,7 @@ impl FarPages {
     }
 
     /// Has a page name the same place on another node: a fault that tests inject.
+    #[cfg(test)]
     pub(in crate::shard) fn misplace(&mut self, page: u32, node: NodeId) {
         let held = &mut self.held[page as usize];
         *held = held.map(|extent| extent.misplaced(node));

@@ -445,7 +445,7 @@ impl Trees {
     }
 
     /// Where the records of all nodes are, for checks.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(in crate::shard) fn places(&self) -> impl Iterator<Item = NodePlace> {
         let trees = self.slots.iter().filter_map(|slot| slot.tree.as_ref());
         let nodes = trees.flat_map(|tree| tree.nodes.iter().copied());

@@ -145,7 +145,7 @@ impl Victims {
     }
 
     /// Every list with its bin and its page numbers.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(in crate::shard) fn lists(&self) -> impl Iterator<Item = (u8, Vec<u32>)> {
         let listed = |number: u32| (number != END).then_some(number);
         (0u8..).zip(&self.heads).map(move |(bin, &head)| {

@@ -190,7 +190,8 @@ impl<E: Endpoint> Shard<E> {
         let header = record.header();
         let old_units = header.units();
         // A head is replaced, so that its long value or tree ends.
-        if units > old_units || !framed.is_mutable() || header.is_head() {
+        let is_fixed = !framed.is_mutable() && !farcore_tuning::mutated!("immutable-overwritten");
+        if units > old_units || is_fixed || header.is_head() {
             return self.replace(hash, position, slot, header, key, value);
         }
         let version = self.version + 1;
@@ -221,7 +222,10 @@ impl<E: Endpoint> Shard<E> {
         let units = record::units_for(key.len(), value.len()) + self.tag_units;
         let class = SizeClass::for_units(units);
         let room = self.reserve(TailKind::Log, units)?;
-        let flags = self.record_flags | old.loss_flags();
+        let mut flags = self.record_flags | old.loss_flags();
+        if farcore_tuning::mutated!("loss-mark-dropped") {
+            flags = self.record_flags;
+        }
         let address = room.address();
         room.write(version, flags, key, value);
         self.local
@@ -288,7 +292,9 @@ impl<E: Endpoint> Shard<E> {
         {
             return Err(self.no_segment(hash));
         }
-        self.seen.inserted.note(hash);
+        if !farcore_tuning::mutated!("insertion-not-noted") {
+            self.seen.inserted.note(hash);
+        }
         room.write(version, self.record_flags, key, value);
         self.local
             .commit(TailKind::Log, hash, address, class, units);
@@ -424,6 +430,8 @@ impl<E: Endpoint> Shard<E> {
         self.except_from_lost(request.hash);
         self.absences.note(request.hash, self.version);
         self.batch_counters.deletes += 1;
+        #[cfg(feature = "simulation")]
+        farcore_tuning::simulated::note_version(request.token, self.version);
         answers.answer(lane, request.token, Answer::Deleted);
         Step::Done
     }
@@ -438,6 +446,8 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         self.remove_record(request.hash, place);
         self.batch_counters.deletes += 1;
+        #[cfg(feature = "simulation")]
+        farcore_tuning::simulated::note_version(request.token, self.version);
         answers.answer(lane, request.token, Answer::Deleted);
         Step::Done
     }
@@ -450,7 +460,7 @@ impl<E: Endpoint> Shard<E> {
         (position, slot, framed, header): (Position, Slot, Framed, RecordHeader),
     ) {
         // A delete draws a version too, so that versions order all changes of a shard.
-        self.version += 1;
+        self.version += u64::from(!farcore_tuning::mutated!("delete-draws-no-version"));
         self.absences.note(hash, header.version());
         if self.lost.is_any() {
             self.remove_beside_lost(hash, position, header);

@@ -712,7 +712,9 @@ impl<E: Endpoint> Shard<E> {
         let Some(home) = self.move_record(&entry, slot.class(), record.bytes()) else {
             return false;
         };
-        self.local.set_home(slot.address(), home);
+        if !farcore_tuning::mutated!("home-not-moved") {
+            self.local.set_home(slot.address(), home);
+        }
         self.retire(
             address,
             account_bytes(slot.class(), record.header().units()),

@@ -176,7 +176,9 @@ impl<E: Endpoint> Shard<E> {
         if !self.far.claim(number, self.now_ns) {
             return false;
         }
-        self.sequence += 1;
+        if !farcore_tuning::mutated!("sequence-not-raised") || self.sequence == 0 {
+            self.sequence += 1;
+        }
         self.local.begin_flush(place, self.sequence);
         let entry = self.local.page(number);
         let (units, records) = (entry.units as usize, entry.records);
@@ -247,12 +249,22 @@ impl<E: Endpoint> Shard<E> {
         if posted == Posted::Yes {
             self.flusher.outstanding[slot] = true;
             self.flusher.buffers[slot] = landing;
+            if farcore_tuning::mutated!("landing-freed-at-post")
+                && let Some(landing) = self.flusher.buffers[slot].take()
+            {
+                self.far.buffers.flush.free(landing);
+            }
             if let Some(flush) = &mut self.flusher.flush {
                 flush.posted = end;
                 // Only now: a piece that was not posted is sealed again.
                 flush.sealed = sealed.unwrap_or_default();
             }
             return true;
+        }
+        if farcore_tuning::mutated!("seal-kept-though-not-posted")
+            && let Some(flush) = &mut self.flusher.flush
+        {
+            flush.sealed = sealed.unwrap_or_default();
         }
         if let Some(landing) = landing {
             self.far.buffers.flush.free(landing);
@@ -297,6 +309,11 @@ impl<E: Endpoint> Shard<E> {
         target: &mut [u8],
     ) -> Option<SealProgress> {
         let entry = self.local.pages.get(number);
+        #[cfg(feature = "simulation")]
+        farcore_tuning::simulated::note_keystream(
+            (self.id, entry.sequence, start),
+            &page[start..page.len().min(start + target.len())],
+        );
         match self.far.cipher.as_ref()? {
             PageCipher::Authenticated(cipher) => {
                 let sealer = PageSealer {
@@ -342,6 +359,7 @@ impl<E: Endpoint> Shard<E> {
             self.far.buffers.flush.free(landing);
         }
         if status != Status::Success
+            && !farcore_tuning::mutated!("failed-piece-not-noted")
             && let Some(flush) = &mut self.flusher.flush
         {
             flush.failed = true;
@@ -364,7 +382,9 @@ impl<E: Endpoint> Shard<E> {
         };
         // Successful WRITEs do not count if the node took the extent back before the last
         // completion.
-        let failed = flush.failed || self.is_lost(flush.page);
+        let is_lost =
+            self.is_lost(flush.page) && !farcore_tuning::mutated!("flush-to-a-lost-extent");
+        let failed = flush.failed || is_lost;
         if failed {
             // The page is as before: sealed and local. It is flushed again under a new sequence
             // number, to another node if one answers.

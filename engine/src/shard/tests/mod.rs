@@ -35,7 +35,7 @@ mod tree_model;
 mod wire;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -57,9 +57,8 @@ use crate::message::request::{AnswerSink, Origin, ReplyTo};
 use crate::shard::far::RETRY_NS;
 use crate::shard::far::pages::NO_ROOM;
 use crate::shard::local::long_values::Piece;
-use crate::shard::local::page_table::{PageKind, PageState};
+use crate::shard::local::page_table::PageKind;
 use crate::shard::local::trees::NodePlace;
-use crate::shard::local::victims::UNLISTED;
 use crate::transport::queue::{RequestConsumer, RequestProducer, queue};
 
 const LANE: ReplyTo = ReplyTo::new(1);
@@ -486,140 +485,7 @@ impl Reactor {
 
     /// Checks the invariants that hold between any two steps.
     fn check(&self) {
-        let shard = &self.shard;
-        let mut live: HashMap<u32, u64> = HashMap::new();
-        shard.index.for_each(|slot| {
-            let address = slot.address();
-            let page = address.page(shard.shape);
-            if shard.local.pages.is_lost_page(page) {
-                return;
-            }
-            let entry = shard.local.pages.get(page);
-            assert_ne!(
-                entry.state(),
-                PageState::Free,
-                "a slot points into a freed page"
-            );
-            let Some(units) = slot.class().units() else {
-                return;
-            };
-            *live.entry(page).or_default() += u64::from(units) * 16;
-            if entry.kind() == PageKind::Cache {
-                let home = shard.local.home_of(address).page(shard.shape);
-                if shard.local.pages.is_lost_page(home) {
-                    return;
-                }
-                assert_eq!(shard.local.pages.get(home).kind(), PageKind::Log);
-                *live.entry(home).or_default() += u64::from(units) * 16;
-            }
-        });
-        for piece in shard.long.pieces() {
-            let Some(address) = piece.address else {
-                continue;
-            };
-            *live.entry(address.page(shard.shape)).or_default() += piece.account_bytes();
-        }
-        self.count_nodes(&mut live);
-        let far: Vec<_> = shard
-            .local
-            .pages
-            .iter()
-            .map(|(_, page)| page)
-            .filter(|page| page.kind() == PageKind::Log)
-            .filter(|page| matches!(page.state(), PageState::Clean | PageState::Far))
-            .collect();
-        let sums = (
-            far.len() as u64,
-            far.iter().map(|page| page.live_bytes).sum(),
-            far.iter().map(|page| page.record_bytes).sum(),
-        );
-        let mut sequences: Vec<u64> = far.iter().map(|page| page.sequence).collect();
-        sequences.sort_unstable();
-        let count = sequences.len();
-        sequences.dedup();
-        assert_eq!(
-            sequences.len(),
-            count,
-            "two far pages share their keystream"
-        );
-        assert!(sequences.last().is_none_or(|&last| last <= shard.sequence));
-        self.check_extents();
-        self.check_victims();
-        let kept = &shard.local.victims;
-        assert_eq!((kept.pages, kept.live_bytes, kept.record_bytes), sums);
-        for (number, page) in shard.local.pages.iter() {
-            let sum = live.get(&number).copied().unwrap_or(0);
-            assert!(
-                page.live_bytes >= sum,
-                "page {number}: {} < {sum}",
-                page.live_bytes
-            );
-        }
-    }
-
-    /// Adds the bytes of all nodes of trees to those of their pages.
-    fn count_nodes(&self, live: &mut HashMap<u32, u64>) {
-        let shard = &self.shard;
-        for place in shard.trees.places() {
-            let page = place.address().page(shard.shape);
-            let state = shard.local.pages.get(page).state();
-            assert_ne!(state, PageState::Free, "a node lies in a freed page");
-            *live.entry(page).or_default() += place.account_bytes();
-        }
-    }
-
-    /// Every page is in the list that it names and in no other; every page that can be compacted is
-    /// in one.
-    fn check_victims(&self) {
-        let shard = &self.shard;
-        let mut listed = HashMap::new();
-        for (bin, numbers) in shard.local.victims.lists() {
-            for number in numbers {
-                assert_eq!(
-                    listed.insert(number, bin),
-                    None,
-                    "page {number} is in two lists"
-                );
-            }
-        }
-        for (number, page) in shard.local.pages.iter() {
-            let bin = listed.remove(&number).unwrap_or(UNLISTED);
-            assert_eq!(page.bin, bin, "page {number}");
-            let can_go = page.kind() == PageKind::Log
-                && matches!(page.state(), PageState::Clean | PageState::Far);
-            let is_listed = bin != UNLISTED || page.pins > 0 || page.damaged;
-            assert!(is_listed || !can_go, "page {number} is in no list");
-        }
-        assert!(listed.is_empty(), "freed pages are listed: {listed:?}");
-    }
-
-    /// Every extent is held by one page or free on its own node, and no two pages share a place.
-    fn check_extents(&self) {
-        let pages = &self.shard.far.pages;
-        let extents = pages.extents();
-        let mut places = HashSet::new();
-        let mut held = vec![0; self.nodes.len()];
-        for (number, page) in self.shard.local.pages.iter() {
-            let flushed = matches!(
-                page.state(),
-                PageState::Flushing | PageState::Clean | PageState::Far
-            );
-            let has_place = page.kind() == PageKind::Log && flushed;
-            assert_eq!(pages.holds(number), has_place, "page {number}");
-            // An extent that was taken back is the page's until its requests have completed.
-            if let Some((node, offset)) = pages.place(number, 0) {
-                held[node.position()] += 1;
-                let place = (node.position(), offset);
-                assert!(places.insert(place), "two pages share a place");
-            }
-        }
-        for node in extents.nodes() {
-            let known = extents.free_on(node) + held[node.position()];
-            assert_eq!(known, extents.count_on(node), "extents of {node:?}");
-        }
-        let counters = self.shard.metrics.counters.snapshot();
-        let bytes = (extents.used_bytes(), extents.total_bytes());
-        assert_eq!((counters.far_used_bytes, counters.far_total_bytes), bytes);
+        self.shard.check();
     }
 
     /// As [`Reactor::check`], if no record is too long for a size class: live bytes are exact.

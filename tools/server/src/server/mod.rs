@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use farcore::{Engine, Task};
+use farcore_tuning::entropy;
 
 use self::accept::Listener;
 use crate::commands::COMMANDS;
@@ -251,7 +252,7 @@ impl Drop for Server {
 /// 40 hexadecimal digits by which clients tell runs apart.
 fn run_id() -> io::Result<String> {
     let mut bytes = [0; 20];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    entropy(&mut bytes)?;
     let mut text = String::new();
     for byte in bytes {
         let _ = write!(text, "{byte:02x}");

@@ -109,7 +109,9 @@ impl<E: Endpoint> Shard<E> {
 
     /// Points what leads to a record to where it was moved, and counts the old place dead.
     pub(super) fn redirect(&mut self, living: &Living, moved: Address, units: u32) {
-        if let Some((position, slot)) = living.slot {
+        if let Some((position, slot)) = living.slot
+            && !farcore_tuning::mutated!("slot-not-redirected")
+        {
             self.index.replace(position, slot.class(), moved);
         }
         if !self.long.is_empty() {
