@@ -27,7 +27,7 @@ mod node;
 mod op;
 mod read;
 mod run;
-#[cfg(test)]
+#[cfg(all(test, not(farcore_loom)))]
 mod tests;
 mod work;
 

@@ -40,6 +40,8 @@ mod place;
 mod token;
 #[path = "../../../engine/src/transport/mod.rs"]
 mod transport;
+#[path = "../../../engine/src/tree/mod.rs"]
+mod tree;
 
 // Without it the models would be compiled out.
 const _: () = assert!(cfg!(farcore_loom));
