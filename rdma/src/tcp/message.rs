@@ -94,6 +94,13 @@ impl MessageChannel {
     /// # Errors
     /// The system's error, the end of the stream, or a length beyond the limit.
     pub async fn receive(&mut self) -> io::Result<Vec<u8>> {
+        #[cfg_attr(
+            not(feature = "simulation"),
+            expect(
+                clippy::infallible_destructuring_match,
+                reason = "a simulation has a second kind"
+            )
+        )]
         let socket = match &mut self.transport {
             Transport::Socket(socket) => socket,
             #[cfg(feature = "simulation")]
