@@ -19,7 +19,7 @@ use crate::control::{Join, NodeGreeted, NodeStatistics, Reply};
 use crate::executor::Timer;
 use crate::pool::OwnerId;
 use crate::simulation::{self, SimulatedLine, SimulatedTask, spawn};
-use crate::tcp::{ConnectRequest, MessageChannel, Purpose, Refusal};
+use crate::tcp::{ConnectRequest, MessageChannel, Purpose, Refusal, RemoteRange};
 
 /// Interval at which the node looks for ended leases.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
@@ -111,8 +111,15 @@ impl SimulatedNodeGuard {
 
     /// Flips a bit of the memory that it lends.
     pub fn damage(&self, bit: u64) {
-        let map = self.service.memory().map();
-        self.service.memory().exposed().damage(map, bit);
+        let memory = self.service.memory();
+        if let Some(region) = memory.map().regions.first() {
+            let byte = RemoteRange {
+                key: region.key,
+                offset: bit / 8 % region.bytes,
+                bytes: 1,
+            };
+            memory.exposed().damage(byte, bit);
+        }
     }
 }
 

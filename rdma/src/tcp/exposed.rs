@@ -158,18 +158,10 @@ impl Exposed {
         }
     }
 
-    /// Flips a bit of the data regions of a map, for a simulation.
+    /// Flips a bit of a byte, for a simulation.
     #[cfg(feature = "simulation")]
-    pub(crate) fn damage(&self, map: &crate::pool::NodeMap, bit: u64) {
-        let Some(descriptor) = map.regions.first() else {
-            return;
-        };
-        let range = RemoteRange {
-            key: descriptor.key,
-            offset: bit / 8 % descriptor.bytes,
-            bytes: 1,
-        };
-        if let Ok(place) = self.place(range) {
+    pub(crate) fn damage(&self, byte: RemoteRange, bit: u64) {
+        if let Ok(place) = self.place(byte) {
             // SAFETY: inside its region. A simulation has one thread.
             unsafe { place.write(place.read() ^ 1 << (bit % 8)) };
         }
