@@ -27,7 +27,7 @@ mod node;
 mod op;
 mod read;
 mod run;
-#[cfg(all(test, not(farcore_loom)))]
+#[cfg(test)]
 mod tests;
 mod work;
 

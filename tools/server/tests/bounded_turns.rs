@@ -314,9 +314,19 @@ fn a_server_stops_beside_a_client_of_much() {
     subscriber.send(&command("PSUBSCRIBE", names('p', MANY)));
     (0..MANY).for_each(|_| drop(subscriber.read()));
     let mut waiting = bench.served.client();
-    waiting.send(&command("BLPOP", names('w', MANY).chain(["0".to_owned()])));
+    waiting.send(&command(
+        "BLPOP",
+        names('w', WAITED).chain(["0".to_owned()]),
+    ));
     bench.reset();
-    client.write(&request(&command("DEL", names('k', 2 * MANY))));
+    let before = bench.served.figures().received_bytes;
+    let removal = request(&command("DEL", names('k', 2 * MANY)));
+    client.write(&removal);
+    // What is not received by then is not run.
+    let all = before + removal.len() as u64;
+    wait_until("it is received", || {
+        bench.served.figures().received_bytes >= all
+    });
     let reporter = bench.served.server().reporter();
     bench.served.stop();
     let steps = reporter.figures().total().longest_turn_steps;
