@@ -31,11 +31,11 @@ REPLACED = {
 }
 #: Files of the model of a card whose errors the console passes on.
 OF_THE_MODEL = [
-    "publish/attach.rs", "metadata_cache/settings.rs", "metadata_cache/trace/mod.rs",
-    "metadata_cache/trace/reader.rs", "metadata_cache/token/mod.rs", "metadata_cache/token/completion_queue.rs",
-    "metadata_cache/token/domain.rs", "metadata_cache/token/queue_pair.rs", "metadata_cache/token/region.rs",
-    "metadata_cache/simulator/settings.rs", "metadata_cache/simulator/mod.rs", "metadata_cache/simulator/fit/mod.rs",
-    "metadata_cache/workload/mod.rs", "metadata_cache/workload/population.rs", "metadata_cache/policy/mod.rs",
+    "src/publish/attach.rs", "card/src/settings.rs", "card/src/trace/mod.rs",
+    "card/src/trace/reader.rs", "card/src/token/mod.rs", "card/src/token/completion_queue.rs",
+    "card/src/token/domain.rs", "card/src/token/queue_pair.rs", "card/src/token/region.rs",
+    "card/src/simulator/settings.rs", "card/src/simulator/mod.rs", "card/src/simulator/fit/mod.rs",
+    "card/src/workload/mod.rs", "card/src/workload/population.rs", "card/src/policy/mod.rs",
 ]
 #: Ways by which text becomes markup or code.
 FORBIDDEN = re.compile(
@@ -128,7 +128,7 @@ def test_every_sentence_of_the_server_has_a_translation(assets):
                if len(re.findall(r"[a-z]+", without_names(text))) >= 3]
     general = [re.compile(text) for text in general]
     root = assets.parents[2]
-    tuning = [root / "tuning/src" / place for place in OF_THE_MODEL]
+    tuning = [root / "tuning" / place for place in OF_THE_MODEL]
     walked, missing = 0, []
     for path in [*sorted((assets.parent / "src").rglob("*.rs")), *tuning]:
         if "tests" in path.parts:
