@@ -197,6 +197,14 @@ pub enum Error {
         /// The key holds a list.
         is_list: bool,
     },
+    /// A push adds more elements than one step may.
+    #[error("{elements} elements are pushed at once: at most {max}; push them in several calls")]
+    TooManyElements {
+        /// Elements given.
+        elements: usize,
+        /// The most.
+        max: usize,
+    },
     /// The table of a shard has no room for another node of a collection.
     #[error(
         "shard {shard} has no room for more collections: its table has {}; delete some or raise `local_bytes`",

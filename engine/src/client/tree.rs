@@ -338,18 +338,19 @@ calls! {
     /// # Errors
     /// Those of `insert`.
     remove_by_rank(start: u64, end: u64) -> TreeRemoved, TreeRemoved = TreeOp::RemoveByRank { start, end };
-    /// Adds values at the end of a list; returns how long it is.
+    /// Adds values at the end of a list, 1024 at most; returns how long it is.
     ///
     /// # Errors
-    /// Those of `insert`.
+    /// Those of `insert`, [`Error::TooManyElements`].
     push_last(values: &'b [&'b [u8]]) -> Option<u64>, Option<u64> = TreeOp::Push {
         front: false,
         values: TreeValues::Slices(values),
     };
-    /// Adds values at the beginning of a list, one after the other; returns how long it is.
+    /// Adds values at the beginning of a list, one after the other, 1024 at most; returns how long it
+    /// is.
     ///
     /// # Errors
-    /// Those of `insert`.
+    /// Those of `insert`, [`Error::TooManyElements`].
     push_first(values: &'b [&'b [u8]]) -> Option<u64>, Option<u64> = TreeOp::Push {
         front: true,
         values: TreeValues::Slices(values),

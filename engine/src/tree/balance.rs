@@ -185,6 +185,9 @@ impl<N: Nodes> TreeWork<'_, N> {
     ) -> Result<(), Halt> {
         let mut bytes = self.scratch.buffer(self.shape.buffer_bytes());
         let view = self.node(second, is_leaf)?;
+        if !view.adds_up() {
+            return Err(Halt::Damaged(second));
+        }
         copy_living(view, &mut bytes).ok_or(Halt::Damaged(second))?;
         let second_view = TreeNode::parse(&bytes).ok_or(Halt::Damaged(second))?;
         let len = second_view.len();

@@ -38,6 +38,9 @@ pub enum TreeValues<'a> {
     Encoded(&'a [u8]),
 }
 
+/// Values that one push adds, at most: it is one step of its shard.
+pub(crate) const TREE_PUSH_MAX: usize = 1024;
+
 /// An operation on the collection of one key.
 ///
 /// Ranks count from 0, in the order of the keys of a map, or of a list. Reads that may be long
@@ -243,6 +246,16 @@ impl<'a> TreeValues<'a> {
         Some(Ok(()))
     }
 
+    /// How many there are; `None` if they are not what was encoded.
+    fn count(self) -> Option<usize> {
+        let mut count = 0;
+        let all = self.for_each(|_| {
+            count += 1;
+            Ok::<_, ()>(())
+        });
+        all.map(|_| count)
+    }
+
     /// True if there is one value.
     pub(super) fn is_single(self) -> bool {
         let mut count = 0;
@@ -318,6 +331,14 @@ impl<'a> TreeOp<'a> {
             | Self::Push { .. }
             | Self::InsertAt { .. }
             | Self::SetAt { .. } => true,
+        }
+    }
+
+    /// Values that it pushes.
+    pub(crate) fn pushed(&self) -> usize {
+        match self {
+            Self::Push { values, .. } => values.count().unwrap_or(0),
+            _ => 0,
         }
     }
 

@@ -27,7 +27,7 @@ struct WalkPlace {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element<'a> {
     pub(super) key: &'a [u8],
-    pub(super) value: &'a [u8],
+    pub(super) value: StoredValue<'a>,
 }
 
 /// Whether a walk goes on.
@@ -90,7 +90,7 @@ impl<N: Nodes> TreeWork<'_, N> {
         start: Start<'_>,
         (reverse, mut leaves): (bool, usize),
         is_wanted: impl Fn(&[u8]) -> bool,
-        mut visit: impl FnMut(Element<'_>) -> Walk,
+        mut visit: impl FnMut(Element<'_>) -> Result<Walk, Halt>,
     ) -> Result<Walked, Halt> {
         let mut next = self.first_of(path, start, reverse)?;
         let mut leaf = None;
@@ -106,8 +106,7 @@ impl<N: Nodes> TreeWork<'_, N> {
                 leaves -= 1;
                 leaf = Some(place.leaf);
             }
-            let value = self.value_bytes(value)?;
-            if visit(Element { key, value }) == Walk::Before {
+            if visit(Element { key, value })? == Walk::Before {
                 return Ok(Walked::Done);
             }
             next = self.after(path, place, reverse)?;

@@ -285,14 +285,16 @@ impl<N: Nodes> TreeWork<'_, N> {
         let mut is_full = false;
         let walked = self.with_path(|work, path| {
             let bounds = (reverse, limits.leaves);
+            let work = &*work;
             work.walk(path, start, bounds, is_within, |element| {
                 let Element { key, value } = element;
+                // A value that does not go into the page need not be read.
                 if !page.has_room(key, value.len()) {
                     is_full = true;
-                    return Walk::Before;
+                    return Ok(Walk::Before);
                 }
-                page.add(key, value);
-                Walk::On
+                page.add(key, work.value_bytes(value)?);
+                Ok(Walk::On)
             })
         })?;
         out[0] = u8::from(is_full || walked == Walked::More);
@@ -321,7 +323,11 @@ impl<N: Nodes> TreeWork<'_, N> {
             if self.is_spent(limits) {
                 break;
             }
-            let rank = if last { self.root.count - 1 } else { 0 };
+            let rank = if last {
+                self.root.count.saturating_sub(1)
+            } else {
+                0
+            };
             self.with_path(|work, path| {
                 let place = work.find(path, Sought::Rank(rank))?;
                 let mut taken = 0;

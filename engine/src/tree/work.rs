@@ -351,6 +351,9 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         }
         let old_bytes = old.map_or(0, StoredValue::len) as u64;
         let bytes = self.root.bytes.saturating_sub(old_bytes);
+        let removed = u64::from(touch == TreeTouch::Remove);
+        let count = self.root.count.checked_sub(removed);
+        let count = count.ok_or(Halt::Damaged(leaf))?;
         match touch {
             TreeTouch::Insert => {
                 self.root.count += 1;
@@ -358,7 +361,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             }
             TreeTouch::Replace => self.root.bytes = bytes + value_bytes as u64,
             TreeTouch::Remove => {
-                self.root.count -= 1;
+                self.root.count = count;
                 self.root.bytes = bytes.saturating_sub(key_bytes as u64);
             }
         }
@@ -475,6 +478,9 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             _ => {
                 let mut bytes = self.scratch.buffer(self.shape.buffer_bytes());
                 let view = self.node(node, is_leaf)?;
+                if edited.is_none() && !view.adds_up() {
+                    return Err(Halt::Damaged(node));
+                }
                 copy_living(view, &mut bytes).ok_or(Halt::Damaged(node))?;
                 let edits = &mut self.scratch.edits;
                 match edited {

@@ -251,3 +251,17 @@ fn threads_share_a_collection_through_a_client() {
     let found = map.get(&element(77)).wait().unwrap().unwrap();
     assert_eq!(*found, element(77));
 }
+
+#[test]
+fn a_push_of_too_many_values_changes_nothing() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let mut list = handle.tree(b"list");
+    let values = vec![&b"v"[..]; 1025];
+    let refused = list.push_last(&values).wait();
+    let (elements, max) = (1025, 1024);
+    assert_eq!(refused, Err(Error::TooManyElements { elements, max }));
+    assert_eq!(list.len().wait().unwrap().elements, 0);
+    assert_eq!(list.push_last(&values[..1024]).wait(), Ok(Some(1024)));
+    assert_eq!(list.push_first(&values[..1024]).wait(), Ok(Some(2048)));
+}

@@ -415,7 +415,7 @@ pub(super) fn start_maintenance(node: &Arc<Service>) -> Result<JoinHandle<()>, S
             heap.note(node.metrics().controls.taken() + node.metrics().memories.taken());
             if mended.elapsed() >= mend_pace {
                 node.free_stuck(&mut memory);
-                node.free_strangers(&memory);
+                node.free_unknown_owners(&memory);
                 node.memory().table().mend();
                 mended = Instant::now();
             }

@@ -440,21 +440,21 @@ impl Service {
 
     /// Frees the extents whose owner word names no session: a client with access to the table wrote
     /// it, against the protocol.
-    pub(super) fn free_strangers(&self, state: &MaintenanceState) {
+    pub(super) fn free_unknown_owners(&self, state: &MaintenanceState) {
         // The words are read before the sessions: a session's words appear only after it opened.
         // Those of an ended one are freed by this thread before it gets here, or are stuck.
         let owned = self.memory.table().owners();
-        let mut strangers: BTreeSet<_> = owned.iter().map(|&(_, owner)| owner).collect();
+        let mut unknown: BTreeSet<_> = owned.iter().map(|&(_, owner)| owner).collect();
         for one in &state.stuck {
-            strangers.remove(&one.session);
+            unknown.remove(&one.session);
         }
         // A few steps for each session, however many extents there are: clients that write many
         // false words make this longer, but not the time for which the sessions are locked.
         self.sessions().each(|session| {
-            strangers.remove(&session);
+            unknown.remove(&session);
         });
-        let strange = owned.iter().filter(|(_, owner)| strangers.contains(owner));
-        let freed = strange.filter(|&&(extent, owner)| {
+        let unowned = owned.iter().filter(|(_, owner)| unknown.contains(owner));
+        let freed = unowned.filter(|&&(extent, owner)| {
             self.clear_isolated([extent]);
             ExtentRun::new(extent, 1)
                 .is_some_and(|run| self.memory.table().free(owner, run).is_ok())

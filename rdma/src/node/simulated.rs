@@ -236,7 +236,7 @@ async fn maintain(service: Arc<Service>) {
         let now_ns = service.now_ns();
         if now_ns - mended_ns >= mend_ns {
             service.free_stuck(&mut memory);
-            service.free_strangers(&memory);
+            service.free_unknown_owners(&memory);
             service.memory().table().mend();
             mended_ns = now_ns;
         }

@@ -380,11 +380,25 @@ impl Trees {
         }
     }
 
-    /// Removes a node; returns where its record is, which is dead now.
+    /// Numbers of a tree that no node has.
+    pub(in crate::shard) fn free_numbers(&self, place: TreePlace) -> usize {
+        self.get(place).map_or(0, |tree| tree.free.len())
+    }
+
+    /// Gives a number back that was taken and not used.
+    pub(in crate::shard) fn give_number(&mut self, node: NodeName) {
+        if let Some(tree) = self.get_mut(node.tree) {
+            tree.free.push(node.number);
+        }
+    }
+
+    /// Removes a node; returns where its record is, which is dead now. Far memory names the nodes of
+    /// long values, so a number without a record is not used again: it may be free already.
     pub(in crate::shard) fn remove_node(&mut self, node: NodeName) -> Option<NodePlace> {
         let before = self.place_of(node);
         self.lose_node(node);
-        if let Some(tree) = self.get_mut(node.tree)
+        if before.is_some()
+            && let Some(tree) = self.get_mut(node.tree)
             && tree.head.is_some()
         {
             tree.free.push(node.number);

@@ -34,9 +34,9 @@ use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Step};
 use crate::tree::{
-    Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeAnswer,
-    TreeEdit, TreeKind, TreeLimits, TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeScratch,
-    TreeShape, TreeTouch, TreeWork, Unread, copy_living,
+    Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_KEY_BYTES_MAX, TREE_PUSH_MAX, TouchedLeaf,
+    TreeAnswer, TreeEdit, TreeKind, TreeLimits, TreeNode, TreeNodeEdit, TreeOp, TreeRoot,
+    TreeScratch, TreeShape, TreeTouch, TreeWork, Unread, copy_living,
 };
 
 /// Bytes of a page of elements.
@@ -289,6 +289,13 @@ impl<E: Endpoint> Shard<E> {
         if value_bytes > max {
             let bytes = value_bytes;
             return Err(Error::ValueTooLong { bytes, max });
+        }
+        let values = op.pushed();
+        if values > TREE_PUSH_MAX {
+            return Err(Error::TooManyElements {
+                elements: values,
+                max: TREE_PUSH_MAX,
+            });
         }
         Ok(())
     }
@@ -611,6 +618,9 @@ impl<E: Endpoint> Shard<E> {
     ) -> Result<Version, NoRoom> {
         let added = |edit: &&TreeEdit| matches!(edit.what, Edited::Added | Edited::Passing);
         let adds = buffers.work.edits().iter().filter(added).count();
+        // Numbers that the tree has free are in the table already.
+        let free = found.map_or(0, |found| self.trees.free_numbers(found.tree));
+        let adds = adds.saturating_sub(free);
         if adds > 0 && !self.trees.has_room(usize::from(found.is_none()), adds) {
             return Err(NoRoom::Never(Error::Collections {
                 shard: self.id,
@@ -728,7 +738,8 @@ impl<E: Endpoint> Shard<E> {
             let node = NodeName { tree, number };
             match edit.what {
                 Edited::Added | Edited::Changed => self.write_node(node, edit, version, stored),
-                Edited::Removed | Edited::Passing => {
+                Edited::Passing => self.trees.give_number(node),
+                Edited::Removed => {
                     if let Some(place) = self.trees.remove_node(node) {
                         self.retire(place.address(), place.account_bytes());
                     }

@@ -127,7 +127,7 @@ fn an_owner_word_that_names_no_session_is_swept() {
     service.perform(speaker, &allocate).expect("memory");
     service.memory.table().plant(6, u64::MAX);
     service.memory.table().plant(7, 12345);
-    service.free_strangers(&MaintenanceState::default());
+    service.free_unknown_owners(&MaintenanceState::default());
     let seen = service.memory.table().audit();
     assert_eq!((seen.owned, seen.owners_without_bit), (3, 0));
     assert_eq!(service.statistics().extents_reclaimed, 2);

@@ -33,7 +33,8 @@ pub(super) const IN_SLICES: &[&str] = &[
 pub(crate) struct Command {
     /// Its name, in small letters.
     pub(crate) name: &'static str,
-    /// Arguments with the name; at least so many if negative. As Redis tells it.
+    /// Redis's arity: the number of arguments with the name; if negative, its absolute value is the
+    /// least.
     pub(crate) arity: i64,
     /// Where its first key is, the last one (from the end if negative), and the step between; zeros
     /// if it has none.
@@ -55,7 +56,7 @@ pub(crate) struct Command {
 pub(crate) type Run = for<'a, 'b> fn(&'b mut Call<'a>) -> Result<Flow, Refusal>;
 
 impl Command {
-    /// True if it takes so many arguments, its name among them.
+    /// True if it takes this number of arguments, its name included.
     #[inline]
     pub(crate) fn takes(&self, count: usize) -> bool {
         takes(self.arity, count)
@@ -76,7 +77,7 @@ impl Command {
         self.keys != NO_KEYS
     }
 
-    /// The places of its keys among so many arguments, as many as it takes; its name is at 0. Keys
+    /// The places of its keys in a call with this number of arguments; its name is at 0. Keys
     /// that its arguments count, and that of a second word, are not among them.
     pub(crate) fn key_places(&self, count: usize) -> impl Iterator<Item = usize> + Clone + use<> {
         let (first, last, step) = self.keys;
@@ -108,7 +109,7 @@ impl Command {
 pub(crate) struct Subcommand {
     /// The word, in small letters.
     pub(crate) name: &'static str,
-    /// Arguments with both words; at least so many if negative.
+    /// The number of arguments with both words; if negative, its absolute value is the least.
     pub(crate) arity: i64,
     /// The place of its key; 0 if it has none.
     pub(crate) key: usize,
@@ -134,7 +135,7 @@ impl Subcommand {
     }
 }
 
-/// True if a command of an arity takes so many arguments.
+/// True if a command of an arity takes this number of arguments.
 #[inline]
 pub(crate) fn takes(arity: i64, count: usize) -> bool {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
