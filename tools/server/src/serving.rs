@@ -80,7 +80,7 @@ pub(crate) struct Serving {
     pub(crate) limits: Limits,
     /// Those of commands that store nothing.
     pub(crate) limits_of_whole: Limits,
-    pub(crate) limits_of_strangers: Limits,
+    pub(crate) unauthenticated_limits: Limits,
     pub(crate) tasks: Tasks,
     /// Empty buffers for replies.
     pub(crate) spare_buffers: Vec<Vec<u8>>,
@@ -135,7 +135,7 @@ impl Serving {
                 ..limits
             },
             limits,
-            limits_of_strangers: Limits::UNAUTHENTICATED,
+            unauthenticated_limits: Limits::UNAUTHENTICATED,
             memory: CoreMemory::new(Arc::clone(&shared.client_memory)),
             unauthenticated_memory: CoreMemory::new(Arc::clone(&shared.unauthenticated_memory)),
             next_pass_ms: 0,

@@ -146,13 +146,8 @@ impl<E: Endpoint> Shard<E> {
         let Some(piece) = piece.filter(|piece| piece.address == Some(address)) else {
             return Ok(None);
         };
-        if let Some(found) = self.proven(flight, read, |_, key| key == request.key()) {
-            return Ok(Some(found));
-        }
-        if self.is_to_be_read_again(flight, address) {
-            return Err(piece.class());
-        }
-        Ok(None)
+        let class = piece.class();
+        self.judge_at(flight, request, read, class)
     }
 
     /// As [`Shard::judge`], for a request for a node of a tree, which no slot leads to.
@@ -169,11 +164,23 @@ impl<E: Endpoint> Shard<E> {
         let Some(place) = place.filter(|place| place.address() == address) else {
             return Ok(None);
         };
+        self.judge_at(flight, request, read, place.class())
+    }
+
+    /// Judges what was read where a record of this class must lie, by the request's key.
+    fn judge_at<'a>(
+        &mut self,
+        flight: u32,
+        request: &Request<'_>,
+        read: &'a [u8],
+        class: SizeClass,
+    ) -> Result<Option<Confirmed<'a>>, SizeClass> {
         if let Some(found) = self.proven(flight, read, |_, key| key == request.key()) {
             return Ok(Some(found));
         }
+        let address = self.flights.get(flight).address;
         if self.is_to_be_read_again(flight, address) {
-            return Err(place.class());
+            return Err(class);
         }
         Ok(None)
     }

@@ -42,7 +42,7 @@ pub(crate) struct Command {
     /// Its flags and categories, as Redis tells them.
     pub(crate) flags: &'static str,
     /// A client may run it before it has authenticated.
-    pub(crate) is_for_strangers: bool,
+    pub(crate) is_before_authentication: bool,
     /// It may make data grow, so it is refused while memory is short.
     pub(crate) needs_memory: bool,
     /// It may change its keys.

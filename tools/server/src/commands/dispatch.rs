@@ -129,7 +129,7 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
         rejected(call);
         return Err(refusal);
     }
-    if !call.connection.is_authenticated && !command.is_for_strangers {
+    if !call.connection.is_authenticated && !command.is_before_authentication {
         rejected(call);
         return Err("NOAUTH Authentication required.".into());
     }

@@ -25,7 +25,7 @@ const fn command(
         arity,
         keys,
         flags,
-        is_for_strangers: false,
+        is_before_authentication: false,
         needs_memory: begins_with(flags, SLOW_WRITE),
         writes: begins_with(flags, "write"),
         subcommands: &[],
@@ -52,7 +52,7 @@ const fn begins_with(text: &str, beginning: &str) -> bool {
 /// A command that clients may run before they authenticate.
 const fn open(name: &'static str, arity: i64, flags: &'static str, run: Run) -> Command {
     Command {
-        is_for_strangers: true,
+        is_before_authentication: true,
         ..command(name, arity, NONE, flags, run)
     }
 }

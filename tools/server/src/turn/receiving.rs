@@ -457,7 +457,7 @@ impl Serving {
         let limits = match connection.is_authenticated {
             true if connection.takes_whole => &self.limits_of_whole,
             true => &self.limits,
-            false => &self.limits_of_strangers,
+            false => &self.unauthenticated_limits,
         };
         let whole = match std::mem::take(&mut connection.whole_bytes) {
             0 => parse(input, limits, arguments),
