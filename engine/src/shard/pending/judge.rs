@@ -147,7 +147,7 @@ impl<E: Endpoint> Shard<E> {
             return Ok(None);
         };
         let class = piece.class();
-        self.judge_at(flight, request, read, class)
+        self.judge_by_key(flight, request, read, class)
     }
 
     /// As [`Shard::judge`], for a request for a node of a tree, which no slot leads to.
@@ -164,11 +164,11 @@ impl<E: Endpoint> Shard<E> {
         let Some(place) = place.filter(|place| place.address() == address) else {
             return Ok(None);
         };
-        self.judge_at(flight, request, read, place.class())
+        self.judge_by_key(flight, request, read, place.class())
     }
 
     /// Judges what was read where a record of this class must lie, by the request's key.
-    fn judge_at<'a>(
+    fn judge_by_key<'a>(
         &mut self,
         flight: u32,
         request: &Request<'_>,
