@@ -346,8 +346,8 @@ calls! {
         front: false,
         values: TreeValues::Slices(values),
     };
-    /// Adds values at the beginning of a list, one after the other, 1024 at most; returns how long it
-    /// is.
+    /// Adds values at the beginning of a list, one after the other, 1024 at most; returns how long
+    /// it is.
     ///
     /// # Errors
     /// Those of `insert`, [`Error::TooManyElements`].

@@ -392,8 +392,8 @@ impl Trees {
         }
     }
 
-    /// Removes a node; returns where its record is, which is dead now. Far memory names the nodes of
-    /// long values, so a number without a record is not used again: it may be free already.
+    /// Removes a node; returns where its record is, which is dead now. Far memory names the nodes
+    /// of long values, so a number without a record is not used again: it may be free already.
     pub(in crate::shard) fn remove_node(&mut self, node: NodeName) -> Option<NodePlace> {
         let before = self.place_of(node);
         self.lose_node(node);
