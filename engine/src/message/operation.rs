@@ -6,7 +6,7 @@ use crate::message::change::{Change, METADATA_BYTES};
 use crate::message::list::{ADDRESS_BYTES, LIST_BYTES};
 use crate::message::long::OPENED_BYTES;
 use crate::message::transaction::Transaction;
-use crate::tree::TreeOp;
+use crate::tree::{TreeGuard, TreeOp};
 
 /// The version of a record: unique and increasing per key within one engine. `0` means "absent".
 pub type Version = u64;
@@ -85,6 +85,8 @@ pub enum Operation<'a> {
         key: &'a [u8],
         /// What is read or changed.
         op: TreeOp<'a>,
+        /// Of which collection.
+        guard: TreeGuard,
     },
 }
 
@@ -175,6 +177,7 @@ impl<'a> Operation<'a> {
             Self::Tree {
                 key,
                 op: TreeOp::Get { key: value },
+                guard: TreeGuard::default(),
             },
         ];
         for (place, operation) in operations.iter().enumerate() {
@@ -442,8 +445,8 @@ impl<'a> RequestParts<'a> {
                 transaction.encode(scratch);
                 OperationKind::Transaction
             }
-            Operation::Tree { ref op, .. } => {
-                op.encode(scratch);
+            Operation::Tree { ref op, guard, .. } => {
+                op.encode(guard, scratch);
                 OperationKind::Tree
             }
             _ => OperationKind::Inspect,

@@ -34,8 +34,10 @@ mod work;
 pub(crate) use self::node::{
     NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living,
 };
-pub(crate) use self::op::{TREE_PUSH_MAX, page_elements, page_has_more};
-pub use self::op::{TreeBound, TreeCondition, TreeOp, TreeValues};
+pub(crate) use self::op::{TREE_PUSH_MAX, found_values, page_elements, page_has_more};
+pub use self::op::{
+    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeValues,
+};
 pub(crate) use self::run::{TreeAnswer, TreeLimits};
 pub(crate) use self::work::{
     Edited, Halt, Nodes, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeEdit, TreeRoot, TreeScratch,

@@ -1,10 +1,11 @@
 //! What each operation on a tree does.
 
 use super::op::{
-    PAGE_ELEMENT, PAGE_HEAD, TreeBound, TreeCondition, TreeOp, TreeValues, page_elements,
+    PAGE_ELEMENT, PAGE_HEAD, TreeBound, TreeChanges, TreeCondition, TreeOp, TreeValues,
+    page_elements, put_found, slice_of,
 };
 use super::read::{Element, Start, Walk, Walked};
-use super::work::{Edited, Halt, LeafPlace, Nodes, Sought, TreeTouch, TreeWork};
+use super::work::{Edited, Halt, LeafPlace, Nodes, PathStep, Sought, TreeTouch, TreeWork};
 
 /// What an operation answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct TreeLimits {
     pub(crate) leaves: usize,
     /// Nodes that are changed, at most, where an operation may be done in part.
     pub(crate) edits: usize,
+    /// Elements that are changed or looked up, at most, where an operation may be done in part.
+    pub(crate) elements: u64,
 }
 
 /// A page under construction.
@@ -101,9 +104,31 @@ impl<N: Nodes> TreeWork<'_, N> {
                 reverse,
                 limit,
             } => self.range((from, to), reverse, (limit, limits), out),
-            TreeOp::Push { front, values } => self.push(front, values, out),
+            TreeOp::Push { exists: true, .. } if self.root.count == 0 => Ok(TreeAnswer::Absent),
+            TreeOp::Push { front, values, .. } => self.push(front, values, out),
             TreeOp::InsertAt { rank, value } => self.insert_at_rank(rank, value, out),
-            TreeOp::SetAt { rank, value } => self.set_at_rank(rank, value, out),
+            TreeOp::SetAt { rank, value } => match self.rank_of(rank) {
+                Some(rank) => self.set_at_rank(rank, value, out),
+                None => Ok(TreeAnswer::Absent),
+            },
+            TreeOp::Update { changes, .. } => self.update(changes, limits, out),
+            TreeOp::GetMany { keys } => self.get_many(keys, limits, out),
+            TreeOp::TakeAt { rank } => match self.rank_of(rank) {
+                Some(rank) => self.take_at(rank, true, out),
+                None => Ok(TreeAnswer::Absent),
+            },
+            TreeOp::Draw { random, removes } => {
+                let rank = u128::from(random) * u128::from(self.root.count) >> u64::BITS;
+                match u64::try_from(rank) {
+                    Ok(rank) if self.root.count > 0 => self.take_at(rank, removes, out),
+                    _ => Ok(TreeAnswer::Absent),
+                }
+            }
+            TreeOp::Slice { first, last, limit } => {
+                let ranks = slice_of(first, last, self.root.count);
+                self.range_by_rank(ranks, false, (limit, limits), out)
+            }
+            TreeOp::Trim { first, last } => self.trim(first, last, limits, out),
         }
     }
 
@@ -147,14 +172,200 @@ impl<N: Nodes> TreeWork<'_, N> {
             if place.is_found {
                 let (_, old) = work.element_at(place.leaf, place.entry)?;
                 out.extend_from_slice(work.value_bytes(old)?);
-                if !work.touch(path, place, TreeTouch::Replace, (key, value))? {
-                    work.replace_at(path, place, value)?;
-                }
-            } else if !work.touch(path, place, TreeTouch::Insert, (key, value))? {
-                work.insert_at(path, place, key, value)?;
             }
+            work.put_at(path, place, key, value)?;
             Ok(TreeAnswer::Value)
         })
+    }
+
+    /// Stores the value of a key at the place where it was looked for.
+    fn put_at(
+        &mut self,
+        path: &[PathStep],
+        place: LeafPlace,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), Halt> {
+        if !place.is_found {
+            if !self.touch(path, place, TreeTouch::Insert, (key, value))? {
+                self.insert_at(path, place, key, value)?;
+            }
+        } else if !self.touch(path, place, TreeTouch::Replace, (key, value))? {
+            self.replace_at(path, place, value)?;
+        }
+        Ok(())
+    }
+
+    /// Stores the value of a key; true if the key is new.
+    fn put_key(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Halt> {
+        self.with_path(|work, path| {
+            if work.root.height == 0 {
+                return work.plant(key, value).map(|()| true);
+            }
+            let place = work.find(path, Sought::Key(key))?;
+            work.put_at(path, place, key, value)?;
+            Ok(!place.is_found)
+        })
+    }
+
+    /// Removes a key; true if it was there.
+    fn remove_key(&mut self, key: &[u8]) -> Result<bool, Halt> {
+        self.with_path(|work, path| {
+            let Some(place) = work.find_key(path, Sought::Key(key))? else {
+                return Ok(false);
+            };
+            if !work.touch(path, place, TreeTouch::Remove, (key, &[]))? {
+                work.remove_at(path, place, 1)?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// Answers how many keys were added, how many removed, how many changes were made, and how
+    /// many elements there are then.
+    fn update(
+        &mut self,
+        changes: TreeChanges<'_>,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        if changes.single().is_none() {
+            self.refrain();
+        }
+        let (mut added, mut removed, mut done) = (0u64, 0u64, 0u64);
+        let all = changes.for_each(|change| {
+            if done > 0 && (self.is_spent(limits) || done >= limits.elements) {
+                return Ok(false);
+            }
+            match change.value {
+                Some(value) => added += u64::from(self.put_key(change.key, value)?),
+                None => removed += u64::from(self.remove_key(change.key)?),
+            }
+            done += 1;
+            Ok(true)
+        });
+        debug_assert!(all.is_some(), "it was decoded");
+        all.unwrap_or(Ok(()))?;
+        for number in [added, removed, done, self.root.count] {
+            out.extend(number.to_le_bytes());
+        }
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Answers values, of as many keys as a page holds and as lie in as many leaves as a step
+    /// reads.
+    fn get_many(
+        &mut self,
+        keys: TreeValues<'_>,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let (mut done, mut leaves, mut last) = (0u64, 0, None);
+        let all = keys.for_each(|key| {
+            // `Err` ends the walk; the halt, if there is one, is in it.
+            let stop = |halt: Option<Halt>| Err(halt);
+            let found = self.with_path(|work, path| {
+                let Some(place) = work.find_key(path, Sought::Key(key))? else {
+                    return Ok(Ok(None));
+                };
+                let (_, value) = work.element_at(place.leaf, place.entry)?;
+                let is_full = out.len() + 4 + value.len() > limits.page_bytes;
+                if done > 0 && is_full {
+                    return Ok(Err(()));
+                }
+                put_found(out, Some(work.value_bytes(value)?));
+                Ok(Ok(Some(place.leaf)))
+            });
+            match found {
+                Err(halt) => return stop(Some(halt)),
+                Ok(Err(())) => return stop(None),
+                Ok(Ok(None)) => put_found(out, None),
+                Ok(Ok(Some(leaf))) => {
+                    leaves += usize::from(last != Some(leaf));
+                    last = Some(leaf);
+                }
+            }
+            done += 1;
+            let goes_on = leaves < limits.edits && done < limits.elements;
+            if goes_on && out.len() < limits.page_bytes {
+                Ok(())
+            } else {
+                stop(None)
+            }
+        });
+        match all {
+            Some(Err(Some(halt))) => Err(halt),
+            _ => Ok(TreeAnswer::Value),
+        }
+    }
+
+    /// Counts a negative rank from the end; `None` if there is no such element.
+    fn rank_of(&self, rank: i64) -> Option<u64> {
+        let count = self.root.count;
+        let rank = match u64::try_from(rank) {
+            Ok(rank) => rank,
+            Err(_) => count.checked_sub(rank.unsigned_abs())?,
+        };
+        (rank < count).then_some(rank)
+    }
+
+    /// Answers the element of a rank as a page, which says whether there are others, and may
+    /// remove it.
+    fn take_at(&mut self, rank: u64, removes: bool, out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
+        out.push(0);
+        self.with_path(|work, path| {
+            let place = work.find(path, Sought::Rank(rank))?;
+            let (key, value) = work.element_at(place.leaf, place.entry)?;
+            let key_bytes = key.len();
+            let mut page = Page {
+                out,
+                bytes_max: 0,
+                left: 1,
+            };
+            page.add(key, work.value_bytes(value)?);
+            if removes && !work.touch_removal(path, place, key_bytes)? {
+                work.remove_at(path, place, 1)?;
+            }
+            Ok(())
+        })?;
+        out[0] = u8::from(self.root.count > u64::from(!removes));
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Answers how many elements were removed, the first rank and the last that stay by the ranks
+    /// that are left, whether there is more to remove, and how many elements there are then.
+    fn trim(
+        &mut self,
+        first: i64,
+        last: i64,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let kept = slice_of(first, last, self.root.count);
+        let (mut start, mut removed) = (kept.start, 0);
+        let kept = kept.end - start;
+        if self.root.count - kept > 1 {
+            self.refrain();
+        }
+        // Behind the slice first, so that its ranks stay while there is more.
+        let behind = self.remove_from(start + kept, u64::MAX, limits)?;
+        removed += behind;
+        let mut more = self.root.count > start + kept;
+        if !more {
+            let before = self.remove_from(0, start, limits)?;
+            (removed, start) = (removed + before, start - before);
+            more = start > 0;
+        }
+        for number in [
+            removed,
+            start,
+            start + kept,
+            u64::from(more),
+            self.root.count,
+        ] {
+            out.extend(number.to_le_bytes());
+        }
+        Ok(TreeAnswer::Value)
     }
 
     fn remove(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
@@ -368,6 +579,16 @@ impl<N: Nodes> TreeWork<'_, N> {
         limits: TreeLimits,
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
+        let wanted = end.min(self.root.count).saturating_sub(start);
+        let removed = self.remove_from(start, end, limits)?;
+        out.extend(removed.to_le_bytes());
+        out.push(u8::from(removed < wanted));
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Removes elements from one rank to before another, as many as one step can; returns how
+    /// many.
+    fn remove_from(&mut self, start: u64, end: u64, limits: TreeLimits) -> Result<u64, Halt> {
         let mut left = end.min(self.root.count).saturating_sub(start);
         let mut removed = 0;
         while left > 0 && !self.is_spent(limits) {
@@ -375,15 +596,22 @@ impl<N: Nodes> TreeWork<'_, N> {
                 let place = work.find(path, Sought::Rank(start))?;
                 let here = (place.len - place.entry) as u64;
                 let elements = here.min(left);
+                let is_single = left == 1 && removed == 0;
+                if is_single {
+                    let (key, _) = work.element_at(place.leaf, place.entry)?;
+                    let key_bytes = key.len();
+                    if work.touch_removal(path, place, key_bytes)? {
+                        left = 0;
+                        return Ok(1);
+                    }
+                }
                 let count = usize::try_from(elements).map_err(|_| Halt::Damaged(place.leaf))?;
                 work.remove_at(path, place, count)?;
                 left -= elements;
                 Ok(elements)
             })?;
         }
-        out.extend(removed.to_le_bytes());
-        out.push(u8::from(left > 0));
-        Ok(TreeAnswer::Value)
+        Ok(removed)
     }
 
     /// Answers how long the list is.

@@ -5,7 +5,7 @@
 //! that names the tree.
 //!
 //! ```text
-//! slot -> head: | tree:64 | kind:8 |      tree:  | generation:32 | place in the table:32 |
+//! slot -> head: | kind:8 | tag:8 | tree:64 |      tree:  | generation:32 | place in the table:32 |
 //! table[place] = generation, root, version, head, nodes[number] = | 0:9 | units:18 | address:37 |
 //! key of a node's record: | tree:64 | number:32 |
 //! hash in its directory entry: | place in the table:32 | number:32 |
@@ -35,7 +35,7 @@ const BYTES_A_NODE: u64 = 12;
 /// Bytes beyond which a node is divided.
 const NODE_BYTES: usize = 4 << 10;
 /// Bytes of a head's value.
-pub(in crate::shard) const TREE_HEAD_BYTES: usize = 9;
+pub(in crate::shard) const TREE_HEAD_BYTES: usize = 10;
 /// Bytes of the key of a node's record.
 pub(in crate::shard) const NODE_KEY_BYTES: usize = 12;
 
@@ -104,6 +104,8 @@ impl NodePlace {
 #[derive(Debug)]
 pub(in crate::shard) struct Tree {
     pub(in crate::shard) kind: TreeKind,
+    /// What the application says of it.
+    pub(in crate::shard) tag: u8,
     pub(in crate::shard) root: TreeRoot,
     /// Of its last change.
     pub(in crate::shard) version: Version,
@@ -136,10 +138,11 @@ pub(in crate::shard) struct Trees {
 }
 
 /// The value of a head.
-fn head_value(id: u64, kind: TreeKind) -> [u8; TREE_HEAD_BYTES] {
+fn head_value(id: u64, kind: TreeKind, tag: u8) -> [u8; TREE_HEAD_BYTES] {
     let mut value = [0; TREE_HEAD_BYTES];
-    value[..8].copy_from_slice(&id.to_le_bytes());
-    value[8] = u8::from(kind == TreeKind::List);
+    value[0] = kind as u8;
+    value[1] = tag;
+    value[2..].copy_from_slice(&id.to_le_bytes());
     value
 }
 
@@ -194,7 +197,7 @@ impl Trees {
     }
 
     /// Starts a tree without elements. [`Trees::adopt`] or [`Trees::bury`] must follow.
-    pub(in crate::shard) fn begin(&mut self, kind: TreeKind) -> TreePlace {
+    pub(in crate::shard) fn begin(&mut self, kind: TreeKind, tag: u8) -> TreePlace {
         let place = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(TableSlot::default());
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
@@ -203,6 +206,7 @@ impl Trees {
         slot.generation = slot.generation.wrapping_add(1);
         slot.tree = Some(Box::new(Tree {
             kind,
+            tag,
             root: TreeRoot::default(),
             version: 0,
             head: None,
@@ -235,8 +239,9 @@ impl Trees {
 
     /// The value of a tree's head.
     pub(in crate::shard) fn head_value(&self, place: TreePlace) -> [u8; TREE_HEAD_BYTES] {
-        let kind = self.get(place).map_or(TreeKind::Map, |tree| tree.kind);
-        head_value(self.id(place), kind)
+        let known = self.get(place).map(|tree| (tree.kind, tree.tag));
+        let (kind, tag) = known.unwrap_or((TreeKind::Map, 0));
+        head_value(self.id(place), kind, tag)
     }
 
     /// The key of a node's record.
@@ -274,7 +279,8 @@ impl Trees {
 
     /// The tree of a head that was found at an address, by the head's value.
     pub(in crate::shard) fn of_head(&self, value: &[u8], head: Address) -> Option<TreePlace> {
-        let id = value.first_chunk().map(|id| u64::from_le_bytes(*id))?;
+        let id = value.get(2..)?.first_chunk();
+        let id = id.map(|id| u64::from_le_bytes(*id))?;
         let place = TreePlace(u32::try_from(id & u64::from(u32::MAX)).ok()?);
         let is_its = |tree: &Tree| tree.head == Some(head);
         self.get(place).is_some_and(is_its).then_some(place)
@@ -486,7 +492,7 @@ mod tests {
     fn numbers_are_given_as_they_were_foretold_and_used_again() {
         let mut trees = Trees::new(1 << 20);
         assert!(trees.is_empty());
-        let tree = trees.begin(TreeKind::Map);
+        let tree = trees.begin(TreeKind::Map, 0);
         trees.adopt(tree, IndexHash(5), address(900));
         for number in 0..4 {
             assert_eq!(trees.fresh(tree, 4 - number), 4);
@@ -508,7 +514,7 @@ mod tests {
     #[test]
     fn a_tree_dies_with_its_head_and_leaves_nothing() {
         let mut trees = Trees::new(1 << 20);
-        let tree = trees.begin(TreeKind::List);
+        let tree = trees.begin(TreeKind::List, 0);
         trees.adopt(tree, IndexHash(5), address(900));
         for number in 0..3 {
             let number = trees.take_number(tree) + number - number;
@@ -532,7 +538,7 @@ mod tests {
         assert_eq!(freed, [address(12), address(10)]);
         assert!(trees.is_empty() && trees.numbers == 0);
         assert_eq!(trees.node_of(&key), None);
-        let again = trees.begin(TreeKind::List);
+        let again = trees.begin(TreeKind::List, 0);
         assert_eq!(again, tree);
         assert_eq!(trees.node_of(&key), None, "it is another tree");
     }
@@ -541,7 +547,7 @@ mod tests {
     fn the_table_is_bounded() {
         let mut trees = Trees::new(32 * (BYTES_A_TREE + 10 * BYTES_A_NODE));
         assert!(trees.has_room(1, 10) && !trees.has_room(1, 11));
-        let tree = trees.begin(TreeKind::Map);
+        let tree = trees.begin(TreeKind::Map, 0);
         for number in 0..10 {
             assert_eq!(trees.take_number(tree), number);
         }

@@ -35,8 +35,8 @@ use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Step};
 use crate::tree::{
     Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_KEY_BYTES_MAX, TREE_PUSH_MAX, TouchedLeaf,
-    TreeAnswer, TreeEdit, TreeKind, TreeLimits, TreeNode, TreeNodeEdit, TreeOp, TreeRoot,
-    TreeScratch, TreeShape, TreeTouch, TreeWork, Unread, copy_living,
+    TreeAnswer, TreeEdit, TreeGuard, TreeKind, TreeLimits, TreeNode, TreeNodeEdit, TreeOp,
+    TreeRoot, TreeScratch, TreeShape, TreeTouch, TreeWork, Unread, copy_living,
 };
 
 /// Bytes of a page of elements.
@@ -44,7 +44,7 @@ const PAGE_BYTES: usize = 16 << 10;
 /// Leaves that a step reads, at most.
 const LEAVES_MAX: usize = 8;
 /// Nodes that a step changes, at most, where an operation may be done in part.
-const EDITS_MAX: usize = 24;
+const EDITS_MAX: usize = 48;
 /// A node's record has this share of it free, so that elements are added in place.
 const SLACK_SHARE: usize = 8;
 /// Nodes of dying trees that a slice frees. It takes some microseconds.
@@ -127,6 +127,20 @@ fn stored_bytes(needed: usize) -> usize {
     record.next_multiple_of(UNIT_BYTES) - UNIT_BYTES - NODE_KEY_BYTES
 }
 
+/// Why an operation is not for a collection of this tag and version, if it is not.
+fn refused_by(
+    guard: TreeGuard,
+    op: &TreeOp<'_>,
+    tag: Option<u8>,
+    current: Version,
+) -> Option<Error> {
+    if let Some(tag) = tag.filter(|&tag| tag != guard.tag && *op != TreeOp::Len) {
+        return Some(Error::CollectionTag { tag });
+    }
+    let is_other = guard.version.is_some_and(|expected| expected != current);
+    is_other.then_some(Error::CollectionVersion { current })
+}
+
 impl<E: Endpoint> Shard<E> {
     /// True if an address is far, and its page has had no other contents since.
     fn holds_at(&self, address: Address, sequence: u64) -> bool {
@@ -168,7 +182,7 @@ impl<E: Endpoint> Shard<E> {
         buffers: &mut TreeBuffers,
         answers: &mut impl AnswerSink,
     ) -> Result<Step, Step> {
-        let Some(op) = TreeOp::decode(request.value()) else {
+        let Some((guard, op)) = TreeOp::decode(request.value()) else {
             debug_assert!(false, "a client encoded it");
             return Err(self.fail(lane, request, Error::Closed, answers));
         };
@@ -184,6 +198,9 @@ impl<E: Endpoint> Shard<E> {
         }
         let before = known.map_or(TreeRoot::default(), |tree| tree.root);
         let version = known.map_or(0, |tree| tree.version);
+        if let Some(error) = refused_by(guard, &op, known.map(|tree| tree.tag), version) {
+            return Err(self.fail(lane, request, error, answers));
+        }
         let (shape, limits) = self.bounds(kind);
         let nodes = ShardNodes {
             shard: self,
@@ -204,6 +221,10 @@ impl<E: Endpoint> Shard<E> {
             Ok(answer) => answer,
             Err(halt) => return Err(self.halt(lane, request, (found, halt), answers)),
         };
+        if op == TreeOp::Len {
+            let tag = known.map_or(guard.tag, |tree| tree.tag);
+            buffers.answer.extend([shape.kind as u8, tag]);
+        }
         let value_bytes = buffers.answer.len();
         if !answers.has_room(lane, value_bytes) {
             return Err(Step::NoRoom { value_bytes });
@@ -211,7 +232,7 @@ impl<E: Endpoint> Shard<E> {
         let version = if let (Some(touched), Some(found)) = (buffers.work.touched(), found) {
             self.touch_tree(found.tree, (touched, &op), root, &buffers.work)
         } else if has_changed {
-            let written = self.write_tree(request, found, (shape.kind, root), buffers);
+            let written = self.write_tree(request, found, (shape.kind, guard.tag, root), buffers);
             match written {
                 Ok(version) => version,
                 Err(refusal) => return Err(self.refuse_tree(lane, request, refusal, answers)),
@@ -249,6 +270,7 @@ impl<E: Endpoint> Shard<E> {
             page_bytes: PAGE_BYTES.min(self.shape.page_bytes() / 4),
             leaves: LEAVES_MAX,
             edits: EDITS_MAX,
+            elements: TREE_PUSH_MAX as u64,
         };
         (shape, limits)
     }
@@ -613,7 +635,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         request: &Request<'_>,
         found: Option<FoundTree>,
-        (kind, root): (TreeKind, TreeRoot),
+        (kind, tag, root): (TreeKind, u8, TreeRoot),
         buffers: &mut TreeBuffers,
     ) -> Result<Version, NoRoom> {
         let added = |edit: &&TreeEdit| matches!(edit.what, Edited::Added | Edited::Passing);
@@ -634,7 +656,7 @@ impl<E: Endpoint> Shard<E> {
             }
             None => {
                 self.reserve_nodes(None, buffers)?;
-                self.begin_tree(request, kind, buffers)?
+                self.begin_tree(request, (kind, tag), buffers)?
             }
         };
         self.pressure.want(0);
@@ -692,11 +714,11 @@ impl<E: Endpoint> Shard<E> {
     fn begin_tree(
         &mut self,
         request: &Request<'_>,
-        kind: TreeKind,
+        (kind, tag): (TreeKind, u8),
         buffers: &TreeBuffers,
     ) -> Result<TreePlace, NoRoom> {
         let (hash, key) = (request.hash, request.key());
-        let tree = self.trees.begin(kind);
+        let tree = self.trees.begin(kind, tag);
         self.has_heads = true;
         let value = self.trees.head_value(tree);
         let flags = self.record_flags;

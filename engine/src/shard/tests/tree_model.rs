@@ -14,7 +14,9 @@ use crate::message::change::Change;
 use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
-use crate::tree::{TreeBound, TreeCondition, TreeOp, TreeValues, page_elements, page_has_more};
+use crate::tree::{
+    TreeBound, TreeCondition, TreeGuard, TreeOp, TreeValues, page_elements, page_has_more,
+};
 
 /// What a key holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,10 +124,14 @@ fn offer(reactor: &mut Reactor, lane: ReplyTo, request: &Request, key: &[u8]) ->
             slices.extend(values.iter().map(Vec::as_slice));
             TreeOp::Push {
                 front: *front,
+                exists: false,
                 values: TreeValues::Slices(&slices),
             }
         }
-        Call::SetAt(rank, value) => TreeOp::SetAt { rank: *rank, value },
+        Call::SetAt(rank, value) => TreeOp::SetAt {
+            rank: i64::try_from(*rank).unwrap(),
+            value,
+        },
         Call::Ranks(start, end, reverse) => TreeOp::RangeByRank {
             start: *start,
             end: *end,
@@ -155,7 +161,15 @@ fn offer(reactor: &mut Reactor, lane: ReplyTo, request: &Request, key: &[u8]) ->
         }
         Call::Plain => return reactor.offer_on(lane, request.token, Operation::Get { key }),
     };
-    reactor.offer_on(lane, request.token, Operation::Tree { key, op })
+    reactor.offer_on(
+        lane,
+        request.token,
+        Operation::Tree {
+            key,
+            op,
+            guard: TreeGuard::default(),
+        },
+    )
 }
 
 /// Elements of a page.
@@ -612,10 +626,15 @@ fn a_large_tree_is_freed_in_slices_without_a_read() {
     let slices: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
     let op = TreeOp::Push {
         front: false,
+        exists: false,
         values: TreeValues::Slices(&slices),
     };
     for _ in 0..1_000 {
-        let answer = reactor.call(Operation::Tree { key: b"queue", op });
+        let answer = reactor.call(Operation::Tree {
+            key: b"queue",
+            op,
+            guard: TreeGuard::default(),
+        });
         assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
     }
     assert_eq!(reactor.shard.keys(), 1);
