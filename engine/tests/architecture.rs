@@ -425,7 +425,7 @@ fn every_type_is_named_by_words_that_are_explained() {
 }
 
 /// Words that HACKING.md says to avoid, in lower case.
-const AVOIDED: [&str; 9] = [
+const AVOIDED: [&str; 13] = [
     "whoever",
     "nobody",
     "is told",
@@ -435,15 +435,13 @@ const AVOIDED: [&str; 9] = [
     "what came of",
     "the own ",
     "the ones that",
+    "so many",
+    "in hand",
+    "strangers",
+    "leaves word",
 ];
-/// Further words to avoid, so far in [`STRICT_FOLDERS`] alone.
-const AVOIDED_STRICTLY: [&str; 4] = ["so many", "in hand", "strangers", "leaves word"];
-/// What no comment begins with in [`STRICT_FOLDERS`], because it refers to another comment.
+/// What no comment begins with, because it refers to another comment.
 const REFERRING: &str = "The same";
-/// The folders to which the rules about [`AVOIDED_STRICTLY`] and [`REFERRING`] apply so far.
-const STRICT_FOLDERS: [&str; 5] = ["engine", "rdma", "bench", "tuning", "tools"];
-/// The folder in one of them to which they do not apply yet.
-const LENIENT_FOLDER: &str = "tools/server/src";
 const WIDTH_MAX: usize = 100;
 
 /// The comments of a source with the numbers of their lines, without fenced diagrams and code.
@@ -481,9 +479,6 @@ fn comments_are_plain_and_not_wide() {
         let text = fs::read_to_string(&path).unwrap();
         let path = path.strip_prefix(root()).unwrap();
         let name = path.display().to_string();
-        let is_strict = STRICT_FOLDERS.iter().any(|folder| path.starts_with(folder))
-            && !path.starts_with(LENIENT_FOLDER);
-        let strictly: &[&str] = if is_strict { &AVOIDED_STRICTLY } else { &[] };
         for (number, line) in comments(&text) {
             let is_table = line.trim_start_matches(['/', '!', ' ']).starts_with('|');
             let has_link = line.contains("://");
@@ -491,12 +486,11 @@ fn comments_are_plain_and_not_wide() {
                 wrong.push(format!("{name}:{number} is wider than {WIDTH_MAX} columns"));
             }
             let lower = line.to_lowercase();
-            let avoided = AVOIDED.iter().chain(strictly);
-            for word in avoided.filter(|&&word| lower.contains(word)) {
+            for word in AVOIDED.iter().filter(|&&word| lower.contains(word)) {
                 wrong.push(format!("{name}:{number} says `{word}`"));
             }
         }
-        for (number, line) in first_lines(&text).filter(|_| is_strict) {
+        for (number, line) in first_lines(&text) {
             let line = line.trim_start_matches(['/', '!', ' ']);
             if line.starts_with(REFERRING) {
                 wrong.push(format!("{name}:{number} begins with `{REFERRING}`"));

@@ -78,7 +78,7 @@ impl Bench {
     }
 }
 
-/// Runs a job on the first core of an engine that has so many.
+/// Runs a job on the first core of an engine that has `cores`.
 pub(crate) fn on_first_core<F: Future<Output = ()> + 'static>(
     cores: usize,
     job: impl FnOnce(Bench) -> F + Send + 'static,

@@ -103,8 +103,8 @@ fn find(part: &[u8], text: &[u8]) -> Option<usize> {
     found
 }
 
-/// The same for a long part or text: a bit for each element says whether the elements up to it
-/// match the bytes before a place. Each byte moves all bits on, 64 at a time.
+/// Finds a part in a text of which either is long: a bit for each element says whether the
+/// elements up to it match the bytes before a place. Each byte moves all bits on, 64 at a time.
 #[cold]
 fn find_long(part: &[u8], text: &[u8]) -> Option<usize> {
     let count = elements(part).count();

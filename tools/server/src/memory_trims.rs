@@ -11,7 +11,7 @@ use crate::figures::information::MemoryFigures;
 /// A trim of a core's shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Trim {
-    /// It begins with the next turn, and keeps so many bytes; `None` compacts what is mostly dead.
+    /// It begins with the next turn, and keeps this many bytes; `None` compacts mostly dead pages.
     Wanted(Option<u64>),
     Begun,
 }

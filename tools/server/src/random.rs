@@ -25,7 +25,7 @@ impl Numbers {
         usize::try_from(scaled >> u64::BITS).unwrap_or(0)
     }
 
-    /// So many of some things, or all of them; each once.
+    /// `count` of some things, or all of them; each once.
     pub(crate) fn some_of<T>(&mut self, mut all: Vec<T>, count: usize) -> Vec<T> {
         let count = count.min(all.len());
         for place in 0..count {

@@ -59,7 +59,7 @@ pub(crate) struct Serving {
     pub(crate) deliveries: Deliveries,
     /// Where commands leave events of keys.
     pub(crate) events: EventSink,
-    /// What commands have in hand of structured records.
+    /// The memory of structured records that commands hold.
     pub(crate) records: Rc<RecordMemory>,
     /// What they copy of large values in a turn.
     pub(crate) turn_bytes: Rc<TurnBytes>,

@@ -1,4 +1,4 @@
-//! Memory that the commands of a core have in hand while they change or combine structured records.
+//! Memory that the commands of a core hold while they change or combine structured records.
 //!
 //! Such a command copies records, and how long these are is known only once they were read. So it
 //! takes beforehand what the longest record would need that was lately read or stored, and waits
@@ -6,7 +6,7 @@
 //! one slows others for two periods of [`PERIOD_MS`] at most after its last use.
 //!
 //! What a command takes is an estimate: commands that began before a long record was noted may have
-//! more in hand than they took. That happens when long records are used for the first time, or
+//! more than they took. That happens when long records are used for the first time, or
 //! again after two quiet periods; once one was noted, commands that begin take enough for it. A
 //! move from one key to another notes what it stores, not what it reads.
 //!
@@ -31,11 +31,11 @@ use crate::budgets::ticket_queue::TicketQueue;
 
 /// Bytes that the commands of a core take together.
 const BYTES_MAX: usize = 3 << 20;
-/// Copies of a record that a command has in hand: what it read, what it stores, and that again on
+/// Copies of a record that a command holds: what it read, what it stores, and that again on
 /// its way to the engine.
 const COPIES: usize = 3;
 
-/// A command that takes at most so many bytes does not wait for those that take more.
+/// A command that takes at most this many bytes does not wait for those that take more.
 pub(crate) const SHORT_BYTES_MAX: usize = 48 << 10;
 /// Bytes that such commands take together.
 const SHORT_BYTES_ALL_MAX: usize = 1 << 20;
@@ -45,7 +45,7 @@ const PERIOD_MS: u128 = 10_000;
 /// Bits of a window below its period.
 const BYTES_BITS: u32 = 32;
 
-/// Bytes that a command takes for a record of so many.
+/// Bytes that a command takes for a record of `record` bytes.
 pub(crate) fn needed_of(record: usize) -> usize {
     record.saturating_mul(COPIES)
 }
@@ -75,7 +75,7 @@ impl LongestRecord {
         self.note_in(self.period(), bytes);
     }
 
-    /// Bytes that a command of so many records takes. Cost: the time and two loads.
+    /// Bytes that a command of `records` takes. Cost: the time and two loads.
     pub(crate) fn needed(&self, records: usize) -> usize {
         let longest = self.longest_in(self.period());
         needed_of(longest.saturating_mul(records))
@@ -194,7 +194,7 @@ pub(crate) struct TakenMemory {
 }
 
 impl TakenMemory {
-    /// True if it is enough for the change of a record of so many bytes.
+    /// True if it is enough for the change of a record of `record` bytes.
     pub(crate) fn suffices(&self, record: usize) -> bool {
         needed_of(record) <= self.bytes.max(SHORT_BYTES_MAX)
     }

@@ -16,9 +16,9 @@ use crate::budgets::ticket_queue::TicketQueue;
 
 /// Bytes that are copied in a turn, after which no other step begins.
 pub(crate) const BYTES_A_TURN: usize = 512 << 10;
-/// A step counts as at most so many: what is said beforehand may be far more than it copies.
+/// A step counts as at most this many: what is said beforehand may be far more than it copies.
 const STEP_BYTES_MAX: usize = 8 * BYTES_A_TURN;
-/// A step of at most so many bytes is as one of any small command: it does not wait.
+/// A step of at most this many bytes is as one of any small command: it does not wait.
 pub(crate) const FREE_BYTES_MAX: usize = 16 << 10;
 
 /// What is left of a turn, and which steps wait.

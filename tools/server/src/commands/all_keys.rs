@@ -55,7 +55,7 @@ async fn list(
     Ok(())
 }
 
-/// Lists so many keys by a second pass.
+/// Lists `count` keys by a second pass.
 async fn list_again(
     core: &mut Core,
     pattern: &[u8],

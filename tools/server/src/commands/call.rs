@@ -100,7 +100,7 @@ impl<'a> Call<'a> {
         self.submit(kind, operation)
     }
 
-    /// The same, without regard to events.
+    /// Submits an operation, without regard to events.
     #[inline]
     pub(super) fn submit(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
         if self.serving.shared.has_large_values() {
@@ -110,7 +110,7 @@ impl<'a> Call<'a> {
         self.submit_with(&operation, kind, |connection| connection.promise(kind))
     }
 
-    /// The same once large values may exist.
+    /// Submits an operation once large values may exist.
     #[cold]
     fn submit_careful(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
         let key = operation.key();
@@ -126,8 +126,8 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// The same for a command that must be carried out otherwise if a value is too long for a
-    /// record.
+    /// Requests a change for a command that must be carried out otherwise if a value is too long
+    /// for a record.
     pub(crate) fn request_or_long(
         &mut self,
         kind: ReplyKind,
@@ -202,8 +202,8 @@ impl<'a> Call<'a> {
         false
     }
 
-    /// The same for so many keys that a look at each would be long: the command waits for all
-    /// replies before it, and what comes after it counts as if it had every key.
+    /// True if a command of many keys must wait. A look at each key would be long, so it waits for
+    /// all replies before it, and what comes after it counts as if it had every key.
     fn must_wait_for_many_keys(&mut self, command: &Command, notes: bool) -> bool {
         if !self.connection.pending.is_empty() {
             return true;
@@ -215,7 +215,7 @@ impl<'a> Call<'a> {
         false
     }
 
-    /// True if a value of so many bytes may not fit a record with an expiry, or a change.
+    /// True if a value of `bytes` may not fit a record with an expiry, or a change.
     pub(crate) fn may_exceed_record(&self, bytes: usize) -> bool {
         bytes + BESIDE_BYTES > self.serving.value_bytes_max()
     }
@@ -382,7 +382,7 @@ impl<'a> Call<'a> {
         self.reply(|writer| writer.error(&text))
     }
 
-    /// The same for a task that has so many bytes in hand.
+    /// Starts a task that holds `bytes`.
     pub(crate) fn task_holding<F>(
         &mut self,
         bytes: usize,
@@ -398,7 +398,7 @@ impl<'a> Call<'a> {
         self.start_holding((bytes, measured), work)
     }
 
-    /// The same for a task that holds memory which is charged already. No reply is pending.
+    /// Starts a task that holds memory which is charged already. No reply is pending.
     pub(super) fn task_with<F>(
         &mut self,
         held: Charge,
@@ -417,7 +417,7 @@ impl<'a> Call<'a> {
         Measured::begin(client, self.serving.now_ms, self.all())
     }
 
-    /// The same as [`Call::task`] for a command that measures itself.
+    /// Starts a task, as [`Call::task`] does, for a command that measures itself.
     pub(super) fn unmeasured_task<F>(
         &mut self,
         work: impl FnOnce(Core, TaskOutput, Protocol) -> F,

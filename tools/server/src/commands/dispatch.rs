@@ -76,7 +76,7 @@ pub(crate) fn streams(arguments: &Arguments, input: &[u8], left: usize) -> bool 
     }
 }
 
-/// Runs a command of which an argument, of so many bytes, is too long for a record and comes later,
+/// Runs a command of which an argument, of `bytes`, is too long for a record and comes later,
 /// with `left` others after it.
 pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
     call.serving.shared.note_large_value();

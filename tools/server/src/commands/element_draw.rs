@@ -29,9 +29,9 @@ const OUT_OF_RANGE: &str = "ERR value is out of range, value must between -92233
 enum Count {
     /// One, which is not in an array.
     One,
-    /// So many, each once; or all.
+    /// This many, each once; or all.
     Distinct(usize),
-    /// So many, each of all.
+    /// This many, each of all.
     Any(u64),
 }
 

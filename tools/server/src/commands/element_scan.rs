@@ -229,7 +229,7 @@ impl<'a> Paging<'a> {
         }
     }
 
-    /// Drops all but so many that come first; those of one place stay together.
+    /// Drops all but `count` that come first; those of one place stay together.
     fn keep_first(&mut self, count: usize) {
         if self.left.len() <= count {
             return;

@@ -16,7 +16,7 @@ const KEYS_FIRST: usize = 16;
 /// Bytes of a step's values from which the next one looks at fewer keys, and below which at more.
 const STEP_BYTES_MANY: usize = 256 << 10;
 const STEP_BYTES_FEW: usize = 32 << 10;
-/// Names are gathered in a buffer that grows by so many bytes.
+/// Names are gathered in a buffer that grows by this many bytes.
 const NAMES_BYTES: usize = 16 << 10;
 /// Bytes of names that are gathered.
 const NAMES_BYTES_MAX: usize = 1 << 20;
@@ -66,7 +66,7 @@ impl Names {
         true
     }
 
-    /// Drops all but so many.
+    /// Drops all but the first `count`.
     pub(super) fn truncate(&mut self, count: usize) {
         let kept = self.iter().take(count);
         let bytes = kept.map(|name| size_of::<u16>() + name.len()).sum();
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         self.cursor
     }
 
-    /// The next keys, about so many at most; `None` if there are none.
+    /// The next keys, about `keys_max` at most; `None` if there are none.
     pub(super) async fn step(
         &mut self,
         core: &mut Core,

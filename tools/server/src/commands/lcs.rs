@@ -130,7 +130,7 @@ impl Table {
         (entries <= ENTRIES_MAX).then_some(entries)
     }
 
-    /// A table of so many entries with its first row.
+    /// A table of `entries` with its first row.
     fn new(second: &[u8], entries: usize) -> Self {
         Self {
             lengths: vec![0; entries],

@@ -36,7 +36,7 @@ pub(super) fn streams(name: &str, place: usize, left: usize) -> bool {
     }
 }
 
-/// Runs a command of which an argument of so many bytes comes later, with `left` others after it.
+/// Runs a command of which an argument of `bytes` comes later, with `left` others after it.
 pub(super) fn run(call: &mut Call<'_>, name: &str, bytes: usize, left: usize) -> Result {
     match (name, call.count(), left) {
         ("set" | "setnx", 2, 0) | ("setex" | "psetex", 3, 0) => set(call, name, bytes),

@@ -19,7 +19,7 @@ const ORDER_BITS: u32 = 45;
 /// Keys of which one is drawn, if there are no more.
 const FEW: usize = 1024;
 /// Keys of which one is drawn behind a place. A key is the likelier, the longer the way to the ones
-/// before it is: with so many the likelihoods of all differ by an eighth, typically.
+/// before it is: with this many the likelihoods of all differ by an eighth, typically.
 const FOLLOWING: usize = 64;
 /// How exactly the end is searched, in orders. The smallest index has 2^22.
 const END_STEP: u64 = 1 << 14;

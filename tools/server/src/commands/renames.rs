@@ -126,7 +126,7 @@ async fn rename_to(
     }
 }
 
-/// The same of a source as it was read; `None` if it was changed since.
+/// Renames a source as it was read; `None` if it was changed since.
 async fn rename_step(
     core: &mut Core,
     source: &Source,
@@ -168,7 +168,7 @@ async fn rename_step(
     rename_apart(core, source, (from, to), replaces, output).await
 }
 
-/// The same in two steps.
+/// Renames in two steps.
 async fn rename_apart(
     core: &mut Core,
     source: &Source,

@@ -184,7 +184,7 @@ async fn merged<'a>(
 }
 
 /// Strikes out of sorted members those that another set has. Cost: a look at some members for each
-/// of the other set's, so many small sets cost little beside a long one.
+/// of the other set's: many small sets cost little beside a long one.
 async fn strike(
     members: &[&[u8]],
     is_left: &mut [bool],

@@ -106,7 +106,7 @@ fn pop_one(record: &Record) -> Changed<Option<Vec<u8>>> {
     Ok((effect, drawn.map(<[u8]>::to_vec)))
 }
 
-/// Draws so many members, or all, and removes them.
+/// Draws `count` members, or all, and removes them.
 fn pop_some(record: &Record, count: usize) -> Changed<Vec<Vec<u8>>> {
     let set: Option<SetValue<'_>> = record.value()?;
     let all: Vec<_> = set.iter().flat_map(SetValue::iter).collect();

@@ -69,7 +69,7 @@ fn get(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// The newest commands that all cores have noted, so many at most, the newest first. Each core
+/// The newest commands that all cores have noted, `count` at most, the newest first. Each core
 /// copies some a turn.
 async fn noted(
     shared: &Arc<Shared>,

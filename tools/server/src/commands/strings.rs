@@ -368,7 +368,7 @@ pub(super) fn getrange(call: &mut Call<'_>) -> Result {
     Ok(call.request(kind, Operation::Get { key }))
 }
 
-/// True if so many bytes from an offset on end beyond the longest value of Redis.
+/// True if `bytes` from an offset on end beyond the longest value of Redis.
 pub(super) fn is_beyond(offset: u64, bytes: usize) -> bool {
     bytes > 0 && offset.saturating_add(bytes as u64) > REDIS_BYTES_MAX
 }

@@ -153,8 +153,8 @@ impl Record {
         }
     }
 
-    /// Reads those of several keys at once. Together they may have so many bytes. A key that is too
-    /// long cannot exist, so it counts as absent.
+    /// Reads those of several keys at once. Together they may have `bytes_max`. A key
+    /// that is too long cannot exist, so it counts as absent.
     pub(super) async fn read_all(
         core: &mut Core,
         keys: &[Vec<u8>],
@@ -244,7 +244,7 @@ impl Record {
         Ok(members.map(|member| (member, &[][..])).chain(fields))
     }
 
-    /// The same in a list, which is made in slices.
+    /// All entries in a list, which is made in slices.
     pub(super) async fn entries(&self, kind: Kind, core: &Core) -> Result<Vec<Entry<'_>>, Failure> {
         let mut all = Vec::new();
         for (place, entry) in self.each(kind)?.enumerate() {
@@ -321,7 +321,7 @@ pub(super) async fn put(
     })
 }
 
-/// Changes the record of a key in one step, and keeps the key's expiry. It adds so many bytes at
+/// Changes the record of a key in one step, and keeps the key's expiry. It adds `added` bytes at
 /// most.
 pub(super) async fn update<T>(
     (core, output): Step<'_>,

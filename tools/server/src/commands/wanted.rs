@@ -26,7 +26,7 @@ pub(crate) enum Wanted {
         /// As they are stored, each once.
         keys: Vec<Vec<u8>>,
         side: Side,
-        /// At most so many, as an array; or one by itself.
+        /// At most this many, as an array; or one by itself.
         count: Option<usize>,
     },
     /// One element, which goes to another list.

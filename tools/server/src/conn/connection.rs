@@ -45,15 +45,15 @@ const PIECE_BYTES_KEPT: usize = 4 << 10;
 /// The least and the most bytes that one connection's output may take before it is paused.
 const SHARE_BYTES_MIN: usize = 2 << 10;
 const SHARE_BYTES_MAX: usize = 256 << 10;
-/// A connection's share is this part of what is free. So many that take all they may leave memory
-/// for others.
+/// A connection's share is this part of what is free: this many that take all they may leave
+/// memory for others.
 const SHARE_OF_FREE: usize = 32;
 
 /// Steps of a turn from which no more replies are made of long records with their answers: they are
 /// made one after the other, in turns of their own.
 const RECORDS_STEPS: u64 = 32 << 10;
 
-/// What a connection's output may take while so many bytes are free.
+/// What a connection's output may take while `free_bytes` are free.
 pub(crate) fn share_of(free_bytes: usize) -> usize {
     (free_bytes / SHARE_OF_FREE).clamp(SHARE_BYTES_MIN, SHARE_BYTES_MAX)
 }
@@ -65,8 +65,8 @@ pub(crate) enum Pending {
     Waiting(ReplyKind),
     /// Not all of its parts are answered.
     Joined(Box<JoinedReply>),
-    /// The same, and what is needed to carry its command out otherwise if the engine refuses it
-    /// because a value is long.
+    /// The engine has not answered; and what is needed to carry its command out otherwise if the
+    /// engine refuses it because a value is long.
     Kept(Box<Retry>),
     /// A command of values of several pieces that is carried out when its turn has come; `None`
     /// once it is.
@@ -337,7 +337,7 @@ impl Connection {
         self.pending.push_back(Pending::Waiting(kind));
     }
 
-    /// Has a promised read be carried out when its turn has come if its value has so many bytes,
+    /// Has a promised read be carried out when its turn has come if its value has `bytes`,
     /// and there is no room for the reply or the turn has made much of other long records. Returns
     /// whether it is. So the reply need not be made to know that it is too long.
     #[cold]
@@ -359,7 +359,7 @@ impl Connection {
         keys.keep(number, first, key);
     }
 
-    /// True if a reply of so many bytes may be made now: it fits the connection's share, or client
+    /// True if a reply of `bytes` may be made now: it fits the connection's share, or client
     /// memory has room for it while others of the connection do.
     fn has_room(&mut self, made: usize, bytes: usize) -> bool {
         if made + bytes <= self.share_bytes {
@@ -375,14 +375,14 @@ impl Connection {
     }
 
     /// Has a promised read be carried out when its turn has come and as the client takes the reply,
-    /// if this has so many bytes and no room. Returns whether it is.
+    /// if this has `bytes` and no room. Returns whether it is.
     #[cold]
     pub(crate) fn defer_read(&mut self, number: u32, bytes: usize) -> bool {
         let made = self.waiting_bytes() + self.early_bytes;
         self.defer_beside(made, number, bytes)
     }
 
-    /// The same while others of so many bytes are made.
+    /// Defers a read as [`Self::defer_read`] does, while replies of `made` bytes are made.
     fn defer_beside(&mut self, made: usize, number: u32, bytes: usize) -> bool {
         if self.has_room(made, bytes) {
             return false;
@@ -410,7 +410,7 @@ impl Connection {
         is_deferred
     }
 
-    /// The same for a command that may have to be carried out otherwise.
+    /// Promises a reply of a command that may have to be carried out otherwise.
     pub(crate) fn promise_kept(&mut self, retry: Box<Retry>) {
         let keys = self.keys_under_way.get_or_insert_default();
         keys.note(retry.key(), true);

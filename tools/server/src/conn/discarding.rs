@@ -19,7 +19,7 @@ pub(crate) struct Discarding {
 }
 
 impl Discarding {
-    /// So many bulk strings.
+    /// Drops this many bulk strings.
     pub(crate) fn new(bulks: usize) -> Self {
         Self {
             bulks,

@@ -17,7 +17,7 @@ impl Connection {
         }
     }
 
-    /// The same, to add one.
+    /// The queue of a transaction, to add a command to it.
     pub(crate) fn queue_mut(&mut self) -> Option<&mut Queue> {
         match &mut self.transaction.as_mut()?.phase {
             Phase::Queueing(queue) => Some(queue),

@@ -94,7 +94,7 @@ impl FailingAddresses {
     }
 }
 
-/// The delay after so many wrong passwords of one connection.
+/// The delay after `failures` wrong passwords of one connection.
 pub(crate) fn delay_after(failures: u32) -> Duration {
     let doubled = 1_u32
         .checked_shl(failures.saturating_sub(1))

@@ -68,7 +68,7 @@ impl JoinedReply {
         }
     }
 
-    /// The same for one answer, in which something is searched.
+    /// A reply of one answer, in which something is searched.
     pub(crate) fn of_search(search: Search, key: &[u8]) -> Self {
         Self {
             outstanding: 1,
@@ -100,7 +100,7 @@ impl JoinedReply {
         self.held_bytes
     }
 
-    /// Takes an answer, of which a reply of so many bytes may be made; true if it was the last one.
+    /// Takes an answer, of which a reply of `bytes_max` may be made; true if it was the last one.
     pub(crate) fn take(
         &mut self,
         part: usize,

@@ -53,7 +53,7 @@ impl KeysUnderWay {
         self.changed.has(place) || changes && self.read.has(place)
     }
 
-    /// Notes a request of so many keys that it counts as one of every key.
+    /// Notes a request of more keys than are noted singly: it counts as one of every key.
     pub(crate) fn note_all(&mut self, changes: bool) {
         let keys = if changes {
             &mut self.changed

@@ -23,10 +23,10 @@ use crate::limits::SPARE_BYTES_MAX;
 const PIECES_MAX: usize = 256;
 /// Sent bytes that may stand before those that wait.
 const SENT_BYTES_KEPT: usize = 64 << 10;
-/// Of more than so many bytes, they may be one of so many parts.
+/// Sent bytes of a longer output may be one part in `SENT_SHARE`.
 const SHORT_BYTES: usize = 512 << 10;
 const SENT_SHARE: usize = 4;
-/// Bytes of a buffer from which it grows by one of so many parts, not to twice as many.
+/// Bytes of a buffer from which it grows by one part in `GROWTH_SHARE`, not to twice as many.
 const LONG_BYTES: usize = 64 << 10;
 const GROWTH_SHARE: usize = 4;
 
@@ -222,7 +222,7 @@ impl Output {
         send(&pieces[..count])
     }
 
-    /// Notes that so many bytes were sent.
+    /// Notes that `bytes` were sent.
     #[inline]
     pub(crate) fn sent(&mut self, bytes: usize) {
         if self.shared.is_none() {
@@ -284,12 +284,12 @@ mod tests {
     use crate::conn::shared_bytes::Fanout;
     use crate::memory::ClientMemory;
 
-    /// Shared bytes, so many at most.
+    /// Shared bytes, `bytes_max` at most.
     fn fanout(bytes_max: usize) -> Fanout {
         Fanout::new(&Arc::new(ClientMemory::new(bytes_max, 1)), bytes_max)
     }
 
-    /// All that waits, sent in steps of so many bytes.
+    /// All that waits, sent in steps of `step` bytes.
     fn sent(output: &mut Output, step: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while output.waiting_bytes() > 0 {

@@ -22,7 +22,7 @@ pub(crate) struct Fanout {
 }
 
 impl Fanout {
-    /// None, of so many at most.
+    /// None, of `bytes_max` at most.
     pub(crate) fn new(memory: &Arc<ClientMemory>, bytes_max: usize) -> Self {
         Self {
             memory: Arc::clone(memory),

@@ -188,7 +188,7 @@ impl Sockets {
     }
 }
 
-/// Has a timer end after so many milliseconds; 0 ends it.
+/// Has a timer end after `ms` milliseconds; 0 stops it.
 fn arm(timer: &OwnedFd, ms: u64) -> rustix::io::Result<()> {
     let it_value = Timespec {
         tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),

@@ -193,7 +193,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Seals plain output, so many bytes at most, if all that was sealed before is sent. Returns
+    /// Seals plain output, `bytes_max` at most, if all that was sealed before is sent. Returns
     /// how many it took. Pieces that lie apart share records.
     ///
     /// # Errors
@@ -232,7 +232,7 @@ impl TlsSession {
         self.outgoing.capacity()
     }
 
-    /// Notes that so many were sent.
+    /// Notes that `bytes` were sent.
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.sent += bytes;
         if self.sent == self.outgoing.len() {

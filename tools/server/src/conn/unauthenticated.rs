@@ -28,11 +28,11 @@ use farcore_rdma::{Network, Places};
 
 use crate::options::Options;
 
-/// Their share of the memory for clients: one part of so many.
+/// Their share of the memory for clients: one of this many parts.
 const MEMORY_PARTS: usize = 16;
 /// The least share of a core: a few handshakes of encrypted connections.
 const MEMORY_BYTES_MIN: usize = 128 << 10;
-/// The part of the places for clients that is out of their reach: one of so many.
+/// The part of the places for clients that is out of their reach: one of this many parts.
 const PLACES_PARTS: usize = 8;
 /// Bytes that are received at once from one.
 pub(crate) const RECEIVE_BYTES: usize = 4 << 10;
@@ -47,7 +47,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Those of one of so many cores.
+    /// Those of one core of `cores`.
     pub(crate) fn of(options: &Options, cores: usize) -> Self {
         let all = options.client_bytes / cores.max(1);
         if !options.has_unauthenticated() {

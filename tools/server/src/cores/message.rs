@@ -38,7 +38,7 @@ pub(crate) enum Message {
     CloseGate(Acknowledgement),
     /// Open the gate for writes.
     OpenGate,
-    /// Give back local memory above so many bytes, unless a trim is under way.
+    /// Give back local memory above `keep_bytes`, unless a trim is under way.
     Trim { keep_bytes: u64 },
     /// End overdue native connections.
     EndOverdueNative,

@@ -11,7 +11,7 @@ pub(crate) struct OpenClients(AtomicUsize);
 pub(crate) struct Entered<'a>(&'a OpenClients);
 
 impl OpenClients {
-    /// Counts one more, if there are fewer than so many.
+    /// Counts one more, if there are fewer than `limit`.
     pub(crate) fn enter(&self, limit: usize) -> Option<Entered<'_>> {
         // ORDERING: relaxed, also below; it is a count, which orders nothing.
         let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);

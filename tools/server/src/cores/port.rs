@@ -120,7 +120,7 @@ impl CorePort {
         self.events_turns.load(Ordering::SeqCst)
     }
 
-    /// True if all events are sent of answers that were there when so many turns had ended: the
+    /// True if all events are sent of answers that were there when `turns` had ended: the
     /// turn that ran then may have been past the answers. A core that sleeps or has ended has taken
     /// all answers.
     pub(crate) fn has_sent_events_of(&self, turns: u64) -> bool {

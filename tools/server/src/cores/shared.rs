@@ -225,7 +225,7 @@ impl Shared {
         self.has_large_values.load(Ordering::Relaxed)
     }
 
-    /// Notes that a value or a record of so many bytes is about to be stored, or was read.
+    /// Notes that a value or a record of `bytes` is about to be stored, or was read.
     #[inline]
     pub(crate) fn note_value(&self, bytes: usize) {
         if bytes > LARGE_BYTES {

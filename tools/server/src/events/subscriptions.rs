@@ -30,7 +30,7 @@ fn match_steps(pattern: &[u8], channel: &[u8]) -> usize {
     }
 }
 
-/// Gives the subscribers behind one, while there are steps left. Each costs so many, and what
+/// Gives the subscribers behind one, while there are steps left. Each costs a step, and what
 /// `give` returns. True if none is left.
 fn each_after(
     numbers: &BTreeSet<usize>,

@@ -152,8 +152,8 @@ impl Drop for Pass {
     }
 }
 
-/// Parts of a value of so many bytes, of which the last one, with which it is stored, comes
-/// once `may_pass` says so. Until then there are empty parts: more is to come.
+/// Parts of a value of `bytes`, of which the last one, with which it is stored, comes once
+/// `may_pass` says so. Until then there are empty parts: more is to come.
 pub(crate) fn last_at_gate(
     mut parts: impl Iterator<Item = Vec<u8>>,
     bytes: usize,

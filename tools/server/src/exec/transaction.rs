@@ -137,7 +137,7 @@ pub(crate) enum Added {
 }
 
 impl Queue {
-    /// Bytes by which the buffer grows for so many more: little beyond what it holds.
+    /// Bytes by which the buffer grows to take `bytes` more: little beyond what it holds.
     pub(crate) fn growth(&self, bytes: usize) -> usize {
         let needed = self.bytes.len() + bytes;
         if needed <= self.bytes.capacity() {
@@ -146,7 +146,7 @@ impl Queue {
         needed + needed / GROWTH - self.bytes.capacity()
     }
 
-    /// Makes room for a command of so many bytes, and begins to add it.
+    /// Makes room for a command of `bytes`, and begins to add it.
     pub(crate) fn begin(&mut self, bytes: usize, count: usize) {
         let start = self.bytes.len();
         let growth = self.growth(bytes);

@@ -25,7 +25,7 @@ const ARGUMENT_BYTES_MAX: usize = 128;
 const NOTED_BYTES_MAX: usize = 1 << 20;
 /// Commands that a core copies in a turn to show them.
 const COPIED_A_TURN: usize = 64;
-/// No token: no connection has so many parts.
+/// No token: no connection has as many parts.
 const NO_TOKEN: u64 = u64::MAX;
 
 /// From when on commands are noted, and how many.
@@ -234,7 +234,7 @@ impl SlowLog {
         self.commands.len()
     }
 
-    /// Copies of so many commands at most that were noted before the one of a number, the newest
+    /// Copies of `count` commands at most that were noted before the one of a number, the newest
     /// first; a few are copied in a turn.
     pub(crate) fn page(&self, before: u64, count: usize) -> Vec<SlowCommand> {
         // Numbers grow from one to the next.

@@ -169,7 +169,7 @@ impl Segment<'_> {
 pub(crate) enum ValueUse {
     /// It reads it.
     Read,
-    /// It stores it anew, with so many bytes more.
+    /// It stores it anew, with this many bytes more.
     Rewrite { added: usize },
 }
 

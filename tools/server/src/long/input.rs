@@ -16,7 +16,7 @@ use farcore::Core;
 /// Bytes that may wait for the task, at most.
 const WAITING_BYTES_MAX: usize = 128 << 10;
 
-/// Bytes of which at least so many come while an upload goes on.
+/// An upload has made progress each time this many bytes have come.
 const PROGRESS_BYTES: usize = 4 << 10;
 
 /// Why an upload that has stalled is not stored.
@@ -75,7 +75,7 @@ struct Bytes {
     takes_values: bool,
     /// Nothing more comes: the connection is gone.
     is_cut: bool,
-    /// The same, because the upload has stalled.
+    /// Nothing more comes: the upload has stalled.
     is_reclaimed: bool,
     /// The task has ended: what comes is dropped.
     is_ended: bool,
@@ -90,14 +90,14 @@ impl LongInput {
         })))
     }
 
-    /// The same of a client, which uploads it from now on.
+    /// The input of a value that a client uploads from now on.
     pub(crate) fn upload(bytes: usize, now_ms: u64) -> Self {
         let input = Self::new(bytes);
         input.0.borrow_mut().progress_ms = now_ms;
         input
     }
 
-    /// Notes that a client has sent so many bytes of the upload or of what follows it.
+    /// Notes that a client has sent `bytes` of the upload or of what follows it.
     pub(crate) fn note_sent(&self, bytes: usize, now_ms: u64) {
         let mut input = self.0.borrow_mut();
         input.since_progress += bytes;

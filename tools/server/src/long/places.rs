@@ -21,7 +21,7 @@ pub(crate) struct LongPlaces {
 }
 
 impl LongPlaces {
-    /// Those of so many shards.
+    /// Free places of all shards.
     pub(crate) fn new(shards: usize) -> Self {
         Self {
             of_shards: (0..shards).map(|_| Want::default()).collect(),

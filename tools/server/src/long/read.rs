@@ -236,7 +236,7 @@ impl LongReplies {
 }
 
 impl LongRead {
-    /// The same for an element of an array: what is no string counts as absent.
+    /// Replies with an element of an array: what is no string counts as absent.
     pub(crate) async fn run_among(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
         match core.inspect(&self.key).await {
             Ok(Some(metadata)) if metadata.structured => {

@@ -71,7 +71,7 @@ impl LongTask {
         Some(Self::Change(LongChange::new(key, &[], kind)))
     }
 
-    /// Bytes of values that it has in hand before it begins.
+    /// Bytes of values that it holds before it begins.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Read(_) | Self::Record(_) => 0,

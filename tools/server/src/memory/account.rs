@@ -128,7 +128,7 @@ impl Account {
     /// Charges bytes that are about to be taken.
     ///
     /// # Errors
-    /// [`Shortage`]: the client may not have so many, or others have them now.
+    /// [`Shortage`]: the client may not have `bytes`, or others have them now.
     pub(crate) fn try_charge(&self, bytes: usize) -> Result<Charge, Shortage> {
         self.check(bytes)?;
         if bytes <= SMALL_BYTES {
@@ -238,7 +238,7 @@ impl Account {
         }
     }
 
-    /// Whether the client's buffers may grow by so many bytes.
+    /// Whether the client's buffers may grow by `bytes`.
     ///
     /// # Errors
     /// As [`Account::try_charge`].
@@ -307,7 +307,7 @@ impl Charge {
         self.bytes
     }
 
-    /// Charges so many bytes instead, if the client may have them.
+    /// Charges `bytes` instead, if the client may have them.
     ///
     /// # Errors
     /// As [`Account::try_charge`]; what was charged stays so.
@@ -319,7 +319,7 @@ impl Charge {
         Ok(())
     }
 
-    /// Gives all but so many bytes back.
+    /// Gives all but `bytes` back.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let kept = bytes.min(self.bytes);
         self.account.0.subtract(self.bytes - kept);

@@ -54,7 +54,7 @@ impl CoreMemory {
         self.reserved.set(self.reserved.get() + bytes);
     }
 
-    /// Adds bytes if no more than so many are taken then.
+    /// Adds bytes if no more than `limit` are taken then.
     pub(super) fn try_add(&self, bytes: usize, limit: usize) -> bool {
         if !self.server.try_take(bytes, limit) {
             return false;

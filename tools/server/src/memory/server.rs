@@ -89,7 +89,7 @@ pub(crate) struct ClientMemory {
 
 // ORDERING: relaxed, throughout. The figures bound memory; no other data is read by them.
 impl ClientMemory {
-    /// So many bytes, for so many cores.
+    /// The memory of a number of cores, `limit` bytes together.
     pub(crate) fn new(limit: usize, cores: usize) -> Self {
         let step = limit / STEPS / cores.max(1);
         Self {
@@ -202,7 +202,7 @@ impl ClientMemory {
         limit.saturating_sub(self.taken())
     }
 
-    /// True if so many bytes are left for one that comes. What is kept for a client that waits is
+    /// True if `bytes` are left for one that comes. What is kept for a client that waits is
     /// of the part for large charges, so a quarter of the limit is left out for it at most.
     pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
         let kept = self.reservation().bytes().min(self.limit / 4);
@@ -220,7 +220,7 @@ impl ClientMemory {
         self.taken.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes bytes if no more than so many are taken then.
+    /// Takes bytes if no more than `limit` are taken then.
     pub(super) fn try_take(&self, bytes: usize, limit: usize) -> bool {
         let taken = self
             .taken

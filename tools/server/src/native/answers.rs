@@ -28,7 +28,7 @@ pub(super) struct Delivery<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Rest {
     Nothing,
-    /// The value is stored in pieces, and has so many bytes.
+    /// The value is stored in pieces, and has this many bytes.
     LongRead(u64),
 }
 

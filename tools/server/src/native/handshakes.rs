@@ -34,7 +34,7 @@ const BEGUN_BYTES: usize = 104 << 10;
 /// has proved nothing takes nothing from clients.
 pub const HANDSHAKES_BYTES_MAX: usize = (BEGUN_MAX + CHALLENGED_MAX) * BEGUN_BYTES;
 
-/// All places of all cores: so many descriptors are needed beside those of clients.
+/// All places of all cores: this many descriptors are needed beside those of clients.
 pub const HANDSHAKES_MAX: usize = SILENT_MAX + BEGUN_MAX + CHALLENGED_MAX;
 
 /// How far a handshake has come.

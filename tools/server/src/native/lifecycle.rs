@@ -27,7 +27,7 @@ pub(super) enum Entry {
     /// Nothing, or a connection that is being worked on.
     Free,
     Open(Box<NativeConnection>),
-    /// A connection that has ended, with so many answers under way.
+    /// A connection that has ended, with this many answers under way.
     Closing(usize),
 }
 

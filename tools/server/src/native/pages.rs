@@ -48,7 +48,7 @@ fn head_bytes(entry: &Entry<'_>) -> usize {
 }
 
 impl Page {
-    /// An empty page of so many bytes at most.
+    /// An empty page of `bytes` at most.
     pub(super) fn new(from: Cursor, values: bool, bytes: usize) -> Self {
         Self {
             next: Some(from),
@@ -59,7 +59,7 @@ impl Page {
         }
     }
 
-    /// Adds about so many entries at most, as long as they have room.
+    /// Adds about `wanted` entries at most, as long as they have room.
     ///
     /// # Errors
     /// Those of a scan.

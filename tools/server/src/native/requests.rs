@@ -363,7 +363,7 @@ impl NativeConnection {
         Flow::Begun
     }
 
-    /// Adds upload slots: so many (`slot`) of so many bytes (`argument`).
+    /// Adds upload slots: their number is in `slot`, the bytes of each in `argument`.
     fn grow(&mut self, turn: &mut Turn<'_>, receive: u16, header: &Header) {
         let bytes = usize::try_from(header.argument).unwrap_or(usize::MAX);
         if !SLOT_BYTES.contains(&bytes) || header.slot == 0 {

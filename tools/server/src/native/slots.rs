@@ -134,7 +134,7 @@ impl Slots {
         Some(facts)
     }
 
-    /// The shortest free slot of so many bytes.
+    /// The shortest free slot of `bytes` or more.
     fn free(&self, bytes: usize) -> Option<u16> {
         let fits = self.slots.iter().enumerate();
         let fits = fits.filter(|(_, slot)| slot.state == SlotState::Free && slot.bytes >= bytes);
@@ -147,7 +147,7 @@ impl Slots {
         self.slots.iter().map(|slot| slot.bytes).max().unwrap_or(0)
     }
 
-    /// A free lend slot of so many bytes, added if there is none.
+    /// A free lend slot of `bytes`, added if there is none.
     pub(super) fn lend(
         &mut self,
         endpoint: &mut PeerEndpoint,

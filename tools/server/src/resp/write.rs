@@ -166,7 +166,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What comes before such a text of so many bytes, which a line end follows.
+    /// What comes before such a text of `bytes`, which a line end follows.
     pub fn verbatim_head(&mut self, format: [u8; 3], bytes: usize) {
         match self.protocol {
             Protocol::Resp2 => self.bulk_head(bytes),

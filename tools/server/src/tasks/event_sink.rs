@@ -87,7 +87,7 @@ impl EventSink {
         self.notify_stored(0, class, name, key);
     }
 
-    /// The same of a key whose record was stored under a version.
+    /// Leaves an event of a key whose record was stored under a version.
     #[inline]
     pub(crate) fn notify_stored(
         &self,

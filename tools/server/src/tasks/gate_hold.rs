@@ -36,7 +36,7 @@ impl GateHold {
         Self::take_for(core, (shared, place), HELD_MAX).await
     }
 
-    /// The same for no longer than a time.
+    /// Takes the gate, and waits for it no longer than a time.
     async fn take_for(
         core: &Core,
         (shared, place): (&Arc<Shared>, usize),

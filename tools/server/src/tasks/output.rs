@@ -25,7 +25,7 @@ const CHUNK_BYTES_MIN: usize = 4 << 10;
 /// What a buffer of a client of the engine may keep while nothing is charged for it.
 pub(crate) const IDLE_BYTES: usize = 4 << 10;
 
-/// A command takes memory for so much more of a record than it has, as one of so many parts.
+/// A command takes memory for a record as long as it is, and for one of this many parts more.
 const SLACK_SHARE: usize = 4;
 
 /// The reply of a command of several steps, as far as it was made and is not sent, and where its
@@ -84,19 +84,19 @@ impl TaskOutput {
         }
     }
 
-    /// The same for a command that holds memory from its beginning to its end.
+    /// This output for a command that holds memory from its beginning to its end.
     pub(crate) fn with_held(self, charge: Charge) -> Self {
         *self.state.held.borrow_mut() = Some(charge);
         self
     }
 
-    /// The same for a command of a transaction that holds the gate, if it is one.
+    /// This output for a command of a transaction that holds the gate, if it is one.
     pub(crate) fn with_gate(self, holds_gate: bool) -> Self {
         self.state.holds_gate.set(holds_gate);
         self
     }
 
-    /// The same for a command that writes, from its begin until it waits for its client or for
+    /// This output for a command that writes, from its begin until it waits for its client or for
     /// others. The gate is open, or the command's transaction holds it.
     pub(crate) fn with_pass(self) -> Self {
         let passes = self.take_pass();
@@ -125,8 +125,8 @@ impl TaskOutput {
         *self.state.pass.borrow_mut() = None;
     }
 
-    /// Takes record memory for so many structured records, until it is dropped. It waits while
-    /// others have it.
+    /// Takes record memory for a number of structured records, until it is dropped. It
+    /// waits while others have it.
     pub(crate) async fn take_record_memory(&self, core: &Core, records: usize) -> TakenMemory {
         let bytes = self.events.shared().longest_record.needed(records);
         let taken = self.records.take(core, bytes).await;
@@ -134,7 +134,7 @@ impl TaskOutput {
         taken
     }
 
-    /// Takes record memory for the change of one record, which adds so many bytes at most. While
+    /// Takes record memory for the change of one record, which adds `added` bytes at most. While
     /// long records are in use it looks at how long this one is: commands of short ones do not wait
     /// for those of long ones.
     pub(crate) async fn take_memory_of(
@@ -160,7 +160,7 @@ impl TaskOutput {
         taken
     }
 
-    /// Has a step that copies so many bytes of large values wait for a turn that has them left. It
+    /// Has a step that copies `bytes` of large values wait for a turn that has them left. It
     /// does not wait if its client is gone: what only reads then ends.
     pub(crate) async fn turn(&self, core: &Core, bytes: usize) {
         self.turn.take(core, bytes, || self.is_gone()).await;
@@ -171,7 +171,7 @@ impl TaskOutput {
         self.events.shared()
     }
 
-    /// Notes that a value of so many bytes is about to be stored: it may have several pieces.
+    /// Notes that a value of `bytes` is about to be stored: it may have several pieces.
     pub(crate) fn note_value(&self, bytes: usize) {
         self.events.shared().note_value(bytes);
     }
@@ -196,7 +196,7 @@ impl TaskOutput {
     /// Charges bytes that the command is about to take; waits while others have them.
     ///
     /// # Errors
-    /// The client may not have so many, or others have kept them for too long.
+    /// The client may not have `bytes`, or others have kept them for too long.
     pub(crate) async fn hold_when_free(
         &self,
         core: &Core,
@@ -255,7 +255,7 @@ impl TaskOutput {
         self.events.notify(class, name, key);
     }
 
-    /// The same of a key whose record is stored under a version.
+    /// Leaves an event of a key whose record is stored under a version.
     #[inline]
     pub(crate) fn notify_stored(
         &self,

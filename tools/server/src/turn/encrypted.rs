@@ -72,8 +72,8 @@ impl Serving {
 }
 
 impl Connection {
-    /// Sends sealed output; returns how many bytes, and by how many calls. So many bytes are sealed
-    /// at once, at most, and no more before the client has taken them: what it does not read waits
+    /// Sends sealed output; returns how many bytes, and by how many calls. At most `sealed_max` are
+    /// sealed at once, and no more before the client has taken them: what it does not read waits
     /// as it does for any other.
     pub(crate) fn transmit_sealed(&mut self, sealed_max: usize) -> Result<(usize, u64), Errno> {
         // Other clients do not wait for one that sees what they do, so it gets more in a turn.

@@ -28,7 +28,7 @@ use crate::steps;
 /// that waits from one send to the next.
 const STALLED_EXCEEDED_MS: u64 = 200;
 /// The part of the limit by which it may be exceeded before a client that reads is disconnected:
-/// one of so many.
+/// one of this many.
 const TOLERATED_PARTS: usize = 16;
 /// Bytes that a client must hold to give way to a command.
 const HELD_BYTES_MIN: usize = 8 << 10;
@@ -36,7 +36,7 @@ const HELD_BYTES_MIN: usize = 8 << 10;
 const REST_BYTES_MAX: usize = 64 << 10;
 /// A pass over all clients for a command that waits is made this often, in milliseconds.
 const PASS_MS: u64 = 20;
-/// The same while more is taken than clients may take.
+/// The time between such passes while more is taken than clients may take.
 const PASS_EXCEEDED_MS: u64 = 5;
 
 /// How a client holds memory; the later ones are disconnected first.

@@ -8,7 +8,7 @@ use crate::serving::Serving;
 const MESSAGES_A_TURN: usize = 64;
 
 impl Serving {
-    /// Receives so many messages of other cores, which were there before sockets were served: a
+    /// Receives `count` messages of other cores, which were there before sockets were served: a
     /// client's `UNSUBSCRIBE` that was sent before another client's `PUBLISH` happens before it.
     pub(super) fn receive_messages(&mut self, count: usize) -> bool {
         for _ in 0..count.min(MESSAGES_A_TURN) {

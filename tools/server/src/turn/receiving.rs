@@ -32,7 +32,7 @@ const ENDING_BYTES: usize = 2;
 
 /// What became of the start of the input.
 enum Parsed {
-    /// So many bytes are done with.
+    /// This many bytes are done with.
     Bytes(usize),
     /// Nothing more can be done now.
     Stop,
@@ -88,7 +88,7 @@ impl Connection {
         waiting > 0 && waiting >= self.needed && !self.is_held()
     }
 
-    /// Has what follows in the input belong to a long value, of so many bytes, and to what is left
+    /// Has what follows in the input belong to a long value, of `bytes`, and to what is left
     /// of its command. If no task takes the value it is skipped.
     pub(crate) fn begin_value(&mut self, bytes: usize, left: usize) {
         let passed = self.stream.as_ref().map_or(0, |_| bytes);

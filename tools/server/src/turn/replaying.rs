@@ -18,8 +18,8 @@ const PIECES_A_TURN: usize = 16;
 
 /// What a piece of a parse of the queue has found.
 enum Queued {
-    /// A command, and where it ends; or where a long argument of so many bytes begins, which so
-    /// many others follow.
+    /// A command, and where it ends; or where a long argument begins, of this many bytes and
+    /// with this many others after it.
     Command {
         next: usize,
         long: Option<(usize, usize)>,

@@ -38,8 +38,8 @@ impl Connection {
         self.taken_bytes = 0;
     }
 
-    /// Sends output; returns how many bytes, and by how many calls. Of an encrypted one so many are
-    /// sealed at once, at most.
+    /// Sends output; returns how many bytes, and by how many calls. Of an encrypted one at most
+    /// `sealed_max` are sealed at once.
     fn transmit(&mut self, sealed_max: usize) -> Result<(usize, u64), Errno> {
         if self.tls.is_some() {
             return self.transmit_sealed(sealed_max);

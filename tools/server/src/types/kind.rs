@@ -67,7 +67,7 @@ pub(crate) fn read<'a, V: Structured<'a>>(record: &'a [u8]) -> Result<V, &'stati
     })
 }
 
-/// The same for the answer to a read: none if the key is absent.
+/// Reads a value of this kind from the answer to a read: none if the key is absent.
 pub(crate) fn read_answer<'a, V: Structured<'a>>(
     answer: &Answer<'a>,
 ) -> Result<Option<V>, &'static str> {

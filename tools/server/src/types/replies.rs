@@ -38,11 +38,11 @@ pub(crate) enum ReplyKind {
     Length,
     /// Seconds to live; -1 without an expiry, -2 without a key.
     Seconds,
-    /// The same in milliseconds.
+    /// Milliseconds to live; -1 without an expiry, -2 without a key.
     Milliseconds,
     /// When it expires, in seconds since 1970.
     ExpirySeconds,
-    /// The same in milliseconds.
+    /// When it expires, in milliseconds since 1970.
     ExpiryMilliseconds,
     /// 1 if the expiry was set or the key removed, else 0.
     IsExpirySet,
@@ -175,7 +175,7 @@ pub(crate) fn lost_text(node: &str, command: &str) -> String {
     )
 }
 
-/// The same for a kind of reply: a long value is no number.
+/// The text of an error for a kind of reply: a long value is no number.
 fn error_text_of(kind: ReplyKind, error: &Error) -> String {
     match (kind, error) {
         (ReplyKind::Integer, Error::LongValue { .. }) => NO_INTEGER.to_owned(),
@@ -208,7 +208,7 @@ fn expiry_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
     i64::try_from(reply).unwrap_or(i64::MAX)
 }
 
-/// The bytes from `start` to `end`, both included, of so many.
+/// The bytes from `start` to `end`, both included, of `length`.
 pub(crate) fn range(start: i64, end: i64, length: usize) -> std::ops::Range<usize> {
     let signed = i64::try_from(length).unwrap_or(i64::MAX);
     let from_start = |place: i64| if place < 0 { place + signed } else { place };

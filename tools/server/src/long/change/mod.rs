@@ -120,7 +120,7 @@ impl LongChange {
         }
     }
 
-    /// Bytes of values that it has in hand before it begins.
+    /// Bytes of values that it holds before it begins.
     pub(crate) fn held_bytes(&self) -> usize {
         let compared = match &self.kind {
             ChangeKind::Set(SetRule {

@@ -21,7 +21,7 @@ pub(crate) enum SetCondition {
 }
 
 impl SetCondition {
-    /// The same as the engine takes it, with an own copy of what is compared.
+    /// A condition of the engine, with an own copy of what is compared.
     pub(crate) fn of(condition: Condition<'_>) -> Self {
         match condition {
             Condition::Absent => Self::Absent,
@@ -120,7 +120,7 @@ impl LongChange {
         }
     }
 
-    /// The same of a rule for which the value before does not matter.
+    /// Sets by a rule for which the value before does not matter.
     async fn set_without_look(
         &self,
         core: &mut Core,

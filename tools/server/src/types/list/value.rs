@@ -165,7 +165,7 @@ impl<'a> ListValue<'a> {
         builder.finish()
     }
 
-    /// The same without `count` elements at an end.
+    /// This list without `count` elements at an end.
     pub(crate) fn without_end(&self, side: Side, count: usize) -> Option<Vec<u8>> {
         let removed = self.end(side, count);
         self.part(match side {
@@ -214,8 +214,8 @@ impl<'a> ListValue<'a> {
         }
     }
 
-    /// The encoding that Redis would choose by `list-max-listpack-size`: so many elements, or so
-    /// many KiB in powers of 2 from 4 on if it is negative.
+    /// The encoding that Redis would choose by `list-max-listpack-size`: the most
+    /// elements, or the most KiB in powers of 2 from 4 on if it is negative.
     pub(crate) fn encoding(&self, size: i64) -> &'static str {
         let (count_max, bytes_max) = match size {
             0.. => (usize::try_from(size.max(1)).unwrap_or(usize::MAX), 8 << 10),

@@ -241,7 +241,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// One with room for so many bytes of members, about.
+    /// One with room for about `member_bytes` of members.
     fn new(member_bytes: usize) -> Self {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + member_bytes);
         bytes.push(VERSION);
