@@ -336,7 +336,7 @@ pub struct ClientTree<'c, 'k> {
 }
 
 impl Tree<'_, '_> {
-    /// The same collection, to be read and changed only if it has this tag. It gets the tag from the
+    /// This collection, to be read and changed only if it has this tag. It gets the tag from the
     /// operation that makes it. Collections have the tag 0 unless another one is given.
     #[must_use]
     pub fn tagged(mut self, tag: u8) -> Self {
@@ -344,7 +344,7 @@ impl Tree<'_, '_> {
         self
     }
 
-    /// The same collection, to be read and changed only while it has this version, `0` while it is
+    /// This collection, to be read and changed only while it has this version, `0` while it is
     /// absent. Else calls fail as [`Error::CollectionVersion`].
     #[must_use]
     pub fn at_version(mut self, version: Version) -> Self {
@@ -354,7 +354,7 @@ impl Tree<'_, '_> {
 }
 
 impl CoreTree<'_, '_> {
-    /// The same collection, to be read and changed only if it has this tag. It gets the tag from the
+    /// This collection, to be read and changed only if it has this tag. It gets the tag from the
     /// operation that makes it. Collections have the tag 0 unless another one is given.
     #[must_use]
     pub fn tagged(mut self, tag: u8) -> Self {
@@ -362,7 +362,7 @@ impl CoreTree<'_, '_> {
         self
     }
 
-    /// The same collection, to be read and changed only while it has this version, `0` while it is
+    /// This collection, to be read and changed only while it has this version, `0` while it is
     /// absent. Else calls fail as [`Error::CollectionVersion`].
     #[must_use]
     pub fn at_version(mut self, version: Version) -> Self {
@@ -372,7 +372,7 @@ impl CoreTree<'_, '_> {
 }
 
 impl ClientTree<'_, '_> {
-    /// The same collection, to be read and changed only if it has this tag. It gets the tag from the
+    /// This collection, to be read and changed only if it has this tag. It gets the tag from the
     /// operation that makes it. Collections have the tag 0 unless another one is given.
     #[must_use]
     pub fn tagged(mut self, tag: u8) -> Self {
@@ -380,7 +380,7 @@ impl ClientTree<'_, '_> {
         self
     }
 
-    /// The same collection, to be read and changed only while it has this version, `0` while it is
+    /// This collection, to be read and changed only while it has this version, `0` while it is
     /// absent. Else calls fail as [`Error::CollectionVersion`].
     #[must_use]
     pub fn at_version(mut self, version: Version) -> Self {

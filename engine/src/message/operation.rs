@@ -224,11 +224,13 @@ pub(crate) enum OperationKind {
     ForgetLost = 21,
     /// Read a node of a tree, for an operation that waits for it.
     TreeRead = 22,
+    /// Read the head of a collection, for an operation that waits for it.
+    TreeHead = 23,
 }
 
 impl OperationKind {
     /// The last kind: no request has a greater one.
-    pub(crate) const LAST: Self = Self::TreeRead;
+    pub(crate) const LAST: Self = Self::TreeHead;
     /// The last kind that an [`Operation`] has.
     #[cfg(test)]
     pub(crate) const LAST_PUBLIC: Self = Self::Tree;
@@ -265,7 +267,8 @@ impl OperationKind {
             | Self::LongOpen
             | Self::LongRead
             | Self::Tree
-            | Self::TreeRead => false,
+            | Self::TreeRead
+            | Self::TreeHead => false,
         }
     }
 
@@ -323,7 +326,8 @@ impl OperationKind {
             | Self::LongAbort
             | Self::Transaction
             | Self::Tree
-            | Self::TreeRead => 0,
+            | Self::TreeRead
+            | Self::TreeHead => 0,
         }
     }
 
@@ -340,7 +344,8 @@ impl OperationKind {
             | Self::LongCommit
             | Self::LongOpen
             | Self::LongRead
-            | Self::TreeRead => true,
+            | Self::TreeRead
+            | Self::TreeHead => true,
             Self::Put
             | Self::Delete
             | Self::Inspect

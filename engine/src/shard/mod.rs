@@ -175,6 +175,8 @@ pub(crate) struct Shard<E: Endpoint> {
     trees: Trees,
     /// The tree whose head the change under way stores.
     tree_of: Option<TreePlace>,
+    /// A change under way keeps the head of an inline collection.
+    keeps_inline: bool,
     /// There are long values or trees, so more may end with a record.
     has_heads: bool,
     tree_buffers: TreeBuffers,
@@ -281,6 +283,7 @@ impl<E: Endpoint> Shard<E> {
             head_of: None,
             trees: Trees::new(options.local_bytes),
             tree_of: None,
+            keeps_inline: false,
             has_heads: false,
             tree_buffers: TreeBuffers::default(),
             facts: Facts::new(options.local_bytes),

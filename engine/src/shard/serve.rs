@@ -244,6 +244,7 @@ impl<E: Endpoint> Shard<E> {
             OperationKind::Transaction => self.transaction(lane, request, answers),
             OperationKind::Tree => self.tree(lane, request, answers),
             OperationKind::TreeRead => self.read_tree_node(lane, request, evidence),
+            OperationKind::TreeHead => self.learn(lane, request, evidence),
             OperationKind::List => self.list(lane, request, answers),
             OperationKind::ReadAt | OperationKind::ReadHeadAt => {
                 self.read_at(lane, request, evidence, answers)

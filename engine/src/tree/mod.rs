@@ -23,6 +23,7 @@
 //!   when that node can be read, and reads at most a bounded number of nodes.
 
 mod balance;
+mod head;
 mod node;
 mod op;
 mod read;
@@ -31,6 +32,7 @@ mod run;
 mod tests;
 mod work;
 
+pub(crate) use self::head::{INLINE_HEAD_BYTES, TREE_HEAD_BYTES, TreeHead};
 pub(crate) use self::node::{
     NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living,
 };

@@ -342,27 +342,25 @@ impl<N: Nodes> TreeWork<'_, N> {
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
         let kept = slice_of(first, last, self.root.count);
-        let (mut start, mut removed) = (kept.start, 0);
-        let kept = kept.end - start;
-        if self.root.count - kept > 1 {
+        let kept_count = kept.end - kept.start;
+        if self.root.count - kept_count > 1 {
             self.refrain();
         }
         // Behind the slice first, so that its ranks stay while there is more.
-        let behind = self.remove_from(start + kept, u64::MAX, limits)?;
-        removed += behind;
-        let mut more = self.root.count > start + kept;
-        if !more {
-            let before = self.remove_from(0, start, limits)?;
-            (removed, start) = (removed + before, start - before);
-            more = start > 0;
+        let behind = if kept_count == 0 { 0 } else { kept.end };
+        let mut removed = self.remove_from(behind, u64::MAX, limits)?;
+        let mut left = kept.start;
+        if kept_count > 0 && self.root.count == kept.end {
+            let before = self.remove_from(0, kept.start, limits)?;
+            (removed, left) = (removed + before, kept.start - before);
         }
-        for number in [
-            removed,
-            start,
-            start + kept,
-            u64::from(more),
-            self.root.count,
-        ] {
+        let more = self.root.count > kept_count;
+        // A slice of no element is named so that it does not reach the last one.
+        let (start, end) = match kept_count {
+            0 => (1, 1),
+            _ => (left, left + kept_count),
+        };
+        for number in [removed, start, end, u64::from(more), self.root.count] {
             out.extend(number.to_le_bytes());
         }
         Ok(TreeAnswer::Value)

@@ -213,6 +213,7 @@ impl Grove {
                 kind,
                 node_bytes,
                 entries_max,
+                shrinks_at: 0,
             },
             root: TreeRoot::default(),
             scratch: TreeScratch::default(),

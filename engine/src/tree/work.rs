@@ -59,6 +59,8 @@ pub(crate) struct TreeShape {
     pub(crate) node_bytes: usize,
     /// Entries beyond which a node is divided.
     pub(crate) entries_max: usize,
+    /// A tree of one leaf with at most so many bytes may be stored otherwise when it shrinks.
+    pub(crate) shrinks_at: usize,
 }
 
 impl TreeShape {
@@ -343,7 +345,8 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             // At an end of the tree there is none to merge with that stays.
             TreeTouch::Remove => {
                 let is_large = 2 * view.used() > self.shape.node_bytes;
-                view.len() > 1 && (is_large || is_at_end(path, place))
+                let shrinks = path.is_empty() && view.used() <= self.shape.shrinks_at;
+                view.len() > 1 && !shrinks && (is_large || is_at_end(path, place))
             }
         };
         if !fits || !stays {

@@ -2,7 +2,7 @@
 //!
 //! Nodes are records that no slot leads to. This table is to them what the index is to other
 //! records: a node is alive if and only if it is here. A slot leads to the *head*, a short record
-//! that names the tree.
+//! that names the tree. A collection whose head holds its elements is not here.
 //!
 //! ```text
 //! slot -> head: | kind:8 | tag:8 | tree:64 |      tree:  | generation:32 | place in the table:32 |
@@ -24,7 +24,7 @@ use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::message::operation::Version;
 use crate::shard::local::account_bytes;
-use crate::tree::{NodeNumber, TreeKind, TreeRoot};
+use crate::tree::{NodeNumber, TREE_HEAD_BYTES, TreeHead, TreeKind, TreeRoot};
 
 /// The share of local memory that the table may take.
 const TABLE_SHARE: u64 = 32;
@@ -34,8 +34,8 @@ const BYTES_A_TREE: u64 = 256;
 const BYTES_A_NODE: u64 = 12;
 /// Bytes beyond which a node is divided.
 const NODE_BYTES: usize = 4 << 10;
-/// Bytes of a head's value.
-pub(in crate::shard) const TREE_HEAD_BYTES: usize = 10;
+/// Bytes of the leaf of an inline collection, at most.
+const INLINE_BYTES: usize = 2 << 10;
 /// Bytes of the key of a node's record.
 pub(in crate::shard) const NODE_KEY_BYTES: usize = 12;
 
@@ -135,15 +135,8 @@ pub(in crate::shard) struct Trees {
     bytes_max: u64,
     /// Bytes and entries beyond which a node is divided.
     shape: (usize, usize),
-}
-
-/// The value of a head.
-fn head_value(id: u64, kind: TreeKind, tag: u8) -> [u8; TREE_HEAD_BYTES] {
-    let mut value = [0; TREE_HEAD_BYTES];
-    value[0] = kind as u8;
-    value[1] = tag;
-    value[2..].copy_from_slice(&id.to_le_bytes());
-    value
+    /// Bytes of the leaf of an inline collection, at most.
+    inline_bytes: usize,
 }
 
 impl Trees {
@@ -151,6 +144,7 @@ impl Trees {
         Self {
             bytes_max: local_bytes / TABLE_SHARE,
             shape: (NODE_BYTES, usize::MAX / 4),
+            inline_bytes: INLINE_BYTES,
             ..Self::default()
         }
     }
@@ -158,6 +152,17 @@ impl Trees {
     /// Bytes and entries beyond which a node is divided.
     pub(in crate::shard) fn shape(&self) -> (usize, usize) {
         self.shape
+    }
+
+    /// Bytes of the leaf of an inline collection, at most.
+    pub(in crate::shard) fn inline_bytes(&self) -> usize {
+        self.inline_bytes
+    }
+
+    /// Has only shorter collections inline: for tests.
+    #[cfg(test)]
+    pub(in crate::shard) fn set_inline_bytes(&mut self, bytes: usize) {
+        self.inline_bytes = bytes;
     }
 
     /// Has nodes divided beyond so few entries: for tests.
@@ -241,7 +246,7 @@ impl Trees {
     pub(in crate::shard) fn head_value(&self, place: TreePlace) -> [u8; TREE_HEAD_BYTES] {
         let known = self.get(place).map(|tree| (tree.kind, tree.tag));
         let (kind, tag) = known.unwrap_or((TreeKind::Map, 0));
-        head_value(self.id(place), kind, tag)
+        TreeHead::rooted(kind, tag, self.id(place))
     }
 
     /// The key of a node's record.
@@ -275,15 +280,6 @@ impl Trees {
     /// The tree whose head lies at an address.
     pub(in crate::shard) fn at_head(&self, head: Address) -> Option<TreePlace> {
         self.heads.get(&head).copied()
-    }
-
-    /// The tree of a head that was found at an address, by the head's value.
-    pub(in crate::shard) fn of_head(&self, value: &[u8], head: Address) -> Option<TreePlace> {
-        let id = value.get(2..)?.first_chunk();
-        let id = id.map(|id| u64::from_le_bytes(*id))?;
-        let place = TreePlace(u32::try_from(id & u64::from(u32::MAX)).ok()?);
-        let is_its = |tree: &Tree| tree.head == Some(head);
-        self.get(place).is_some_and(is_its).then_some(place)
     }
 
     /// Hash of the key and address of the head; `None` if the tree is dying.
@@ -524,9 +520,8 @@ mod tests {
         assert_eq!(trees.node_of(&key), Some(named(tree, 2)));
         let hash = named(tree, 2).as_hash();
         assert!(trees.lies_at(NodeName::of_hash(hash), address(12)));
-        let value = trees.head_value(tree);
-        assert_eq!(trees.of_head(&value, address(900)), Some(tree));
-        assert_eq!(trees.of_head(&value, address(901)), None);
+        assert_eq!(trees.at_head(address(900)), Some(tree));
+        assert_eq!(trees.at_head(address(901)), None);
         trees.head_moved(address(900), address(950));
         assert_eq!(trees.at_head(address(950)), Some(tree));
         trees.lose_where(|at| at == address(11));

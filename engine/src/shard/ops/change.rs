@@ -145,6 +145,7 @@ impl<E: Endpoint> Shard<E> {
         self.change_scratch = scratch;
         self.head_of = None;
         self.tree_of = None;
+        self.keeps_inline = false;
         step
     }
 
@@ -172,8 +173,22 @@ impl<E: Endpoint> Shard<E> {
             if stays {
                 self.tree_of = Some(tree);
             }
+        } else if Self::is_inline_head(found) {
+            if change.needs_value() {
+                return Err(Error::Collection);
+            }
+            self.keeps_inline = stays;
         }
         Ok(())
+    }
+
+    /// True if the head of a collection was found. One that names a tree is told before.
+    fn is_inline_head(found: &Found<'_>) -> bool {
+        match found {
+            Found::Local(local) => local.record.header().is_tree(),
+            Found::Confirmed { far, .. } => far.header.is_tree(),
+            Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => false,
+        }
     }
 
     /// The tree of the head that was found, if it is one.
@@ -287,6 +302,9 @@ impl<E: Endpoint> Shard<E> {
         let flags = self.record_flags;
         if decision.structured {
             self.record_flags |= record::STRUCTURED;
+        }
+        if self.keeps_inline {
+            self.record_flags |= record::TREE;
         }
         let result = self.store(request, found, damaged, decision, stored);
         self.record_flags = flags;

@@ -57,7 +57,8 @@ impl<E: Endpoint> Shard<E> {
         let length = tree.map_or(length, |tree| {
             usize::try_from(tree.root.bytes).unwrap_or(usize::MAX)
         });
-        let is_structured = header.is_some_and(RecordHeader::is_structured) || tree.is_some();
+        let is_marked = |header: RecordHeader| header.is_structured() || header.is_tree();
+        let is_structured = header.is_some_and(is_marked);
         let length = Metadata::encode(length, expiry_ms, is_structured);
         let answer = header.map_or(Answer::Absent, |header| Answer::Value {
             version: tree.map_or(header.version(), |tree| tree.version),

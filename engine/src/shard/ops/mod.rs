@@ -14,6 +14,7 @@ pub(in crate::shard) mod list;
 pub(in crate::shard) mod long;
 pub(in crate::shard) mod transaction;
 pub(in crate::shard) mod tree;
+mod tree_head;
 pub(in crate::shard) mod whole;
 
 use farcore_rdma::Endpoint;

@@ -27,7 +27,7 @@ use farcore_rdma::Endpoint;
 
 use crate::constants::EXPIRY_BYTES;
 use crate::error::Error;
-use crate::log::record::{self, RecordHeader};
+use crate::log::record::{self, RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts, Version};
@@ -40,6 +40,7 @@ use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Confirmed, Evidence, Found, Hint, Step};
+use crate::tree::{TreeHead, TreeNode};
 
 /// What a transaction does to one key, as it was found.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +101,16 @@ pub(in crate::shard) struct TransactionScratch {
     plan: Vec<Planned>,
     /// A value with its expiry.
     stored: Vec<u8>,
+}
+
+/// The value of the head of an inline collection; `None` if the record is none.
+fn inline_value_of(record: &[u8]) -> Option<Box<[u8]>> {
+    let value = RecordView::parse(record)?.value();
+    let TreeHead::Inline { kind, leaf, .. } = TreeHead::parse(value)? else {
+        return None;
+    };
+    let leaf = TreeNode::parse_as(leaf, kind, true)?;
+    leaf.adds_up().then(|| value.into())
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -297,6 +308,7 @@ impl<E: Endpoint> Shard<E> {
                 sequence,
                 header,
                 expiry_ms,
+                ..
             } if holds(address, sequence) => {
                 let far = Confirmed {
                     address,
@@ -402,7 +414,10 @@ impl<E: Endpoint> Shard<E> {
     ) -> bool {
         let token = self.facts.request(lane, request, (place, keys));
         let parts = RequestParts {
-            kind: OperationKind::Inspect,
+            kind: match request.kind() {
+                OperationKind::Tree => OperationKind::TreeHead,
+                _ => OperationKind::Inspect,
+            },
             key,
             value: &[],
             expected: 0,
@@ -456,14 +471,39 @@ impl<E: Endpoint> Shard<E> {
         let sequence = |address: Address| self.local.page(address.page(self.shape)).sequence;
         let fact = match &found {
             Found::Unknown { slot, .. } => return Step::fetch(*slot),
-            Found::Confirmed { far, .. } => {
-                self.note_served(far);
-                Fact::Found {
-                    address: far.address,
-                    sequence: sequence(far.address),
-                    header: far.header,
-                    expiry_ms: Self::expiry_of(&found),
+            Found::Confirmed {
+                position,
+                slot,
+                far,
+            } => {
+                let is_head = request.kind() == OperationKind::TreeHead;
+                let is_inline =
+                    is_head && far.header.is_tree() && self.trees.at_head(far.address).is_none();
+                let value = match (is_inline, far.record) {
+                    (true, None) => return Step::fetch(*slot),
+                    (true, Some(record)) => inline_value_of(record),
+                    (false, _) => Some(Box::default()),
+                };
+                let (position, slot, far) = (*position, *slot, *far);
+                self.note_served(&far);
+                let fact = match value {
+                    Some(value) => Fact::Found {
+                        address: far.address,
+                        sequence: sequence(far.address),
+                        header: far.header,
+                        expiry_ms: Self::expiry_of(&found),
+                        value,
+                    },
+                    None => Fact::Failed(Box::new(self.lost_error(Some(far.address)))),
+                };
+                // As a get does.
+                if is_inline
+                    && evidence.confirmed.is_some()
+                    && let Some(bytes) = far.record
+                {
+                    self.keep_copy(request.hash, position, slot, bytes);
                 }
+                fact
             }
             Found::Lost { damaged } => Fact::Failed(Box::new(self.lost_error(*damaged))),
             Found::Absent if !evidence.cleared.is_empty() => {

@@ -29,14 +29,16 @@ use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags
 use crate::shard::Shard;
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, NodePlace, TreePlace};
+use crate::shard::ops::tree_head::{FoundHead, HeadForm};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
-use crate::shard::step::{Evidence, Found, Step};
+use crate::shard::step::{Evidence, Step};
 use crate::tree::{
-    Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_KEY_BYTES_MAX, TREE_PUSH_MAX, TouchedLeaf,
-    TreeAnswer, TreeEdit, TreeGuard, TreeKind, TreeLimits, TreeNode, TreeNodeEdit, TreeOp,
-    TreeRoot, TreeScratch, TreeShape, TreeTouch, TreeWork, Unread, copy_living,
+    Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_HEAD_BYTES, TREE_KEY_BYTES_MAX,
+    TREE_PUSH_MAX, TouchedLeaf, TreeAnswer, TreeEdit, TreeGuard, TreeKind, TreeLimits, TreeNode,
+    TreeNodeEdit, TreeOp, TreeRoot, TreeScratch, TreeShape, TreeTouch, TreeWork, Unread,
+    copy_living,
 };
 
 /// Bytes of a page of elements.
@@ -46,27 +48,19 @@ const LEAVES_MAX: usize = 8;
 /// Nodes that a step changes, at most, where an operation may be done in part.
 const EDITS_MAX: usize = 48;
 /// A node's record has this share of it free, so that elements are added in place.
-const SLACK_SHARE: usize = 8;
+pub(super) const SLACK_SHARE: usize = 8;
 /// Nodes of dying trees that a slice frees. It takes some microseconds.
 const NODES_A_SLICE: usize = 64;
 
 /// Buffers of operations on trees. They grow to the largest one and stay.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct TreeBuffers {
-    work: TreeScratch,
+    pub(super) work: TreeScratch,
     answer: Vec<u8>,
     /// Units of the records that are appended.
     units: Vec<u32>,
-    /// A node as its record has it.
-    stored: Vec<u8>,
-}
-
-/// The head of a tree, as an operation has found it.
-#[derive(Clone, Copy, Debug)]
-struct FoundTree {
-    tree: TreePlace,
-    head: Address,
-    header: RecordHeader,
+    /// A node as its record has it, or a head.
+    pub(super) stored: Vec<u8>,
 }
 
 /// The nodes of a tree, as far as they can be read now.
@@ -74,13 +68,21 @@ struct ShardNodes<'s, E: Endpoint> {
     shard: &'s Shard<E>,
     lane: ReplyTo,
     request: &'s Request<'s>,
-    /// `None` before the tree has elements.
+    /// `None` before the tree has nodes of its own.
     tree: Option<TreePlace>,
+    /// The only leaf, if it lies in the head.
+    inline: Option<&'s [u8]>,
 }
+
+/// The number of the leaf that lies in its head.
+const INLINE_LEAF: NodeNumber = 0;
 
 impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
     fn read(&self, number: NodeNumber) -> Result<&[u8], Unread> {
         let shard = self.shard;
+        if let Some(leaf) = self.inline.filter(|_| number == INLINE_LEAF) {
+            return Ok(leaf);
+        }
         let tree = self.tree.ok_or(Unread::Failed)?;
         let place = shard.trees.place_of(NodeName { tree, number });
         let address = place.ok_or(Unread::Failed)?.address();
@@ -101,14 +103,18 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
     fn fresh(&self, nth: usize) -> NodeNumber {
         match self.tree {
             Some(tree) => self.shard.trees.fresh(tree, nth),
-            None => u32::try_from(nth).unwrap_or(u32::MAX),
+            // The inline leaf is the first node if the collection gets nodes of its own.
+            None => u32::try_from(nth + usize::from(self.inline.is_some())).unwrap_or(u32::MAX),
         }
     }
 }
 
 impl<E: Endpoint> ShardNodes<'_, E> {
     /// True if a leaf that is touched and the branches on the way to it can be changed in place.
-    fn can_be_touched(&self, work: &TreeScratch) -> bool {
+    fn can_be_touched(&self, head: Option<Address>, work: &TreeScratch) -> bool {
+        if self.inline.is_some() {
+            return head.is_some_and(|head| self.shard.framed_of(head).is_mutable());
+        }
         let (Some(tree), Some(touched)) = (self.tree, work.touched()) else {
             return false;
         };
@@ -118,6 +124,25 @@ impl<E: Endpoint> ShardNodes<'_, E> {
             let place = self.shard.trees.place_of(NodeName { tree, number });
             place.is_some_and(|place| self.shard.framed_of(place.address()).is_mutable())
         })
+    }
+}
+
+/// What an operation makes of a collection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TreeChange {
+    /// The record of the key before.
+    pub(super) found: Option<FoundHead>,
+    /// It is the collection of that record, changed. Else it takes the record's place.
+    pub(super) goes_on: bool,
+    pub(super) kind: TreeKind,
+    pub(super) tag: u8,
+    pub(super) root: TreeRoot,
+}
+
+impl TreeChange {
+    /// When the collection expires: when it did before.
+    pub(super) fn expiry_ms(&self) -> Option<u64> {
+        self.found.filter(|_| self.goes_on)?.expiry_ms
     }
 }
 
@@ -189,50 +214,73 @@ impl<E: Endpoint> Shard<E> {
         if let Err(error) = self.check_lengths(&op) {
             return Err(self.fail(lane, request, error, answers));
         }
-        let found = self.find_tree(lane, request, answers)?;
-        let known = found.and_then(|found| self.trees.get(found.tree));
-        let kind = known.map(|tree| tree.kind).or(op.kind());
+        let found = self.find_head(lane, request, answers)?;
+        // What replaces the key's collection looks at no element of it.
+        let known = found.filter(|_| !op.replaces());
+        let held = self.held_by(lane, request, known);
+        let kind = held.map(|held| held.kind).or(op.kind());
+        if let Some(found) = known.filter(|_| held.is_none()) {
+            let error = match found.form {
+                HeadForm::Plain => Error::NoCollection,
+                _ => self.lost_error(Some(found.head)),
+            };
+            return Err(self.fail(lane, request, error, answers));
+        }
         if op.kind().is_some_and(|wanted| Some(wanted) != kind) {
             let is_list = kind == Some(TreeKind::List);
             return Err(self.fail(lane, request, Error::CollectionKind { is_list }, answers));
         }
-        let before = known.map_or(TreeRoot::default(), |tree| tree.root);
-        let version = known.map_or(0, |tree| tree.version);
-        if let Some(error) = refused_by(guard, &op, known.map(|tree| tree.tag), version) {
+        let before = held.map_or(TreeRoot::default(), |held| held.root);
+        let version = found.map_or(0, |found| found.version);
+        if let Some(error) = refused_by(guard, &op, held.map(|held| held.tag), version) {
             return Err(self.fail(lane, request, error, answers));
         }
-        let (shape, limits) = self.bounds(kind);
+        let tag = held.map_or(guard.tag, |held| held.tag);
+        let (shape, limits) = self.bounds(kind, known);
         let nodes = ShardNodes {
             shard: self,
             lane,
             request,
-            tree: found.map(|found| found.tree),
+            tree: known.and_then(FoundHead::tree),
+            inline: held.and_then(|held| held.leaf),
         };
+        let head = known.map(|found| found.head);
         // In place, if the nodes on the way allow it; else with edits.
         let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work).touching();
         let mut ran = work.run(&op, limits, &mut buffers.answer);
         let (mut root, mut has_changed) = (work.root, work.has_changed());
-        if buffers.work.touched().is_some() && !nodes.can_be_touched(&buffers.work) {
+        if buffers.work.touched().is_some() && !nodes.can_be_touched(head, &buffers.work) {
             let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work);
             ran = work.run(&op, limits, &mut buffers.answer);
             (root, has_changed) = (work.root, work.has_changed());
         }
         let answer = match ran {
             Ok(answer) => answer,
-            Err(halt) => return Err(self.halt(lane, request, (found, halt), answers)),
+            Err(halt) => return Err(self.halt(lane, request, (known, halt), answers)),
         };
         if op == TreeOp::Len {
-            let tag = known.map_or(guard.tag, |tree| tree.tag);
             buffers.answer.extend([shape.kind as u8, tag]);
         }
         let value_bytes = buffers.answer.len();
         if !answers.has_room(lane, value_bytes) {
             return Err(Step::NoRoom { value_bytes });
         }
-        let version = if let (Some(touched), Some(found)) = (buffers.work.touched(), found) {
-            self.touch_tree(found.tree, (touched, &op), root, &buffers.work)
-        } else if has_changed {
-            let written = self.write_tree(request, found, (shape.kind, guard.tag, root), buffers);
+        let version = if let (Some(touched), Some(found)) = (buffers.work.touched(), known) {
+            match found.form {
+                HeadForm::Rooted(tree) => {
+                    self.touch_tree(tree, (touched, &op), root, &buffers.work)
+                }
+                _ => self.touch_inline(found, (touched, &op)),
+            }
+        } else if has_changed || op.replaces() && found.is_some() {
+            let change = TreeChange {
+                found,
+                goes_on: known.is_some(),
+                kind: shape.kind,
+                tag,
+                root,
+            };
+            let written = self.write_tree(lane, request, &change, buffers);
             match written {
                 Ok(version) => version,
                 Err(refusal) => return Err(self.refuse_tree(lane, request, refusal, answers)),
@@ -259,12 +307,14 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// How large the nodes of a tree become, and how much one step does.
-    fn bounds(&self, kind: Option<TreeKind>) -> (TreeShape, TreeLimits) {
+    fn bounds(&self, kind: Option<TreeKind>, found: Option<FoundHead>) -> (TreeShape, TreeLimits) {
         let (node_bytes, entries_max) = self.trees.shape();
+        let is_rooted = found.and_then(FoundHead::tree).is_some();
         let shape = TreeShape {
             kind: kind.unwrap_or(TreeKind::Map),
             node_bytes,
             entries_max,
+            shrinks_at: if is_rooted { self.shrinks_at() } else { 0 },
         };
         let limits = TreeLimits {
             page_bytes: PAGE_BYTES.min(self.shape.page_bytes() / 4),
@@ -322,91 +372,18 @@ impl<E: Endpoint> Shard<E> {
         Ok(())
     }
 
-    /// Finds the tree of a key; `None` if the key is absent. Or the step that is due.
-    fn find_tree(
-        &mut self,
-        lane: ReplyTo,
-        request: &Request<'_>,
-        answers: &mut impl AnswerSink,
-    ) -> Result<Option<FoundTree>, Step> {
-        let (hash, key) = (request.hash, request.key());
-        if self.flights.hold_of_lane(hash, lane) {
-            // The lane's earlier requests for the key come first.
-            return Err(Step::Blocked);
-        }
-        let (shown, cleared) = self.shown(lane, request, 0);
-        let evidence = Evidence {
-            confirmed: shown.map(|shown| shown.0),
-            cleared: &cleared,
-            ..Evidence::NONE
-        };
-        let found = self.find(hash, key, &evidence);
-        let (header, head, tree, expiry_ms) = match &found {
-            Found::Absent => return Ok(None),
-            Found::Local(local) => {
-                let (record, head) = (local.record, local.slot.address());
-                let tree = self.trees.of_head(record.value(), head);
-                (record.header(), head, tree, record.expiry_ms())
-            }
-            Found::Confirmed { slot, far, .. } => {
-                let (head, expiry_ms) = (slot.address(), shown.and_then(|shown| shown.1));
-                (far.header, head, self.trees.at_head(head), expiry_ms)
-            }
-            Found::Unknown { .. } => return self.await_head(lane, request, answers),
-            Found::Lost { damaged } => {
-                let error = self.lost_error(*damaged);
-                return Err(self.fail(lane, request, error, answers));
-            }
-        };
-        if self.is_past(expiry_ms) {
-            self.remove_expired_found(request, &found);
-            return Ok(None);
-        }
-        match tree.filter(|_| header.is_tree()) {
-            Some(tree) => Ok(Some(FoundTree { tree, head, header })),
-            None => Err(self.fail(lane, request, Error::NoCollection, answers)),
-        }
-    }
-
-    /// Has the far head of a key read; goes on if it has been read ahead.
-    fn await_head(
-        &mut self,
-        lane: ReplyTo,
-        request: &Request<'_>,
-        answers: &mut impl AnswerSink,
-    ) -> Result<Option<FoundTree>, Step> {
-        if self.is_lent {
-            return Err(Step::Blocked);
-        }
-        match self.facts.get(lane, request, 0) {
-            Fact::Failed(error) => {
-                let error = (**error).clone();
-                return Err(self.fail(lane, request, error, answers));
-            }
-            Fact::Requested => {}
-            _ => {
-                let key = (request.hash, request.key());
-                let parked = self.request_fact(lane, request, (0, 1), key, answers);
-                let is_known = matches!(self.facts.get(lane, request, 0), Fact::Found { .. });
-                if parked && is_known {
-                    return self.find_tree(lane, request, answers);
-                }
-            }
-        }
-        Err(Step::Blocked)
-    }
-
     /// What follows from a halt: a far node is requested, another one fails the request.
     fn halt(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
-        (found, halt): (Option<FoundTree>, Halt),
+        (found, halt): (Option<FoundHead>, Halt),
         answers: &mut impl AnswerSink,
     ) -> Step {
-        let Some(tree) = found.map(|found| found.tree) else {
-            debug_assert!(false, "there is no node to read");
-            return self.fail(lane, request, self.lost_error(None), answers);
+        let Some(tree) = found.and_then(FoundHead::tree) else {
+            // Only the inline leaf was read.
+            let head = found.map(|found| found.head);
+            return self.fail(lane, request, self.lost_error(head), answers);
         };
         let error = match halt {
             Halt::Far(number) => {
@@ -630,50 +607,49 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Makes room for what an operation changes and writes it all, or changes nothing. Returns the
-    /// version of the tree.
+    /// version of the collection.
     fn write_tree(
         &mut self,
+        lane: ReplyTo,
         request: &Request<'_>,
-        found: Option<FoundTree>,
-        (kind, tag, root): (TreeKind, u8, TreeRoot),
+        change: &TreeChange,
         buffers: &mut TreeBuffers,
     ) -> Result<Version, NoRoom> {
+        if change.root.height == 0 {
+            // Its nodes follow in slices.
+            self.remove_head(lane, request);
+            return Ok(self.version);
+        }
+        if let Some(leaf) = self.fits_head(change, &buffers.work) {
+            return self.write_inline(lane, request, change, (leaf, buffers));
+        }
+        let rooted = change.found.filter(|_| change.goes_on);
+        let rooted = rooted.and_then(FoundHead::tree);
+        let inline = change.goes_on && rooted.is_none();
         let added = |edit: &&TreeEdit| matches!(edit.what, Edited::Added | Edited::Passing);
-        let adds = buffers.work.edits().iter().filter(added).count();
+        let adds = buffers.work.edits().iter().filter(added).count() + usize::from(inline);
         // Numbers that the tree has free are in the table already.
-        let free = found.map_or(0, |found| self.trees.free_numbers(found.tree));
+        let free = rooted.map_or(0, |tree| self.trees.free_numbers(tree));
         let adds = adds.saturating_sub(free);
-        if adds > 0 && !self.trees.has_room(usize::from(found.is_none()), adds) {
+        if adds > 0 && !self.trees.has_room(usize::from(rooted.is_none()), adds) {
             return Err(NoRoom::Never(Error::Collections {
                 shard: self.id,
                 bytes: self.trees.bytes_max(),
             }));
         }
-        let tree = match found {
-            Some(found) => {
-                self.reserve_nodes(Some(found.tree), buffers)?;
-                found.tree
-            }
-            None => {
-                self.reserve_nodes(None, buffers)?;
-                self.begin_tree(request, (kind, tag), buffers)?
-            }
+        self.reserve_nodes(rooted, buffers)?;
+        let tree = match rooted {
+            Some(tree) => tree,
+            None => self.begin_tree(lane, request, change, buffers)?,
         };
         self.pressure.want(0);
-        // A delete of the head draws a version too.
-        if found.is_some() {
+        if rooted.is_some() {
             self.version += 1;
         }
         let version = self.version;
-        self.write_nodes(tree, version, buffers);
+        self.write_nodes(tree, inline, version, buffers);
         if let Some(written) = self.trees.get_mut(tree) {
-            (written.root, written.version) = (root, version);
-        }
-        if let Some(found) = found.filter(|_| root.height == 0)
-            && let Some(position) = self.index.find_address(request.hash, found.head)
-        {
-            let (slot, framed) = (self.index.slot(position), self.framed_of(found.head));
-            self.remove_record(request.hash, (position, slot, framed, found.header));
+            (written.root, written.version) = (change.root, version);
         }
         Ok(version)
     }
@@ -701,7 +677,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Makes sure that records of these units can be appended one after the other.
-    fn reserve_each(&mut self, units: &[u32]) -> Result<(), NoRoom> {
+    pub(super) fn reserve_each(&mut self, units: &[u32]) -> Result<(), NoRoom> {
         let pages = self.local.pages_for(units);
         if pages <= self.local.openable() {
             return Ok(());
@@ -713,30 +689,31 @@ impl<E: Endpoint> Shard<E> {
     /// Stores the head of a new tree, and makes sure of room for its nodes beside it.
     fn begin_tree(
         &mut self,
+        lane: ReplyTo,
         request: &Request<'_>,
-        (kind, tag): (TreeKind, u8),
-        buffers: &TreeBuffers,
+        change: &TreeChange,
+        buffers: &mut TreeBuffers,
     ) -> Result<TreePlace, NoRoom> {
-        let (hash, key) = (request.hash, request.key());
-        let tree = self.trees.begin(kind, tag);
+        if change.found.is_some() {
+            // Nothing changes unless there is room for the head and all nodes.
+            let units = self.head_units(request.key(), TREE_HEAD_BYTES);
+            buffers.units.insert(0, units);
+            self.reserve_each(&buffers.units)?;
+        }
+        let tree = self.trees.begin(change.kind, change.tag);
         self.has_heads = true;
         let value = self.trees.head_value(tree);
-        let flags = self.record_flags;
-        self.record_flags |= record::TREE;
-        let stored = self.insert(hash, key, &value);
-        self.record_flags = flags;
-        let stored = stored.and_then(|version| {
-            self.version = version;
-            let Found::Local(local) = self.find(hash, key, &Evidence::NONE) else {
-                debug_assert!(false, "it was stored");
-                return Err(NoRoom::Wait);
-            };
-            // The index may have taken a frame for the slot.
-            if let Err(refusal) = self.reserve_each(&buffers.units) {
-                self.remove_record(hash, local.place());
+        let expiry_ms = change.expiry_ms();
+        let stored = self.store_head(lane, request, &value, expiry_ms);
+        let stored = stored.and_then(|head| {
+            // For a new key the index may have taken a frame for the slot.
+            if change.found.is_none()
+                && let Err(refusal) = self.reserve_each(&buffers.units)
+            {
+                self.remove_head(lane, request);
                 return Err(refusal);
             }
-            self.trees.adopt(tree, hash, local.slot.address());
+            self.trees.adopt(tree, request.hash, head);
             Ok(tree)
         });
         if stored.is_err() {
@@ -746,8 +723,22 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Writes all nodes that an operation has changed. There is room.
-    fn write_nodes(&mut self, tree: TreePlace, version: Version, buffers: &mut TreeBuffers) {
+    fn write_nodes(
+        &mut self,
+        tree: TreePlace,
+        was_inline: bool,
+        version: Version,
+        buffers: &mut TreeBuffers,
+    ) {
         let TreeBuffers { work, stored, .. } = buffers;
+        if was_inline {
+            let number = self.trees.take_number(tree);
+            assert_eq!(number, INLINE_LEAF, "it is the first node of a new tree");
+            let stays = |edit: &TreeEdit| edit.node == number && edit.what == Edited::Changed;
+            if !work.edits().iter().any(stays) {
+                self.trees.give_number(NodeName { tree, number });
+            }
+        }
         // The numbers are those that were foretold while the operation ran.
         for edit in work.edits() {
             if matches!(edit.what, Edited::Added | Edited::Passing) {

@@ -36,6 +36,8 @@ pub(in crate::shard) enum Fact {
         sequence: u64,
         header: RecordHeader,
         expiry_ms: Option<u64>,
+        /// The value of the head of an inline collection; empty for other records.
+        value: Box<[u8]>,
     },
     /// The key is absent: the records at these addresses, with the sequence numbers of their
     /// pages, are other keys'.
@@ -55,6 +57,7 @@ impl Fact {
     fn node_bytes(&self) -> usize {
         match self {
             Self::Node { bytes, .. } => bytes.len(),
+            Self::Found { value, .. } => value.len(),
             _ => 0,
         }
     }

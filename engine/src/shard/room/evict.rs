@@ -221,7 +221,8 @@ impl Evictor {
                 | OperationKind::LongWrite
                 | OperationKind::LongAbort
                 | OperationKind::LongRead
-                | OperationKind::TreeRead => {}
+                | OperationKind::TreeRead
+                | OperationKind::TreeHead => {}
             }
         }
     }

@@ -244,8 +244,9 @@ impl Held {
                 let elements = self.elements();
                 let bytes = elements.iter().map(|(k, v)| k.len() + v.len());
                 let (count, bytes) = (elements.len() as u64, bytes.sum::<usize>() as u64);
+                let kind = u8::from(matches!(self, Self::List(_)));
                 let expected = [count.to_le_bytes(), bytes.to_le_bytes()].concat();
-                (*found == expected).then(|| self.clone())
+                (*found == [&expected[..], &[kind, 0]].concat()).then(|| self.clone())
             }
             (Call::Ranks(start, end, reverse), Owned::Value(_, found)) => {
                 let (start, end) = (*start as usize, *end as usize);
@@ -359,8 +360,11 @@ impl Held {
 )]
 fn run(seed: u64, setting: &Setting, steps: u64, faulty: bool) -> Reactor {
     let mut reactor = Reactor::new(setting);
-    reactor.shard.trees.set_entries_max(4);
     let mut random = Random(seed);
+    reactor.shard.trees.set_entries_max(4);
+    // Collections move between their heads and trees, or are trees from the first element on.
+    let inline_bytes = [0, 80, 400][random.below(3) as usize];
+    reactor.shard.trees.set_inline_bytes(inline_bytes);
     let mut now_ms = 100_000;
     reactor.shard.note_unix_ms(now_ms);
     let mut clients: Vec<Client> = (0..3u8)
