@@ -127,8 +127,22 @@ fn places<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a 
         })
 }
 
+/// Code without the scopes of what is visible in a part of the crate (`pub(in crate::part)`): an
+/// item that is visible somewhere needs nothing of what is there.
+fn without_scopes(code: &str) -> String {
+    let mut parts = code.split("pub(in ");
+    let mut rest = parts.next().unwrap().to_owned();
+    for part in parts {
+        let (_, item) = part.split_once(')').unwrap();
+        rest.push_str("pub");
+        rest.push_str(item);
+    }
+    rest
+}
+
 /// What code names: paths, and those of them that it passes on.
 fn paths(code: &str, children: &[&str]) -> (Vec<String>, Vec<String>) {
+    let code = &without_scopes(code);
     let (mut named, mut passed_on) = (Vec::new(), Vec::new());
     let mut rest = code.to_owned();
     for at in places(code, "use") {
