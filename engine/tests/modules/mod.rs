@@ -27,15 +27,29 @@ pub(crate) fn code(text: &str) -> String {
     let mut parts = text.split("#[cfg(test)]");
     let mut code = parts.next().unwrap().to_owned();
     for part in parts {
-        // A declaration ends with a semicolon; other items of tests stay, they are few.
-        let end = part.find([';', '{']);
-        let is_declaration = end.is_some_and(|end| part[end..].starts_with(';'));
-        code.push_str(
-            end.filter(|_| is_declaration)
-                .map_or(part, |end| &part[end + 1..]),
-        );
+        code.push_str(after_item(part, &indent(&code)));
     }
     code
+}
+
+/// The spaces that the last line of code begins with, if it has nothing else.
+fn indent(code: &str) -> String {
+    let line = code.rsplit('\n').next().unwrap();
+    line.chars().take_while(|c| *c == ' ').collect()
+}
+
+/// What follows an item that begins a text: a declaration ends with a semicolon, a block with a
+/// brace that is as far from the margin as the item.
+fn after_item<'a>(text: &'a str, indent: &str) -> &'a str {
+    let Some(end) = text.find([';', '{']) else {
+        return text;
+    };
+    if text[end..].starts_with(';') {
+        return &text[end + 1..];
+    }
+    let close = format!("\n{indent}}}");
+    let block = text.split_once(&close);
+    block.map_or(text, |(_, rest)| rest)
 }
 
 /// Modules that a source declares for tests alone.
