@@ -44,6 +44,8 @@ pub(crate) const LANE_NUMBERS: usize = 256;
 pub(crate) const QUEUE_DEPTH: usize = 256;
 /// A cache line, in bytes.
 pub const LINE_BYTES: usize = 64;
+/// Frames below which the smallest shard cannot work.
+pub(crate) const FRAMES_MIN: usize = 16;
 /// A segment of the index, in bytes.
 pub const SEGMENT_BYTES: usize = 16 << 10;
 

@@ -19,7 +19,7 @@ use crate::message::hash::IndexHash;
 use crate::message::operation::OperationKind;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
-use crate::shard::lookup::{LookAheadState, NewKeys};
+use crate::shard::look_ahead::{LookAheadState, NewKeys};
 use crate::shard::pending::park::Source;
 use crate::shard::step::{Evidence, Found, Hint, HintOutcome, LocalHint, Step};
 

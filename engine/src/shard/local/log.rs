@@ -16,10 +16,10 @@
 
 use std::collections::VecDeque;
 
-use super::access::Reserved;
 use super::arena::Arena;
 use super::open_pages::{HEADER_UNITS, OpenPage, OpenPages, TailKind};
 use super::page_table::{Framed, Page, PageKind, PageState, PageTable};
+use super::reserved::Reserved;
 use super::victims::Victims;
 use crate::constants::UNIT_BYTES;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};

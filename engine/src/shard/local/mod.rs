@@ -8,11 +8,13 @@
 pub(in crate::shard) mod access;
 pub(in crate::shard) mod append;
 pub(in crate::shard) mod arena;
+mod copies;
 pub(in crate::shard) mod log;
 pub(in crate::shard) mod long_values;
 pub(in crate::shard) mod open_pages;
 pub(in crate::shard) mod page_table;
 pub(in crate::shard) mod read_cache;
+pub(in crate::shard) mod reserved;
 pub(in crate::shard) mod trees;
 pub(in crate::shard) mod victims;
 

@@ -23,15 +23,6 @@ use crate::shard::local::trees::TreePlace;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Hint, Step};
 
-/// Buffers for values that changes make. They grow to the longest value and stay.
-#[derive(Debug, Default)]
-pub(in crate::shard) struct ChangeScratch {
-    new: Vec<u8>,
-    previous: Vec<u8>,
-    /// A value with its expiry.
-    stored: Vec<u8>,
-}
-
 /// What a key holds, of its record.
 fn current_of(
     header: RecordHeader,

@@ -36,37 +36,12 @@ use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags
 use crate::message::transaction::{Absence, TransactionStep, TransactionView, TransactionWrite};
 use crate::shard::Shard;
 use crate::shard::local::open_pages::TailKind;
+use crate::shard::ops::scratch::{Effect, Planned, TransactionScratch};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Confirmed, Evidence, Found, Hint, Step};
 use crate::tree::{TreeHead, TreeNode};
-
-/// What a transaction does to one key, as it was found.
-#[derive(Clone, Copy, Debug)]
-struct Planned {
-    hash: IndexHash,
-    /// When the new record expires.
-    expiry_ms: Option<u64>,
-    /// Units of the new record.
-    units: u32,
-    /// The record that is replaced or removed has expired.
-    meets_expired: bool,
-    effect: Effect,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Effect {
-    /// The key was not looked at yet, or stays as it is.
-    None,
-    Delete,
-    /// The record's value is overwritten in place.
-    Overwrite,
-    /// A new record replaces the one that the key's slot leads to.
-    Append,
-    /// The key gets a slot and a record.
-    Insert,
-}
 
 /// A key, as a transaction finds it.
 #[derive(Clone, Copy, Debug)]
@@ -93,14 +68,6 @@ enum Obstacle {
     Missing,
     Conflict(Conflict),
     Failed(Error),
-}
-
-/// Buffers of the transaction that is tried. They grow to the longest one and stay.
-#[derive(Debug, Default)]
-pub(in crate::shard) struct TransactionScratch {
-    plan: Vec<Planned>,
-    /// A value with its expiry.
-    stored: Vec<u8>,
 }
 
 /// The value of the head of an inline collection; `None` if the record is none.

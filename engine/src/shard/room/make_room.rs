@@ -1,0 +1,182 @@
+//! Makes room just ahead of demand: evicts, flushes or relocates pages in slices, and decides when
+//! nothing more can be done.
+
+use farcore_rdma::Endpoint;
+
+use crate::shard::Shard;
+use crate::shard::room::pressure::NoRoom;
+
+impl<E: Endpoint> Shard<E> {
+    /// Why there is no frame for a page.
+    pub(in crate::shard) fn no_frame(&self) -> NoRoom {
+        if self.pressure.exhausted && self.compactor.has_dead() {
+            // Records that died since may make room: background work checks again first.
+            NoRoom::Wait
+        } else if self.pressure.exhausted
+            && (self.far.pages.is_silent() || self.spares_clean(false))
+        {
+            NoRoom::Never(self.far.pages.all_unavailable())
+        } else if self.pressure.exhausted {
+            NoRoom::Never(self.far.pages.full(self.id))
+        } else {
+            NoRoom::Wait
+        }
+    }
+
+    /// Frames that background work keeps free.
+    fn free_target(&self) -> usize {
+        let usual = 1 + self.local.arena.page_frames() / 64;
+        self.local.arena.reserve() + usual.max(self.pressure.wanted)
+    }
+
+    /// True if background work must make room.
+    pub(in crate::shard) fn wants_room(&self) -> bool {
+        let short = self.local.arena.free_count() < self.free_target() && !self.pressure.stalled;
+        !self.pressure.exhausted
+            && (short || self.flusher.flush_all && !self.local.sealed.is_empty())
+    }
+
+    /// Makes room by one slice: evicts from the cache, evicts a clean page, or flushes the oldest
+    /// sealed one. True if any work was done.
+    pub(in crate::shard) fn make_room(&mut self) -> bool {
+        if self.flusher.flush_all {
+            self.flush_on();
+        }
+        let mut busy = self.continue_flush();
+        busy |= self.evict_cache_slice();
+        let free = self.local.arena.free_count();
+        let target = self.free_target();
+        self.pressure.stalled = false;
+        if free >= target {
+            return busy;
+        }
+        busy |= self.evict_beside_silence();
+        let ahead = target + 1 + self.local.arena.page_frames() / 32;
+        if free + self.evictable_count() < ahead {
+            busy |= self.start_next_flush();
+        }
+        if self.cache.should_shrink() || self.evictable_count() == 0 {
+            busy |= self.start_cache_eviction();
+        }
+        let cache_leaves = self.cache.is_evicting();
+        if !cache_leaves {
+            busy |= self.evict_clean() || self.relocate_clean();
+        }
+        if !busy && !cache_leaves && self.background_stands() {
+            self.check_exhausted();
+            self.pressure.stalled = self.background_stands();
+        }
+        busy
+    }
+
+    /// True if neither flush nor compaction can proceed.
+    fn background_stands(&self) -> bool {
+        !self.flusher.in_flight()
+            && !self.trees.has_dying()
+            && (self.compactor.is_idle() || self.compactor.is_stuck())
+    }
+
+    /// Clean pages whose far copy is reliable.
+    fn evictable_count(&self) -> usize {
+        if self.far.pages.all_answer() {
+            return self.local.clean.len();
+        }
+        let pages = self.local.clean.iter();
+        pages
+            .filter(|&&page| !self.far.pages.is_doubtful(page))
+            .count()
+    }
+
+    /// Evicts a clean page; false if none may leave. The frame of one whose far copy is in doubt
+    /// may hold the last good copy.
+    pub(in crate::shard) fn evict_clean(&mut self) -> bool {
+        let may_go =
+            |&page: &u32| self.local.pages.get(page).pins == 0 && !self.far.pages.is_doubtful(page);
+        let Some(place) = self.local.clean.iter().position(may_go) else {
+            return false;
+        };
+        if self.local.evict(place) {
+            self.metrics.counters.pages_evicted.add(1);
+        }
+        true
+    }
+
+    /// For when frames are short and no clean page can be evicted. Probes the nodes of spared clean
+    /// pages, and moves a page of a silent node back to the sealed list, to be written to another
+    /// node. True if it moved one.
+    fn relocate_clean(&mut self) -> bool {
+        if self.far.pages.all_answer() {
+            return false;
+        }
+        let mut silent = None;
+        for place in 0..self.local.clean.len() {
+            let number = self.local.clean[place];
+            if self.local.pages.get(number).pins > 0 || !self.far.pages.is_doubtful(number) {
+                continue;
+            }
+            self.probe(number);
+            if silent.is_none() && self.far.pages.is_at_silent_node(number) {
+                silent = Some(place);
+            }
+        }
+        let Some(place) = silent.filter(|_| self.flusher.is_idle()) else {
+            return false;
+        };
+        let number = self.local.clean[place];
+        if !self.far.pages.has_room_beside(number, self.now_ns) {
+            return false;
+        }
+        self.local.clean.remove(place);
+        self.local.unflush(number);
+        self.far.release(number);
+        self.metrics.counters.pages_relocated.add(1);
+        true
+    }
+
+    /// True if clean pages are spared because their node is in doubt. With `waiting`, pages of
+    /// nodes known to be silent do not count.
+    fn spares_clean(&self, waiting: bool) -> bool {
+        let pages = &self.far.pages;
+        !pages.all_answer()
+            && self
+                .local
+                .clean
+                .iter()
+                .any(|&page| pages.is_doubtful(page) && !(waiting && pages.is_at_silent_node(page)))
+    }
+
+    /// Decides whether anything can still make room; called when no background work is in progress.
+    fn check_exhausted(&mut self) {
+        let wanted = self.pressure.wanted.max(1);
+        if self.local.arena.free_count() >= self.local.arena.reserve() + wanted {
+            self.pressure.exhausted = false;
+            return;
+        }
+        if self.evict_urgently() {
+            self.pressure.exhausted = false;
+            return;
+        }
+        let silent = self.far.pages.is_silent();
+        let readable = !(silent && self.far.pages.is_unreadable());
+        if readable && !self.compactor.is_stuck() && self.start_compaction_urgently() {
+            self.pressure.exhausted = false;
+            return;
+        }
+        if silent {
+            self.pressure.exhausted = true;
+            self.compactor.note_exhausted();
+            return;
+        }
+        let flushable = self.flusher.is_idle()
+            && !self.local.sealed.is_empty()
+            && self.far.pages.free_count() > 0;
+        // A node that failed once or twice is probed until it answers or is silent.
+        self.pressure.exhausted = !flushable
+            && self.evictable_count() == 0
+            && !self.spares_clean(true)
+            && self.cache.frames() == 0;
+        if self.pressure.exhausted {
+            self.compactor.note_exhausted();
+        }
+    }
+}
