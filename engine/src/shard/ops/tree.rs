@@ -98,10 +98,10 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
         }
     }
 
-    fn fresh(&self, nth: usize) -> NodeNumber {
+    fn fresh(&self, before: Option<NodeNumber>) -> NodeNumber {
         match self.tree {
-            Some(tree) => self.shard.trees.fresh(tree, nth),
-            None => u32::try_from(nth).unwrap_or(u32::MAX),
+            Some(tree) => self.shard.trees.fresh(tree, before),
+            None => before.map_or(0, |before| before.saturating_add(1)),
         }
     }
 }
@@ -618,10 +618,11 @@ impl<E: Endpoint> Shard<E> {
     ) -> Result<Version, NoRoom> {
         let added = |edit: &&TreeEdit| matches!(edit.what, Edited::Added | Edited::Passing);
         let adds = buffers.work.edits().iter().filter(added).count();
-        // Numbers that the tree has free are in the table already.
-        let free = found.map_or(0, |found| self.trees.free_numbers(found.tree));
-        let adds = adds.saturating_sub(free);
-        if adds > 0 && !self.trees.has_room(usize::from(found.is_none()), adds) {
+        let known = found.map(|found| found.tree);
+        if adds > 0 && !self.trees.has_room(known, adds) {
+            if self.trees.has_dying() {
+                return Err(NoRoom::Wait);
+            }
             return Err(NoRoom::Never(Error::Collections {
                 shard: self.id,
                 bytes: self.trees.bytes_max(),
@@ -718,7 +719,8 @@ impl<E: Endpoint> Shard<E> {
             Ok(tree)
         });
         if stored.is_err() {
-            self.trees.bury(tree);
+            self.trees.abandon(tree);
+            self.note_heads();
         }
         stored
     }
