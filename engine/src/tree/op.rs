@@ -221,7 +221,7 @@ pub enum TreeOp<'a> {
     },
 }
 
-/// The ranks of a slice of so many elements, the end not included.
+/// The ranks of a slice of a list of this length, the end not included.
 pub(super) fn slice_of(first: i64, last: i64, count: u64) -> std::ops::Range<u64> {
     let from_start = |rank: i64| match u64::try_from(rank) {
         Ok(rank) => Some(rank),

@@ -22,7 +22,6 @@ const LIMITS: TreeLimits = TreeLimits {
 #[derive(Default)]
 struct Memory {
     nodes: BTreeMap<NodeNumber, Vec<u8>>,
-    free: Vec<NodeNumber>,
     /// One node in this many is far at first; 0 is none.
     far_share: u32,
     here: RefCell<BTreeSet<NodeNumber>>,
@@ -40,28 +39,25 @@ impl Nodes for Memory {
         Ok(bytes)
     }
 
-    fn fresh(&self, nth: usize) -> NodeNumber {
-        match self.free.iter().rev().nth(nth) {
-            Some(&number) => number,
-            None => {
-                let used = self.nodes.len() + self.free.len();
-                u32::try_from(used + nth - self.free.len().min(nth)).unwrap()
-            }
-        }
+    fn fresh(&self, before: Option<NodeNumber>) -> NodeNumber {
+        let first = before.map_or(0, |before| before + 1);
+        let taken = self.nodes.range(first..).zip(first..);
+        let run = taken.take_while(|((taken, _), number)| *taken == number);
+        first + u32::try_from(run.count()).unwrap()
     }
 }
 
 impl Memory {
     fn apply(&mut self, edits: &[TreeEdit]) {
-        let mut gone = Vec::new();
-        let mut nth = 0;
-        let numbers: Vec<_> = (0..edits.len()).map(|nth| self.fresh(nth)).collect();
+        let mut added = None;
         for edit in edits {
             if matches!(edit.what, Edited::Added | Edited::Passing) {
-                assert_eq!(edit.node, numbers[nth], "numbers are taken in their order");
-                nth += 1;
-                self.free.pop();
+                let fresh = self.fresh(added);
+                assert_eq!(edit.node, fresh, "numbers are taken in their order");
+                added = Some(fresh);
             }
+        }
+        for edit in edits {
             match edit.what {
                 Edited::Added | Edited::Changed => {
                     let bytes = if edit.is_value {
@@ -77,15 +73,10 @@ impl Memory {
                 }
                 Edited::Removed => {
                     assert!(self.nodes.remove(&edit.node).is_some());
-                    gone.push(edit.node);
                 }
-                Edited::Passing => gone.push(edit.node),
+                Edited::Passing => {}
             }
         }
-        self.free.extend(gone);
-        let all: BTreeSet<_> = self.nodes.keys().chain(&self.free).copied().collect();
-        assert_eq!(all.len(), self.nodes.len() + self.free.len());
-        assert_eq!(all.last().map_or(0, |last| *last as usize + 1), all.len());
     }
 
     /// Changes an element in place, and the counts above it.

@@ -35,9 +35,9 @@ pub(crate) trait Nodes {
     /// [`Unread`] if they are not here.
     fn read(&self, node: NodeNumber) -> Result<&[u8], Unread>;
 
-    /// The number of the `nth` node that an operation adds, from 0. Added nodes take these numbers,
-    /// in their order.
-    fn fresh(&self, nth: usize) -> NodeNumber;
+    /// The number of the next node that an operation adds, after the one before. Added nodes take
+    /// these numbers, in their order.
+    fn fresh(&self, before: Option<NodeNumber>) -> NodeNumber;
 }
 
 /// Why an operation stops.
@@ -59,7 +59,7 @@ pub(crate) struct TreeShape {
     pub(crate) node_bytes: usize,
     /// Entries beyond which a node is divided.
     pub(crate) entries_max: usize,
-    /// A tree of one leaf with at most so many bytes may be stored otherwise when it shrinks.
+    /// A tree of one leaf that is no longer may be stored otherwise when it shrinks.
     pub(crate) shrinks_at: usize,
 }
 
@@ -175,7 +175,8 @@ pub(crate) struct TreeScratch {
     pub(super) edits: Vec<TreeEdit>,
     pub(super) spare: Vec<Vec<u8>>,
     pub(super) path: Vec<PathStep>,
-    added: usize,
+    /// The node that was added last.
+    added: Option<NodeNumber>,
     touched: Option<TouchedLeaf>,
 }
 
@@ -200,7 +201,7 @@ impl TreeScratch {
 
     /// Forgets what an operation changes.
     pub(crate) fn clear(&mut self) {
-        self.added = 0;
+        self.added = None;
         self.touched = None;
         for edit in self.edits.drain(..) {
             if self.spare.len() < SPARE_MAX && edit.bytes.capacity() <= NODE_BYTES_MAX {
@@ -504,7 +505,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     /// Adds a node.
     pub(super) fn add(&mut self, is_value: bool, bytes: Vec<u8>) -> NodeNumber {
         let node = self.nodes.fresh(self.scratch.added);
-        self.scratch.added += 1;
+        self.scratch.added = Some(node);
         self.scratch.edits.push(TreeEdit {
             node,
             what: Edited::Added,

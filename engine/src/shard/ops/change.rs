@@ -173,7 +173,7 @@ impl<E: Endpoint> Shard<E> {
         Ok(())
     }
 
-    /// True if the head of a collection was found. One that names a tree is told before.
+    /// True if the head of a collection was found. The caller knows that it names no tree.
     fn is_inline_head(found: &Found<'_>) -> bool {
         match found {
             Found::Local(local) => local.record.header().is_tree(),

@@ -29,7 +29,8 @@ use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags
 use crate::shard::Shard;
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, NodePlace, TreePlace};
-use crate::shard::ops::tree_head::{FoundHead, HeadForm};
+use crate::shard::ops::tree_buffers::TreeBuffers;
+use crate::shard::ops::tree_head::{FoundHead, HeadKind, SLACK_SHARE, TreeChange};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
@@ -47,21 +48,8 @@ const PAGE_BYTES: usize = 16 << 10;
 const LEAVES_MAX: usize = 8;
 /// Nodes that a step changes, at most, where an operation may be done in part.
 const EDITS_MAX: usize = 48;
-/// A node's record has this share of it free, so that elements are added in place.
-pub(super) const SLACK_SHARE: usize = 8;
 /// Nodes of dying trees that a slice frees. It takes some microseconds.
 const NODES_A_SLICE: usize = 64;
-
-/// Buffers of operations on trees. They grow to the largest one and stay.
-#[derive(Debug, Default)]
-pub(in crate::shard) struct TreeBuffers {
-    pub(super) work: TreeScratch,
-    answer: Vec<u8>,
-    /// Units of the records that are appended.
-    units: Vec<u32>,
-    /// A node as its record has it, or a head.
-    pub(super) stored: Vec<u8>,
-}
 
 /// The nodes of a tree, as far as they can be read now.
 struct ShardNodes<'s, E: Endpoint> {
@@ -100,11 +88,14 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
         }
     }
 
-    fn fresh(&self, nth: usize) -> NodeNumber {
+    fn fresh(&self, before: Option<NodeNumber>) -> NodeNumber {
         match self.tree {
-            Some(tree) => self.shard.trees.fresh(tree, nth),
-            // The inline leaf is the first node if the collection gets nodes of its own.
-            None => u32::try_from(nth + usize::from(self.inline.is_some())).unwrap_or(u32::MAX),
+            Some(tree) => self.shard.trees.fresh(tree, before),
+            None => match before {
+                Some(before) => before.saturating_add(1),
+                // The inline leaf is the first node if the collection gets nodes of its own.
+                None => NodeNumber::from(self.inline.is_some()),
+            },
         }
     }
 }
@@ -124,25 +115,6 @@ impl<E: Endpoint> ShardNodes<'_, E> {
             let place = self.shard.trees.place_of(NodeName { tree, number });
             place.is_some_and(|place| self.shard.framed_of(place.address()).is_mutable())
         })
-    }
-}
-
-/// What an operation makes of a collection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TreeChange {
-    /// The record of the key before.
-    pub(super) found: Option<FoundHead>,
-    /// It is the collection of that record, changed. Else it takes the record's place.
-    pub(super) goes_on: bool,
-    pub(super) kind: TreeKind,
-    pub(super) tag: u8,
-    pub(super) root: TreeRoot,
-}
-
-impl TreeChange {
-    /// When the collection expires: when it did before.
-    pub(super) fn expiry_ms(&self) -> Option<u64> {
-        self.found.filter(|_| self.goes_on)?.expiry_ms
     }
 }
 
@@ -220,8 +192,8 @@ impl<E: Endpoint> Shard<E> {
         let held = self.held_by(lane, request, known);
         let kind = held.map(|held| held.kind).or(op.kind());
         if let Some(found) = known.filter(|_| held.is_none()) {
-            let error = match found.form {
-                HeadForm::Plain => Error::NoCollection,
+            let error = match found.kind {
+                HeadKind::Plain => Error::NoCollection,
                 _ => self.lost_error(Some(found.head)),
             };
             return Err(self.fail(lane, request, error, answers));
@@ -266,8 +238,8 @@ impl<E: Endpoint> Shard<E> {
             return Err(Step::NoRoom { value_bytes });
         }
         let version = if let (Some(touched), Some(found)) = (buffers.work.touched(), known) {
-            match found.form {
-                HeadForm::Rooted(tree) => {
+            match found.kind {
+                HeadKind::Rooted(tree) => {
                     self.touch_tree(tree, (touched, &op), root, &buffers.work)
                 }
                 _ => self.touch_inline(found, (touched, &op)),
@@ -628,10 +600,10 @@ impl<E: Endpoint> Shard<E> {
         let inline = change.goes_on && rooted.is_none();
         let added = |edit: &&TreeEdit| matches!(edit.what, Edited::Added | Edited::Passing);
         let adds = buffers.work.edits().iter().filter(added).count() + usize::from(inline);
-        // Numbers that the tree has free are in the table already.
-        let free = rooted.map_or(0, |tree| self.trees.free_numbers(tree));
-        let adds = adds.saturating_sub(free);
-        if adds > 0 && !self.trees.has_room(usize::from(rooted.is_none()), adds) {
+        if adds > 0 && !self.trees.has_room(rooted, adds) {
+            if self.trees.has_dying() {
+                return Err(NoRoom::Wait);
+            }
             return Err(NoRoom::Never(Error::Collections {
                 shard: self.id,
                 bytes: self.trees.bytes_max(),
@@ -717,7 +689,8 @@ impl<E: Endpoint> Shard<E> {
             Ok(tree)
         });
         if stored.is_err() {
-            self.trees.bury(tree);
+            self.trees.abandon(tree);
+            self.note_heads();
         }
         stored
     }
@@ -734,10 +707,6 @@ impl<E: Endpoint> Shard<E> {
         if was_inline {
             let number = self.trees.take_number(tree);
             assert_eq!(number, INLINE_LEAF, "it is the first node of a new tree");
-            let stays = |edit: &TreeEdit| edit.node == number && edit.what == Edited::Changed;
-            if !work.edits().iter().any(stays) {
-                self.trees.give_number(NodeName { tree, number });
-            }
         }
         // The numbers are those that were foretold while the operation ran.
         for edit in work.edits() {
@@ -758,6 +727,11 @@ impl<E: Endpoint> Shard<E> {
                     }
                 }
             }
+        }
+        let stays = |edit: &TreeEdit| edit.node == INLINE_LEAF && edit.what == Edited::Changed;
+        if was_inline && !work.edits().iter().any(stays) {
+            let number = INLINE_LEAF;
+            self.trees.give_number(NodeName { tree, number });
         }
     }
 

@@ -10,7 +10,7 @@
 
 use farcore_rdma::Endpoint;
 
-use super::tree::{SLACK_SHARE, TreeBuffers, TreeChange};
+use super::tree_buffers::TreeBuffers;
 use crate::constants::{EXPIRY_BYTES, UNIT_BYTES};
 use crate::log::Address;
 use crate::log::record;
@@ -26,9 +26,12 @@ use crate::tree::{
     TreeNodeEdit, TreeOp, TreeRoot, TreeScratch, TreeTouch, copy_living,
 };
 
+/// A node's record has this share of it free, so that elements are added in place.
+pub(super) const SLACK_SHARE: usize = 8;
+
 /// What a key's record is to collections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum HeadForm {
+pub(super) enum HeadKind {
     /// The head of a tree of the table.
     Rooted(TreePlace),
     /// A head that holds all elements.
@@ -41,7 +44,7 @@ pub(super) enum HeadForm {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FoundHead {
     pub(super) head: Address,
-    pub(super) form: HeadForm,
+    pub(super) kind: HeadKind,
     pub(super) version: Version,
     pub(super) expiry_ms: Option<u64>,
 }
@@ -49,16 +52,35 @@ pub(super) struct FoundHead {
 impl FoundHead {
     /// The tree that it names.
     pub(super) fn tree(self) -> Option<TreePlace> {
-        match self.form {
-            HeadForm::Rooted(tree) => Some(tree),
-            HeadForm::Inline | HeadForm::Plain => None,
+        match self.kind {
+            HeadKind::Rooted(tree) => Some(tree),
+            HeadKind::Inline | HeadKind::Plain => None,
         }
+    }
+}
+
+/// What an operation makes of a collection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TreeChange {
+    /// The record of the key before.
+    pub(super) found: Option<FoundHead>,
+    /// It is the collection of that record, changed. Else it takes the record's place.
+    pub(super) goes_on: bool,
+    pub(super) kind: TreeKind,
+    pub(super) tag: u8,
+    pub(super) root: TreeRoot,
+}
+
+impl TreeChange {
+    /// When the collection expires: when it did before.
+    pub(super) fn expiry_ms(&self) -> Option<u64> {
+        self.found.filter(|_| self.goes_on)?.expiry_ms
     }
 }
 
 /// A collection, as its head or the table has it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct FoundTree<'a> {
     pub(super) kind: TreeKind,
     pub(super) tag: u8,
     pub(super) root: TreeRoot,
@@ -106,14 +128,14 @@ impl<E: Endpoint> Shard<E> {
             self.remove_expired_found(request, &found);
             return Ok(None);
         }
-        let form = match self.trees.at_head(head) {
-            _ if !header.is_tree() => HeadForm::Plain,
-            Some(tree) => HeadForm::Rooted(tree),
-            None => HeadForm::Inline,
+        let kind = match self.trees.at_head(head) {
+            _ if !header.is_tree() => HeadKind::Plain,
+            Some(tree) => HeadKind::Rooted(tree),
+            None => HeadKind::Inline,
         };
         Ok(Some(FoundHead {
             head,
-            form,
+            kind,
             version: self.version_of(header, head),
             expiry_ms,
         }))
@@ -153,19 +175,19 @@ impl<E: Endpoint> Shard<E> {
         lane: ReplyTo,
         request: &Request<'_>,
         found: Option<FoundHead>,
-    ) -> Option<Held<'_>> {
+    ) -> Option<FoundTree<'_>> {
         let found = found?;
-        match found.form {
-            HeadForm::Plain => return None,
-            HeadForm::Rooted(tree) => {
-                return self.trees.get(tree).map(|tree| Held {
+        match found.kind {
+            HeadKind::Plain => return None,
+            HeadKind::Rooted(tree) => {
+                return self.trees.get(tree).map(|tree| FoundTree {
                     kind: tree.kind,
                     tag: tree.tag,
                     root: tree.root,
                     leaf: None,
                 });
             }
-            HeadForm::Inline => {}
+            HeadKind::Inline => {}
         }
         let value = match self.local.record_at(found.head) {
             Some(record) => record.value(),
@@ -178,7 +200,7 @@ impl<E: Endpoint> Shard<E> {
             return None;
         };
         let node = TreeNode::parse_as(leaf, kind, true)?;
-        Some(Held {
+        Some(FoundTree {
             kind,
             tag,
             root: TreeRoot {
@@ -239,7 +261,7 @@ impl<E: Endpoint> Shard<E> {
             let copied = copy_living(view, leaf);
             assert!(copied.is_some(), "the head is as long as the leaf needs");
         };
-        let is_inline = |found: &FoundHead| change.goes_on && found.form == HeadForm::Inline;
+        let is_inline = |found: &FoundHead| change.goes_on && found.kind == HeadKind::Inline;
         if let Some(found) = change.found.filter(is_inline)
             && self.framed_of(found.head).is_mutable()
             && let Some(record) = self.local.record_at(found.head)
@@ -288,7 +310,7 @@ impl<E: Endpoint> Shard<E> {
         self.version
     }
 
-    /// Units of the record of a head with a value of so many bytes, and an expiry.
+    /// Units of the record of a head with a value of this length, and an expiry.
     pub(super) fn head_units(&self, key: &[u8], value_bytes: usize) -> u32 {
         record::units_for(key.len(), value_bytes + EXPIRY_BYTES) + self.tag_units
     }
