@@ -267,10 +267,7 @@ impl<E: Endpoint> Shard<E> {
                 self.background_due = true;
                 Step::Blocked
             }
-            NoRoom::Never(error) => {
-                self.pressure.want(0);
-                self.fail(lane, request, error, answers)
-            }
+            NoRoom::Never(error) => self.fail(lane, request, error, answers),
         }
     }
 
@@ -638,7 +635,6 @@ impl<E: Endpoint> Shard<E> {
                 self.begin_tree(request, kind, buffers)?
             }
         };
-        self.pressure.want(0);
         // A delete of the head draws a version too.
         if found.is_some() {
             self.version += 1;
@@ -686,7 +682,7 @@ impl<E: Endpoint> Shard<E> {
             return Ok(());
         }
         self.pressure.want(pages);
-        Err(self.no_frame())
+        Err(self.no_frames(pages))
     }
 
     /// Stores the head of a new tree, and makes sure of room for its nodes beside it.

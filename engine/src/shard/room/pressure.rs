@@ -19,60 +19,77 @@ pub(in crate::shard) enum NoRoom {
 }
 
 /// Whether background work can make room.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::shard) struct Pressure {
-    /// Local frames are short and nothing that background work can do frees one: puts that need one
-    /// are refused.
-    exhausted: bool,
+    /// Requests that lack this many frames or more at once are refused: nothing that background
+    /// work can do frees as many. 1 refuses all that lack any.
+    refused_from: usize,
     /// Fewer frames are free than should be, and background work found nothing to do for it. Looked
     /// at again when something happens, and when the core wakes.
     stalled: bool,
-    /// Frames that a request needs at once, and lacks; 0 is none.
+    /// The most frames that a request needs at once and lacks, until they are there or such
+    /// requests are refused; 0 is none.
     wanted: usize,
+}
+
+impl Default for Pressure {
+    fn default() -> Self {
+        Self {
+            refused_from: usize::MAX,
+            stalled: false,
+            wanted: 0,
+        }
+    }
 }
 
 impl Pressure {
     /// Notes that something has happened that may make room.
     #[inline]
     pub(in crate::shard) fn relieve(&mut self) {
-        self.exhausted = false;
+        self.refused_from = usize::MAX;
     }
 
-    /// Notes that a request needs this many frames at once; 0 ends that.
-    #[inline]
+    /// Notes that a request needs this many frames at once, and lacks them. What is known of fewer
+    /// frames, or of more, holds on.
     pub(in crate::shard) fn want(&mut self, frames: usize) {
-        if frames > self.wanted {
-            // What made room for fewer may not for these.
-            (self.exhausted, self.stalled) = (false, false);
+        if frames > self.wanted && frames < self.refused_from {
+            self.wanted = frames;
+            self.stalled = false;
         }
-        self.wanted = frames;
+    }
+
+    /// Refuses requests that lack as many frames as are wanted, of which so many are there.
+    fn refuse(&mut self, openable: usize) {
+        self.refused_from = openable + 1;
+        self.wanted = 0;
     }
 
     /// True while puts that need a frame are refused.
     pub(in crate::shard) fn is_exhausted(&self) -> bool {
-        self.exhausted
+        self.refused_from <= 1
     }
 
     /// True while background work knows of nothing to do about a lack of frames.
     pub(in crate::shard) fn stands(&self) -> bool {
-        self.exhausted || self.stalled
+        self.is_exhausted() || self.stalled
     }
 }
 
 impl<E: Endpoint> Shard<E> {
     /// Why there is no frame for a page.
     pub(in crate::shard) fn no_frame(&self) -> NoRoom {
-        if self.pressure.exhausted && self.compactor.has_dead() {
+        self.no_frames(1)
+    }
+
+    /// Why there are not so many frames at once.
+    pub(in crate::shard) fn no_frames(&self, frames: usize) -> NoRoom {
+        if frames < self.pressure.refused_from || self.compactor.has_dead() {
             // Records that died since may make room: background work checks again first.
             NoRoom::Wait
-        } else if self.pressure.exhausted
-            && (self.far.pages.is_silent() || self.spares_clean(false))
-        {
+        } else if self.far.pages.is_silent() || self.spares_clean(false) {
             NoRoom::Never(self.far.pages.all_unavailable())
-        } else if self.pressure.exhausted {
-            NoRoom::Never(self.far.pages.full(self.id))
         } else {
-            NoRoom::Wait
+            NoRoom::Never(self.far.pages.full(self.id))
         }
     }
 
@@ -85,7 +102,7 @@ impl<E: Endpoint> Shard<E> {
     /// True if background work must make room.
     pub(in crate::shard) fn wants_room(&self) -> bool {
         let short = self.local.arena.free_count() < self.free_target() && !self.pressure.stalled;
-        !self.pressure.exhausted
+        !self.pressure.is_exhausted()
             && (short || self.flusher.flush_all && !self.local.sealed.is_empty())
     }
 
@@ -101,6 +118,7 @@ impl<E: Endpoint> Shard<E> {
         let target = self.free_target();
         self.pressure.stalled = false;
         if free >= target {
+            self.pressure.wanted = 0;
             return busy;
         }
         busy |= self.evict_beside_silence();
@@ -200,36 +218,35 @@ impl<E: Endpoint> Shard<E> {
 
     /// Decides whether anything can still make room; called when no background work is in progress.
     fn check_exhausted(&mut self) {
-        let wanted = self.pressure.wanted.max(1);
-        if self.local.arena.free_count() >= self.local.arena.reserve() + wanted {
-            self.pressure.exhausted = false;
-            return;
+        let openable = self.local.openable();
+        if openable >= self.pressure.wanted.max(1) || self.can_make_room() {
+            self.pressure.relieve();
+        } else {
+            self.pressure.refuse(openable);
+            self.compactor.note_exhausted();
         }
+    }
+
+    /// True if something can still make room; begins it, if nothing else does.
+    fn can_make_room(&mut self) -> bool {
         if self.evict_urgently() {
-            self.pressure.exhausted = false;
-            return;
+            return true;
         }
         let silent = self.far.pages.is_silent();
         let readable = !(silent && self.far.pages.is_unreadable());
         if readable && !self.compactor.is_stuck() && self.start_compaction_urgently() {
-            self.pressure.exhausted = false;
-            return;
+            return true;
         }
         if silent {
-            self.pressure.exhausted = true;
-            self.compactor.note_exhausted();
-            return;
+            return false;
         }
         let flushable = self.flusher.is_idle()
             && !self.local.sealed.is_empty()
             && self.far.pages.free_count() > 0;
         // A node that failed once or twice is probed until it answers or is silent.
-        self.pressure.exhausted = !flushable
-            && self.evictable_count() == 0
-            && !self.spares_clean(true)
-            && self.cache.frames() == 0;
-        if self.pressure.exhausted {
-            self.compactor.note_exhausted();
-        }
+        flushable
+            || self.evictable_count() > 0
+            || self.spares_clean(true)
+            || self.cache.frames() > 0
     }
 }
