@@ -311,10 +311,7 @@ impl<E: Endpoint> Shard<E> {
                 self.background_due = true;
                 Step::Blocked
             }
-            NoRoom::Never(error) => {
-                self.pressure.want(0);
-                self.fail(lane, request, error, answers)
-            }
+            NoRoom::Never(error) => self.fail(lane, request, error, answers),
         }
     }
 
@@ -614,7 +611,6 @@ impl<E: Endpoint> Shard<E> {
             Some(tree) => tree,
             None => self.begin_tree(lane, request, change, buffers)?,
         };
-        self.pressure.want(0);
         if rooted.is_some() {
             self.version += 1;
         }
@@ -655,7 +651,7 @@ impl<E: Endpoint> Shard<E> {
             return Ok(());
         }
         self.pressure.want(pages);
-        Err(self.no_frame())
+        Err(self.no_frames(pages))
     }
 
     /// Stores the head of a new tree, and makes sure of room for its nodes beside it.

@@ -282,7 +282,6 @@ impl<E: Endpoint> Shard<E> {
         let written = self.store_head(lane, request, &value, change.expiry_ms());
         buffers.stored = value;
         written.map(|_| {
-            self.pressure.want(0);
             self.version
         })
     }

@@ -9,17 +9,18 @@ use crate::shard::room::pressure::NoRoom;
 impl<E: Endpoint> Shard<E> {
     /// Why there is no frame for a page.
     pub(in crate::shard) fn no_frame(&self) -> NoRoom {
-        if self.pressure.exhausted && self.compactor.has_dead() {
+        self.no_frames(1)
+    }
+
+    /// Why there are not so many frames at once.
+    pub(in crate::shard) fn no_frames(&self, frames: usize) -> NoRoom {
+        if frames < self.pressure.refused_from || self.compactor.has_dead() {
             // Records that died since may make room: background work checks again first.
             NoRoom::Wait
-        } else if self.pressure.exhausted
-            && (self.far.pages.is_silent() || self.spares_clean(false))
-        {
+        } else if self.far.pages.is_silent() || self.spares_clean(false) {
             NoRoom::Never(self.far.pages.all_unavailable())
-        } else if self.pressure.exhausted {
-            NoRoom::Never(self.far.pages.full(self.id))
         } else {
-            NoRoom::Wait
+            NoRoom::Never(self.far.pages.full(self.id))
         }
     }
 
@@ -32,7 +33,7 @@ impl<E: Endpoint> Shard<E> {
     /// True if background work must make room.
     pub(in crate::shard) fn wants_room(&self) -> bool {
         let short = self.local.arena.free_count() < self.free_target() && !self.pressure.stalled;
-        !self.pressure.exhausted
+        !self.pressure.is_exhausted()
             && (short || self.flusher.flush_all && !self.local.sealed.is_empty())
     }
 
@@ -48,6 +49,7 @@ impl<E: Endpoint> Shard<E> {
         let target = self.free_target();
         self.pressure.stalled = false;
         if free >= target {
+            self.pressure.wanted = 0;
             return busy;
         }
         busy |= self.evict_beside_silence();
@@ -147,36 +149,35 @@ impl<E: Endpoint> Shard<E> {
 
     /// Decides whether anything can still make room; called when no background work is in progress.
     fn check_exhausted(&mut self) {
-        let wanted = self.pressure.wanted.max(1);
-        if self.local.arena.free_count() >= self.local.arena.reserve() + wanted {
-            self.pressure.exhausted = false;
-            return;
+        let openable = self.local.openable();
+        if openable >= self.pressure.wanted.max(1) || self.can_make_room() {
+            self.pressure.relieve();
+        } else {
+            self.pressure.refuse(openable);
+            self.compactor.note_exhausted();
         }
+    }
+
+    /// True if something can still make room; begins it, if nothing else does.
+    fn can_make_room(&mut self) -> bool {
         if self.evict_urgently() {
-            self.pressure.exhausted = false;
-            return;
+            return true;
         }
         let silent = self.far.pages.is_silent();
         let readable = !(silent && self.far.pages.is_unreadable());
         if readable && !self.compactor.is_stuck() && self.start_compaction_urgently() {
-            self.pressure.exhausted = false;
-            return;
+            return true;
         }
         if silent {
-            self.pressure.exhausted = true;
-            self.compactor.note_exhausted();
-            return;
+            return false;
         }
         let flushable = self.flusher.is_idle()
             && !self.local.sealed.is_empty()
             && self.far.pages.free_count() > 0;
         // A node that failed once or twice is probed until it answers or is silent.
-        self.pressure.exhausted = !flushable
-            && self.evictable_count() == 0
-            && !self.spares_clean(true)
-            && self.cache.frames() == 0;
-        if self.pressure.exhausted {
-            self.compactor.note_exhausted();
-        }
+        flushable
+            || self.evictable_count() > 0
+            || self.spares_clean(true)
+            || self.cache.frames() > 0
     }
 }

@@ -15,42 +15,58 @@ pub(in crate::shard) enum NoRoom {
 }
 
 /// Whether background work can make room.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::shard) struct Pressure {
-    /// Local frames are short and nothing that background work can do frees one: puts that need one
-    /// are refused.
-    pub(super) exhausted: bool,
+    /// Requests that lack this many frames or more at once are refused: nothing that background
+    /// work can do frees as many. 1 refuses all that lack any.
+    pub(super) refused_from: usize,
     /// Fewer frames are free than should be, and background work found nothing to do for it. Looked
     /// at again when something happens, and when the core wakes.
     pub(super) stalled: bool,
-    /// Frames that a request needs at once, and lacks; 0 is none.
+    /// The most frames that a request needs at once and lacks, until they are there or such
+    /// requests are refused; 0 is none.
     pub(super) wanted: usize,
+}
+
+impl Default for Pressure {
+    fn default() -> Self {
+        Self {
+            refused_from: usize::MAX,
+            stalled: false,
+            wanted: 0,
+        }
+    }
 }
 
 impl Pressure {
     /// Notes that something has happened that may make room.
     #[inline]
     pub(in crate::shard) fn relieve(&mut self) {
-        self.exhausted = false;
+        self.refused_from = usize::MAX;
     }
 
-    /// Notes that a request needs this many frames at once; 0 ends that.
-    #[inline]
+    /// Notes that a request needs this many frames at once, and lacks them. What is known of fewer
+    /// frames, or of more, holds on.
     pub(in crate::shard) fn want(&mut self, frames: usize) {
-        if frames > self.wanted {
-            // What made room for fewer may not for these.
-            (self.exhausted, self.stalled) = (false, false);
+        if frames > self.wanted && frames < self.refused_from {
+            self.wanted = frames;
+            self.stalled = false;
         }
-        self.wanted = frames;
+    }
+
+    /// Refuses requests that lack as many frames as are wanted, of which so many are there.
+    pub(super) fn refuse(&mut self, openable: usize) {
+        self.refused_from = openable + 1;
+        self.wanted = 0;
     }
 
     /// True while puts that need a frame are refused.
     pub(in crate::shard) fn is_exhausted(&self) -> bool {
-        self.exhausted
+        self.refused_from <= 1
     }
 
     /// True while background work knows of nothing to do about a lack of frames.
     pub(in crate::shard) fn stands(&self) -> bool {
-        self.exhausted || self.stalled
+        self.is_exhausted() || self.stalled
     }
 }

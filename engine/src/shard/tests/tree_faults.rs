@@ -3,7 +3,8 @@
 use super::{Owned, Reactor, Setting};
 use crate::error::Error;
 use crate::message::operation::Operation;
-use crate::tree::{TreeCondition, TreeGuard, TreeOp};
+use crate::message::request::ReplyTo;
+use crate::tree::{TreeCondition, TreeGuard, TreeOp, TreeValues};
 
 fn insert<'a>(key: &'a [u8], element: &'a [u8], value: &'a [u8]) -> Operation<'a> {
     let op = TreeOp::Insert {
@@ -60,5 +61,102 @@ fn nodes_wait_for_those_of_dying_trees_to_leave_the_table() {
         reactor.call(tree_of(b"second", op));
     }
     assert!(reactor.shard.trees.bytes() * 4 < bytes);
+    reactor.check();
+}
+
+/// A shard whose local and far memory are full.
+fn full(setting: &Setting) -> Reactor {
+    let mut reactor = Reactor::new(setting);
+    fill_up(&mut reactor);
+    reactor
+}
+
+/// Puts records until there is no room for a short one.
+fn fill_up(reactor: &mut Reactor) {
+    for bytes in [4_000, 400, 16] {
+        for number in 0.. {
+            let key = format!("other-{bytes}-{number}");
+            let answer = reactor.call(Operation::Put {
+                key: key.as_bytes(),
+                value: &vec![number as u8; bytes],
+            });
+            match answer {
+                Owned::Stored(_) => {}
+                Owned::Failed(Error::FarFull { .. }) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+fn small() -> Setting {
+    Setting {
+        local_bytes: 2 << 20,
+        far_bytes: 2 << 20,
+        ..Setting::default()
+    }
+}
+
+/// Values of this many kilobytes, each in a node of its own.
+fn push(reactor: &mut Reactor, lane: ReplyTo, key: &[u8], kilobytes: usize) -> bool {
+    let value = vec![7; 10 << 10];
+    let values = vec![&value[..]; kilobytes / 10];
+    let op = TreeOp::Push {
+        front: false,
+        exists: false,
+        values: TreeValues::Slices(&values),
+    };
+    reactor.offer_on(
+        lane,
+        u64::from(lane.number() as u8),
+        tree_of(key, op),
+    )
+}
+
+#[test]
+fn requests_that_want_frames_do_not_hold_up_others_that_are_refused() {
+    let mut reactor = full(&small());
+    let put = Operation::Put {
+        key: b"short",
+        value: &[1; 16],
+    };
+    assert!(matches!(
+        reactor.call(put),
+        Owned::Failed(Error::FarFull { .. })
+    ));
+    // Wants of several lanes, the larger after the smaller, each turn.
+    let lanes = [2, 3, 4].map(ReplyTo::new);
+    let mut refused = [0; 3];
+    for turn in 0..60 {
+        for (place, lane) in lanes.into_iter().enumerate() {
+            let key = [b'k', place as u8];
+            refused[place] += usize::from(push(&mut reactor, lane, &key, 60 * (place + 1)));
+        }
+        assert!(reactor.offer(1, put), "turn {turn}: a put waits");
+        if turn > 20 {
+            assert!(
+                refused.iter().all(|&times| times >= turn - 20),
+                "{refused:?}"
+            );
+        }
+        reactor.advance();
+    }
+    for (_, answer) in reactor.inbox.answers.borrow_mut().drain(..) {
+        assert!(
+            matches!(answer, Owned::Failed(Error::FarFull { .. })),
+            "{answer:?}"
+        );
+    }
+    // What dies makes room for the short one.
+    for number in 0..100 {
+        let key = format!("other-4000-{number}");
+        reactor.call(Operation::Delete {
+            key: key.as_bytes(),
+        });
+    }
+    for _ in 0..10_000 {
+        reactor.advance();
+    }
+    assert!(matches!(reactor.call(put), Owned::Stored(_)));
     reactor.check();
 }
