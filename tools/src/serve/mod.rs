@@ -32,9 +32,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use farcore::{Config, Engine, FabricAddress, LinkModel, LostKeys, Size, WhenFull};
-use farcore_bench::cli::{CoreList, parse_size};
-use farcore_bench::stop;
-use farcore_bench::watch::WatchArgs;
+use farcore_command::stop;
+use farcore_command::watch::WatchArgs;
+use farcore_command::{CoreList, parse_size};
 use farcore_rdma::Scheme;
 use farcore_server::{
     BACKLOG, CLIENTS_MAX, HANDSHAKES_BYTES_MAX, Options, Server, TlsOptions, try_system_calls,
@@ -391,7 +391,7 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     arguments.native.refuse_idle(given)?;
     try_system_calls()?;
     let (config, mut options) = (arguments.config()?, arguments.options()?);
-    let watch = arguments.watch.watch()?;
+    let watch = arguments.watch.watch("serve")?;
     watch.check()?;
     arguments.check(&options)?;
     options.clients_max = arguments.clients(config.cores.len())?;

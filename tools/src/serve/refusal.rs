@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Error, Result, anyhow, ensure};
 use farcore::Size;
-use farcore_bench::words::in_flags;
+use farcore_command::words::in_flags;
 use farcore_server::StartError;
 use farcore_tuning::{Root, available_memory};
 
