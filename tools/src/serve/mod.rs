@@ -331,11 +331,7 @@ impl Arguments {
 impl Arguments {
     /// Checks what the server needs, before the engine takes its memory.
     fn check(&self, options: &Options) -> Result<()> {
-        let native = options.native.validate();
-        native.map_err(|error| refusal::of_server(&error.into(), self))?;
-        refusal::check_file("--tls-cert", self.tls_cert.as_deref())?;
-        refusal::check_file("--tls-key", self.tls_key.as_deref())?;
-        refusal::check_file("--tls-ca", self.tls_ca.as_deref())?;
+        Server::check(options).map_err(|error| refusal::of_server(&error, self))?;
         let encrypted = self.tls.map(|address| ("--tls", address));
         // Kept until all are checked, so that two flags with one address are refused, too.
         let mut listeners = Vec::new();
