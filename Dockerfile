@@ -9,10 +9,10 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
-RUN cargo build --release --locked -p farcore-tools
+RUN cargo build --profile published --locked -p farcore-tools
 
 FROM debian:bookworm-slim
-COPY --from=build /source/target/release/farcore /usr/local/bin/farcore
+COPY --from=build /source/target/published/farcore /usr/local/bin/farcore
 RUN useradd --system --no-create-home farcore
 USER farcore
 EXPOSE 6379

@@ -11,13 +11,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, bail};
 
+use farcore_command::stop::{self, Forwarding};
+use farcore_command::words;
 use farcore_tuning::{LogFormat, log_format};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
-use crate::stop::{self, Forwarding};
-use crate::words;
 
 /// The hidden command of a child.
 const COMMAND: &str = "run-one";

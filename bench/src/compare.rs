@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use farcore::Size;
+use farcore_command::machine::Machine;
+use farcore_command::origin::Origin;
+use farcore_command::outputs::{check_file, print};
+use farcore_command::stop;
 use tracing::error;
 
 use crate::child::run_in_child;
@@ -15,13 +19,10 @@ use crate::ending::Ending;
 use crate::engines::Farcore;
 use crate::failures::{self, ErrorCounts};
 use crate::figures::FigureFiles;
-use crate::machine::Machine;
-use crate::origin::Origin;
-use crate::outputs::{check_file, print};
 use crate::plan::{Plan, Scenario, Workload};
 use crate::report::{Report, medians};
 use crate::run::{Comparison, Outcome};
-use crate::{stop, table};
+use crate::table;
 
 /// Checks what can be checked before anything runs: the engine's settings and the files, which it
 /// returns.

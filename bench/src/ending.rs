@@ -9,8 +9,9 @@
 //! | 4 | a run failed, or a file could not be written; the figures are those of what had run |
 //! | 128 + n | signal n ended it; the figures are those of what had run |
 
+use farcore_command::{stop, words};
+
 use crate::failures::{self, ErrorCounts};
-use crate::{stop, words};
 
 /// The exit statuses, for `--help`.
 pub const STATUSES: &str = "\

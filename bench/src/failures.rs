@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
 
 use farcore::Error;
-
-use crate::words;
+use farcore_command::words;
 
 /// Requests by the kind of their error; the form that `--json` writes.
 pub type ErrorCounts = BTreeMap<String, u64>;

@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use farcore_command::outputs::{OutputFile, check_folder};
 use serde::Serialize;
 
-use crate::outputs::{OutputFile, check_folder};
 use crate::plot;
 use crate::report::RunReport;
 
@@ -58,7 +58,7 @@ impl<'a> FigureFiles<'a> {
 mod tests {
     use super::*;
     use crate::report::PhaseReport;
-    use crate::words::describe;
+    use farcore_command::words::describe;
 
     #[test]
     fn a_file_that_cannot_be_written_hides_no_other() {

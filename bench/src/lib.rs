@@ -2,15 +2,13 @@
 //!
 //! - Requests: [`record`] keys and values; [`phase`] which keys when; [`skew`] hot keys; [`load`]
 //!   requests and their verdicts; [`trace`] replays of cache traces
-//! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`range`] errors of settings,
-//!   [`words`] how errors read; [`worker`] one thread; [`stats`] its statistics, [`failures`] its
-//!   errors, [`doubts`] keys that they leave unknown; [`run`] one engine's run; [`child`] each run
-//!   in its own process, [`stop`] how signals end it; [`compare`] all engines
+//! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`worker`] one thread; [`stats`] its
+//!   statistics, [`failures`] its errors, [`doubts`] keys that they leave unknown; [`run`] one
+//!   engine's run; [`child`] each run in its own process; [`compare`] all engines
 //! - Engines: [`store`] the traits; [`engines`] the implementations
-//! - Results: [`report`] and its [`origin`], [`table`] and its [`contrast`]s, [`plot`],
-//!   [`progress`]; [`figures`] files of a command, [`outputs`] files and lines; [`ending`] exit
-//!   statuses; [`resident`] measured memory; [`machine`]; [`watch`] metrics of the running engine;
-//!   [`events`] of the processor; [`line_trip`] between two cores
+//! - Results: [`report`], [`table`] and its [`contrast`]s, [`plot`], [`progress`]; [`figures`] files
+//!   of a command; [`ending`] exit statuses; [`resident`] measured memory; [`events`] of the
+//!   processor; [`line_trip`] between two cores
 //! - [`experiments`]: measurements with drivers of their own, for farcore alone or beside maps
 
 pub mod block_on;
@@ -27,14 +25,10 @@ pub mod failures;
 pub mod figures;
 pub mod line_trip;
 pub mod load;
-pub mod machine;
-pub mod origin;
-pub mod outputs;
 pub mod phase;
 pub mod plan;
 pub mod plot;
 pub mod progress;
-pub mod range;
 pub mod record;
 pub mod report;
 pub mod resident;
@@ -42,10 +36,7 @@ pub mod run;
 pub mod series;
 pub mod skew;
 pub mod stats;
-pub mod stop;
 pub mod store;
 pub mod table;
 pub mod trace;
-pub mod watch;
-pub mod words;
 pub mod worker;

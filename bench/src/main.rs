@@ -4,16 +4,17 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use farcore_bench::cli::{Cli, Command, CommonArgs, TraceArgs, plain};
+use farcore_bench::cli::{Cli, Command, CommonArgs, TraceArgs};
 use farcore_bench::ending::Ending;
 use farcore_bench::experiments::expiry::Expiry;
 use farcore_bench::experiments::operations::Operations;
 use farcore_bench::experiments::{self, cache, embed, fairness};
-use farcore_bench::machine::Machine;
-use farcore_bench::outputs::complain;
 use farcore_bench::plan::Plan;
 use farcore_bench::trace::Input;
-use farcore_bench::{compare, series, stop};
+use farcore_bench::{compare, series};
+use farcore_command::machine::Machine;
+use farcore_command::outputs::complain;
+use farcore_command::{plain, stop};
 use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use farcore_command::colours::COLOURS;
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -15,17 +16,6 @@ use crate::table::nanoseconds;
 const WIDTH: u32 = 1100;
 const PANEL_HEIGHT: u32 = 420;
 const FONT: &str = "sans-serif";
-/// Distinct in grey, too (Okabe and Ito). The last two are for backgrounds.
-pub const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(213, 94, 0),
-    RGBColor(120, 120, 120),
-    RGBColor(0, 0, 0),
-];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// Width of the legend beside the bars, in groups.

@@ -1,14 +1,14 @@
 //! The figures of a run, in the form that `--json` writes. Scripts read it: names of fields are
 //! stable, and a field that does not apply is left out or 0, as its comment states.
 
+use farcore_command::machine::Machine;
+use farcore_command::origin::Origin;
 use farcore_tuning::CoreReport;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::events::EventsPerOp;
 use crate::failures::{self, ErrorCounts};
-use crate::machine::Machine;
-use crate::origin::Origin;
 use crate::plan::Plan;
 use crate::trace::Summary;
 

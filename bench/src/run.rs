@@ -17,6 +17,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use farcore_command::stop;
+use farcore_command::words;
 use farcore_tuning::{Clock, resident_bytes};
 use serde::{Deserialize, Serialize};
 use tracing::{info, info_span, warn};
@@ -35,10 +37,8 @@ use crate::record::{Generator, KEY_BYTES};
 use crate::report::RunReport;
 use crate::resident::Sampler;
 use crate::skew;
-use crate::stop;
 use crate::store::{Running, Store, Usage};
 use crate::trace::{self, Script};
-use crate::words;
 use crate::worker::{Event, Gate, Part, Worker};
 
 /// How often the progress bar moves.

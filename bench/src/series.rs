@@ -8,6 +8,10 @@
 use std::path::Path;
 
 use anyhow::anyhow;
+use farcore_command::machine::Machine;
+use farcore_command::origin::Origin;
+use farcore_command::outputs::{OutputFile, print};
+use farcore_command::{stop, words};
 use serde::{Deserialize, Serialize};
 use tracing::error;
 
@@ -16,11 +20,7 @@ use crate::compare::describe;
 use crate::ending::Ending;
 use crate::engines::Farcore;
 use crate::failures::{self, ErrorCounts};
-use crate::machine::Machine;
-use crate::origin::Origin;
-use crate::outputs::{OutputFile, print};
 use crate::plan::Plan;
-use crate::{stop, words};
 
 /// Checks what can be checked before anything runs: the engine's settings and the file of `--json`,
 /// which it returns.

@@ -6,13 +6,13 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
+use farcore_command::words::size;
 
 use crate::contrast::{Common, Contrast, contrasts};
 use crate::events;
 use crate::failures::{self, ErrorCounts};
 use crate::plan::EngineName;
 use crate::report::{RunReport, mops};
-use crate::words::size;
 
 /// The table: rows are phases and totals, columns are engines and the ratios of farcore to the best
 /// of the baselines that are like it. `digests` are the result hashes of all runs.

@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farcore::{Answer, Change, Error, Operation};
 use farcore_bench::engines::start_pinned;
-use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario, Workload};
 use farcore_bench::run::{Outcome, run, run_store};
 use farcore_bench::skew::Skew;
 use farcore_bench::store::{Running, Session, Store, Usage};
 use farcore_bench::trace::{TraceOptions, choose};
 use farcore_bench::worker::Worker;
+use farcore_command::machine::Machine;
 
 const KEYS: u64 = 2_000;
 

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use farcore::{
     CasOutcome, Config, Engine, Expiry, ExpiryCondition, Operation, PutOptions, Recorder, Recording,
 };
-use farcore_bench::machine::Machine;
 use farcore_bench::plan::{EngineName, Plan, Scenario};
 use farcore_bench::run::run;
 use farcore_bench::trace::entry::Verb;
 use farcore_bench::trace::source::Source;
 use farcore_bench::trace::{Format, TraceOptions, choose, keys_per_core};
+use farcore_command::machine::Machine;
 
 const SEED: u64 = 4;
 const LONG_SPACE: &str = "a:namespace:of:several:parts";

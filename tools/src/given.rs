@@ -29,6 +29,7 @@ impl Given {
     }
 
     /// These flags, by identifier or as they are typed.
+    #[cfg(feature = "card")]
     pub(crate) fn these(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let ids = names
             .into_iter()

@@ -5,8 +5,10 @@
 //! code, or an error, which is one line on stderr and exit code 1. `watch` reads reports of running
 //! engines; `descriptors`, `device`, `given`, `listen`, `text` and `token` are shared.
 //! Commands that wait for signals also end in order when their terminal hangs up.
-//! Streams and files are those of [`farcore_bench::outputs`].
+//! Streams and files are those of [`farcore_command::outputs`]. `unbuilt` names commands that need
+//! a feature.
 
+#[cfg(feature = "card")]
 mod card;
 mod cli;
 #[cfg(feature = "console")]
@@ -23,15 +25,17 @@ mod serve;
 mod text;
 mod token;
 mod top;
+#[cfg(feature = "tune")]
 mod tune;
+mod unbuilt;
 mod watch;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use farcore_bench::cli::plain;
-use farcore_bench::outputs::complain;
+use farcore_command::outputs::complain;
+use farcore_command::plain;
 use farcore_tuning::{LogFormat, log_to_stderr};
 
 use self::given::Given;
@@ -59,6 +63,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Simulate the metadata of a network card: tiers, policies, how many queue pairs fit.
+    #[cfg(feature = "card")]
     #[command(subcommand)]
     Card(card::Command),
     /// Read and change a server's keys over the native protocol: one command, a script, a prompt.
@@ -78,12 +83,14 @@ enum Command {
     /// Show a running engine: cores, latencies, memory nodes, hot keys.
     Top(top::Arguments),
     /// Find the best settings for a workload, or predict the throughput of another machine.
+    #[cfg(feature = "tune")]
     Tune(Box<tune::Arguments>),
     /// Print the completions of a shell to stdout.
     Completions(manual::CompletionsArguments),
     /// Write the manual pages into a folder.
     Man(manual::ManArguments),
     /// Runs one plan given as JSON on standard input and writes the outcome to standard output.
+    #[cfg(feature = "tune")]
     #[command(hide = true)]
     RunOne,
 }
@@ -92,6 +99,7 @@ impl Command {
     /// The words that name the command, for errors.
     fn name(&self) -> &'static str {
         match self {
+            #[cfg(feature = "card")]
             Self::Card(command) => command.name(),
             Self::Cli(arguments) => arguments.name(),
             #[cfg(feature = "console")]
@@ -101,9 +109,11 @@ impl Command {
             Self::Memnode(_) => "memnode",
             Self::Serve(_) => "serve",
             Self::Top(_) => "top",
+            #[cfg(feature = "tune")]
             Self::Tune(_) => "tune",
             Self::Completions(_) => "completions",
             Self::Man(_) => "man",
+            #[cfg(feature = "tune")]
             Self::RunOne => "run-one",
         }
     }
@@ -123,6 +133,7 @@ impl Command {
 
     fn run(&self, given: &Given) -> Result<ExitCode> {
         match self {
+            #[cfg(feature = "card")]
             Self::Card(command) => card::run(command, given),
             Self::Cli(arguments) => cli::run(arguments),
             #[cfg(feature = "console")]
@@ -132,9 +143,11 @@ impl Command {
             Self::Memnode(arguments) => memnode::run(arguments),
             Self::Serve(arguments) => serve::run(arguments, given),
             Self::Top(arguments) => top::run(arguments, given),
+            #[cfg(feature = "tune")]
             Self::Tune(arguments) => tune::run(arguments, given),
             Self::Completions(arguments) => manual::completions(arguments, &Arguments::command()),
             Self::Man(arguments) => manual::write_pages(arguments, Arguments::command()),
+            #[cfg(feature = "tune")]
             Self::RunOne => farcore_bench::experiments::serve().map(|()| ExitCode::SUCCESS),
         }
     }
@@ -143,6 +156,10 @@ impl Command {
 /// Prints what is wrong with the arguments, or the help that was wanted. For `cli`, whose exit code
 /// 2 is an absent key, the exit code is 1 if they are wrong.
 fn refuse(error: &clap::Error) -> ExitCode {
+    if let Some(text) = unbuilt::refusal(error) {
+        complain(text);
+        return ExitCode::FAILURE;
+    }
     let matches = Arguments::command().ignore_errors(true).try_get_matches();
     let is_cli = matches.is_ok_and(|found| found.subcommand_name() == Some(cli::NAME));
     if !is_cli || !error.use_stderr() {
@@ -154,7 +171,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let matches = match Arguments::command().try_get_matches() {
+    let command = Arguments::command().after_help(format!("{STATUSES}{}", unbuilt::note()));
+    let matches = match command.try_get_matches() {
         Ok(matches) => matches,
         Err(error) => return refuse(&plain(error)),
     };
@@ -184,6 +202,7 @@ fn main() -> ExitCode {
         let error = line(&error);
         match command {
             // The parent process names the command.
+            #[cfg(feature = "tune")]
             Command::RunOne => complain(error),
             _ => complain(format_args!("farcore {}: {error}", command.name())),
         }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Command};
 use clap_complete::Shell;
-use farcore_bench::outputs::print;
+use farcore_command::outputs::print;
 
 const NAME: &str = "farcore";
 

@@ -1,7 +1,6 @@
 //! `farcore console` from the command line: the first start, refusals, signals, and what a process
 //! that is killed in the middle of a run leaves.
 
-#![cfg(feature = "console")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;

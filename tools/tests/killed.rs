@@ -167,7 +167,6 @@ const ROWS: &[Row] = &[
     asked("cli stats", "cli --server SILENT --timeout 1h stats"),
     asked("cli ttl", "cli --server SILENT --timeout 1h ttl k"),
     held("completions", "completions bash"),
-    #[cfg(feature = "console")]
     row(
         "console",
         "console --listen 127.0.0.1:0 --data FOLDER/data --admin-password-file FOLDER/password",

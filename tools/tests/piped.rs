@@ -114,7 +114,6 @@ const SILENT: &[Row] = &[
 
 /// Commands that go on without an output, and end by a signal.
 const SERVICES: &[(&str, &str)] = &[
-    #[cfg(feature = "console")]
     (
         "console",
         "console --listen 127.0.0.1:0 --data FOLDER/data --admin-password-file FOLDER/password",

@@ -237,7 +237,6 @@ fn a_prompt_whose_terminal_has_vanished_ends_without_a_panic() {
     assert!(matches!(status.code(), Some(0 | 1)), "{status}");
 }
 
-#[cfg(feature = "console")]
 #[test]
 fn a_signal_ends_the_typing_of_a_password_and_the_terminal_shows_again_what_is_typed() {
     let folder = tempfile::tempdir().unwrap();

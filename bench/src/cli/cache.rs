@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use farcore_command::machine::Machine;
+use farcore_command::parse_size;
 
-use super::parse_size;
 use crate::experiments::cache::lead::puts_before;
 use crate::experiments::cache::settings::{Part, RECORD_EXTRA_BYTES, Settings, WINDOW};
-use crate::machine::Machine;
 use crate::plan::{Plan, PlanError, Scenario};
 use crate::trace::made::Shape;
 

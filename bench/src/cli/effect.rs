@@ -1,15 +1,16 @@
 //! Refuses flags that would change nothing: a flag beside another that replaces it, or for engines
 //! that do not take part. Clap cannot know, because it depends on the values of other flags.
 
+use farcore_command::machine::Machine;
+use farcore_command::range::RangeError;
+
 use super::{
     CommonArgs, ContestArgs, EmbedArgs, ExpiryArgs, FairnessArgs, OperationsArgs, SetupArgs,
 };
 use crate::experiments::embed::settings::{Caller, Part as EmbedPart, Subject};
 use crate::experiments::expiry::settings::Place;
 use crate::experiments::operations::settings::Part;
-use crate::machine::Machine;
 use crate::plan::{EngineName, Plan, PlanError};
-use crate::range::RangeError;
 
 /// Flags of RDMA devices need a memory node behind one of these.
 const RDMA_SCHEMES: [&str; 2] = ["rdma://", "rdma+tcp://"];

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use clap::Args;
 use farcore::Config;
 use farcore::constants::KEY_BYTES_MAX;
+use farcore_command::machine::Machine;
+use farcore_command::range::RangeError;
+use farcore_command::words::size;
 
 use super::parse_nanoseconds;
 use crate::experiments::embed::settings::{Caller, Part, Settings, Subject};
-use crate::machine::Machine;
 use crate::plan::{LOCAL_BYTES_MIN, Plan, PlanError, Scenario};
-use crate::range::RangeError;
-use crate::words::size;
 
 /// Default numbers of threads.
 const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];

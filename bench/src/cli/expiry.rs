@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use farcore_command::machine::Machine;
+use farcore_command::parse_size;
 
-use super::{SetupArgs, WaitArgs, parse_milliseconds, parse_size};
+use super::{SetupArgs, WaitArgs, parse_milliseconds};
 use crate::experiments::expiry::settings::{Place, Settings};
-use crate::machine::Machine;
 use crate::plan::{Plan, PlanError, Scenario};
 
 /// Flags of `expiry`.

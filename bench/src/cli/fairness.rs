@@ -6,14 +6,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use farcore_command::machine::Machine;
+use farcore_command::parse_size;
+use farcore_command::watch::WatchArgs;
 use farcore_tuning::Profile;
 
-use super::{SetupArgs, WaitArgs, parse_size, read_profile};
+use super::{SOCKET_NAME, SetupArgs, WaitArgs, read_profile};
 use crate::experiments::fairness::keys::RECORD_BYTES_BESIDE;
 use crate::experiments::fairness::settings::{Form, Request, Settings};
-use crate::machine::Machine;
 use crate::plan::{Plan, PlanError, Scenario};
-use crate::watch::WatchArgs;
 
 /// Default size of the flooders' and the measured client's data, in bytes.
 const DATA_BYTES: u64 = 256 << 20;
@@ -127,7 +128,7 @@ impl FairnessArgs {
         }
         plan = plan.with_profile(profile);
         plan.window = window;
-        plan.watch = self.watch.watch()?;
+        plan.watch = self.watch.watch(SOCKET_NAME)?;
         plan.nodes_wait_ns = self.wait.wait_for_nodes;
         plan.validate(machine)?;
         Ok(plan)

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
+use farcore_command::outputs::{check_folder, print};
 
 use super::Cli;
-use crate::outputs::{check_folder, print};
 
 /// The name of the program.
 const PROGRAM: &str = "farcore-bench";

@@ -5,14 +5,12 @@
 //!   these commands
 //! - `size.rs`: the sizes of `contest` and `ycsb`
 //! - `manual.rs`: completions of shells and manual pages
-//! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect
-//! - `usage.rs`: errors in plain words
+//! - `effect.rs`: flags without an effect
 //!
 //! Parsing reads no file but a profile and a trace. Each `plans` returns plans that have passed
 //! [`Plan::validate`].
 
 mod cache;
-mod core_list;
 mod effect;
 mod embed;
 mod expiry;
@@ -21,17 +19,17 @@ mod manual;
 mod operations;
 mod size;
 mod trace;
-mod usage;
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
+use farcore_command::machine::Machine;
+use farcore_command::range::RangeError;
+use farcore_command::watch::{Watch, WatchArgs};
+use farcore_command::{CoreList, parse_size};
 use farcore_tuning::{LogFormat, Profile};
 
 pub use self::cache::CacheArgs;
-pub use self::core_list::CoreList;
 pub use self::embed::EmbedArgs;
 pub use self::expiry::ExpiryArgs;
 pub use self::fairness::FairnessArgs;
@@ -39,16 +37,14 @@ pub use self::manual::{CompletionsArgs, ManArgs};
 pub use self::operations::OperationsArgs;
 pub use self::size::{ContestSize, YcsbSize};
 pub use self::trace::{TraceArgs, TraceSize};
-pub use self::usage::plain;
 use crate::ending::STATUSES;
-use crate::machine::Machine;
 use crate::plan::{
     Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, WINDOW_MAX, Workload,
 };
-use crate::range::RangeError;
 use crate::skew::Skew;
-use crate::watch::{Watch, WatchArgs};
 
+/// With this the name of a default statistics socket begins.
+const SOCKET_NAME: &str = "bench";
 /// Most cores used by default.
 const CORES_MAX: usize = 4;
 /// Default of requests in flight on each core.
@@ -306,18 +302,6 @@ pub struct YcsbArgs {
     pub common: CommonArgs,
 }
 
-/// A size in bytes, with or without a unit.
-///
-/// # Errors
-/// What a size looks like.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    ByteSize::from_str(text)
-        .map(|size| size.as_u64())
-        .map_err(|_| {
-            format!("`{text}` is not a size: write e.g. 256MiB, 4GiB or a number of bytes")
-        })
-}
-
 fn parse_nanoseconds(text: &str) -> Result<u64, String> {
     let duration = humantime::parse_duration(text)
         .map_err(|_| format!("`{text}` is not a duration: write e.g. 2us, 500ns or 0s"))?;
@@ -476,7 +460,7 @@ impl CommonArgs {
             plan = plan.with_profile(read_profile(file, &self.setup)?);
             plan.window = self.setup.window.unwrap_or(plan.window);
         }
-        plan.watch = self.watch.watch()?;
+        plan.watch = self.watch.watch(SOCKET_NAME)?;
         let mut plans = Vec::new();
         for &engine in engines {
             // Local memory for all data leaves nothing to add to the default comparison.

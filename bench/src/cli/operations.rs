@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use farcore_command::machine::Machine;
+use farcore_command::parse_size;
 
-use super::{SetupArgs, parse_size};
+use super::SetupArgs;
 use crate::experiments::operations::settings::{LONG_BYTES_MAX, Part, Settings};
-use crate::machine::Machine;
 use crate::plan::{Plan, PlanError, Scenario};
 
 /// Bytes of each record that an export reads: long enough that the link decides, not the records.

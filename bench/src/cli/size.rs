@@ -2,9 +2,9 @@
 //! they give.
 
 use clap::Args;
+use farcore_command::machine::Machine;
 
 use super::{SetupArgs, parse_milliseconds};
-use crate::machine::Machine;
 use crate::plan::{Plan, Scenario, Workload};
 use crate::record::VALUE_BYTES_MAX;
 use crate::skew::Skew;

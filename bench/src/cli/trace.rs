@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use farcore::constants::VALUE_BYTES_MAX;
+use farcore_command::machine::Machine;
+use farcore_command::parse_size;
 
-use super::{CommonArgs, SetupArgs, parse_size};
+use super::{CommonArgs, SetupArgs};
 use crate::engines::Farcore;
-use crate::machine::Machine;
 use crate::plan::{Plan, Scenario};
 use crate::trace::{Format, Input, OnMiss, TraceOptions, choose, keys_per_core};
 

@@ -14,12 +14,12 @@ use farcore::{
     HardwareSnapshot, LinkModel, Operation, Recorder, Recording, Refused, Report, Reporter,
     ScanOptions, ScanPage, Token, VerbsOptions,
 };
+use farcore_command::watch::Watched;
+use farcore_command::words;
 use serde_json::{Map, Value};
 
 use crate::plan::{Encryption, EngineName, Plan, Scenario};
 use crate::store::{Running, Session, Store, Usage};
-use crate::watch::Watched;
-use crate::words;
 use crate::worker::Worker;
 
 /// The store.

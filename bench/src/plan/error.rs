@@ -1,9 +1,8 @@
 //! Why a plan cannot run on this machine.
 
+use farcore_command::range::RangeError;
+use farcore_command::words::size;
 use farcore_tuning::ProfileError;
-
-use crate::range::RangeError;
-use crate::words::size;
 
 /// A plan that cannot run, with the limit and the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@
 //!
 //! The plan owns the settings of all scenarios. It derives counts and sizes from them (keys, steps
 //! of a phase, bytes) and passes numbers or small structs down to [`skew`](crate::skew),
-//! [`trace`](crate::trace), [`watch`](crate::watch) and the settings of
+//! [`trace`](crate::trace), [`watch`](farcore_command::watch) and the settings of
 //! [`fairness`](crate::experiments::fairness) and its like, none of which knows plans.
 
 mod engine;
@@ -16,6 +16,7 @@ mod validate;
 use std::path::PathBuf;
 
 use farcore::Config;
+use farcore_command::watch::Watch;
 use farcore_tuning::Profile;
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,6 @@ use crate::phase::{CONTEST, OPERATIONS, Phase, TRACE, YCSB};
 use crate::record::{KEY_BYTES, VALUE_BYTES_MEAN};
 use crate::skew::{KeyDraws, Skew};
 use crate::trace::{Choice, Summary};
-use crate::watch::Watch;
 
 /// Least local memory for each core, in bytes.
 pub const LOCAL_BYTES_MIN: u64 = 1 << 20;

@@ -1,5 +1,6 @@
+use farcore_command::machine::Machine;
+
 use super::*;
-use crate::machine::Machine;
 
 fn contest(hot_ops: u64) -> Scenario {
     Scenario::Contest {

@@ -4,15 +4,16 @@
 
 use std::time::Duration;
 
+use farcore_command::machine::Machine;
+use farcore_command::range::RangeError;
+use farcore_command::words::size;
+
 use super::{
     EngineName, FAR_LATENCY_NS_MAX, FAR_NODES_MAX, LOCAL_BYTES_MIN, MIXED_OPS_MAX,
     NODES_WAIT_NS_MAX, Plan, PlanError, Scenario, WINDOW_MAX,
 };
-use crate::machine::Machine;
-use crate::range::RangeError;
 use crate::record::{KEYS_MAX, VALUE_BYTES_MAX, VALUE_GRAIN_BYTES};
 use crate::skew::ZIPF_MAX;
-use crate::words::size;
 
 impl Plan {
     /// Checks every setting.

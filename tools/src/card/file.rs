@@ -6,7 +6,7 @@ use anyhow::Result;
 #[cfg(not(feature = "parquet"))]
 use anyhow::bail;
 use clap::Args;
-use farcore_bench::outputs::{OutputFile, check_extension};
+use farcore_command::outputs::{OutputFile, check_extension};
 
 use super::columns::Sheet;
 

@@ -11,11 +11,11 @@ use std::thread;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
-use farcore_bench::origin::Origin;
-use farcore_bench::outputs::{complain, print};
-use farcore_bench::stop;
 use farcore_card::settings::SettingError;
 use farcore_card::simulator::{Fit, FitCurve, FitObject, FitPoint, FitPolicy, FitSettings};
+use farcore_command::origin::Origin;
+use farcore_command::outputs::{complain, print};
+use farcore_command::stop;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::columns::Sheet;

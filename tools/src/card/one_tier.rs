@@ -5,13 +5,13 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use farcore_bench::origin::Origin;
-use farcore_bench::outputs::print;
 use farcore_card::policy::PolicyName;
 use farcore_card::replay::{ReplayCounts, replay};
 use farcore_card::simulator::SimulationSettings;
 use farcore_card::trace::Recording;
 use farcore_card::workload::Workload;
+use farcore_command::origin::Origin;
+use farcore_command::outputs::print;
 use serde::Serialize;
 
 use super::columns::Sheet;

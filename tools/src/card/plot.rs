@@ -1,8 +1,8 @@
 //! Plots as SVG: the course of a simulation, hit ratios of policies, the figures of a sweep.
 
 use anyhow::{Result, anyhow};
-use farcore_bench::plot::COLOURS;
 use farcore_card::simulator::{FitCurve, FitPoint, Outcome, Point};
+use farcore_command::colours::COLOURS;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use farcore_bench::origin::Origin;
-use farcore_bench::outputs::print;
-use farcore_bench::stop;
 use farcore_card::simulator::{
     Outcome, Progress, Simulation, SimulationSettings, Statistics, Verdict,
 };
 use farcore_card::trace::Recording;
+use farcore_command::origin::Origin;
+use farcore_command::outputs::print;
+use farcore_command::stop;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
-use farcore_bench::outputs::{OutputFile, print};
 use farcore_card::handle::Kind;
 use farcore_card::trace::{Recording, TraceLimits};
 use farcore_card::workload::{Operation, Workload, WorkloadSettings};
+use farcore_command::outputs::{OutputFile, print};
 use serde::Serialize;
 
 use super::flags::{WorkloadFlags, read_trace};

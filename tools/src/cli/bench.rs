@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use farcore::Size;
-use farcore_bench::machine::Machine;
-use farcore_bench::origin::Origin;
 use farcore_client::{Client, Error, Expiry, PutOptions};
+use farcore_command::machine::Machine;
+use farcore_command::origin::Origin;
 use farcore_protocol::VALUE_BYTES_MAX;
 use farcore_tuning::{Histogram, HistogramSnapshot};
 use rand::rngs::SmallRng;

@@ -8,7 +8,7 @@ use std::io::{BufRead, Read};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use farcore_bench::outputs::complain;
+use farcore_command::outputs::complain;
 
 use super::interrupt;
 use super::operations::Session;

@@ -31,8 +31,8 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
-use farcore_bench::outputs::complain;
 use farcore_client::{Client, ClientOptions, Error, FabricAddress, VerbsOptions};
+use farcore_command::outputs::complain;
 use farcore_rdma::Scheme;
 
 use self::operations::Session;

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use farcore_bench::outputs::OutputFile;
 use farcore_client::{
     CasOutcome, Client, Cursor, Error, ExpiryCondition, Pending, PutOutcome, ScanEntry, ScanOptions,
 };
+use farcore_command::outputs::OutputFile;
 use farcore_protocol::VALUE_BYTES_MAX;
 
 use super::answer::{Answer, Change, Ending, Found};

@@ -5,7 +5,7 @@
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
 
 use anyhow::{Context, Result};
-use farcore_bench::outputs::complain;
+use farcore_command::outputs::complain;
 
 use super::answer::{Answer, Ending};
 

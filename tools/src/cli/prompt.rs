@@ -8,8 +8,8 @@ use std::env;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use farcore_bench::outputs::complain;
 use farcore_client::FabricAddress;
+use farcore_command::outputs::complain;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use farcore_bench::cli::{parse_size, plain};
 use farcore_client::{Condition, Expiry, ExpiryCondition, PutOptions, Version};
+use farcore_command::{parse_size, plain};
 use farcore_server::glob;
 
 /// The longest time to live, in seconds: its milliseconds are a 64-bit number.

@@ -23,8 +23,8 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
-use farcore_bench::cli::parse_size;
-use farcore_bench::stop;
+use farcore_command::parse_size;
+use farcore_command::stop;
 use farcore_console::{
     Console, FirstAdministrator, Options, StartError, StoreError, is_first_start,
 };

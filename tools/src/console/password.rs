@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
-use farcore_bench::outputs::complain;
+use farcore_command::outputs::complain;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::low_level::emulate_default_handler;
 use zeroize::Zeroizing;

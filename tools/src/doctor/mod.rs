@@ -22,9 +22,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use farcore_bench::outputs::print;
 
 use self::finding::{Finding, Verdict};
+use farcore_command::outputs::print;
 use farcore_tuning::Root;
 
 /// Flags of `doctor`.

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use farcore_bench::origin::Origin;
-use farcore_bench::outputs::{OutputFile, print};
+use farcore_command::origin::Origin;
+use farcore_command::outputs::{OutputFile, print};
 use farcore_rdma::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices};
 use serde::Serialize;
 

@@ -24,10 +24,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, Result};
 use clap::Subcommand;
-use farcore_bench::machine::Machine;
-use farcore_bench::origin::Origin;
-use farcore_bench::outputs::complain;
-use farcore_bench::stop;
+use farcore_command::machine::Machine;
+use farcore_command::origin::Origin;
+use farcore_command::outputs::complain;
+use farcore_command::stop;
 use serde::Serialize;
 
 use crate::text::line;

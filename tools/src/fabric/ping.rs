@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use farcore_bench::outputs::{OutputFile, print};
-use farcore_bench::stop;
+use farcore_command::outputs::{OutputFile, print};
+use farcore_command::stop;
 use farcore_rdma::run_local;
 use farcore_tuning::Histogram;
 use serde::Serialize;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use farcore::Size;
-use farcore_bench::stop;
+use farcore_command::stop;
 use farcore_rdma::control::SessionError;
 use farcore_rdma::{
     Completion, ConnectOptions, EmbeddedEndpoint, EmbeddedNode, Endpoint, ExtentRun, FabricAddress,

@@ -28,7 +28,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use farcore::Size;
-use farcore_bench::stop;
+use farcore_command::stop;
 use farcore_rdma::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN};
 use farcore_rdma::node::{
     MemoryError, MemoryNode, MemoryOptions, NodeHandle, NodeOptions, Registered, StartError,

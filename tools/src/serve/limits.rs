@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use farcore_bench::words::size;
+use farcore_command::words::size;
 use farcore_server::HANDSHAKES_MAX;
 use tracing::warn;
 

@@ -32,9 +32,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use farcore::{Config, Engine, FabricAddress, LinkModel, LostKeys, Size, WhenFull};
-use farcore_bench::cli::{CoreList, parse_size};
-use farcore_bench::stop;
-use farcore_bench::watch::WatchArgs;
+use farcore_command::stop;
+use farcore_command::watch::WatchArgs;
+use farcore_command::{CoreList, parse_size};
 use farcore_rdma::Scheme;
 use farcore_server::{
     BACKLOG, CLIENTS_MAX, HANDSHAKES_BYTES_MAX, Options, Server, TlsOptions, try_system_calls,
@@ -331,11 +331,7 @@ impl Arguments {
 impl Arguments {
     /// Checks what the server needs, before the engine takes its memory.
     fn check(&self, options: &Options) -> Result<()> {
-        let native = options.native.validate();
-        native.map_err(|error| refusal::of_server(&error.into(), self))?;
-        refusal::check_file("--tls-cert", self.tls_cert.as_deref())?;
-        refusal::check_file("--tls-key", self.tls_key.as_deref())?;
-        refusal::check_file("--tls-ca", self.tls_ca.as_deref())?;
+        Server::check(options).map_err(|error| refusal::of_server(&error, self))?;
         let encrypted = self.tls.map(|address| ("--tls", address));
         // Kept until all are checked, so that two flags with one address are refused, too.
         let mut listeners = Vec::new();
@@ -391,7 +387,7 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     arguments.native.refuse_idle(given)?;
     try_system_calls()?;
     let (config, mut options) = (arguments.config()?, arguments.options()?);
-    let watch = arguments.watch.watch()?;
+    let watch = arguments.watch.watch("serve")?;
     watch.check()?;
     arguments.check(&options)?;
     options.clients_max = arguments.clients(config.cores.len())?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use farcore::FabricAddress;
-use farcore_bench::cli::parse_size;
+use farcore_command::parse_size;
 use farcore_rdma::{Scheme, VerbsOptions};
 use farcore_server::NativeOptions;
 

@@ -1,12 +1,9 @@
 //! Errors at the start in words of the flags: engine and server name fields of their options, which
 //! a user of the command has never typed.
 
-use std::fs::File;
-use std::path::Path;
-
 use anyhow::{Error, Result, anyhow, ensure};
 use farcore::Size;
-use farcore_bench::words::in_flags;
+use farcore_command::words::in_flags;
 use farcore_server::StartError;
 use farcore_tuning::{Root, available_memory};
 
@@ -152,20 +149,6 @@ pub(super) fn of_server(error: &StartError, arguments: &Arguments) -> Error {
             anyhow!("{flag}{text}")
         }
         other => anyhow!(plain(&other.to_string())),
-    }
-}
-
-/// Checks that a file can be read, before the engine takes its memory.
-///
-/// # Errors
-/// It cannot.
-pub(super) fn check_file(flag: &str, file: Option<&Path>) -> Result<()> {
-    match file.map(File::open) {
-        Some(Err(error)) => {
-            let file = file.unwrap_or(Path::new("")).display();
-            Err(anyhow!("{flag} {file}: {error}"))
-        }
-        Some(Ok(_)) | None => Ok(()),
     }
 }
 

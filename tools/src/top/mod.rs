@@ -26,8 +26,8 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
-use farcore_bench::origin::Origin;
-use farcore_bench::outputs::{OutputFile, print};
+use farcore_command::origin::Origin;
+use farcore_command::outputs::{OutputFile, print};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;

@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use anyhow::{Result, anyhow};
-use farcore_bench::plot::COLOURS;
+use farcore_command::colours::COLOURS;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

@@ -4,9 +4,9 @@
 
 use std::fmt::Write;
 
-use farcore_bench::machine::Machine;
-use farcore_bench::origin::Origin;
 use farcore_bench::report::HotKeyReport;
+use farcore_command::machine::Machine;
+use farcore_command::origin::Origin;
 use farcore_tuning::RatioEstimate;
 
 use super::search::{Ended, Findings, Sweep};

@@ -8,11 +8,11 @@ use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use farcore::Profile;
 use farcore_bench::engines::Farcore;
-use farcore_bench::outputs::print;
 use farcore_bench::plan::Plan;
 use farcore_bench::report::{HotKeyReport, RunReport};
 use farcore_bench::run::run_silently;
-use farcore_bench::stop;
+use farcore_command::outputs::print;
+use farcore_command::stop;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report;

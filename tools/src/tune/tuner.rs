@@ -12,12 +12,12 @@ use clap::{Args, ValueEnum};
 use farcore_bench::cli::TraceSize;
 use farcore_bench::cli::YcsbSize;
 use farcore_bench::engines::Farcore;
-use farcore_bench::machine::Machine;
-use farcore_bench::origin::Origin;
-use farcore_bench::outputs::{OutputFile, complain, print};
 use farcore_bench::plan::{Plan, Workload};
 use farcore_bench::report::HotKeyReport;
-use farcore_bench::stop;
+use farcore_command::machine::Machine;
+use farcore_command::origin::Origin;
+use farcore_command::outputs::{OutputFile, complain, print};
+use farcore_command::stop;
 use farcore_tuning::RatioEstimate;
 
 use super::RunArgs;

@@ -2,7 +2,6 @@
 
 use super::Row;
 
-#[cfg(feature = "console")]
 pub(super) const CONSOLE: &[Row] = &[
     ("console", "console", 2, &["--data <DIR>"]),
     (
@@ -78,5 +77,3 @@ pub(super) const CONSOLE: &[Row] = &[
         &["cannot be used with"],
     ),
 ];
-#[cfg(not(feature = "console"))]
-pub(super) const CONSOLE: &[Row] = &[];

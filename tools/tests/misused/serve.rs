@@ -101,9 +101,10 @@ pub(super) const SERVE: &[Row] = &[
     ),
     (
         "serve",
-        "serve --resp 127.0.0.1:0 --local 32MiB --far 32MiB --cores 0 --tls 127.0.0.1:0 --tls-cert TRACE --tls-key TRACE",
+        // The engine, which has not enough memory, is not opened first.
+        "serve --resp 127.0.0.1:0 --local 1MiB --far 32MiB --cores 0 --tls 127.0.0.1:0 --tls-cert TRACE --tls-key TRACE",
         1,
-        &["--tls-cert ", "no certificate is in it"],
+        &["--tls-cert ", "no certificate is in it", "give a PEM file"],
     ),
     (
         "serve",

@@ -78,7 +78,12 @@ impl Binary {
 /// Builds `farcore`.
 fn build() -> Result<PathBuf> {
     let package = ["--package", "farcore-tools", "--bin", "farcore"];
-    crate::run(crate::cargo(&["build", "--quiet", "--locked"]).args(package))?;
+    let features = ["--features", "console"];
+    crate::run(
+        crate::cargo(&["build", "--quiet", "--locked"])
+            .args(package)
+            .args(features),
+    )?;
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     Ok(PathBuf::from(target).join("debug/farcore"))
 }

@@ -56,12 +56,14 @@ pub(crate) struct Setup {
 
 /// Builds the benchmark into a separate target folder.
 fn build(target: &str, flags: &str) -> Result<PathBuf> {
-    let mut command = super::cargo(&["build", "--release", "--locked", "-p", "farcore-bench"]);
+    let mut command = super::cargo(&["build", "--locked", "-p", "farcore-bench"]);
     command
-        .args(["--target-dir", target])
+        .args(["--profile", super::PUBLISHED, "--target-dir", target])
         .env("RUSTFLAGS", flags);
     super::run(&mut command)?;
-    Ok(Path::new(target).join("release/farcore-bench"))
+    Ok(Path::new(target)
+        .join(super::PUBLISHED)
+        .join("farcore-bench"))
 }
 
 fn start(

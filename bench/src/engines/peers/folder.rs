@@ -4,9 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use farcore_command::stop;
 use tempfile::TempDir;
-
-use crate::stop;
 
 /// The memory file system of Linux.
 const MEMORY: &str = "/dev/shm";

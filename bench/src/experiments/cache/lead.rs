@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use farcore::{Answer, Config, Core, Engine, Handle, Operation, Refused, WhenFull};
+use farcore_command::stop;
 
 use super::report::{Puts, Replay, Run};
 use super::settings::{Part, Settings, WINDOW};
@@ -20,7 +21,6 @@ use crate::failures::Failures;
 use crate::plan::{Plan, Scenario};
 use crate::progress::PhaseBar;
 use crate::record::mix;
-use crate::stop;
 use crate::trace::made::{Made, Shape};
 
 /// Batches, or puts, between two looks for a signal.

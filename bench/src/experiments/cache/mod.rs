@@ -21,18 +21,18 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use farcore::{Error, Size};
+use farcore_command::machine::Machine;
+use farcore_command::outputs::{OutputFile, check_folder};
+use farcore_command::{stop, words};
 
 use self::report::render;
 use self::settings::{Part, Settings};
 use crate::child::Experiment;
 use crate::cli::CacheArgs;
 use crate::ending::Ending;
-use crate::machine::Machine;
-use crate::outputs::{OutputFile, check_folder};
 use crate::plan::{Plan, Scenario};
 use crate::series::{self, Series};
 use crate::trace::made::Made;
-use crate::{stop, words};
 
 /// The experiment of this command.
 #[derive(Debug)]

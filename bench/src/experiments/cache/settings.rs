@@ -3,9 +3,9 @@
 use std::fmt;
 
 use farcore::constants::VALUE_BYTES_MAX;
+use farcore_command::range::RangeError;
 use serde::{Deserialize, Serialize};
 
-use crate::range::RangeError;
 use crate::record::KEYS_MAX;
 use crate::trace::made::Shape;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use farcore::{Answer, Client, Engine};
+use farcore_command::stop;
 use farcore_tuning::Clock;
 use tracing::info;
 
@@ -22,7 +23,6 @@ use crate::failures;
 use crate::plan::{Plan, Scenario};
 use crate::progress::PhaseBar;
 use crate::record::KEY_BYTES;
-use crate::stop;
 
 /// Puts of one call while keys are loaded.
 const LOAD_BATCH: usize = 256;

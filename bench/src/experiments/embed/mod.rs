@@ -38,6 +38,11 @@ mod tasks;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use farcore_command::machine::Machine;
+use farcore_command::origin::Origin;
+use farcore_command::outputs::{OutputFile, check_folder, print};
+use farcore_command::stop;
+use farcore_command::words::size;
 use tracing::error;
 
 use self::report::{EmbedReport, Run};
@@ -47,12 +52,7 @@ use crate::cli::EmbedArgs;
 use crate::ending::Ending;
 use crate::engines::Farcore;
 use crate::failures::{self, ErrorCounts};
-use crate::machine::Machine;
-use crate::origin::Origin;
-use crate::outputs::{OutputFile, check_folder, print};
 use crate::plan::{Plan, Scenario};
-use crate::stop;
-use crate::words::size;
 
 /// The experiment of this command.
 #[derive(Debug)]

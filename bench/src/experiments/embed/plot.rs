@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use farcore_command::colours::COLOURS;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::report::{EmbedReport, Row};
 use super::settings::{Caller, Subject};
-use crate::plot::{COLOURS, unwritten};
+use crate::plot::unwritten;
 use crate::table::nanoseconds;
 
 const PANEL_WIDTH: u32 = 620;

@@ -8,6 +8,7 @@ use std::hint::black_box;
 use std::thread;
 
 use anyhow::{Context, anyhow};
+use farcore_command::stop;
 use farcore_tuning::{Clock, RatioEstimate};
 
 use super::calls::pin;
@@ -18,7 +19,6 @@ use super::stage::{Stage, cpu_seconds, pause};
 use crate::plan::Plan;
 use crate::progress::PhaseBar;
 use crate::record::mix;
-use crate::stop;
 
 /// Time from the last request until an engine counts as idle, in seconds.
 const SETTLE_SECONDS: f64 = 0.2;

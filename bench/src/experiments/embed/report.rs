@@ -3,14 +3,14 @@
 //! I1: figures of a crowd are medians over the rounds, with the least and the most; a ratio is the
 //!     median of the ratios of figures of the same round.
 
+use farcore_command::machine::Machine;
+use farcore_command::origin::Origin;
 use farcore_tuning::{HistogramSnapshot, RatioEstimate};
 use serde::{Deserialize, Serialize};
 
 use super::settings::{Caller, Crowd, Part, Subject};
 use super::stage::Led;
 use crate::failures::{self, ErrorCounts};
-use crate::machine::Machine;
-use crate::origin::Origin;
 use crate::plan::Plan;
 
 /// Everything that one command measured.

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use farcore_command::range::RangeError;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::EngineName;
-use crate::range::RangeError;
 use crate::record::{VALUE_BYTES_MAX, VALUE_GRAIN_BYTES};
 
 /// Keys of a call of the caller `batch`.

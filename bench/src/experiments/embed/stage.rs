@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
+use farcore_command::stop;
 use farcore_tuning::Clock;
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::stop;
 
 /// How often the leader looks for a signal, and for what it waits for.
 const TICK: Duration = Duration::from_millis(20);

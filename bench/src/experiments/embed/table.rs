@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
+use farcore_command::words::size;
 
 use super::counts::SAMPLE_PERIOD;
 use super::report::{Beside, EmbedReport, Idle, Row, Spread};
@@ -12,7 +13,6 @@ use super::settings_of;
 use crate::failures;
 use crate::plan::Plan;
 use crate::table::nanoseconds;
-use crate::words::size;
 
 /// Most that an idle engine may take of a core, and slow a program beside it.
 const IDLE_MAX: f64 = 0.01;

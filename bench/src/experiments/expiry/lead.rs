@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use farcore::{Core, Engine, HistogramSnapshot, Stats, Task};
+use farcore_command::stop;
 use farcore_tuning::{Clock, system_ms};
 use tracing::info;
 
@@ -27,7 +28,6 @@ use crate::plan::{Plan, Scenario};
 use crate::progress::PhaseBar;
 use crate::record::{Generator, KEY_BYTES};
 use crate::series::Faults;
-use crate::stop;
 
 /// How often memory is measured.
 const TICK: Duration = Duration::from_millis(20);

@@ -3,9 +3,9 @@
 
 use std::fmt;
 
+use farcore_command::range::RangeError;
 use serde::{Deserialize, Serialize};
 
-use crate::range::RangeError;
 use crate::record::{KEY_BYTES, VALUE_BYTES_MAX, VALUE_GRAIN_BYTES};
 
 /// Longest `--lead`, `--within` and `--after`, in milliseconds: an hour.

@@ -20,6 +20,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use farcore::Engine;
+use farcore_command::stop;
+use farcore_command::watch::Watched;
 use farcore_tuning::Clock;
 use tracing::info;
 
@@ -33,8 +35,6 @@ use crate::engines::Farcore;
 use crate::failures;
 use crate::plan::{Plan, Scenario};
 use crate::progress::PhaseBar;
-use crate::stop;
-use crate::watch::Watched;
 
 /// How often the leader checks the clients.
 const TICK: Duration = Duration::from_millis(20);

@@ -35,6 +35,10 @@ pub mod table;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use farcore_command::machine::Machine;
+use farcore_command::origin::Origin;
+use farcore_command::outputs::print;
+use farcore_command::stop;
 use tracing::error;
 
 use self::report::{FairnessReport, Run};
@@ -44,11 +48,7 @@ use crate::compare::describe;
 use crate::ending::Ending;
 use crate::engines::Farcore;
 use crate::figures::FigureFiles;
-use crate::machine::Machine;
-use crate::origin::Origin;
-use crate::outputs::print;
 use crate::plan::{Plan, Scenario};
-use crate::stop;
 
 /// The experiment of this command.
 #[derive(Debug)]

@@ -4,13 +4,13 @@
 use std::fmt;
 
 use farcore::HistogramSnapshot;
+use farcore_command::machine::Machine;
+use farcore_command::origin::Origin;
 use serde::{Deserialize, Serialize};
 
 use super::settings::{Phase, Request};
 use crate::ending::Ending;
 use crate::failures::{self, ErrorCounts};
-use crate::machine::Machine;
-use crate::origin::Origin;
 use crate::plan::Plan;
 use crate::report::{PhaseReport, RunReport, counted, mops};
 

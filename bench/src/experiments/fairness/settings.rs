@@ -4,11 +4,11 @@
 
 use std::fmt::{self, Write};
 
+use farcore_command::range::RangeError;
+use farcore_command::words::size;
 use serde::{Deserialize, Serialize};
 
 use super::keys::{RECORD_BYTES_BESIDE, VALUE_BYTES_MIN};
-use crate::range::RangeError;
-use crate::words::size;
 
 /// Most flooders, and most sleepers.
 pub const CLIENTS_MAX: usize = 64;

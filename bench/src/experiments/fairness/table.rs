@@ -218,8 +218,8 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use crate::ending::Ending;
-    use crate::machine::Machine;
-    use crate::origin::Origin;
+    use farcore_command::machine::Machine;
+    use farcore_command::origin::Origin;
 
     fn report(runs: Vec<Run>) -> FairnessReport {
         let machine = Machine {

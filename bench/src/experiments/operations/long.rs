@@ -8,6 +8,7 @@
 
 use anyhow::anyhow;
 use farcore::{Answer, Core, Engine, Error, Operation};
+use farcore_command::stop;
 use farcore_tuning::Clock;
 
 use super::report::{Row, Run, median};
@@ -17,7 +18,6 @@ use crate::failures::{self, ErrorCounts, Failures};
 use crate::phase::ROUNDS;
 use crate::plan::Plan;
 use crate::record::Generator;
-use crate::stop;
 
 /// Least speed of long values, as a share of that of plain ones.
 const LONG_RATIO_MIN: f64 = 0.8;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use farcore_command::range::RangeError;
+use farcore_command::words::size;
 use serde::{Deserialize, Serialize};
 
-use crate::range::RangeError;
 use crate::record::{VALUE_BYTES_MAX, VALUE_GRAIN_BYTES};
-use crate::words::size;
 
 /// Longest value of `put_long`.
 pub const LONG_BYTES_MAX: u64 = 64 << 20;

@@ -10,6 +10,7 @@ use farcore::{
     Answer, Config, Core, Cursor, Engine, Entry, Error, ExportOptions, LinkModel, Operation,
     ScanOptions,
 };
+use farcore_command::stop;
 use farcore_tuning::Clock;
 
 use super::report::{Row, Run, median};
@@ -18,7 +19,6 @@ use crate::engines::Farcore;
 use crate::phase::ROUNDS;
 use crate::plan::{Plan, Scenario};
 use crate::record::{Generator, KEY_BYTES, Scratch, Shape};
-use crate::stop;
 
 /// Least speed of a scan of local keys without values, in million keys a second and core.
 const SCAN_MKEYS_MIN: f64 = 10.0;

@@ -9,16 +9,22 @@
 //!   how much memory its buffer takes.
 //! - I3: a session that has failed takes no more bytes.
 
+use std::fmt::Display;
+use std::fs;
 use std::io::{self, IoSlice, Read, Write};
+use std::path::Path;
 use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use zeroize::Zeroizing;
 
 use crate::options::TlsOptions;
 
+/// What marks a private key that is encrypted with a password.
+const ENCRYPTED: &[u8] = b"ENCRYPTED";
 /// Plain bytes that are sealed at once, at most.
 pub(crate) const SEALED_BYTES_MAX: usize = 64 << 10;
 /// Bytes before a record's content: type, version, length.
@@ -39,44 +45,108 @@ pub(crate) type TlsConfig = Arc<ServerConfig>;
 /// Reads certificates and key.
 ///
 /// # Errors
-/// A file that cannot be read or used, by its name.
+/// The name of a file that cannot be used, what is wrong with it, and the remedy.
 pub(crate) fn load(options: &TlsOptions) -> Result<TlsConfig, String> {
-    let certificate = options.certificate.display();
-    let chain = certificates(&options.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&options.key)
-        .map_err(|error| format!("{}: {error}", options.key.display()))?;
+    // A file that is missing is named before what is wrong within another.
+    let (certificate, key) = (Pem::read(&options.certificate)?, Pem::read(&options.key)?);
+    let authority = options.client_authority.as_deref().map(Pem::read);
+    let authority = authority.transpose()?;
+    let (chain, private_key) = (certificate.certificates()?, key.private_key()?);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let is_usable = provider
+        .key_provider
+        .load_private_key(private_key.clone_key());
+    is_usable.map_err(|error| {
+        key.refused(format_args!(
+            "{error}: give a key of RSA, ECDSA (P-256 or P-384) or Ed25519"
+        ))
+    })?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    let builder = match &options.client_authority {
+    let builder = match &authority {
         None => builder.with_no_client_auth(),
         Some(file) => {
+            let refused = |error: &dyn Display| {
+                file.refused(format_args!(
+                    "{error}: give the certificates of the clients' authorities"
+                ))
+            };
             let mut roots = RootCertStore::empty();
-            for authority in certificates(file)? {
-                let added = roots.add(authority);
-                added.map_err(|error| format!("{}: {error}", file.display()))?;
+            for authority in file.certificates()? {
+                roots.add(authority).map_err(|error| refused(&error))?;
             }
             let verifier =
                 WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            let verifier = verifier.map_err(|error| format!("{}: {error}", file.display()))?;
-            builder.with_client_cert_verifier(verifier)
+            builder.with_client_cert_verifier(verifier.map_err(|error| refused(&error))?)
         }
     };
-    let config = builder.with_single_cert(chain, key);
-    Ok(Arc::new(
-        config.map_err(|error| format!("{certificate}: {error}"))?,
-    ))
+    let config = builder.with_single_cert(chain, private_key);
+    Ok(Arc::new(config.map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => key.refused(format_args!(
+            "it is not the key of the certificate in {}: give the key that this certificate was made \
+             with",
+            certificate.file.display()
+        )),
+        error => certificate.refused(format_args!(
+            "{error}: give a certificate that a server may show"
+        )),
+    })?))
 }
 
-fn certificates(file: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let name = file.display();
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let all = read.map_err(|error| format!("{name}: {error}"))?;
-    if all.is_empty() {
-        return Err(format!("{name}: no certificate is in it"));
+/// A file of certificates or of a key.
+struct Pem<'a> {
+    file: &'a Path,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+impl<'a> Pem<'a> {
+    fn read(file: &'a Path) -> Result<Self, String> {
+        let bytes = fs::read(file).map(Zeroizing::new);
+        let bytes = bytes.map_err(|error| {
+            let file = file.display();
+            format!("{file}: {error}: give a PEM file that this process can read")
+        })?;
+        Ok(Self { file, bytes })
     }
-    Ok(all)
+
+    /// The error that the file cannot be used.
+    fn refused(&self, why: impl Display) -> String {
+        format!("{}: {why}", self.file.display())
+    }
+
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+        let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
+        let all = all.map_err(|error| self.refused(format_args!("{error}: give a PEM file")))?;
+        if !all.is_empty() {
+            return Ok(all);
+        }
+        Err(
+            self.refused(match PrivateKeyDer::from_pem_slice(&self.bytes) {
+                Ok(_) => "a private key is in it and no certificate: are the files exchanged?",
+                Err(_) => "no certificate is in it: give a PEM file with one",
+            }),
+        )
+    }
+
+    fn private_key(&self) -> Result<PrivateKeyDer<'static>, String> {
+        let has_certificate = || CertificateDer::from_pem_slice(&self.bytes).is_ok();
+        let mut parts = self.bytes.windows(ENCRYPTED.len());
+        match PrivateKeyDer::from_pem_slice(&self.bytes) {
+            Ok(key) => Ok(key),
+            Err(pem::Error::NoItemsFound) if parts.any(|part| part == ENCRYPTED) => Err(self
+                .refused(format_args!(
+                    "the private key in it is encrypted: give what `openssl pkey -in {} -out FILE` \
+                     writes",
+                    self.file.display()
+                ))),
+            Err(pem::Error::NoItemsFound) => Err(self.refused(match has_certificate() {
+                true => "a certificate is in it and no private key: are the files exchanged?",
+                false => "no private key is in it: give a PEM file with one",
+            })),
+            Err(error) => Err(self.refused(format_args!("{error}: give a PEM file"))),
+        }
+    }
 }
 
 /// Follows the records in received bytes, for the size of the buffer in which rustls keeps them.
@@ -293,6 +363,114 @@ mod tests {
             }
             assert_eq!((meter.left, meter.header_bytes), (0, 0), "step {step}");
             assert_eq!(meter.record_bytes, HEADER_BYTES + 16_384);
+        }
+    }
+    /// A certificate and its key.
+    fn made() -> (String, String) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_and_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let ((certificate, key), (_, other)) = (made(), made());
+        let encrypted =
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        let wrong = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        for (name, text) in [
+            ("certificate", &*certificate),
+            ("key", &key),
+            ("both", &format!("{certificate}{key}")),
+            ("other", &other),
+            ("encrypted", encrypted),
+            ("wrong", wrong),
+            ("cut", &key[..60]),
+            ("text", "text"),
+        ] {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let used = |certificate: &str, key: &str, authority: Option<&str>| {
+            let file = |name: &str| folder.path().join(name);
+            let options = TlsOptions {
+                listen: ([127, 0, 0, 1], 0).into(),
+                certificate: file(certificate),
+                key: file(key),
+                client_authority: authority.map(file),
+            };
+            load(&options).map(|_| ())
+        };
+        assert_eq!(used("certificate", "key", Some("certificate")), Ok(()));
+        assert_eq!(used("both", "both", None), Ok(()));
+        for (files, named, parts) in [
+            (
+                ("none", "key", None),
+                "none",
+                ["No such file", "give a PEM file that"],
+            ),
+            (
+                ("text", "none", None),
+                "none",
+                ["No such file", "give a PEM file that"],
+            ),
+            (
+                ("certificate", "key", Some("none")),
+                "none",
+                ["No such file", "give a PEM"],
+            ),
+            (
+                ("text", "key", None),
+                "text",
+                ["no certificate is in it", "give a PEM file"],
+            ),
+            (
+                ("key", "certificate", None),
+                "key",
+                ["no certificate", "exchanged"],
+            ),
+            (
+                ("certificate", "certificate", None),
+                "certificate",
+                ["no private key", "exchanged"],
+            ),
+            (
+                ("certificate", "text", None),
+                "text",
+                ["no private key is in it", "give a PEM"],
+            ),
+            (
+                ("certificate", "cut", None),
+                "cut",
+                ["section end", "give a PEM file"],
+            ),
+            (
+                ("certificate", "encrypted", None),
+                "encrypted",
+                ["is encrypted", "openssl pkey"],
+            ),
+            (
+                ("certificate", "wrong", None),
+                "wrong",
+                ["private key", "give a key of RSA"],
+            ),
+            (
+                ("certificate", "other", None),
+                "other",
+                ["not the key of", "give the key that"],
+            ),
+            (
+                ("certificate", "key", Some("text")),
+                "text",
+                ["no certificate", "give a PEM"],
+            ),
+        ] {
+            let (certificate, key, authority) = files;
+            let error = used(certificate, key, authority).unwrap_err();
+            let start = format!("{}: ", folder.path().join(named).display());
+            assert!(
+                error.starts_with(&start) && parts.iter().all(|part| error.contains(part)),
+                "{files:?}: {error}"
+            );
         }
     }
 }

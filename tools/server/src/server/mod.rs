@@ -68,6 +68,19 @@ pub struct Server {
 }
 
 impl Server {
+    /// Checks what a server needs and what no engine is needed for: limits of native clients, and
+    /// the files of encrypted connections.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn check(options: &Options) -> Result<(), StartError> {
+        options.native.validate()?;
+        if let Some(options) = &options.tls {
+            tls::load(options).map_err(StartError::Tls)?;
+        }
+        Ok(())
+    }
+
     /// Starts a server on every core of an engine, and waits until all serve. Not to be called from
     /// a job of the engine.
     ///

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use farcore::Report;
 use farcore_bench::cli::{ContestSize, SetupArgs};
 use farcore_bench::engines::Farcore;
-use farcore_bench::machine::Machine as Here;
 use farcore_bench::plan::{Plan, Scenario};
 use farcore_bench::run::run_silently;
+use farcore_command::machine::Machine as Here;
 use farcore_tuning::{UnitCosts, Workload};
 use serde::Serialize;
 

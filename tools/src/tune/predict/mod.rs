@@ -17,9 +17,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use farcore_bench::cli::{ContestSize, SetupArgs};
-use farcore_bench::machine::Machine as Here;
-use farcore_bench::origin::Origin;
-use farcore_bench::outputs::{OutputFile, check_extension, print};
+use farcore_command::machine::Machine as Here;
+use farcore_command::origin::Origin;
+use farcore_command::outputs::{OutputFile, check_extension, print};
 
 use self::adapter::Adapter;
 pub(super) use self::machine::Machine;

@@ -2,7 +2,7 @@
 //! the number of cores. Stations with little use are left out.
 
 use anyhow::{Result, anyhow};
-use farcore_bench::plot::COLOURS;
+use farcore_command::colours::COLOURS;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
@@ -170,7 +170,7 @@ mod tests {
     fn answer(machine: Machine) -> Answer {
         let calibration = example();
         Answer {
-            origin: farcore_bench::origin::Origin::default(),
+            origin: farcore_command::origin::Origin::default(),
             calibrated_on: None,
             seed: None,
             adapter: None,

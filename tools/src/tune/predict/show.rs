@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
-use farcore_bench::machine::Machine as Here;
-use farcore_bench::origin::Origin;
+use farcore_command::machine::Machine as Here;
+use farcore_command::origin::Origin;
 use serde::Serialize;
 
 use super::adapter::Adapter;

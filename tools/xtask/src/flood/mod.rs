@@ -7,7 +7,7 @@
 //! itself and fails if less holds than must.
 //!
 //! The node is a child process on the first core, the attacker runs on the last; a third core, if
-//! there is one, is for the honest side. All parts are release builds.
+//! there is one, is for the honest side. All parts are built as for published figures.
 
 mod attack;
 mod newcomers;
@@ -18,7 +18,7 @@ mod unread;
 
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Subcommand;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -50,27 +50,17 @@ fn raise_limit() -> Result<()> {
     Ok(())
 }
 
-/// Builds this program for release and runs it with the same arguments: a slow engine or attacker
-/// would flatter the node.
-fn run_for_release() -> Result<()> {
-    super::run(&mut super::cargo(&[
-        "build",
-        "--release",
-        "--locked",
-        "-p",
-        "xtask",
-    ]))?;
+/// Builds this program as for published figures and runs it with the same arguments: a slow engine
+/// or attacker would flatter the node.
+fn run_optimised() -> Result<()> {
+    let program = super::build_published("xtask", "xtask")?;
     let arguments = std::env::args_os().skip(1);
-    let mut command = Command::new("target/release/xtask");
-    let status = command.args(arguments).status();
-    let status = status.context("cannot start target/release/xtask")?;
-    ensure!(status.success(), "the release build ended with {status}");
-    Ok(())
+    super::run(Command::new(program).args(arguments))
 }
 
 pub(crate) fn run(flood: &Flood) -> Result<()> {
     if cfg!(debug_assertions) {
-        return run_for_release();
+        return run_optimised();
     }
     raise_limit()?;
     match flood {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -20,19 +20,13 @@ pub(super) struct Node {
 impl Node {
     /// Starts a node that lends `memory` and may use one core only. Without a binary, one is built.
     pub(super) fn start(binary: Option<&Path>, core: usize, memory: &str) -> Result<Self> {
-        let built = PathBuf::from("target/release/farcore");
-        if binary.is_none() {
-            crate::run(&mut crate::cargo(&[
-                "build",
-                "--release",
-                "--locked",
-                "-p",
-                "farcore-tools",
-            ]))?;
-        }
+        let binary = match binary {
+            Some(binary) => binary.to_owned(),
+            None => crate::build_published("farcore-tools", "farcore")?,
+        };
         let mut child = Command::new("taskset")
             .args(["-c", &core.to_string()])
-            .arg(binary.unwrap_or(&built))
+            .arg(binary)
             .arg("memnode")
             .args(["--listen", "tcp://127.0.0.1:0", "--memory", memory])
             .stdin(Stdio::null())

@@ -286,7 +286,7 @@ mod tests {
         let commands: Vec<String> = embedding(2).commands().collect();
         assert_eq!(
             commands[0],
-            "target/release/farcore-bench embed --keys 1000 --repeats 5 --seconds 0.5 \
+            "target/published/farcore-bench embed --keys 1000 --repeats 5 --seconds 0.5 \
              --engines farcore,farcore-dedicated,moka --json target/results/embed.json"
         );
         assert!(commands[1].contains("--local-percent 20 --far-latency 2us"));

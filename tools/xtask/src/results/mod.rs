@@ -39,7 +39,7 @@ use self::trip::TripLimit;
 /// Target folder of the build. It overrides the environment, because the page shows the command.
 const TARGET: &str = "target";
 /// The benchmark's program.
-const BENCHMARK: &str = "target/release/farcore-bench";
+const BENCHMARK: &str = "target/published/farcore-bench";
 /// Folder of the rounds' JSON files.
 const FOLDER: &str = "target/results";
 /// Where a page's figures begin that other commands measured and that stay as they are.
@@ -103,7 +103,8 @@ impl Results {
 /// Arguments of cargo that build the benchmark with these engines.
 fn build_arguments(engines: &[String]) -> Vec<&'static str> {
     let rocksdb = engines.iter().any(|engine| engine == "rocksdb");
-    let mut arguments = vec!["build", "--release", "--locked", "-p", "farcore-bench"];
+    let mut arguments = vec!["build", "--profile", crate::PUBLISHED];
+    arguments.extend(["--locked", "-p", "farcore-bench"]);
     arguments.extend(["--features", if rocksdb { "rocksdb" } else { "peers" }]);
     arguments.extend(["--target-dir", TARGET]);
     arguments

@@ -21,6 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::thread;
 
 use farcore::{Answer, Handle, Operation, Refused};
+use farcore_command::stop;
 use farcore_tuning::Clock;
 
 use self::measured::{Measure, Pending};
@@ -29,7 +30,6 @@ use super::keys::{Draws, Keys};
 use super::notes::{Latencies, Notes};
 use super::settings::{Form, Request};
 use crate::record::Scratch;
-use crate::stop;
 
 /// Empty polls after which a thread yields its core, which the engine may need.
 const IDLE_POLLS_MAX: u32 = 64;

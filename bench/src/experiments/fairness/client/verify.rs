@@ -1,11 +1,11 @@
 //! Verifies the answers to a client's requests.
 
 use farcore::{Answer, Error};
+use farcore_command::words;
 
 use super::PUT;
 use crate::experiments::fairness::keys::Keys;
 use crate::experiments::fairness::notes::Notes;
-use crate::words;
 
 /// Counts an answer that is wrong or failed. `expected` is the nonce of the value, if this client
 /// is the only writer of the key.

@@ -54,7 +54,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub(crate) struct Longest {
-    /// The program `farcore` [default: a release build, which is built]
+    /// The program `farcore` [default: one of the profile published, which is built]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// How long each load lasts; longer if too few calls of the client beside it overlap with it
@@ -69,8 +69,8 @@ pub(crate) struct Longest {
     /// Write a row of each load to this file, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Fail if beside one load the slowest of a hundred calls takes over 20 ms; needs a release
-    /// build and a core that has no other load
+    /// Fail if beside one load the slowest of a hundred calls takes over 20 ms; needs a
+    /// build of the profile published and a core that has no other load
     #[arg(long)]
     judge: bool,
 }
@@ -167,7 +167,8 @@ pub(super) fn perform(place: &Place, longest: &Longest) -> Result<()> {
         None => memory::build()?,
     };
     let binary = binary.canonicalize();
-    let binary = binary.context("build it with cargo build --release -p farcore-tools")?;
+    let binary =
+        binary.context("build it with cargo build --profile published -p farcore-tools")?;
     let cores = Cores::here()?;
     ensure!(
         cores.are_apart() || !longest.judge,

@@ -63,7 +63,7 @@ const DESCRIPTORS: u64 = 12_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct Memory {
-    /// The program `farcore` [default: a release build, which is built]
+    /// The program `farcore` [default: one of the profile published, which is built]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// How long each load lasts
@@ -79,7 +79,7 @@ pub(crate) struct Memory {
     #[arg(long)]
     list: bool,
     /// Fail if one of a hundred short calls of the well-behaved client takes over 20 ms; needs a
-    /// release build and a core that has no other load
+    /// build of the profile published and a core that has no other load
     #[arg(long)]
     judge_latency: bool,
 }
@@ -100,12 +100,9 @@ impl Memory {
     }
 }
 
-/// Builds `farcore` for release.
+/// Builds `farcore` as for published figures.
 pub(super) fn build() -> Result<PathBuf> {
-    let package = ["--package", "farcore-tools", "--bin", "farcore"];
-    crate::run(crate::cargo(&["build", "--quiet", "--release", "--locked"]).args(package))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    Ok(PathBuf::from(target).join("release/farcore"))
+    crate::build_published("farcore-tools", "farcore")
 }
 
 /// Raises the limit on open files, which the server inherits.

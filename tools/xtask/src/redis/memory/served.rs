@@ -39,7 +39,7 @@ impl Setting {
     pub(super) fn create(binary: &Path, place: &Place) -> Result<Self> {
         let binary = binary.canonicalize().with_context(|| {
             format!(
-                "no {}: build it with cargo build --release -p farcore-tools",
+                "no {}: build it with cargo build --profile published -p farcore-tools",
                 binary.display()
             )
         })?;

@@ -18,7 +18,7 @@ fn two_cores_run_everything() {
     let commands: Vec<String> = plan.measurements.iter().map(Measurement::command).collect();
     assert_eq!(
         commands[0],
-        "target/release/farcore-bench contest --cores 2,5 --keys-per-core 1000000 --local 2GiB --far 256MiB --window 64 \
+        "target/published/farcore-bench contest --cores 2,5 --keys-per-core 1000000 --local 2GiB --far 256MiB --window 64 \
          --engines dashmap,farcore --json target/results/two-cores.json"
     );
     assert!(commands[1].contains("--cores 2 ") && commands[2].contains("--far-latency 2us"));
@@ -86,7 +86,7 @@ fn the_largest_run_is_of_its_own_size() {
     assert_eq!(largest.unwrap().rounds, 1);
     assert_eq!(
         largest.unwrap().command(),
-        "target/release/farcore-bench contest --cores 0,1 --keys-per-core 12000000 --local 1GiB --far 8GiB --far-latency 2us \
+        "target/published/farcore-bench contest --cores 0,1 --keys-per-core 12000000 --local 1GiB --far 8GiB --far-latency 2us \
          --encrypt=secrecy-only --hot-ops 8000000 --window 64 --engines farcore --json target/results/largest.json"
     );
 }
@@ -106,7 +106,7 @@ fn stores_that_keep_files_run_separately() {
     assert_eq!(
         theirs,
         [
-            "target/release/farcore-bench contest --cores 0,1 --keys-per-core 200000 --local 24MiB --far 1GiB --far-latency 2us \
+            "target/published/farcore-bench contest --cores 0,1 --keys-per-core 200000 --local 24MiB --far 1GiB --far-latency 2us \
           --hot-ops 400000 --window 64 --engines farcore,fjall,rocksdb --json target/results/file-stores.json"
         ]
     );

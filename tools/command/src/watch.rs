@@ -28,8 +28,8 @@ use crate::stop;
 
 /// Stands for the default path.
 const DEFAULT: &str = "default";
-/// The name of a default socket begins with this.
-const NAME: &str = "bench";
+/// The target of the log, which users see.
+const TARGET: &str = "farcore";
 
 fn is_default(path: &Path) -> bool {
     path == Path::new(DEFAULT)
@@ -69,6 +69,8 @@ pub struct WatchArgs {
 /// Where the engine of a run publishes its metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
+    /// The command, with which the name of a default socket begins.
+    pub command: String,
     /// Its statistics socket, or `default`.
     pub stats_socket: Option<PathBuf>,
     /// The address for Prometheus.
@@ -83,11 +85,11 @@ pub struct Watched {
 }
 
 impl WatchArgs {
-    /// The endpoints that the flags name.
+    /// The endpoints that the flags of a command name.
     ///
     /// # Errors
     /// The address is reachable from other hosts and `--insecure` is not given.
-    pub fn watch(&self) -> Result<Watch, RangeError> {
+    pub fn watch(&self, command: &str) -> Result<Watch, RangeError> {
         if let Some(http) = self.http
             && !self.insecure
             && !is_loopback(http)
@@ -97,6 +99,7 @@ impl WatchArgs {
             return Err(RangeError::new("--http", http, limit));
         }
         Ok(Watch {
+            command: command.to_owned(),
             stats_socket: self.stats_socket.clone(),
             http: self.http,
         })
@@ -150,10 +153,10 @@ impl Watch {
             return;
         };
         let path = if is_default(path) {
-            let Ok(own) = default_socket(NAME) else {
+            let Ok(own) = default_socket(&self.command) else {
                 return;
             };
-            own.with_file_name(format!("{NAME}-{process}.sock"))
+            own.with_file_name(format!("{}-{process}.sock", self.command))
         } else {
             path.clone()
         };
@@ -188,14 +191,14 @@ impl Watch {
         let socket = match &self.stats_socket {
             Some(path) => {
                 let path = if is_default(path) {
-                    default_socket(NAME).context("--stats-socket")?
+                    default_socket(&self.command).context("--stats-socket")?
                 } else {
                     path.clone()
                 };
                 let socket = StatisticsSocket::bind(path, reporter.clone());
                 let socket = socket.context("--stats-socket")?;
                 stop::remove_if_hung(socket.path());
-                info!(socket = %socket.path().display(), "farcore top can attach");
+                info!(target: TARGET, socket = %socket.path().display(), "farcore top can attach");
                 Some(socket)
             }
             None => None,
@@ -205,7 +208,7 @@ impl Watch {
                 let exposed = exposed(Exposition::new(reporter));
                 let server = HttpServer::bind(address, exposed);
                 let server = server.with_context(|| taken(address))?;
-                info!(address = %server.address(), "metrics over HTTP");
+                info!(target: TARGET, address = %server.address(), "metrics over HTTP");
                 Some(server)
             }
             None => None,
@@ -229,7 +232,7 @@ mod tests {
     fn socket(path: &Path) -> Watch {
         Watch {
             stats_socket: Some(path.to_owned()),
-            http: None,
+            ..Watch::default()
         }
     }
 
@@ -260,8 +263,8 @@ mod tests {
         socket(&path).check().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let watch = Watch {
-            stats_socket: None,
             http: listener.local_addr().ok(),
+            ..Watch::default()
         };
         let error = describe(&watch.check().unwrap_err());
         assert!(error.contains("; give --http another address: "), "{error}");

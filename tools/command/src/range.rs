@@ -16,7 +16,9 @@ pub struct RangeError {
 }
 
 impl RangeError {
-    pub(crate) fn new(flag: &'static str, value: impl ToString, limit: impl Into<String>) -> Self {
+    /// The error of a flag with a value, which names what the value must be.
+    #[must_use]
+    pub fn new(flag: &'static str, value: impl ToString, limit: impl Into<String>) -> Self {
         Self {
             flag,
             value: value.to_string(),

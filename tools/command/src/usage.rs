@@ -81,10 +81,7 @@ pub fn plain(error: clap::Error) -> clap::Error {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::cli::Cli;
 
     #[test]
     fn a_value_of_the_environment_is_named_by_its_variable() {
@@ -94,45 +91,5 @@ mod tests {
             "error: invalid value 'x' for FARCORE_SERVER: `x` has no scheme"
         );
         assert_eq!(with_variable(said.into(), |flag| flag == "--server"), said);
-    }
-
-    #[test]
-    fn an_error_says_what_to_write() {
-        for (line, said) in [
-            (
-                "contest --keys-per-core abc",
-                "error: invalid value 'abc' for '--keys-per-core <N>': write a whole number\n",
-            ),
-            (
-                "contest --runs 0",
-                "error: invalid value '0' for '--runs <N>': it must be 1 to 1000\n",
-            ),
-            (
-                "trace x --limit 0",
-                "error: invalid value '0' for '--limit <N>': it must be 1 or more\n",
-            ),
-            (
-                "contest --port 256",
-                "error: invalid value '256' for '--port <N>': it must be 0 to 255\n",
-            ),
-            (
-                "contest --zipf much",
-                "error: invalid value 'much' for '--zipf <EXPONENT>': write a number\n",
-            ),
-            (
-                "contest --http here",
-                "error: invalid value 'here' for '--http <ADDRESS>': write it as ADDRESS:PORT",
-            ),
-            // Words of our own, and of clap about the flags.
-            ("contest --local big", "`big` is not a size: write e.g. "),
-            ("contest --nothing", "unexpected argument '--nothing'"),
-        ] {
-            let words = std::iter::once("farcore-bench").chain(line.split_whitespace());
-            let error = Cli::try_parse_from(words).unwrap_err();
-            let text = plain(error).to_string();
-            assert!(text.contains(said), "{line}: {text}");
-            let help = "\nFor more information, try '--help'.\n";
-            assert!(text.ends_with(help), "{line}: {text}");
-        }
     }
 }
