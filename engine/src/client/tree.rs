@@ -581,14 +581,20 @@ calls! {
     /// # Errors
     /// Those of `insert`.
     take_at(rank: i64) -> TreePage, TreePage = TreeOp::TakeAt { rank };
+    /// Moves the last element of a list to its beginning, or the first to its end, and returns it;
+    /// nothing if there is none.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    rotate(last: bool) -> TreePage, TreePage = TreeOp::Rotate { last };
     /// An element, each with the same chance if `random` is a random number; nothing if there is
     /// none. It may be removed.
     ///
     /// # Errors
     /// Those of `insert`.
     draw(random: u64, removes: bool) -> TreePage, TreePage = TreeOp::Draw { random, removes };
-    /// Removes what lies outside of a slice: all, or as much as one step can. Negative ranks count
-    /// from the end.
+    /// Removes what lies outside of a slice, from the ends inward: all, or as much as one step can.
+    /// Negative ranks count from the end.
     ///
     /// # Errors
     /// Those of `insert`.

@@ -195,6 +195,11 @@ pub enum TreeOp<'a> {
         /// The rank; a negative one counts from the end, -1 is the last.
         rank: i64,
     },
+    /// Moves the element at one end of a list to the other end, and answers it.
+    Rotate {
+        /// The last element becomes the first, not the first the last.
+        last: bool,
+    },
     /// Answers an element, each with the same chance.
     Draw {
         /// A random number, which decides which one.
@@ -212,7 +217,7 @@ pub enum TreeOp<'a> {
         /// The most elements.
         limit: u32,
     },
-    /// Removes what lies outside of a slice: all, or as much as one step can.
+    /// Removes what lies outside of a slice, from the ends inward: all, or as much as one step can.
     Trim {
         /// The first rank that stays.
         first: i64,
@@ -466,7 +471,10 @@ impl<'a> TreeOp<'a> {
             | Self::Rank { .. }
             | Self::Count { .. }
             | Self::Range { .. } => Some(TreeKind::Map),
-            Self::Push { .. } | Self::InsertAt { .. } | Self::SetAt { .. } => Some(TreeKind::List),
+            Self::Push { .. }
+            | Self::InsertAt { .. }
+            | Self::SetAt { .. }
+            | Self::Rotate { .. } => Some(TreeKind::List),
         }
     }
 
@@ -506,6 +514,7 @@ impl<'a> TreeOp<'a> {
             | Self::SetAt { .. }
             | Self::Update { .. }
             | Self::TakeAt { .. }
+            | Self::Rotate { .. }
             | Self::Draw { removes: true, .. }
             | Self::Trim { .. } => true,
         }
@@ -537,6 +546,7 @@ impl<'a> TreeOp<'a> {
             | Self::Pop { .. }
             | Self::RemoveByRank { .. }
             | Self::TakeAt { .. }
+            | Self::Rotate { .. }
             | Self::Draw { .. }
             | Self::Slice { .. }
             | Self::Trim { .. } => (0, 0),
@@ -686,6 +696,7 @@ impl<'a> TreeOp<'a> {
                 into.extend(first.to_le_bytes());
                 into.extend(last.to_le_bytes());
             }
+            Self::Rotate { last } => into.extend(head(20, last)),
         }
     }
 
@@ -799,6 +810,7 @@ impl<'a> TreeOp<'a> {
                 first: fields.signed()?,
                 last: fields.signed()?,
             },
+            20 => Self::Rotate { last: flag },
             _ => return None,
         };
         fields.0.is_empty().then_some((guard, op))

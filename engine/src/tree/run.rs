@@ -117,6 +117,8 @@ impl<N: Nodes> TreeWork<'_, N> {
                 Some(rank) => self.take_at(rank, true, out),
                 None => Ok(TreeAnswer::Absent),
             },
+            TreeOp::Rotate { .. } if self.root.count == 0 => Ok(TreeAnswer::Absent),
+            TreeOp::Rotate { last } => self.rotate(last, limits, out),
             TreeOp::Draw { random, removes } => {
                 let rank = u128::from(random) * u128::from(self.root.count) >> u64::BITS;
                 match u64::try_from(rank) {
@@ -332,6 +334,28 @@ impl<N: Nodes> TreeWork<'_, N> {
         Ok(TreeAnswer::Value)
     }
 
+    /// Moves the element at one end to the other, and answers it as a page, which says whether
+    /// there are others.
+    fn rotate(
+        &mut self,
+        last: bool,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        self.refrain();
+        let end = self.root.count.saturating_sub(1);
+        let (from, to) = if last { (end, 0) } else { (0, end) };
+        let answer = self.take_at(from, false, out)?;
+        // The only element is at both ends.
+        if end > 0 {
+            self.remove_from(from, from + 1, limits)?;
+            if let Some((_, value)) = page_elements(out).next() {
+                self.add_at(to, value)?;
+            }
+        }
+        Ok(answer)
+    }
+
     /// Answers how many elements were removed, the first rank and the last that stay by the ranks
     /// that are left, whether there is more to remove, and how many elements there are then.
     fn trim(
@@ -347,9 +371,9 @@ impl<N: Nodes> TreeWork<'_, N> {
         if self.root.count - kept > 1 {
             self.refrain();
         }
-        // Behind the slice first, so that its ranks stay while there is more.
-        let behind = self.remove_from(start + kept, u64::MAX, limits)?;
-        removed += behind;
+        // Behind the slice first, so that its ranks stay while there is more. From the ends inward:
+        // what is left then is what taking elements off the ends would leave.
+        removed += self.remove_behind(start + kept, limits)?;
         let mut more = self.root.count > start + kept;
         if !more {
             let before = self.remove_from(0, start, limits)?;
@@ -612,6 +636,26 @@ impl<N: Nodes> TreeWork<'_, N> {
             })?;
         }
         Ok(removed)
+    }
+
+    /// Removes elements from a rank on, the last ones first, as many as one step can; returns how
+    /// many.
+    fn remove_behind(&mut self, rank: u64, limits: TreeLimits) -> Result<u64, Halt> {
+        let before = self.root.count;
+        if before.saturating_sub(rank) == 1 {
+            return self.remove_from(rank, before, limits);
+        }
+        while self.root.count > rank && !self.is_spent(limits) {
+            self.with_path(|work, path| {
+                let count = work.root.count;
+                let place = work.find(path, Sought::Rank(count - 1))?;
+                let here = (place.len as u64).min(count - rank);
+                let here = usize::try_from(here).map_err(|_| Halt::Damaged(place.leaf))?;
+                let entry = place.len - here;
+                work.remove_at(path, LeafPlace { entry, ..place }, here)
+            })?;
+        }
+        Ok(before - self.root.count)
     }
 
     /// Answers how long the list is.
