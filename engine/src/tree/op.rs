@@ -178,7 +178,8 @@ pub enum TreeOp<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// Stores and removes several keys, in their order: all, or as many as one step can.
+    /// Stores and removes several keys, in their order: all, or as many as one step can, and
+    /// [`TREE_CHANGES_WHOLE`](crate::constants::TREE_CHANGES_WHOLE) at least.
     Update {
         /// The changes.
         changes: TreeChanges<'a>,
@@ -194,6 +195,11 @@ pub enum TreeOp<'a> {
     TakeAt {
         /// The rank; a negative one counts from the end, -1 is the last.
         rank: i64,
+    },
+    /// Moves the element at one end of a list to the other end, and answers it.
+    Rotate {
+        /// The last element becomes the first, not the first the last.
+        last: bool,
     },
     /// Answers an element, each with the same chance.
     Draw {
@@ -212,7 +218,7 @@ pub enum TreeOp<'a> {
         /// The most elements.
         limit: u32,
     },
-    /// Removes what lies outside of a slice: all, or as much as one step can.
+    /// Removes what lies outside of a slice, from the ends inward: all, or as much as one step can.
     Trim {
         /// The first rank that stays.
         first: i64,
@@ -374,6 +380,17 @@ fn put_bound(into: &mut Vec<u8>, bound: TreeBound<'_>) {
 }
 
 impl<'a> TreeValues<'a> {
+    /// Each value; those that were encoded end where they are none.
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        let (slices, encoded) = match self {
+            Self::Slices(values) => (values, &[][..]),
+            Self::Encoded(bytes) => (&[][..], bytes),
+        };
+        let mut fields = Fields(encoded);
+        let encoded = std::iter::from_fn(move || fields.bytes());
+        slices.iter().copied().chain(encoded)
+    }
+
     /// Calls `each` with each value; `None` if it does, or if the values are not what was encoded.
     pub(super) fn for_each<E>(
         self,
@@ -466,7 +483,10 @@ impl<'a> TreeOp<'a> {
             | Self::Rank { .. }
             | Self::Count { .. }
             | Self::Range { .. } => Some(TreeKind::Map),
-            Self::Push { .. } | Self::InsertAt { .. } | Self::SetAt { .. } => Some(TreeKind::List),
+            Self::Push { .. }
+            | Self::InsertAt { .. }
+            | Self::SetAt { .. }
+            | Self::Rotate { .. } => Some(TreeKind::List),
         }
     }
 
@@ -484,8 +504,9 @@ impl<'a> TreeOp<'a> {
         }
     }
 
-    /// True if it may change the tree.
-    pub(crate) fn is_change(&self) -> bool {
+    /// True if it may change the collection.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
         match self {
             Self::Len
             | Self::RangeByRank { .. }
@@ -506,6 +527,7 @@ impl<'a> TreeOp<'a> {
             | Self::SetAt { .. }
             | Self::Update { .. }
             | Self::TakeAt { .. }
+            | Self::Rotate { .. }
             | Self::Draw { removes: true, .. }
             | Self::Trim { .. } => true,
         }
@@ -537,6 +559,7 @@ impl<'a> TreeOp<'a> {
             | Self::Pop { .. }
             | Self::RemoveByRank { .. }
             | Self::TakeAt { .. }
+            | Self::Rotate { .. }
             | Self::Draw { .. }
             | Self::Slice { .. }
             | Self::Trim { .. } => (0, 0),
@@ -553,9 +576,10 @@ impl<'a> TreeOp<'a> {
         }
     }
 
-    /// Writes it as a request's value.
+    /// Writes it behind what is there, with the collections that it is of, as requests carry it: to
+    /// do it again later.
     #[expect(clippy::too_many_lines, reason = "one arm per operation")]
-    pub(crate) fn encode(&self, guard: TreeGuard, into: &mut Vec<u8>) {
+    pub fn encode(&self, guard: TreeGuard, into: &mut Vec<u8>) {
         into.extend([guard.tag, u8::from(guard.version.is_some())]);
         into.extend(
             guard
@@ -686,12 +710,14 @@ impl<'a> TreeOp<'a> {
                 into.extend(first.to_le_bytes());
                 into.extend(last.to_le_bytes());
             }
+            Self::Rotate { last } => into.extend(head(20, last)),
         }
     }
 
     /// The operation that was encoded; `None` if none was.
     #[expect(clippy::too_many_lines, reason = "one arm per operation")]
-    pub(crate) fn decode(encoded: &'a [u8]) -> Option<(TreeGuard, Self)> {
+    #[must_use]
+    pub fn decode(encoded: &'a [u8]) -> Option<(TreeGuard, Self)> {
         let mut fields = Fields(encoded);
         let guard = TreeGuard {
             tag: fields.byte()?,
@@ -799,6 +825,7 @@ impl<'a> TreeOp<'a> {
                 first: fields.signed()?,
                 last: fields.signed()?,
             },
+            20 => Self::Rotate { last: flag },
             _ => return None,
         };
         fields.0.is_empty().then_some((guard, op))

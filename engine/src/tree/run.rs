@@ -6,6 +6,7 @@ use super::op::{
 };
 use super::read::{Element, Start, Walk, Walked};
 use super::work::{Edited, Halt, LeafPlace, Nodes, PathStep, Sought, TreeTouch, TreeWork};
+use crate::constants::TREE_CHANGES_WHOLE;
 
 /// What an operation answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,6 +118,8 @@ impl<N: Nodes> TreeWork<'_, N> {
                 Some(rank) => self.take_at(rank, true, out),
                 None => Ok(TreeAnswer::Absent),
             },
+            TreeOp::Rotate { .. } if self.root.count == 0 => Ok(TreeAnswer::Absent),
+            TreeOp::Rotate { last } => self.rotate(last, limits, out),
             TreeOp::Draw { random, removes } => {
                 let rank = u128::from(random) * u128::from(self.root.count) >> u64::BITS;
                 match u64::try_from(rank) {
@@ -234,7 +237,8 @@ impl<N: Nodes> TreeWork<'_, N> {
         }
         let (mut added, mut removed, mut done) = (0u64, 0u64, 0u64);
         let all = changes.for_each(|change| {
-            if done > 0 && (self.is_spent(limits) || done >= limits.elements) {
+            let is_enough = self.is_spent(limits) || done >= limits.elements;
+            if is_enough && done >= TREE_CHANGES_WHOLE as u64 {
                 return Ok(false);
             }
             match change.value {
@@ -332,6 +336,28 @@ impl<N: Nodes> TreeWork<'_, N> {
         Ok(TreeAnswer::Value)
     }
 
+    /// Moves the element at one end to the other, and answers it as a page, which says whether
+    /// there are others.
+    fn rotate(
+        &mut self,
+        last: bool,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        self.refrain();
+        let end = self.root.count.saturating_sub(1);
+        let (from, to) = if last { (end, 0) } else { (0, end) };
+        let answer = self.take_at(from, false, out)?;
+        // The only element is at both ends.
+        if end > 0 {
+            self.remove_from(from, from + 1, limits)?;
+            if let Some((_, value)) = page_elements(out).next() {
+                self.add_at(to, value)?;
+            }
+        }
+        Ok(answer)
+    }
+
     /// Answers how many elements were removed, the first rank and the last that stay by the ranks
     /// that are left, whether there is more to remove, and how many elements there are then.
     fn trim(
@@ -346,9 +372,10 @@ impl<N: Nodes> TreeWork<'_, N> {
         if self.root.count - kept_count > 1 {
             self.refrain();
         }
-        // Behind the slice first, so that its ranks stay while there is more.
+        // Behind the slice first, so that its ranks stay while there is more. From the ends inward:
+        // what is left then is what taking elements off the ends would leave.
         let behind = if kept_count == 0 { 0 } else { kept.end };
-        let mut removed = self.remove_from(behind, u64::MAX, limits)?;
+        let mut removed = self.remove_behind(behind, limits)?;
         let mut left = kept.start;
         if kept_count > 0 && self.root.count == kept.end {
             let before = self.remove_from(0, kept.start, limits)?;
@@ -610,6 +637,26 @@ impl<N: Nodes> TreeWork<'_, N> {
             })?;
         }
         Ok(removed)
+    }
+
+    /// Removes elements from a rank on, the last ones first, as many as one step can; returns how
+    /// many.
+    fn remove_behind(&mut self, rank: u64, limits: TreeLimits) -> Result<u64, Halt> {
+        let before = self.root.count;
+        if before.saturating_sub(rank) == 1 {
+            return self.remove_from(rank, before, limits);
+        }
+        while self.root.count > rank && !self.is_spent(limits) {
+            self.with_path(|work, path| {
+                let count = work.root.count;
+                let place = work.find(path, Sought::Rank(count - 1))?;
+                let here = (place.len as u64).min(count - rank);
+                let here = usize::try_from(here).map_err(|_| Halt::Damaged(place.leaf))?;
+                let entry = place.len - here;
+                work.remove_at(path, LeafPlace { entry, ..place }, here)
+            })?;
+        }
+        Ok(before - self.root.count)
     }
 
     /// Answers how long the list is.

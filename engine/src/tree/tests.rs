@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::node::StoredValue;
 use super::op::{TreeChange, TreeChanges, TreeCondition, found_values, slice_of};
 use super::*;
+use crate::constants::TREE_CHANGES_WHOLE;
 
 /// The smallest page that lets every operation go on.
 const LIMITS: TreeLimits = TreeLimits {
@@ -608,7 +609,7 @@ fn update(grove: &mut Grove, oracle: &mut Oracle, changes: &[(u16, Option<u16>)]
     };
     let (mut added, mut removed) = (0, 0);
     let done = number(2);
-    assert!(done > 0 && done <= changes.len());
+    assert!(done >= changes.len().min(TREE_CHANGES_WHOLE) && done <= changes.len());
     for (key, value) in changes.into_iter().take(done) {
         match value {
             Some(value) => added += usize::from(oracle.insert(key, value).is_none()),
@@ -633,6 +634,7 @@ enum ListCall {
     Keep(i16, i16),
     TakeAt(i16),
     PushIfThere(bool, u16),
+    Rotate(bool),
 }
 
 fn list_calls() -> impl Strategy<Value = ListCall> {
@@ -648,6 +650,7 @@ fn list_calls() -> impl Strategy<Value = ListCall> {
         1 => (-300..30i16, -30..300i16).prop_map(|(a, b)| ListCall::Keep(a, b)),
         1 => (-300..300i16).prop_map(ListCall::TakeAt),
         1 => (any::<bool>(), any::<u16>()).prop_map(|(f, v)| ListCall::PushIfThere(f, v)),
+        2 => any::<bool>().prop_map(ListCall::Rotate),
     ]
 }
 
@@ -660,17 +663,25 @@ fn keep(grove: &mut Grove, oracle: &mut VecDeque<Vec<u8>>, (mut first, mut last)
     loop {
         let before = grove.root.count;
         grove.run(&TreeOp::Trim { first, last });
-        let number = |place: usize| {
-            let bytes = grove.out[8 * place..].first_chunk().unwrap();
-            i64::from_le_bytes(*bytes)
+        let numbers = grove.out.chunks_exact(8);
+        let numbers = numbers.map(|number| i64::from_le_bytes(*number.first_chunk().unwrap()));
+        let [removed, start, end, more, left] = numbers.collect::<Vec<_>>()[..] else {
+            panic!("five numbers");
         };
-        assert_eq!(number(4).unsigned_abs(), grove.root.count);
-        assert_eq!(number(0).unsigned_abs(), before - grove.root.count);
-        if number(3) == 0 {
+        assert_eq!(left.unsigned_abs(), grove.root.count);
+        assert_eq!(removed.unsigned_abs(), before - grove.root.count);
+        if more == 0 {
             break;
         }
-        assert!(number(0) > 0);
-        (first, last) = (number(1), number(2) - 1);
+        assert!(removed > 0);
+        // What is left is a part of the list, and the slice is where the answer says.
+        let left = grove.ranks(0, u64::MAX, false);
+        let left: Vec<_> = left.into_iter().map(|(_, value)| value).collect();
+        let all: Vec<_> = oracle.iter().cloned().collect();
+        assert!(all.windows(left.len()).any(|part| part == left));
+        let slice = usize::try_from(start).unwrap()..usize::try_from(end).unwrap();
+        assert!(expected.iter().eq(&left[slice]));
+        (first, last) = (start, end - 1);
     }
     *oracle = expected;
 }
@@ -765,6 +776,21 @@ fn list_call(grove: &mut Grove, oracle: &mut VecDeque<Vec<u8>>, call: &ListCall)
                 Some(value) => assert_eq!(grove.page(), [(Vec::new(), value)]),
                 None => assert_eq!(answer, TreeAnswer::Absent),
             }
+        }
+        ListCall::Rotate(last) => {
+            let answer = grove.run(&TreeOp::Rotate { last: *last });
+            let moved = match last {
+                true => oracle.pop_back(),
+                false => oracle.pop_front(),
+            };
+            match moved {
+                Some(value) if *last => oracle.push_front(value),
+                Some(value) => oracle.push_back(value),
+                None => return assert_eq!(answer, TreeAnswer::Absent),
+            }
+            let at = if *last { 0 } else { oracle.len() - 1 };
+            assert_eq!(grove.page(), [(Vec::new(), oracle[at].clone())]);
+            assert_eq!(page_has_more(&grove.out), oracle.len() > 1);
         }
         ListCall::PushIfThere(front, value) => {
             let value = value_of(*value);

@@ -281,9 +281,7 @@ impl<E: Endpoint> Shard<E> {
         let value = std::mem::take(stored);
         let written = self.store_head(lane, request, &value, change.expiry_ms());
         buffers.stored = value;
-        written.map(|_| {
-            self.version
-        })
+        written.map(|_| self.version)
     }
 
     /// Changes one element of an inline collection in place. Returns the version.

@@ -12,7 +12,7 @@ impl<E: Endpoint> Shard<E> {
         self.no_frames(1)
     }
 
-    /// Why there are not so many frames at once.
+    /// Why there are not this many frames at once.
     pub(in crate::shard) fn no_frames(&self, frames: usize) -> NoRoom {
         if frames < self.pressure.refused_from || self.compactor.has_dead() {
             // Records that died since may make room: background work checks again first.

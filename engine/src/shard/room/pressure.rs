@@ -54,7 +54,7 @@ impl Pressure {
         }
     }
 
-    /// Refuses requests that lack as many frames as are wanted, of which so many are there.
+    /// Refuses requests that lack as many frames as are wanted, of which some are there.
     pub(super) fn refuse(&mut self, openable: usize) {
         self.refused_from = openable + 1;
         self.wanted = 0;

@@ -106,11 +106,7 @@ fn push(reactor: &mut Reactor, lane: ReplyTo, key: &[u8], kilobytes: usize) -> b
         exists: false,
         values: TreeValues::Slices(&values),
     };
-    reactor.offer_on(
-        lane,
-        u64::from(lane.number() as u8),
-        tree_of(key, op),
-    )
+    reactor.offer_on(lane, u64::from(lane.number() as u8), tree_of(key, op))
 }
 
 #[test]
