@@ -24,6 +24,9 @@ pub(crate) const LONG_PAUSE_NS: u64 = 60_000_000_000;
 pub(crate) const LONG_ROOM_WAIT_NS: u64 = 2_000_000_000;
 /// The most keys of one transaction.
 pub const TRANSACTION_KEYS_MAX: usize = 128;
+/// Changes of a map's elements that one [`TreeOp::Update`](crate::TreeOp::Update) makes whatever they
+/// cost; further ones as far as one step can.
+pub const TREE_CHANGES_WHOLE: usize = 8;
 /// Bytes that an expiry takes of a value's room.
 pub(crate) const EXPIRY_BYTES: usize = 8;
 /// Smallest page, in bytes.

@@ -53,7 +53,7 @@ pub use self::client::scan::{
 pub use self::client::transaction::TransactionOutcome;
 pub use self::client::tree::{
     ClientTree, CoreTree, Tree, TreeFound, TreeLength, TreePage, TreeRemoved, TreeStored,
-    TreeTrimmed, TreeUpdated,
+    TreeTrimmed, TreeUpdated, TreeView,
 };
 pub use self::config::{Config, LostKeys, WhenFull};
 pub use self::engine::Engine;

@@ -205,6 +205,73 @@ impl<'a> FromAnswer<'a> for TreePage {
     }
 }
 
+/// What an operation on a collection has answered, where it lies in the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeView<'a> {
+    bytes: &'a [u8],
+    version: Version,
+}
+
+impl<'a> TreeView<'a> {
+    /// The view of an answer; empty, with the version 0, of one without a value.
+    #[must_use]
+    pub fn of(answer: &Answer<'a>) -> Self {
+        match *answer {
+            Answer::Value { version, value } => Self {
+                bytes: value,
+                version,
+            },
+            _ => Self {
+                bytes: &[],
+                version: 0,
+            },
+        }
+    }
+
+    /// The version of the collection; `0` if there is none.
+    #[must_use]
+    pub fn version(self) -> Version {
+        self.version
+    }
+
+    /// Of an answer that is a page: key and value of each element; a list's elements have no key.
+    pub fn elements(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        page_elements(self.bytes)
+    }
+
+    /// Of an answer that is a page: there is more of what was wanted.
+    #[must_use]
+    pub fn has_more(self) -> bool {
+        page_has_more(self.bytes)
+    }
+
+    /// Of the answer to [`TreeOp::GetMany`]: the value of each key, `None` if it is absent. An
+    /// absent collection has none at all.
+    pub fn values(self) -> impl Iterator<Item = Option<&'a [u8]>> {
+        found_values(self.bytes)
+    }
+
+    /// Of an answer that is numbers: the one at a place, 0 if it has none there. [`TreeOp::Update`]
+    /// answers the fields of [`TreeUpdated`], [`TreeOp::Trim`] those of [`TreeTrimmed`], in their
+    /// order, and others their only number.
+    #[must_use]
+    pub fn number(self, place: usize) -> u64 {
+        number_at(self.bytes, place)
+    }
+
+    /// Of the answer to [`TreeOp::Len`]: how long the collection is.
+    #[must_use]
+    pub fn length(self) -> TreeLength {
+        TreeLength {
+            elements: self.number(0),
+            bytes: self.number(1),
+            is_list: self.bytes.get(16).is_some_and(|&kind| kind != 0),
+            tag: self.bytes.get(17).copied().unwrap_or(0),
+            version: self.version,
+        }
+    }
+}
+
 fn number_at(bytes: &[u8], place: usize) -> u64 {
     let number = bytes.get(8 * place..).and_then(|rest| rest.first_chunk());
     number.map_or(0, |number| u64::from_le_bytes(*number))
@@ -213,15 +280,8 @@ fn number_at(bytes: &[u8], place: usize) -> u64 {
 impl<'a> FromAnswer<'a> for TreeLength {
     fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer.answer() {
-            Answer::Value { version, value } => Ok(Self {
-                elements: number_at(value, 0),
-                bytes: number_at(value, 1),
-                is_list: value.get(16).is_some_and(|&kind| kind != 0),
-                tag: value.get(17).copied().unwrap_or(0),
-                version,
-            }),
             Answer::Failed(error) => Err(error.clone()),
-            _ => Ok(Self::default()),
+            answer => Ok(TreeView::of(&answer).length()),
         }
     }
 }

@@ -178,7 +178,8 @@ pub enum TreeOp<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// Stores and removes several keys, in their order: all, or as many as one step can.
+    /// Stores and removes several keys, in their order: all, or as many as one step can, and
+    /// [`TREE_CHANGES_WHOLE`](crate::constants::TREE_CHANGES_WHOLE) at least.
     Update {
         /// The changes.
         changes: TreeChanges<'a>,
@@ -374,6 +375,17 @@ fn put_bound(into: &mut Vec<u8>, bound: TreeBound<'_>) {
 }
 
 impl<'a> TreeValues<'a> {
+    /// Each value; those that were encoded end where they are none.
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        let (slices, encoded) = match self {
+            Self::Slices(values) => (values, &[][..]),
+            Self::Encoded(bytes) => (&[][..], bytes),
+        };
+        let mut fields = Fields(encoded);
+        let encoded = std::iter::from_fn(move || fields.bytes());
+        slices.iter().copied().chain(encoded)
+    }
+
     /// Calls `each` with each value; `None` if it does, or if the values are not what was encoded.
     pub(super) fn for_each<E>(
         self,
@@ -484,8 +496,9 @@ impl<'a> TreeOp<'a> {
         }
     }
 
-    /// True if it may change the tree.
-    pub(crate) fn is_change(&self) -> bool {
+    /// True if it may change the collection.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
         match self {
             Self::Len
             | Self::RangeByRank { .. }
@@ -553,9 +566,10 @@ impl<'a> TreeOp<'a> {
         }
     }
 
-    /// Writes it as a request's value.
+    /// Writes it behind what is there, with the collections that it is of, as requests carry it: to
+    /// do it again later.
     #[expect(clippy::too_many_lines, reason = "one arm per operation")]
-    pub(crate) fn encode(&self, guard: TreeGuard, into: &mut Vec<u8>) {
+    pub fn encode(&self, guard: TreeGuard, into: &mut Vec<u8>) {
         into.extend([guard.tag, u8::from(guard.version.is_some())]);
         into.extend(
             guard
@@ -691,7 +705,8 @@ impl<'a> TreeOp<'a> {
 
     /// The operation that was encoded; `None` if none was.
     #[expect(clippy::too_many_lines, reason = "one arm per operation")]
-    pub(crate) fn decode(encoded: &'a [u8]) -> Option<(TreeGuard, Self)> {
+    #[must_use]
+    pub fn decode(encoded: &'a [u8]) -> Option<(TreeGuard, Self)> {
         let mut fields = Fields(encoded);
         let guard = TreeGuard {
             tag: fields.byte()?,

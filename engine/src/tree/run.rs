@@ -6,6 +6,7 @@ use super::op::{
 };
 use super::read::{Element, Start, Walk, Walked};
 use super::work::{Edited, Halt, LeafPlace, Nodes, PathStep, Sought, TreeTouch, TreeWork};
+use crate::constants::TREE_CHANGES_WHOLE;
 
 /// What an operation answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -234,7 +235,8 @@ impl<N: Nodes> TreeWork<'_, N> {
         }
         let (mut added, mut removed, mut done) = (0u64, 0u64, 0u64);
         let all = changes.for_each(|change| {
-            if done > 0 && (self.is_spent(limits) || done >= limits.elements) {
+            let is_enough = self.is_spent(limits) || done >= limits.elements;
+            if is_enough && done >= TREE_CHANGES_WHOLE as u64 {
                 return Ok(false);
             }
             match change.value {

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::node::StoredValue;
 use super::op::{TreeChange, TreeChanges, TreeCondition, found_values, slice_of};
 use super::*;
+use crate::constants::TREE_CHANGES_WHOLE;
 
 /// The smallest page that lets every operation go on.
 const LIMITS: TreeLimits = TreeLimits {
@@ -616,7 +617,7 @@ fn update(grove: &mut Grove, oracle: &mut Oracle, changes: &[(u16, Option<u16>)]
     };
     let (mut added, mut removed) = (0, 0);
     let done = number(2);
-    assert!(done > 0 && done <= changes.len());
+    assert!(done >= changes.len().min(TREE_CHANGES_WHOLE) && done <= changes.len());
     for (key, value) in changes.into_iter().take(done) {
         match value {
             Some(value) => added += usize::from(oracle.insert(key, value).is_none()),
