@@ -118,6 +118,8 @@ pub(crate) struct ShardTuning {
     pub(crate) cache_percent: u8,
     /// Chunks that are kept ahead of all walks together; 0 is no reading ahead.
     pub(crate) read_ahead_chunks: u32,
+    /// See [`Config::inline_collection_bytes`](crate::Config::inline_collection_bytes).
+    pub(crate) inline_collection_bytes: usize,
 }
 
 /// Rounds after which background work is looked for, whether or not anything stirred.
@@ -278,7 +280,7 @@ impl<E: Endpoint> Shard<E> {
             list_scratch: ListScratch::default(),
             long: LongValues::new(options.local_bytes),
             head_of: None,
-            trees: Trees::new(options.local_bytes),
+            trees: Trees::new(options.local_bytes, options.tuning.inline_collection_bytes),
             tree_of: None,
             keeps_inline: false,
             has_heads: false,

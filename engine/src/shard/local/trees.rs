@@ -36,8 +36,6 @@ const BYTES_A_TREE: u64 = 224;
 const DYING_FEW: usize = 64;
 /// Bytes beyond which a node is divided.
 const NODE_BYTES: usize = 4 << 10;
-/// Bytes of the leaf of an inline collection, at most.
-const INLINE_BYTES: usize = 2 << 10;
 /// Bytes of the key of a node's record.
 pub(in crate::shard) const NODE_KEY_BYTES: usize = 12;
 
@@ -136,11 +134,11 @@ pub(in crate::shard) struct Trees {
 }
 
 impl Trees {
-    pub(in crate::shard) fn new(local_bytes: u64) -> Self {
+    pub(in crate::shard) fn new(local_bytes: u64, inline_bytes: usize) -> Self {
         Self {
             bytes_max: local_bytes / TABLE_SHARE,
             shape: (NODE_BYTES, usize::MAX / 4),
-            inline_bytes: INLINE_BYTES,
+            inline_bytes,
             ..Self::default()
         }
     }
@@ -479,7 +477,7 @@ mod tests {
 
     #[test]
     fn numbers_are_given_as_they_were_foretold_and_used_again() {
-        let mut trees = Trees::new(1 << 20);
+        let mut trees = Trees::new(1 << 20, 0);
         assert!(trees.is_empty());
         let tree = trees.begin(TreeKind::Map, 0);
         trees.adopt(tree, IndexHash(5), address(900));
@@ -504,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_tree_dies_with_its_head_and_leaves_nothing() {
-        let mut trees = Trees::new(1 << 20);
+        let mut trees = Trees::new(1 << 20, 0);
         let tree = trees.begin(TreeKind::List, 0);
         trees.adopt(tree, IndexHash(5), address(900));
         for number in 0..3 {
@@ -535,7 +533,7 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded_and_shrinks() {
-        let mut trees = Trees::new(32 * 1000);
+        let mut trees = Trees::new(32 * 1000, 0);
         assert!(trees.has_room(None, 32) && !trees.has_room(None, 50));
         let tree = trees.begin(TreeKind::Map, 0);
         trees.adopt(tree, IndexHash(5), address(900));
@@ -559,7 +557,7 @@ mod tests {
 
     #[test]
     fn a_tree_that_was_abandoned_leaves_nothing_and_its_id_is_not_used_again() {
-        let mut trees = Trees::new(1 << 20);
+        let mut trees = Trees::new(1 << 20, 0);
         let tree = trees.begin(TreeKind::Map, 0);
         let key = trees.node_key(named(tree, 0));
         trees.abandon(tree);
