@@ -25,10 +25,10 @@ pub(crate) struct DeviceArguments {
     /// first active port]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Port of the device [default: the first active one]
+    /// Port of the device, 1 to 255 [default: the first active one]
     #[arg(long, value_name = "NUMBER")]
     port: Option<u8>,
-    /// Entry of the port's GID table [default: RoCE v2 over IPv4 where there is one]
+    /// Entry of the port's GID table, 0 to 255 [default: RoCE v2 over IPv4 where there is one]
     #[arg(long, value_name = "INDEX")]
     gid_index: Option<u8>,
 }

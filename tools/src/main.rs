@@ -209,3 +209,31 @@ fn main() -> ExitCode {
         ExitCode::FAILURE
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Flags of a service that take a number, and words of their help.
+    #[test]
+    fn the_help_of_a_number_says_what_it_may_be() {
+        let command = Arguments::command();
+        for service in ["memnode", "serve"] {
+            let service = command.find_subcommand(service).unwrap();
+            let mut count = 0;
+            for flag in service.get_arguments() {
+                let names = flag.get_value_names().unwrap_or_default();
+                let numbers = ["SIZE", "TIME", "COUNT", "NUMBER", "INDEX"];
+                if !names.iter().any(|name| numbers.contains(&name.as_str())) {
+                    continue;
+                }
+                count += 1;
+                let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+                let ranges = [" to ", " or more", "at most", "under", "the least"];
+                let is_bounded = ranges.iter().any(|range| help.contains(range));
+                assert!(is_bounded, "--{}: {help}", flag.get_id());
+            }
+            assert!(count > 5, "the flags were not found");
+        }
+    }
+}

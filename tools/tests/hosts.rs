@@ -196,7 +196,7 @@ fn a_link_that_is_cut_and_restored_loses_nothing() {
     engine.end();
     let log = stop(node);
     let of = |what: &str| log.iter().filter(|line| line.contains(what)).count();
-    assert_eq!(of("lease has ended"), 0, "{}", log.join("\n"));
+    assert_eq!(of("longer than its lease"), 0, "{}", log.join("\n"));
     assert_eq!(of("a session has ended"), 2, "{}", log.join("\n"));
 }
 
@@ -218,7 +218,7 @@ fn a_cut_longer_than_the_lease_loses_only_far_records_of_that_node() {
     hosts.link("down");
     engine.wait("unavailable");
     for _ in 0..2 {
-        let line = node.log.wait("lease has ended");
+        let line = node.log.wait("longer than its lease");
         let extents = line
             .split("extents=")
             .nth(1)

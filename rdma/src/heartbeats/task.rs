@@ -198,7 +198,7 @@ impl SessionTask {
         }
         let session = self.open().await?;
         if self.session.is_some() {
-            tracing::warn!(node = %self.address, "the session's lease has ended: all data in its extents is lost");
+            tracing::warn!(node = %self.address, "the node has ended the session, because it was restarted or did not hear from this engine for longer than its lease: all data in the session's extents is lost");
         }
         let lease = session.lease();
         self.options.keep_within(lease);

@@ -371,7 +371,7 @@ impl Service {
                     name,
                     extents,
                     ?keep,
-                    "a session's lease has ended; the session and its extents are kept"
+                    "a client was silent for longer than its lease: its session and its extents are kept for a while"
                 );
             }
         }
@@ -394,7 +394,7 @@ impl Service {
                         session,
                         name,
                         extents = extents.freed,
-                        "a session's lease has ended; its extents are free again"
+                        "a client was silent for longer than its lease: its session has ended, and its extents are free"
                     );
                 }
             }

@@ -23,6 +23,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
+use farcore::Size;
 use farcore_command::parse_size;
 use farcore_command::stop;
 use farcore_console::{
@@ -36,6 +37,8 @@ use tracing::{info, warn};
 use self::live::Sockets;
 use crate::listen::{cannot_listen, check_address};
 
+/// The least of `--import-limit`.
+const IMPORT_BYTES_MIN: u64 = 1 << 20;
 /// Most simulations at a time.
 const PARALLEL_MAX: usize = 256;
 /// The longest name of an administrator, in characters: the console's own limit.
@@ -69,7 +72,7 @@ pub(crate) struct Arguments {
     /// Simulations at a time [default: half the cores]
     #[arg(long, value_name = "N")]
     parallel: Option<usize>,
-    /// Largest file that can be imported
+    /// Largest file that can be imported, 1MiB or more
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
     import_limit: u64,
     /// Statistics socket of a running engine, beside those in the default folder; may be given
@@ -97,8 +100,9 @@ impl Arguments {
             bail!("--host `{host}` is no name of a host: write it as console.example.org");
         }
         ensure!(
-            self.import_limit > 0,
-            "--import-limit 0: no file could be imported; write 1MiB or more"
+            self.import_limit >= IMPORT_BYTES_MIN,
+            "--import-limit {}: hardly a file could be imported; write 1MiB or more",
+            Size(self.import_limit)
         );
         options.hosts.clone_from(&self.host);
         options.is_behind_tls = self.behind_tls;

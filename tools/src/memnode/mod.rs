@@ -53,10 +53,10 @@ pub(crate) struct Arguments {
     /// Address to listen on; port 0 takes a free one.
     #[arg(long, default_value = "tcp://127.0.0.1:7400", value_name = "ADDRESS")]
     listen: String,
-    /// Memory to lend, e.g. 32GiB.
+    /// Memory to lend, e.g. 32GiB: a multiple of --extent, at most what is available.
     #[arg(long, value_name = "SIZE")]
     memory: String,
-    /// Length of one registered region, under 2GiB.
+    /// Length of one registered region: a multiple of --extent under 2GiB.
     #[arg(long, default_value = "1GiB", value_name = "SIZE")]
     region: String,
     /// Length of an extent, the unit of claims: a power of two from 64KiB to 1GiB.
@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
     /// 0s to 30days. Extents of an ended process are reclaimed when its lease ends.
     #[arg(long, default_value = "5m", value_name = "TIME")]
     keep: String,
-    /// Threads that serve connections.
+    /// Threads that serve connections, 1 to 1024.
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     threads: usize,
     /// Serve /metrics and /healthz on this address, e.g. 127.0.0.1:9400.

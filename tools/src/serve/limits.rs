@@ -14,6 +14,8 @@ use crate::descriptors::Descriptors;
 const TIME: (Duration, Duration) = (Duration::from_millis(1), Duration::from_hours(24 * 365));
 /// The longest distance of far memory in this process, as in the benchmark.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
+/// The longest wait for memory nodes, as in the engine.
+const WAIT_MAX: Duration = Duration::from_hours(24);
 /// The least memory of clients: the buffers of a few of them.
 const MEMORY_MIN: u64 = 1 << 20;
 
@@ -92,6 +94,19 @@ pub(super) fn time(flag: &str, value: Duration) -> Result<()> {
     ensure!(
         (TIME.0..=TIME.1).contains(&value),
         "{flag} is {}: it must be 1ms to 365days",
+        humantime::format_duration(value)
+    );
+    Ok(())
+}
+
+/// Checks how long the start may wait for memory nodes.
+///
+/// # Errors
+/// It is longer than the engine allows.
+pub(super) fn wait(flag: &str, value: Duration) -> Result<()> {
+    ensure!(
+        value <= WAIT_MAX,
+        "{flag} is {}: it must be 0s to 1day",
         humantime::format_duration(value)
     );
     Ok(())

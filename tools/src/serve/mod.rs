@@ -115,13 +115,15 @@ pub(crate) struct Arguments {
     /// need none]
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_ca: Option<PathBuf>,
-    /// Cores, e.g. 0-3,8 [default: one processor of each physical core that this process may use]
+    /// Cores, from 0 to 4095, e.g. 0-3,8 [default: one processor of each physical core that this process may use]
     #[arg(long, value_name = "LIST")]
     cores: Option<CoreList>,
-    /// Local memory, all cores together [default: an eighth of what is available, at most 1GiB]
+    /// Local memory, all cores together, e.g. 256MiB; an error says the least that --far and --cores
+    /// need [default: an eighth of what is available, at most 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     local: Option<u64>,
-    /// Far memory, all nodes together [default: a quarter of what is available, at most 4GiB; with
+    /// Far memory, all nodes together, e.g. 4GiB; at most what the nodes lend or this machine has
+    /// [default: a quarter of what is available, at most 4GiB; with
     /// --fabric 4GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     far: Option<u64>,
@@ -134,7 +136,11 @@ pub(crate) struct Arguments {
     /// File with the token of the memory nodes
     #[arg(long, value_name = "FILE", requires = "fabric")]
     token_file: Option<PathBuf>,
-    /// Distance that far memory in this process pretends, e.g. 2us
+    /// Time in which all memory nodes must answer at the start, 0s to 1day; a node answers once it
+    /// has registered its memory, about 2s a GiB [default: 10s]
+    #[arg(long, value_name = "TIME", requires = "fabric")]
+    wait_for_nodes: Option<humantime::Duration>,
+    /// Time that each access of far memory in this process takes in addition, e.g. 2us; 0s to 1s
     #[arg(long, value_name = "TIME", conflicts_with = "fabric")]
     far_latency: Option<humantime::Duration>,
     /// Remove keys that are read least when memory is full, instead of refusing writes
@@ -150,21 +156,22 @@ pub(crate) struct Arguments {
     /// File with the password of clients
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Clients at once
+    /// Clients at once, 1 or more; lowered to what the limit on open files allows
     #[arg(long, value_name = "COUNT", default_value_t = CLIENTS_MAX)]
     max_clients: usize,
-    /// Connections that the system keeps until the server accepts them, at each address
+    /// Connections that the system keeps until the server accepts them, at each address: 1 to
+    /// 2147483647, and no more than net.core.somaxconn
     #[arg(long, value_name = "COUNT", default_value_t = BACKLOG)]
     backlog: u32,
-    /// Time after which a silent client is disconnected [default: never]
+    /// Time after which a silent client is disconnected, 1ms to 365days, e.g. 5m [default: never]
     #[arg(long, value_name = "TIME")]
     idle_timeout: Option<humantime::Duration>,
     /// Time without a byte from a client after which the system asks whether its host is still
-    /// there; 0s never asks, 32767s at most
+    /// there: 1s to 32767s, or 0s, which never asks
     #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_keepalive)]
     tcp_keepalive: humantime::Duration,
-    /// Memory for what all clients make the server hold; while others wait for some, those that do
-    /// not read, or stop amid a command, are disconnected
+    /// Memory for what all clients make the server hold, 1MiB or more; while others wait for some,
+    /// those that do not read, or stop amid a command, are disconnected
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     client_memory: u64,
     #[command(flatten)]
@@ -211,7 +218,12 @@ impl Arguments {
         let token = token.transpose()?;
         let latency = self.far_latency.map_or(Duration::ZERO, Into::into);
         limits::latency("--far-latency", latency)?;
+        if let Some(wait) = self.wait_for_nodes {
+            limits::wait("--wait-for-nodes", wait.into())?;
+        }
         let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        let wait_ns = self.wait_for_nodes.map(|wait| wait.as_nanos());
+        let wait_ns = wait_ns.map(|wait| u64::try_from(wait).unwrap_or(u64::MAX));
         Ok(Config {
             cores: self
                 .cores
@@ -229,6 +241,7 @@ impl Arguments {
                 Lost::Forget => LostKeys::Forget,
             },
             nodes: self.fabric.clone(),
+            nodes_wait_ns: wait_ns.unwrap_or(default.nodes_wait_ns),
             token,
             verbs: self.device.options()?,
             link: LinkModel {

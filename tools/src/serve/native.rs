@@ -34,16 +34,17 @@ pub(super) struct NativeArguments {
     /// File with the token that native clients and the server prove to each other
     #[arg(long, value_name = "FILE", requires = "native")]
     native_token_file: Option<PathBuf>,
-    /// Values from this length on travel in transfer slots instead of messages
+    /// Values from this length on travel in transfer slots instead of messages: 512B to 48KiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "4KiB")]
     small_bytes: u64,
-    /// Time limit on handshakes of native clients, and on a client that acknowledges nothing
+    /// Time limit on handshakes of native clients, and on a client that acknowledges nothing: 1ms to
+    /// 365days
     #[arg(long, value_name = "TIME", default_value = "5s")]
     native_timeout: humantime::Duration,
-    /// Native clients at once
+    /// Native clients at once, 1 to 65536
     #[arg(long, value_name = "COUNT", default_value_t = NativeOptions::default().connections_max)]
     native_clients: usize,
-    /// Memory for message buffers and transfer slots of all native clients
+    /// Memory for message buffers and transfer slots of all native clients, 1MiB or more
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64MiB")]
     native_memory: u64,
 }

@@ -121,7 +121,11 @@ fn unavailable(node: &str, reason: &str) -> Error {
             "--fabric {node} has no token: omit --token-file, or start the node with it"
         );
     }
-    anyhow!("--fabric {node}: {reason}; start it with `farcore memnode`, or name another")
+    anyhow!(
+        "--fabric {node}: {reason}; start it with `farcore memnode`. A node answers when it has \
+         registered its memory and prints `ready:`, after about 2 s a GiB: --wait-for-nodes says how \
+         long the server waits"
+    )
 }
 
 /// The server's error.
@@ -216,7 +220,7 @@ mod tests {
             said(&node(
                 "0 of 1 memory nodes answered and 1 must (`nodes_min`, `nodes_wait_ns`): why"
             )),
-            "--fabric tcp://a:1: 0 of 1 memory nodes answered and 1 must: why; start it with `farcore memnode`, or name another"
+            "--fabric tcp://a:1: 0 of 1 memory nodes answered and 1 must: why; start it with `farcore memnode`. A node answers when it has registered its memory and prints `ready:`, after about 2 s a GiB: --wait-for-nodes says how long the server waits"
         );
         assert_eq!(
             said(&node("wrong token")),

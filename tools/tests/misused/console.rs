@@ -18,6 +18,12 @@ pub(super) const CONSOLE: &[Row] = &[
     ),
     (
         "console",
+        "console --data FOLDER/d --import-limit 1",
+        1,
+        &["--import-limit 1 B", "1MiB or more"],
+    ),
+    (
+        "console",
         "console --data FOLDER/d --import-limit big",
         2,
         &["--import-limit", "256MiB"],
