@@ -114,7 +114,7 @@ pub struct TreeFound {
 
 impl TreeFound {
     /// The value of each element, from the first on, `None` if it is absent. There may be fewer
-    /// values than elements were wanted; an absent collection has none at all.
+    /// values than elements were wanted.
     pub fn iter(&self) -> impl Iterator<Item = Option<&[u8]>> {
         found_values(&self.bytes)
     }
@@ -245,8 +245,7 @@ impl<'a> TreeView<'a> {
         page_has_more(self.bytes)
     }
 
-    /// Of the answer to [`TreeOp::GetMany`]: the value of each key, `None` if it is absent. An
-    /// absent collection has none at all.
+    /// Of the answer to [`TreeOp::GetMany`]: the value of each key, `None` if it is absent.
     pub fn values(self) -> impl Iterator<Item = Option<&'a [u8]>> {
         found_values(self.bytes)
     }

@@ -241,9 +241,21 @@ impl<N: Nodes> TreeWork<'_, N> {
             if is_enough && done >= TREE_CHANGES_WHOLE as u64 {
                 return Ok(false);
             }
+            let edits = self.scratch.edits().len();
+            let made = match change.value {
+                Some(value) => self.put_key(change.key, value),
+                None => self.remove_key(change.key),
+            };
+            let counted = match made {
+                Ok(counted) => u64::from(counted),
+                Err(halt) if done >= TREE_CHANGES_WHOLE as u64 && self.ends_before(halt, edits) => {
+                    return Ok(false);
+                }
+                Err(halt) => return Err(halt),
+            };
             match change.value {
-                Some(value) => added += u64::from(self.put_key(change.key, value)?),
-                None => removed += u64::from(self.remove_key(change.key)?),
+                Some(_) => added += counted,
+                None => removed += counted,
             }
             done += 1;
             Ok(true)
@@ -281,6 +293,7 @@ impl<N: Nodes> TreeWork<'_, N> {
                 Ok(Ok(Some(place.leaf)))
             });
             match found {
+                Err(halt) if done > 0 && self.ends_before(halt, 0) => return stop(None),
                 Err(halt) => return stop(Some(halt)),
                 Ok(Err(())) => return stop(None),
                 Ok(Ok(None)) => put_found(out, None),
@@ -533,7 +546,7 @@ impl<N: Nodes> TreeWork<'_, N> {
                 Ok(Walk::On)
             })
         })?;
-        out[0] = u8::from(is_full || walked == Walked::More);
+        out[0] = u8::from(limit > 0 && (is_full || walked == Walked::More));
         Ok(TreeAnswer::Value)
     }
 
@@ -566,6 +579,9 @@ impl<N: Nodes> TreeWork<'_, N> {
             };
             self.with_path(|work, path| {
                 let place = work.find(path, Sought::Rank(rank))?;
+                if place.len == 0 {
+                    return Err(Halt::Damaged(place.leaf));
+                }
                 let mut taken = 0;
                 while taken < place.len {
                     let entry = if last { place.len - 1 - taken } else { taken };

@@ -38,6 +38,11 @@ pub(crate) trait Nodes {
     /// The number of the next node that an operation adds, after the one before. Added nodes take
     /// these numbers, in their order.
     fn fresh(&self, before: Option<NodeNumber>) -> NodeNumber;
+
+    /// True if an operation that may be done in part should have no further far node read.
+    fn is_crowded(&self) -> bool {
+        false
+    }
 }
 
 /// Why an operation stops.
@@ -465,6 +470,13 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             before,
             is_found,
         })
+    }
+
+    /// True if an operation that may be done in part ends before an element that halts: it would
+    /// have too many far nodes read, and the element has changed nothing yet.
+    pub(super) fn ends_before(&self, halt: Halt, edits: usize) -> bool {
+        let is_far = matches!(halt, Halt::Far(_));
+        is_far && self.nodes.is_crowded() && self.scratch.edits.len() == edits
     }
 
     /// A copy of a node that may be changed.

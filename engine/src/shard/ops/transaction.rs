@@ -77,7 +77,8 @@ fn inline_value_of(record: &[u8]) -> Option<Box<[u8]>> {
         return None;
     };
     let leaf = TreeNode::parse_as(leaf, kind, true)?;
-    leaf.adds_up().then(|| value.into())
+    let is_one = leaf.len() > 0 && leaf.adds_up() && !leaf.has_apart();
+    is_one.then(|| value.into())
 }
 
 impl<E: Endpoint> Shard<E> {

@@ -19,7 +19,7 @@ use std::ptr::NonNull;
 
 use farcore_rdma::Endpoint;
 
-use crate::constants::{UNIT_BYTES, VALUE_BYTES_MAX};
+use crate::constants::{EXPIRY_BYTES, UNIT_BYTES, VALUE_BYTES_MAX};
 use crate::error::Error;
 use crate::log::record::{self, RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
@@ -97,6 +97,10 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
                 None => NodeNumber::from(self.inline.is_some()),
             },
         }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.shard.facts.are_many(self.lane, self.request)
     }
 }
 
@@ -587,13 +591,17 @@ impl<E: Endpoint> Shard<E> {
         if change.root.height == 0 {
             // Its nodes follow in slices.
             self.remove_head(lane, request);
-            return Ok(self.version);
-        }
-        if let Some(leaf) = self.fits_head(change, &buffers.work) {
-            return self.write_inline(lane, request, change, (leaf, buffers));
+            return Ok(0);
         }
         let rooted = change.found.filter(|_| change.goes_on);
         let rooted = rooted.and_then(FoundHead::tree);
+        if let Some(leaf) = self.fits_head(change, &buffers.work) {
+            let written = self.write_inline(lane, request, change, (leaf, buffers));
+            // A tree that could be in its head stays one while there is no room for that.
+            if written.is_ok() || rooted.is_none() {
+                return written;
+            }
+        }
         let inline = change.goes_on && rooted.is_none();
         let added = |edit: &&TreeEdit| matches!(edit.what, Edited::Added | Edited::Passing);
         let adds = buffers.work.edits().iter().filter(added).count() + usize::from(inline);
@@ -670,9 +678,15 @@ impl<E: Endpoint> Shard<E> {
         }
         let tree = self.trees.begin(change.kind, change.tag);
         self.has_heads = true;
-        let value = self.trees.head_value(tree);
         let expiry_ms = change.expiry_ms();
-        let stored = self.store_head(lane, request, &value, expiry_ms);
+        let mut value = [0; TREE_HEAD_BYTES + EXPIRY_BYTES];
+        value[..TREE_HEAD_BYTES].copy_from_slice(&self.trees.head_value(tree));
+        let expiry_bytes = expiry_ms.map_or(0, |at_ms| {
+            value[TREE_HEAD_BYTES..].copy_from_slice(&at_ms.to_le_bytes());
+            EXPIRY_BYTES
+        });
+        let value = &value[..TREE_HEAD_BYTES + expiry_bytes];
+        let stored = self.store_head(lane, request, value, expiry_ms);
         let stored = stored.and_then(|head| {
             // For a new key the index may have taken a frame for the slot.
             if change.found.is_none()

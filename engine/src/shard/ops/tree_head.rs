@@ -13,7 +13,7 @@ use farcore_rdma::Endpoint;
 use super::tree_buffers::TreeBuffers;
 use crate::constants::{EXPIRY_BYTES, UNIT_BYTES};
 use crate::log::Address;
-use crate::log::record;
+use crate::log::record::{self, LocalRecord};
 use crate::message::operation::Version;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
@@ -112,6 +112,9 @@ impl<E: Endpoint> Shard<E> {
             Found::Absent => return Ok(None),
             Found::Local(local) => {
                 let record = local.record;
+                if local.framed.is_cached() {
+                    record.mark_hot();
+                }
                 (record.header(), local.slot.address(), record.expiry_ms())
             }
             Found::Confirmed { slot, far, .. } => {
@@ -199,7 +202,7 @@ impl<E: Endpoint> Shard<E> {
         let TreeHead::Inline { kind, tag, leaf } = TreeHead::parse(value)? else {
             return None;
         };
-        let node = TreeNode::parse_as(leaf, kind, true)?;
+        let node = TreeNode::parse_as(leaf, kind, true).filter(|node| node.len() > 0)?;
         Some(FoundTree {
             kind,
             tag,
@@ -231,9 +234,12 @@ impl<E: Endpoint> Shard<E> {
             return None;
         }
         let is_rooted = change.goes_on && change.found.and_then(FoundHead::tree).is_some();
-        let max = match is_rooted {
-            true => self.shrinks_at(),
-            false => self.trees.inline_bytes(),
+        let max = self.trees.inline_bytes();
+        let max = match change.goes_on && change.found.is_some() {
+            true if is_rooted => self.shrinks_at(),
+            // Elements were added to it in place.
+            true => max + max / SLACK_SHARE + UNIT_BYTES,
+            false => max,
         };
         let view = TreeNode::parse(&leaf.bytes)?;
         let fits = view.used() <= max && !view.has_apart();
@@ -262,11 +268,13 @@ impl<E: Endpoint> Shard<E> {
             assert!(copied.is_some(), "the head is as long as the leaf needs");
         };
         let is_inline = |found: &FoundHead| change.goes_on && found.kind == HeadKind::Inline;
-        if let Some(found) = change.found.filter(is_inline)
-            && self.framed_of(found.head).is_mutable()
-            && let Some(record) = self.local.record_at(found.head)
-            && (needed..=2 * needed + UNIT_BYTES).contains(&record.value().len())
-        {
+        let found = change.found.filter(is_inline);
+        let mutable = found.filter(|found| self.framed_of(found.head).is_mutable());
+        let mutable = mutable.and_then(|found| self.local.record_at(found.head));
+        let mutable = mutable.filter(|record| record.value().len() >= needed);
+        // One that is far too long is replaced, if there is room for that.
+        let is_close = |record: &LocalRecord| record.value().len() <= 2 * needed + UNIT_BYTES;
+        if let Some(record) = mutable.filter(is_close) {
             self.version += 1;
             // SAFETY: its page is mutable, and the leaf that is copied lies in the edits.
             fill(unsafe { record.value_mut(self.version) });
@@ -278,9 +286,15 @@ impl<E: Endpoint> Shard<E> {
         stored.clear();
         stored.resize(whole.next_multiple_of(UNIT_BYTES) - beside, 0);
         fill(stored);
-        let value = std::mem::take(stored);
-        let written = self.store_head(lane, request, &value, change.expiry_ms());
-        buffers.stored = value;
+        let expiry = change.expiry_ms().map(u64::to_le_bytes);
+        stored.extend(expiry.iter().flatten());
+        let written = self.store_head(lane, request, stored, change.expiry_ms());
+        if let (Err(_), Some(record)) = (&written, mutable) {
+            self.version += 1;
+            // SAFETY: its page is mutable, nothing was stored, and the leaf lies in the edits.
+            fill(unsafe { record.value_mut(self.version) });
+            return Ok(self.version);
+        }
         written.map(|_| self.version)
     }
 
@@ -312,8 +326,8 @@ impl<E: Endpoint> Shard<E> {
         record::units_for(key.len(), value_bytes + EXPIRY_BYTES) + self.tag_units
     }
 
-    /// Stores the head of a key's collection in place of the key's record, if there is one. Returns
-    /// where it lies.
+    /// Stores the head of a key's collection in place of the key's record, if there is one. `value`
+    /// ends with the expiry. Returns where it lies.
     pub(super) fn store_head(
         &mut self,
         lane: ReplyTo,
@@ -332,12 +346,9 @@ impl<E: Endpoint> Shard<E> {
         let flags = self.record_flags;
         self.record_flags |= record::TREE;
         let stored = match expiry_ms {
-            Some(at_ms) => {
-                let stored = [value, &at_ms.to_le_bytes()].concat();
-                self.with_flags((hash, key), expiry_ms, |shard| {
-                    shard.store_found((hash, key), found, &[], &stored)
-                })
-            }
+            Some(_) => self.with_flags((hash, key), expiry_ms, |shard| {
+                shard.store_found((hash, key), found, &[], value)
+            }),
             None => self.store_found((hash, key), found, &[], value),
         };
         self.record_flags = flags;

@@ -4,7 +4,9 @@ use super::{Owned, Reactor, Setting};
 use crate::error::Error;
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
-use crate::tree::{TreeCondition, TreeGuard, TreeOp, TreeValues};
+use crate::tree::{
+    TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeValues, found_values,
+};
 
 fn insert<'a>(key: &'a [u8], element: &'a [u8], value: &'a [u8]) -> Operation<'a> {
     let op = TreeOp::Insert {
@@ -155,4 +157,97 @@ fn requests_that_want_frames_do_not_hold_up_others_that_are_refused() {
     }
     assert!(matches!(reactor.call(put), Owned::Stored(_)));
     reactor.check();
+}
+
+/// A map of many small leaves, all of them far, and its elements.
+fn far_map(reactor: &mut Reactor, elements: u64) {
+    reactor.shard.trees.set_entries_max(4);
+    for number in 0..elements {
+        let answer = reactor.call(insert(b"map", &(2 * number).to_be_bytes(), b"value"));
+        assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
+    }
+    for number in 0..4_000u64 {
+        let key = number.to_le_bytes();
+        let value = vec![1; 900];
+        let answer = reactor.call(Operation::Put {
+            key: &key,
+            value: &value,
+        });
+        assert!(matches!(answer, Owned::Stored(_)), "{answer:?}");
+    }
+}
+
+fn far() -> Setting {
+    Setting {
+        local_bytes: 2 << 20,
+        far_bytes: 32 << 20,
+        ..Setting::default()
+    }
+}
+
+#[test]
+fn many_elements_in_many_far_leaves_are_looked_up_and_removed_in_parts() {
+    let mut reactor = Reactor::new(&far());
+    let elements = 4_000;
+    far_map(&mut reactor, elements);
+    // Absent keys, each in a leaf of its own.
+    let keys: Vec<[u8; 8]> = (0..300)
+        .map(|n| (2 * 13 * n + 1u64).to_be_bytes())
+        .collect();
+    let mut left: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let mut parts = 0;
+    while !left.is_empty() {
+        let op = TreeOp::GetMany {
+            keys: TreeValues::Slices(&left),
+        };
+        let Owned::Value(_, found) = reactor.call(tree_of(b"map", op)) else {
+            panic!("it is answered");
+        };
+        let found: Vec<_> = found_values(&found).collect();
+        assert!(!found.is_empty() && found.iter().all(Option::is_none));
+        left.drain(..found.len());
+        parts += 1;
+    }
+    assert!(parts > 1, "more leaves than an operation knows at once");
+    let mut left: Vec<_> = keys
+        .iter()
+        .map(|key| TreeChange { key, value: None })
+        .collect();
+    while !left.is_empty() {
+        let op = TreeOp::Update {
+            changes: TreeChanges::Slices(&left),
+            replaces: false,
+        };
+        let Owned::Value(_, answer) = reactor.call(tree_of(b"map", op)) else {
+            panic!("it is answered");
+        };
+        let numbers: Vec<_> = answer
+            .chunks(8)
+            .map(|n| u64::from_le_bytes(n.try_into().unwrap()))
+            .collect();
+        assert_eq!((numbers[0], numbers[1], numbers[3]), (0, 0, elements));
+        assert!(numbers[2] > 0);
+        left.drain(..usize::try_from(numbers[2]).unwrap());
+    }
+    reactor.check();
+}
+
+#[test]
+fn a_collection_that_has_ended_has_no_version() {
+    let mut reactor = Reactor::new(&Setting::default());
+    reactor.call(insert(b"map", b"one", b"value"));
+    let op = TreeOp::Remove { key: b"one" };
+    let answer = reactor.call(tree_of(b"map", op));
+    assert_eq!(answer, Owned::Value(0, b"value".to_vec()));
+    let guard = TreeGuard {
+        version: Some(0),
+        ..TreeGuard::default()
+    };
+    let op = TreeOp::Len;
+    let answer = reactor.call(Operation::Tree {
+        key: b"map",
+        op,
+        guard,
+    });
+    assert!(matches!(answer, Owned::Value(0, _)), "{answer:?}");
 }
