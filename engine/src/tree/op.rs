@@ -341,6 +341,15 @@ impl<'a> TreeChanges<'a> {
         }
     }
 
+    /// True if no key is stored.
+    fn only_remove(self) -> bool {
+        let all = self.for_each(|change| match change.value {
+            Some(_) => Err(()),
+            None => Ok(true),
+        });
+        all == Some(Ok(()))
+    }
+
     /// The longest key and the longest value; `None` if they are not what was encoded.
     fn lengths(self) -> Option<(usize, usize)> {
         let mut lengths = (0, 0);
@@ -501,6 +510,21 @@ impl<'a> TreeOp<'a> {
                 (change.key, change.value.unwrap_or(&[]))
             }),
             _ => (&[], &[]),
+        }
+    }
+
+    /// True if it removes elements and adds none.
+    pub(crate) fn is_removal(&self) -> bool {
+        match self {
+            Self::Pop { .. }
+            | Self::RemoveByRank { .. }
+            | Self::Remove { .. }
+            | Self::CompareAndSet { value: None, .. }
+            | Self::TakeAt { .. }
+            | Self::Draw { removes: true, .. }
+            | Self::Trim { .. } => true,
+            Self::Update { changes, replaces } => !replaces && changes.only_remove(),
+            _ => false,
         }
     }
 

@@ -26,7 +26,6 @@ use crate::log::{Address, SizeClass};
 use crate::message::operation::{OperationKind, RequestParts, Version};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape};
-use crate::shard::Shard;
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, NodePlace, TreePlace};
 use crate::shard::ops::tree_buffers::TreeBuffers;
@@ -35,6 +34,7 @@ use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Step};
+use crate::shard::{FRAMES_FOR_REMOVALS, FRAMES_RESERVED, Shard};
 use crate::tree::{
     Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_HEAD_BYTES, TREE_KEY_BYTES_MAX,
     TREE_PUSH_MAX, TouchedLeaf, TreeAnswer, TreeEdit, TreeGuard, TreeKind, TreeLimits, TreeNode,
@@ -255,6 +255,7 @@ impl<E: Endpoint> Shard<E> {
                 kind: shape.kind,
                 tag,
                 root,
+                is_removal: op.is_removal(),
             };
             let written = self.write_tree(lane, request, &change, buffers);
             match written {
@@ -292,10 +293,12 @@ impl<E: Endpoint> Shard<E> {
             entries_max,
             shrinks_at: if is_rooted { self.shrinks_at() } else { 0 },
         };
+        // Where frames are short, as few nodes are changed as can be.
+        let nodes_a_frame = self.shape.page_bytes() / (2 * node_bytes);
         let limits = TreeLimits {
             page_bytes: PAGE_BYTES.min(self.shape.page_bytes() / 4),
             leaves: LEAVES_MAX,
-            edits: EDITS_MAX,
+            edits: EDITS_MAX.min(1 + self.local.openable() * nodes_a_frame),
             elements: TREE_PUSH_MAX as u64,
         };
         (shape, limits)
@@ -464,8 +467,8 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
-    /// Moves a branch that was read from far memory to the log's tail, if there is room: every
-    /// operation on its tree may need it.
+    /// Moves a branch that was read from far memory to the log's tail, if there is room and more is
+    /// left: every operation on its tree may need it.
     fn bring_near(&mut self, node: NodeName, read: &RecordView<'_>) {
         let is_branch = TreeNode::parse(read.value()).is_some_and(|node| !node.is_leaf());
         let Some(place) = self.trees.place_of(node).filter(|_| is_branch) else {
@@ -475,20 +478,23 @@ impl<E: Endpoint> Shard<E> {
         if units != place.units() {
             return;
         }
+        if self.local.pages_for(TailKind::Log, &[units]) >= self.local.openable() {
+            return;
+        }
         let Ok(room) = self.reserve(TailKind::Log, units) else {
             return;
         };
         let address = room.address();
         room.copy(read.bytes());
-        self.commit_node(node, address, units);
+        self.commit_node(node, TailKind::Log, address, units);
         self.retire(place.address(), place.account_bytes());
     }
 
-    /// Counts the record of a node that was written at the log's tail.
-    fn commit_node(&mut self, node: NodeName, address: Address, units: u32) {
+    /// Counts the record of a node that was written at a tail.
+    fn commit_node(&mut self, node: NodeName, tail: TailKind, address: Address, units: u32) {
         let class = SizeClass::for_units(units);
         self.local
-            .commit(TailKind::Log, node.as_hash(), address, class, units);
+            .commit(tail, node.as_hash(), address, class, units);
         self.trees.set_place(node, address, units);
     }
 
@@ -614,7 +620,7 @@ impl<E: Endpoint> Shard<E> {
                 bytes: self.trees.bytes_max(),
             }));
         }
-        self.reserve_nodes(rooted, buffers)?;
+        let tail = self.reserve_nodes(rooted, change.is_removal, buffers)?;
         let tree = match rooted {
             Some(tree) => tree,
             None => self.begin_tree(lane, request, change, buffers)?,
@@ -623,19 +629,20 @@ impl<E: Endpoint> Shard<E> {
             self.version += 1;
         }
         let version = self.version;
-        self.write_nodes(tree, inline, version, buffers);
+        self.write_nodes(tree, inline, (tail, version), buffers);
         if let Some(written) = self.trees.get_mut(tree) {
             (written.root, written.version) = (change.root, version);
         }
         Ok(version)
     }
 
-    /// Makes sure that all records of changed nodes can be appended.
+    /// Makes sure that all records of changed nodes can be appended, and returns to which tail.
     fn reserve_nodes(
         &mut self,
         tree: Option<TreePlace>,
+        is_removal: bool,
         buffers: &mut TreeBuffers,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<TailKind, NoRoom> {
         buffers.units.clear();
         for edit in buffers.work.edits() {
             if !matches!(edit.what, Edited::Added | Edited::Changed) {
@@ -649,12 +656,21 @@ impl<E: Endpoint> Shard<E> {
                 buffers.units.push(units);
             }
         }
-        self.reserve_each(&buffers.units)
+        if !is_removal {
+            self.reserve_each(&buffers.units)?;
+            return Ok(TailKind::Log);
+        }
+        let pages = self.local.pages_for(TailKind::Log, &buffers.units);
+        if pages <= self.local.openable() {
+            return Ok(TailKind::Log);
+        }
+        self.reserve_removal(&buffers.units)?;
+        Ok(TailKind::Cold)
     }
 
     /// Makes sure that records of these units can be appended one after the other.
     pub(super) fn reserve_each(&mut self, units: &[u32]) -> Result<(), NoRoom> {
-        let pages = self.local.pages_for(units);
+        let pages = self.local.pages_for(TailKind::Log, units);
         if pages <= self.local.openable() {
             return Ok(());
         }
@@ -676,8 +692,13 @@ impl<E: Endpoint> Shard<E> {
             buffers.units.insert(0, units);
             self.reserve_each(&buffers.units)?;
         }
+        if self.trees.is_empty() && self.local.arena.free_count() <= FRAMES_RESERVED {
+            // Removals are to have a frame.
+            self.pressure.want(1);
+            return Err(self.no_frame());
+        }
         let tree = self.trees.begin(change.kind, change.tag);
-        self.has_heads = true;
+        self.note_heads();
         let expiry_ms = change.expiry_ms();
         let mut value = [0; TREE_HEAD_BYTES + EXPIRY_BYTES];
         value[..TREE_HEAD_BYTES].copy_from_slice(&self.trees.head_value(tree));
@@ -710,7 +731,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         tree: TreePlace,
         was_inline: bool,
-        version: Version,
+        (tail, version): (TailKind, Version),
         buffers: &mut TreeBuffers,
     ) {
         let TreeBuffers { work, stored, .. } = buffers;
@@ -729,7 +750,9 @@ impl<E: Endpoint> Shard<E> {
             let number = edit.node;
             let node = NodeName { tree, number };
             match edit.what {
-                Edited::Added | Edited::Changed => self.write_node(node, edit, version, stored),
+                Edited::Added | Edited::Changed => {
+                    self.write_node(node, edit, (tail, version), stored);
+                }
                 Edited::Passing => self.trees.give_number(node),
                 Edited::Removed => {
                     if let Some(place) = self.trees.remove_node(node) {
@@ -750,7 +773,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         node: NodeName,
         edit: &TreeEdit,
-        version: Version,
+        (tail, version): (TailKind, Version),
         stored: &mut Vec<u8>,
     ) {
         let (bytes, in_place) = self.target_of(Some(node), edit);
@@ -780,11 +803,11 @@ impl<E: Endpoint> Shard<E> {
         fill(stored);
         let key = self.trees.node_key(node);
         let units = record::units_for(NODE_KEY_BYTES, bytes) + self.tag_units;
-        let room = self.reserve(TailKind::Log, units);
+        let room = self.reserve(tail, units);
         let room = room.expect("room for all records was made sure of");
         let address = room.address();
         room.write(version, self.record_flags, &key, stored);
-        self.commit_node(node, address, units);
+        self.commit_node(node, tail, address, units);
         if let Some(place) = before {
             self.retire(place.address(), place.account_bytes());
         }
@@ -816,9 +839,13 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Notes whether more may end with a record.
+    /// Notes whether more may end with a record, and keeps a frame for removals from trees.
     pub(in crate::shard) fn note_heads(&mut self) {
-        self.has_heads = self.long.has_any() || !self.trees.is_empty();
+        let has_trees = !self.trees.is_empty();
+        self.has_heads = self.long.has_any() || has_trees;
+        let for_removals = if has_trees { FRAMES_FOR_REMOVALS } else { 0 };
+        let reserve = FRAMES_RESERVED + for_removals;
+        self.local.arena.set_reserve(reserve);
     }
 
     /// The version of a key by its record: that of its tree, if the record is the head of one.

@@ -69,6 +69,8 @@ pub(super) struct TreeChange {
     pub(super) kind: TreeKind,
     pub(super) tag: u8,
     pub(super) root: TreeRoot,
+    /// Nothing is added, so the change must find room where others do not.
+    pub(super) is_removal: bool,
 }
 
 impl TreeChange {

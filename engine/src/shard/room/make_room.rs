@@ -1,10 +1,16 @@
 //! Makes room just ahead of demand: evicts, flushes or relocates pages in slices, and decides when
 //! nothing more can be done.
+//!
+//! A removal from a tree writes nodes, and must have room where a put has none, as a delete needs
+//! none. While there are trees, one frame more is kept from all but removals and compaction, and
+//! removals leave compaction the frames that it cannot work without. Where that frame is full, pages
+//! are compacted that have anything dead in them: as much is dead as removals have written.
 
 use farcore_rdma::Endpoint;
 
-use crate::shard::Shard;
-use crate::shard::room::pressure::NoRoom;
+use crate::shard::local::open_pages::TailKind;
+use crate::shard::room::pressure::{NoRoom, REMOVAL_PASSES, Removals};
+use crate::shard::{FRAMES_RESERVED, Shard};
 
 impl<E: Endpoint> Shard<E> {
     /// Why there is no frame for a page.
@@ -17,10 +23,31 @@ impl<E: Endpoint> Shard<E> {
         if frames < self.pressure.refused_from || self.compactor.has_dead() {
             // Records that died since may make room: background work checks again first.
             NoRoom::Wait
-        } else if self.far.pages.is_silent() || self.spares_clean(false) {
+        } else {
+            self.never()
+        }
+    }
+
+    /// Why there will be no frame.
+    fn never(&self) -> NoRoom {
+        if self.far.pages.is_silent() || self.spares_clean(false) {
             NoRoom::Never(self.far.pages.all_unavailable())
         } else {
             NoRoom::Never(self.far.pages.full(self.id))
+        }
+    }
+
+    /// Makes sure that a removal can append records of these units to the cold tail, one after the
+    /// other, where the log's tail has no room for them.
+    pub(in crate::shard) fn reserve_removal(&mut self, units: &[u32]) -> Result<(), NoRoom> {
+        let spare = self.local.openable_beside(FRAMES_RESERVED);
+        let pages = self.local.pages_for(TailKind::Cold, units);
+        let has_room = spare.is_some_and(|spare| pages <= spare);
+        self.pressure.note_removal(has_room);
+        match self.pressure.removals {
+            Removals::Served => Ok(()),
+            Removals::Wait(_) => Err(NoRoom::Wait),
+            Removals::Refused => Err(self.never()),
         }
     }
 
@@ -33,8 +60,9 @@ impl<E: Endpoint> Shard<E> {
     /// True if background work must make room.
     pub(in crate::shard) fn wants_room(&self) -> bool {
         let short = self.local.arena.free_count() < self.free_target() && !self.pressure.stalled;
-        !self.pressure.is_exhausted()
-            && (short || self.flusher.flush_all && !self.local.sealed.is_empty())
+        let removal_waits = matches!(self.pressure.removals, Removals::Wait(_));
+        let flushes = self.flusher.flush_all && !self.local.sealed.is_empty();
+        removal_waits || !self.pressure.is_exhausted() && (short || flushes)
     }
 
     /// Makes room by one slice: evicts from the cache, evicts a clean page, or flushes the oldest
@@ -50,6 +78,7 @@ impl<E: Endpoint> Shard<E> {
         self.pressure.stalled = false;
         if free >= target {
             self.pressure.wanted = 0;
+            self.pressure.note_removal(true);
             return busy;
         }
         busy |= self.evict_beside_silence();
@@ -155,6 +184,13 @@ impl<E: Endpoint> Shard<E> {
         } else {
             self.pressure.refuse(openable);
             self.compactor.note_exhausted();
+            if let Removals::Wait(passes) = self.pressure.removals {
+                let goes_on = passes < REMOVAL_PASSES && self.start_compaction_for_removals();
+                self.pressure.removals = match goes_on {
+                    true => Removals::Wait(passes + 1),
+                    false => Removals::Refused,
+                };
+            }
         }
     }
 

@@ -26,7 +26,22 @@ pub(in crate::shard) struct Pressure {
     /// The most frames that a request needs at once and lacks, until they are there or such
     /// requests are refused; 0 is none.
     pub(super) wanted: usize,
+    pub(super) removals: Removals,
 }
+
+/// Whether there is room for removals from trees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Removals {
+    /// None lacks any.
+    Served,
+    /// One lacks it, and pages were compacted for it this often.
+    Wait(u8),
+    /// Nothing makes room for one.
+    Refused,
+}
+
+/// Times that pages are compacted for a removal, at most.
+pub(super) const REMOVAL_PASSES: u8 = 4;
 
 impl Default for Pressure {
     fn default() -> Self {
@@ -34,6 +49,7 @@ impl Default for Pressure {
             refused_from: usize::MAX,
             stalled: false,
             wanted: 0,
+            removals: Removals::Served,
         }
     }
 }
@@ -43,6 +59,21 @@ impl Pressure {
     #[inline]
     pub(in crate::shard) fn relieve(&mut self) {
         self.refused_from = usize::MAX;
+        if self.removals == Removals::Refused {
+            self.removals = Removals::Served;
+        }
+    }
+
+    /// Notes whether a removal has found room.
+    pub(super) fn note_removal(&mut self, has_room: bool) {
+        match self.removals {
+            _ if has_room => self.removals = Removals::Served,
+            Removals::Served => {
+                self.removals = Removals::Wait(0);
+                self.stalled = false;
+            }
+            Removals::Wait(_) | Removals::Refused => {}
+        }
     }
 
     /// Notes that a request needs this many frames at once, and lacks them. What is known of fewer
