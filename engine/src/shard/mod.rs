@@ -88,6 +88,8 @@ const PARKED: u32 = 1024;
 pub(crate) const FRAMES_MIN: usize = 16;
 /// Frames that only compaction may take.
 const FRAMES_RESERVED: usize = 2;
+/// Frames that removals from trees may take too, while there are trees.
+const FRAMES_FOR_REMOVALS: usize = 1;
 
 /// What a shard is made of.
 #[derive(Debug)]

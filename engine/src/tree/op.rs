@@ -314,6 +314,17 @@ impl<'a> TreeOp<'a> {
         }
     }
 
+    /// True if it removes elements and adds none.
+    pub(crate) fn is_removal(&self) -> bool {
+        match self {
+            Self::Pop { .. }
+            | Self::RemoveByRank { .. }
+            | Self::Remove { .. }
+            | Self::CompareAndSet { value: None, .. } => true,
+            _ => false,
+        }
+    }
+
     /// True if it may change the tree.
     pub(crate) fn is_change(&self) -> bool {
         match self {

@@ -126,6 +126,11 @@ impl Arena {
         self.reserve
     }
 
+    /// Sets how many frames only urgent callers may take.
+    pub(crate) fn set_reserve(&mut self, frames: usize) {
+        self.reserve = frames;
+    }
+
     /// All frames, those of the index included.
     pub(crate) fn total(&self) -> usize {
         self.total

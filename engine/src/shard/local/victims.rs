@@ -299,6 +299,12 @@ impl<E: Endpoint> Shard<E> {
         Pick::Later
     }
 
+    /// True if a page is local or its node may be tried now.
+    pub(in crate::shard) fn may_be_read(&self, number: u32) -> bool {
+        let is_local = !self.local.pages.pointer(number).is_null();
+        is_local || self.far.pages.resting_node(number, self.now_ns).is_none()
+    }
+
     /// True if a victim is local or its node may be tried now; else it is set aside.
     pub(in crate::shard) fn can_be_read(&mut self, number: u32) -> bool {
         let is_far = self.local.pages.pointer(number).is_null();

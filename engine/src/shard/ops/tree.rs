@@ -26,13 +26,13 @@ use crate::log::{Address, SizeClass};
 use crate::message::operation::{OperationKind, RequestParts, Version};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape};
-use crate::shard::Shard;
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, NodePlace, TreePlace};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Step};
+use crate::shard::{FRAMES_FOR_REMOVALS, FRAMES_RESERVED, Shard};
 use crate::tree::{
     Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_KEY_BYTES_MAX, TREE_PUSH_MAX, TouchedLeaf,
     TreeAnswer, TreeEdit, TreeKind, TreeLimits, TreeNode, TreeNodeEdit, TreeOp, TreeRoot,
@@ -211,7 +211,7 @@ impl<E: Endpoint> Shard<E> {
         let version = if let (Some(touched), Some(found)) = (buffers.work.touched(), found) {
             self.touch_tree(found.tree, (touched, &op), root, &buffers.work)
         } else if has_changed {
-            let written = self.write_tree(request, found, (shape.kind, root), buffers);
+            let written = self.write_tree(request, found, (&op, shape.kind, root), buffers);
             match written {
                 Ok(version) => version,
                 Err(refusal) => return Err(self.refuse_tree(lane, request, refusal, answers)),
@@ -245,10 +245,12 @@ impl<E: Endpoint> Shard<E> {
             node_bytes,
             entries_max,
         };
+        // Where frames are short, as few nodes are changed as can be.
+        let nodes_a_frame = self.shape.page_bytes() / (2 * node_bytes);
         let limits = TreeLimits {
             page_bytes: PAGE_BYTES.min(self.shape.page_bytes() / 4),
             leaves: LEAVES_MAX,
-            edits: EDITS_MAX,
+            edits: EDITS_MAX.min(1 + self.local.openable() * nodes_a_frame),
         };
         (shape, limits)
     }
@@ -489,8 +491,8 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
-    /// Moves a branch that was read from far memory to the log's tail, if there is room: every
-    /// operation on its tree may need it.
+    /// Moves a branch that was read from far memory to the log's tail, if there is room and more is
+    /// left: every operation on its tree may need it.
     fn bring_near(&mut self, node: NodeName, read: &RecordView<'_>) {
         let is_branch = TreeNode::parse(read.value()).is_some_and(|node| !node.is_leaf());
         let Some(place) = self.trees.place_of(node).filter(|_| is_branch) else {
@@ -500,20 +502,23 @@ impl<E: Endpoint> Shard<E> {
         if units != place.units() {
             return;
         }
+        if self.local.pages_for(TailKind::Log, &[units]) >= self.local.openable() {
+            return;
+        }
         let Ok(room) = self.reserve(TailKind::Log, units) else {
             return;
         };
         let address = room.address();
         room.copy(read.bytes());
-        self.commit_node(node, address, units);
+        self.commit_node(node, TailKind::Log, address, units);
         self.retire(place.address(), place.account_bytes());
     }
 
-    /// Counts the record of a node that was written at the log's tail.
-    fn commit_node(&mut self, node: NodeName, address: Address, units: u32) {
+    /// Counts the record of a node that was written at a tail.
+    fn commit_node(&mut self, node: NodeName, tail: TailKind, address: Address, units: u32) {
         let class = SizeClass::for_units(units);
         self.local
-            .commit(TailKind::Log, node.as_hash(), address, class, units);
+            .commit(tail, node.as_hash(), address, class, units);
         self.trees.set_place(node, address, units);
     }
 
@@ -610,7 +615,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         request: &Request<'_>,
         found: Option<FoundTree>,
-        (kind, root): (TreeKind, TreeRoot),
+        (op, kind, root): (&TreeOp<'_>, TreeKind, TreeRoot),
         buffers: &mut TreeBuffers,
     ) -> Result<Version, NoRoom> {
         let added = |edit: &&TreeEdit| matches!(edit.what, Edited::Added | Edited::Passing);
@@ -625,14 +630,15 @@ impl<E: Endpoint> Shard<E> {
                 bytes: self.trees.bytes_max(),
             }));
         }
-        let tree = match found {
+        let is_removal = op.is_removal();
+        let (tree, tail) = match found {
             Some(found) => {
-                self.reserve_nodes(Some(found.tree), buffers)?;
-                found.tree
+                let tail = self.reserve_nodes(Some(found.tree), is_removal, buffers)?;
+                (found.tree, tail)
             }
             None => {
-                self.reserve_nodes(None, buffers)?;
-                self.begin_tree(request, kind, buffers)?
+                let tail = self.reserve_nodes(None, is_removal, buffers)?;
+                (self.begin_tree(request, kind, buffers)?, tail)
             }
         };
         // A delete of the head draws a version too.
@@ -640,7 +646,7 @@ impl<E: Endpoint> Shard<E> {
             self.version += 1;
         }
         let version = self.version;
-        self.write_nodes(tree, version, buffers);
+        self.write_nodes(tree, tail, version, buffers);
         if let Some(written) = self.trees.get_mut(tree) {
             (written.root, written.version) = (root, version);
         }
@@ -653,12 +659,13 @@ impl<E: Endpoint> Shard<E> {
         Ok(version)
     }
 
-    /// Makes sure that all records of changed nodes can be appended.
+    /// Makes sure that all records of changed nodes can be appended, and returns to which tail.
     fn reserve_nodes(
         &mut self,
         tree: Option<TreePlace>,
+        is_removal: bool,
         buffers: &mut TreeBuffers,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<TailKind, NoRoom> {
         buffers.units.clear();
         for edit in buffers.work.edits() {
             if !matches!(edit.what, Edited::Added | Edited::Changed) {
@@ -672,12 +679,21 @@ impl<E: Endpoint> Shard<E> {
                 buffers.units.push(units);
             }
         }
-        self.reserve_each(&buffers.units)
+        if !is_removal {
+            self.reserve_each(&buffers.units)?;
+            return Ok(TailKind::Log);
+        }
+        let pages = self.local.pages_for(TailKind::Log, &buffers.units);
+        if pages <= self.local.openable() {
+            return Ok(TailKind::Log);
+        }
+        self.reserve_removal(&buffers.units)?;
+        Ok(TailKind::Cold)
     }
 
     /// Makes sure that records of these units can be appended one after the other.
     fn reserve_each(&mut self, units: &[u32]) -> Result<(), NoRoom> {
-        let pages = self.local.pages_for(units);
+        let pages = self.local.pages_for(TailKind::Log, units);
         if pages <= self.local.openable() {
             return Ok(());
         }
@@ -693,8 +709,13 @@ impl<E: Endpoint> Shard<E> {
         buffers: &TreeBuffers,
     ) -> Result<TreePlace, NoRoom> {
         let (hash, key) = (request.hash, request.key());
+        if self.trees.is_empty() && self.local.arena.free_count() <= FRAMES_RESERVED {
+            // Removals are to have a frame.
+            self.pressure.want(1);
+            return Err(self.no_frame());
+        }
         let tree = self.trees.begin(kind);
-        self.has_heads = true;
+        self.note_heads();
         let value = self.trees.head_value(tree);
         let flags = self.record_flags;
         self.record_flags |= record::TREE;
@@ -722,7 +743,13 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Writes all nodes that an operation has changed. There is room.
-    fn write_nodes(&mut self, tree: TreePlace, version: Version, buffers: &mut TreeBuffers) {
+    fn write_nodes(
+        &mut self,
+        tree: TreePlace,
+        tail: TailKind,
+        version: Version,
+        buffers: &mut TreeBuffers,
+    ) {
         let TreeBuffers { work, stored, .. } = buffers;
         // The numbers are those that were foretold while the operation ran.
         for edit in work.edits() {
@@ -735,7 +762,9 @@ impl<E: Endpoint> Shard<E> {
             let number = edit.node;
             let node = NodeName { tree, number };
             match edit.what {
-                Edited::Added | Edited::Changed => self.write_node(node, edit, version, stored),
+                Edited::Added | Edited::Changed => {
+                    self.write_node(node, edit, (tail, version), stored);
+                }
                 Edited::Passing => self.trees.give_number(node),
                 Edited::Removed => {
                     if let Some(place) = self.trees.remove_node(node) {
@@ -751,7 +780,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         node: NodeName,
         edit: &TreeEdit,
-        version: Version,
+        (tail, version): (TailKind, Version),
         stored: &mut Vec<u8>,
     ) {
         let (bytes, in_place) = self.target_of(Some(node), edit);
@@ -781,11 +810,11 @@ impl<E: Endpoint> Shard<E> {
         fill(stored);
         let key = self.trees.node_key(node);
         let units = record::units_for(NODE_KEY_BYTES, bytes) + self.tag_units;
-        let room = self.reserve(TailKind::Log, units);
+        let room = self.reserve(tail, units);
         let room = room.expect("room for all records was made sure of");
         let address = room.address();
         room.write(version, self.record_flags, &key, stored);
-        self.commit_node(node, address, units);
+        self.commit_node(node, tail, address, units);
         if let Some(place) = before {
             self.retire(place.address(), place.account_bytes());
         }
@@ -817,9 +846,13 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Notes whether more may end with a record.
+    /// Notes whether more may end with a record, and keeps a frame for removals from trees.
     pub(in crate::shard) fn note_heads(&mut self) {
-        self.has_heads = self.long.has_any() || !self.trees.is_empty();
+        let has_trees = !self.trees.is_empty();
+        self.has_heads = self.long.has_any() || has_trees;
+        let for_removals = if has_trees { FRAMES_FOR_REMOVALS } else { 0 };
+        let reserve = FRAMES_RESERVED + for_removals;
+        self.local.arena.set_reserve(reserve);
     }
 
     /// The version of a key by its record: that of its tree, if the record is the head of one.

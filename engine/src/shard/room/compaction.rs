@@ -26,7 +26,7 @@ use crate::shard::far::Posted;
 use crate::shard::far::Purpose;
 use crate::shard::local::account_bytes;
 use crate::shard::local::open_pages::{HEADER_UNITS, TailKind};
-use crate::shard::local::page_table::{PageKind, PageState};
+use crate::shard::local::page_table::{Page, PageKind, PageState};
 use crate::shard::local::victims::{Pick, live_percent};
 use crate::shard::room::flush::Shortfall;
 
@@ -299,6 +299,36 @@ impl<E: Endpoint> Shard<E> {
             Pick::Later => true,
             Pick::None => false,
         }
+    }
+
+    /// Compacts pages of which something is dead, however little, for removals that lack room: those
+    /// first in which the most is dead, until that is as much as two pages hold. False if there are
+    /// none. Cost: a look at every page.
+    pub(in crate::shard) fn start_compaction_for_removals(&mut self) -> bool {
+        if self.compactor.requested || self.compactor.stuck {
+            return false;
+        }
+        let dead_bytes = |page: &Page| page.record_bytes.saturating_sub(page.live_bytes);
+        let is_idle = |page: &Page| {
+            let state = page.state();
+            let stays = matches!(state, PageState::Sealed | PageState::Clean | PageState::Far);
+            stays && page.kind() == PageKind::Log && page.pins == 0 && !page.damaged
+        };
+        let pages = self.local.pages.iter().filter(|(_, page)| is_idle(page));
+        let mut worth: Vec<(u64, u32)> = pages
+            .map(|(number, page)| (dead_bytes(page), number))
+            .filter(|&(dead, number)| dead > 0 && self.may_be_read(number))
+            .collect();
+        worth.sort_unstable_by(|one, other| other.cmp(one));
+        let mut wanted = 2 * self.compactor.page_bytes;
+        worth.retain(|&(dead, _)| {
+            let is_wanted = wanted > 0;
+            wanted = wanted.saturating_sub(dead);
+            is_wanted
+        });
+        worth.reverse();
+        self.compact_pages(worth.into_iter().map(|(_, number)| number).collect());
+        self.compactor.requested
     }
 
     /// One bounded slice of compaction. True if it did any work.

@@ -3,11 +3,17 @@
 //! `make_room` evicts, flushes or relocates pages in slices, just ahead of demand. A shard is
 //! *exhausted* when nothing that the engine can do makes room; puts then fail instead of waiting.
 //! Whatever may make room relieves it, and the next slice decides anew.
+//!
+//! A removal from a tree writes nodes, and must have room where a put has none, as a delete needs
+//! none. While there are trees, one frame more is kept from all but removals and compaction, and
+//! removals leave compaction the frames that it cannot work without. Where that frame is full, pages
+//! are compacted that have anything dead in them: as much is dead as removals have written.
 
 use farcore_rdma::Endpoint;
 
 use crate::error::Error;
-use crate::shard::Shard;
+use crate::shard::local::open_pages::TailKind;
+use crate::shard::{FRAMES_RESERVED, Shard};
 
 /// Why a record cannot be stored now.
 #[derive(Debug)]
@@ -30,7 +36,22 @@ pub(in crate::shard) struct Pressure {
     /// The most frames that a request needs at once and lacks, until they are there or such
     /// requests are refused; 0 is none.
     wanted: usize,
+    removals: Removals,
 }
+
+/// Whether there is room for removals from trees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Removals {
+    /// None lacks any.
+    Served,
+    /// One lacks it, and pages were compacted for it so many times.
+    Wait(u8),
+    /// Nothing makes room for one.
+    Refused,
+}
+
+/// Times that pages are compacted for a removal, at most.
+const REMOVAL_PASSES: u8 = 4;
 
 impl Default for Pressure {
     fn default() -> Self {
@@ -38,6 +59,7 @@ impl Default for Pressure {
             refused_from: usize::MAX,
             stalled: false,
             wanted: 0,
+            removals: Removals::Served,
         }
     }
 }
@@ -47,6 +69,21 @@ impl Pressure {
     #[inline]
     pub(in crate::shard) fn relieve(&mut self) {
         self.refused_from = usize::MAX;
+        if self.removals == Removals::Refused {
+            self.removals = Removals::Served;
+        }
+    }
+
+    /// Notes whether a removal has found room.
+    fn note_removal(&mut self, has_room: bool) {
+        match self.removals {
+            _ if has_room => self.removals = Removals::Served,
+            Removals::Served => {
+                self.removals = Removals::Wait(0);
+                self.stalled = false;
+            }
+            Removals::Wait(_) | Removals::Refused => {}
+        }
     }
 
     /// Notes that a request needs this many frames at once, and lacks them. What is known of fewer
@@ -86,10 +123,31 @@ impl<E: Endpoint> Shard<E> {
         if frames < self.pressure.refused_from || self.compactor.has_dead() {
             // Records that died since may make room: background work checks again first.
             NoRoom::Wait
-        } else if self.far.pages.is_silent() || self.spares_clean(false) {
+        } else {
+            self.never()
+        }
+    }
+
+    /// Why there will be no frame.
+    fn never(&self) -> NoRoom {
+        if self.far.pages.is_silent() || self.spares_clean(false) {
             NoRoom::Never(self.far.pages.all_unavailable())
         } else {
             NoRoom::Never(self.far.pages.full(self.id))
+        }
+    }
+
+    /// Makes sure that a removal can append records of these units to the cold tail, one after the
+    /// other, where the log's tail has no room for them.
+    pub(in crate::shard) fn reserve_removal(&mut self, units: &[u32]) -> Result<(), NoRoom> {
+        let spare = self.local.openable_beside(FRAMES_RESERVED);
+        let pages = self.local.pages_for(TailKind::Cold, units);
+        let has_room = spare.is_some_and(|spare| pages <= spare);
+        self.pressure.note_removal(has_room);
+        match self.pressure.removals {
+            Removals::Served => Ok(()),
+            Removals::Wait(_) => Err(NoRoom::Wait),
+            Removals::Refused => Err(self.never()),
         }
     }
 
@@ -102,8 +160,9 @@ impl<E: Endpoint> Shard<E> {
     /// True if background work must make room.
     pub(in crate::shard) fn wants_room(&self) -> bool {
         let short = self.local.arena.free_count() < self.free_target() && !self.pressure.stalled;
-        !self.pressure.is_exhausted()
-            && (short || self.flusher.flush_all && !self.local.sealed.is_empty())
+        let removal_waits = matches!(self.pressure.removals, Removals::Wait(_));
+        let flushes = self.flusher.flush_all && !self.local.sealed.is_empty();
+        removal_waits || !self.pressure.is_exhausted() && (short || flushes)
     }
 
     /// Makes room by one slice: evicts from the cache, evicts a clean page, or flushes the oldest
@@ -119,6 +178,7 @@ impl<E: Endpoint> Shard<E> {
         self.pressure.stalled = false;
         if free >= target {
             self.pressure.wanted = 0;
+            self.pressure.note_removal(true);
             return busy;
         }
         busy |= self.evict_beside_silence();
@@ -224,6 +284,13 @@ impl<E: Endpoint> Shard<E> {
         } else {
             self.pressure.refuse(openable);
             self.compactor.note_exhausted();
+            if let Removals::Wait(passes) = self.pressure.removals {
+                let goes_on = passes < REMOVAL_PASSES && self.start_compaction_for_removals();
+                self.pressure.removals = match goes_on {
+                    true => Removals::Wait(passes + 1),
+                    false => Removals::Refused,
+                };
+            }
         }
     }
 

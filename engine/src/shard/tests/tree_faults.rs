@@ -1,10 +1,15 @@
 //! Trees where something is short or lost: room in the table of trees, frames, far memory, nodes.
 
-use super::{Owned, Reactor, Setting};
+use std::collections::BTreeSet;
+
+use super::transactions::delayed;
+use super::{ENCRYPTIONS, Owned, Random, Reactor, Setting, seeds};
 use crate::error::Error;
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
-use crate::tree::{TreeCondition, TreeOp, TreeValues};
+use crate::shard::FRAMES_RESERVED;
+use crate::shard::local::open_pages::TailKind;
+use crate::tree::{TreeCondition, TreeOp, TreeValues, page_elements};
 
 fn insert<'a>(key: &'a [u8], element: &'a [u8], value: &'a [u8]) -> Operation<'a> {
     let op = TreeOp::Insert {
@@ -153,4 +158,139 @@ fn requests_that_want_frames_do_not_hold_up_others_that_are_refused() {
     }
     assert!(matches!(reactor.call(put), Owned::Stored(_)));
     reactor.check();
+}
+
+/// Removes elements in all ways, in any order, until all trees are empty; each way must be possible
+/// whatever is full.
+fn remove_all(reactor: &mut Reactor, trees: u64, elements: u64, random: &mut Random) {
+    let mut held: Vec<BTreeSet<u64>> = vec![(0..elements).collect(); trees as usize];
+    while let Some(tree) = (0..held.len()).find(|&tree| !held[tree].is_empty()) {
+        let left = (tree..held.len()).filter(|&tree| !held[tree].is_empty());
+        let left: Vec<_> = left.collect();
+        let tree = left[random.below(left.len() as u64) as usize];
+        let rank = random.below(held[tree].len() as u64);
+        let number = *held[tree].iter().nth(rank as usize).unwrap();
+        let (key, element) = ((tree as u64).to_be_bytes(), number.to_be_bytes());
+        let value = content_of(number);
+        let op = match random.below(8) {
+            0 => TreeOp::Pop {
+                last: true,
+                limit: 20,
+            },
+            1 => TreeOp::Pop {
+                last: false,
+                limit: 1,
+            },
+            2 => TreeOp::RemoveByRank {
+                start: rank,
+                end: rank + 40,
+            },
+            3 => TreeOp::CompareAndSet {
+                key: &element,
+                expected: Some(&value),
+                value: None,
+            },
+            _ => TreeOp::Remove { key: &element },
+        };
+        let answer = reactor.call(Operation::Tree { key: &key, op });
+        let Owned::Value(_, answer) = answer else {
+            panic!("{op:?}: {answer:?}");
+        };
+        match op {
+            TreeOp::Pop { .. } => {
+                for (element, _) in page_elements(&answer) {
+                    let number = u64::from_be_bytes(element.try_into().unwrap());
+                    assert!(held[tree].remove(&number));
+                }
+            }
+            TreeOp::RemoveByRank { .. } => {
+                let removed = u64::from_le_bytes(*answer.first_chunk().unwrap());
+                assert!(removed > 0);
+                let gone: Vec<_> = held[tree].iter().copied().skip(rank as usize).collect();
+                for number in &gone[..removed as usize] {
+                    held[tree].remove(number);
+                }
+            }
+            _ => assert!(held[tree].remove(&number)),
+        }
+    }
+}
+
+fn content_of(number: u64) -> Vec<u8> {
+    let bytes = if number.is_multiple_of(97) {
+        3_000
+    } else {
+        100
+    };
+    vec![number as u8; bytes]
+}
+
+#[test]
+fn elements_can_be_removed_where_local_and_far_memory_are_full() {
+    for seed in seeds() {
+        for encryption in ENCRYPTIONS {
+            let mut random = Random(seed);
+            let mut reactor = Reactor::new(&Setting {
+                encryption,
+                link: delayed(),
+                ..small()
+            });
+            let (trees, elements) = (12, 1_200);
+            for number in 0..elements {
+                for tree in 0..trees {
+                    let key = u64::to_be_bytes(tree);
+                    let element = u64::to_be_bytes(number);
+                    let answer = reactor.call(insert(&key, &element, &content_of(number)));
+                    assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
+                }
+            }
+            fill_up(&mut reactor);
+            let nodes: Vec<_> = reactor.shard.trees.places().collect();
+            let far = nodes.iter().filter(|node| {
+                let framed = reactor.shard.framed_of(node.address());
+                framed.is_far()
+            });
+            assert!(far.count() * 2 > nodes.len());
+            remove_all(&mut reactor, trees, elements, &mut random);
+            while !reactor.shard.is_quiet() {
+                reactor.advance();
+            }
+            assert!(reactor.shard.trees.is_empty());
+            let reserve = reactor.shard.local.arena.reserve();
+            assert_eq!(reserve, FRAMES_RESERVED);
+            reactor.check();
+        }
+    }
+}
+
+/// A read that moves a branch near leaves the last room to changes.
+#[test]
+fn reads_take_no_frame_that_a_change_could_not_take_too() {
+    let mut reactor = full(&small());
+    // A few trees of which all is far.
+    let (trees, elements) = (40, 400);
+    for number in 0..300 {
+        let key = format!("other-4000-{number}");
+        reactor.call(Operation::Delete {
+            key: key.as_bytes(),
+        });
+    }
+    for number in 0..elements {
+        for tree in 0..trees {
+            let key = u64::to_be_bytes(tree);
+            let element = u64::to_be_bytes(number);
+            reactor.call(insert(&key, &element, &[3; 20]));
+        }
+    }
+    fill_up(&mut reactor);
+    let open = reactor.shard.local.open_pages.get(TailKind::Log).unwrap();
+    for tree in 0..trees {
+        let key = u64::to_be_bytes(tree);
+        let element = 7u64.to_be_bytes();
+        let op = TreeOp::Get { key: &element };
+        let answer = reactor.call(Operation::Tree { key: &key, op });
+        assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
+    }
+    let after = reactor.shard.local.open_pages.get(TailKind::Log).unwrap();
+    assert_eq!((after.page, after.unit), (open.page, open.unit));
 }
