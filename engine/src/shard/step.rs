@@ -155,14 +155,3 @@ pub(in crate::shard) enum Found<'a> {
         damaged: Option<Address>,
     },
 }
-
-impl Found<'_> {
-    /// The version of the record; 0 if there is none.
-    pub(in crate::shard) fn version(&self) -> Version {
-        match self {
-            Self::Local(local) => local.record.header().version(),
-            Self::Confirmed { far, .. } => far.header.version(),
-            Self::Absent | Self::Unknown { .. } | Self::Lost { .. } => 0,
-        }
-    }
-}

@@ -93,7 +93,14 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
                 sequence,
                 bytes,
             } if *read == address && shard.holds_at(address, *sequence) => Ok(bytes),
-            Fact::Failed(_) => Err(Unread::Failed),
+            // One that the node has left since says nothing of where it is now.
+            Fact::Failed { at, .. }
+                if at.is_none_or(|(failed, sequence)| {
+                    failed == address && shard.holds_at(address, sequence)
+                }) =>
+            {
+                Err(Unread::Failed)
+            }
             _ => Err(Unread::Far),
         }
     }
@@ -112,7 +119,9 @@ impl<E: Endpoint> ShardNodes<'_, E> {
         let (Some(tree), Some(touched)) = (self.tree, work.touched()) else {
             return false;
         };
-        let branches = work.way().iter().map(|step| step.node);
+        // A replacement leaves the counts in the branches as they are.
+        let counts = touched.touch != TreeTouch::Replace;
+        let branches = work.way().iter().filter(|_| counts).map(|step| step.node);
         let mut all = branches.chain([touched.leaf]);
         all.all(|number| {
             let place = self.shard.trees.place_of(NodeName { tree, number });
@@ -356,11 +365,11 @@ impl<E: Endpoint> Shard<E> {
             return Err(Step::Blocked);
         }
         match self.facts.get(lane, request, 0) {
-            Fact::Failed(error) => {
+            Fact::Failed { error, .. } => {
                 let error = (**error).clone();
                 return Err(self.fail(lane, request, error, answers));
             }
-            Fact::Requested => {}
+            Fact::Requested { .. } => {}
             _ => {
                 let key = (request.hash, request.key());
                 let parked = self.request_fact(lane, request, (0, 1), key, answers);
@@ -391,7 +400,7 @@ impl<E: Endpoint> Shard<E> {
                 return Step::Blocked;
             }
             Halt::Failed(number) => match self.facts.node(lane, request, number) {
-                Fact::Failed(error) => (**error).clone(),
+                Fact::Failed { error, .. } => (**error).clone(),
                 _ => self.lost_error(None),
             },
             Halt::Damaged(number) => {
@@ -413,12 +422,15 @@ impl<E: Endpoint> Shard<E> {
         let Some(place) = self.trees.place_of(node).filter(|_| !self.is_lent) else {
             return;
         };
-        if matches!(self.facts.node(lane, request, node.number), Fact::Requested) {
+        let known = self.facts.node(lane, request, node.number);
+        if matches!(known, Fact::Requested { .. }) {
             return;
         }
         let key = self.trees.node_key(node);
         let hash = self.key_hasher.hash(&key);
-        let Some(token) = self.facts.request_node(lane, request, node.number) else {
+        let bytes = place.units() as usize * UNIT_BYTES;
+        let wanted = (node.number, bytes);
+        let Some(token) = self.facts.request_node(lane, request, wanted) else {
             return;
         };
         let parts = RequestParts {
@@ -465,7 +477,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let address = place.address();
         let fact = if evidence.damaged.contains(&address) {
-            Fact::Failed(Box::new(self.lost_error(Some(address))))
+            return self.fail_fact(lane, request, self.lost_error(Some(address)));
         } else if self.framed_of(address).is_far() {
             let far = evidence.confirmed.filter(|far| far.address == address);
             let Some(far) = far else {
@@ -488,6 +500,27 @@ impl<E: Endpoint> Shard<E> {
             Fact::Unknown
         };
         self.facts.learn(lane, request.token, fact);
+        Step::Done
+    }
+
+    /// Learns that what a fact is about cannot be read. Of a node, that is so where it lies now.
+    #[cold]
+    pub(in crate::shard) fn fail_fact(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        error: Error,
+    ) -> Step {
+        let is_of_node = request.kind() == OperationKind::TreeRead;
+        let node = is_of_node.then(|| self.trees.node_of(request.key()));
+        let place = node.flatten().and_then(|node| self.trees.place_of(node));
+        let at = place.map(|place| {
+            let page = self.local.page(place.address().page(self.shape));
+            (place.address(), page.sequence)
+        });
+        let error = Box::new(error);
+        self.facts
+            .learn(lane, request.token, Fact::Failed { error, at });
         Step::Done
     }
 
@@ -577,13 +610,14 @@ impl<E: Endpoint> Shard<E> {
             TreeTouch::Remove => leaf.remove(touched.entry),
         });
         assert!(is_done, "the leaf has room");
-        for step in work.way() {
+        let counts = touched.touch != TreeTouch::Replace;
+        for step in work.way().iter().filter(|_| counts) {
             let branch = self.node_mut(tree, step.node, version);
             let is_done = branch.is_some_and(|mut branch| {
                 let child = branch.view().child(step.entry);
                 let count = child.and_then(|child| match touched.touch {
                     TreeTouch::Insert => child.count.checked_add(1),
-                    TreeTouch::Replace => Some(child.count),
+                    TreeTouch::Replace => None,
                     TreeTouch::Remove => child.count.checked_sub(1),
                 });
                 count.is_some_and(|count| branch.set_count(step.entry, count))
@@ -862,6 +896,15 @@ impl<E: Endpoint> Shard<E> {
             self.tree_version(header, address)
         } else {
             header.version()
+        }
+    }
+
+    /// The version of what was found; 0 if that is nothing.
+    pub(in crate::shard) fn found_version(&self, found: &Found<'_>) -> Version {
+        match found {
+            Found::Local(local) => self.version_of(local.record.header(), local.slot.address()),
+            Found::Confirmed { slot, far, .. } => self.version_of(far.header, slot.address()),
+            Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => 0,
         }
     }
 

@@ -542,9 +542,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> Step {
         if lane.is_for_fact() {
-            self.facts
-                .learn(lane, request.token, Fact::Failed(Box::new(error)));
-            return Step::Done;
+            return self.fail_fact(lane, request, error);
         }
         if !answers.has_room(lane, 0) {
             return Step::NoRoom { value_bytes: 0 };

@@ -469,7 +469,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let slot = self.index.slot(position);
         let bytes = account_bytes(slot.class(), header.units());
-        let removed = Some((key, header.version()));
+        let removed = Some((key, self.version_of(header, address)));
         self.metrics.removals.note(Removal::Evicted, removed);
         self.remove_record(hash, (position, slot, self.framed_of(address), header));
         self.note_evicted(bytes);
