@@ -142,10 +142,15 @@ fn head_value(id: u64, kind: TreeKind) -> [u8; TREE_HEAD_BYTES] {
 impl Trees {
     pub(in crate::shard) fn new(local_bytes: u64) -> Self {
         Self {
-            bytes_max: local_bytes / TABLE_SHARE,
+            bytes_max: Self::bytes_for(local_bytes),
             shape: (NODE_BYTES, usize::MAX / 4),
             ..Self::default()
         }
+    }
+
+    /// Bytes that the table takes at most, in a shard with this much local memory.
+    pub(in crate::shard) fn bytes_for(local_bytes: u64) -> u64 {
+        local_bytes / TABLE_SHARE
     }
 
     /// Bytes and entries beyond which a node is divided.
