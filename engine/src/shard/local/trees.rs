@@ -115,6 +115,8 @@ pub(in crate::shard) struct Tree {
     hash: IndexHash,
     /// Which no other tree has had for a long time.
     id: u64,
+    /// A node was lost.
+    is_torn: bool,
     nodes: Numbered<NodePlace>,
 }
 
@@ -125,6 +127,8 @@ pub(in crate::shard) struct Trees {
     generation: u32,
     heads: BTreeMap<Address, TreePlace>,
     dying: VecDeque<TreePlace>,
+    /// Trees that have lost a node; some may have died since.
+    torn: Vec<TreePlace>,
     node_bytes: u64,
     bytes_max: u64,
     /// Bytes and entries beyond which a node is divided.
@@ -222,6 +226,7 @@ impl Trees {
                 head: None,
                 hash: IndexHash::default(),
                 id: u64::from(self.generation) << 32 | u64::from(place),
+                is_torn: false,
                 nodes: Numbered::default(),
             }));
         }
@@ -390,10 +395,31 @@ impl Trees {
 
     /// Notes that the record of a node is gone.
     pub(in crate::shard) fn lose_node(&mut self, node: NodeName) {
-        let tree = self.get_mut(node.tree);
-        if let Some(place) = tree.and_then(|tree| tree.nodes.get_mut(node.number)) {
+        let Some(tree) = self.get_mut(node.tree) else {
+            return;
+        };
+        if let Some(place) = tree.nodes.get_mut(node.number) {
             *place = NodePlace::NONE;
+            if !std::mem::replace(&mut tree.is_torn, true) {
+                self.torn.push(node.tree);
+            }
         }
+    }
+
+    /// True if trees may have lost nodes.
+    #[inline]
+    pub(in crate::shard) fn has_torn(&self) -> bool {
+        !self.torn.is_empty()
+    }
+
+    /// Takes the trees that have lost nodes and are not dying.
+    pub(in crate::shard) fn take_torn(&mut self) -> Vec<TreePlace> {
+        let mut torn = std::mem::take(&mut self.torn);
+        torn.retain(|&place| {
+            let tree = self.get(place);
+            tree.is_some_and(|tree| tree.is_torn && tree.head.is_some())
+        });
+        torn
     }
 
     /// Gives a number back that was taken and not used.
@@ -427,10 +453,16 @@ impl Trees {
     /// Forgets nodes whose records are gone, and lets trees die whose heads are.
     pub(in crate::shard) fn lose_where(&mut self, is_gone: impl Fn(Address) -> bool) {
         for tree in self.slots.iter_mut().flatten() {
+            let mut is_torn = tree.is_torn;
             for place in tree.nodes.iter_mut() {
                 if *place != NodePlace::NONE && is_gone(place.address()) {
                     *place = NodePlace::NONE;
+                    is_torn = true;
                 }
+            }
+            if is_torn && !std::mem::replace(&mut tree.is_torn, true) {
+                #[expect(clippy::cast_possible_truncation, reason = "takes the lower half")]
+                self.torn.push(TreePlace(tree.id as u32));
             }
         }
         let heads = self.heads.keys().copied();
@@ -453,6 +485,7 @@ impl Trees {
         self.slots = Numbered::default();
         self.heads.clear();
         self.dying = VecDeque::new();
+        self.torn = Vec::new();
         self.node_bytes = 0;
     }
 
