@@ -344,7 +344,8 @@ impl Arguments {
 impl Arguments {
     /// Checks what the server needs, before the engine takes its memory.
     fn check(&self, options: &Options) -> Result<()> {
-        Server::check(options).map_err(|error| refusal::of_server(&error, self))?;
+        let native = options.native.validate();
+        native.map_err(|error| refusal::of_server(&error.into(), self))?;
         let encrypted = self.tls.map(|address| ("--tls", address));
         // Kept until all are checked, so that two flags with one address are refused, too.
         let mut listeners = Vec::new();
@@ -355,7 +356,8 @@ impl Arguments {
             listeners.push(check_address(flag, address)?);
         }
         listeners.extend(self.native.check_addresses()?);
-        Ok(())
+        let files = options.tls.as_ref().map_or(Ok(()), Server::check_tls);
+        files.map_err(|error| refusal::of_server(&error, self))
     }
 
     /// Warns of secrets that others can read; of tokens, reading them does.
