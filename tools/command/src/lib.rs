@@ -1,7 +1,7 @@
 //! What the commands of Farcore share: `farcore` and `farcore-bench`.
 //!
-//! - Flags: [`CoreList`] and [`parse_size`] read values, [`range`] refuses them, [`plain`] says what
-//!   to write; [`words`] how errors read
+//! - Flags: [`CoreList`] and [`parse_size`] read values, [`range`] refuses them, [`plain`] says
+//!   what to write; [`words`] how errors read
 //! - Ends and output: [`stop`] how signals end a command, [`outputs`] files and lines
 //! - Figures: [`origin`] and [`machine`] where they were measured; [`watch`] publishes those of a
 //!   running engine, and `colours` are those of plots (feature `plot`)

@@ -115,11 +115,12 @@ pub(crate) struct Arguments {
     /// need none]
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_ca: Option<PathBuf>,
-    /// Cores, from 0 to 4095, e.g. 0-3,8 [default: one processor of each physical core that this process may use]
+    /// Cores, from 0 to 4095, e.g. 0-3,8 [default: one processor of each physical core
+    /// that this process may use]
     #[arg(long, value_name = "LIST")]
     cores: Option<CoreList>,
-    /// Local memory, all cores together, e.g. 256MiB; an error says the least that --far and --cores
-    /// need [default: an eighth of what is available, at most 1GiB]
+    /// Local memory, all cores together, e.g. 256MiB; an error says the least that --far and
+    /// --cores need [default: an eighth of what is available, at most 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     local: Option<u64>,
     /// Far memory, all nodes together, e.g. 4GiB; at most what the nodes lend or this machine has
