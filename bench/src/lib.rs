@@ -6,9 +6,9 @@
 //!   statistics, [`failures`] its errors, [`doubts`] keys that they leave unknown; [`run`] one
 //!   engine's run; [`child`] each run in its own process; [`compare`] all engines
 //! - Engines: [`store`] the traits; [`engines`] the implementations
-//! - Results: [`report`], [`table`] and its [`contrast`]s, [`plot`], [`progress`]; [`figures`]
-//!   files of a command; [`ending`] exit statuses; [`resident`] measured memory; [`events`] of the
-//!   processor; [`line_trip`] between two cores
+//! - Results: [`report`], [`table`] and its [`contrast`]s, [`plot`], [`progress`];
+//!   [`figures`] files of a command; [`ending`] exit statuses; [`resident`] measured memory;
+//!   [`events`] of the processor; [`line_trip`] between two cores
 //! - [`experiments`]: measurements with drivers of their own, for farcore alone or beside maps
 
 pub mod block_on;

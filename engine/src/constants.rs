@@ -24,6 +24,13 @@ pub(crate) const LONG_PAUSE_NS: u64 = 60_000_000_000;
 pub(crate) const LONG_ROOM_WAIT_NS: u64 = 2_000_000_000;
 /// The most keys of one transaction.
 pub const TRANSACTION_KEYS_MAX: usize = 128;
+/// Changes of a map's elements that one [`TreeOp::Update`](crate::TreeOp::Update) makes whatever
+/// they cost; further ones as far as one step can.
+pub const TREE_CHANGES_WHOLE: usize = 8;
+/// Bytes of the elements of a collection that lies in the record of its key, at most, by default.
+pub(crate) const INLINE_COLLECTION_BYTES: usize = 2 << 10;
+/// The same, whatever is configured: a node of a collection is no longer.
+pub(crate) const INLINE_COLLECTION_BYTES_MAX: usize = 4 << 10;
 /// Bytes that an expiry takes of a value's room.
 pub(crate) const EXPIRY_BYTES: usize = 8;
 /// Smallest page, in bytes.
@@ -44,6 +51,8 @@ pub(crate) const LANE_NUMBERS: usize = 256;
 pub(crate) const QUEUE_DEPTH: usize = 256;
 /// A cache line, in bytes.
 pub const LINE_BYTES: usize = 64;
+/// Frames below which the smallest shard cannot work.
+pub(crate) const FRAMES_MIN: usize = 16;
 /// A segment of the index, in bytes.
 pub const SEGMENT_BYTES: usize = 16 << 10;
 

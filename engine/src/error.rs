@@ -197,6 +197,18 @@ pub enum Error {
         /// The key holds a list.
         is_list: bool,
     },
+    /// The collection has another tag than the operation.
+    #[error("the collection has the tag {tag}: use that one, or another key")]
+    CollectionTag {
+        /// The collection's tag.
+        tag: u8,
+    },
+    /// The collection has another version than the operation expects.
+    #[error("the collection has version {current}: it has changed; read it again")]
+    CollectionVersion {
+        /// The version; `0` if it is absent.
+        current: u64,
+    },
     /// A push adds more elements than one step may.
     #[error("{elements} elements are pushed at once: at most {max}; push them in several calls")]
     TooManyElements {

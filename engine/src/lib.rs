@@ -52,7 +52,8 @@ pub use self::client::scan::{
 };
 pub use self::client::transaction::TransactionOutcome;
 pub use self::client::tree::{
-    ClientTree, CoreTree, Tree, TreeLength, TreePage, TreeRemoved, TreeStored,
+    ClientTree, CoreTree, Tree, TreeFound, TreeLength, TreePage, TreeRemoved, TreeStored,
+    TreeTrimmed, TreeUpdated, TreeView,
 };
 pub use self::config::{Config, LostKeys, WhenFull};
 pub use self::engine::Engine;
@@ -71,7 +72,9 @@ pub use self::observe::recorder::{Recorder, Recording};
 pub use self::observe::removals::{Removal, RemovedKeys};
 pub use self::observe::statistics;
 pub use self::reactor::Task;
-pub use self::tree::{TreeBound, TreeCondition, TreeOp, TreeValues};
+pub use self::tree::{
+    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeValues,
+};
 
 /// The examples of the README and of the guides, compiled and run.
 #[cfg(doctest)]

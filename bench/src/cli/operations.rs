@@ -19,6 +19,11 @@ const LONG_ROUNDS: u64 = 24;
 /// Local memory of each core for long values at least.
 const LONG_CORE_BYTES: u64 = 32 << 20;
 
+/// Local memory for each element of a collection, with what compaction has not freed yet.
+const ELEMENT_BYTES: u64 = 256;
+/// Local memory for collections at least.
+const COLLECTIONS_BYTES: u64 = 256 << 20;
+
 /// Flags of `operations`.
 #[derive(Clone, Debug, Args)]
 pub struct OperationsArgs {
@@ -27,7 +32,7 @@ pub struct OperationsArgs {
         long,
         value_delimiter = ',',
         value_name = "LIST",
-        default_value = "requests,scan,export,long"
+        default_value = "requests,scan,export,long,collections"
     )]
     pub parts: Vec<Part>,
     /// Keys of each kind of request, all threads together [default: 1000000]
@@ -49,7 +54,10 @@ pub struct OperationsArgs {
     /// Bytes of each long value [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub long_value: Option<u64>,
-    /// Cores and memory; --far-latency is for the export, 10us by default.
+    /// Elements of the longest collection [default: 1000000]
+    #[arg(long, value_name = "N")]
+    pub collection_elements: Option<u64>,
+    /// Cores and memory; --far-latency is for the export, 10us by default, and for collections.
     #[command(flatten)]
     pub setup: SetupArgs,
     /// Write the figures to a file, as JSON
@@ -86,7 +94,7 @@ impl OperationsArgs {
 
     fn plan(&self, part: Part, machine: &Machine) -> Plan {
         let mut cores = self.setup.cores(machine);
-        if part == Part::Export {
+        if matches!(part, Part::Export | Part::Collections) {
             cores.truncate(1);
         }
         let threads = (cores.len() as u64).max(1);
@@ -98,6 +106,7 @@ impl OperationsArgs {
             Part::Scan => (self.scan_keys.unwrap_or(SCAN_KEYS), value_bytes),
             Part::Export => (self.export_keys.unwrap_or(KEYS), EXPORT_VALUE_BYTES),
             Part::Long => (threads, value_bytes),
+            Part::Collections => (self.collection_elements.unwrap_or(KEYS), value_bytes),
         };
         let settings = Settings {
             part,
@@ -113,6 +122,7 @@ impl OperationsArgs {
                 plan.far_latency_ns = self.setup.far_latency.unwrap_or(LINK_LATENCY_NS);
                 plan.local_bytes.min(plan.data_bytes() / EXPORT_FACTOR)
             }
+            Part::Collections => keys.saturating_mul(ELEMENT_BYTES).max(COLLECTIONS_BYTES),
             Part::Long => {
                 let round = long_bytes.saturating_mul(2);
                 let core = LONG_CORE_BYTES.saturating_mul(threads);
@@ -121,9 +131,11 @@ impl OperationsArgs {
         };
         let least = LONG_CORE_BYTES.saturating_mul(threads) / 2;
         plan.local_bytes = self.setup.local.unwrap_or(local_bytes.max(least));
-        if part != Part::Export {
-            plan.far_latency_ns = 0;
-        }
+        plan.far_latency_ns = match part {
+            Part::Export => plan.far_latency_ns,
+            Part::Collections => self.setup.far_latency.unwrap_or(0),
+            _ => 0,
+        };
         plan
     }
 }

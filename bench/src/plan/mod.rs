@@ -264,6 +264,7 @@ impl Plan {
             Scenario::Operations(ref settings) => match settings.part {
                 Part::Scan => "--scan-keys",
                 Part::Export => "--export-keys",
+                Part::Collections => "--collection-elements",
                 Part::Requests | Part::Long => "--keys",
             },
         }

@@ -11,7 +11,10 @@ use super::pool::{Client, ClientCall, OwnedValue};
 use crate::error::{Error, Result};
 use crate::message::operation::{Operation, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
-use crate::tree::{TreeBound, TreeCondition, TreeOp, TreeValues, page_elements, page_has_more};
+use crate::tree::{
+    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeValues, found_values,
+    page_elements, page_has_more,
+};
 
 /// Elements of a collection, in its order or against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +61,10 @@ pub struct TreeLength {
     pub elements: u64,
     /// Bytes of all keys and values.
     pub bytes: u64,
+    /// It is a list, not a map.
+    pub is_list: bool,
+    /// What the application said of it; see [`Tree::tagged`].
+    pub tag: u8,
     /// The version of the collection; `0` if there is none.
     pub version: Version,
 }
@@ -84,6 +91,104 @@ pub struct TreeRemoved {
     pub has_more: bool,
 }
 
+/// The outcome of several changes of a map.
+#[must_use = "there may be more to change"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeUpdated {
+    /// Elements that are new.
+    pub added: u64,
+    /// Elements that were removed.
+    pub removed: u64,
+    /// Changes that were made, from the first on: call again with the others.
+    pub done: u64,
+    /// Elements that there are then.
+    pub elements: u64,
+}
+
+/// The values of several elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeFound {
+    bytes: Vec<u8>,
+    version: Version,
+}
+
+impl TreeFound {
+    /// The value of each element, from the first on, `None` if it is absent. There may be fewer
+    /// values than elements were wanted.
+    pub fn iter(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        found_values(&self.bytes)
+    }
+
+    /// The version of the collection; `0` if there is none.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+}
+
+/// The outcome of removing what lies outside of a slice.
+#[must_use = "there may be more to remove"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeTrimmed {
+    /// Elements that were removed.
+    pub removed: u64,
+    /// The first rank that stays, as the elements are counted then.
+    pub first: u64,
+    /// The rank behind the last that stays.
+    pub end: u64,
+    /// There are more: call again with what `first` and `end` say.
+    pub has_more: bool,
+    /// Elements that there are then.
+    pub elements: u64,
+}
+
+impl<'a> FromAnswer<'a> for TreeUpdated {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Value { value, .. } => Ok(Self {
+                added: number_at(value, 0),
+                removed: number_at(value, 1),
+                done: number_at(value, 2),
+                elements: number_at(value, 3),
+            }),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Err(Error::Closed),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for TreeTrimmed {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Value { value, .. } => Ok(Self {
+                removed: number_at(value, 0),
+                first: number_at(value, 1),
+                end: number_at(value, 2),
+                has_more: number_at(value, 3) != 0,
+                elements: number_at(value, 4),
+            }),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Err(Error::Closed),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for TreeFound {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Value { version, .. } => Ok(Self {
+                version,
+                bytes: answer.into_value(),
+            }),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Ok(Self {
+                version: 0,
+                bytes: Vec::new(),
+            }),
+        }
+    }
+}
+
 impl<'a> FromAnswer<'a> for TreePage {
     fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer.answer() {
@@ -100,6 +205,72 @@ impl<'a> FromAnswer<'a> for TreePage {
     }
 }
 
+/// What an operation on a collection has answered, where it lies in the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeView<'a> {
+    bytes: &'a [u8],
+    version: Version,
+}
+
+impl<'a> TreeView<'a> {
+    /// The view of an answer; empty, with the version 0, of one without a value.
+    #[must_use]
+    pub fn of(answer: &Answer<'a>) -> Self {
+        match *answer {
+            Answer::Value { version, value } => Self {
+                bytes: value,
+                version,
+            },
+            _ => Self {
+                bytes: &[],
+                version: 0,
+            },
+        }
+    }
+
+    /// The version of the collection; `0` if there is none.
+    #[must_use]
+    pub fn version(self) -> Version {
+        self.version
+    }
+
+    /// Of an answer that is a page: key and value of each element; a list's elements have no key.
+    pub fn elements(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        page_elements(self.bytes)
+    }
+
+    /// Of an answer that is a page: there is more of what was wanted.
+    #[must_use]
+    pub fn has_more(self) -> bool {
+        page_has_more(self.bytes)
+    }
+
+    /// Of the answer to [`TreeOp::GetMany`]: the value of each key, `None` if it is absent.
+    pub fn values(self) -> impl Iterator<Item = Option<&'a [u8]>> {
+        found_values(self.bytes)
+    }
+
+    /// Of an answer that is numbers: the one at a place, 0 if it has none there. [`TreeOp::Update`]
+    /// answers the fields of [`TreeUpdated`], [`TreeOp::Trim`] those of [`TreeTrimmed`], in their
+    /// order, and others their only number.
+    #[must_use]
+    pub fn number(self, place: usize) -> u64 {
+        number_at(self.bytes, place)
+    }
+
+    /// Of the answer to [`TreeOp::Len`]: how long the collection is.
+    #[must_use]
+    pub fn length(self) -> TreeLength {
+        TreeLength {
+            elements: self.number(0),
+            bytes: self.number(1),
+            is_list: self.bytes.get(16).is_some_and(|&kind| kind != 0),
+            tag: self.bytes.get(17).copied().unwrap_or(0),
+            version: self.version,
+        }
+    }
+}
+
 fn number_at(bytes: &[u8], place: usize) -> u64 {
     let number = bytes.get(8 * place..).and_then(|rest| rest.first_chunk());
     number.map_or(0, |number| u64::from_le_bytes(*number))
@@ -108,13 +279,8 @@ fn number_at(bytes: &[u8], place: usize) -> u64 {
 impl<'a> FromAnswer<'a> for TreeLength {
     fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer.answer() {
-            Answer::Value { version, value } => Ok(Self {
-                elements: number_at(value, 0),
-                bytes: number_at(value, 1),
-                version,
-            }),
             Answer::Failed(error) => Err(error.clone()),
-            _ => Ok(Self::default()),
+            answer => Ok(TreeView::of(&answer).length()),
         }
     }
 }
@@ -174,21 +340,33 @@ impl Handle {
     /// # Ok::<(), farcore::Error>(())
     /// ```
     pub fn tree<'h, 'k>(&'h mut self, key: &'k [u8]) -> Tree<'h, 'k> {
-        Tree { handle: self, key }
+        Tree {
+            handle: self,
+            key,
+            guard: TreeGuard::default(),
+        }
     }
 }
 
 impl Core {
     /// The collection of a key, as [`Handle::tree`].
     pub fn tree<'c, 'k>(&'c mut self, key: &'k [u8]) -> CoreTree<'c, 'k> {
-        CoreTree { core: self, key }
+        CoreTree {
+            core: self,
+            key,
+            guard: TreeGuard::default(),
+        }
     }
 }
 
 impl Client {
     /// The collection of a key, as [`Handle::tree`].
     pub fn tree<'c, 'k>(&'c self, key: &'k [u8]) -> ClientTree<'c, 'k> {
-        ClientTree { client: self, key }
+        ClientTree {
+            client: self,
+            key,
+            guard: TreeGuard::default(),
+        }
     }
 }
 
@@ -197,6 +375,7 @@ impl Client {
 pub struct Tree<'h, 'k> {
     handle: &'h mut Handle,
     key: &'k [u8],
+    guard: TreeGuard,
 }
 
 /// The collection of a key, through a core client.
@@ -204,6 +383,7 @@ pub struct Tree<'h, 'k> {
 pub struct CoreTree<'c, 'k> {
     core: &'c mut Core,
     key: &'k [u8],
+    guard: TreeGuard,
 }
 
 /// The collection of a key, through a client that threads and tasks share.
@@ -211,6 +391,61 @@ pub struct CoreTree<'c, 'k> {
 pub struct ClientTree<'c, 'k> {
     client: &'c Client,
     key: &'k [u8],
+    guard: TreeGuard,
+}
+
+impl Tree<'_, '_> {
+    /// This collection, to be read and changed only if it has this tag. It gets the tag from the
+    /// operation that makes it. Collections have the tag 0 unless another one is given.
+    #[must_use]
+    pub fn tagged(mut self, tag: u8) -> Self {
+        self.guard.tag = tag;
+        self
+    }
+
+    /// This collection, to be read and changed only while it has this version, `0` while it is
+    /// absent. Else calls fail as [`Error::CollectionVersion`].
+    #[must_use]
+    pub fn at_version(mut self, version: Version) -> Self {
+        self.guard.version = Some(version);
+        self
+    }
+}
+
+impl CoreTree<'_, '_> {
+    /// This collection, to be read and changed only if it has this tag. It gets the tag from the
+    /// operation that makes it. Collections have the tag 0 unless another one is given.
+    #[must_use]
+    pub fn tagged(mut self, tag: u8) -> Self {
+        self.guard.tag = tag;
+        self
+    }
+
+    /// This collection, to be read and changed only while it has this version, `0` while it is
+    /// absent. Else calls fail as [`Error::CollectionVersion`].
+    #[must_use]
+    pub fn at_version(mut self, version: Version) -> Self {
+        self.guard.version = Some(version);
+        self
+    }
+}
+
+impl ClientTree<'_, '_> {
+    /// This collection, to be read and changed only if it has this tag. It gets the tag from the
+    /// operation that makes it. Collections have the tag 0 unless another one is given.
+    #[must_use]
+    pub fn tagged(mut self, tag: u8) -> Self {
+        self.guard.tag = tag;
+        self
+    }
+
+    /// This collection, to be read and changed only while it has this version, `0` while it is
+    /// absent. Else calls fail as [`Error::CollectionVersion`].
+    #[must_use]
+    pub fn at_version(mut self, version: Version) -> Self {
+        self.guard.version = Some(version);
+        self
+    }
 }
 
 /// The calls of all clients: name, arguments, result, result that outlives its call, operation.
@@ -222,7 +457,7 @@ macro_rules! calls {
             where
                 'k: 'b,
             {
-                Call::new(self.handle, Operation::Tree { key: self.key, op: $op })
+                Call::new(self.handle, Operation::Tree { key: self.key, op: $op, guard: self.guard })
             })+
         }
 
@@ -234,7 +469,7 @@ macro_rules! calls {
         impl CoreTree<'_, '_> {
             $($(#[$doc])*
             pub async fn $name<'a, 'b>(&'a mut self, $($argument: $kind),*) -> Result<$result> {
-                self.core.call(Operation::Tree { key: self.key, op: $op }).await
+                self.core.call(Operation::Tree { key: self.key, op: $op, guard: self.guard }).await
             })+
         }
 
@@ -244,7 +479,7 @@ macro_rules! calls {
             where
                 'k: 'b,
             {
-                self.client.call(Operation::Tree { key: self.key, op: $op })
+                self.client.call(Operation::Tree { key: self.key, op: $op, guard: self.guard })
             })+
         }
     };
@@ -344,6 +579,7 @@ calls! {
     /// Those of `insert`, [`Error::TooManyElements`].
     push_last(values: &'b [&'b [u8]]) -> Option<u64>, Option<u64> = TreeOp::Push {
         front: false,
+        exists: false,
         values: TreeValues::Slices(values),
     };
     /// Adds values at the beginning of a list, one after the other, 1024 at most; returns how long
@@ -353,6 +589,7 @@ calls! {
     /// Those of `insert`, [`Error::TooManyElements`].
     push_first(values: &'b [&'b [u8]]) -> Option<u64>, Option<u64> = TreeOp::Push {
         front: true,
+        exists: false,
         values: TreeValues::Slices(values),
     };
     /// Adds a value to a list, so that it has this rank; returns how long the list is, or `None` if
@@ -362,9 +599,63 @@ calls! {
     /// Those of `insert`.
     insert_at(rank: u64, value: &'b [u8]) -> Option<u64>, Option<u64> = TreeOp::InsertAt { rank, value };
     /// Gives the element of a list another value; returns the one before, or `None` if there is no
-    /// such element.
+    /// such element. A negative rank counts from the end.
     ///
     /// # Errors
     /// Those of `insert`.
-    set_at(rank: u64, value: &'b [u8]) -> Option<Value<'a>>, Option<OwnedValue> = TreeOp::SetAt { rank, value };
+    set_at(rank: i64, value: &'b [u8]) -> Option<Value<'a>>, Option<OwnedValue> = TreeOp::SetAt { rank, value };
+    /// Stores and removes elements of a map, in their order: all, or as many as one step can.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    update(changes: &'b [TreeChange<'b>]) -> TreeUpdated, TreeUpdated = TreeOp::Update {
+        changes: TreeChanges::Slices(changes),
+        replaces: false,
+    };
+    /// Gives the key a map of these elements instead of what it holds, or of as many as one step
+    /// can; the key does not expire then.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    replace(changes: &'b [TreeChange<'b>]) -> TreeUpdated, TreeUpdated = TreeOp::Update {
+        changes: TreeChanges::Slices(changes),
+        replaces: true,
+    };
+    /// The values of several elements of a map: of all, or of as many as one answer holds.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    get_many(elements: &'b [&'b [u8]]) -> TreeFound, TreeFound = TreeOp::GetMany {
+        keys: TreeValues::Slices(elements),
+    };
+    /// Elements from one rank to another, which is the last, at most `limit`, or as many as a page
+    /// holds. Negative ranks count from the end, and -1 is the last element.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    slice(first: i64, last: i64, limit: u32) -> TreePage, TreePage = TreeOp::Slice { first, last, limit };
+    /// Removes the element of a rank and returns it; nothing if there is none. A negative rank
+    /// counts from the end.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    take_at(rank: i64) -> TreePage, TreePage = TreeOp::TakeAt { rank };
+    /// Moves the last element of a list to its beginning, or the first to its end, and returns it;
+    /// nothing if there is none.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    rotate(last: bool) -> TreePage, TreePage = TreeOp::Rotate { last };
+    /// An element, each with the same chance if `random` is a random number; nothing if there is
+    /// none. It may be removed.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    draw(random: u64, removes: bool) -> TreePage, TreePage = TreeOp::Draw { random, removes };
+    /// Removes what lies outside of a slice, from the ends inward: all, or as much as one step can.
+    /// Negative ranks count from the end.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    trim(first: i64, last: i64) -> TreeTrimmed, TreeTrimmed = TreeOp::Trim { first, last };
 }

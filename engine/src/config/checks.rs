@@ -5,7 +5,9 @@ use farcore_tuning::Size;
 
 use super::Config;
 use super::sizes::{Budget, fits_in_addresses};
-use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX, READ_AHEAD_CHUNKS_MAX, SPIN_NS_MAX};
+use crate::constants::{
+    BATCH_MAX, CACHE_PERCENT_MAX, INLINE_COLLECTION_BYTES_MAX, READ_AHEAD_CHUNKS_MAX, SPIN_NS_MAX,
+};
 use crate::error::{Error, Result};
 use crate::limits::{available_cores, check_available_cores};
 use crate::log::PageShape;
@@ -52,6 +54,11 @@ impl Config {
         if self.read_ahead_chunks > READ_AHEAD_CHUNKS_MAX {
             let limit = format!("0 to {READ_AHEAD_CHUNKS_MAX}");
             return Err(wrong("read_ahead_chunks", self.read_ahead_chunks, limit));
+        }
+        if self.inline_collection_bytes > INLINE_COLLECTION_BYTES_MAX {
+            let limit = format!("at most {INLINE_COLLECTION_BYTES_MAX}");
+            let bytes = self.inline_collection_bytes;
+            return Err(wrong("inline_collection_bytes", bytes, limit));
         }
         if self.spin_ns > SPIN_NS_MAX {
             let limit = format!("at most {SPIN_NS_MAX}, a second");

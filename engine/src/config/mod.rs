@@ -12,7 +12,7 @@ use farcore_rdma::{FabricAddress, LinkModel, Lock, Token, VerbsOptions};
 use farcore_tuning::Profile;
 
 use crate::cipher::{EncryptionKey, EncryptionMode};
-use crate::constants::READ_AHEAD_CHUNKS_MAX;
+use crate::constants::{INLINE_COLLECTION_BYTES, READ_AHEAD_CHUNKS_MAX};
 use crate::error::Result;
 use crate::limits::processors;
 use crate::shard::ShardTuning;
@@ -110,6 +110,9 @@ pub struct Config {
     /// together: 0 to 12, where 0 is no reading ahead. A chunk is a 512th of a shard's local
     /// memory, from 8 to 64 KiB. Default 12.
     pub read_ahead_chunks: u32,
+    /// A collection whose elements take no more bytes lies in the record of its key, as a value does:
+    /// 0, where each collection has records of its own, to 4096. Default 2048.
+    pub inline_collection_bytes: usize,
     /// The seed of the key hash. Default: random, so that no client can choose keys that
     /// collide.
     pub seed: Option<u64>,
@@ -152,6 +155,7 @@ impl Default for Config {
             batch: 64,
             cache_percent: 75,
             read_ahead_chunks: READ_AHEAD_CHUNKS_MAX,
+            inline_collection_bytes: INLINE_COLLECTION_BYTES,
             seed: None,
             hash_tags: false,
         }
@@ -206,6 +210,7 @@ impl Config {
             batch: self.batch,
             cache_percent: self.cache_percent,
             read_ahead_chunks: self.read_ahead_chunks,
+            inline_collection_bytes: self.inline_collection_bytes,
         }
     }
 

@@ -421,16 +421,17 @@ impl LocalRecord {
     /// The value, to be changed in place.
     ///
     /// # Safety
-    /// The record has no expiry and lies in a mutable page, and nothing refers to its value.
+    /// The record lies in a mutable page, and nothing refers to its value.
     #[inline]
     pub(crate) unsafe fn value_mut<'a>(&self, version: Version) -> &'a mut [u8] {
         let old = self.header();
         let (key_bytes, value_bytes) = (old.key_bytes() as usize, old.value_bytes() as usize);
+        let stored_bytes = old.stored_bytes() as usize;
         self.set_header(RecordHeader::new(
             version,
             old.flags(),
             key_bytes,
-            value_bytes,
+            stored_bytes,
         ));
         // SAFETY: as in `key`; by this function's contract nothing else refers to these bytes.
         unsafe { slice::from_raw_parts_mut(self.pointer.add(UNIT_BYTES + key_bytes), value_bytes) }

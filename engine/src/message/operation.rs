@@ -6,7 +6,7 @@ use crate::message::change::{Change, METADATA_BYTES};
 use crate::message::list::{ADDRESS_BYTES, LIST_BYTES};
 use crate::message::long::OPENED_BYTES;
 use crate::message::transaction::Transaction;
-use crate::tree::TreeOp;
+use crate::tree::{TreeGuard, TreeOp};
 
 /// The version of a record: unique and increasing per key within one engine. `0` means "absent".
 pub type Version = u64;
@@ -85,6 +85,8 @@ pub enum Operation<'a> {
         key: &'a [u8],
         /// What is read or changed.
         op: TreeOp<'a>,
+        /// Of which collection.
+        guard: TreeGuard,
     },
 }
 
@@ -175,6 +177,7 @@ impl<'a> Operation<'a> {
             Self::Tree {
                 key,
                 op: TreeOp::Get { key: value },
+                guard: TreeGuard::default(),
             },
         ];
         for (place, operation) in operations.iter().enumerate() {
@@ -221,11 +224,13 @@ pub(crate) enum OperationKind {
     ForgetLost = 21,
     /// Read a node of a tree, for an operation that waits for it.
     TreeRead = 22,
+    /// Read the head of a collection, for an operation that waits for it.
+    TreeHead = 23,
 }
 
 impl OperationKind {
     /// The last kind: no request has a greater one.
-    pub(crate) const LAST: Self = Self::TreeRead;
+    pub(crate) const LAST: Self = Self::TreeHead;
     /// The last kind that an [`Operation`] has.
     #[cfg(test)]
     pub(crate) const LAST_PUBLIC: Self = Self::Tree;
@@ -262,7 +267,8 @@ impl OperationKind {
             | Self::LongOpen
             | Self::LongRead
             | Self::Tree
-            | Self::TreeRead => false,
+            | Self::TreeRead
+            | Self::TreeHead => false,
         }
     }
 
@@ -320,7 +326,8 @@ impl OperationKind {
             | Self::LongAbort
             | Self::Transaction
             | Self::Tree
-            | Self::TreeRead => 0,
+            | Self::TreeRead
+            | Self::TreeHead => 0,
         }
     }
 
@@ -337,7 +344,8 @@ impl OperationKind {
             | Self::LongCommit
             | Self::LongOpen
             | Self::LongRead
-            | Self::TreeRead => true,
+            | Self::TreeRead
+            | Self::TreeHead => true,
             Self::Put
             | Self::Delete
             | Self::Inspect
@@ -442,8 +450,8 @@ impl<'a> RequestParts<'a> {
                 transaction.encode(scratch);
                 OperationKind::Transaction
             }
-            Operation::Tree { ref op, .. } => {
-                op.encode(scratch);
+            Operation::Tree { ref op, guard, .. } => {
+                op.encode(guard, scratch);
                 OperationKind::Tree
             }
             _ => OperationKind::Inspect,

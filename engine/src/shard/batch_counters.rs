@@ -16,7 +16,8 @@ pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter 
         | OperationKind::GetRange
         | OperationKind::LongOpen
         | OperationKind::LongRead
-        | OperationKind::TreeRead => &counters.gets_failed,
+        | OperationKind::TreeRead
+        | OperationKind::TreeHead => &counters.gets_failed,
         OperationKind::Change
         | OperationKind::Tree
         | OperationKind::LongBegin

@@ -20,8 +20,8 @@ use super::local::read_cache::Cache;
 use super::local::victims::Victims;
 use super::pending::facts::Facts;
 use super::pending::flight;
-use super::{FLIGHTS, FRAMES_MIN, FRAMES_RESERVED, PARKED, Shard, ShardOptions};
-use crate::constants::SEGMENT_BYTES;
+use super::{FLIGHTS, FRAMES_RESERVED, PARKED, Shard, ShardOptions};
+use crate::constants::{FRAMES_MIN, SEGMENT_BYTES};
 use crate::error::Error;
 use crate::index::Index;
 

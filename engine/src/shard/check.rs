@@ -5,8 +5,7 @@ use std::collections::{HashMap, HashSet};
 use farcore_rdma::Endpoint;
 
 use super::Shard;
-use super::local::page_table::{PageKind, PageState};
-use super::local::victims::UNLISTED;
+use super::local::page_table::{PageKind, PageState, UNLISTED};
 
 impl<E: Endpoint> Shard<E> {
     /// Checks the invariants that hold between any two steps.

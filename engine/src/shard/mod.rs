@@ -24,6 +24,7 @@ mod budget;
 mod check;
 mod far;
 mod local;
+mod look_ahead;
 mod lookup;
 mod ops;
 mod pending;
@@ -52,42 +53,40 @@ use self::local::page_table::{Framed, PageKind, PageTable};
 use self::local::read_cache::Cache;
 use self::local::trees::{TreePlace, Trees};
 use self::local::victims::Victims;
-use self::lookup::LookAheadState;
+use self::look_ahead::LookAheadState;
 use self::pending::collisions::Collisions;
 use self::pending::facts::Facts;
 use self::pending::flight::Flights;
-use self::room::compaction::Compactor;
-use self::room::flush::Flusher;
-use self::room::forget::Lost;
+use self::room::compactor::Compactor;
+use self::room::flusher::Flusher;
+use self::room::lost::Lost;
 use self::room::pressure::Pressure;
 use crate::cipher::PageCipher;
 use crate::cipher::gcm::TAG_BYTES;
-use crate::constants::{BATCH_MAX, UNIT_BYTES};
+use crate::constants::BATCH_MAX;
 use crate::error::Error;
 use crate::index::Index;
 use crate::log::{Address, PageShape, record};
 use crate::message::hash::KeyHasher;
 use crate::message::operation::Version;
 use crate::observe::metrics::CoreMetrics;
-use crate::shard::ops::change::ChangeScratch;
-use crate::shard::ops::list::ListScratch;
-use crate::shard::ops::transaction::TransactionScratch;
-use crate::shard::ops::tree::TreeBuffers;
-use crate::shard::room::expire::Expiring;
+use crate::shard::ops::scratch::{ChangeScratch, ListScratch, TransactionScratch};
+use crate::shard::ops::tree_buffers::TreeBuffers;
+use crate::shard::room::expiring::Expiring;
 
 pub(crate) use self::far::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
-pub(crate) use self::room::evict::Evictor;
-pub(crate) use self::room::flush::Shortfall;
+pub(crate) use self::room::evictor::Evictor;
+pub(crate) use self::room::flusher::Shortfall;
 use crate::message::request::{AnswerSink, ReplyTo};
 
 /// READs under way at once, at most.
 const FLIGHTS: u32 = 256;
 /// Requests that wait for the fabric at once, at most.
 const PARKED: u32 = 1024;
-/// Frames below which the smallest shard cannot work.
-pub(crate) const FRAMES_MIN: usize = 16;
 /// Frames that only compaction may take.
 const FRAMES_RESERVED: usize = 2;
+/// Frames that removals from trees may take too, while there are trees.
+const FRAMES_FOR_REMOVALS: usize = 1;
 
 /// What a shard is made of.
 #[derive(Debug)]
@@ -121,6 +120,8 @@ pub(crate) struct ShardTuning {
     pub(crate) cache_percent: u8,
     /// Chunks that are kept ahead of all walks together; 0 is no reading ahead.
     pub(crate) read_ahead_chunks: u32,
+    /// See [`Config::inline_collection_bytes`](crate::Config::inline_collection_bytes).
+    pub(crate) inline_collection_bytes: usize,
 }
 
 /// Rounds after which background work is looked for, whether or not anything stirred.
@@ -175,6 +176,8 @@ pub(crate) struct Shard<E: Endpoint> {
     trees: Trees,
     /// The tree whose head the change under way stores.
     tree_of: Option<TreePlace>,
+    /// A change under way keeps the head of an inline collection.
+    keeps_inline: bool,
     /// There are long values or trees, so more may end with a record.
     has_heads: bool,
     tree_buffers: TreeBuffers,
@@ -279,8 +282,9 @@ impl<E: Endpoint> Shard<E> {
             list_scratch: ListScratch::default(),
             long: LongValues::new(options.local_bytes),
             head_of: None,
-            trees: Trees::new(options.local_bytes),
+            trees: Trees::new(options.local_bytes, options.tuning.inline_collection_bytes),
             tree_of: None,
+            keeps_inline: false,
             has_heads: false,
             tree_buffers: TreeBuffers::default(),
             facts: Facts::new(options.local_bytes),

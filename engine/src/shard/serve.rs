@@ -19,7 +19,7 @@ use crate::message::hash::IndexHash;
 use crate::message::operation::OperationKind;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
-use crate::shard::lookup::{LookAheadState, NewKeys};
+use crate::shard::look_ahead::{LookAheadState, NewKeys};
 use crate::shard::pending::park::Source;
 use crate::shard::step::{Evidence, Found, Hint, HintOutcome, LocalHint, Step};
 
@@ -244,6 +244,7 @@ impl<E: Endpoint> Shard<E> {
             OperationKind::Transaction => self.transaction(lane, request, answers),
             OperationKind::Tree => self.tree(lane, request, answers),
             OperationKind::TreeRead => self.read_tree_node(lane, request, evidence),
+            OperationKind::TreeHead => self.learn(lane, request, evidence),
             OperationKind::List => self.list(lane, request, answers),
             OperationKind::ReadAt | OperationKind::ReadHeadAt => {
                 self.read_at(lane, request, evidence, answers)

@@ -23,6 +23,7 @@
 //!   when that node can be read, and reads at most a bounded number of nodes.
 
 mod balance;
+mod head;
 mod node;
 mod op;
 mod read;
@@ -31,11 +32,14 @@ mod run;
 mod tests;
 mod work;
 
+pub(crate) use self::head::{INLINE_HEAD_BYTES, TREE_HEAD_BYTES, TreeHead};
 pub(crate) use self::node::{
     NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living,
 };
-pub(crate) use self::op::{TREE_PUSH_MAX, page_elements, page_has_more};
-pub use self::op::{TreeBound, TreeCondition, TreeOp, TreeValues};
+pub(crate) use self::op::{TREE_PUSH_MAX, found_values, page_elements, page_has_more};
+pub use self::op::{
+    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeValues,
+};
 pub(crate) use self::run::{TreeAnswer, TreeLimits};
 pub(crate) use self::work::{
     Edited, Halt, Nodes, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeEdit, TreeRoot, TreeScratch,

@@ -278,6 +278,18 @@ impl<'a> TreeNode<'a> {
         }
     }
 
+    /// Bytes of all keys and values of a leaf whose values all lie in it.
+    pub(crate) fn element_sum(self) -> usize {
+        let beside = self.entries * inline_bytes(self.kind(), 0, 0);
+        (self.heap() - self.dead()).saturating_sub(beside)
+    }
+
+    /// True if a value of a leaf lies apart.
+    pub(crate) fn has_apart(self) -> bool {
+        let values = (0..self.entries).filter_map(|entry| self.value(entry));
+        { values }.any(|value| matches!(value, StoredValue::Apart { .. }))
+    }
+
     /// True if the heap holds what the entries have and what is dead, and nothing twice. Far memory
     /// may say otherwise; then a copy could need more room than the node had.
     pub(crate) fn adds_up(self) -> bool {

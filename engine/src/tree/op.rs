@@ -1,11 +1,40 @@
 //! Operations on one tree, and their codec.
 //!
 //! ```text
+//! request:   | tag:8 | guarded:8 | [version:64] | operation |
 //! operation: | code:8 | flags:8 | fields |     number: 64 bits · bytes: | length:32 | bytes |
 //! page:      | more:8 | element | ..           element: | key bytes:32 | value bytes:32 | key | value |
 //! ```
 
 use super::node::TreeKind;
+
+/// Of which collections an operation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TreeGuard {
+    /// What the application says of the collection: the operation that makes it says which tag it
+    /// has, and operations with another one are refused. [`TreeOp::Len`] alone is of any tag.
+    pub tag: u8,
+    /// The version that the collection must have, `0` if it must be absent; any without one.
+    pub version: Option<u64>,
+}
+
+/// What becomes of a key of a map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeChange<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its new value; `None` removes it.
+    pub value: Option<&'a [u8]>,
+}
+
+/// Changes of a map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeChanges<'a> {
+    /// As a caller has them.
+    Slices(&'a [TreeChange<'a>]),
+    /// As a request carries them.
+    Encoded(&'a [u8]),
+}
 
 /// One end of a range of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,6 +159,8 @@ pub enum TreeOp<'a> {
     Push {
         /// Before the first element.
         front: bool,
+        /// Only if there is a list.
+        exists: bool,
         /// The values.
         values: TreeValues<'a>,
     },
@@ -142,11 +173,69 @@ pub enum TreeOp<'a> {
     },
     /// Gives the element of a rank another value.
     SetAt {
-        /// The rank.
-        rank: u64,
+        /// The rank; a negative one counts from the end, -1 is the last.
+        rank: i64,
         /// The value.
         value: &'a [u8],
     },
+    /// Stores and removes several keys, in their order: all, or as many as one step can, and
+    /// [`TREE_CHANGES_WHOLE`](crate::constants::TREE_CHANGES_WHOLE) at least.
+    Update {
+        /// The changes.
+        changes: TreeChanges<'a>,
+        /// The key becomes a collection of these elements alone, whatever it was.
+        replaces: bool,
+    },
+    /// The values of several keys: of all, or of as many as one answer holds.
+    GetMany {
+        /// The keys.
+        keys: TreeValues<'a>,
+    },
+    /// Removes the element of a rank and answers it.
+    TakeAt {
+        /// The rank; a negative one counts from the end, -1 is the last.
+        rank: i64,
+    },
+    /// Moves the element at one end of a list to the other end, and answers it.
+    Rotate {
+        /// The last element becomes the first, not the first the last.
+        last: bool,
+    },
+    /// Answers an element, each with the same chance.
+    Draw {
+        /// A random number, which decides which one.
+        random: u64,
+        /// Removes it.
+        removes: bool,
+    },
+    /// Elements from one rank to another, which is the last. Negative ranks count from the end, and
+    /// -1 is the last element.
+    Slice {
+        /// The first rank.
+        first: i64,
+        /// The last rank.
+        last: i64,
+        /// The most elements.
+        limit: u32,
+    },
+    /// Removes what lies outside of a slice, from the ends inward: all, or as much as one step can.
+    Trim {
+        /// The first rank that stays.
+        first: i64,
+        /// The last rank that stays.
+        last: i64,
+    },
+}
+
+/// The ranks of a slice of a list of this length, the end not included.
+pub(super) fn slice_of(first: i64, last: i64, count: u64) -> std::ops::Range<u64> {
+    let from_start = |rank: i64| match u64::try_from(rank) {
+        Ok(rank) => Some(rank),
+        Err(_) => count.checked_sub(rank.unsigned_abs()),
+    };
+    let start = from_start(first).unwrap_or(0).min(count);
+    let end = from_start(last).map_or(0, |last| last.saturating_add(1).min(count));
+    start..end.max(start)
 }
 
 /// Reads the fields of an operation.
@@ -184,6 +273,18 @@ impl<'a> Fields<'a> {
         }
     }
 
+    #[expect(clippy::cast_possible_wrap, reason = "it was written so")]
+    fn signed(&mut self) -> Option<i64> {
+        self.number().map(|number| number as i64)
+    }
+
+    fn change(&mut self) -> Option<TreeChange<'a>> {
+        Some(TreeChange {
+            value: self.optional()?,
+            key: self.bytes()?,
+        })
+    }
+
     fn bound(&mut self) -> Option<TreeBound<'a>> {
         match self.byte()? {
             0 => Some(TreeBound::Unbounded),
@@ -191,6 +292,73 @@ impl<'a> Fields<'a> {
             2 => Some(TreeBound::Excluded(self.bytes()?)),
             _ => None,
         }
+    }
+}
+
+impl<'a> TreeChanges<'a> {
+    /// Calls `each` with each change until it has enough; `None` if they are not what was encoded.
+    pub(super) fn for_each<E>(
+        self,
+        mut each: impl FnMut(TreeChange<'a>) -> Result<bool, E>,
+    ) -> Option<Result<(), E>> {
+        match self {
+            Self::Slices(changes) => {
+                for change in changes {
+                    match each(*change) {
+                        Ok(true) => {}
+                        Ok(false) => break,
+                        Err(error) => return Some(Err(error)),
+                    }
+                }
+            }
+            Self::Encoded(bytes) => {
+                let mut fields = Fields(bytes);
+                while !fields.0.is_empty() {
+                    let change = fields.change()?;
+                    match each(change) {
+                        Ok(true) => {}
+                        Ok(false) => break,
+                        Err(error) => return Some(Err(error)),
+                    }
+                }
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// The only change, if there is one.
+    pub(super) fn single(self) -> Option<TreeChange<'a>> {
+        match self {
+            Self::Slices(changes) => match changes {
+                [change] => Some(*change),
+                _ => None,
+            },
+            Self::Encoded(bytes) => {
+                let mut fields = Fields(bytes);
+                let change = fields.change()?;
+                fields.0.is_empty().then_some(change)
+            }
+        }
+    }
+
+    /// True if no key is stored.
+    fn only_remove(self) -> bool {
+        let all = self.for_each(|change| match change.value {
+            Some(_) => Err(()),
+            None => Ok(true),
+        });
+        all == Some(Ok(()))
+    }
+
+    /// The longest key and the longest value; `None` if they are not what was encoded.
+    fn lengths(self) -> Option<(usize, usize)> {
+        let mut lengths = (0, 0);
+        let all = self.for_each(|change| {
+            lengths.0 = change.key.len().max(lengths.0);
+            lengths.1 = change.value.map_or(0, <[u8]>::len).max(lengths.1);
+            Ok::<_, ()>(true)
+        });
+        all.map(|_| lengths)
     }
 }
 
@@ -221,6 +389,17 @@ fn put_bound(into: &mut Vec<u8>, bound: TreeBound<'_>) {
 }
 
 impl<'a> TreeValues<'a> {
+    /// Each value; those that were encoded end where they are none.
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        let (slices, encoded) = match self {
+            Self::Slices(values) => (values, &[][..]),
+            Self::Encoded(bytes) => (&[][..], bytes),
+        };
+        let mut fields = Fields(encoded);
+        let encoded = std::iter::from_fn(move || fields.bytes());
+        slices.iter().copied().chain(encoded)
+    }
+
     /// Calls `each` with each value; `None` if it does, or if the values are not what was encoded.
     pub(super) fn for_each<E>(
         self,
@@ -244,6 +423,13 @@ impl<'a> TreeValues<'a> {
             }
         }
         Some(Ok(()))
+    }
+
+    fn encode(self, into: &mut Vec<u8>) {
+        match self {
+            TreeValues::Slices(values) => values.iter().for_each(|value| put_bytes(into, value)),
+            TreeValues::Encoded(bytes) => into.extend_from_slice(bytes),
+        }
     }
 
     /// How many there are; `None` if they are not what was encoded.
@@ -289,17 +475,27 @@ impl<'a> TreeOp<'a> {
     /// The kind of tree that it is for; `None` if it is for any.
     pub(crate) fn kind(&self) -> Option<TreeKind> {
         match self {
-            Self::Len | Self::RangeByRank { .. } | Self::Pop { .. } | Self::RemoveByRank { .. } => {
-                None
-            }
+            Self::Len
+            | Self::RangeByRank { .. }
+            | Self::Pop { .. }
+            | Self::RemoveByRank { .. }
+            | Self::TakeAt { .. }
+            | Self::Draw { .. }
+            | Self::Slice { .. }
+            | Self::Trim { .. } => None,
             Self::Get { .. }
+            | Self::Update { .. }
+            | Self::GetMany { .. }
             | Self::Insert { .. }
             | Self::Remove { .. }
             | Self::CompareAndSet { .. }
             | Self::Rank { .. }
             | Self::Count { .. }
             | Self::Range { .. } => Some(TreeKind::Map),
-            Self::Push { .. } | Self::InsertAt { .. } | Self::SetAt { .. } => Some(TreeKind::List),
+            Self::Push { .. }
+            | Self::InsertAt { .. }
+            | Self::SetAt { .. }
+            | Self::Rotate { .. } => Some(TreeKind::List),
         }
     }
 
@@ -310,19 +506,41 @@ impl<'a> TreeOp<'a> {
             Self::CompareAndSet { key, value, .. } => (key, value.unwrap_or(&[])),
             Self::InsertAt { value, .. } | Self::SetAt { value, .. } => (&[], value),
             Self::Push { values, .. } => (&[], values.first()),
+            Self::Update { changes, .. } => changes.single().map_or((&[], &[]), |change| {
+                (change.key, change.value.unwrap_or(&[]))
+            }),
             _ => (&[], &[]),
         }
     }
 
-    /// True if it may change the tree.
-    pub(crate) fn is_change(&self) -> bool {
+    /// True if it removes elements and adds none.
+    pub(crate) fn is_removal(&self) -> bool {
+        match self {
+            Self::Pop { .. }
+            | Self::RemoveByRank { .. }
+            | Self::Remove { .. }
+            | Self::CompareAndSet { value: None, .. }
+            | Self::TakeAt { .. }
+            | Self::Draw { removes: true, .. }
+            | Self::Trim { .. } => true,
+            Self::Update { changes, replaces } => !replaces && changes.only_remove(),
+            _ => false,
+        }
+    }
+
+    /// True if it may change the collection.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
         match self {
             Self::Len
             | Self::RangeByRank { .. }
             | Self::Get { .. }
             | Self::Rank { .. }
             | Self::Count { .. }
-            | Self::Range { .. } => false,
+            | Self::Range { .. }
+            | Self::GetMany { .. }
+            | Self::Draw { removes: false, .. }
+            | Self::Slice { .. } => false,
             Self::Pop { .. }
             | Self::RemoveByRank { .. }
             | Self::Insert { .. }
@@ -330,8 +548,18 @@ impl<'a> TreeOp<'a> {
             | Self::CompareAndSet { .. }
             | Self::Push { .. }
             | Self::InsertAt { .. }
-            | Self::SetAt { .. } => true,
+            | Self::SetAt { .. }
+            | Self::Update { .. }
+            | Self::TakeAt { .. }
+            | Self::Rotate { .. }
+            | Self::Draw { removes: true, .. }
+            | Self::Trim { .. } => true,
         }
+    }
+
+    /// True if the key becomes another collection, whatever it was.
+    pub(crate) fn replaces(&self) -> bool {
+        matches!(self, Self::Update { replaces: true, .. })
     }
 
     /// Values that it pushes.
@@ -350,9 +578,17 @@ impl<'a> TreeOp<'a> {
             TreeBound::Included(key) | TreeBound::Excluded(key) => key.len(),
         };
         match self {
-            Self::Len | Self::RangeByRank { .. } | Self::Pop { .. } | Self::RemoveByRank { .. } => {
-                (0, 0)
-            }
+            Self::Len
+            | Self::RangeByRank { .. }
+            | Self::Pop { .. }
+            | Self::RemoveByRank { .. }
+            | Self::TakeAt { .. }
+            | Self::Rotate { .. }
+            | Self::Draw { .. }
+            | Self::Slice { .. }
+            | Self::Trim { .. } => (0, 0),
+            Self::Update { changes, .. } => changes.lengths().unwrap_or((0, 0)),
+            Self::GetMany { keys } => (keys.longest().unwrap_or(0), 0),
             Self::Get { key } | Self::Remove { key } | Self::Rank { key } => (key.len(), 0),
             Self::Insert { key, value, .. } => (key.len(), value.len()),
             Self::CompareAndSet { key, value, .. } => (key.len(), value.map_or(0, <[u8]>::len)),
@@ -364,9 +600,17 @@ impl<'a> TreeOp<'a> {
         }
     }
 
-    /// Writes it as a request's value.
+    /// Writes it behind what is there, with the collections that it is of, as requests carry it: to
+    /// do it again later.
     #[expect(clippy::too_many_lines, reason = "one arm per operation")]
-    pub(crate) fn encode(&self, into: &mut Vec<u8>) {
+    pub fn encode(&self, guard: TreeGuard, into: &mut Vec<u8>) {
+        into.extend([guard.tag, u8::from(guard.version.is_some())]);
+        into.extend(
+            guard
+                .version
+                .iter()
+                .flat_map(|version| version.to_le_bytes()),
+        );
         let head = |code: u8, flag: bool| [code, u8::from(flag)];
         match *self {
             Self::Len => into.extend(head(0, false)),
@@ -437,14 +681,13 @@ impl<'a> TreeOp<'a> {
                 put_bound(into, to);
                 into.extend(limit.to_le_bytes());
             }
-            Self::Push { front, values } => {
-                into.extend(head(11, front));
-                match values {
-                    TreeValues::Slices(values) => {
-                        values.iter().for_each(|value| put_bytes(into, value));
-                    }
-                    TreeValues::Encoded(bytes) => into.extend_from_slice(bytes),
-                }
+            Self::Push {
+                front,
+                exists,
+                values,
+            } => {
+                into.extend([11, u8::from(front) | u8::from(exists) << 1]);
+                values.encode(into);
             }
             Self::InsertAt { rank, value } => {
                 into.extend(head(12, false));
@@ -456,13 +699,58 @@ impl<'a> TreeOp<'a> {
                 into.extend(rank.to_le_bytes());
                 put_bytes(into, value);
             }
+            Self::Update { changes, replaces } => {
+                into.extend(head(14, replaces));
+                match changes {
+                    TreeChanges::Slices(changes) => {
+                        for change in changes {
+                            put_optional(into, change.value);
+                            put_bytes(into, change.key);
+                        }
+                    }
+                    TreeChanges::Encoded(bytes) => into.extend_from_slice(bytes),
+                }
+            }
+            Self::GetMany { keys } => {
+                into.extend(head(15, false));
+                keys.encode(into);
+            }
+            Self::TakeAt { rank } => {
+                into.extend(head(16, false));
+                into.extend(rank.to_le_bytes());
+            }
+            Self::Draw { random, removes } => {
+                into.extend(head(17, removes));
+                into.extend(random.to_le_bytes());
+            }
+            Self::Slice { first, last, limit } => {
+                into.extend(head(18, false));
+                into.extend(first.to_le_bytes());
+                into.extend(last.to_le_bytes());
+                into.extend(limit.to_le_bytes());
+            }
+            Self::Trim { first, last } => {
+                into.extend(head(19, false));
+                into.extend(first.to_le_bytes());
+                into.extend(last.to_le_bytes());
+            }
+            Self::Rotate { last } => into.extend(head(20, last)),
         }
     }
 
     /// The operation that was encoded; `None` if none was.
     #[expect(clippy::too_many_lines, reason = "one arm per operation")]
-    pub(crate) fn decode(encoded: &'a [u8]) -> Option<Self> {
+    #[must_use]
+    pub fn decode(encoded: &'a [u8]) -> Option<(TreeGuard, Self)> {
         let mut fields = Fields(encoded);
+        let guard = TreeGuard {
+            tag: fields.byte()?,
+            version: match fields.byte()? {
+                0 => None,
+                1 => Some(fields.number()?),
+                _ => return None,
+            },
+        };
         let (code, flags) = (fields.byte()?, fields.byte()?);
         let flag = flags != 0;
         let op = match code {
@@ -519,7 +807,8 @@ impl<'a> TreeOp<'a> {
                 let values = TreeValues::Encoded(std::mem::take(&mut fields.0));
                 values.longest()?;
                 Self::Push {
-                    front: flag,
+                    front: flags & 1 != 0,
+                    exists: flags & 2 != 0,
                     values,
                 }
             }
@@ -528,13 +817,63 @@ impl<'a> TreeOp<'a> {
                 value: fields.bytes()?,
             },
             13 => Self::SetAt {
-                rank: fields.number()?,
+                rank: fields.signed()?,
                 value: fields.bytes()?,
             },
+            14 => {
+                let changes = TreeChanges::Encoded(std::mem::take(&mut fields.0));
+                changes.lengths()?;
+                Self::Update {
+                    changes,
+                    replaces: flag,
+                }
+            }
+            15 => {
+                let keys = TreeValues::Encoded(std::mem::take(&mut fields.0));
+                keys.longest()?;
+                Self::GetMany { keys }
+            }
+            16 => Self::TakeAt {
+                rank: fields.signed()?,
+            },
+            17 => Self::Draw {
+                random: fields.number()?,
+                removes: flag,
+            },
+            18 => Self::Slice {
+                first: fields.signed()?,
+                last: fields.signed()?,
+                limit: fields.short()?,
+            },
+            19 => Self::Trim {
+                first: fields.signed()?,
+                last: fields.signed()?,
+            },
+            20 => Self::Rotate { last: flag },
             _ => return None,
         };
-        fields.0.is_empty().then_some(op)
+        fields.0.is_empty().then_some((guard, op))
     }
+}
+
+/// The length of an answered value that stands for none.
+const NO_VALUE: u32 = u32::MAX;
+
+/// Writes the value of a key to the answer to [`TreeOp::GetMany`].
+pub(super) fn put_found(into: &mut Vec<u8>, value: Option<&[u8]>) {
+    match value {
+        Some(value) => put_bytes(into, value),
+        None => into.extend(NO_VALUE.to_le_bytes()),
+    }
+}
+
+/// The values in the answer to [`TreeOp::GetMany`], of as many keys as it is about.
+pub(crate) fn found_values(answer: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut fields = Fields(answer);
+    std::iter::from_fn(move || match fields.short()? {
+        NO_VALUE => Some(None),
+        length => Some(Some(fields.take(usize::try_from(length).ok()?)?)),
+    })
 }
 
 /// Bytes of a page before its elements.

@@ -1,10 +1,12 @@
 //! What each operation on a tree does.
 
 use super::op::{
-    PAGE_ELEMENT, PAGE_HEAD, TreeBound, TreeCondition, TreeOp, TreeValues, page_elements,
+    PAGE_ELEMENT, PAGE_HEAD, TreeBound, TreeChanges, TreeCondition, TreeOp, TreeValues,
+    page_elements, put_found, slice_of,
 };
 use super::read::{Element, Start, Walk, Walked};
-use super::work::{Edited, Halt, LeafPlace, Nodes, Sought, TreeTouch, TreeWork};
+use super::work::{Edited, Halt, LeafPlace, Nodes, PathStep, Sought, TreeTouch, TreeWork};
+use crate::constants::TREE_CHANGES_WHOLE;
 
 /// What an operation answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +28,8 @@ pub(crate) struct TreeLimits {
     pub(crate) leaves: usize,
     /// Nodes that are changed, at most, where an operation may be done in part.
     pub(crate) edits: usize,
+    /// Elements that are changed or looked up, at most, where an operation may be done in part.
+    pub(crate) elements: u64,
 }
 
 /// A page under construction.
@@ -101,9 +105,33 @@ impl<N: Nodes> TreeWork<'_, N> {
                 reverse,
                 limit,
             } => self.range((from, to), reverse, (limit, limits), out),
-            TreeOp::Push { front, values } => self.push(front, values, out),
+            TreeOp::Push { exists: true, .. } if self.root.count == 0 => Ok(TreeAnswer::Absent),
+            TreeOp::Push { front, values, .. } => self.push(front, values, out),
             TreeOp::InsertAt { rank, value } => self.insert_at_rank(rank, value, out),
-            TreeOp::SetAt { rank, value } => self.set_at_rank(rank, value, out),
+            TreeOp::SetAt { rank, value } => match self.rank_of(rank) {
+                Some(rank) => self.set_at_rank(rank, value, out),
+                None => Ok(TreeAnswer::Absent),
+            },
+            TreeOp::Update { changes, .. } => self.update(changes, limits, out),
+            TreeOp::GetMany { keys } => self.get_many(keys, limits, out),
+            TreeOp::TakeAt { rank } => match self.rank_of(rank) {
+                Some(rank) => self.take_at(rank, true, out),
+                None => Ok(TreeAnswer::Absent),
+            },
+            TreeOp::Rotate { .. } if self.root.count == 0 => Ok(TreeAnswer::Absent),
+            TreeOp::Rotate { last } => self.rotate(last, limits, out),
+            TreeOp::Draw { random, removes } => {
+                let rank = u128::from(random) * u128::from(self.root.count) >> u64::BITS;
+                match u64::try_from(rank) {
+                    Ok(rank) if self.root.count > 0 => self.take_at(rank, removes, out),
+                    _ => Ok(TreeAnswer::Absent),
+                }
+            }
+            TreeOp::Slice { first, last, limit } => {
+                let ranks = slice_of(first, last, self.root.count);
+                self.range_by_rank(ranks, false, (limit, limits), out)
+            }
+            TreeOp::Trim { first, last } => self.trim(first, last, limits, out),
         }
     }
 
@@ -147,14 +175,235 @@ impl<N: Nodes> TreeWork<'_, N> {
             if place.is_found {
                 let (_, old) = work.element_at(place.leaf, place.entry)?;
                 out.extend_from_slice(work.value_bytes(old)?);
-                if !work.touch(path, place, TreeTouch::Replace, (key, value))? {
-                    work.replace_at(path, place, value)?;
-                }
-            } else if !work.touch(path, place, TreeTouch::Insert, (key, value))? {
-                work.insert_at(path, place, key, value)?;
             }
+            work.put_at(path, place, key, value)?;
             Ok(TreeAnswer::Value)
         })
+    }
+
+    /// Stores the value of a key at the place where it was looked for.
+    fn put_at(
+        &mut self,
+        path: &[PathStep],
+        place: LeafPlace,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), Halt> {
+        if !place.is_found {
+            if !self.touch(path, place, TreeTouch::Insert, (key, value))? {
+                self.insert_at(path, place, key, value)?;
+            }
+        } else if !self.touch(path, place, TreeTouch::Replace, (key, value))? {
+            self.replace_at(path, place, value)?;
+        }
+        Ok(())
+    }
+
+    /// Stores the value of a key; true if the key is new.
+    fn put_key(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Halt> {
+        self.with_path(|work, path| {
+            if work.root.height == 0 {
+                return work.plant(key, value).map(|()| true);
+            }
+            let place = work.find(path, Sought::Key(key))?;
+            work.put_at(path, place, key, value)?;
+            Ok(!place.is_found)
+        })
+    }
+
+    /// Removes a key; true if it was there.
+    fn remove_key(&mut self, key: &[u8]) -> Result<bool, Halt> {
+        self.with_path(|work, path| {
+            let Some(place) = work.find_key(path, Sought::Key(key))? else {
+                return Ok(false);
+            };
+            if !work.touch(path, place, TreeTouch::Remove, (key, &[]))? {
+                work.remove_at(path, place, 1)?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// Answers how many keys were added, how many removed, how many changes were made, and how
+    /// many elements there are then.
+    fn update(
+        &mut self,
+        changes: TreeChanges<'_>,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        if changes.single().is_none() {
+            self.refrain();
+        }
+        let (mut added, mut removed, mut done) = (0u64, 0u64, 0u64);
+        let all = changes.for_each(|change| {
+            let is_enough = self.is_spent(limits) || done >= limits.elements;
+            if is_enough && done >= TREE_CHANGES_WHOLE as u64 {
+                return Ok(false);
+            }
+            let edits = self.scratch.edits().len();
+            let made = match change.value {
+                Some(value) => self.put_key(change.key, value),
+                None => self.remove_key(change.key),
+            };
+            let counted = match made {
+                Ok(counted) => u64::from(counted),
+                Err(halt) if done >= TREE_CHANGES_WHOLE as u64 && self.ends_before(halt, edits) => {
+                    return Ok(false);
+                }
+                Err(halt) => return Err(halt),
+            };
+            match change.value {
+                Some(_) => added += counted,
+                None => removed += counted,
+            }
+            done += 1;
+            Ok(true)
+        });
+        debug_assert!(all.is_some(), "it was decoded");
+        all.unwrap_or(Ok(()))?;
+        for number in [added, removed, done, self.root.count] {
+            out.extend(number.to_le_bytes());
+        }
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Answers values, of as many keys as a page holds and as lie in as many leaves as a step
+    /// reads.
+    fn get_many(
+        &mut self,
+        keys: TreeValues<'_>,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let (mut done, mut leaves, mut last) = (0u64, 0, None);
+        let all = keys.for_each(|key| {
+            // `Err` ends the walk; the halt, if there is one, is in it.
+            let stop = |halt: Option<Halt>| Err(halt);
+            let found = self.with_path(|work, path| {
+                let Some(place) = work.find_key(path, Sought::Key(key))? else {
+                    return Ok(Ok(None));
+                };
+                let (_, value) = work.element_at(place.leaf, place.entry)?;
+                let is_full = out.len() + 4 + value.len() > limits.page_bytes;
+                if done > 0 && is_full {
+                    return Ok(Err(()));
+                }
+                put_found(out, Some(work.value_bytes(value)?));
+                Ok(Ok(Some(place.leaf)))
+            });
+            match found {
+                Err(halt) if done > 0 && self.ends_before(halt, 0) => return stop(None),
+                Err(halt) => return stop(Some(halt)),
+                Ok(Err(())) => return stop(None),
+                Ok(Ok(None)) => put_found(out, None),
+                Ok(Ok(Some(leaf))) => {
+                    leaves += usize::from(last != Some(leaf));
+                    last = Some(leaf);
+                }
+            }
+            done += 1;
+            let goes_on = leaves < limits.edits && done < limits.elements;
+            if goes_on && out.len() < limits.page_bytes {
+                Ok(())
+            } else {
+                stop(None)
+            }
+        });
+        match all {
+            Some(Err(Some(halt))) => Err(halt),
+            _ => Ok(TreeAnswer::Value),
+        }
+    }
+
+    /// Counts a negative rank from the end; `None` if there is no such element.
+    fn rank_of(&self, rank: i64) -> Option<u64> {
+        let count = self.root.count;
+        let rank = match u64::try_from(rank) {
+            Ok(rank) => rank,
+            Err(_) => count.checked_sub(rank.unsigned_abs())?,
+        };
+        (rank < count).then_some(rank)
+    }
+
+    /// Answers the element of a rank as a page, which says whether there are others, and may
+    /// remove it.
+    fn take_at(&mut self, rank: u64, removes: bool, out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
+        out.push(0);
+        self.with_path(|work, path| {
+            let place = work.find(path, Sought::Rank(rank))?;
+            let (key, value) = work.element_at(place.leaf, place.entry)?;
+            let key_bytes = key.len();
+            let mut page = Page {
+                out,
+                bytes_max: 0,
+                left: 1,
+            };
+            page.add(key, work.value_bytes(value)?);
+            if removes && !work.touch_removal(path, place, key_bytes)? {
+                work.remove_at(path, place, 1)?;
+            }
+            Ok(())
+        })?;
+        out[0] = u8::from(self.root.count > u64::from(!removes));
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Moves the element at one end to the other, and answers it as a page, which says whether
+    /// there are others.
+    fn rotate(
+        &mut self,
+        last: bool,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        self.refrain();
+        let end = self.root.count.saturating_sub(1);
+        let (from, to) = if last { (end, 0) } else { (0, end) };
+        let answer = self.take_at(from, false, out)?;
+        // The only element is at both ends.
+        if end > 0 {
+            self.remove_from(from, from + 1, limits)?;
+            if let Some((_, value)) = page_elements(out).next() {
+                self.add_at(to, value)?;
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Answers how many elements were removed, the first rank and the last that stay by the ranks
+    /// that are left, whether there is more to remove, and how many elements there are then.
+    fn trim(
+        &mut self,
+        first: i64,
+        last: i64,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let kept = slice_of(first, last, self.root.count);
+        let kept_count = kept.end - kept.start;
+        if self.root.count - kept_count > 1 {
+            self.refrain();
+        }
+        // Behind the slice first, so that its ranks stay while there is more. From the ends inward:
+        // what is left then is what taking elements off the ends would leave.
+        let behind = if kept_count == 0 { 0 } else { kept.end };
+        let mut removed = self.remove_behind(behind, limits)?;
+        let mut left = kept.start;
+        if kept_count > 0 && self.root.count == kept.end {
+            let before = self.remove_from(0, kept.start, limits)?;
+            (removed, left) = (removed + before, kept.start - before);
+        }
+        let more = self.root.count > kept_count;
+        // A slice of no element is named so that it does not reach the last one.
+        let (start, end) = match kept_count {
+            0 => (1, 1),
+            _ => (left, left + kept_count),
+        };
+        for number in [removed, start, end, u64::from(more), self.root.count] {
+            out.extend(number.to_le_bytes());
+        }
+        Ok(TreeAnswer::Value)
     }
 
     fn remove(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
@@ -297,7 +546,7 @@ impl<N: Nodes> TreeWork<'_, N> {
                 Ok(Walk::On)
             })
         })?;
-        out[0] = u8::from(is_full || walked == Walked::More);
+        out[0] = u8::from(limit > 0 && (is_full || walked == Walked::More));
         Ok(TreeAnswer::Value)
     }
 
@@ -330,6 +579,9 @@ impl<N: Nodes> TreeWork<'_, N> {
             };
             self.with_path(|work, path| {
                 let place = work.find(path, Sought::Rank(rank))?;
+                if place.len == 0 {
+                    return Err(Halt::Damaged(place.leaf));
+                }
                 let mut taken = 0;
                 while taken < place.len {
                     let entry = if last { place.len - 1 - taken } else { taken };
@@ -368,6 +620,16 @@ impl<N: Nodes> TreeWork<'_, N> {
         limits: TreeLimits,
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
+        let wanted = end.min(self.root.count).saturating_sub(start);
+        let removed = self.remove_from(start, end, limits)?;
+        out.extend(removed.to_le_bytes());
+        out.push(u8::from(removed < wanted));
+        Ok(TreeAnswer::Value)
+    }
+
+    /// Removes elements from one rank to before another, as many as one step can; returns how
+    /// many.
+    fn remove_from(&mut self, start: u64, end: u64, limits: TreeLimits) -> Result<u64, Halt> {
         let mut left = end.min(self.root.count).saturating_sub(start);
         let mut removed = 0;
         while left > 0 && !self.is_spent(limits) {
@@ -375,15 +637,42 @@ impl<N: Nodes> TreeWork<'_, N> {
                 let place = work.find(path, Sought::Rank(start))?;
                 let here = (place.len - place.entry) as u64;
                 let elements = here.min(left);
+                let is_single = left == 1 && removed == 0;
+                if is_single {
+                    let (key, _) = work.element_at(place.leaf, place.entry)?;
+                    let key_bytes = key.len();
+                    if work.touch_removal(path, place, key_bytes)? {
+                        left = 0;
+                        return Ok(1);
+                    }
+                }
                 let count = usize::try_from(elements).map_err(|_| Halt::Damaged(place.leaf))?;
                 work.remove_at(path, place, count)?;
                 left -= elements;
                 Ok(elements)
             })?;
         }
-        out.extend(removed.to_le_bytes());
-        out.push(u8::from(left > 0));
-        Ok(TreeAnswer::Value)
+        Ok(removed)
+    }
+
+    /// Removes elements from a rank on, the last ones first, as many as one step can; returns how
+    /// many.
+    fn remove_behind(&mut self, rank: u64, limits: TreeLimits) -> Result<u64, Halt> {
+        let before = self.root.count;
+        if before.saturating_sub(rank) == 1 {
+            return self.remove_from(rank, before, limits);
+        }
+        while self.root.count > rank && !self.is_spent(limits) {
+            self.with_path(|work, path| {
+                let count = work.root.count;
+                let place = work.find(path, Sought::Rank(count - 1))?;
+                let here = (place.len as u64).min(count - rank);
+                let here = usize::try_from(here).map_err(|_| Halt::Damaged(place.leaf))?;
+                let entry = place.len - here;
+                work.remove_at(path, LeafPlace { entry, ..place }, here)
+            })?;
+        }
+        Ok(before - self.root.count)
     }
 
     /// Answers how long the list is.

@@ -7,21 +7,22 @@ use std::ops::Bound;
 use proptest::prelude::*;
 
 use super::node::StoredValue;
-use super::op::TreeCondition;
+use super::op::{TreeChange, TreeChanges, TreeCondition, found_values, slice_of};
 use super::*;
+use crate::constants::TREE_CHANGES_WHOLE;
 
 /// The smallest page that lets every operation go on.
 const LIMITS: TreeLimits = TreeLimits {
     page_bytes: 64,
     leaves: 3,
     edits: 12,
+    elements: 9,
 };
 
 /// Nodes in memory. Some are far: they can be read once they were named by a halt.
 #[derive(Default)]
 struct Memory {
     nodes: BTreeMap<NodeNumber, Vec<u8>>,
-    free: Vec<NodeNumber>,
     /// One node in this many is far at first; 0 is none.
     far_share: u32,
     here: RefCell<BTreeSet<NodeNumber>>,
@@ -39,28 +40,25 @@ impl Nodes for Memory {
         Ok(bytes)
     }
 
-    fn fresh(&self, nth: usize) -> NodeNumber {
-        match self.free.iter().rev().nth(nth) {
-            Some(&number) => number,
-            None => {
-                let used = self.nodes.len() + self.free.len();
-                u32::try_from(used + nth - self.free.len().min(nth)).unwrap()
-            }
-        }
+    fn fresh(&self, before: Option<NodeNumber>) -> NodeNumber {
+        let first = before.map_or(0, |before| before + 1);
+        let taken = self.nodes.range(first..).zip(first..);
+        let run = taken.take_while(|((taken, _), number)| *taken == number);
+        first + u32::try_from(run.count()).unwrap()
     }
 }
 
 impl Memory {
     fn apply(&mut self, edits: &[TreeEdit]) {
-        let mut gone = Vec::new();
-        let mut nth = 0;
-        let numbers: Vec<_> = (0..edits.len()).map(|nth| self.fresh(nth)).collect();
+        let mut added = None;
         for edit in edits {
             if matches!(edit.what, Edited::Added | Edited::Passing) {
-                assert_eq!(edit.node, numbers[nth], "numbers are taken in their order");
-                nth += 1;
-                self.free.pop();
+                let fresh = self.fresh(added);
+                assert_eq!(edit.node, fresh, "numbers are taken in their order");
+                added = Some(fresh);
             }
+        }
+        for edit in edits {
             match edit.what {
                 Edited::Added | Edited::Changed => {
                     let bytes = if edit.is_value {
@@ -76,15 +74,10 @@ impl Memory {
                 }
                 Edited::Removed => {
                     assert!(self.nodes.remove(&edit.node).is_some());
-                    gone.push(edit.node);
                 }
-                Edited::Passing => gone.push(edit.node),
+                Edited::Passing => {}
             }
         }
-        self.free.extend(gone);
-        let all: BTreeSet<_> = self.nodes.keys().chain(&self.free).copied().collect();
-        assert_eq!(all.len(), self.nodes.len() + self.free.len());
-        assert_eq!(all.last().map_or(0, |last| *last as usize + 1), all.len());
     }
 
     /// Changes an element in place, and the counts above it.
@@ -212,6 +205,7 @@ impl Grove {
                 kind,
                 node_bytes,
                 entries_max,
+                shrinks_at: 0,
             },
             root: TreeRoot::default(),
             scratch: TreeScratch::default(),
@@ -222,8 +216,13 @@ impl Grove {
     /// Runs an operation, after its codec, again for each far node.
     fn run(&mut self, op: &TreeOp<'_>) -> TreeAnswer {
         let mut encoded = Vec::new();
-        op.encode(&mut encoded);
-        let op = TreeOp::decode(&encoded).expect("it was encoded");
+        let guard = TreeGuard {
+            tag: 7,
+            version: self.memory.clock.is_multiple_of(3).then_some(77),
+        };
+        op.encode(guard, &mut encoded);
+        let (decoded, op) = TreeOp::decode(&encoded).expect("it was encoded");
+        assert_eq!(decoded, guard);
         for cut in 0..encoded.len() {
             let _ = TreeOp::decode(&encoded[..cut]);
         }
@@ -359,6 +358,10 @@ enum MapCall {
     Ranks(u16, u16, bool),
     Pop(bool, u8),
     Trim(u16, u16),
+    Update(Vec<(u16, Option<u16>)>),
+    GetMany(Vec<u16>),
+    Draw(u64, bool),
+    TakeAt(i16),
 }
 
 fn map_calls() -> impl Strategy<Value = MapCall> {
@@ -375,6 +378,11 @@ fn map_calls() -> impl Strategy<Value = MapCall> {
         1 => (0..300u16, 0..300u16, any::<bool>()).prop_map(|(a, b, r)| MapCall::Ranks(a, b, r)),
         1 => (any::<bool>(), 0..20u8).prop_map(|(last, limit)| MapCall::Pop(last, limit)),
         1 => (0..300u16, 0..30u16).prop_map(|(start, count)| MapCall::Trim(start, count)),
+        3 => prop::collection::vec((0..400u16, any::<Option<u16>>()), 1..14)
+            .prop_map(MapCall::Update),
+        1 => prop::collection::vec(0..400u16, 0..14).prop_map(MapCall::GetMany),
+        1 => (any::<u64>(), any::<bool>()).prop_map(|(random, r)| MapCall::Draw(random, r)),
+        1 => (-200..200i16).prop_map(MapCall::TakeAt),
     ]
 }
 
@@ -528,7 +536,90 @@ fn map_call(grove: &mut Grove, oracle: &mut Oracle, call: &MapCall) {
                 oracle.remove(&key);
             }
         }
+        MapCall::Update(ref changes) => update(grove, oracle, changes),
+        MapCall::GetMany(ref keys) => {
+            let keys: Vec<_> = keys.iter().copied().map(key_of).collect();
+            let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            grove.run(&TreeOp::GetMany {
+                keys: TreeValues::Slices(&slices),
+            });
+            let found: Vec<_> = found_values(&grove.out).collect();
+            assert!(found.len() <= keys.len() && (!found.is_empty() || keys.is_empty()));
+            for (key, value) in keys.iter().zip(found) {
+                assert_eq!(value, oracle.get(key).map(Vec::as_slice));
+            }
+        }
+        MapCall::Draw(random, removes) => {
+            let rank = u128::from(random) * oracle.len() as u128 >> 64;
+            let rank = usize::try_from(rank).unwrap();
+            let answer = grove.run(&TreeOp::Draw { random, removes });
+            taken(grove, oracle, (rank, removes), answer);
+        }
+        MapCall::TakeAt(rank) => {
+            let answer = grove.run(&TreeOp::TakeAt {
+                rank: i64::from(rank),
+            });
+            taken(grove, oracle, (place_of(rank, oracle.len()), true), answer);
+        }
     }
+}
+
+/// Where the element of a rank is, or would be behind the last.
+fn place_of(rank: i16, count: usize) -> usize {
+    match usize::try_from(rank) {
+        Ok(rank) => rank,
+        Err(_) => count
+            .checked_sub(usize::from(rank.unsigned_abs()))
+            .unwrap_or(usize::MAX),
+    }
+}
+
+/// Checks an element that was answered, and takes it from the oracle if it was removed.
+fn taken(grove: &Grove, oracle: &mut Oracle, (place, removes): (usize, bool), answer: TreeAnswer) {
+    let Some((key, value)) = oracle.iter().nth(place) else {
+        assert_eq!(answer, TreeAnswer::Absent);
+        return;
+    };
+    assert_eq!(grove.page(), [(key.clone(), value.clone())]);
+    let key = key.clone();
+    if removes {
+        oracle.remove(&key);
+    }
+    let others = oracle.len() - usize::from(!removes);
+    assert_eq!(page_has_more(&grove.out), others > 0);
+}
+
+fn update(grove: &mut Grove, oracle: &mut Oracle, changes: &[(u16, Option<u16>)]) {
+    let changes = changes
+        .iter()
+        .map(|&(key, value)| (key_of(key), value.map(value_of)));
+    let changes: Vec<_> = changes.collect();
+    let slices = changes.iter().map(|(key, value)| TreeChange {
+        key,
+        value: value.as_deref(),
+    });
+    let slices: Vec<_> = slices.collect();
+    grove.run(&TreeOp::Update {
+        changes: TreeChanges::Slices(&slices),
+        replaces: false,
+    });
+    let number = |place: usize| {
+        let bytes = grove.out[8 * place..].first_chunk().unwrap();
+        usize::try_from(u64::from_le_bytes(*bytes)).unwrap()
+    };
+    let (mut added, mut removed) = (0, 0);
+    let done = number(2);
+    assert!(done >= changes.len().min(TREE_CHANGES_WHOLE) && done <= changes.len());
+    for (key, value) in changes.into_iter().take(done) {
+        match value {
+            Some(value) => added += usize::from(oracle.insert(key, value).is_none()),
+            None => removed += usize::from(oracle.remove(&key).is_some()),
+        }
+    }
+    assert_eq!(
+        (number(0), number(1), number(3)),
+        (added, removed, oracle.len())
+    );
 }
 
 #[derive(Clone, Debug)]
@@ -539,6 +630,11 @@ enum ListCall {
     Pop(bool, u8),
     Ranks(u16, u16, bool),
     Trim(u16, u16),
+    Slice(i16, i16),
+    Keep(i16, i16),
+    TakeAt(i16),
+    PushIfThere(bool, u16),
+    Rotate(bool),
 }
 
 fn list_calls() -> impl Strategy<Value = ListCall> {
@@ -550,7 +646,44 @@ fn list_calls() -> impl Strategy<Value = ListCall> {
         3 => (any::<bool>(), 0..20u8).prop_map(|(last, limit)| ListCall::Pop(last, limit)),
         1 => (0..300u16, 0..300u16, any::<bool>()).prop_map(|(a, b, r)| ListCall::Ranks(a, b, r)),
         2 => (0..300u16, 0..30u16).prop_map(|(start, count)| ListCall::Trim(start, count)),
+        2 => (-300..300i16, -300..300i16).prop_map(|(a, b)| ListCall::Slice(a, b)),
+        1 => (-300..30i16, -30..300i16).prop_map(|(a, b)| ListCall::Keep(a, b)),
+        1 => (-300..300i16).prop_map(ListCall::TakeAt),
+        1 => (any::<bool>(), any::<u16>()).prop_map(|(f, v)| ListCall::PushIfThere(f, v)),
+        2 => any::<bool>().prop_map(ListCall::Rotate),
     ]
+}
+
+/// Trims a list to a slice, in as many steps as it takes.
+fn keep(grove: &mut Grove, oracle: &mut VecDeque<Vec<u8>>, (mut first, mut last): (i64, i64)) {
+    let kept = slice_of(first, last, oracle.len() as u64);
+    let count = usize::try_from(kept.end - kept.start).unwrap();
+    let start = usize::try_from(kept.start).unwrap().min(oracle.len());
+    let expected: VecDeque<_> = oracle.iter().skip(start).take(count).cloned().collect();
+    loop {
+        let before = grove.root.count;
+        grove.run(&TreeOp::Trim { first, last });
+        let numbers = grove.out.chunks_exact(8);
+        let numbers = numbers.map(|number| i64::from_le_bytes(*number.first_chunk().unwrap()));
+        let [removed, start, end, more, left] = numbers.collect::<Vec<_>>()[..] else {
+            panic!("five numbers");
+        };
+        assert_eq!(left.unsigned_abs(), grove.root.count);
+        assert_eq!(removed.unsigned_abs(), before - grove.root.count);
+        if more == 0 {
+            break;
+        }
+        assert!(removed > 0);
+        // What is left is a part of the list, and the slice is where the answer says.
+        let left = grove.ranks(0, u64::MAX, false);
+        let left: Vec<_> = left.into_iter().map(|(_, value)| value).collect();
+        let all: Vec<_> = oracle.iter().cloned().collect();
+        assert!(all.windows(left.len()).any(|part| part == left));
+        let slice = usize::try_from(start).unwrap()..usize::try_from(end).unwrap();
+        assert!(expected.iter().eq(&left[slice]));
+        (first, last) = (start, end - 1);
+    }
+    *oracle = expected;
 }
 
 #[expect(clippy::too_many_lines, reason = "one arm per call")]
@@ -561,6 +694,7 @@ fn list_call(grove: &mut Grove, oracle: &mut VecDeque<Vec<u8>>, call: &ListCall)
             let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
             grove.run(&TreeOp::Push {
                 front: *front,
+                exists: false,
                 values: TreeValues::Slices(&slices),
             });
             for value in values {
@@ -587,9 +721,8 @@ fn list_call(grove: &mut Grove, oracle: &mut VecDeque<Vec<u8>>, call: &ListCall)
         }
         ListCall::SetAt(rank, value) => {
             let (place, value) = (usize::from(*rank), value_of(*value));
-            let rank = u64::from(*rank);
             let answer = grove.run(&TreeOp::SetAt {
-                rank,
+                rank: i64::from(*rank),
                 value: &value,
             });
             match oracle.get_mut(place) {
@@ -614,6 +747,62 @@ fn list_call(grove: &mut Grove, oracle: &mut VecDeque<Vec<u8>>, call: &ListCall)
                     oracle.pop_front()
                 };
                 assert_eq!(Some(value), popped);
+            }
+        }
+        ListCall::Slice(first, last) => {
+            let (first, last) = (i64::from(*first), i64::from(*last));
+            let wanted = slice_of(first, last, oracle.len() as u64);
+            grove.run(&TreeOp::Slice {
+                first,
+                last,
+                limit: 9,
+            });
+            let page = grove.page();
+            let place = |rank: u64| usize::try_from(rank).unwrap();
+            let (start, end) = (place(wanted.start), place(wanted.end));
+            assert!(page.len() <= 9 && (!page.is_empty() || start == end || start >= oracle.len()));
+            assert_eq!(page_has_more(&grove.out), start + page.len() < end);
+            for ((_, value), expected) in page.iter().zip(oracle.iter().skip(start)) {
+                assert_eq!(value, expected);
+            }
+        }
+        ListCall::Keep(first, last) => keep(grove, oracle, (i64::from(*first), i64::from(*last))),
+        ListCall::TakeAt(rank) => {
+            let place = place_of(*rank, oracle.len());
+            let answer = grove.run(&TreeOp::TakeAt {
+                rank: i64::from(*rank),
+            });
+            match oracle.remove(place) {
+                Some(value) => assert_eq!(grove.page(), [(Vec::new(), value)]),
+                None => assert_eq!(answer, TreeAnswer::Absent),
+            }
+        }
+        ListCall::Rotate(last) => {
+            let answer = grove.run(&TreeOp::Rotate { last: *last });
+            let moved = match last {
+                true => oracle.pop_back(),
+                false => oracle.pop_front(),
+            };
+            match moved {
+                Some(value) if *last => oracle.push_front(value),
+                Some(value) => oracle.push_back(value),
+                None => return assert_eq!(answer, TreeAnswer::Absent),
+            }
+            let at = if *last { 0 } else { oracle.len() - 1 };
+            assert_eq!(grove.page(), [(Vec::new(), oracle[at].clone())]);
+            assert_eq!(page_has_more(&grove.out), oracle.len() > 1);
+        }
+        ListCall::PushIfThere(front, value) => {
+            let value = value_of(*value);
+            let answer = grove.run(&TreeOp::Push {
+                front: *front,
+                exists: true,
+                values: TreeValues::Slices(&[&value]),
+            });
+            match (oracle.is_empty(), *front) {
+                (true, _) => assert_eq!(answer, TreeAnswer::Absent),
+                (false, true) => oracle.push_front(value),
+                (false, false) => oracle.push_back(value),
             }
         }
         ListCall::Ranks(start, end, reverse) => {
@@ -700,6 +889,7 @@ proptest! {
                 MapCall::Range(key, ..) | MapCall::Remove(key) => (key_of(key), Vec::new()),
                 _ => (Vec::new(), Vec::new()),
             };
+            let changes = [Some(&value[..]), None].map(|value| TreeChange { key: &key, value });
             let op = match call {
                 MapCall::Insert(..) | MapCall::Swap(..) => TreeOp::Insert {
                     key: &key,
@@ -728,6 +918,20 @@ proptest! {
                     start: u64::from(*start),
                     end: u64::from(start + count),
                 },
+                MapCall::Update(_) => TreeOp::Update {
+                    changes: TreeChanges::Slices(&changes),
+                    replaces: false,
+                },
+                MapCall::GetMany(_) => TreeOp::GetMany {
+                    keys: TreeValues::Slices(&[&b"key"[..], &key]),
+                },
+                MapCall::Draw(random, removes) => TreeOp::Draw {
+                    random: *random,
+                    removes: *removes,
+                },
+                MapCall::TakeAt(rank) => TreeOp::TakeAt {
+                    rank: i64::from(*rank),
+                },
             };
             let mut work = TreeWork::new(&grove.memory, grove.shape, grove.root, &mut grove.scratch);
             let _ = work.run(&op, LIMITS, &mut grove.out);
@@ -744,6 +948,7 @@ fn elements_added_at_an_end_fill_their_nodes() {
             let values = [&b"value"[..]; 10];
             grove.run(&TreeOp::Push {
                 front,
+                exists: false,
                 values: TreeValues::Slices(&values),
             });
         }

@@ -35,9 +35,14 @@ pub(crate) trait Nodes {
     /// [`Unread`] if they are not here.
     fn read(&self, node: NodeNumber) -> Result<&[u8], Unread>;
 
-    /// The number of the `nth` node that an operation adds, from 0. Added nodes take these numbers,
-    /// in their order.
-    fn fresh(&self, nth: usize) -> NodeNumber;
+    /// The number of the next node that an operation adds, after the one before. Added nodes take
+    /// these numbers, in their order.
+    fn fresh(&self, before: Option<NodeNumber>) -> NodeNumber;
+
+    /// True if an operation that may be done in part should have no further far node read.
+    fn is_crowded(&self) -> bool {
+        false
+    }
 }
 
 /// Why an operation stops.
@@ -59,6 +64,8 @@ pub(crate) struct TreeShape {
     pub(crate) node_bytes: usize,
     /// Entries beyond which a node is divided.
     pub(crate) entries_max: usize,
+    /// A tree of one leaf that is no longer may be stored otherwise when it shrinks.
+    pub(crate) shrinks_at: usize,
 }
 
 impl TreeShape {
@@ -173,7 +180,8 @@ pub(crate) struct TreeScratch {
     pub(super) edits: Vec<TreeEdit>,
     pub(super) spare: Vec<Vec<u8>>,
     pub(super) path: Vec<PathStep>,
-    added: usize,
+    /// The node that was added last.
+    added: Option<NodeNumber>,
     touched: Option<TouchedLeaf>,
 }
 
@@ -198,7 +206,7 @@ impl TreeScratch {
 
     /// Forgets what an operation changes.
     pub(crate) fn clear(&mut self) {
-        self.added = 0;
+        self.added = None;
         self.touched = None;
         for edit in self.edits.drain(..) {
             if self.spare.len() < SPARE_MAX && edit.bytes.capacity() <= NODE_BYTES_MAX {
@@ -343,7 +351,8 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             // At an end of the tree there is none to merge with that stays.
             TreeTouch::Remove => {
                 let is_large = 2 * view.used() > self.shape.node_bytes;
-                view.len() > 1 && (is_large || is_at_end(path, place))
+                let shrinks = path.is_empty() && view.used() <= self.shape.shrinks_at;
+                view.len() > 1 && !shrinks && (is_large || is_at_end(path, place))
             }
         };
         if !fits || !stays {
@@ -463,6 +472,13 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         })
     }
 
+    /// True if an operation that may be done in part ends before an element that halts: it would
+    /// have too many far nodes read, and the element has changed nothing yet.
+    pub(super) fn ends_before(&self, halt: Halt, edits: usize) -> bool {
+        let is_far = matches!(halt, Halt::Far(_));
+        is_far && self.nodes.is_crowded() && self.scratch.edits.len() == edits
+    }
+
     /// A copy of a node that may be changed.
     pub(super) fn change(
         &mut self,
@@ -501,7 +517,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     /// Adds a node.
     pub(super) fn add(&mut self, is_value: bool, bytes: Vec<u8>) -> NodeNumber {
         let node = self.nodes.fresh(self.scratch.added);
-        self.scratch.added += 1;
+        self.scratch.added = Some(node);
         self.scratch.edits.push(TreeEdit {
             node,
             what: Edited::Added,

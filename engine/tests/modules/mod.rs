@@ -27,15 +27,29 @@ pub(crate) fn code(text: &str) -> String {
     let mut parts = text.split("#[cfg(test)]");
     let mut code = parts.next().unwrap().to_owned();
     for part in parts {
-        // A declaration ends with a semicolon; other items of tests stay, they are few.
-        let end = part.find([';', '{']);
-        let is_declaration = end.is_some_and(|end| part[end..].starts_with(';'));
-        code.push_str(
-            end.filter(|_| is_declaration)
-                .map_or(part, |end| &part[end + 1..]),
-        );
+        code.push_str(after_item(part, &indent(&code)));
     }
     code
+}
+
+/// The spaces that the last line of code begins with, if it has nothing else.
+fn indent(code: &str) -> String {
+    let line = code.rsplit('\n').next().unwrap();
+    line.chars().take_while(|c| *c == ' ').collect()
+}
+
+/// What follows an item that begins a text: a declaration ends with a semicolon, a block with a
+/// brace that is as far from the margin as the item.
+fn after_item<'a>(text: &'a str, indent: &str) -> &'a str {
+    let Some(end) = text.find([';', '{']) else {
+        return text;
+    };
+    if text[end..].starts_with(';') {
+        return &text[end + 1..];
+    }
+    let close = format!("\n{indent}}}");
+    let block = text.split_once(&close);
+    block.map_or(text, |(_, rest)| rest)
 }
 
 /// Modules that a source declares for tests alone.
@@ -127,8 +141,22 @@ fn places<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a 
         })
 }
 
+/// Code without the scopes of what is visible in a part of the crate (`pub(in crate::part)`): an
+/// item that is visible somewhere needs nothing of what is there.
+fn without_scopes(code: &str) -> String {
+    let mut parts = code.split("pub(in ");
+    let mut rest = parts.next().unwrap().to_owned();
+    for part in parts {
+        let (_, item) = part.split_once(')').unwrap();
+        rest.push_str("pub");
+        rest.push_str(item);
+    }
+    rest
+}
+
 /// What code names: paths, and those of them that it passes on.
 fn paths(code: &str, children: &[&str]) -> (Vec<String>, Vec<String>) {
+    let code = &without_scopes(code);
     let (mut named, mut passed_on) = (Vec::new(), Vec::new());
     let mut rest = code.to_owned();
     for at in places(code, "use") {

@@ -5,7 +5,7 @@ use anyhow::bail;
 
 use super::report::{Row, Run, median};
 use super::settings::Part;
-use super::{long, sweeps};
+use super::{collections, long, sweeps};
 use crate::phase::{SINGLES, Single};
 use crate::plan::{Plan, Scenario};
 use crate::report::PhaseReport;
@@ -29,6 +29,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Run> {
         Part::Scan => sweeps::scan(plan),
         Part::Export => sweeps::export(plan, settings),
         Part::Long => long::run(plan, settings),
+        Part::Collections => collections::run(plan),
     }
 }
 

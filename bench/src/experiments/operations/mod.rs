@@ -2,13 +2,15 @@
 //! depend on how fast the machine is at the time.
 //!
 //! - [`settings`]: what is measured, and its sizes
-//! - [`lead`]: one run; `sweeps`: scans and exports; `long`: long values
+//! - [`lead`]: one run; `sweeps`: scans and exports; `long`: long values; `collections`: maps and
+//!   lists
 //! - [`report`]: the figures and their table
 //!
 //! Each part is a run of its own: requests on one key, each kind beside a put or a get; a scan of
 //! all local keys; an export of a log in far memory, beside the link; long values beside plain
-//! ones.
+//! ones; long collections beside short ones.
 
+mod collections;
 pub mod lead;
 mod long;
 pub mod report;

@@ -27,6 +27,8 @@ pub enum Part {
     Export,
     /// Long values, beside plain ones of 1 MiB.
     Long,
+    /// Maps and lists in one key each, long ones beside short ones; on one core.
+    Collections,
 }
 
 /// The settings of a run.
@@ -90,6 +92,7 @@ impl fmt::Display for Settings {
                 "operations, long values: {} each",
                 size(self.long_bytes)
             ),
+            Part::Collections => write!(formatter, "operations, collections: values of 16 bytes"),
         }
     }
 }

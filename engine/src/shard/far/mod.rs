@@ -12,6 +12,7 @@ mod extents;
 mod health;
 mod io;
 pub(in crate::shard) mod opened;
+mod opening;
 pub(in crate::shard) mod pages;
 mod placement;
 pub(in crate::shard) mod read_ahead;

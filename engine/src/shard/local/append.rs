@@ -7,9 +7,9 @@ use crate::cipher::PageCipher;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::log::page::PageHeader;
 use crate::shard::Shard;
-use crate::shard::local::access::Reserved;
 use crate::shard::local::open_pages::{OpenPage, TailKind};
 use crate::shard::local::page_table::PageKind;
+use crate::shard::local::reserved::Reserved;
 use crate::shard::room::pressure::NoRoom;
 
 /// Bytes from a written record to the lines that are prefetched for later ones.

@@ -15,9 +15,8 @@ use std::sync::Arc;
 
 use farcore_rdma::{LocalKey, LocalSlice, Region};
 
-use crate::constants::SEGMENT_BYTES;
+use crate::constants::{FRAMES_MIN, SEGMENT_BYTES};
 use crate::index::SegmentSource;
-use crate::shard::FRAMES_MIN;
 
 /// A page-sized piece of local registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,6 +123,11 @@ impl Arena {
     /// Frames that only urgent callers may take.
     pub(crate) fn reserve(&self) -> usize {
         self.reserve
+    }
+
+    /// Sets how many frames only urgent callers may take.
+    pub(crate) fn set_reserve(&mut self, frames: usize) {
+        self.reserve = frames;
     }
 
     /// All frames, those of the index included.

@@ -16,10 +16,10 @@
 
 use std::collections::VecDeque;
 
-use super::access::Reserved;
 use super::arena::Arena;
 use super::open_pages::{HEADER_UNITS, OpenPage, OpenPages, TailKind};
 use super::page_table::{Framed, Page, PageKind, PageState, PageTable};
+use super::reserved::Reserved;
 use super::victims::Victims;
 use crate::constants::UNIT_BYTES;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};
@@ -110,10 +110,10 @@ impl LocalLog {
         open.is_some_and(|open| open.fits_all(units, records, append_bytes))
     }
 
-    /// Pages that the log's tail must open to take records of these units, one after the other.
-    pub(in crate::shard) fn pages_for(&mut self, units: &[u32]) -> usize {
+    /// Pages that a tail must open to take records of these units, one after the other.
+    pub(in crate::shard) fn pages_for(&mut self, kind: TailKind, units: &[u32]) -> usize {
         let append_bytes = self.append_bytes;
-        let mut open = *self.open_pages.get(TailKind::Log);
+        let mut open = *self.open_pages.get(kind);
         let mut pages = 0;
         for &units in units {
             let has_room = |open: &OpenPage| open.fits(units, append_bytes);
@@ -135,8 +135,13 @@ impl LocalLog {
 
     /// Pages that the log's tail can open now.
     pub(in crate::shard) fn openable(&self) -> usize {
-        let frames = self.arena.free_count().saturating_sub(self.arena.reserve());
-        frames.min(self.pages.free_count())
+        self.openable_beside(self.arena.reserve()).unwrap_or(0)
+    }
+
+    /// Pages that a tail can open now if it leaves some frames; `None` if fewer are free.
+    pub(in crate::shard) fn openable_beside(&self, frames: usize) -> Option<usize> {
+        let spare = self.arena.free_count().checked_sub(frames)?;
+        Some(spare.min(self.pages.free_count()))
     }
 
     /// Opens a new page for a tail. Returns the tail's previous page, which the caller seals. An

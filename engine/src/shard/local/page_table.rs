@@ -18,7 +18,9 @@ use std::ptr;
 
 use crate::constants::UNIT_BYTES;
 use crate::shard::local::arena::Frame;
-use crate::shard::local::victims::UNLISTED;
+
+/// The bin of a page that is in no list of victims.
+pub(in crate::shard) const UNLISTED: u8 = u8::MAX;
 
 /// The state of a page's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,20 +2,21 @@
 //!
 //! Nodes are records that no slot leads to. This table is to them what the index is to other
 //! records: a node is alive if and only if it is here. A slot leads to the *head*, a short record
-//! that names the tree.
+//! that names the tree. A collection whose head holds its elements is not here.
 //!
 //! ```text
-//! slot -> head: | tree:64 | kind:8 |      tree:  | generation:32 | place in the table:32 |
-//! table[place] = generation, root, version, head, nodes[number] = | 0:9 | units:18 | address:37 |
+//! slot -> head: | kind:8 | tag:8 | tree:64 |      tree:  | generation:32 | place in the table:32 |
+//! table[place] = id, root, version, head, nodes[number] = | 0:9 | units:18 | address:37 |
 //! key of a node's record: | tree:64 | number:32 |
 //! hash in its directory entry: | place in the table:32 | number:32 |
 //! ```
 //!
 //! - L1: `heads` has the address of the head of every tree that is not dying.
 //! - L2: a tree without a head is dying. Its nodes are freed in slices, the last number first.
-//! - L3: the numbers of a tree are 0 to less than `nodes`' length; those without a node are in
-//!   `free`, once each, unless the tree is dying.
+//! - L3: a node takes the least number of its tree that is free, as a tree does of the table: what
+//!   was long becomes short again. Generations tell the trees of a place apart.
 //! - L4: a node whose record was lost has no address, and its number stays taken.
+//! - L5: `node_bytes` is what the tables of all trees take.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,18 +25,17 @@ use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::message::operation::Version;
 use crate::shard::local::account_bytes;
-use crate::tree::{NodeNumber, TreeKind, TreeRoot};
+use crate::shard::local::numbered::Numbered;
+use crate::tree::{NodeNumber, TREE_HEAD_BYTES, TreeHead, TreeKind, TreeRoot};
 
 /// The share of local memory that the table may take.
 const TABLE_SHARE: u64 = 32;
 /// Bytes of the table for a tree, beside its nodes.
-const BYTES_A_TREE: u64 = 256;
-/// Bytes of the table for a node: its place, and its number while it is free.
-const BYTES_A_NODE: u64 = 12;
+const BYTES_A_TREE: u64 = 224;
+/// Dying trees that the list of them has room for while there are few.
+const DYING_FEW: usize = 64;
 /// Bytes beyond which a node is divided.
 const NODE_BYTES: usize = 4 << 10;
-/// Bytes of a head's value.
-pub(in crate::shard) const TREE_HEAD_BYTES: usize = 9;
 /// Bytes of the key of a node's record.
 pub(in crate::shard) const NODE_KEY_BYTES: usize = 12;
 
@@ -70,7 +70,7 @@ impl NodeName {
 }
 
 /// Where the record of a node lies, and how long it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::shard) struct NodePlace(u64);
 
 impl NodePlace {
@@ -104,6 +104,8 @@ impl NodePlace {
 #[derive(Debug)]
 pub(in crate::shard) struct Tree {
     pub(in crate::shard) kind: TreeKind,
+    /// What the application says of it.
+    pub(in crate::shard) tag: u8,
     pub(in crate::shard) root: TreeRoot,
     /// Of its last change.
     pub(in crate::shard) version: Version,
@@ -111,43 +113,32 @@ pub(in crate::shard) struct Tree {
     head: Option<Address>,
     /// The hash of its key.
     hash: IndexHash,
-    nodes: Vec<NodePlace>,
-    free: Vec<NodeNumber>,
-}
-
-#[derive(Debug, Default)]
-struct TableSlot {
-    generation: u32,
-    tree: Option<Box<Tree>>,
+    /// Which no other tree has had for a long time.
+    id: u64,
+    nodes: Numbered<NodePlace>,
 }
 
 /// The trees of a shard.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct Trees {
-    slots: Vec<TableSlot>,
-    free_slots: Vec<u32>,
+    slots: Numbered<Option<Box<Tree>>>,
+    generation: u32,
     heads: BTreeMap<Address, TreePlace>,
     dying: VecDeque<TreePlace>,
-    /// Numbers of all trees, also of those that are free.
-    numbers: u64,
+    node_bytes: u64,
     bytes_max: u64,
     /// Bytes and entries beyond which a node is divided.
     shape: (usize, usize),
-}
-
-/// The value of a head.
-fn head_value(id: u64, kind: TreeKind) -> [u8; TREE_HEAD_BYTES] {
-    let mut value = [0; TREE_HEAD_BYTES];
-    value[..8].copy_from_slice(&id.to_le_bytes());
-    value[8] = u8::from(kind == TreeKind::List);
-    value
+    /// Bytes of the leaf of an inline collection, at most.
+    inline_bytes: usize,
 }
 
 impl Trees {
-    pub(in crate::shard) fn new(local_bytes: u64) -> Self {
+    pub(in crate::shard) fn new(local_bytes: u64, inline_bytes: usize) -> Self {
         Self {
             bytes_max: local_bytes / TABLE_SHARE,
             shape: (NODE_BYTES, usize::MAX / 4),
+            inline_bytes,
             ..Self::default()
         }
     }
@@ -157,16 +148,33 @@ impl Trees {
         self.shape
     }
 
+    /// Bytes of the leaf of an inline collection, at most.
+    pub(in crate::shard) fn inline_bytes(&self) -> usize {
+        self.inline_bytes
+    }
+
+    /// Has only shorter collections inline: for tests.
+    #[cfg(test)]
+    pub(in crate::shard) fn set_inline_bytes(&mut self, bytes: usize) {
+        self.inline_bytes = bytes;
+    }
+
     /// Has nodes divided beyond so few entries: for tests.
     #[cfg(test)]
     pub(in crate::shard) fn set_entries_max(&mut self, entries: usize) {
         self.shape.1 = entries;
     }
 
+    /// Sets the bytes that the table may take: for tests.
+    #[cfg(test)]
+    pub(in crate::shard) fn set_bytes_max(&mut self, bytes: u64) {
+        self.bytes_max = bytes;
+    }
+
     /// True if there are none, not even dying ones: then no record is a node or a head.
     #[inline]
     pub(in crate::shard) fn is_empty(&self) -> bool {
-        self.slots.len() == self.free_slots.len()
+        self.slots.count() == 0
     }
 
     /// Trees with a head, for checks.
@@ -186,57 +194,67 @@ impl Trees {
         self.bytes_max
     }
 
-    /// True if this many trees and nodes can be added.
-    pub(in crate::shard) fn has_room(&self, trees: usize, nodes: usize) -> bool {
-        let trees = (self.slots.len() - self.free_slots.len() + trees) as u64;
-        let nodes = self.numbers + nodes as u64;
-        trees * BYTES_A_TREE + nodes * BYTES_A_NODE <= self.bytes_max
+    /// Bytes that the table takes.
+    pub(in crate::shard) fn bytes(&self) -> u64 {
+        self.slots.bytes() + self.slots.count() as u64 * BYTES_A_TREE + self.node_bytes
     }
 
-    /// Starts a tree without elements. [`Trees::adopt`] or [`Trees::bury`] must follow.
-    pub(in crate::shard) fn begin(&mut self, kind: TreeKind) -> TreePlace {
-        let place = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots.push(TableSlot::default());
-            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
-        });
-        let slot = &mut self.slots[place as usize];
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.tree = Some(Box::new(Tree {
-            kind,
-            root: TreeRoot::default(),
-            version: 0,
-            head: None,
-            hash: IndexHash::default(),
-            nodes: Vec::new(),
-            free: Vec::new(),
-        }));
+    /// True if this many nodes can be added to a tree, or to a new one.
+    pub(in crate::shard) fn has_room(&self, tree: Option<TreePlace>, nodes: usize) -> bool {
+        let growth = match tree {
+            Some(tree) => self.get(tree).map_or(0, |tree| tree.nodes.growth(nodes)),
+            None => {
+                let nodes = Numbered::<NodePlace>::default().growth(nodes);
+                self.slots.growth(1) + BYTES_A_TREE + nodes
+            }
+        };
+        growth == 0 || self.bytes() + growth <= self.bytes_max
+    }
+
+    /// Starts a tree without elements. [`Trees::adopt`] or [`Trees::abandon`] must follow.
+    pub(in crate::shard) fn begin(&mut self, kind: TreeKind, tag: u8) -> TreePlace {
+        self.generation = self.generation.wrapping_add(1);
+        let place = self.slots.take();
+        if let Some(slot) = self.slots.get_mut(place) {
+            *slot = Some(Box::new(Tree {
+                kind,
+                tag,
+                root: TreeRoot::default(),
+                version: 0,
+                head: None,
+                hash: IndexHash::default(),
+                id: u64::from(self.generation) << 32 | u64::from(place),
+                nodes: Numbered::default(),
+            }));
+        }
         TreePlace(place)
     }
 
-    fn slot(&self, place: TreePlace) -> Option<&TableSlot> {
-        self.slots.get(place.0 as usize)
+    /// Ends a tree that was begun and has no nodes.
+    pub(in crate::shard) fn abandon(&mut self, place: TreePlace) {
+        self.slots.give(place.0);
     }
 
     /// A tree.
     pub(in crate::shard) fn get(&self, place: TreePlace) -> Option<&Tree> {
-        self.slot(place)?.tree.as_deref()
+        self.slots.get(place.0)?.as_deref()
     }
 
     /// A tree, to be changed.
     pub(in crate::shard) fn get_mut(&mut self, place: TreePlace) -> Option<&mut Tree> {
-        self.slots.get_mut(place.0 as usize)?.tree.as_deref_mut()
+        self.slots.get_mut(place.0)?.as_deref_mut()
     }
 
     /// The id of a tree, which no other one has had for a long time.
     fn id(&self, place: TreePlace) -> u64 {
-        let generation = self.slot(place).map_or(0, |slot| slot.generation);
-        u64::from(generation) << 32 | u64::from(place.0)
+        self.get(place).map_or(0, |tree| tree.id)
     }
 
     /// The value of a tree's head.
     pub(in crate::shard) fn head_value(&self, place: TreePlace) -> [u8; TREE_HEAD_BYTES] {
-        let kind = self.get(place).map_or(TreeKind::Map, |tree| tree.kind);
-        head_value(self.id(place), kind)
+        let known = self.get(place).map(|tree| (tree.kind, tree.tag));
+        let (kind, tag) = known.unwrap_or((TreeKind::Map, 0));
+        TreeHead::rooted(kind, tag, self.id(place))
     }
 
     /// The key of a node's record.
@@ -270,14 +288,6 @@ impl Trees {
     /// The tree whose head lies at an address.
     pub(in crate::shard) fn at_head(&self, head: Address) -> Option<TreePlace> {
         self.heads.get(&head).copied()
-    }
-
-    /// The tree of a head that was found at an address, by the head's value.
-    pub(in crate::shard) fn of_head(&self, value: &[u8], head: Address) -> Option<TreePlace> {
-        let id = value.first_chunk().map(|id| u64::from_le_bytes(*id))?;
-        let place = TreePlace(u32::try_from(id & u64::from(u32::MAX)).ok()?);
-        let is_its = |tree: &Tree| tree.head == Some(head);
-        self.get(place).is_some_and(is_its).then_some(place)
     }
 
     /// Hash of the key and address of the head; `None` if the tree is dying.
@@ -319,42 +329,43 @@ impl Trees {
     pub(in crate::shard) fn bury(&mut self, place: TreePlace) {
         if let Some(tree) = self.get_mut(place) {
             tree.head = None;
-            tree.free = Vec::new();
             self.dying.push_back(place);
         }
     }
 
-    /// The number of the `nth` node that is added to a tree, from 0.
-    pub(in crate::shard) fn fresh(&self, place: TreePlace, nth: usize) -> NodeNumber {
-        let Some(tree) = self.get(place) else {
-            return 0;
-        };
-        let free = tree.free.len();
-        let number = match free.checked_sub(nth + 1) {
-            Some(from_end) => return tree.free[from_end],
-            None => tree.nodes.len() + nth - free,
-        };
-        u32::try_from(number).unwrap_or(u32::MAX)
+    /// The number of the next node that is added to a tree, after another.
+    pub(in crate::shard) fn fresh(
+        &self,
+        place: TreePlace,
+        before: Option<NodeNumber>,
+    ) -> NodeNumber {
+        self.get(place)
+            .map_or(0, |tree| tree.nodes.free_after(before))
+    }
+
+    /// Changes which numbers of a tree are taken.
+    fn renumber<R>(
+        &mut self,
+        place: TreePlace,
+        change: impl FnOnce(&mut Numbered<NodePlace>) -> R,
+    ) -> Option<R> {
+        let nodes = &mut self.get_mut(place)?.nodes;
+        let before = nodes.bytes();
+        let result = change(nodes);
+        let after = nodes.bytes();
+        self.node_bytes = self.node_bytes - before + after;
+        Some(result)
     }
 
     /// Takes the next fresh number of a tree.
     pub(in crate::shard) fn take_number(&mut self, place: TreePlace) -> NodeNumber {
-        let Some(tree) = self.get_mut(place) else {
-            return 0;
-        };
-        if let Some(number) = tree.free.pop() {
-            return number;
-        }
-        tree.nodes.push(NodePlace::NONE);
-        let number = u32::try_from(tree.nodes.len() - 1).unwrap_or(u32::MAX);
-        self.numbers += 1;
-        number
+        self.renumber(place, Numbered::take).unwrap_or(0)
     }
 
     /// Where a node lies; `None` if it is lost, or not there.
     #[inline]
     pub(in crate::shard) fn place_of(&self, node: NodeName) -> Option<NodePlace> {
-        let place = *self.get(node.tree)?.nodes.get(node.number as usize)?;
+        let place = *self.get(node.tree)?.nodes.get(node.number)?;
         (place != NodePlace::NONE).then_some(place)
     }
 
@@ -366,69 +377,55 @@ impl Trees {
 
     /// Notes where a node lies.
     pub(in crate::shard) fn set_place(&mut self, node: NodeName, address: Address, units: u32) {
-        let nodes = self.get_mut(node.tree).map(|tree| &mut tree.nodes);
-        if let Some(place) = nodes.and_then(|nodes| nodes.get_mut(node.number as usize)) {
+        let tree = self.get_mut(node.tree);
+        if let Some(place) = tree.and_then(|tree| tree.nodes.get_mut(node.number)) {
             *place = NodePlace::new(address, units);
         }
     }
 
     /// Notes that the record of a node is gone.
     pub(in crate::shard) fn lose_node(&mut self, node: NodeName) {
-        let nodes = self.get_mut(node.tree).map(|tree| &mut tree.nodes);
-        if let Some(place) = nodes.and_then(|nodes| nodes.get_mut(node.number as usize)) {
+        let tree = self.get_mut(node.tree);
+        if let Some(place) = tree.and_then(|tree| tree.nodes.get_mut(node.number)) {
             *place = NodePlace::NONE;
         }
     }
 
-    /// Numbers of a tree that no node has.
-    pub(in crate::shard) fn free_numbers(&self, place: TreePlace) -> usize {
-        self.get(place).map_or(0, |tree| tree.free.len())
-    }
-
     /// Gives a number back that was taken and not used.
     pub(in crate::shard) fn give_number(&mut self, node: NodeName) {
-        if let Some(tree) = self.get_mut(node.tree) {
-            tree.free.push(node.number);
-        }
+        self.renumber(node.tree, |nodes| nodes.give(node.number));
     }
 
     /// Removes a node; returns where its record is, which is dead now. Far memory names the nodes
     /// of long values, so a number without a record is not used again: it may be free already.
     pub(in crate::shard) fn remove_node(&mut self, node: NodeName) -> Option<NodePlace> {
-        let before = self.place_of(node);
-        self.lose_node(node);
-        if before.is_some()
-            && let Some(tree) = self.get_mut(node.tree)
-            && tree.head.is_some()
-        {
-            tree.free.push(node.number);
-        }
-        before
+        let before = self.place_of(node)?;
+        self.give_number(node);
+        Some(before)
     }
 
     /// The next node of a dying tree that is to be freed; it is removed. `None` if no tree is
     /// dying. The inner `None` is a number without a record.
     pub(in crate::shard) fn next_dying(&mut self) -> Option<Option<NodePlace>> {
         let place = *self.dying.front()?;
-        let last = self.get_mut(place).and_then(|tree| tree.nodes.pop());
-        let Some(last) = last else {
+        let Some(last) = self.renumber(place, Numbered::pop).flatten() else {
             self.dying.pop_front();
-            if let Some(slot) = self.slots.get_mut(place.0 as usize) {
-                slot.tree = None;
-                self.free_slots.push(place.0);
+            if self.dying.is_empty() {
+                self.dying.shrink_to(DYING_FEW);
             }
+            self.slots.give(place.0);
             return Some(None);
         };
-        self.numbers = self.numbers.saturating_sub(1);
         Some((last != NodePlace::NONE).then_some(last))
     }
 
     /// Forgets nodes whose records are gone, and lets trees die whose heads are.
     pub(in crate::shard) fn lose_where(&mut self, is_gone: impl Fn(Address) -> bool) {
-        for slot in &mut self.slots {
-            let nodes = slot.tree.iter_mut().flat_map(|tree| &mut tree.nodes);
-            for place in nodes.filter(|place| is_gone(place.address())) {
-                *place = NodePlace::NONE;
+        for tree in self.slots.iter_mut().flatten() {
+            for place in tree.nodes.iter_mut() {
+                if *place != NodePlace::NONE && is_gone(place.address()) {
+                    *place = NodePlace::NONE;
+                }
             }
         }
         let heads = self.heads.keys().copied();
@@ -440,28 +437,24 @@ impl Trees {
 
     /// True if any node or head satisfies a predicate.
     pub(in crate::shard) fn any_lies(&self, there: impl Fn(Address) -> bool) -> bool {
-        let trees = self.slots.iter().filter_map(|slot| slot.tree.as_ref());
-        let mut nodes = trees.flat_map(|tree| &tree.nodes);
+        let trees = self.slots.iter().flatten();
+        let mut nodes = trees.flat_map(|tree| tree.nodes.iter());
         nodes.any(|place| *place != NodePlace::NONE && there(place.address()))
             || self.heads.keys().any(|&head| there(head))
     }
 
     /// Forgets all trees: their records were counted dead.
     pub(in crate::shard) fn clear(&mut self) {
-        for (place, slot) in (0..).zip(&mut self.slots) {
-            if slot.tree.take().is_some() {
-                self.free_slots.push(place);
-            }
-        }
+        self.slots = Numbered::default();
         self.heads.clear();
-        self.dying.clear();
-        self.numbers = 0;
+        self.dying = VecDeque::new();
+        self.node_bytes = 0;
     }
 
     /// Where the records of all nodes are, for checks.
     #[cfg(any(test, feature = "simulation"))]
     pub(in crate::shard) fn places(&self) -> impl Iterator<Item = NodePlace> {
-        let trees = self.slots.iter().filter_map(|slot| slot.tree.as_ref());
+        let trees = self.slots.iter().flatten();
         let nodes = trees.flat_map(|tree| tree.nodes.iter().copied());
         nodes.filter(|&place| place != NodePlace::NONE)
     }
@@ -484,12 +477,12 @@ mod tests {
 
     #[test]
     fn numbers_are_given_as_they_were_foretold_and_used_again() {
-        let mut trees = Trees::new(1 << 20);
+        let mut trees = Trees::new(1 << 20, 0);
         assert!(trees.is_empty());
-        let tree = trees.begin(TreeKind::Map);
+        let tree = trees.begin(TreeKind::Map, 0);
         trees.adopt(tree, IndexHash(5), address(900));
         for number in 0..4 {
-            assert_eq!(trees.fresh(tree, 4 - number), 4);
+            assert_eq!(trees.fresh(tree, Some(3)), 4);
             let taken = trees.take_number(tree);
             assert_eq!(taken as usize, number);
             trees.set_place(named(tree, taken), address(10 + number as u64), 3);
@@ -499,16 +492,18 @@ mod tests {
             address(11)
         );
         assert_eq!(trees.remove_node(named(tree, 3)).unwrap().units(), 3);
-        let foretold: Vec<_> = (0..4).map(|nth| trees.fresh(tree, nth)).collect();
-        assert_eq!(foretold, [3, 1, 4, 5]);
+        let next = |before: &NodeNumber| Some(trees.fresh(tree, Some(*before)));
+        let foretold = std::iter::successors(Some(trees.fresh(tree, None)), next);
+        let foretold: Vec<_> = foretold.take(4).collect();
+        assert_eq!(foretold, [1, 3, 4, 5]);
         let taken: Vec<_> = (0..4).map(|_| trees.take_number(tree)).collect();
         assert_eq!(taken, foretold);
     }
 
     #[test]
     fn a_tree_dies_with_its_head_and_leaves_nothing() {
-        let mut trees = Trees::new(1 << 20);
-        let tree = trees.begin(TreeKind::List);
+        let mut trees = Trees::new(1 << 20, 0);
+        let tree = trees.begin(TreeKind::List, 0);
         trees.adopt(tree, IndexHash(5), address(900));
         for number in 0..3 {
             let number = trees.take_number(tree) + number - number;
@@ -518,9 +513,8 @@ mod tests {
         assert_eq!(trees.node_of(&key), Some(named(tree, 2)));
         let hash = named(tree, 2).as_hash();
         assert!(trees.lies_at(NodeName::of_hash(hash), address(12)));
-        let value = trees.head_value(tree);
-        assert_eq!(trees.of_head(&value, address(900)), Some(tree));
-        assert_eq!(trees.of_head(&value, address(901)), None);
+        assert_eq!(trees.at_head(address(900)), Some(tree));
+        assert_eq!(trees.at_head(address(901)), None);
         trees.head_moved(address(900), address(950));
         assert_eq!(trees.at_head(address(950)), Some(tree));
         trees.lose_where(|at| at == address(11));
@@ -530,21 +524,45 @@ mod tests {
             freed.extend(next.map(NodePlace::address));
         }
         assert_eq!(freed, [address(12), address(10)]);
-        assert!(trees.is_empty() && trees.numbers == 0);
+        assert!(trees.is_empty() && trees.bytes() == 0);
         assert_eq!(trees.node_of(&key), None);
-        let again = trees.begin(TreeKind::List);
+        let again = trees.begin(TreeKind::List, 0);
         assert_eq!(again, tree);
         assert_eq!(trees.node_of(&key), None, "it is another tree");
     }
 
     #[test]
-    fn the_table_is_bounded() {
-        let mut trees = Trees::new(32 * (BYTES_A_TREE + 10 * BYTES_A_NODE));
-        assert!(trees.has_room(1, 10) && !trees.has_room(1, 11));
-        let tree = trees.begin(TreeKind::Map);
-        for number in 0..10 {
-            assert_eq!(trees.take_number(tree), number);
+    fn the_table_is_bounded_and_shrinks() {
+        let mut trees = Trees::new(32 * 1000, 0);
+        assert!(trees.has_room(None, 32) && !trees.has_room(None, 50));
+        let tree = trees.begin(TreeKind::Map, 0);
+        trees.adopt(tree, IndexHash(5), address(900));
+        let mut added = 0;
+        while trees.has_room(Some(tree), 1) {
+            assert_eq!(trees.take_number(tree), added);
+            trees.set_place(named(tree, added), address(10), 1);
+            added += 1;
         }
-        assert!(trees.has_room(0, 0) && !trees.has_room(0, 1) && !trees.has_room(1, 0));
+        assert!(trees.bytes() <= 1000 && added >= 32);
+        assert!(!trees.has_room(None, 1) && trees.has_room(Some(tree), 0));
+        // What lies behind the last node of a tree that shrinks comes back.
+        for number in 1..added {
+            trees.remove_node(named(tree, number));
+        }
+        assert!(trees.has_room(Some(tree), 16) && trees.has_room(None, 1));
+        trees.bury_at(address(900));
+        while trees.next_dying().is_some() {}
+        assert_eq!(trees.bytes(), 0);
+    }
+
+    #[test]
+    fn a_tree_that_was_abandoned_leaves_nothing_and_its_id_is_not_used_again() {
+        let mut trees = Trees::new(1 << 20, 0);
+        let tree = trees.begin(TreeKind::Map, 0);
+        let key = trees.node_key(named(tree, 0));
+        trees.abandon(tree);
+        assert!(trees.is_empty() && !trees.has_dying() && trees.bytes() == 0);
+        assert_eq!(trees.begin(TreeKind::Map, 0), tree);
+        assert_eq!(trees.node_of(&key), None);
     }
 }

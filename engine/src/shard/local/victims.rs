@@ -14,33 +14,17 @@
 //! - I2: the sums are over the pages that are clean or far.
 //! - I3: a page is in the list that its `bin` names and in no other. A freed page is in none.
 
-use farcore_rdma::Endpoint;
-
 use crate::constants::UNIT_BYTES;
-use crate::shard::Shard;
-use crate::shard::far::pages::Readiness;
 use crate::shard::far::{NODES_MAX, NodeId};
-use crate::shard::local::page_table::{Page, PageKind, PageState, PageTable};
+use crate::shard::local::page_table::{Page, PageKind, PageState, PageTable, UNLISTED};
 
 /// Lists by live share. Many, because nearly full pages are compacted as well if nothing else makes
 /// room.
 const BINS: usize = 64;
-/// Pages examined or listed again in one slice.
-const PAGES_A_SLICE: usize = 64;
-/// The bin of a page that is in no list.
-pub(in crate::shard) const UNLISTED: u8 = u8::MAX;
 /// The end of a list.
 const END: u32 = u32::MAX;
 
 const _: () = assert!(BINS + NODES_MAX < UNLISTED as usize);
-
-/// The result of looking for a victim.
-pub(in crate::shard) enum Pick {
-    Page(u32),
-    /// More pages are to be examined.
-    Later,
-    None,
-}
 
 /// The neighbours of a page in its list.
 #[derive(Clone, Copy, Debug)]
@@ -262,66 +246,5 @@ impl Victims {
             }
         }
         None
-    }
-}
-
-impl<E: Endpoint> Shard<E> {
-    /// Lists pages again that were set aside for nodes that answer now. For a node that may answer,
-    /// lists one page to try.
-    pub(in crate::shard) fn list_returned(&mut self) {
-        if self.local.victims.aside_count() == 0 {
-            return;
-        }
-        for (node, readiness) in self.far.pages.readiness(self.now_ns) {
-            let most = match readiness {
-                Readiness::Answers => PAGES_A_SLICE,
-                Readiness::MayAnswer => 1,
-                Readiness::Rests => continue,
-            };
-            self.compactor.due |= self
-                .local
-                .victims
-                .list_again(&mut self.local.pages, node, most);
-        }
-    }
-
-    /// Picks a page of which less than `percent` is alive: the emptiest far one, else the emptiest
-    /// sealed one if `sealed_too`. Pages that cannot be read now are set aside.
-    pub(in crate::shard) fn pick_victim(&mut self, percent: u64, sealed_too: bool) -> Pick {
-        for _ in 0..PAGES_A_SLICE {
-            let Some(number) = self.local.victims.take(&mut self.local.pages, percent) else {
-                return self.pick_sealed(percent, sealed_too);
-            };
-            if self.can_be_read(number) {
-                return Pick::Page(number);
-            }
-        }
-        Pick::Later
-    }
-
-    /// True if a victim is local or its node may be tried now; else it is set aside.
-    pub(in crate::shard) fn can_be_read(&mut self, number: u32) -> bool {
-        let is_far = self.local.pages.pointer(number).is_null();
-        match self.far.pages.resting_node(number, self.now_ns) {
-            Some(node) if is_far => {
-                self.local
-                    .victims
-                    .set_aside(&mut self.local.pages, number, node);
-                false
-            }
-            _ => true,
-        }
-    }
-
-    fn pick_sealed(&self, percent: u64, sealed_too: bool) -> Pick {
-        if !sealed_too {
-            return Pick::None;
-        }
-        let sealed = self.local.sealed.iter().filter_map(|&number| {
-            let page = self.local.pages.get(number);
-            (page.pins == 0 && !page.damaged).then(|| (live_percent(page), number))
-        });
-        let emptiest = sealed.min().filter(|&(live, _)| live < percent);
-        emptiest.map_or(Pick::None, |(_, number)| Pick::Page(number))
     }
 }

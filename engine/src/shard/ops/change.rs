@@ -23,15 +23,6 @@ use crate::shard::local::trees::TreePlace;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Hint, Step};
 
-/// Buffers for values that changes make. They grow to the longest value and stay.
-#[derive(Debug, Default)]
-pub(in crate::shard) struct ChangeScratch {
-    new: Vec<u8>,
-    previous: Vec<u8>,
-    /// A value with its expiry.
-    stored: Vec<u8>,
-}
-
 /// What a key holds, of its record.
 fn current_of(
     header: RecordHeader,
@@ -145,6 +136,7 @@ impl<E: Endpoint> Shard<E> {
         self.change_scratch = scratch;
         self.head_of = None;
         self.tree_of = None;
+        self.keeps_inline = false;
         step
     }
 
@@ -172,8 +164,22 @@ impl<E: Endpoint> Shard<E> {
             if stays {
                 self.tree_of = Some(tree);
             }
+        } else if Self::is_inline_head(found) {
+            if change.needs_value() {
+                return Err(Error::Collection);
+            }
+            self.keeps_inline = stays;
         }
         Ok(())
+    }
+
+    /// True if the head of a collection was found. The caller knows that it names no tree.
+    fn is_inline_head(found: &Found<'_>) -> bool {
+        match found {
+            Found::Local(local) => local.record.header().is_tree(),
+            Found::Confirmed { far, .. } => far.header.is_tree(),
+            Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => false,
+        }
     }
 
     /// The tree of the head that was found, if it is one.
@@ -287,6 +293,9 @@ impl<E: Endpoint> Shard<E> {
         let flags = self.record_flags;
         if decision.structured {
             self.record_flags |= record::STRUCTURED;
+        }
+        if self.keeps_inline {
+            self.record_flags |= record::TREE;
         }
         let result = self.store(request, found, damaged, decision, stored);
         self.record_flags = flags;

@@ -10,9 +10,25 @@ use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::step::{Evidence, Found, Hint, Step, answer_or_wait};
+use crate::tree::{TreeHead, TreeNode};
 
 /// A record's header and value.
 type Whole<'a> = (RecordHeader, &'a [u8]);
+
+/// Bytes of the elements of a collection that lies in a local head, if that was found.
+fn inline_bytes_of(found: &Found<'_>) -> Option<usize> {
+    let Found::Local(local) = found else {
+        return None;
+    };
+    let record = local.record;
+    if !record.header().is_tree() {
+        return None;
+    }
+    match TreeHead::parse(record.value())? {
+        TreeHead::Inline { leaf, .. } => TreeNode::parse(leaf).map(TreeNode::element_sum),
+        TreeHead::Rooted(_) => None,
+    }
+}
 
 impl<E: Endpoint> Shard<E> {
     /// Answers a key's version and length, or [`Answer::Absent`].
@@ -54,10 +70,12 @@ impl<E: Endpoint> Shard<E> {
         };
         let tree = self.tree_of_found(&found);
         let tree = tree.and_then(|tree| self.trees.get(tree));
+        let length = inline_bytes_of(&found).unwrap_or(length);
         let length = tree.map_or(length, |tree| {
             usize::try_from(tree.root.bytes).unwrap_or(usize::MAX)
         });
-        let is_structured = header.is_some_and(RecordHeader::is_structured) || tree.is_some();
+        let is_marked = |header: RecordHeader| header.is_structured() || header.is_tree();
+        let is_structured = header.is_some_and(is_marked);
         let length = Metadata::encode(length, expiry_ms, is_structured);
         let answer = header.map_or(Answer::Absent, |header| Answer::Value {
             version: tree.map_or(header.version(), |tree| tree.version),

@@ -26,19 +26,13 @@ use crate::message::operation::{OperationKind, Version};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
+use crate::shard::ops::scratch::ListScratch;
 use crate::shard::step::{Confirmed, Evidence, Step, answer_or_wait};
 
 /// Slots that are looked up together, so that their cache misses overlap.
 const SLOTS_TOGETHER: usize = 64;
 /// Homes of the index that a request visits, at most.
 const HOMES_MAX: usize = 1024;
-
-/// Buffers of lists. They grow to the longest answer and stay.
-#[derive(Debug, Default)]
-pub(in crate::shard) struct ListScratch {
-    slots: Vec<(Order, Slot)>,
-    answer: Vec<u8>,
-}
 
 /// Where a list stops.
 enum Stop {

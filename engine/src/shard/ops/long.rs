@@ -12,8 +12,8 @@
 use farcore_rdma::Endpoint;
 
 use crate::constants::{
-    LONG_PAUSE_NS, LONG_PINS_MAX, LONG_READER_PINS_MAX, LONG_ROOM_WAIT_NS, LONG_VALUE_BYTES_MAX,
-    UNFINISHED_LONG_VALUES_MAX,
+    FRAMES_MIN, LONG_PAUSE_NS, LONG_PINS_MAX, LONG_READER_PINS_MAX, LONG_ROOM_WAIT_NS,
+    LONG_VALUE_BYTES_MAX, UNFINISHED_LONG_VALUES_MAX,
 };
 use crate::error::Error;
 use crate::log::record::{self, RecordView};
@@ -22,11 +22,11 @@ use crate::message::long::{COMMIT_HEAD_BYTES, KEEP, KEEP_IF_FEW, OPENED_BYTES, p
 use crate::message::operation::decode_range;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
+use crate::shard::Shard;
 use crate::shard::local::long_values::{LongRecord, PIECES_A_PAGE, Piece, piece_bytes};
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Hint, Step, answer_or_wait};
-use crate::shard::{FRAMES_MIN, Shard};
 
 /// The length of a value as a size; it is limited.
 fn whole_bytes(length: u64) -> usize {

@@ -12,12 +12,16 @@ pub(in crate::shard) mod expiry;
 pub(in crate::shard) mod inspect;
 pub(in crate::shard) mod list;
 pub(in crate::shard) mod long;
+pub(in crate::shard) mod scratch;
 pub(in crate::shard) mod transaction;
 pub(in crate::shard) mod tree;
+pub(in crate::shard) mod tree_buffers;
+mod tree_head;
 pub(in crate::shard) mod whole;
 
 use farcore_rdma::Endpoint;
 
+use crate::constants::FRAMES_MIN;
 use crate::error::Error;
 use crate::index::{Position, Slot};
 use crate::log::record::{self, RecordHeader};
@@ -472,8 +476,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// True if the index cannot grow for a slot of this hash, whatever memory becomes free.
     pub(in crate::shard) fn is_index_at_limit(&self, hash: IndexHash) -> bool {
-        self.index.is_at_its_limit(hash)
-            || self.local.arena.page_frames() <= crate::shard::FRAMES_MIN
+        self.index.is_at_its_limit(hash) || self.local.arena.page_frames() <= FRAMES_MIN
     }
 
     /// Why the index could not grow.

@@ -27,7 +27,7 @@ use farcore_rdma::Endpoint;
 
 use crate::constants::EXPIRY_BYTES;
 use crate::error::Error;
-use crate::log::record::{self, RecordHeader};
+use crate::log::record::{self, RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts, Version};
@@ -36,36 +36,12 @@ use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags
 use crate::message::transaction::{Absence, TransactionStep, TransactionView, TransactionWrite};
 use crate::shard::Shard;
 use crate::shard::local::open_pages::TailKind;
+use crate::shard::ops::scratch::{Effect, Planned, TransactionScratch};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Confirmed, Evidence, Found, Hint, Step};
-
-/// What a transaction does to one key, as it was found.
-#[derive(Clone, Copy, Debug)]
-struct Planned {
-    hash: IndexHash,
-    /// When the new record expires.
-    expiry_ms: Option<u64>,
-    /// Units of the new record.
-    units: u32,
-    /// The record that is replaced or removed has expired.
-    meets_expired: bool,
-    effect: Effect,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Effect {
-    /// The key was not looked at yet, or stays as it is.
-    None,
-    Delete,
-    /// The record's value is overwritten in place.
-    Overwrite,
-    /// A new record replaces the one that the key's slot leads to.
-    Append,
-    /// The key gets a slot and a record.
-    Insert,
-}
+use crate::tree::{TreeHead, TreeNode};
 
 /// A key, as a transaction finds it.
 #[derive(Clone, Copy, Debug)]
@@ -94,12 +70,15 @@ enum Obstacle {
     Failed(Error),
 }
 
-/// Buffers of the transaction that is tried. They grow to the longest one and stay.
-#[derive(Debug, Default)]
-pub(in crate::shard) struct TransactionScratch {
-    plan: Vec<Planned>,
-    /// A value with its expiry.
-    stored: Vec<u8>,
+/// The value of the head of an inline collection; `None` if the record is none.
+fn inline_value_of(record: &[u8]) -> Option<Box<[u8]>> {
+    let value = RecordView::parse(record)?.value();
+    let TreeHead::Inline { kind, leaf, .. } = TreeHead::parse(value)? else {
+        return None;
+    };
+    let leaf = TreeNode::parse_as(leaf, kind, true)?;
+    let is_one = leaf.len() > 0 && leaf.adds_up() && !leaf.has_apart();
+    is_one.then(|| value.into())
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -297,6 +276,7 @@ impl<E: Endpoint> Shard<E> {
                 sequence,
                 header,
                 expiry_ms,
+                ..
             } if holds(address, sequence) => {
                 let far = Confirmed {
                     address,
@@ -402,7 +382,10 @@ impl<E: Endpoint> Shard<E> {
     ) -> bool {
         let token = self.facts.request(lane, request, (place, keys));
         let parts = RequestParts {
-            kind: OperationKind::Inspect,
+            kind: match request.kind() {
+                OperationKind::Tree => OperationKind::TreeHead,
+                _ => OperationKind::Inspect,
+            },
             key,
             value: &[],
             expected: 0,
@@ -456,14 +439,39 @@ impl<E: Endpoint> Shard<E> {
         let sequence = |address: Address| self.local.page(address.page(self.shape)).sequence;
         let fact = match &found {
             Found::Unknown { slot, .. } => return Step::fetch(*slot),
-            Found::Confirmed { far, .. } => {
-                self.note_served(far);
-                Fact::Found {
-                    address: far.address,
-                    sequence: sequence(far.address),
-                    header: far.header,
-                    expiry_ms: Self::expiry_of(&found),
+            Found::Confirmed {
+                position,
+                slot,
+                far,
+            } => {
+                let is_head = request.kind() == OperationKind::TreeHead;
+                let is_inline =
+                    is_head && far.header.is_tree() && self.trees.at_head(far.address).is_none();
+                let value = match (is_inline, far.record) {
+                    (true, None) => return Step::fetch(*slot),
+                    (true, Some(record)) => inline_value_of(record),
+                    (false, _) => Some(Box::default()),
+                };
+                let (position, slot, far) = (*position, *slot, *far);
+                self.note_served(&far);
+                let fact = match value {
+                    Some(value) => Fact::Found {
+                        address: far.address,
+                        sequence: sequence(far.address),
+                        header: far.header,
+                        expiry_ms: Self::expiry_of(&found),
+                        value,
+                    },
+                    None => Fact::Failed(Box::new(self.lost_error(Some(far.address)))),
+                };
+                // As a get does.
+                if is_inline
+                    && evidence.confirmed.is_some()
+                    && let Some(bytes) = far.record
+                {
+                    self.keep_copy(request.hash, position, slot, bytes);
                 }
+                fact
             }
             Found::Lost { damaged } => Fact::Failed(Box::new(self.lost_error(*damaged))),
             Found::Absent if !evidence.cleared.is_empty() => {

@@ -19,24 +19,27 @@ use std::ptr::NonNull;
 
 use farcore_rdma::Endpoint;
 
-use crate::constants::{UNIT_BYTES, VALUE_BYTES_MAX};
+use crate::constants::{EXPIRY_BYTES, UNIT_BYTES, VALUE_BYTES_MAX};
 use crate::error::Error;
 use crate::log::record::{self, RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::operation::{OperationKind, RequestParts, Version};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape};
-use crate::shard::Shard;
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, NodePlace, TreePlace};
+use crate::shard::ops::tree_buffers::TreeBuffers;
+use crate::shard::ops::tree_head::{FoundHead, HeadKind, SLACK_SHARE, TreeChange};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
-use crate::shard::step::{Evidence, Found, Step};
+use crate::shard::step::{Evidence, Step};
+use crate::shard::{FRAMES_FOR_REMOVALS, FRAMES_RESERVED, Shard};
 use crate::tree::{
-    Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_KEY_BYTES_MAX, TREE_PUSH_MAX, TouchedLeaf,
-    TreeAnswer, TreeEdit, TreeKind, TreeLimits, TreeNode, TreeNodeEdit, TreeOp, TreeRoot,
-    TreeScratch, TreeShape, TreeTouch, TreeWork, Unread, copy_living,
+    Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_HEAD_BYTES, TREE_KEY_BYTES_MAX,
+    TREE_PUSH_MAX, TouchedLeaf, TreeAnswer, TreeEdit, TreeGuard, TreeKind, TreeLimits, TreeNode,
+    TreeNodeEdit, TreeOp, TreeRoot, TreeScratch, TreeShape, TreeTouch, TreeWork, Unread,
+    copy_living,
 };
 
 /// Bytes of a page of elements.
@@ -44,43 +47,30 @@ const PAGE_BYTES: usize = 16 << 10;
 /// Leaves that a step reads, at most.
 const LEAVES_MAX: usize = 8;
 /// Nodes that a step changes, at most, where an operation may be done in part.
-const EDITS_MAX: usize = 24;
-/// A node's record has this share of it free, so that elements are added in place.
-const SLACK_SHARE: usize = 8;
+const EDITS_MAX: usize = 48;
 /// Nodes of dying trees that a slice frees. It takes some microseconds.
 const NODES_A_SLICE: usize = 64;
-
-/// Buffers of operations on trees. They grow to the largest one and stay.
-#[derive(Debug, Default)]
-pub(in crate::shard) struct TreeBuffers {
-    work: TreeScratch,
-    answer: Vec<u8>,
-    /// Units of the records that are appended.
-    units: Vec<u32>,
-    /// A node as its record has it.
-    stored: Vec<u8>,
-}
-
-/// The head of a tree, as an operation has found it.
-#[derive(Clone, Copy, Debug)]
-struct FoundTree {
-    tree: TreePlace,
-    head: Address,
-    header: RecordHeader,
-}
 
 /// The nodes of a tree, as far as they can be read now.
 struct ShardNodes<'s, E: Endpoint> {
     shard: &'s Shard<E>,
     lane: ReplyTo,
     request: &'s Request<'s>,
-    /// `None` before the tree has elements.
+    /// `None` before the tree has nodes of its own.
     tree: Option<TreePlace>,
+    /// The only leaf, if it lies in the head.
+    inline: Option<&'s [u8]>,
 }
+
+/// The number of the leaf that lies in its head.
+const INLINE_LEAF: NodeNumber = 0;
 
 impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
     fn read(&self, number: NodeNumber) -> Result<&[u8], Unread> {
         let shard = self.shard;
+        if let Some(leaf) = self.inline.filter(|_| number == INLINE_LEAF) {
+            return Ok(leaf);
+        }
         let tree = self.tree.ok_or(Unread::Failed)?;
         let place = shard.trees.place_of(NodeName { tree, number });
         let address = place.ok_or(Unread::Failed)?.address();
@@ -98,17 +88,28 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
         }
     }
 
-    fn fresh(&self, nth: usize) -> NodeNumber {
+    fn fresh(&self, before: Option<NodeNumber>) -> NodeNumber {
         match self.tree {
-            Some(tree) => self.shard.trees.fresh(tree, nth),
-            None => u32::try_from(nth).unwrap_or(u32::MAX),
+            Some(tree) => self.shard.trees.fresh(tree, before),
+            None => match before {
+                Some(before) => before.saturating_add(1),
+                // The inline leaf is the first node if the collection gets nodes of its own.
+                None => NodeNumber::from(self.inline.is_some()),
+            },
         }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.shard.facts.are_many(self.lane, self.request)
     }
 }
 
 impl<E: Endpoint> ShardNodes<'_, E> {
     /// True if a leaf that is touched and the branches on the way to it can be changed in place.
-    fn can_be_touched(&self, work: &TreeScratch) -> bool {
+    fn can_be_touched(&self, head: Option<Address>, work: &TreeScratch) -> bool {
+        if self.inline.is_some() {
+            return head.is_some_and(|head| self.shard.framed_of(head).is_mutable());
+        }
         let (Some(tree), Some(touched)) = (self.tree, work.touched()) else {
             return false;
         };
@@ -125,6 +126,20 @@ impl<E: Endpoint> ShardNodes<'_, E> {
 fn stored_bytes(needed: usize) -> usize {
     let record = UNIT_BYTES + NODE_KEY_BYTES + needed;
     record.next_multiple_of(UNIT_BYTES) - UNIT_BYTES - NODE_KEY_BYTES
+}
+
+/// Why an operation is not for a collection of this tag and version, if it is not.
+fn refused_by(
+    guard: TreeGuard,
+    op: &TreeOp<'_>,
+    tag: Option<u8>,
+    current: Version,
+) -> Option<Error> {
+    if let Some(tag) = tag.filter(|&tag| tag != guard.tag && *op != TreeOp::Len) {
+        return Some(Error::CollectionTag { tag });
+    }
+    let is_other = guard.version.is_some_and(|expected| expected != current);
+    is_other.then_some(Error::CollectionVersion { current })
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -168,50 +183,81 @@ impl<E: Endpoint> Shard<E> {
         buffers: &mut TreeBuffers,
         answers: &mut impl AnswerSink,
     ) -> Result<Step, Step> {
-        let Some(op) = TreeOp::decode(request.value()) else {
+        let Some((guard, op)) = TreeOp::decode(request.value()) else {
             debug_assert!(false, "a client encoded it");
             return Err(self.fail(lane, request, Error::Closed, answers));
         };
         if let Err(error) = self.check_lengths(&op) {
             return Err(self.fail(lane, request, error, answers));
         }
-        let found = self.find_tree(lane, request, answers)?;
-        let known = found.and_then(|found| self.trees.get(found.tree));
-        let kind = known.map(|tree| tree.kind).or(op.kind());
+        let found = self.find_head(lane, request, answers)?;
+        // What replaces the key's collection looks at no element of it.
+        let known = found.filter(|_| !op.replaces());
+        let held = self.held_by(lane, request, known);
+        let kind = held.map(|held| held.kind).or(op.kind());
+        if let Some(found) = known.filter(|_| held.is_none()) {
+            let error = match found.kind {
+                HeadKind::Plain => Error::NoCollection,
+                _ => self.lost_error(Some(found.head)),
+            };
+            return Err(self.fail(lane, request, error, answers));
+        }
         if op.kind().is_some_and(|wanted| Some(wanted) != kind) {
             let is_list = kind == Some(TreeKind::List);
             return Err(self.fail(lane, request, Error::CollectionKind { is_list }, answers));
         }
-        let before = known.map_or(TreeRoot::default(), |tree| tree.root);
-        let version = known.map_or(0, |tree| tree.version);
-        let (shape, limits) = self.bounds(kind);
+        let before = held.map_or(TreeRoot::default(), |held| held.root);
+        let version = found.map_or(0, |found| found.version);
+        if let Some(error) = refused_by(guard, &op, held.map(|held| held.tag), version) {
+            return Err(self.fail(lane, request, error, answers));
+        }
+        let tag = held.map_or(guard.tag, |held| held.tag);
+        let (shape, limits) = self.bounds(kind, known);
         let nodes = ShardNodes {
             shard: self,
             lane,
             request,
-            tree: found.map(|found| found.tree),
+            tree: known.and_then(FoundHead::tree),
+            inline: held.and_then(|held| held.leaf),
         };
+        let head = known.map(|found| found.head);
         // In place, if the nodes on the way allow it; else with edits.
         let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work).touching();
         let mut ran = work.run(&op, limits, &mut buffers.answer);
         let (mut root, mut has_changed) = (work.root, work.has_changed());
-        if buffers.work.touched().is_some() && !nodes.can_be_touched(&buffers.work) {
+        if buffers.work.touched().is_some() && !nodes.can_be_touched(head, &buffers.work) {
             let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work);
             ran = work.run(&op, limits, &mut buffers.answer);
             (root, has_changed) = (work.root, work.has_changed());
         }
         let answer = match ran {
             Ok(answer) => answer,
-            Err(halt) => return Err(self.halt(lane, request, (found, halt), answers)),
+            Err(halt) => return Err(self.halt(lane, request, (known, halt), answers)),
         };
+        if op == TreeOp::Len {
+            buffers.answer.extend([shape.kind as u8, tag]);
+        }
         let value_bytes = buffers.answer.len();
         if !answers.has_room(lane, value_bytes) {
             return Err(Step::NoRoom { value_bytes });
         }
-        let version = if let (Some(touched), Some(found)) = (buffers.work.touched(), found) {
-            self.touch_tree(found.tree, (touched, &op), root, &buffers.work)
-        } else if has_changed {
-            let written = self.write_tree(request, found, (shape.kind, root), buffers);
+        let version = if let (Some(touched), Some(found)) = (buffers.work.touched(), known) {
+            match found.kind {
+                HeadKind::Rooted(tree) => {
+                    self.touch_tree(tree, (touched, &op), root, &buffers.work)
+                }
+                _ => self.touch_inline(found, (touched, &op)),
+            }
+        } else if has_changed || op.replaces() && found.is_some() {
+            let change = TreeChange {
+                found,
+                goes_on: known.is_some(),
+                kind: shape.kind,
+                tag,
+                root,
+                is_removal: op.is_removal(),
+            };
+            let written = self.write_tree(lane, request, &change, buffers);
             match written {
                 Ok(version) => version,
                 Err(refusal) => return Err(self.refuse_tree(lane, request, refusal, answers)),
@@ -238,17 +284,22 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// How large the nodes of a tree become, and how much one step does.
-    fn bounds(&self, kind: Option<TreeKind>) -> (TreeShape, TreeLimits) {
+    fn bounds(&self, kind: Option<TreeKind>, found: Option<FoundHead>) -> (TreeShape, TreeLimits) {
         let (node_bytes, entries_max) = self.trees.shape();
+        let is_rooted = found.and_then(FoundHead::tree).is_some();
         let shape = TreeShape {
             kind: kind.unwrap_or(TreeKind::Map),
             node_bytes,
             entries_max,
+            shrinks_at: if is_rooted { self.shrinks_at() } else { 0 },
         };
+        // Where frames are short, as few nodes are changed as can be.
+        let nodes_a_frame = self.shape.page_bytes() / (2 * node_bytes);
         let limits = TreeLimits {
             page_bytes: PAGE_BYTES.min(self.shape.page_bytes() / 4),
             leaves: LEAVES_MAX,
-            edits: EDITS_MAX,
+            edits: EDITS_MAX.min(1 + self.local.openable() * nodes_a_frame),
+            elements: TREE_PUSH_MAX as u64,
         };
         (shape, limits)
     }
@@ -267,10 +318,7 @@ impl<E: Endpoint> Shard<E> {
                 self.background_due = true;
                 Step::Blocked
             }
-            NoRoom::Never(error) => {
-                self.pressure.want(0);
-                self.fail(lane, request, error, answers)
-            }
+            NoRoom::Never(error) => self.fail(lane, request, error, answers),
         }
     }
 
@@ -300,91 +348,18 @@ impl<E: Endpoint> Shard<E> {
         Ok(())
     }
 
-    /// Finds the tree of a key; `None` if the key is absent. Or the step that is due.
-    fn find_tree(
-        &mut self,
-        lane: ReplyTo,
-        request: &Request<'_>,
-        answers: &mut impl AnswerSink,
-    ) -> Result<Option<FoundTree>, Step> {
-        let (hash, key) = (request.hash, request.key());
-        if self.flights.hold_of_lane(hash, lane) {
-            // The lane's earlier requests for the key come first.
-            return Err(Step::Blocked);
-        }
-        let (shown, cleared) = self.shown(lane, request, 0);
-        let evidence = Evidence {
-            confirmed: shown.map(|shown| shown.0),
-            cleared: &cleared,
-            ..Evidence::NONE
-        };
-        let found = self.find(hash, key, &evidence);
-        let (header, head, tree, expiry_ms) = match &found {
-            Found::Absent => return Ok(None),
-            Found::Local(local) => {
-                let (record, head) = (local.record, local.slot.address());
-                let tree = self.trees.of_head(record.value(), head);
-                (record.header(), head, tree, record.expiry_ms())
-            }
-            Found::Confirmed { slot, far, .. } => {
-                let (head, expiry_ms) = (slot.address(), shown.and_then(|shown| shown.1));
-                (far.header, head, self.trees.at_head(head), expiry_ms)
-            }
-            Found::Unknown { .. } => return self.await_head(lane, request, answers),
-            Found::Lost { damaged } => {
-                let error = self.lost_error(*damaged);
-                return Err(self.fail(lane, request, error, answers));
-            }
-        };
-        if self.is_past(expiry_ms) {
-            self.remove_expired_found(request, &found);
-            return Ok(None);
-        }
-        match tree.filter(|_| header.is_tree()) {
-            Some(tree) => Ok(Some(FoundTree { tree, head, header })),
-            None => Err(self.fail(lane, request, Error::NoCollection, answers)),
-        }
-    }
-
-    /// Has the far head of a key read; goes on if it has been read ahead.
-    fn await_head(
-        &mut self,
-        lane: ReplyTo,
-        request: &Request<'_>,
-        answers: &mut impl AnswerSink,
-    ) -> Result<Option<FoundTree>, Step> {
-        if self.is_lent {
-            return Err(Step::Blocked);
-        }
-        match self.facts.get(lane, request, 0) {
-            Fact::Failed(error) => {
-                let error = (**error).clone();
-                return Err(self.fail(lane, request, error, answers));
-            }
-            Fact::Requested => {}
-            _ => {
-                let key = (request.hash, request.key());
-                let parked = self.request_fact(lane, request, (0, 1), key, answers);
-                let is_known = matches!(self.facts.get(lane, request, 0), Fact::Found { .. });
-                if parked && is_known {
-                    return self.find_tree(lane, request, answers);
-                }
-            }
-        }
-        Err(Step::Blocked)
-    }
-
     /// What follows from a halt: a far node is requested, another one fails the request.
     fn halt(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
-        (found, halt): (Option<FoundTree>, Halt),
+        (found, halt): (Option<FoundHead>, Halt),
         answers: &mut impl AnswerSink,
     ) -> Step {
-        let Some(tree) = found.map(|found| found.tree) else {
-            debug_assert!(false, "there is no node to read");
-            return self.fail(lane, request, self.lost_error(None), answers);
+        let Some(tree) = found.and_then(FoundHead::tree) else {
+            // Only the inline leaf was read.
+            let head = found.map(|found| found.head);
+            return self.fail(lane, request, self.lost_error(head), answers);
         };
         let error = match halt {
             Halt::Far(number) => {
@@ -492,8 +467,8 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
-    /// Moves a branch that was read from far memory to the log's tail, if there is room: every
-    /// operation on its tree may need it.
+    /// Moves a branch that was read from far memory to the log's tail, if there is room and more is
+    /// left: every operation on its tree may need it.
     fn bring_near(&mut self, node: NodeName, read: &RecordView<'_>) {
         let is_branch = TreeNode::parse(read.value()).is_some_and(|node| !node.is_leaf());
         let Some(place) = self.trees.place_of(node).filter(|_| is_branch) else {
@@ -503,20 +478,23 @@ impl<E: Endpoint> Shard<E> {
         if units != place.units() {
             return;
         }
+        if self.local.pages_for(TailKind::Log, &[units]) >= self.local.openable() {
+            return;
+        }
         let Ok(room) = self.reserve(TailKind::Log, units) else {
             return;
         };
         let address = room.address();
         room.copy(read.bytes());
-        self.commit_node(node, address, units);
+        self.commit_node(node, TailKind::Log, address, units);
         self.retire(place.address(), place.account_bytes());
     }
 
-    /// Counts the record of a node that was written at the log's tail.
-    fn commit_node(&mut self, node: NodeName, address: Address, units: u32) {
+    /// Counts the record of a node that was written at a tail.
+    fn commit_node(&mut self, node: NodeName, tail: TailKind, address: Address, units: u32) {
         let class = SizeClass::for_units(units);
         self.local
-            .commit(TailKind::Log, node.as_hash(), address, class, units);
+            .commit(tail, node.as_hash(), address, class, units);
         self.trees.set_place(node, address, units);
     }
 
@@ -608,60 +586,63 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Makes room for what an operation changes and writes it all, or changes nothing. Returns the
-    /// version of the tree.
+    /// version of the collection.
     fn write_tree(
         &mut self,
+        lane: ReplyTo,
         request: &Request<'_>,
-        found: Option<FoundTree>,
-        (kind, root): (TreeKind, TreeRoot),
+        change: &TreeChange,
         buffers: &mut TreeBuffers,
     ) -> Result<Version, NoRoom> {
+        if change.root.height == 0 {
+            // Its nodes follow in slices.
+            self.remove_head(lane, request);
+            return Ok(0);
+        }
+        let rooted = change.found.filter(|_| change.goes_on);
+        let rooted = rooted.and_then(FoundHead::tree);
+        if let Some(leaf) = self.fits_head(change, &buffers.work) {
+            let written = self.write_inline(lane, request, change, (leaf, buffers));
+            // A tree that could be in its head stays one while there is no room for that.
+            if written.is_ok() || rooted.is_none() {
+                return written;
+            }
+        }
+        let inline = change.goes_on && rooted.is_none();
         let added = |edit: &&TreeEdit| matches!(edit.what, Edited::Added | Edited::Passing);
-        let adds = buffers.work.edits().iter().filter(added).count();
-        // Numbers that the tree has free are in the table already.
-        let free = found.map_or(0, |found| self.trees.free_numbers(found.tree));
-        let adds = adds.saturating_sub(free);
-        if adds > 0 && !self.trees.has_room(usize::from(found.is_none()), adds) {
+        let adds = buffers.work.edits().iter().filter(added).count() + usize::from(inline);
+        if adds > 0 && !self.trees.has_room(rooted, adds) {
+            if self.trees.has_dying() {
+                return Err(NoRoom::Wait);
+            }
             return Err(NoRoom::Never(Error::Collections {
                 shard: self.id,
                 bytes: self.trees.bytes_max(),
             }));
         }
-        let tree = match found {
-            Some(found) => {
-                self.reserve_nodes(Some(found.tree), buffers)?;
-                found.tree
-            }
-            None => {
-                self.reserve_nodes(None, buffers)?;
-                self.begin_tree(request, kind, buffers)?
-            }
+        let tail = self.reserve_nodes(rooted, change.is_removal, buffers)?;
+        let tree = match rooted {
+            Some(tree) => tree,
+            None => self.begin_tree(lane, request, change, buffers)?,
         };
-        self.pressure.want(0);
-        // A delete of the head draws a version too.
-        if found.is_some() {
+        if rooted.is_some() {
             self.version += 1;
         }
         let version = self.version;
-        self.write_nodes(tree, version, buffers);
+        self.write_nodes(tree, inline, (tail, version), buffers);
         if let Some(written) = self.trees.get_mut(tree) {
-            (written.root, written.version) = (root, version);
-        }
-        if let Some(found) = found.filter(|_| root.height == 0)
-            && let Some(position) = self.index.find_address(request.hash, found.head)
-        {
-            let (slot, framed) = (self.index.slot(position), self.framed_of(found.head));
-            self.remove_record(request.hash, (position, slot, framed, found.header));
+            (written.root, written.version) = (change.root, version);
         }
         Ok(version)
     }
 
-    /// Makes sure that all records of changed nodes can be appended.
+    /// Makes sure that all records of changed nodes can be appended, and returns to which tail.
     fn reserve_nodes(
         &mut self,
         tree: Option<TreePlace>,
+        is_removal: bool,
         buffers: &mut TreeBuffers,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<TailKind, NoRoom> {
         buffers.units.clear();
         for edit in buffers.work.edits() {
             if !matches!(edit.what, Edited::Added | Edited::Changed) {
@@ -675,57 +656,89 @@ impl<E: Endpoint> Shard<E> {
                 buffers.units.push(units);
             }
         }
-        self.reserve_each(&buffers.units)
+        if !is_removal {
+            self.reserve_each(&buffers.units)?;
+            return Ok(TailKind::Log);
+        }
+        let pages = self.local.pages_for(TailKind::Log, &buffers.units);
+        if pages <= self.local.openable() {
+            return Ok(TailKind::Log);
+        }
+        self.reserve_removal(&buffers.units)?;
+        Ok(TailKind::Cold)
     }
 
     /// Makes sure that records of these units can be appended one after the other.
-    fn reserve_each(&mut self, units: &[u32]) -> Result<(), NoRoom> {
-        let pages = self.local.pages_for(units);
+    pub(super) fn reserve_each(&mut self, units: &[u32]) -> Result<(), NoRoom> {
+        let pages = self.local.pages_for(TailKind::Log, units);
         if pages <= self.local.openable() {
             return Ok(());
         }
         self.pressure.want(pages);
-        Err(self.no_frame())
+        Err(self.no_frames(pages))
     }
 
     /// Stores the head of a new tree, and makes sure of room for its nodes beside it.
     fn begin_tree(
         &mut self,
+        lane: ReplyTo,
         request: &Request<'_>,
-        kind: TreeKind,
-        buffers: &TreeBuffers,
+        change: &TreeChange,
+        buffers: &mut TreeBuffers,
     ) -> Result<TreePlace, NoRoom> {
-        let (hash, key) = (request.hash, request.key());
-        let tree = self.trees.begin(kind);
-        self.has_heads = true;
-        let value = self.trees.head_value(tree);
-        let flags = self.record_flags;
-        self.record_flags |= record::TREE;
-        let stored = self.insert(hash, key, &value);
-        self.record_flags = flags;
-        let stored = stored.and_then(|version| {
-            self.version = version;
-            let Found::Local(local) = self.find(hash, key, &Evidence::NONE) else {
-                debug_assert!(false, "it was stored");
-                return Err(NoRoom::Wait);
-            };
-            // The index may have taken a frame for the slot.
-            if let Err(refusal) = self.reserve_each(&buffers.units) {
-                self.remove_record(hash, local.place());
+        if change.found.is_some() {
+            // Nothing changes unless there is room for the head and all nodes.
+            let units = self.head_units(request.key(), TREE_HEAD_BYTES);
+            buffers.units.insert(0, units);
+            self.reserve_each(&buffers.units)?;
+        }
+        if self.trees.is_empty() && self.local.arena.free_count() <= FRAMES_RESERVED {
+            // Removals are to have a frame.
+            self.pressure.want(1);
+            return Err(self.no_frame());
+        }
+        let tree = self.trees.begin(change.kind, change.tag);
+        self.note_heads();
+        let expiry_ms = change.expiry_ms();
+        let mut value = [0; TREE_HEAD_BYTES + EXPIRY_BYTES];
+        value[..TREE_HEAD_BYTES].copy_from_slice(&self.trees.head_value(tree));
+        let expiry_bytes = expiry_ms.map_or(0, |at_ms| {
+            value[TREE_HEAD_BYTES..].copy_from_slice(&at_ms.to_le_bytes());
+            EXPIRY_BYTES
+        });
+        let value = &value[..TREE_HEAD_BYTES + expiry_bytes];
+        let stored = self.store_head(lane, request, value, expiry_ms);
+        let stored = stored.and_then(|head| {
+            // For a new key the index may have taken a frame for the slot.
+            if change.found.is_none()
+                && let Err(refusal) = self.reserve_each(&buffers.units)
+            {
+                self.remove_head(lane, request);
                 return Err(refusal);
             }
-            self.trees.adopt(tree, hash, local.slot.address());
+            self.trees.adopt(tree, request.hash, head);
             Ok(tree)
         });
         if stored.is_err() {
-            self.trees.bury(tree);
+            self.trees.abandon(tree);
+            self.note_heads();
         }
         stored
     }
 
     /// Writes all nodes that an operation has changed. There is room.
-    fn write_nodes(&mut self, tree: TreePlace, version: Version, buffers: &mut TreeBuffers) {
+    fn write_nodes(
+        &mut self,
+        tree: TreePlace,
+        was_inline: bool,
+        (tail, version): (TailKind, Version),
+        buffers: &mut TreeBuffers,
+    ) {
         let TreeBuffers { work, stored, .. } = buffers;
+        if was_inline {
+            let number = self.trees.take_number(tree);
+            assert_eq!(number, INLINE_LEAF, "it is the first node of a new tree");
+        }
         // The numbers are those that were foretold while the operation ran.
         for edit in work.edits() {
             if matches!(edit.what, Edited::Added | Edited::Passing) {
@@ -737,7 +750,9 @@ impl<E: Endpoint> Shard<E> {
             let number = edit.node;
             let node = NodeName { tree, number };
             match edit.what {
-                Edited::Added | Edited::Changed => self.write_node(node, edit, version, stored),
+                Edited::Added | Edited::Changed => {
+                    self.write_node(node, edit, (tail, version), stored);
+                }
                 Edited::Passing => self.trees.give_number(node),
                 Edited::Removed => {
                     if let Some(place) = self.trees.remove_node(node) {
@@ -746,6 +761,11 @@ impl<E: Endpoint> Shard<E> {
                 }
             }
         }
+        let stays = |edit: &TreeEdit| edit.node == INLINE_LEAF && edit.what == Edited::Changed;
+        if was_inline && !work.edits().iter().any(stays) {
+            let number = INLINE_LEAF;
+            self.trees.give_number(NodeName { tree, number });
+        }
     }
 
     /// Writes a node in place, or appends its record.
@@ -753,7 +773,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         node: NodeName,
         edit: &TreeEdit,
-        version: Version,
+        (tail, version): (TailKind, Version),
         stored: &mut Vec<u8>,
     ) {
         let (bytes, in_place) = self.target_of(Some(node), edit);
@@ -783,11 +803,11 @@ impl<E: Endpoint> Shard<E> {
         fill(stored);
         let key = self.trees.node_key(node);
         let units = record::units_for(NODE_KEY_BYTES, bytes) + self.tag_units;
-        let room = self.reserve(TailKind::Log, units);
+        let room = self.reserve(tail, units);
         let room = room.expect("room for all records was made sure of");
         let address = room.address();
         room.write(version, self.record_flags, &key, stored);
-        self.commit_node(node, address, units);
+        self.commit_node(node, tail, address, units);
         if let Some(place) = before {
             self.retire(place.address(), place.account_bytes());
         }
@@ -819,9 +839,13 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Notes whether more may end with a record.
+    /// Notes whether more may end with a record, and keeps a frame for removals from trees.
     pub(in crate::shard) fn note_heads(&mut self) {
-        self.has_heads = self.long.has_any() || !self.trees.is_empty();
+        let has_trees = !self.trees.is_empty();
+        self.has_heads = self.long.has_any() || has_trees;
+        let for_removals = if has_trees { FRAMES_FOR_REMOVALS } else { 0 };
+        let reserve = FRAMES_RESERVED + for_removals;
+        self.local.arena.set_reserve(reserve);
     }
 
     /// The version of a key by its record: that of its tree, if the record is the head of one.

@@ -36,6 +36,8 @@ pub(in crate::shard) enum Fact {
         sequence: u64,
         header: RecordHeader,
         expiry_ms: Option<u64>,
+        /// The value of the head of an inline collection; empty for other records.
+        value: Box<[u8]>,
     },
     /// The key is absent: the records at these addresses, with the sequence numbers of their
     /// pages, are other keys'.
@@ -55,6 +57,7 @@ impl Fact {
     fn node_bytes(&self) -> usize {
         match self {
             Self::Node { bytes, .. } => bytes.len(),
+            Self::Found { value, .. } => value.len(),
             _ => 0,
         }
     }
@@ -167,9 +170,17 @@ impl Facts {
         (place, keys): (usize, usize),
     ) -> u64 {
         let lane = self.begin(lane, request, keys);
-        lane.facts[place] = Fact::Requested;
+        let before = std::mem::replace(&mut lane.facts[place], Fact::Requested);
         lane.requested += 1;
-        u64::from(lane.generation) << 32 | place as u64
+        let token = u64::from(lane.generation) << 32 | place as u64;
+        self.node_bytes -= before.node_bytes();
+        token
+    }
+
+    /// True if an operation knows about so many nodes that it should not ask for more.
+    pub(in crate::shard) fn are_many(&self, lane: ReplyTo, request: &Request<'_>) -> bool {
+        let lane = self.of(lane, request);
+        lane.is_some_and(|lane| lane.nodes.len() > NODES_MAX / 2)
     }
 
     /// The facts of a transaction with `keys` keys, whose lane may have had those of another one.

@@ -12,7 +12,7 @@ mod runs;
 
 use std::ops::Range;
 
-use farcore_rdma::{Endpoint, Landing, Status};
+use farcore_rdma::{Endpoint, Status};
 
 use self::living::{EntryState, Living};
 use crate::constants::UNIT_BYTES;
@@ -26,12 +26,12 @@ use crate::shard::far::Posted;
 use crate::shard::far::Purpose;
 use crate::shard::local::account_bytes;
 use crate::shard::local::open_pages::{HEADER_UNITS, TailKind};
-use crate::shard::local::page_table::{PageKind, PageState};
-use crate::shard::local::victims::{Pick, live_percent};
-use crate::shard::room::flush::Shortfall;
+use crate::shard::local::page_table::{Page, PageKind, PageState};
+use crate::shard::local::victims::live_percent;
+use crate::shard::room::compactor::{Directory, Fate, Fault, Victim};
+use crate::shard::room::flusher::Shortfall;
+use crate::shard::room::pick::Pick;
 
-/// READs of a compaction under way at once.
-const READS_MAX: usize = 16;
 /// A run of neighbours, in units, at most: one landing buffer of the largest small class.
 const RUN_UNITS: u32 = 512;
 /// Dead units that a run reads over rather than being cut.
@@ -52,157 +52,6 @@ pub(in crate::shard) const LIVE_PERCENT_REQUESTED: u64 = 90;
 const LIVE_PERCENT_URGENT: u64 = 97;
 /// The share of an evicted page that is moved at most, as a fraction.
 const KEPT_SHARE: [u32; 2] = [3, 4];
-
-#[derive(Debug)]
-enum Directory {
-    /// The page is local: its directory lies in its frame.
-    Local,
-    Unposted,
-    Posted(Landing),
-    Landed(Landing),
-}
-
-/// What becomes of a victim's records that are alive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::shard) enum Fate {
-    /// They are moved.
-    Stays,
-    /// Those that were read are moved, three quarters of the page at most; the others are evicted.
-    StaysIfRead,
-    /// They are evicted.
-    Goes,
-}
-
-#[derive(Debug)]
-struct Victim {
-    page: u32,
-    fate: Fate,
-    /// Units of the records that were to be moved so far.
-    kept_units: u32,
-    records: u32,
-    next: u32,
-    directory: Directory,
-    fault: Fault,
-    /// Something was not what was written, and all that is left of the page is read once more.
-    reads_again: bool,
-}
-
-/// What keeps a victim from being finished.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fault {
-    None,
-    /// A request failed: the page is tried again later.
-    Fabric,
-    /// A record or the directory is not what was written. Both are read once more. A record is
-    /// given up then; if it is the directory, the page is left alone until its last record is dead.
-    Damage,
-}
-
-#[derive(Debug)]
-struct Run {
-    landing: Landing,
-    landed: bool,
-    start: u32,
-    bytes: u32,
-    next: u32,
-    last: u32,
-    /// The record at `next` was found to be what was written, and lies there in plaintext.
-    proven: bool,
-}
-
-/// The victim under way.
-#[derive(Debug)]
-pub(in crate::shard) struct Compactor {
-    victim: Option<Victim>,
-    runs: [Option<Run>; READS_MAX],
-    /// Bytes that died since victims were last looked for.
-    dead_bytes: u64,
-    /// As many of them make victims worth looking for.
-    dead_bytes_due: u64,
-    page_bytes: u64,
-    /// Victims are to be looked for.
-    pub(in crate::shard) due: bool,
-    /// A caller waits until the pages that were worth it at its request are compacted.
-    requested: bool,
-    /// Those of them that are left, the emptiest last; some may have been freed since.
-    requested_pages: Vec<u32>,
-    /// A trim requests them, and does not wait for pages that are pinned.
-    pub(in crate::shard) trims: bool,
-    /// The victim waits for a frame or a buffer that is not there.
-    stuck: bool,
-    shortfall: Option<Shortfall>,
-}
-
-impl Compactor {
-    pub(in crate::shard) fn new(page_bytes: u32) -> Self {
-        Self {
-            dead_bytes_due: u64::from(page_bytes),
-            page_bytes: u64::from(page_bytes),
-            victim: None,
-            runs: [const { None }; READS_MAX],
-            dead_bytes: 0,
-            due: false,
-            requested: false,
-            requested_pages: Vec::new(),
-            trims: false,
-            stuck: false,
-            shortfall: None,
-        }
-    }
-
-    /// True while the victim waits for what only others can give.
-    pub(in crate::shard) fn is_stuck(&self) -> bool {
-        self.stuck
-    }
-
-    /// The victim under way.
-    pub(in crate::shard) fn victim_page(&self) -> Option<u32> {
-        self.victim.as_ref().map(|victim| victim.page)
-    }
-
-    fn is_reading(&self) -> bool {
-        let victim = self.victim.as_ref();
-        victim.is_some_and(|victim| matches!(victim.directory, Directory::Posted(_)))
-            || self.runs.iter().flatten().any(|run| !run.landed)
-    }
-
-    #[inline]
-    pub(in crate::shard) fn note_dead(&mut self, bytes: u64) {
-        self.dead_bytes += bytes;
-        self.due |= self.dead_bytes >= self.dead_bytes_due;
-    }
-
-    pub(in crate::shard) fn note_sealed(&mut self) {
-        self.due = true;
-    }
-
-    /// Puts are refused because no page is worth compacting: the next record that dies may change
-    /// that.
-    pub(in crate::shard) fn note_exhausted(&mut self) {
-        self.dead_bytes_due = 1;
-        self.dead_bytes = 0;
-    }
-
-    /// True if a record has died since victims were last looked for.
-    pub(in crate::shard) fn has_dead(&self) -> bool {
-        self.dead_bytes > 0
-    }
-
-    /// Has all that is left of the victim evicted if it waits for what only others can give: to
-    /// remove records takes no memory.
-    pub(in crate::shard) fn remove_all_if_stuck(&mut self) {
-        if self.stuck
-            && let Some(victim) = &mut self.victim
-        {
-            victim.fate = Fate::Goes;
-            self.due = true;
-        }
-    }
-
-    pub(in crate::shard) fn is_idle(&self) -> bool {
-        self.victim.is_none() && !self.due && !self.requested
-    }
-}
 
 impl<E: Endpoint> Shard<E> {
     /// Compacts every page that is worth it now; [`Shard::compaction_done`] reports when. What dies
@@ -299,6 +148,36 @@ impl<E: Endpoint> Shard<E> {
             Pick::Later => true,
             Pick::None => false,
         }
+    }
+
+    /// Compacts pages of which something is dead, however little, for removals that lack room: those
+    /// first in which the most is dead, until that is as much as two pages hold. False if there are
+    /// none. Cost: a look at every page.
+    pub(in crate::shard) fn start_compaction_for_removals(&mut self) -> bool {
+        if self.compactor.requested || self.compactor.stuck {
+            return false;
+        }
+        let dead_bytes = |page: &Page| page.record_bytes.saturating_sub(page.live_bytes);
+        let is_idle = |page: &Page| {
+            let state = page.state();
+            let stays = matches!(state, PageState::Sealed | PageState::Clean | PageState::Far);
+            stays && page.kind() == PageKind::Log && page.pins == 0 && !page.damaged
+        };
+        let pages = self.local.pages.iter().filter(|(_, page)| is_idle(page));
+        let mut worth: Vec<(u64, u32)> = pages
+            .map(|(number, page)| (dead_bytes(page), number))
+            .filter(|&(dead, number)| dead > 0 && self.may_be_read(number))
+            .collect();
+        worth.sort_unstable_by(|one, other| other.cmp(one));
+        let mut wanted = 2 * self.compactor.page_bytes;
+        worth.retain(|&(dead, _)| {
+            let is_wanted = wanted > 0;
+            wanted = wanted.saturating_sub(dead);
+            is_wanted
+        });
+        worth.reverse();
+        self.compact_pages(worth.into_iter().map(|(_, number)| number).collect());
+        self.compactor.requested
     }
 
     /// One bounded slice of compaction. True if it did any work.

@@ -24,31 +24,20 @@
 //! grow, pages are evicted as well; where a new key finds no slot all the same, the oldest record
 //! near its home is removed at once.
 
-use std::collections::VecDeque;
-
 use farcore_rdma::Endpoint;
 
+use crate::constants::FRAMES_MIN;
 use crate::index::{Position, Slot};
 use crate::log::record::RecordHeader;
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
-use crate::message::operation::OperationKind;
-use crate::message::request::Request;
 use crate::observe::removals::Removal;
+use crate::shard::Shard;
 use crate::shard::local::account_bytes;
-use crate::shard::local::page_table::{PageKind, PageState, PageTable};
+use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::trees::NodeName;
-use crate::shard::room::compaction::Fate;
-use crate::shard::room::sketch::Sketch;
-use crate::shard::{FRAMES_MIN, Shard};
+use crate::shard::room::compactor::Fate;
 
-/// Local memory for one entry of the sketch, and all memory for one, in bytes; the fewer entries
-/// count. Records are longer, and an index that holds as many as there are entries takes a third of
-/// local memory.
-const ENTRY_LOCAL_BYTES: u64 = 32;
-const ENTRY_ALL_BYTES: u64 = 128;
-/// New pages are kept, whatever they hold, up to one page in this many.
-const NEW_SHARE: usize = 10;
 /// Free extents below which pages are evicted, as one extent in this many.
 const LOW_SHARE: usize = 64;
 /// Free extents below which pages are evicted, at most.
@@ -61,207 +50,6 @@ const SLICES_MAX: usize = 8;
 const BUCKETS_NEAR: [usize; 2] = [8, 64];
 /// Records removed for one slot, at most.
 const REMOVED_FOR_SLOT_MAX: usize = 64;
-
-/// Pages in the order in which they reached far memory. Some may have been freed since.
-#[derive(Debug, Default)]
-struct PageQueue {
-    pages: VecDeque<QueuedPage>,
-    /// The length at which pages that were freed are removed.
-    clean_at: usize,
-}
-
-/// A page number, and the flush that distinguishes it from other pages of that number.
-#[derive(Clone, Copy, Debug)]
-struct QueuedPage {
-    page: u32,
-    sequence: u32,
-}
-
-/// The low bits of a sequence number, which distinguish it from all that may still be queued.
-#[expect(clippy::cast_possible_truncation, reason = "low bits are meant")]
-fn low(sequence: u64) -> u32 {
-    sequence as u32
-}
-
-impl QueuedPage {
-    /// True if the page is still the one that was queued.
-    fn is_current(self, pages: &PageTable) -> bool {
-        let page = pages.get(self.page);
-        page.kind() == PageKind::Log
-            && matches!(page.state(), PageState::Clean | PageState::Far)
-            && low(page.sequence) == self.sequence
-            && !page.damaged
-    }
-}
-
-impl PageQueue {
-    fn new(pages: usize) -> Self {
-        Self {
-            pages: VecDeque::with_capacity(Self::length_for(pages)),
-            clean_at: 0,
-        }
-    }
-
-    /// The most entries for a number of pages.
-    fn length_for(pages: usize) -> usize {
-        pages + pages / 8 + 16
-    }
-
-    fn push(&mut self, number: u32, pages: &PageTable) {
-        if self.pages.len() >= self.clean_at {
-            self.pages.retain(|queued| queued.is_current(pages));
-            self.clean_at = Self::length_for(self.pages.len());
-        }
-        let sequence = low(pages.get(number).sequence);
-        self.pages.push_back(QueuedPage {
-            page: number,
-            sequence,
-        });
-    }
-
-    /// The page at a place, if it is still there; one that was freed leaves the queue.
-    fn at(&mut self, place: usize, pages: &PageTable) -> Option<u32> {
-        while let Some(queued) = self.pages.get(place).copied() {
-            if queued.is_current(pages) {
-                return Some(queued.page);
-            }
-            self.pages.remove(place);
-        }
-        None
-    }
-
-    /// Puts the page at a place behind all others.
-    fn put_behind(&mut self, place: usize) {
-        if let Some(queued) = self.pages.remove(place) {
-            self.pages.push_back(queued);
-        }
-    }
-}
-
-/// What a shard that evicts knows of its records and pages.
-#[derive(Debug, Default)]
-pub(crate) struct Evictor {
-    is_on: bool,
-    sketch: Sketch,
-    /// Pages of the log's tail.
-    new: PageQueue,
-    /// Pages that compaction filled.
-    moved: PageQueue,
-}
-
-impl Evictor {
-    /// For a shard with this much memory; `None` evicts nothing.
-    pub(in crate::shard) fn new(memory: Option<(u64, u64)>, page_bytes: u64) -> Self {
-        let Some((local_bytes, extents)) = memory else {
-            return Self::default();
-        };
-        let pages = usize::try_from(extents).unwrap_or(0);
-        Self {
-            is_on: true,
-            sketch: Sketch::new(Self::entries_for(local_bytes, extents, page_bytes)),
-            new: PageQueue::new(pages),
-            moved: PageQueue::new(pages),
-        }
-    }
-
-    /// Entries of the sketch, a power of two.
-    fn entries_for(local_bytes: u64, extents: u64, page_bytes: u64) -> usize {
-        let all_bytes = local_bytes.saturating_add(extents.saturating_mul(page_bytes));
-        let entries = (local_bytes / ENTRY_LOCAL_BYTES).min(all_bytes / ENTRY_ALL_BYTES);
-        let entries = usize::try_from(entries).unwrap_or(1 << 40).max(1024);
-        1 << entries.ilog2()
-    }
-
-    /// Bytes that a shard keeps beside its arena to evict.
-    pub(crate) fn bytes_for(local_bytes: u64, extents: u64, page_bytes: u64) -> u64 {
-        let pages = usize::try_from(extents).unwrap_or(usize::MAX / 64);
-        let queues = 2 * PageQueue::length_for(pages) * size_of::<QueuedPage>();
-        (Self::entries_for(local_bytes, extents, page_bytes) + queues) as u64
-    }
-
-    /// True if records are evicted.
-    #[inline]
-    pub(in crate::shard) fn is_on(&self) -> bool {
-        self.is_on
-    }
-
-    /// Notes which records a batch reads and writes.
-    #[cold]
-    #[inline(never)]
-    pub(in crate::shard) fn note_batch(&mut self, batch: &[Request<'_>]) {
-        for request in batch {
-            self.sketch.prefetch(request.hash);
-        }
-        for request in batch {
-            match request.kind() {
-                OperationKind::Get
-                | OperationKind::GetStructured
-                | OperationKind::Inspect
-                | OperationKind::GetRange
-                | OperationKind::Tree
-                | OperationKind::LongOpen => {
-                    self.sketch.note_read(request.hash);
-                }
-                OperationKind::Put
-                | OperationKind::CompareAndSwap
-                | OperationKind::Change
-                | OperationKind::LongCommit => {
-                    self.sketch.note_written(request.hash);
-                }
-                // A transaction has several keys; the others name none.
-                OperationKind::Delete
-                | OperationKind::Transaction
-                | OperationKind::List
-                | OperationKind::ReadAt
-                | OperationKind::ReadHeadAt
-                | OperationKind::Count
-                | OperationKind::Clear
-                | OperationKind::ForgetLost
-                | OperationKind::LongBegin
-                | OperationKind::LongWrite
-                | OperationKind::LongAbort
-                | OperationKind::LongRead
-                | OperationKind::TreeRead => {}
-            }
-        }
-    }
-
-    /// Notes that a page has reached far memory.
-    pub(in crate::shard) fn note_far(&mut self, number: u32, pages: &PageTable) {
-        if !self.is_on {
-            return;
-        }
-        if pages.get(number).moved {
-            self.moved.push(number, pages);
-        } else {
-            self.new.push(number, pages);
-        }
-    }
-
-    /// True if a record was read since it was written or moved, as far as is known.
-    pub(in crate::shard) fn was_read(&self, hash: IndexHash) -> bool {
-        self.sketch.was_read(hash)
-    }
-
-    /// Notes that a record of an evicted page stays.
-    pub(in crate::shard) fn note_moved(&mut self, hash: IndexHash, is_first: bool) {
-        self.sketch.note_moved(hash, is_first);
-    }
-
-    /// True if the oldest new page goes before the oldest moved one.
-    fn is_turn_of_new(&self) -> bool {
-        let (new, moved) = (self.new.pages.len(), self.moved.pages.len());
-        new * NEW_SHARE > new + moved
-    }
-
-    fn queue(&mut self, is_new: bool) -> &mut PageQueue {
-        if is_new {
-            &mut self.new
-        } else {
-            &mut self.moved
-        }
-    }
-}
 
 impl<E: Endpoint> Shard<E> {
     /// How many free extents are missing: 0 if pages need not be evicted.

@@ -18,6 +18,7 @@ use crate::log::Address;
 use crate::shard::Shard;
 use crate::shard::local::page_table::{Page, PageKind, PageState};
 use crate::shard::local::victims::live_percent;
+use crate::shard::room::expiring::Pass;
 
 /// Slots of the index that one slice visits. A slice takes some microseconds, for which the
 /// requests of the core wait.
@@ -33,32 +34,6 @@ const EXPIRED_PERCENT: u64 = 50;
 const EXPIRED_PERCENT_OF_CACHE: u64 = 25;
 /// Live share of a page that is only local, in percent, below which it is compacted.
 const LOCAL_LIVE_PERCENT: u64 = 50;
-
-/// How far a pass is.
-#[derive(Clone, Copy, Debug, Default)]
-enum Pass {
-    /// There is none.
-    #[default]
-    None,
-    /// At this slot of the index.
-    Slots(usize),
-    /// At the page of this number.
-    Pages(u32),
-}
-
-/// What a shard knows of records with an expiry.
-#[derive(Debug, Default)]
-pub(in crate::shard) struct Expiring {
-    /// One was stored.
-    pub(in crate::shard) any: bool,
-    pass: Pass,
-    /// When the next pass begins.
-    due_ns: u64,
-    /// Addresses that a slice found. Kept, so that a slice does not allocate.
-    found: Vec<Address>,
-    /// Pages to be compacted. Some may have been freed since.
-    pub(in crate::shard) pages: Vec<u32>,
-}
 
 /// Of some bytes, how many have expired by now if expiries lie evenly from the first to the last.
 fn expired_bytes(bytes: u64, (first, last): (u64, u64), now_ms: u64) -> u64 {

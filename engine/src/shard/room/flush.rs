@@ -19,87 +19,10 @@ use crate::shard::far::Posted;
 use crate::shard::far::Purpose;
 use crate::shard::local::arena::Frame;
 use crate::shard::local::open_pages::TailKind;
+use crate::shard::room::flusher::{Flush, Shortfall};
 
-/// WRITEs of one flush in flight at once.
-const WRITES_MAX: usize = 16;
-/// A piece without a cipher, in bytes.
-const PIECE_BYTES: usize = 64 << 10;
-/// A piece with a cipher: one slab.
-const CIPHER_PIECE_BYTES: usize = 8 << 10;
 /// Pieces prepared in one slice.
 const PIECES_A_SLICE: usize = 2;
-
-/// Why a command could not be done in full.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shortfall {
-    /// Far memory holds no free extent.
-    FarFull = 1,
-    /// No memory node takes anything.
-    Unavailable = 2,
-}
-
-#[derive(Debug)]
-struct Flush {
-    page: u32,
-    /// Bytes of the page to be written.
-    bytes: usize,
-    /// Bytes posted.
-    posted: usize,
-    /// Directory entries whose record has its checksum.
-    checked: u32,
-    /// How far the page is sealed.
-    sealed: SealProgress,
-    failed: bool,
-}
-
-/// State of the flush in progress.
-#[derive(Debug)]
-pub(in crate::shard) struct Flusher {
-    flush: Option<Flush>,
-    buffers: [Option<Landing>; WRITES_MAX],
-    outstanding: [bool; WRITES_MAX],
-    piece_bytes: usize,
-    shortfall: Option<Shortfall>,
-    /// Set by `start_flush` until every page that was sealed then is in far memory.
-    pub(in crate::shard) flush_all: bool,
-    /// The last of those pages, by their order of sealing.
-    flush_until: u64,
-    /// Compaction was moving records when the flush was requested. The pages they move to are
-    /// flushed as well, once it is done with its victim.
-    pub(in crate::shard) moves: bool,
-}
-
-impl Flusher {
-    pub(in crate::shard) fn new(encrypts: bool) -> Self {
-        Self {
-            flush: None,
-            buffers: [const { None }; WRITES_MAX],
-            outstanding: [false; WRITES_MAX],
-            piece_bytes: if encrypts {
-                CIPHER_PIECE_BYTES
-            } else {
-                PIECE_BYTES
-            },
-            shortfall: None,
-            flush_all: false,
-            flush_until: 0,
-            moves: false,
-        }
-    }
-
-    pub(in crate::shard) fn is_idle(&self) -> bool {
-        self.flush.is_none()
-    }
-
-    /// The page that is being flushed.
-    pub(in crate::shard) fn page(&self) -> Option<u32> {
-        self.flush.as_ref().map(|flush| flush.page)
-    }
-
-    pub(in crate::shard) fn in_flight(&self) -> bool {
-        self.outstanding.iter().any(|&out| out)
-    }
-}
 
 impl<E: Endpoint> Shard<E> {
     /// Seals the open pages and flushes all pages that are sealed now, but none that are sealed

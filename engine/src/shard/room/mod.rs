@@ -1,13 +1,22 @@
 //! Room in a shard's memory: how short frames are, and the work between requests that frees them:
 //! flush, compaction, eviction, forgetting lost keys and removing expired ones.
 //!
-//! Each runs in bounded slices, between requests, with landing buffers of its own.
+//! Each runs in bounded slices, between requests, with landing buffers of its own. Where it has
+//! state, a file of its own holds that (`flusher`, `compactor`, `evictor`, `lost`, `expiring`,
+//! `pressure`): the shard is made of these, and the work is done on the shard.
 
 pub(in crate::shard) mod compaction;
+pub(in crate::shard) mod compactor;
 pub(in crate::shard) mod evict;
+pub(in crate::shard) mod evictor;
 pub(in crate::shard) mod expire;
+pub(in crate::shard) mod expiring;
 pub(in crate::shard) mod flush;
+pub(in crate::shard) mod flusher;
 pub(in crate::shard) mod forget;
+pub(in crate::shard) mod lost;
+mod make_room;
+mod pick;
 pub(in crate::shard) mod pressure;
 pub(in crate::shard) mod sketch;
 pub(in crate::shard) mod trim;

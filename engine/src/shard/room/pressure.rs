@@ -1,13 +1,9 @@
-//! Pressure: whether frames are short, and what is done about it.
+//! Pressure: whether frames are short, and whether background work can do something about it.
 //!
-//! `make_room` evicts, flushes or relocates pages in slices, just ahead of demand. A shard is
-//! *exhausted* when nothing that the engine can do makes room; puts then fail instead of waiting.
-//! Whatever may make room relieves it, and the next slice decides anew.
-
-use farcore_rdma::Endpoint;
+//! A shard is *exhausted* when nothing that the engine can do makes room; puts then fail instead of
+//! waiting. Whatever may make room relieves it, and the next slice decides anew.
 
 use crate::error::Error;
-use crate::shard::Shard;
 
 /// Why a record cannot be stored now.
 #[derive(Debug)]
@@ -19,217 +15,89 @@ pub(in crate::shard) enum NoRoom {
 }
 
 /// Whether background work can make room.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::shard) struct Pressure {
-    /// Local frames are short and nothing that background work can do frees one: puts that need one
-    /// are refused.
-    exhausted: bool,
+    /// Requests that lack this many frames or more at once are refused: nothing that background
+    /// work can do frees as many. 1 refuses all that lack any.
+    pub(super) refused_from: usize,
     /// Fewer frames are free than should be, and background work found nothing to do for it. Looked
     /// at again when something happens, and when the core wakes.
-    stalled: bool,
-    /// Frames that a request needs at once, and lacks; 0 is none.
-    wanted: usize,
+    pub(super) stalled: bool,
+    /// The most frames that a request needs at once and lacks, until they are there or such
+    /// requests are refused; 0 is none.
+    pub(super) wanted: usize,
+    pub(super) removals: Removals,
+}
+
+/// Whether there is room for removals from trees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Removals {
+    /// None lacks any.
+    Served,
+    /// One lacks it, and pages were compacted for it this often.
+    Wait(u8),
+    /// Nothing makes room for one.
+    Refused,
+}
+
+/// Times that pages are compacted for a removal, at most.
+pub(super) const REMOVAL_PASSES: u8 = 4;
+
+impl Default for Pressure {
+    fn default() -> Self {
+        Self {
+            refused_from: usize::MAX,
+            stalled: false,
+            wanted: 0,
+            removals: Removals::Served,
+        }
+    }
 }
 
 impl Pressure {
     /// Notes that something has happened that may make room.
     #[inline]
     pub(in crate::shard) fn relieve(&mut self) {
-        self.exhausted = false;
+        self.refused_from = usize::MAX;
+        if self.removals == Removals::Refused {
+            self.removals = Removals::Served;
+        }
     }
 
-    /// Notes that a request needs this many frames at once; 0 ends that.
-    #[inline]
-    pub(in crate::shard) fn want(&mut self, frames: usize) {
-        if frames > self.wanted {
-            // What made room for fewer may not for these.
-            (self.exhausted, self.stalled) = (false, false);
+    /// Notes whether a removal has found room.
+    pub(super) fn note_removal(&mut self, has_room: bool) {
+        match self.removals {
+            _ if has_room => self.removals = Removals::Served,
+            Removals::Served => {
+                self.removals = Removals::Wait(0);
+                self.stalled = false;
+            }
+            Removals::Wait(_) | Removals::Refused => {}
         }
-        self.wanted = frames;
+    }
+
+    /// Notes that a request needs this many frames at once, and lacks them. What is known of fewer
+    /// frames, or of more, holds on.
+    pub(in crate::shard) fn want(&mut self, frames: usize) {
+        if frames > self.wanted && frames < self.refused_from {
+            self.wanted = frames;
+            self.stalled = false;
+        }
+    }
+
+    /// Refuses requests that lack as many frames as are wanted, of which some are there.
+    pub(super) fn refuse(&mut self, openable: usize) {
+        self.refused_from = openable + 1;
+        self.wanted = 0;
     }
 
     /// True while puts that need a frame are refused.
     pub(in crate::shard) fn is_exhausted(&self) -> bool {
-        self.exhausted
+        self.refused_from <= 1
     }
 
     /// True while background work knows of nothing to do about a lack of frames.
     pub(in crate::shard) fn stands(&self) -> bool {
-        self.exhausted || self.stalled
-    }
-}
-
-impl<E: Endpoint> Shard<E> {
-    /// Why there is no frame for a page.
-    pub(in crate::shard) fn no_frame(&self) -> NoRoom {
-        if self.pressure.exhausted && self.compactor.has_dead() {
-            // Records that died since may make room: background work checks again first.
-            NoRoom::Wait
-        } else if self.pressure.exhausted
-            && (self.far.pages.is_silent() || self.spares_clean(false))
-        {
-            NoRoom::Never(self.far.pages.all_unavailable())
-        } else if self.pressure.exhausted {
-            NoRoom::Never(self.far.pages.full(self.id))
-        } else {
-            NoRoom::Wait
-        }
-    }
-
-    /// Frames that background work keeps free.
-    fn free_target(&self) -> usize {
-        let usual = 1 + self.local.arena.page_frames() / 64;
-        self.local.arena.reserve() + usual.max(self.pressure.wanted)
-    }
-
-    /// True if background work must make room.
-    pub(in crate::shard) fn wants_room(&self) -> bool {
-        let short = self.local.arena.free_count() < self.free_target() && !self.pressure.stalled;
-        !self.pressure.exhausted
-            && (short || self.flusher.flush_all && !self.local.sealed.is_empty())
-    }
-
-    /// Makes room by one slice: evicts from the cache, evicts a clean page, or flushes the oldest
-    /// sealed one. True if any work was done.
-    pub(in crate::shard) fn make_room(&mut self) -> bool {
-        if self.flusher.flush_all {
-            self.flush_on();
-        }
-        let mut busy = self.continue_flush();
-        busy |= self.evict_cache_slice();
-        let free = self.local.arena.free_count();
-        let target = self.free_target();
-        self.pressure.stalled = false;
-        if free >= target {
-            return busy;
-        }
-        busy |= self.evict_beside_silence();
-        let ahead = target + 1 + self.local.arena.page_frames() / 32;
-        if free + self.evictable_count() < ahead {
-            busy |= self.start_next_flush();
-        }
-        if self.cache.should_shrink() || self.evictable_count() == 0 {
-            busy |= self.start_cache_eviction();
-        }
-        let cache_leaves = self.cache.is_evicting();
-        if !cache_leaves {
-            busy |= self.evict_clean() || self.relocate_clean();
-        }
-        if !busy && !cache_leaves && self.background_stands() {
-            self.check_exhausted();
-            self.pressure.stalled = self.background_stands();
-        }
-        busy
-    }
-
-    /// True if neither flush nor compaction can proceed.
-    fn background_stands(&self) -> bool {
-        !self.flusher.in_flight()
-            && !self.trees.has_dying()
-            && (self.compactor.is_idle() || self.compactor.is_stuck())
-    }
-
-    /// Clean pages whose far copy is reliable.
-    fn evictable_count(&self) -> usize {
-        if self.far.pages.all_answer() {
-            return self.local.clean.len();
-        }
-        let pages = self.local.clean.iter();
-        pages
-            .filter(|&&page| !self.far.pages.is_doubtful(page))
-            .count()
-    }
-
-    /// Evicts a clean page; false if none may leave. The frame of one whose far copy is in doubt
-    /// may hold the last good copy.
-    pub(in crate::shard) fn evict_clean(&mut self) -> bool {
-        let may_go =
-            |&page: &u32| self.local.pages.get(page).pins == 0 && !self.far.pages.is_doubtful(page);
-        let Some(place) = self.local.clean.iter().position(may_go) else {
-            return false;
-        };
-        if self.local.evict(place) {
-            self.metrics.counters.pages_evicted.add(1);
-        }
-        true
-    }
-
-    /// For when frames are short and no clean page can be evicted. Probes the nodes of spared clean
-    /// pages, and moves a page of a silent node back to the sealed list, to be written to another
-    /// node. True if it moved one.
-    fn relocate_clean(&mut self) -> bool {
-        if self.far.pages.all_answer() {
-            return false;
-        }
-        let mut silent = None;
-        for place in 0..self.local.clean.len() {
-            let number = self.local.clean[place];
-            if self.local.pages.get(number).pins > 0 || !self.far.pages.is_doubtful(number) {
-                continue;
-            }
-            self.probe(number);
-            if silent.is_none() && self.far.pages.is_at_silent_node(number) {
-                silent = Some(place);
-            }
-        }
-        let Some(place) = silent.filter(|_| self.flusher.is_idle()) else {
-            return false;
-        };
-        let number = self.local.clean[place];
-        if !self.far.pages.has_room_beside(number, self.now_ns) {
-            return false;
-        }
-        self.local.clean.remove(place);
-        self.local.unflush(number);
-        self.far.release(number);
-        self.metrics.counters.pages_relocated.add(1);
-        true
-    }
-
-    /// True if clean pages are spared because their node is in doubt. With `waiting`, pages of
-    /// nodes known to be silent do not count.
-    fn spares_clean(&self, waiting: bool) -> bool {
-        let pages = &self.far.pages;
-        !pages.all_answer()
-            && self
-                .local
-                .clean
-                .iter()
-                .any(|&page| pages.is_doubtful(page) && !(waiting && pages.is_at_silent_node(page)))
-    }
-
-    /// Decides whether anything can still make room; called when no background work is in progress.
-    fn check_exhausted(&mut self) {
-        let wanted = self.pressure.wanted.max(1);
-        if self.local.arena.free_count() >= self.local.arena.reserve() + wanted {
-            self.pressure.exhausted = false;
-            return;
-        }
-        if self.evict_urgently() {
-            self.pressure.exhausted = false;
-            return;
-        }
-        let silent = self.far.pages.is_silent();
-        let readable = !(silent && self.far.pages.is_unreadable());
-        if readable && !self.compactor.is_stuck() && self.start_compaction_urgently() {
-            self.pressure.exhausted = false;
-            return;
-        }
-        if silent {
-            self.pressure.exhausted = true;
-            self.compactor.note_exhausted();
-            return;
-        }
-        let flushable = self.flusher.is_idle()
-            && !self.local.sealed.is_empty()
-            && self.far.pages.free_count() > 0;
-        // A node that failed once or twice is probed until it answers or is silent.
-        self.pressure.exhausted = !flushable
-            && self.evictable_count() == 0
-            && !self.spares_clean(true)
-            && self.cache.frames() == 0;
-        if self.pressure.exhausted {
-            self.compactor.note_exhausted();
-        }
+        self.is_exhausted() || self.stalled
     }
 }

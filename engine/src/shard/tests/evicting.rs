@@ -7,7 +7,7 @@ use super::{ENCRYPTIONS, Owned, Random, Reactor, Setting, run, seeds, value};
 use crate::message::change::{Change, Condition};
 use crate::message::expiry::Expiry;
 use crate::message::operation::Operation;
-use crate::shard::room::compaction::Fate;
+use crate::shard::room::compactor::Fate;
 use crate::shard::tests::Outages;
 
 fn cache() -> Setting {

@@ -31,6 +31,7 @@ mod scan_faults;
 mod scans;
 mod transaction_model;
 mod transactions;
+mod tree_faults;
 mod tree_model;
 mod wire;
 

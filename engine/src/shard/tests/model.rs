@@ -11,7 +11,7 @@ use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX};
 use crate::index::{Position, Slot};
 use crate::log::record::LocalRecord;
 use crate::message::operation::Operation;
-use crate::shard::lookup::LookAheadState;
+use crate::shard::look_ahead::LookAheadState;
 use crate::shard::step::{Hint, HintOutcome};
 
 #[test]

@@ -9,7 +9,7 @@ use super::{ENCRYPTIONS, NodeId, Outages, Owned, Reactor, Setting, node_name, ru
 use crate::error::Error;
 use crate::message::operation::Operation;
 use crate::shard::local::page_table::PageState;
-use crate::shard::room::flush::Shortfall;
+use crate::shard::room::flusher::Shortfall;
 
 pub(super) const KEYS: u64 = 20_000;
 pub(super) const BOTH: [Outages; 2] = [Outages::Mute, Outages::Cut];

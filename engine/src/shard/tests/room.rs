@@ -289,7 +289,7 @@ fn the_index_leaves_the_log_the_frames_that_it_needs() {
         matches!(refused, Owned::Failed(Error::IndexFull { .. })),
         "{refused:?} at {key} keys"
     );
-    assert!(reactor.shard.local.arena.page_frames() >= crate::shard::FRAMES_MIN);
+    assert!(reactor.shard.local.arena.page_frames() >= crate::constants::FRAMES_MIN);
     // Existing keys can be rewritten.
     for key in (0..key).step_by(17) {
         let stored = put(&mut reactor, key, 40);

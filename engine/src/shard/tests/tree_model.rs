@@ -14,7 +14,9 @@ use crate::message::change::Change;
 use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
-use crate::tree::{TreeBound, TreeCondition, TreeOp, TreeValues, page_elements, page_has_more};
+use crate::tree::{
+    TreeBound, TreeCondition, TreeGuard, TreeOp, TreeValues, page_elements, page_has_more,
+};
 
 /// What a key holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,10 +124,14 @@ fn offer(reactor: &mut Reactor, lane: ReplyTo, request: &Request, key: &[u8]) ->
             slices.extend(values.iter().map(Vec::as_slice));
             TreeOp::Push {
                 front: *front,
+                exists: false,
                 values: TreeValues::Slices(&slices),
             }
         }
-        Call::SetAt(rank, value) => TreeOp::SetAt { rank: *rank, value },
+        Call::SetAt(rank, value) => TreeOp::SetAt {
+            rank: i64::try_from(*rank).unwrap(),
+            value,
+        },
         Call::Ranks(start, end, reverse) => TreeOp::RangeByRank {
             start: *start,
             end: *end,
@@ -155,7 +161,15 @@ fn offer(reactor: &mut Reactor, lane: ReplyTo, request: &Request, key: &[u8]) ->
         }
         Call::Plain => return reactor.offer_on(lane, request.token, Operation::Get { key }),
     };
-    reactor.offer_on(lane, request.token, Operation::Tree { key, op })
+    reactor.offer_on(
+        lane,
+        request.token,
+        Operation::Tree {
+            key,
+            op,
+            guard: TreeGuard::default(),
+        },
+    )
 }
 
 /// Elements of a page.
@@ -230,8 +244,9 @@ impl Held {
                 let elements = self.elements();
                 let bytes = elements.iter().map(|(k, v)| k.len() + v.len());
                 let (count, bytes) = (elements.len() as u64, bytes.sum::<usize>() as u64);
+                let kind = u8::from(matches!(self, Self::List(_)));
                 let expected = [count.to_le_bytes(), bytes.to_le_bytes()].concat();
-                (*found == expected).then(|| self.clone())
+                (*found == [&expected[..], &[kind, 0]].concat()).then(|| self.clone())
             }
             (Call::Ranks(start, end, reverse), Owned::Value(_, found)) => {
                 let (start, end) = (*start as usize, *end as usize);
@@ -345,8 +360,11 @@ impl Held {
 )]
 fn run(seed: u64, setting: &Setting, steps: u64, faulty: bool) -> Reactor {
     let mut reactor = Reactor::new(setting);
-    reactor.shard.trees.set_entries_max(4);
     let mut random = Random(seed);
+    reactor.shard.trees.set_entries_max(4);
+    // Collections move between their heads and trees, or are trees from the first element on.
+    let inline_bytes = [0, 80, 400][random.below(3) as usize];
+    reactor.shard.trees.set_inline_bytes(inline_bytes);
     let mut now_ms = 100_000;
     reactor.shard.note_unix_ms(now_ms);
     let mut clients: Vec<Client> = (0..3u8)
@@ -612,10 +630,15 @@ fn a_large_tree_is_freed_in_slices_without_a_read() {
     let slices: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
     let op = TreeOp::Push {
         front: false,
+        exists: false,
         values: TreeValues::Slices(&slices),
     };
     for _ in 0..1_000 {
-        let answer = reactor.call(Operation::Tree { key: b"queue", op });
+        let answer = reactor.call(Operation::Tree {
+            key: b"queue",
+            op,
+            guard: TreeGuard::default(),
+        });
         assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
     }
     assert_eq!(reactor.shard.keys(), 1);

@@ -5,7 +5,7 @@
 use farcore_rdma::Endpoint;
 
 use super::living::{EntryState, Living};
-use super::{Fault, GAP_UNITS, READS_MAX, RUN_UNITS, Run, Victim};
+use super::{GAP_UNITS, RUN_UNITS};
 use crate::constants::UNIT;
 use crate::log::Address;
 use crate::log::page::DirectoryEntry;
@@ -13,6 +13,7 @@ use crate::log::record::RecordView;
 use crate::shard::Shard;
 use crate::shard::far::Posted;
 use crate::shard::far::Purpose;
+use crate::shard::room::compactor::{Fault, READS_MAX, Run, Victim};
 
 impl<E: Endpoint> Shard<E> {
     /// Posts one READ for the record at `victim.next` and its living neighbours, and steps over

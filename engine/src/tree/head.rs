@@ -1,0 +1,83 @@
+//! The head of a collection: the value of the record that a key's slot leads to.
+//!
+//! ```text
+//! rooted: | kind:8 | tag:8 | tree:64 |             its nodes are records of their own
+//! inline: | kind, bit 7 set:8 | tag:8 | leaf |     it has one leaf, which lies here
+//! ```
+//!
+//! No bytes panic: a head may come from far memory.
+
+use super::node::TreeKind;
+
+/// The bit that says that the elements lie in the head.
+const INLINE: u8 = 1 << 7;
+/// Bytes before the leaf of an inline head.
+pub(crate) const INLINE_HEAD_BYTES: usize = 2;
+/// Bytes of a rooted head.
+pub(crate) const TREE_HEAD_BYTES: usize = INLINE_HEAD_BYTES + 8;
+
+/// A head, as its record's value has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TreeHead<'a> {
+    /// It names a tree of the shard's table.
+    Rooted(u64),
+    /// It holds the only leaf.
+    Inline {
+        kind: TreeKind,
+        /// What the application says of the collection.
+        tag: u8,
+        leaf: &'a [u8],
+    },
+}
+
+fn kind_of(byte: u8) -> Option<TreeKind> {
+    [TreeKind::Map, TreeKind::List]
+        .into_iter()
+        .find(|&kind| kind as u8 == byte)
+}
+
+impl<'a> TreeHead<'a> {
+    /// The head in a value; `None` if none can be there.
+    pub(crate) fn parse(value: &'a [u8]) -> Option<Self> {
+        let (&[first, tag], rest) = value.split_first_chunk::<INLINE_HEAD_BYTES>()?;
+        let kind = kind_of(first & !INLINE)?;
+        if first & INLINE == 0 {
+            let id = rest.first_chunk()?;
+            return (rest.len() == id.len()).then(|| Self::Rooted(u64::from_le_bytes(*id)));
+        }
+        let leaf = rest;
+        Some(Self::Inline { kind, tag, leaf })
+    }
+
+    /// The value of a head that names a tree.
+    pub(crate) fn rooted(kind: TreeKind, tag: u8, tree: u64) -> [u8; TREE_HEAD_BYTES] {
+        let mut value = [0; TREE_HEAD_BYTES];
+        (value[0], value[1]) = (kind as u8, tag);
+        value[INLINE_HEAD_BYTES..].copy_from_slice(&tree.to_le_bytes());
+        value
+    }
+
+    /// What comes before the leaf of an inline head.
+    pub(crate) fn inline_start(kind: TreeKind, tag: u8) -> [u8; INLINE_HEAD_BYTES] {
+        [kind as u8 | INLINE, tag]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_head_reads_back_and_none_panics(id: u64, tag: u8, list: bool, bytes: Vec<u8>) {
+            let kind = if list { TreeKind::List } else { TreeKind::Map };
+            let rooted = TreeHead::rooted(kind, tag, id);
+            prop_assert_eq!(TreeHead::parse(&rooted), Some(TreeHead::Rooted(id)));
+            let inline = [&TreeHead::inline_start(kind, tag)[..], &bytes].concat();
+            let expected = TreeHead::Inline { kind, tag, leaf: &bytes };
+            prop_assert_eq!(TreeHead::parse(&inline), Some(expected));
+            let _ = TreeHead::parse(&bytes);
+        }
+    }
+}
