@@ -101,7 +101,7 @@ impl Arguments {
         }
         ensure!(
             self.import_limit >= IMPORT_BYTES_MIN,
-            "--import-limit {}: hardly a file could be imported; write 1MiB or more",
+            "--import-limit {}: too small for most files; write 1MiB or more",
             Size(self.import_limit)
         );
         options.hosts.clone_from(&self.host);

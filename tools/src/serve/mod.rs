@@ -115,11 +115,12 @@ pub(crate) struct Arguments {
     /// need none]
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_ca: Option<PathBuf>,
-    /// Cores, from 0 to 4095, e.g. 0-3,8 [default: one processor of each physical core that this process may use]
+    /// Cores, from 0 to 4095, e.g. 0-3,8 [default: one processor of each physical core
+    /// that this process may use]
     #[arg(long, value_name = "LIST")]
     cores: Option<CoreList>,
-    /// Local memory, all cores together, e.g. 256MiB; an error says the least that --far and --cores
-    /// need [default: an eighth of what is available, at most 1GiB]
+    /// Local memory, all cores together, e.g. 256MiB; an error says the least that --far and
+    /// --cores need [default: an eighth of what is available, at most 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     local: Option<u64>,
     /// Far memory, all nodes together, e.g. 4GiB; at most what the nodes lend or this machine has
@@ -344,7 +345,8 @@ impl Arguments {
 impl Arguments {
     /// Checks what the server needs, before the engine takes its memory.
     fn check(&self, options: &Options) -> Result<()> {
-        Server::check(options).map_err(|error| refusal::of_server(&error, self))?;
+        let native = options.native.validate();
+        native.map_err(|error| refusal::of_server(&error.into(), self))?;
         let encrypted = self.tls.map(|address| ("--tls", address));
         // Kept until all are checked, so that two flags with one address are refused, too.
         let mut listeners = Vec::new();
@@ -355,7 +357,8 @@ impl Arguments {
             listeners.push(check_address(flag, address)?);
         }
         listeners.extend(self.native.check_addresses()?);
-        Ok(())
+        let files = options.tls.as_ref().map_or(Ok(()), Server::check_tls);
+        files.map_err(|error| refusal::of_server(&error, self))
     }
 
     /// Warns of secrets that others can read; of tokens, reading them does.

@@ -37,8 +37,8 @@ pub(super) struct NativeArguments {
     /// Values from this length on travel in transfer slots instead of messages: 512B to 48KiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "4KiB")]
     small_bytes: u64,
-    /// Time limit on handshakes of native clients, and on a client that acknowledges nothing: 1ms to
-    /// 365days
+    /// Time limit on handshakes of native clients, and on a client that acknowledges nothing: 1ms
+    /// to 365days
     #[arg(long, value_name = "TIME", default_value = "5s")]
     native_timeout: humantime::Duration,
     /// Native clients at once, 1 to 65536

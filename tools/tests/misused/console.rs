@@ -20,7 +20,7 @@ pub(super) const CONSOLE: &[Row] = &[
         "console",
         "console --data FOLDER/d --import-limit 1",
         1,
-        &["--import-limit 1 B", "1MiB or more"],
+        &["--import-limit 1 byte", "1MiB or more"],
     ),
     (
         "console",

@@ -95,7 +95,7 @@ pub(super) const SERVE: &[Row] = &[
     ),
     (
         "serve",
-        "serve --tls 127.0.0.1:0 --tls-cert TRACE --tls-key /nowhere",
+        "serve --resp 127.0.0.1:0 --tls 127.0.0.1:0 --tls-cert TRACE --tls-key /nowhere",
         1,
         &["--tls-key /nowhere: No such file"],
     ),

@@ -19,7 +19,7 @@ use crate::cores::port::CorePort;
 use crate::cores::shared::Shared;
 use crate::figures::reading::ServerReporter;
 use crate::native::NativeListeners;
-use crate::options::{NativeOptionsError, Options};
+use crate::options::{NativeOptionsError, Options, TlsOptions};
 use crate::serving::Serving;
 use crate::system_calls::try_system_calls;
 
@@ -68,17 +68,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Checks what a server needs and what no engine is needed for: limits of native clients, and
-    /// the files of encrypted connections.
+    /// Checks the files of encrypted connections, for which no engine is needed.
     ///
     /// # Errors
-    /// [`StartError`].
-    pub fn check(options: &Options) -> Result<(), StartError> {
-        options.native.validate()?;
-        if let Some(options) = &options.tls {
-            tls::load(options).map_err(StartError::Tls)?;
-        }
-        Ok(())
+    /// [`StartError::Tls`].
+    pub fn check_tls(options: &TlsOptions) -> Result<(), StartError> {
+        tls::load(options).map(drop).map_err(StartError::Tls)
     }
 
     /// Starts a server on every core of an engine, and waits until all serve. Not to be called from
