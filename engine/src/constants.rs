@@ -29,7 +29,7 @@ pub const TRANSACTION_KEYS_MAX: usize = 128;
 pub const TREE_CHANGES_WHOLE: usize = 8;
 /// Bytes of the elements of a collection that lies in the record of its key, at most, by default.
 pub(crate) const INLINE_COLLECTION_BYTES: usize = 2 << 10;
-/// The same, whatever is configured: a node of a collection is no longer.
+/// Its bound, whatever is configured: a node of a collection is no longer.
 pub(crate) const INLINE_COLLECTION_BYTES_MAX: usize = 4 << 10;
 /// Bytes that an expiry takes of a value's room.
 pub(crate) const EXPIRY_BYTES: usize = 8;

@@ -9,6 +9,8 @@
 //! A request flows one way: handle, router, lane, shard (index, log, cache), fabric; its answer
 //! comes back over the lane's ring. Start with [`Engine`].
 
+#[cfg(test)]
+mod breach;
 mod bytes;
 mod cipher;
 mod client;

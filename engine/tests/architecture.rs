@@ -1,5 +1,5 @@
-//! The documents and the code agree: the orders of layers, the circles of modules, and the
-//! glossaries in ARCHITECTURE.md and docs/internals.
+//! The documents and the code agree: the orders of layers, the circles of modules, the checks of
+//! invariants, and the glossaries in ARCHITECTURE.md and docs/internals.
 //! The comments are plain: none is wider than 100 columns, none uses a word to avoid, and each can
 //! be read alone.
 
@@ -445,6 +445,97 @@ fn every_type_is_named_by_words_that_are_explained() {
         unknown.is_empty(),
         "neither in the glossary nor a standard term: {unknown:?}"
     );
+}
+
+/// The invariants that headers in the engine number, with their files as the tables name them.
+fn invariants(files: &[PathBuf], source: &Path) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    for path in files {
+        let inside = path.strip_prefix(source).unwrap().with_extension("");
+        let name = inside.display().to_string();
+        let name = name.strip_suffix("/mod").unwrap_or(&name);
+        for line in fs::read_to_string(path).unwrap().lines() {
+            let line = line.trim_start();
+            let item = ["//! - ", "/// - "]
+                .iter()
+                .find_map(|start| line.strip_prefix(start));
+            let Some((number, _)) = item.and_then(|item| item.split_once(": ")) else {
+                continue;
+            };
+            let digits = number.trim_start_matches(|c: char| c.is_ascii_uppercase());
+            let letters = number.len() - digits.len();
+            if letters == 1 && !digits.is_empty() && digits.parse::<u32>().is_ok() {
+                found.insert((name.to_owned(), number.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+/// What a table names in backticks.
+fn ticked(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn every_invariant_has_a_check_or_a_reason_why_not() {
+    let source = root().join("engine/src");
+    let mut files = Vec::new();
+    sources(&source, &mut files);
+    let page = fs::read_to_string(root().join("docs/internals/checks.md")).unwrap();
+    let mut tests = files.clone();
+    sources(&root().join("engine/tests"), &mut tests);
+    let texts: Vec<String> = tests
+        .iter()
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let mut wrong = Vec::new();
+    let mut named = BTreeSet::new();
+    let checked = table(&page, "checks");
+    let others = table(&page, "not checked");
+    for row in checked.iter().chain(&others) {
+        let file = row[0].trim_matches('`');
+        for number in row[1].split(", ") {
+            if !named.insert((file.to_owned(), number.to_owned())) {
+                wrong.push(format!("{file} {number} is twice"));
+            }
+        }
+        for test in ticked(row.last().unwrap()).filter(|name| name.matches('_').count() > 1) {
+            if !texts
+                .iter()
+                .any(|text| text.contains(&format!("fn {test}(")))
+            {
+                wrong.push(format!("there is no test `{test}`"));
+            }
+        }
+    }
+    for row in &checked {
+        let file = row[0].trim_matches('`');
+        let words = file.rsplit('/').next().unwrap().replace('_', " ");
+        let checks: Vec<_> = ticked(row[2])
+            .map(|path| fs::read_to_string(source.join(path)).unwrap())
+            .collect();
+        let test = ticked(row[3]).next().unwrap();
+        let planted = texts
+            .iter()
+            .find(|text| text.contains(&format!("fn {test}(")));
+        for number in row[1].split(", ") {
+            let message = format!("\"{words} {number}: ");
+            if !checks.iter().any(|check| check.contains(&message)) {
+                wrong.push(format!("no check says {message}"));
+            }
+            let breach = format!("\"{words} {number}\"");
+            if !planted.is_some_and(|text| text.contains(&breach)) {
+                wrong.push(format!("`{test}` plants no breach of {breach}"));
+            }
+        }
+    }
+    let found = invariants(&files, &source);
+    assert!(found.len() > 100, "the headers were not read: {found:?}");
+    for (file, number) in found.symmetric_difference(&named) {
+        wrong.push(format!("{file} {number} is in one of table and sources"));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Words that HACKING.md says to avoid, in lower case.

@@ -110,8 +110,8 @@ pub struct Config {
     /// together: 0 to 12, where 0 is no reading ahead. A chunk is a 512th of a shard's local
     /// memory, from 8 to 64 KiB. Default 12.
     pub read_ahead_chunks: u32,
-    /// A collection whose elements take no more bytes lies in the record of its key, as a value does:
-    /// 0, where each collection has records of its own, to 4096. Default 2048.
+    /// A collection whose elements take no more bytes lies in the record of its key, as a value
+    /// does: 0, where each collection has records of its own, to 4096. Default 2048.
     pub inline_collection_bytes: usize,
     /// The seed of the key hash. Default: random, so that no client can choose keys that
     /// collide.

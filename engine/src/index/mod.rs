@@ -29,6 +29,8 @@
 #![allow(unsafe_code)] // segments lie in the shard's arena
 
 mod candidates;
+#[cfg(any(test, feature = "simulation"))]
+mod check;
 mod growth;
 mod near;
 mod passes;
@@ -427,35 +429,6 @@ impl Index {
     /// Steps of growth so far.
     pub(crate) fn growth_steps(&self) -> u64 {
         self.growth_steps
-    }
-
-    #[cfg(test)]
-    fn check_invariants(&self) {
-        assert_eq!(self.directory.len(), self.roots as usize * self.cells);
-        let named = self
-            .directory
-            .iter()
-            .map(|&one| self.segments[one as usize]);
-        assert!(self.named.iter().copied().eq(named));
-        let mut keys = 0;
-        for (id, group) in self.groups.iter().enumerate() {
-            for &number in &group.segments[..group.count] {
-                assert_eq!(self.group_of[number as usize] as usize, id);
-                let segment = &self.segments[number as usize];
-                segment.check_invariants();
-                assert_eq!(usize::from(self.keys_in[number as usize]), segment.count());
-                keys += segment.count();
-                for slot in (0..SLOTS)
-                    .map(|place| segment.slot(place))
-                    .filter(|slot| !slot.is_empty())
-                {
-                    let cell = (usize::from(slot.tag()) * self.cells) >> TAG_BITS;
-                    let place = group.root as usize * self.cells + cell;
-                    assert_eq!(self.directory[place], number);
-                }
-            }
-        }
-        assert_eq!(self.keys, keys);
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::breach::assert_breaks;
 use crate::message::hash::Hasher128;
 
 #[repr(C, align(64))]
@@ -59,7 +60,7 @@ fn bytes_a_key_stay_within_their_bounds() {
         }
         println!("{expected} keys: {worst:.2} bytes a key at the worst point of growth");
         assert!(worst <= 14.0, "{worst}");
-        index.check_invariants();
+        index.check();
     }
 }
 
@@ -85,10 +86,10 @@ fn slots_are_removed_by_what_they_hold_while_the_index_grows() {
         for key in hashes.len() as u64..hashes.len() as u64 + 1_500 {
             hashes.push(insert(&mut index, key));
         }
-        index.check_invariants();
+        index.check();
     }
     assert!(next > 10 && index.growth_steps() > 5, "{next}");
-    index.check_invariants();
+    index.check();
     for (key, &hash) in (0..).zip(&hashes) {
         let found = index.find_address(hash, address(key)).is_some();
         assert_eq!(
@@ -130,7 +131,7 @@ fn every_slot_of_a_hash_is_replaced_and_no_other() {
     );
     assert!(held(one).contains(&address(4)));
     assert!(held(other).len() == 20 && !held(other).contains(&address(900)));
-    index.check_invariants();
+    index.check();
 }
 
 #[test]
@@ -153,13 +154,13 @@ fn the_directory_widens_when_a_group_first_grows() {
     // Growth that fails leaves the directory unchanged.
     while insert(&mut index, &mut heap).is_ok() {}
     assert_eq!(index.cells, CELLS_AT_FIRST);
-    index.check_invariants();
+    index.check();
     heap.limit = None;
     while index.cells == CELLS_AT_FIRST {
         insert(&mut index, &mut heap).unwrap();
     }
     assert_eq!(index.cells, CELLS);
-    index.check_invariants();
+    index.check();
 }
 
 #[test]
@@ -179,7 +180,7 @@ fn a_group_grows_when_its_segments_are_full_on_average() {
     assert_eq!((index.growth_steps(), index.cells), (0, CELLS_AT_FIRST));
     fill(&mut index, 1);
     assert_eq!((index.growth_steps(), index.cells), (1, CELLS));
-    index.check_invariants();
+    index.check();
 }
 
 #[test]
@@ -206,7 +207,7 @@ fn a_source_without_memory_is_an_error_and_loses_nothing() {
         let hash = hasher.hash(&key.to_le_bytes()).index;
         assert!(index.find_address(hash, address(key)).is_some());
     }
-    index.check_invariants();
+    index.check();
 }
 
 #[derive(Clone, Debug)]
@@ -258,7 +259,7 @@ proptest! {
             }
             prop_assert_eq!(index.len(), model.len());
         }
-        index.check_invariants();
+        index.check();
         for (&key, &place) in &model {
             prop_assert!(index.find_address(crowded(key), place).is_some());
         }
@@ -326,7 +327,7 @@ proptest! {
                     }
                 }
             }
-            index.check_invariants();
+            index.check();
             prop_assert_eq!(index.len(), model.len());
         }
         let mut expected: HashMap<u64, Vec<u64>> = HashMap::new();
@@ -405,14 +406,14 @@ fn a_full_bucket_marks_the_tags_that_lie_past_it() {
         index.first_anywhere(hash(3 + 8)),
         (FirstCandidate::Nowhere, 2)
     );
-    index.check_invariants();
+    index.check();
     // The slot past the home is pulled back, which leaves the bucket full; then it has room.
     for left in [8, 7] {
         let FirstCandidate::At(position, _) = first(&index, hash(3)) else {
             panic!("{} slots are left", left + 1);
         };
         index.remove(hash(3), position);
-        index.check_invariants();
+        index.check();
         assert_eq!(index.candidates(hash(3)).count(), left);
         assert_eq!(first(&index, hash(3 + 8)), FirstCandidate::Nowhere);
     }
@@ -448,7 +449,7 @@ fn most_absent_keys_are_known_from_their_home_bucket() {
         index.remove(hash(old), position);
         put(&mut index, key);
     }
-    index.check_invariants();
+    index.check();
     let later = known(&index);
     println!("{fresh} of 1000 absent keys, and {later} once all keys were replaced five times");
     assert!(fresh >= 920 && later >= 880, "{fresh}, {later}");
@@ -477,7 +478,7 @@ fn keys_that_growth_cannot_part_are_refused_and_lose_nothing() {
         assert!(!index.is_at_its_limit(one_more), "growth was not tried yet");
         assert_eq!(put(&mut index, 9_999, one_more), Err(NoSegment));
         assert!(index.is_at_its_limit(one_more));
-        index.check_invariants();
+        index.check();
         for (number, &hash) in hashes.iter().enumerate() {
             assert!(index.find_address(hash, address(number as u64)).is_some());
         }
@@ -504,7 +505,7 @@ fn keys_that_growth_cannot_part_are_refused_and_lose_nothing() {
         .unwrap();
     }
     assert!(index.growth_steps() > 0);
-    index.check_invariants();
+    index.check();
 }
 
 #[test]
@@ -520,7 +521,7 @@ fn hashes_that_never_part_end_growth_with_an_error() {
         stored += 1;
         assert!(stored < 4096, "growth does not end");
     }
-    index.check_invariants();
+    index.check();
     assert_eq!(index.candidates(hash).count() as u64, stored);
     // A hash that is not stored, of the same home, mark and segment: as far away as a slot can lie.
     let other = IndexHash(hash.0 ^ 8 << 8);
@@ -585,5 +586,54 @@ fn rates() {
             "{:.0} ns an insertion",
             inserted.as_nanos() as f64 / keys as f64
         );
+    }
+}
+
+#[test]
+fn a_planted_breach_of_the_index_is_found() {
+    type Breach = fn(&mut Index);
+    let breaches: [(&str, Breach); 7] = [
+        ("index I1", |index| {
+            // The first slot of a bucket that others lie past.
+            let segment = &mut index.segments[0];
+            let marked = (0..SLOTS).find(|&place| segment.slot(place).is_marked());
+            let bucket = marked.unwrap() / SLOTS_A_BUCKET;
+            segment.set(bucket * SLOTS_A_BUCKET, Slot::EMPTY);
+        }),
+        ("index I2", |index| {
+            let segment = &mut index.segments[0];
+            let marked = (0..SLOTS).find(|&place| segment.slot(place).is_marked());
+            let place = marked.unwrap();
+            segment.set(place, segment.slot(place).unmarked());
+        }),
+        ("segment I1", |index| {
+            let segment = &mut index.segments[0];
+            let is_plain = |place: &usize| {
+                let slot = segment.slot(*place);
+                !slot.is_empty() && !slot.is_marked()
+            };
+            let place = (0..SLOTS).find(is_plain).unwrap();
+            segment.set(place, segment.slot(place).marked());
+        }),
+        ("index I3", |index| {
+            index.directory.swap(0, 1);
+            index.named.swap(0, 1);
+        }),
+        ("index I4", |index| index.named.swap(0, 1)),
+        ("index I4", |index| index.keys_in[1] += 1),
+        ("index I4", |index| index.keys -= 1),
+    ];
+    for (invariant, plant) in breaches {
+        let hasher = Hasher128::new(9);
+        let mut heap = Heap::default();
+        let mut index = Index::new(1, &mut heap).unwrap();
+        for key in 0..3_000u64 {
+            let hash = hasher.hash(&key.to_le_bytes()).index;
+            let class = SizeClass::for_units(9);
+            index.insert(hash, class, address(key), &mut heap).unwrap();
+        }
+        index.check();
+        plant(&mut index);
+        assert_breaks(invariant, || index.check());
     }
 }

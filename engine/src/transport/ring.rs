@@ -449,12 +449,47 @@ impl Consumer {
 }
 
 #[cfg(all(test, not(farcore_loom)))]
+impl Producer {
+    /// Checks how far the ring is written.
+    pub(crate) fn check(&self) {
+        let head = self.shared.head.0.load(Ordering::Acquire);
+        let end = head + self.span.capacity();
+        let is_written = head <= self.published && self.published <= self.tail;
+        assert!(is_written && self.tail <= end, "ring I1: the tail");
+        assert!(self.tail + self.reserved <= end, "ring I3: reserved room");
+        let limit = self.limit.get() + self.reserved;
+        assert!(limit <= end, "ring I3: the limit");
+    }
+}
+
+#[cfg(all(test, not(farcore_loom)))]
 mod tests {
     use std::collections::VecDeque;
 
     use proptest::prelude::*;
 
     use super::*;
+    use crate::breach::assert_breaks;
+
+    #[test]
+    fn a_planted_breach_of_a_ring_is_found() {
+        type Breach = fn(&mut Producer);
+        let breaches: [(&str, Breach); 4] = [
+            ("ring I1", |producer| producer.tail += 1024),
+            ("ring I1", |producer| {
+                producer.published = producer.tail + 16
+            }),
+            ("ring I3", |producer| producer.reserved += 1024),
+            ("ring I3", |producer| producer.limit.set(2048)),
+        ];
+        for (invariant, plant) in breaches {
+            let (mut producer, _consumer) = ring(1024, 290);
+            assert!(producer.push(1, 40).is_some() && producer.reserve(100));
+            producer.check();
+            plant(&mut producer);
+            assert_breaks(invariant, || producer.check());
+        }
+    }
 
     proptest! {
         #[test]
@@ -514,6 +549,7 @@ mod tests {
                         consumer.release(cursor);
                     }
                 }
+                producer.check();
             }
         }
     }

@@ -6,6 +6,8 @@
 
 #![allow(unsafe_code)] // the slots lie in the shard's arena
 
+#[cfg(any(test, feature = "simulation"))]
+mod check;
 #[cfg(test)]
 mod tests;
 
@@ -276,7 +278,7 @@ impl Segment {
     }
 
     /// The slots of a bucket that satisfy a predicate, a bit each.
-    #[cfg(any(test, not(target_arch = "x86_64")))]
+    #[cfg(any(test, feature = "simulation", not(target_arch = "x86_64")))]
     fn those(&self, bucket: usize, such: impl Fn(Slot) -> bool) -> u32 {
         (0..SLOTS_A_BUCKET)
             .map(|within| u32::from(such(self.slot(bucket * SLOTS_A_BUCKET + within))) << within)
@@ -407,45 +409,5 @@ impl Segment {
                 slot.matches(pattern) && slot.address() == address
             })
         })
-    }
-
-    /// Slots in use.
-    #[cfg(test)]
-    pub(super) fn count(&self) -> usize {
-        (0..BUCKETS * SLOTS_A_BUCKET)
-            .filter(|&place| !self.slot(place).is_empty())
-            .count()
-    }
-
-    /// True if a slot past the bucket has its mark at this place.
-    #[cfg(test)]
-    fn has_past(&self, bucket: usize, mark: usize) -> bool {
-        (1..=DISPLACEMENT_MAX).any(|ahead| {
-            let next = (bucket + ahead) % BUCKETS;
-            self.those(next, |slot| {
-                slot.displacement() >= ahead
-                    && Self::mark_place(bucket, slot.tag(), slot.displacement() - ahead) == mark
-            }) != 0
-        })
-    }
-
-    #[cfg(test)]
-    pub(super) fn check_invariants(&self) {
-        for place in 0..BUCKETS * SLOTS_A_BUCKET {
-            let slot = self.slot(place);
-            if slot.is_empty() {
-                continue;
-            }
-            let bucket = place / SLOTS_A_BUCKET;
-            let needed = self.has_past(bucket, place);
-            assert_eq!(slot.is_marked(), needed, "{slot:?} in {bucket}");
-            for back in 1..=slot.displacement() {
-                let bucket = (bucket + BUCKETS - back) % BUCKETS;
-                assert!(
-                    self.empty(bucket) == 0,
-                    "a bucket between home and {slot:?} has room"
-                );
-            }
-        }
     }
 }

@@ -90,14 +90,14 @@ fn the_last_two_tags_share_a_mark() {
             assert!(insert(&mut segment, 255, 1, number));
         }
         assert!(insert(&mut segment, 255, gone, 8) && insert(&mut segment, 255, stays, 9));
-        segment.check_invariants();
+        segment.check();
         assert!(segment.may_be_past(255, gone, 0) && !segment.may_be_past(255, 5, 0));
         segment.remove(place_of(&segment, 255, gone, 8).expect("it was put in"));
-        segment.check_invariants();
+        segment.check();
         assert!(is_found_by_marks(&segment, 255, stays, 9));
         assert!(segment.may_be_past(255, stays, 0));
         segment.remove(place_of(&segment, 255, stays, 9).expect("it was put in"));
-        segment.check_invariants();
+        segment.check();
         assert!(!segment.has_marks(255), "no slot is past it any more");
     }
 }
@@ -113,13 +113,13 @@ fn a_run_reaches_as_far_as_a_slot_may_lie_and_is_pulled_back() {
         for number in 0..FULL {
             assert!(insert(&mut segment, home, tag(number), number));
         }
-        segment.check_invariants();
+        segment.check();
         assert!(!insert(&mut segment, home, 0, FULL), "none may lie farther");
         let last = place_of(&segment, home, tag(FULL - 1), FULL - 1).expect("it was put in");
         assert_eq!(segment.slot(last).displacement(), DISPLACEMENT_MAX);
         // Removes one at home: one of each later bucket is pulled back, and the farthest has room.
         segment.remove(place_of(&segment, home, tag(0), 0).expect("it was put in"));
-        segment.check_invariants();
+        segment.check();
         let farthest = (home + DISPLACEMENT_MAX) % BUCKETS;
         assert_eq!(segment.empty(farthest).count_ones(), 1);
         assert!(insert(&mut segment, home, tag(0), 0));
@@ -132,11 +132,11 @@ fn a_run_reaches_as_far_as_a_slot_may_lie_and_is_pulled_back() {
         for (gone, &number) in left.iter().enumerate() {
             segment.remove(place_of(&segment, home, tag(number), number).expect("it is left"));
             if gone % 37 == 0 {
-                segment.check_invariants();
+                segment.check();
             }
         }
         assert_eq!(segment.count(), 0);
-        segment.check_invariants();
+        segment.check();
     }
 }
 
@@ -157,14 +157,14 @@ fn the_farthest_slot_is_found_over_buckets_with_no_other_marks() {
         for (tag, number) in [one, other] {
             assert!(insert(&mut segment, home, tag, number));
         }
-        segment.check_invariants();
+        segment.check();
         // The other slot needs the same marks; only its distance differs.
         segment.remove(place_of(&segment, home, one.0, one.1).expect("it was put in"));
-        segment.check_invariants();
+        segment.check();
         assert!(is_found_by_marks(&segment, home, other.0, other.1));
         // It is pulled back when a slot leaves its home.
         segment.remove(place_of(&segment, home, 1, 0).expect("it was put in"));
-        segment.check_invariants();
+        segment.check();
         let place = place_of(&segment, home, other.0, other.1);
         assert_eq!(
             place.map(|place| segment.slot(place).displacement()),
@@ -221,10 +221,10 @@ proptest! {
                 Act::Remove(_) => {}
             }
             if number % 32 == 0 {
-                segment.check_invariants();
+                segment.check();
             }
         }
-        segment.check_invariants();
+        segment.check();
         prop_assert_eq!(segment.count(), model.len());
         for (home, tag, number) in model {
             prop_assert!(is_found_by_marks(&segment, home, tag, number));

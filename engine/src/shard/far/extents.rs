@@ -372,6 +372,48 @@ impl Extents {
     }
 }
 
+#[cfg(any(test, feature = "simulation"))]
+impl Extents {
+    /// Checks the lists of free and vacant extents, given those that pages hold.
+    pub(super) fn check(&self, held: impl Iterator<Item = Extent>) {
+        let mut known = vec![false; self.places.len()];
+        let mut note = |place: usize| {
+            let before = std::mem::replace(&mut known[place], true);
+            assert!(!before, "extents I1: extent {place} is in two places");
+        };
+        let is_lost = |place: usize| self.places[place] >> OFFSET_BITS == LOST;
+        for node in &self.nodes {
+            let (mut count, mut last, mut at) = (0, END, node.head);
+            while at != END {
+                note(at as usize);
+                assert!(!is_lost(at as usize), "extents I3: {at} is free");
+                (last, at) = (at, self.links[at as usize]);
+                count += 1;
+            }
+            assert_eq!((count, last), (node.free, node.tail), "extents I1: list");
+        }
+        let (mut vacant, mut at) = (0, self.vacant);
+        while at != END {
+            note(at as usize);
+            assert!(is_lost(at as usize), "extents I1: {at} is vacant");
+            at = self.links[at as usize];
+            vacant += 1;
+        }
+        assert_eq!(vacant, self.vacant_count, "extents I1: vacant");
+        for extent in held {
+            let place = extent.place();
+            note(place);
+            assert_eq!(self.links[place], HELD, "extents I1: {extent:?} is held");
+        }
+        assert!(
+            known.iter().all(|&known| known),
+            "extents I1: one is nowhere"
+        );
+        let free: usize = self.nodes.iter().map(|node| node.free).sum();
+        assert_eq!(free, self.free, "extents I1: free");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -379,6 +421,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::breach::assert_breaks;
 
     fn extents(nodes: usize, count_max: usize) -> Extents {
         let names = (0..nodes).map(|node| format!("node {node}").into());
@@ -434,12 +477,39 @@ mod tests {
                     prop_assert_eq!(extents.count_on(NodeId::new(node)), added);
                     prop_assert_eq!(extents.free_on(NodeId::new(node)), added - on);
                 }
+                extents.check(held.iter().map(|&(extent, _)| extent));
                 let total: usize = added.iter().sum();
                 prop_assert_eq!(extents.free_count(), total - held.len());
                 prop_assert_eq!(extents.used_bytes(), held.len() as u64 * (64 << 10));
                 prop_assert_eq!(extents.total_bytes(), total as u64 * (64 << 10));
             }
         }
+    }
+
+    #[test]
+    fn a_planted_breach_of_extents_is_found() {
+        let some = || {
+            let mut extents = extents(2, 8);
+            for place in 0..8u64 {
+                let node = NodeId::new(usize::try_from(place % 2).unwrap());
+                extents.add(node, piece(1, place << 16)).unwrap();
+            }
+            let held = extents.claim(NodeId::new(0)).unwrap();
+            extents.check(std::iter::once(held));
+            (extents, held)
+        };
+        let (extents, held) = some();
+        assert_breaks("extents I1", || extents.check(std::iter::empty()));
+        assert_breaks("extents I1", || extents.check([held, held].into_iter()));
+        let (mut extents, held) = some();
+        extents.release(held);
+        assert_breaks("extents I1", || extents.check(std::iter::once(held)));
+        let (mut extents, held) = some();
+        extents.links[extents.nodes[0].head as usize] = END;
+        assert_breaks("extents I1", || extents.check(std::iter::once(held)));
+        let (mut extents, held) = some();
+        extents.places[extents.nodes[1].head as usize] = LOST << OFFSET_BITS;
+        assert_breaks("extents I3", || extents.check(std::iter::once(held)));
     }
 
     #[test]

@@ -84,6 +84,13 @@ impl<E: Endpoint> FarStore<E> {
         }
     }
 
+    /// Bytes of the buffer of the probe in flight.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(in crate::shard) fn probing_bytes(&self) -> u64 {
+        let probing = self.probing.as_ref();
+        probing.map_or(0, |landing| u64::from(landing.bytes()))
+    }
+
     /// Rings the doorbell of every queue pair that was posted to.
     pub(in crate::shard) fn ring(&mut self, now_ns: u64) {
         let mut unrung = std::mem::take(&mut self.unrung);

@@ -333,6 +333,17 @@ impl FarPages {
         &mut self.extents
     }
 
+    /// Checks that each extent is free or held by one page.
+    pub(in crate::shard) fn check(&self) {
+        self.extents.check(self.held.iter().copied().flatten());
+    }
+
+    /// Has a page hold the extent of another: a fault that tests inject.
+    #[cfg(test)]
+    pub(in crate::shard) fn share(&mut self, page: u32, other: u32) {
+        self.held[page as usize] = self.held[other as usize];
+    }
+
     pub(in crate::shard) fn holds(&self, page: u32) -> bool {
         self.extent(page).is_some()
     }

@@ -20,6 +20,7 @@ use crate::index::SegmentSource;
 
 /// A page-sized piece of local registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct Frame(u32);
 
 /// Frames and index segments of one region.
@@ -133,6 +134,22 @@ impl Arena {
     /// All frames, those of the index included.
     pub(crate) fn total(&self) -> usize {
         self.total
+    }
+
+    /// Checks that each frame is free, the index's, or of one page, given those of pages.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn check(&self, of_pages: impl Iterator<Item = Frame>) {
+        let mut known = vec![false; self.total];
+        let mut count = self.index_frames;
+        for number in of_pages
+            .map(|frame| frame.0)
+            .chain(self.free.iter().copied())
+        {
+            let before = std::mem::replace(&mut known[number as usize], true);
+            assert!(!before, "shard I2: frame {number} has two uses");
+            count += 1;
+        }
+        assert_eq!(count, self.total, "shard I2: frames without a use");
     }
 
     /// Frames that are not the index's.

@@ -431,6 +431,55 @@ impl LongValues {
         (self.orphans, self.pins, self.promised) = (0, 0, 0);
     }
 
+    /// Checks the table: which records belong to which value, and what each value lives on.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(in crate::shard) fn check(&self) {
+        let (mut owners, mut promised, mut pins) = (0, 0, 0);
+        let (mut unfinished, mut pinned) = (Vec::new(), Vec::new());
+        for (&id, value) in &self.by_id {
+            if let Some(head) = value.head {
+                let owner = self.owner(head);
+                assert_eq!(owner, Some(LongRecord::Head(id)), "long values L1: head");
+                owners += 1;
+            }
+            for (place, piece) in (0u32..).zip(&value.pieces) {
+                let Some(address) = piece.address else {
+                    continue;
+                };
+                let owner = self.owner(address);
+                let own = Some(LongRecord::Piece(id, place));
+                assert_eq!(owner, own, "long values L1: piece {place}");
+                owners += 1;
+            }
+            let (written, due) = (value.pieces.len(), value.pieces_promised);
+            let is_unfinished = value.head.is_none() && !value.is_orphan;
+            if is_unfinished {
+                unfinished.push(id);
+                promised += due - written;
+            } else {
+                assert_eq!(written, due, "long I1: pieces of {id}");
+            }
+            let lives = !value.is_orphan || !value.pins.is_empty() && value.head.is_none();
+            assert!(lives, "long values L3: orphan {id}");
+            pins += value.pins.len();
+            pinned.extend((!value.pins.is_empty()).then_some(id));
+        }
+        assert_eq!(owners, self.owners.len(), "long values L1: owners");
+        let sorted = |ids: &[u64]| {
+            let mut ids = ids.to_vec();
+            ids.sort_unstable();
+            ids
+        };
+        let lists = [&self.unfinished, &self.pinned].map(|ids| sorted(ids));
+        let [listed, kept] = lists;
+        assert_eq!(listed, sorted(&unfinished), "long values L2: being written");
+        assert_eq!(promised, self.promised, "long values L2: promised");
+        assert_eq!(kept, sorted(&pinned), "long values L3: pinned");
+        assert_eq!(pins, self.pins, "long values L3: pins");
+        let orphans = self.by_id.values().filter(|value| value.is_orphan).count();
+        assert_eq!(orphans, self.orphans, "long values L3: orphans");
+    }
+
     /// Pieces that are alive, for checks.
     #[cfg(any(test, feature = "simulation"))]
     pub(in crate::shard) fn pieces(&self) -> impl Iterator<Item = Piece> {
@@ -451,9 +500,57 @@ const _: () = assert!(PIECE_KEY_BYTES <= UNIT_BYTES);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::breach::assert_breaks;
 
     fn address(number: u64) -> Address {
         Address::from_raw(number)
+    }
+
+    #[test]
+    fn a_planted_breach_of_long_values_is_found() {
+        type Breach = fn(&mut LongValues, [u64; 3]);
+        let breaches: [(&str, Breach); 9] = [
+            ("long values L1", |long, _| {
+                long.owners.remove(&address(1));
+            }),
+            ("long values L1", |long, [id, ..]| {
+                long.owners.insert(address(50), LongRecord::Head(id));
+            }),
+            ("long values L1", |long, [id, ..]| {
+                long.owners.insert(address(1), LongRecord::Piece(id, 1));
+            }),
+            ("long values L2", |long, _| long.unfinished.clear()),
+            ("long values L2", |long, _| long.promised += 1),
+            ("long values L3", |long, [_, orphan, _]| {
+                long.by_id.get_mut(&orphan).unwrap().pins.clear();
+            }),
+            ("long values L3", |long, _| long.pinned.clear()),
+            ("long values L3", |long, _| long.orphans = 0),
+            ("long I1", |long, [id, ..]| {
+                long.by_id.get_mut(&id).unwrap().pieces_promised += 1;
+            }),
+        ];
+        for (invariant, plant) in breaches {
+            let mut long = LongValues::new(1 << 20);
+            let mut place = 0;
+            // A value, an orphan, and one that is being written.
+            let ids = [(); 3].map(|()| long.begin(100, 2, 1).unwrap());
+            for id in ids {
+                for _ in 0..if id == ids[2] { 1 } else { 2 } {
+                    place += 1;
+                    long.add(id, address(place), 3, 1);
+                }
+            }
+            for id in [ids[0], ids[1]] {
+                place += 1;
+                long.adopt(id, IndexHash(id), address(place));
+            }
+            long.pin(ids[1], 9, 1).unwrap();
+            assert!(long.orphan(ids[1]));
+            long.check();
+            plant(&mut long, ids);
+            assert_breaks(invariant, || long.check());
+        }
     }
 
     #[test]

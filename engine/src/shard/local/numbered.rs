@@ -208,6 +208,33 @@ impl<T: Default> Numbered<T> {
     }
 }
 
+#[cfg(any(test, feature = "simulation"))]
+impl<T: Default> Numbered<T> {
+    /// Checks the groups, and what is counted of them.
+    pub(crate) fn check(&self) {
+        for (at, group) in self.groups.iter().enumerate() {
+            let (has_things, taken) = (group.things.is_some(), group.taken);
+            assert_eq!(has_things, taken != 0, "numbered G1: group {at}");
+            let is_full = self.full[at / 64] >> (at % 64) & 1 == 1;
+            assert_eq!(is_full, taken == u16::MAX, "numbered G3: group {at}");
+        }
+        let last = self.groups.last();
+        let is_used = last.is_none_or(|group| group.taken != 0);
+        assert!(is_used, "numbered G2: the last group");
+        let used = self.groups.iter().filter(|group| group.things.is_some());
+        assert_eq!(used.count(), self.used, "numbered G1: groups in use");
+        let taken = self.groups.iter().map(|group| group.taken.count_ones());
+        let count = taken.sum::<u32>() as usize;
+        assert_eq!(count, self.count, "numbered G1: numbers");
+    }
+
+    /// True if a number is taken.
+    pub(crate) fn is_taken(&self, number: u32) -> bool {
+        let (group, place) = split(number);
+        self.taken(group) >> place & 1 == 1
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -215,25 +242,41 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::breach::assert_breaks;
+
+    #[test]
+    fn a_planted_breach_of_numbers_is_found() {
+        type Breach = fn(&mut Numbered<u32>);
+        let breaches: [(&str, Breach); 5] = [
+            ("numbered G1", |table| table.groups[0].things = None),
+            ("numbered G1", |table| table.used += 1),
+            ("numbered G1", |table| table.count -= 1),
+            ("numbered G2", |table| {
+                table.groups.push(Group {
+                    taken: 0,
+                    things: None,
+                });
+            }),
+            ("numbered G3", |table| table.full[0] = 0),
+        ];
+        for (invariant, plant) in breaches {
+            let mut table = Numbered::default();
+            for _ in 0..GROUP + 3 {
+                table.take();
+            }
+            table.check();
+            plant(&mut table);
+            assert_breaks(invariant, || table.check());
+        }
+    }
 
     impl Numbered<u32> {
-        fn check(&self, model: &BTreeMap<u32, u32>) {
+        fn check_against(&self, model: &BTreeMap<u32, u32>) {
+            self.check();
             assert_eq!(self.count(), model.len());
             for (number, thing) in model {
                 assert_eq!(self.get(*number), Some(thing));
             }
-            let groups = self.groups.iter().enumerate();
-            for (at, group) in groups {
-                assert_eq!(group.things.is_some(), group.taken != 0, "G1");
-                let is_full = self.full[at / 64] >> (at % 64) & 1 == 1;
-                assert_eq!(is_full, group.taken == u16::MAX, "G3");
-            }
-            assert!(
-                self.groups.last().is_none_or(|group| group.taken != 0),
-                "G2"
-            );
-            let used = self.groups.iter().filter(|group| group.things.is_some());
-            assert_eq!(used.count(), self.used);
             let headers = self.groups.capacity() * size_of::<Group<u32>>();
             let headers = headers + self.full.capacity() * size_of::<u64>();
             let things = self.used * Numbered::<u32>::THINGS_BYTES;
@@ -275,12 +318,12 @@ mod tests {
                 if what == 0 {
                     prop_assert_eq!(table.bytes() - before, foretold);
                 }
-                table.check(&model);
+                table.check_against(&model);
             }
             while let Some((number, thing)) = model.pop_first() {
                 prop_assert_eq!(table.give(number), Some(thing));
             }
-            table.check(&model);
+            table.check_against(&model);
             prop_assert_eq!(table.bytes(), 0);
             prop_assert!(table.groups.capacity() <= 1 && table.full.capacity() <= 1);
         }

@@ -353,8 +353,76 @@ impl PageTable {
         (used, end < self.pages.len())
     }
 
+    /// Checks what the table says of each page, and which numbers are free.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(in crate::shard) fn check(&self) {
+        let mut free: Vec<u32> = self.free.clone();
+        free.sort_unstable();
+        for (number, page) in (0u32..).zip(&self.pages) {
+            let framed = self.framed(number);
+            let has_frame = page.frame.is_some();
+            assert_eq!(has_frame, !framed.is_far(), "page table I1: page {number}");
+            let own = Framed::new(framed.pointer(), page);
+            assert!(!has_frame || framed == own, "page table I1: page {number}");
+            let is_far = matches!(page.state, PageState::Free | PageState::Far);
+            assert_eq!(has_frame, !is_far, "page table I1: state of {number}");
+            let is_free = page.state == PageState::Free;
+            let pins = page.pins;
+            assert!(!is_free || pins == 0, "page table I3: {number} is free");
+            let is_lost = self.is_lost_page(number);
+            assert!(!is_lost || is_free, "page table I4: {number} is in use");
+            let listed = free.partition_point(|&other| other < number);
+            let listed = free[listed..].iter().take_while(|&&other| other == number);
+            let count = usize::from(is_free && !is_lost);
+            assert_eq!(listed.count(), count, "page table I4: {number} in the list");
+        }
+    }
+
     /// Bytes of the table for a number of pages, the lost pages included.
     pub(crate) fn bytes_for(pages: usize) -> u64 {
         (pages * (size_of::<Framed>() + size_of::<Page>() + size_of::<u32>())) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::breach::assert_breaks;
+
+    #[test]
+    fn a_planted_breach_of_the_page_table_is_found() {
+        type Breach = fn(&mut PageTable, u32);
+        let breaches: [(&str, Breach); 7] = [
+            ("page table I1", |table, page| {
+                table.framed[page as usize] = Framed::FAR;
+            }),
+            ("page table I1", |table, page| {
+                // Sealed, and not noted in what requests see.
+                table.pages[page as usize].state = PageState::Clean;
+            }),
+            ("page table I1", |table, page| {
+                table.pages[page as usize].state = PageState::Far;
+            }),
+            ("page table I3", |table, page| {
+                table.pages[page as usize + 1].pins = 1;
+            }),
+            ("page table I4", |table, page| table.free.push(page)),
+            ("page table I4", |table, _| table.free.truncate(1)),
+            ("page table I4", |table, _| {
+                let lost = table.first_lost as usize;
+                table.pages[lost].state = PageState::Far;
+            }),
+        ];
+        let mut frame = [0u64; 2];
+        let place = frame.as_mut_ptr().cast::<u8>();
+        // The page is never read.
+        let place = place.wrapping_add(place.align_offset(UNIT_BYTES));
+        for (invariant, plant) in breaches {
+            let mut table = PageTable::new(4);
+            let page = table.open(PageKind::Log, Frame::default(), place).unwrap();
+            table.check();
+            plant(&mut table, page);
+            assert_breaks(invariant, || table.check());
+        }
     }
 }

@@ -138,6 +138,12 @@ impl Cache {
         self.pages.len() > self.frames_target
     }
 
+    /// The page that is being evicted.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(in crate::shard) fn evicted_page(&self) -> Option<u32> {
+        self.eviction.as_ref().map(|eviction| eviction.page)
+    }
+
     /// True while a page is being evicted.
     pub(in crate::shard) fn is_evicting(&self) -> bool {
         self.eviction.is_some()

@@ -18,6 +18,9 @@
 //! - L4: a node whose record was lost has no address, and its number stays taken.
 //! - L5: `node_bytes` is what the tables of all trees take.
 
+#[cfg(any(test, feature = "simulation"))]
+mod check;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::constants::UNIT_BYTES;

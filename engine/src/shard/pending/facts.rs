@@ -281,3 +281,66 @@ impl Facts {
         Some(token)
     }
 }
+
+#[cfg(any(test, feature = "simulation"))]
+impl Facts {
+    /// Checks what each lane has requested, and the bytes of nodes.
+    pub(in crate::shard) fn check(&self) {
+        let mut bytes = 0;
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let requested = |fact: &&Fact| matches!(fact, Fact::Requested);
+            let requested = lane.facts.iter().filter(requested).count();
+            assert_eq!(requested, lane.requested, "facts I1: lane {number}");
+            let nodes = lane.nodes.len();
+            let fits = nodes == 0 || lane.facts.len() == nodes + 1;
+            assert!(fits, "facts I1: nodes of lane {number}");
+            bytes += lane.facts.iter().map(Fact::node_bytes).sum::<usize>();
+        }
+        assert_eq!(bytes, self.node_bytes, "facts I4: bytes of nodes");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::breach::assert_breaks;
+
+    /// The facts of a lane that has one node and waits for another.
+    fn some() -> Facts {
+        let node = Fact::Node {
+            address: Address::NONE,
+            sequence: 1,
+            bytes: [0; 9].into(),
+        };
+        let lane = LaneFacts {
+            facts: vec![Fact::Unknown, node, Fact::Requested],
+            nodes: vec![3, 4],
+            requested: 1,
+            ..LaneFacts::default()
+        };
+        let facts = Facts {
+            lanes: vec![LaneFacts::default(), lane],
+            node_bytes: 9,
+            ..Facts::new(1 << 20)
+        };
+        facts.check();
+        facts
+    }
+
+    #[test]
+    fn a_planted_breach_of_facts_is_found() {
+        type Breach = fn(&mut Facts);
+        let breaches: [(&str, Breach); 3] = [
+            ("facts I1", |facts| facts.lanes[1].requested = 0),
+            ("facts I1", |facts| {
+                facts.lanes[1].nodes.pop();
+            }),
+            ("facts I4", |facts| facts.node_bytes -= 1),
+        ];
+        for (invariant, plant) in breaches {
+            let mut facts = some();
+            plant(&mut facts);
+            assert_breaks(invariant, || facts.check());
+        }
+    }
+}

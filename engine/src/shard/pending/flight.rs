@@ -570,6 +570,66 @@ impl Flights {
     }
 }
 
+#[cfg(any(test, feature = "simulation"))]
+impl Flights {
+    /// The flights in progress.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Flight> {
+        let flights = self.flights.iter();
+        flights.filter(|flight| !matches!(flight.state, FlightState::Free))
+    }
+
+    /// Bytes of the copies of parked requests.
+    pub(crate) fn message_bytes(&self) -> u64 {
+        let parked = self.parked.iter().flatten();
+        parked.map(|parked| u64::from(parked.message.bytes())).sum()
+    }
+
+    /// Checks which flight each parked request is in, and the counts by lane.
+    pub(crate) fn check(&self) {
+        let mut known = vec![false; self.parked.len()];
+        let (mut of_lane, mut needing) = (vec![0; LANE_NUMBERS], vec![0; LANE_NUMBERS]);
+        for flight in self.iter() {
+            let hash = flight.hash;
+            let own = self.of_hash(hash).map(|id| &self.flights[id as usize]);
+            let is_own = own.is_some_and(|own| std::ptr::eq(own, flight));
+            assert!(is_own, "flight I1: {hash:?} has two flights");
+            let (mut last, mut at) = (NONE, flight.head);
+            while at != NONE {
+                let before = std::mem::replace(&mut known[at as usize], true);
+                assert!(!before, "flight I1: request {at} is in two flights");
+                let parked = self.parked[at as usize].as_ref();
+                let parked = parked.expect("flight I1: a flight has a free place");
+                of_lane[parked.lane.number()] += 1;
+                needing[parked.lane.number()] += u32::from(parked.needs.is_some());
+                (last, at) = (at, parked.next);
+            }
+            assert_eq!(last, flight.tail, "flight I1: the end of {hash:?}");
+        }
+        let count = self.iter().count();
+        assert_eq!(self.by_hash.len(), count, "flight I1: flights");
+        assert_eq!(self.count(), count, "flight I1: free flights");
+        for (parked, known) in self.parked.iter().zip(known) {
+            let is_parked = parked.is_some();
+            assert_eq!(is_parked, known, "flight I1: a request has no flight");
+        }
+        assert_eq!(of_lane, self.of_lane, "flight I4: requests, by lane");
+        let active = (0..LANE_NUMBERS).filter(|&lane| self.is_active(lane));
+        let active = active.count();
+        assert_eq!(active, self.active as usize, "flight I4: active lanes");
+        assert_eq!(needing, self.needing, "flight I5: answers that need room");
+    }
+}
+
+#[cfg(test)]
+impl Flights {
+    /// Bytes reserved for values of answers to requests of a lane, one entry a request.
+    pub(crate) fn reserved_of(&self, lane: usize) -> impl Iterator<Item = usize> {
+        let parked = self.parked.iter().flatten();
+        let of_lane = parked.filter(move |parked| parked.lane.number() == lane);
+        of_lane.map(Parked::reserved)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::ptr::NonNull;
@@ -577,6 +637,7 @@ mod tests {
     use farcore_rdma::{LandingOptions, LandingPool};
 
     use super::*;
+    use crate::breach::assert_breaks;
     use crate::message::operation::{Operation, RequestParts};
     use crate::message::request::Origin;
 
@@ -635,6 +696,30 @@ mod tests {
         /// Visits a lane until it is refused.
         fn flood(&mut self, lane: u8) -> Vec<u32> {
             std::iter::from_fn(|| self.visit(lane)).collect()
+        }
+    }
+
+    #[test]
+    fn a_planted_breach_of_flights_is_found() {
+        type Breach = fn(&mut Flights);
+        let breaches: [(&str, Breach); 6] = [
+            ("flight I1", |flights| flights.by_hash.clear()),
+            ("flight I1", |flights| flights.parked[0] = None),
+            ("flight I1", |flights| {
+                flights.flights[1].head = flights.flights[0].head;
+            }),
+            ("flight I1", |flights| flights.flights[0].tail = NONE),
+            ("flight I4", |flights| flights.active += 1),
+            ("flight I5", |flights| flights.needing[3] = 1),
+        ];
+        for (invariant, plant) in breaches {
+            let mut waiting = Waiting::new();
+            for lane in 1..4 {
+                waiting.flood(lane);
+            }
+            waiting.flights.check();
+            plant(&mut waiting.flights);
+            assert_breaks(invariant, || waiting.flights.check());
         }
     }
 

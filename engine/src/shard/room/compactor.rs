@@ -116,6 +116,18 @@ impl Compactor {
         self.victim.as_ref().map(|victim| victim.page)
     }
 
+    /// Bytes of the buffers that the victim's READs use.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(in crate::shard) fn landing_bytes(&self) -> u64 {
+        let directory = match self.victim.as_ref().map(|victim| &victim.directory) {
+            Some(Directory::Posted(landing) | Directory::Landed(landing)) => Some(landing),
+            _ => None,
+        };
+        let runs = self.runs.iter().flatten().map(|run| &run.landing);
+        let all = runs.chain(directory);
+        all.map(|landing| u64::from(landing.bytes())).sum()
+    }
+
     pub(in crate::shard::room) fn is_reading(&self) -> bool {
         let victim = self.victim.as_ref();
         victim.is_some_and(|victim| matches!(victim.directory, Directory::Posted(_)))

@@ -203,6 +203,14 @@ impl Evictor {
         self.sketch.note_moved(hash, is_first);
     }
 
+    /// Checks that nothing is allocated where nothing is evicted.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(in crate::shard) fn check(&self) {
+        let pages = self.new.pages.capacity() + self.moved.pages.capacity();
+        let is_empty = pages == 0 && self.sketch.is_empty();
+        assert!(self.is_on || is_empty, "evict E1: something is allocated");
+    }
+
     /// True if the oldest new page goes before the oldest moved one.
     pub(super) fn is_turn_of_new(&self) -> bool {
         let (new, moved) = (self.new.pages.len(), self.moved.pages.len());
@@ -215,5 +223,20 @@ impl Evictor {
         } else {
             &mut self.moved
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::breach::assert_breaks;
+
+    #[test]
+    fn an_evictor_that_is_off_and_allocates_is_found() {
+        let mut evictor = Evictor::new(None, 1 << 16);
+        evictor.check();
+        Evictor::new(Some((1 << 20, 8)), 1 << 16).check();
+        evictor.new.pages.reserve(1);
+        assert_breaks("evict E1", || evictor.check());
     }
 }

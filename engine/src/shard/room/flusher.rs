@@ -79,6 +79,13 @@ impl Flusher {
         self.flush.as_ref().map(|flush| flush.page)
     }
 
+    /// Bytes of the buffers that hold ciphertext.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(in crate::shard) fn landing_bytes(&self) -> u64 {
+        let buffers = self.buffers.iter().flatten();
+        buffers.map(|landing| u64::from(landing.bytes())).sum()
+    }
+
     pub(in crate::shard) fn in_flight(&self) -> bool {
         self.outstanding.iter().any(|&out| out)
     }

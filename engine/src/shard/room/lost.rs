@@ -60,7 +60,7 @@ impl Lost {
     }
 
     /// Lost slots of this generation.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(in crate::shard) fn slots(&self) -> u64 {
         self.slots
     }

@@ -32,6 +32,12 @@ impl Sketch {
         Self(vec![0; entries])
     }
 
+    /// True if it has no entries.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the low bits of the hash, and six others"

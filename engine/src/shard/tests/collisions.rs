@@ -70,7 +70,7 @@ fn a_local_record_is_found_beside_one_of_the_same_hash_that_cannot_be_read() {
                 "{key}"
             );
         }
-        reactor.check_accounts();
+        reactor.check();
     }
 }
 

@@ -145,7 +145,7 @@ fn a_damaged_record_can_be_overwritten_and_deleted() {
         for &key in &far[200..] {
             assert_holds(&mut reactor, key, 1);
         }
-        reactor.check_accounts();
+        reactor.check();
     }
 }
 
@@ -216,7 +216,7 @@ fn compaction_frees_a_page_with_damaged_records() {
             }
             assert_holds(&mut reactor, key, 1);
         }
-        reactor.check_accounts();
+        reactor.check();
     }
 }
 
@@ -262,7 +262,7 @@ fn assert_nothing_is_wrong(mut reactor: Reactor, lost_max: usize) -> Reactor {
             .all(|(_, page)| !page.damaged),
         "a damaged page was never freed"
     );
-    reactor.check_accounts();
+    reactor.check();
     reactor
 }
 

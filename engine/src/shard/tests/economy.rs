@@ -21,7 +21,7 @@ fn live_bytes_are_exact() {
                 Owned::Stored(_)
             ));
         }
-        reactor.check_accounts();
+        reactor.check();
         for key in (0..8_000u64).step_by(3) {
             assert_eq!(
                 reactor.call(Operation::Delete {
@@ -30,7 +30,7 @@ fn live_bytes_are_exact() {
                 Owned::Deleted
             );
         }
-        reactor.check_accounts();
+        reactor.check();
     }
     assert!(reactor.shard.metrics.counters.snapshot().compaction_pages > 0);
 }

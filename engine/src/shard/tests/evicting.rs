@@ -149,7 +149,7 @@ fn puts_never_fail_however_many_there_are() {
         for key in 0..60_000 {
             put(&mut reactor, key, random.below(500) as usize);
         }
-        reactor.check_accounts();
+        reactor.check();
         let seen = seen(&reactor);
         assert_eq!(seen.puts_failed, 0);
         assert!(
@@ -328,7 +328,7 @@ fn a_copy_of_an_evicted_record_goes_with_it() {
     {
         reactor.advance();
     }
-    reactor.check_accounts();
+    reactor.check();
     assert!((2_000..2_400).all(|key| !get(&mut reactor, key, 200)));
     let copies = reactor.shard.cache.frames();
     assert!(copies == 0, "{copies} pages of copies are left");

@@ -236,7 +236,7 @@ fn run_long(seed: u64, setting: &Setting, steps: u64) -> Reactor {
     }
     assert_eq!(reactor.shard.long.pieces().count(), 0, "seed {seed}");
     assert!(reactor.shard.long.is_empty(), "seed {seed}");
-    reactor.check_accounts();
+    reactor.check();
     reactor
 }
 
@@ -431,7 +431,7 @@ fn a_kept_value_is_read_whatever_becomes_of_its_key() {
                 reactor.check();
             }
             assert!(reactor.shard.long.is_empty(), "seed {seed}");
-            reactor.check_accounts();
+            reactor.check();
         }
     }
 }
@@ -454,7 +454,7 @@ fn a_value_that_is_kept_and_not_read_is_removed() {
     assert_eq!(reactor.read_pieces(&pieces), Err(Error::LongValueGone));
     assert_eq!(reactor.release_long(&pieces, pin), Owned::Absent);
     assert!(reactor.shard.long.is_empty());
-    reactor.check_accounts();
+    reactor.check();
 }
 
 #[test]

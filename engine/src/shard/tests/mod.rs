@@ -12,6 +12,7 @@
 )]
 
 mod ahead;
+mod breaches;
 mod collisions;
 mod damage;
 mod economy;
@@ -57,9 +58,6 @@ use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, Origin, ReplyTo};
 use crate::shard::far::RETRY_NS;
 use crate::shard::far::pages::NO_ROOM;
-use crate::shard::local::long_values::Piece;
-use crate::shard::local::page_table::PageKind;
-use crate::shard::local::trees::NodePlace;
 use crate::transport::queue::{RequestConsumer, RequestProducer, queue};
 
 const LANE: ReplyTo = ReplyTo::new(1);
@@ -246,6 +244,8 @@ struct Setting {
     page_bytes: u32,
     /// No record is too long for a size class: live bytes are exact.
     short: bool,
+    /// All invariants are checked after this many steps; those that cost little after each.
+    check_steps: u64,
     /// A fault injected half-way, which the model must detect.
     sabotage: Option<fn(&mut Reactor)>,
 }
@@ -270,6 +270,7 @@ impl Default for Setting {
             clears: false,
             page_bytes: 64 << 10,
             short: false,
+            check_steps: 512,
             sabotage: None,
         }
     }
@@ -487,41 +488,22 @@ impl Reactor {
     /// Checks the invariants that hold between any two steps.
     fn check(&self) {
         self.shard.check();
+        self.check_waiting();
     }
 
-    /// As [`Reactor::check`], if no record is too long for a size class: live bytes are exact.
-    fn check_accounts(&self) {
-        self.check();
-        let shard = &self.shard;
-        let accounts: u64 = shard
-            .local
-            .pages
-            .iter()
-            .filter(|(_, p)| p.kind() == PageKind::Log)
-            .map(|(_, p)| p.live_bytes)
-            .sum();
-        let mut slots = 0;
-        let mut lost = 0;
-        shard.index.for_each(|slot| {
-            let (page, units) = (slot.address().page(shard.shape), slot.class().units());
-            if shard.local.pages.is_lost_page(page) {
-                lost += 1;
-                return;
-            }
-            let bytes = u64::from(units.unwrap()) * 16;
-            let is_copy = shard.local.pages.get(page).kind() == PageKind::Cache;
-            // The home of a copy, if it is lost, counts for nothing in the log.
-            let has_home = !is_copy || {
-                let home = shard.local.home_of(slot.address()).page(shard.shape);
-                !shard.local.pages.is_lost_page(home)
-            };
-            slots += if has_home { bytes } else { 0 };
-        });
-        let pieces = shard.long.pieces().filter(|piece| piece.address.is_some());
-        let pieces: u64 = pieces.map(Piece::account_bytes).sum();
-        let nodes: u64 = shard.trees.places().map(NodePlace::account_bytes).sum();
-        assert_eq!(accounts, slots + pieces + nodes);
-        assert!(!shard.forgetting_done() || lost == shard.lost.slots());
+    /// Checks those that cost little to check.
+    fn check_small(&self) {
+        self.shard.check_small();
+        self.check_waiting();
+    }
+
+    /// Every parked request has room for its answer.
+    fn check_waiting(&self) {
+        for (lane, &bytes) in self.inbox.reserved.borrow().iter().enumerate() {
+            let parked = self.shard.flights.reserved_of(lane);
+            let parked: usize = parked.map(|value_bytes| ANSWER_BYTES + value_bytes).sum();
+            assert_eq!(bytes, parked, "flight I5: room reserved at lane {lane}");
+        }
     }
 }
 

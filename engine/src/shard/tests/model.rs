@@ -26,6 +26,33 @@ fn model_at_zero_latency() {
 }
 
 #[test]
+fn all_invariants_hold_after_every_step() {
+    let settings = [
+        (None, false, false),
+        (Some(EncryptionMode::Authenticated), false, true),
+        (Some(EncryptionMode::SecrecyOnly), true, false),
+    ];
+    for (seed, (encryption, evicts, losses)) in seeds().into_iter().cycle().zip(settings) {
+        let setting = Setting {
+            encryption,
+            evicts,
+            losses,
+            nodes: 2,
+            lanes: 3,
+            local_bytes: 2 << 20,
+            far_bytes: 4 << 20,
+            keys_expected: 500,
+            clears: true,
+            check_steps: 1,
+            ..Setting::default()
+        };
+        let reactor = run(seed, &setting, 6_000, 3_000, losses);
+        let seen = reactor.shard.metrics.counters.snapshot();
+        assert!(seen.far_reads > 0, "{seen:?}");
+    }
+}
+
+#[test]
 fn model_with_cache_and_read_ahead_at_their_limits() {
     for seed in seeds() {
         let low = ShardTuning {

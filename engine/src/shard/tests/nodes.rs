@@ -118,7 +118,7 @@ fn model_with_nodes_that_come_and_go() {
                 let mut reactor = run(seed, &setting, 40_000, 6_000, false);
                 until_quiet(&mut reactor);
                 if setting.short {
-                    reactor.check_accounts();
+                    reactor.check();
                 }
                 let seen = reactor.shard.metrics.counters.snapshot();
                 assert!(
@@ -203,7 +203,7 @@ fn a_lost_node_is_an_error_on_its_pages_and_nothing_else() {
         for &key in lost.iter().take(500) {
             assert_holds(&mut reactor, key, 1);
         }
-        reactor.check_accounts();
+        reactor.check();
     }
 }
 
@@ -256,7 +256,7 @@ fn puts_go_on_while_another_node_has_room() {
             };
             assert!(is_unavailable(&answer, &[0, 2]), "{answer:?}");
             assert_eq!(free_on(&reactor), 0, "puts ended before the room did");
-            reactor.check_accounts();
+            reactor.check();
             reactor.restore(0);
             reactor.restore(2);
             for _ in 0..5_000 {
@@ -266,7 +266,7 @@ fn puts_go_on_while_another_node_has_room() {
                 assert_holds(&mut reactor, key, 1);
             }
             assert!(matches!(put(&mut reactor, stored, 3), Owned::Stored(_)));
-            reactor.check_accounts();
+            reactor.check();
         }
     }
 }
@@ -296,7 +296,7 @@ fn a_page_whose_node_is_lost_during_its_flush_goes_to_another() {
             reactor.lose(node, outages);
             reactor.shard.start_flush();
             let outcome = until(&mut reactor, |reactor| {
-                reactor.check_accounts();
+                reactor.check();
                 reactor.shard.flush_done()
             });
             assert_eq!(outcome, Ok(()), "two nodes have room");
@@ -353,7 +353,7 @@ fn a_victim_of_a_lost_node_is_compacted_once_it_is_back() {
         let outcome = until(&mut reactor, |reactor| reactor.shard.compaction_done());
         assert_eq!(outcome, Ok(()));
         until_quiet(&mut reactor);
-        reactor.check_accounts();
+        reactor.check();
         assert!(
             reactor.shard.local.victims.aside_count() > 0,
             "no page was set aside"
@@ -388,7 +388,7 @@ fn a_victim_of_a_lost_node_is_compacted_once_it_is_back() {
         }
         let used = reactor.shard.far.pages.used_bytes();
         assert!(used * 4 < full, "{used} of {full} bytes are still in use");
-        reactor.check_accounts();
+        reactor.check();
     }
 }
 
@@ -416,7 +416,7 @@ fn losing_all_nodes_is_reported_and_loses_nothing() {
         reactor.shard.start_flush();
         let outcome = until(&mut reactor, |reactor| reactor.shard.flush_done());
         assert_eq!(outcome, Err(Shortfall::Unavailable));
-        reactor.check_accounts();
+        reactor.check();
         reactor.restore(2);
         for _ in 0..5_000 {
             reactor.advance();
@@ -430,7 +430,7 @@ fn losing_all_nodes_is_reported_and_loses_nothing() {
         for key in 0..KEYS {
             assert_holds(&mut reactor, key, 1);
         }
-        reactor.check_accounts();
+        reactor.check();
     }
 }
 
@@ -630,7 +630,7 @@ fn a_page_of_a_silent_node_is_not_evicted_before_it_is_written_elsewhere() {
             for &key in &last_copies {
                 assert_holds(&mut reactor, key, 1);
             }
-            reactor.check_accounts();
+            reactor.check();
         }
     }
 }
@@ -680,6 +680,6 @@ fn pages_are_evicted_again_once_their_node_answers() {
         for key in 0..KEYS {
             assert_holds(&mut reactor, key, 1);
         }
-        reactor.check_accounts();
+        reactor.check();
     }
 }

@@ -577,12 +577,9 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             let (values, by_address) = (random.below(2) == 0, random.below(2) == 0);
             scanning = Some(Scanning::start(values, by_address, batch, must, known));
         }
-        if step % 512 == 0 {
-            if setting.short {
-                reactor.check_accounts();
-            } else {
-                reactor.check();
-            }
+        reactor.check_small();
+        if step % setting.check_steps == 0 {
+            reactor.check();
         }
     }
     for node in 0..setting.nodes {

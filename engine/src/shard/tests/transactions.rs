@@ -66,7 +66,7 @@ fn far_keys_are_read_together_once() {
         let answer = get(&mut reactor, u64::from_le_bytes(*name));
         assert!(matches!(answer, Owned::Value(_, value) if value == b"new"));
     }
-    reactor.check_accounts();
+    reactor.check();
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn slots_of_new_keys_are_taken_back_if_one_has_no_place() {
                 for key in some {
                     assert_eq!(reactor.call(Operation::Get { key }), Owned::Absent);
                 }
-                reactor.check_accounts();
+                reactor.check();
                 assert!(stored > 100, "{stored}");
                 // One that fits still does.
                 let one = Transaction::new().put(&names[0], b"w");

@@ -54,8 +54,19 @@ impl Oversize {
 }
 
 #[cfg(all(test, not(farcore_loom)))]
+impl Oversize {
+    /// Checks the bytes held.
+    pub(super) fn check(&self) {
+        let held = self.held.load(Ordering::Acquire);
+        let is_within = held <= self.bytes_max || self.values.len() <= 1;
+        assert!(is_within, "oversize I2: {held} of {}", self.bytes_max);
+    }
+}
+
+#[cfg(all(test, not(farcore_loom)))]
 mod tests {
     use super::*;
+    use crate::breach::assert_breaks;
 
     #[test]
     fn the_limit_holds_except_for_a_single_value() {
@@ -66,10 +77,15 @@ mod tests {
         assert!(oversize.has_room(40, 0) && !oversize.has_room(41, 0));
         assert!(!oversize.has_room(40, 1));
         oversize.push(vec![2; 40]);
+        oversize.check();
         assert!(!oversize.has_room(1, 0));
         assert_eq!(oversize.take(), [1; 60]);
         assert!(oversize.has_room(60, 0));
         assert_eq!(oversize.take(), [2; 40]);
         assert!(oversize.has_room(400, 0));
+        oversize.push(vec![3; 400]);
+        oversize.check();
+        oversize.push(vec![4; 1]);
+        assert_breaks("oversize I2", || oversize.check());
     }
 }

@@ -207,3 +207,14 @@ impl Drop for AnswerProducer {
         }
     }
 }
+
+#[cfg(all(test, not(farcore_loom)))]
+impl AnswerProducer {
+    /// Checks the ring of answers and the values beside it.
+    pub(super) fn check(&self) {
+        self.ring.check();
+        if !self.closing {
+            self.shared.oversize.check();
+        }
+    }
+}

@@ -152,6 +152,7 @@ proptest! {
                     prop_assert!(wrong.is_empty(), "{wrong:?}");
                 }
             }
+            server.answers.check();
         }
         // Count the unanswered requests.
         let mut left = 0;

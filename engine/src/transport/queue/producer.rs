@@ -261,3 +261,18 @@ impl RequestProducer {
         }
     }
 }
+
+#[cfg(all(test, not(farcore_loom)))]
+impl RequestProducer {
+    /// Checks how far the entries and the room are written.
+    pub(super) fn check(&self) {
+        let head = self.shared.head.get().load(Ordering::Acquire);
+        let end = head + self.mask + 1;
+        let is_written = head <= self.published && self.published <= self.tail;
+        assert!(is_written && self.tail <= end, "queue I1: the tail");
+        assert!(self.limit <= end, "queue I1: the limit");
+        let is_full = self.tail == self.limit;
+        let has_room = self.room_tail <= self.room_limit;
+        assert!(has_room || is_full, "queue I3: the room's limit");
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
+use crate::breach::assert_breaks;
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts};
 use crate::message::request::{Origin, RequestFlags};
@@ -216,6 +217,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(producer.is_published(), shown == model.len());
+            producer.check();
         }
         let mut left = Vec::new();
         // SAFETY: this thread has both halves, and the consumer is not used any more.
@@ -329,4 +331,23 @@ fn two_threads_pass_a_million_requests() {
         }
     }
     sender.join().unwrap();
+}
+
+#[test]
+fn a_planted_breach_of_a_queue_is_found() {
+    type Breach = fn(&mut RequestProducer);
+    let breaches: [(&str, Breach); 3] = [
+        ("queue I1", |producer| producer.tail += ENTRIES_MAX + 1),
+        ("queue I1", |producer| producer.limit += 2 * ENTRIES_MAX),
+        ("queue I3", |producer| producer.room_limit = 0),
+    ];
+    for (invariant, plant) in breaches {
+        let (mut producer, _consumer) = queue(BYTES);
+        let origin = Origin::default();
+        let content = (0, 0, origin, OperationKind::Get, vec![1], vec![], 0);
+        assert!(push(&mut producer, &content));
+        producer.check();
+        plant(&mut producer);
+        assert_breaks(invariant, || producer.check());
+    }
 }

@@ -449,3 +449,42 @@ impl ReadAhead {
         }
     }
 }
+
+#[cfg(any(test, feature = "simulation"))]
+impl ReadAhead {
+    /// The pages of the chunks that are being read.
+    pub(in crate::shard) fn pages_read(&self) -> impl Iterator<Item = u32> {
+        let reading = |chunk: &&Chunk| chunk.state == ChunkState::Reading;
+        self.chunks.iter().filter(reading).map(|chunk| chunk.page)
+    }
+
+    /// Checks that no chunk's buffer is free while flights wait for it, given how many do.
+    pub(in crate::shard) fn check(&self, waiting: impl Fn(ChunkId) -> usize) {
+        for (id, chunk) in (0u8..).map(ChunkId).zip(&self.chunks) {
+            let (waiters, waiting) = (chunk.waiters as usize, waiting(id));
+            assert_eq!(waiters, waiting, "read ahead I1: waiters of {id:?}");
+            let is_kept = waiters == 0 || chunk.state == ChunkState::Reading;
+            assert!(is_kept, "read ahead I1: {id:?} was reused");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::breach::assert_breaks;
+
+    #[test]
+    fn a_planted_breach_of_chunks_is_found() {
+        let mut read_ahead = ReadAhead::new(0, 1 << 14, 4);
+        let none = |_: ChunkId| 0;
+        read_ahead.check(none);
+        let chunk = read_ahead.get_mut(ChunkId(3));
+        (chunk.state, chunk.waiters) = (ChunkState::Reading, 2);
+        let two = |id: ChunkId| if id == ChunkId(3) { 2 } else { 0 };
+        read_ahead.check(two);
+        assert_breaks("read ahead I1", || read_ahead.check(none));
+        read_ahead.get_mut(ChunkId(3)).state = ChunkState::Empty;
+        assert_breaks("read ahead I1", || read_ahead.check(two));
+    }
+}

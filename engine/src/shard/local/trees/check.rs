@@ -1,0 +1,101 @@
+//! Checks the table of trees. Only in tests and simulations.
+
+use super::{NodeName, NodePlace, TreePlace, Trees};
+
+impl Trees {
+    /// Checks which numbers each tree has, and that it has a head or is dying.
+    pub(in crate::shard) fn check(&self) {
+        self.slots.check();
+        let (mut heads, mut dying, mut bytes, mut used) = (0, 0, 0, 0);
+        for tree in self.slots.iter().flatten() {
+            #[expect(clippy::cast_possible_truncation, reason = "takes the lower half")]
+            let place = TreePlace(tree.id as u32);
+            let own = self.get(place).map(|own| own.id);
+            assert_eq!(own, Some(tree.id), "trees L3: the id of {place:?}");
+            let listed = self.dying.iter().filter(|&&one| one == place).count();
+            if let Some(head) = tree.head {
+                let named = self.at_head(head);
+                assert_eq!(named, Some(place), "trees L1: head at {head:?}");
+                assert_eq!(listed, 0, "trees L2: {place:?} has a head");
+                heads += 1;
+            } else {
+                assert_eq!(listed, 1, "trees L2: {place:?} has no head");
+                dying += 1;
+            }
+            tree.nodes.check();
+            let free = tree.nodes.free_after(None);
+            let number = (0..free).find(|&number| !tree.nodes.is_taken(number));
+            assert_eq!(number, None, "trees L3: a lesser number is free");
+            let fresh = NodeName {
+                tree: place,
+                number: free,
+            };
+            let is_none = tree
+                .nodes
+                .get(free)
+                .is_none_or(|&node| node == NodePlace::NONE);
+            assert!(is_none, "trees L3: {fresh:?} is free and has a record");
+            bytes += tree.nodes.bytes();
+            used += 1;
+        }
+        assert_eq!(heads, self.heads.len(), "trees L1: heads");
+        assert_eq!(dying, self.dying.len(), "trees L2: dying trees");
+        assert_eq!(bytes, self.node_bytes, "trees L5: bytes of nodes");
+        assert_eq!(used, self.slots.count(), "trees L3: places");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::breach::assert_breaks;
+    use crate::log::Address;
+    use crate::message::hash::IndexHash;
+    use crate::tree::TreeKind;
+
+    /// A tree with two nodes and a free number, and one that is dying.
+    fn some() -> (Trees, TreePlace) {
+        let mut trees = Trees::new(1 << 20, 0);
+        let tree = trees.begin(TreeKind::Map, 0);
+        for place in 1..4 {
+            let number = trees.take_number(tree);
+            trees.set_place(NodeName { tree, number }, Address::from_raw(place), 4);
+        }
+        trees.adopt(tree, IndexHash(5), Address::from_raw(9));
+        trees.remove_node(NodeName { tree, number: 1 });
+        let dying = trees.begin(TreeKind::List, 0);
+        trees.take_number(dying);
+        trees.bury(dying);
+        trees.check();
+        (trees, tree)
+    }
+
+    #[test]
+    fn a_planted_breach_of_the_table_of_trees_is_found() {
+        type Breach = fn(&mut Trees, TreePlace);
+        let breaches: [(&str, Breach); 7] = [
+            ("trees L1", |trees, _| trees.heads.clear()),
+            ("trees L1", |trees, tree| {
+                trees.heads.insert(Address::from_raw(7), tree);
+            }),
+            ("trees L2", |trees, tree| trees.dying.push_back(tree)),
+            ("trees L2", |trees, _| trees.dying.clear()),
+            ("trees L3", |trees, tree| {
+                trees.get_mut(tree).unwrap().id += 1;
+            }),
+            ("trees L3", |trees, tree| {
+                // A number is given back while its node is there.
+                let nodes = &mut trees.get_mut(tree).unwrap().nodes;
+                let node = *nodes.get(0).unwrap();
+                nodes.give(0);
+                *nodes.iter_mut().next().unwrap() = node;
+            }),
+            ("trees L5", |trees, _| trees.node_bytes += 1),
+        ];
+        for (invariant, plant) in breaches {
+            let (mut trees, tree) = some();
+            plant(&mut trees, tree);
+            assert_breaks(invariant, || trees.check());
+        }
+    }
+}
