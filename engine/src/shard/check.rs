@@ -44,6 +44,7 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         self.count_nodes(&mut live);
+        assert!(shard.trees.has_room(0, 0), "the table of trees is too long");
         let far: Vec<_> = shard
             .local
             .pages
@@ -81,6 +82,18 @@ impl<E: Endpoint> Shard<E> {
                 page.live_bytes
             );
         }
+    }
+
+    /// Every extent that the shard counts as its own, with its node's position.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn owned_places(&self) -> Vec<(usize, farcore_rdma::RemoteSlice)> {
+        self.far.pages.owned_places()
+    }
+
+    /// Has nodes of trees divided beyond so few entries.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn limit_tree_nodes(&mut self, entries_max: usize) {
+        self.trees.set_entries_max(entries_max);
     }
 
     /// Adds the bytes of all nodes of trees to those of their pages.
@@ -132,6 +145,11 @@ impl<E: Endpoint> Shard<E> {
             let has_place = page.kind() == PageKind::Log && flushed;
             assert_eq!(pages.holds(number), has_place, "page {number}");
             // An extent that was taken back is the page's until its requests have completed.
+            if pages.is_lost(number) {
+                let is_dead = page.state() == PageState::Far && page.live_bytes == 0;
+                let is_known = page.state() == PageState::Flushing || is_dead;
+                assert!(is_known, "page {number} counts on an extent that is gone");
+            }
             if let Some((node, offset)) = pages.place(number, 0) {
                 held[node.position()] += 1;
                 let place = (node.position(), offset);

@@ -16,6 +16,11 @@ impl Coverage {
         *self.faults.entry(kind).or_default() += 1;
     }
 
+    /// True if faults whose names begin so have happened.
+    pub(crate) fn has_fault(&self, begin: &str) -> bool {
+        self.faults.keys().any(|kind| kind.starts_with(begin))
+    }
+
     pub(crate) fn error(&mut self, name: &str) {
         *self.errors.entry(name.to_owned()).or_default() += 1;
     }

@@ -158,7 +158,7 @@ impl Trees {
     }
 
     /// Has nodes divided beyond so few entries: for tests.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(in crate::shard) fn set_entries_max(&mut self, entries: usize) {
         self.shape.1 = entries;
     }
@@ -397,7 +397,7 @@ impl Trees {
     pub(in crate::shard) fn remove_node(&mut self, node: NodeName) -> Option<NodePlace> {
         let before = self.place_of(node);
         self.lose_node(node);
-        if before.is_some()
+        if (before.is_some() || farcore_tuning::mutated!("lost-number-reused"))
             && let Some(tree) = self.get_mut(node.tree)
             && tree.head.is_some()
         {
