@@ -743,10 +743,7 @@ impl SimulatedEngine {
     /// Has nodes of collections divided beyond so few entries.
     pub fn limit_tree_nodes(&self, entries_max: usize) {
         for reactor in reactor::simulated::reactors() {
-            reactor
-                .borrow_mut()
-                .shard()
-                .limit_tree_nodes(entries_max);
+            reactor.borrow_mut().shard().limit_tree_nodes(entries_max);
         }
     }
 

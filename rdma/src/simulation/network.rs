@@ -90,7 +90,11 @@ fn with<T>(work: impl FnOnce(&mut Network) -> T) -> T {
 }
 
 pub(super) fn is_movable() -> bool {
-    NETWORK.with_borrow(|network| network.as_ref().is_some_and(|network| network.options.movable))
+    NETWORK.with_borrow(|network| {
+        network
+            .as_ref()
+            .is_some_and(|network| network.options.movable)
+    })
 }
 
 /// Requests that a queue pair takes at once, at most.

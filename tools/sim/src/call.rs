@@ -199,7 +199,14 @@ impl Lengths {
     /// The bytes of a key's value.
     pub(crate) fn value(&self, value: u64) -> Vec<u8> {
         let is_long = value & LONG != 0;
-        bytes_of(value, if is_long { self.long_max } else { self.value_max })
+        bytes_of(
+            value,
+            if is_long {
+                self.long_max
+            } else {
+                self.value_max
+            },
+        )
     }
 
     fn element(&self, value: u64) -> Vec<u8> {
@@ -467,7 +474,9 @@ fn found(call: TreeCall, bytes: &[u8], lengths: &Lengths) -> Result<Found, Strin
                 let (here, after) = rest[8..]
                     .split_at_checked(key + value)
                     .ok_or("a short page")?;
-                let element = here[..key].first_chunk().map_or(0, |key| u64::from_be_bytes(*key));
+                let element = here[..key]
+                    .first_chunk()
+                    .map_or(0, |key| u64::from_be_bytes(*key));
                 elements.push((element, lengths.number_of_element(&here[key..])?));
                 rest = after;
             }

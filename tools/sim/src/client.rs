@@ -10,13 +10,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use farcore::{
     CasOutcome, Core, Cursor, Handle, Operation, Refused, ScanOptions, TransactionOutcome,
 };
 
+use farcore_rdma::simulation::Sleep;
+
 use crate::call::{Answered, Asked, Call, Raw};
 use crate::random::Random;
+
+/// How long a job sleeps that has nothing to do.
+const NAP: Duration = Duration::from_micros(20);
 
 /// An answer with its call's number.
 pub(crate) type Arrived = (u64, Raw);
@@ -115,6 +121,7 @@ pub(crate) async fn work(mut core: Core, port: usize) {
         if ends || stops {
             return;
         }
+        let mut has_worked = next.is_some();
         if let Some(asked) = next {
             let number = asked.number;
             let sent: Option<Sent> = asked.with(|operation| core.submit(operation, number));
@@ -130,9 +137,15 @@ pub(crate) async fn work(mut core: Core, port: usize) {
         if !asleep {
             let mut arrived = Vec::new();
             core.poll(|number, answer| arrived.push((number, Raw::of(number, answer))));
+            has_worked |= !arrived.is_empty();
             at(port, |port| port.arrived.extend(arrived));
         }
-        core.yield_now().await;
+        if has_worked {
+            core.yield_now().await;
+        } else {
+            // The core sleeps meanwhile, and lends its reactor.
+            Sleep::new(NAP).await;
+        }
     }
 }
 
@@ -153,9 +166,7 @@ async fn perform(client: farcore::Client, asked: Asked) -> Raw {
             Ok(None) => Ok(Answered::Absent),
             Err(error) => Err(error),
         },
-        Call::Put { is_long: true, .. } => {
-            client.put_long(key, &value).await.map(Answered::Stored)
-        }
+        Call::Put { is_long: true, .. } => client.put_long(key, &value).await.map(Answered::Stored),
         Call::Put { .. } => client.put(key, &value).await.map(Answered::Stored),
         Call::Swap { expected, .. } => {
             let swapped = client.compare_and_swap(key, *expected, &value).await;

@@ -80,10 +80,7 @@ fn is_change(call: TreeCall, found: &Found) -> bool {
         (TreeCall::RemoveRanks(..), Found::Removed(count, _)) => *count > 0,
         _ => matches!(
             call,
-            TreeCall::Insert(..)
-                | TreeCall::Remove(_)
-                | TreeCall::InsertAt(_)
-                | TreeCall::SetAt(_)
+            TreeCall::Insert(..) | TreeCall::Remove(_) | TreeCall::InsertAt(_) | TreeCall::SetAt(_)
         ),
     }
 }
@@ -91,7 +88,10 @@ fn is_change(call: TreeCall, found: &Found) -> bool {
 fn check_tree(tree: u64, entries: &[&Entry]) -> Result<(), String> {
     // What may come after a change of which it is not known whether it was made is not checked.
     let unknown = entries.iter().filter(|entry| entry.is_unknown());
-    let end = unknown.map(|entry| entry.begun.step).min().unwrap_or(u64::MAX);
+    let end = unknown
+        .map(|entry| entry.begun.step)
+        .min()
+        .unwrap_or(u64::MAX);
     let items: Vec<_> = entries.iter().filter_map(|entry| item(entry)).collect();
     let mut changes: Vec<_> = items.iter().filter(|item| item.drew.is_some()).collect();
     changes.sort_by_key(|item| item.drew);
@@ -110,7 +110,10 @@ fn check_tree(tree: u64, entries: &[&Entry]) -> Result<(), String> {
         latest_begun = latest_begun.max(change.entry.begun.step);
     }
     // By end, the number of changes that come before what begins then.
-    let mut by_end: Vec<_> = (1..).zip(&changes).map(|(count, one)| (one.ended, count)).collect();
+    let mut by_end: Vec<_> = (1..)
+        .zip(&changes)
+        .map(|(count, one)| (one.ended, count))
+        .collect();
     by_end.sort_unstable();
     let mut most = 0;
     for (_, count) in &mut by_end {
@@ -121,7 +124,10 @@ fn check_tree(tree: u64, entries: &[&Entry]) -> Result<(), String> {
         let place = by_end.partition_point(|&(ended, _)| ended < step);
         place.checked_sub(1).map_or(0, |last| by_end[last].1)
     };
-    let sure = changes.iter().take_while(|change| change.ended < end).count();
+    let sure = changes
+        .iter()
+        .take_while(|change| change.ended < end)
+        .count();
     // For each number of changes the reads that may have come then.
     let mut reads: Vec<Vec<usize>> = vec![Vec::new(); changes.len() + 1];
     let mut agrees = vec![false; items.len()];
@@ -131,7 +137,9 @@ fn check_tree(tree: u64, entries: &[&Entry]) -> Result<(), String> {
         if let Some(drew) = item.drew {
             let count = changes.partition_point(|one| one.drew <= Some(drew));
             if item.entry.is_ordered && count <= *own {
-                return Err(format!("{item:?} came before an earlier call of its client"));
+                return Err(format!(
+                    "{item:?} came before an earlier call of its client"
+                ));
             }
             *own = count;
             continue;
@@ -153,7 +161,9 @@ fn check_tree(tree: u64, entries: &[&Entry]) -> Result<(), String> {
     };
     for count in 0..=sure {
         if let Some(change) = count.checked_sub(1).map(|place| changes[place]) {
-            model.change(change).map_err(|why| format!("{change:?}: {why}"))?;
+            model
+                .change(change)
+                .map_err(|why| format!("{change:?}: {why}"))?;
         }
         let version = count.checked_sub(1).and_then(|place| changes[place].drew);
         for &place in &reads[count] {
@@ -250,18 +260,30 @@ impl Model {
             }
             ((TreeCall::SetAt(rank), Found::Value(seen)), Self::List(list)) => {
                 let place = usize::try_from(rank).unwrap_or(usize::MAX);
-                let known = list.get_mut(place).map(|value| std::mem::replace(value, number));
+                let known = list
+                    .get_mut(place)
+                    .map(|value| std::mem::replace(value, number));
                 expect(known == Some(*seen), format!("it held {known:?}"))
             }
             ((TreeCall::Pop(last, limit), Found::Page(more, elements)), _) => {
-                expect(elements.len() as u64 <= u64::from(limit), "it took too many".into())?;
+                expect(
+                    elements.len() as u64 <= u64::from(limit),
+                    "it took too many".into(),
+                )?;
                 for element in elements {
-                    let rank = if last { self.len().saturating_sub(1) } else { 0 };
+                    let rank = if last {
+                        self.len().saturating_sub(1)
+                    } else {
+                        0
+                    };
                     let known = self.at(rank);
                     expect(known == Some(*element), format!("{known:?} was there"))?;
                     self.remove_at(rank);
                 }
-                expect(*more == (self.len() > 0), format!("{} are left", self.len()))
+                expect(
+                    *more == (self.len() > 0),
+                    format!("{} are left", self.len()),
+                )
             }
             ((TreeCall::RemoveRanks(start, end), Found::Removed(count, more)), _) => {
                 let wanted = end.min(before).saturating_sub(start);
@@ -269,7 +291,10 @@ impl Model {
                 for _ in 0..*count {
                     self.remove_at(start);
                 }
-                expect(*more == (*count < wanted), format!("{before} elements were there"))
+                expect(
+                    *more == (*count < wanted),
+                    format!("{before} elements were there"),
+                )
             }
             _ => Err("it cannot have changed anything".into()),
         }
@@ -283,20 +308,25 @@ impl Model {
             (Some(call), answered) => (call, answered),
         };
         match (call, answered) {
-            (TreeCall::Get(key) | TreeCall::Remove(key) | TreeCall::Rank(key), Answered::Absent) => {
+            (
+                TreeCall::Get(key) | TreeCall::Remove(key) | TreeCall::Rank(key),
+                Answered::Absent,
+            ) => {
                 matches!(self, Self::Map(map) if !map.contains_key(&key))
             }
             (TreeCall::InsertAt(rank), Answered::Absent) => rank > self.len(),
             (TreeCall::SetAt(rank), Answered::Absent) => rank >= self.len(),
             (TreeCall::Insert(key, condition), Answered::Mismatch(_)) => match self {
-                Self::Map(map) => {
-                    map.contains_key(&key) == (condition == TreeCondition::IfAbsent)
-                }
+                Self::Map(map) => map.contains_key(&key) == (condition == TreeCondition::IfAbsent),
                 Self::List(_) => false,
             },
             (call, Answered::Tree(seen, found)) => {
                 // One that is empty has no version.
-                let is_then = if self.len() == 0 { *seen == 0 || *seen == version } else { *seen == version };
+                let is_then = if self.len() == 0 {
+                    *seen == 0 || *seen == version
+                } else {
+                    *seen == version
+                };
                 is_then && self.holds(call, found)
             }
             _ => false,
@@ -306,16 +336,28 @@ impl Model {
     fn holds(&self, call: TreeCall, found: &Found) -> bool {
         match (call, found, self) {
             (TreeCall::Len, Found::Number(len), _) => *len == self.len(),
-            (TreeCall::Get(key), Found::Value(value), Self::Map(map)) => map.get(&key) == Some(value),
+            (TreeCall::Get(key), Found::Value(value), Self::Map(map)) => {
+                map.get(&key) == Some(value)
+            }
             (TreeCall::Rank(key), Found::Number(rank), Self::Map(map)) => {
                 map.contains_key(&key) && *rank == map.range(..key).count() as u64
             }
             (TreeCall::Count(from, to), Found::Number(count), Self::Map(map)) => {
                 *count == map.range(from..to.max(from)).count() as u64
             }
-            (TreeCall::Range(from, to, reverse, limit), Found::Page(more, elements), Self::Map(map)) => {
-                let range = map.range(from..to.max(from)).map(|(&key, &value)| (key, value));
-                let all: Vec<_> = if reverse { range.rev().collect() } else { range.collect() };
+            (
+                TreeCall::Range(from, to, reverse, limit),
+                Found::Page(more, elements),
+                Self::Map(map),
+            ) => {
+                let range = map
+                    .range(from..to.max(from))
+                    .map(|(&key, &value)| (key, value));
+                let all: Vec<_> = if reverse {
+                    range.rev().collect()
+                } else {
+                    range.collect()
+                };
                 is_page(&all, limit, *more, elements)
             }
             (TreeCall::Ranks(start, end, reverse, limit), Found::Page(more, elements), _) => {
@@ -374,11 +416,20 @@ mod tests {
     fn what_a_map_never_held_is_found() {
         let insert = |key, version, before| {
             let call = TreeCall::Insert(key, TreeCondition::Always);
-            (call, version, version, Answered::Tree(version, Found::Before(before)))
+            (
+                call,
+                version,
+                version,
+                Answered::Tree(version, Found::Before(before)),
+            )
         };
         let read = |call, version, found| (call, 9, 9, Answered::Tree(version, found));
         let all = TreeCall::Ranks(0, 9, false, 9);
-        let calls = [insert(5, 1, None), insert(3, 2, None), insert(5, 3, Some(0))];
+        let calls = [
+            insert(5, 1, None),
+            insert(3, 2, None),
+            insert(5, 3, Some(0)),
+        ];
         let page = |elements: &[(u64, u64)]| Found::Page(false, elements.to_vec());
         let with = |last| history(&[calls[0].clone(), calls[1].clone(), calls[2].clone(), last]);
         assert_eq!(with(read(all, 3, page(&[(3, 1), (5, 2)]))), Ok(()));

@@ -83,9 +83,40 @@ pub(crate) fn check(entries: &[Entry], names: &[String], rules: Rules) -> Result
             .map_err(|error| format!("key {key} ({}): {error}", names[place(key)]))?;
         changes.insert(key, known);
     }
-    entries
+    let transactions: Vec<_> = entries.iter().filter_map(Transacted::of).collect();
+    transactions
         .iter()
-        .try_for_each(|entry| check_moment(entry, &items, &changes))
+        .try_for_each(|one| check_moment(one, &transactions, &items, &changes))
+}
+
+/// A transaction that happened.
+struct Transacted<'a> {
+    entry: &'a Entry,
+    parts: &'a [Part],
+    /// The versions before its first write and of its last, if it has written.
+    writes: Option<(u64, u64)>,
+}
+
+impl<'a> Transacted<'a> {
+    fn of(entry: &'a Entry) -> Option<Self> {
+        let (Call::Transaction(parts), Some((_, Answered::Stored(last)))) =
+            (&entry.call, &entry.ended)
+        else {
+            return None;
+        };
+        let writes = parts.iter().filter(|part| part.write != PartWrite::Nothing);
+        let count = writes.count() as u64;
+        Some(Self {
+            entry,
+            parts,
+            writes: (count > 0).then(|| (last - count, *last)),
+        })
+    }
+
+    fn shares_a_key(&self, other: &Self) -> bool {
+        let is_there = |part: &Part| other.parts.iter().any(|one| one.key == part.key);
+        self.parts.iter().any(is_there)
+    }
 }
 
 fn place(key: u64) -> usize {
@@ -105,7 +136,11 @@ fn spread<'a>(entry: &'a Entry, names: &[String], items: &mut Items<'a>) -> Resu
         expected: None,
         unlike: None,
         ended,
-        seen: if unknown { Seen::Unknown } else { Seen::Nothing },
+        seen: if unknown {
+            Seen::Unknown
+        } else {
+            Seen::Nothing
+        },
     };
     let simple = match answered {
         _ if unknown => Seen::Unknown,
@@ -322,8 +357,16 @@ fn check_key(items: &[Item<'_>], rules: Rules) -> Result<Vec<Changed>, String> {
         *version = highest;
     }
     let is_unknown = |item: &&Item<'_>| item.seen == Seen::Unknown;
-    let unknown: BTreeSet<_> = items.iter().filter(is_unknown).map(|item| item.entry.number).collect();
-    let first_unknown = items.iter().filter(is_unknown).map(|item| item.entry.begun.step).min();
+    let unknown: BTreeSet<_> = items
+        .iter()
+        .filter(is_unknown)
+        .map(|item| item.entry.number)
+        .collect();
+    let first_unknown = items
+        .iter()
+        .filter(is_unknown)
+        .map(|item| item.entry.begun.step)
+        .min();
     // Versions whose time was seen to be over, from which step on.
     let mut over: BTreeMap<u64, u64> = BTreeMap::new();
     // By client, the highest version that it knows of.
@@ -385,25 +428,32 @@ struct Context<'a> {
 
 impl Context<'_> {
     fn next_after(&self, version: u64) -> Option<&Changed> {
-        let place = self.changes.partition_point(|change| change.version <= version);
+        let place = self
+            .changes
+            .partition_point(|change| change.version <= version);
         self.changes.get(place)
     }
 
     fn of_version(&self, version: u64) -> Option<&Changed> {
-        let place = self.changes.binary_search_by_key(&version, |change| change.version);
+        let place = self
+            .changes
+            .binary_search_by_key(&version, |change| change.version);
         place.ok().map(|place| &self.changes[place])
     }
 
     /// The changes around a version.
     fn near(&self, version: u64) -> &[Changed] {
-        let place = self.changes.partition_point(|change| change.version < version);
+        let place = self
+            .changes
+            .partition_point(|change| change.version < version);
         let from = place.saturating_sub(3);
         &self.changes[from..self.changes.len().min(place + 4)]
     }
 
     /// True if the state after a change may have been that of the key when the call was served.
     fn fits(&self, version: u64) -> bool {
-        self.next_after(version).is_none_or(|next| next.version > self.past)
+        self.next_after(version)
+            .is_none_or(|next| next.version > self.past)
     }
 
     /// True if the key may have been absent when the call was served.
@@ -423,7 +473,9 @@ impl Context<'_> {
             return None;
         }
         let last = self.of_version(self.past)?;
-        let is_alone = self.next_after(self.past).is_none_or(|next| next.begun > item.ended.step);
+        let is_alone = self
+            .next_after(self.past)
+            .is_none_or(|next| next.begun > item.ended.step);
         (is_alone && last.expires_ms.is_some()).then_some(last.version)
     }
 
@@ -442,12 +494,17 @@ impl Context<'_> {
                 return Some("it was stored after this call".into());
             }
             (Some(change), _)
-                if change.expires_ms.is_some_and(|at_ms| at_ms < item.entry.begun.floor_ms) =>
+                if change
+                    .expires_ms
+                    .is_some_and(|at_ms| at_ms < item.entry.begun.floor_ms) =>
             {
                 return Some("it had expired".into());
             }
             (Some(_), _)
-                if self.over.get(&version).is_some_and(|&since| since < item.entry.begun.step) =>
+                if self
+                    .over
+                    .get(&version)
+                    .is_some_and(|&since| since < item.entry.begun.step) =>
             {
                 return Some("it had expired before".into());
             }
@@ -475,7 +532,9 @@ impl Context<'_> {
                 if version <= self.past {
                     return Some("its version is not above".into());
                 }
-                let place = self.changes.partition_point(|change| change.version < version);
+                let place = self
+                    .changes
+                    .partition_point(|change| change.version < version);
                 let before = place.checked_sub(1).map(|place| &self.changes[place]);
                 let state = before.filter(|change| change.value.is_some());
                 let is_over = |at_ms| at_ms <= item.ended.ceiling_ms;
@@ -497,24 +556,18 @@ impl Context<'_> {
     }
 }
 
-/// Checks that what a transaction expects held at one moment.
+/// Checks that what a transaction expects held at one moment, which lies inside of no other one.
 fn check_moment(
-    entry: &Entry,
+    one: &Transacted<'_>,
+    all: &[Transacted<'_>],
     items: &Items<'_>,
     changes: &BTreeMap<u64, Vec<Changed>>,
 ) -> Result<(), String> {
-    let (Call::Transaction(parts), Some((_, Answered::Stored(last)))) = (&entry.call, &entry.ended)
-    else {
-        return Ok(());
-    };
-    let writes = parts.iter().filter(|part| part.write != PartWrite::Nothing);
-    let writes = writes.count() as u64;
-    let (mut from, mut until) = (0, u64::MAX);
-    if writes > 0 {
-        // Just before its first write.
-        (from, until) = (last - writes, last - writes);
-    }
-    for part in parts {
+    // Just before its first write.
+    let (mut from, mut until) = one
+        .writes
+        .map_or((0, u64::MAX), |(before, _)| (before, before));
+    for part in one.parts {
         let is_known = |item: &Item<'_>| item.seen != Seen::Unknown;
         let (Some(expected @ 1..), Some(changes)) = (part.expected, changes.get(&part.key)) else {
             continue;
@@ -528,9 +581,19 @@ fn check_moment(
             until = until.min(next.version - 1);
         }
     }
+    let others = all.iter().filter(|other| other.shares_a_key(one));
+    let mut inside: Vec<_> = others.filter_map(|other| other.writes).collect();
+    inside.sort_unstable();
+    for (before, last) in inside {
+        // Between two of its writes is no moment.
+        if before < from && from < last {
+            from = last;
+        }
+    }
     if from > until {
         return Err(format!(
-            "{entry:?}: what it expects held at no moment: from version {from}, until {until}"
+            "{:?}: what it expects held at no moment: from version {from}, until {until}",
+            one.entry
         ));
     }
     Ok(())
@@ -609,14 +672,32 @@ mod tests {
             (swap(4), 14, 15, Answered::Mismatch(0)),
             (swap(0), 16, 17, Answered::Stored(8)),
             (GET, 18, 19, Answered::Failed("Unavailable".into())),
-            (both([Some(8), Some(0)], PartWrite::Put), 20, 21, Answered::Stored(10)),
-            (both([Some(9), Some(10)], PartWrite::Nothing), 22, 23, Answered::Stored(0)),
-            (both([Some(9), Some(9)], PartWrite::Put), 24, 25, Answered::Conflict(1, 10)),
+            (
+                both([Some(8), Some(0)], PartWrite::Put),
+                20,
+                21,
+                Answered::Stored(10),
+            ),
+            (
+                both([Some(9), Some(10)], PartWrite::Nothing),
+                22,
+                23,
+                Answered::Stored(0),
+            ),
+            (
+                both([Some(9), Some(9)], PartWrite::Put),
+                24,
+                25,
+                Answered::Conflict(1, 10),
+            ),
             (
                 Call::Scan { entries: 5 },
                 26,
                 27,
-                Answered::Scanned(vec![("one".into(), 9, Some(8)), ("two".into(), 10, None)], 0),
+                Answered::Scanned(
+                    vec![("one".into(), 9, Some(8)), ("two".into(), 10, None)],
+                    0,
+                ),
             ),
         ];
         assert_eq!(history(&calls), Ok(()));
@@ -634,16 +715,29 @@ mod tests {
             vec![put.clone(), later.clone(), get(Answered::Value(6, 0))],
             vec![put.clone(), (PUT, 2, 3, Answered::Stored(4))],
             vec![put.clone(), (PUT, 2, 3, Answered::Stored(3))],
-            vec![put.clone(), later.clone(), (swap(4), 4, 5, Answered::Stored(9))],
+            vec![
+                put.clone(),
+                later.clone(),
+                (swap(4), 4, 5, Answered::Stored(9)),
+            ],
             vec![
                 put.clone(),
                 (DELETE, 2, 3, Answered::Deleted(5)),
                 (DELETE, 4, 5, Answered::Deleted(6)),
             ],
-            vec![put.clone(), (DELETE, 2, 3, Answered::Deleted(5)), get(Answered::Value(4, 0))],
             vec![
                 put.clone(),
-                (Call::Scan { entries: 5 }, 4, 5, Answered::Scanned(vec![], 0)),
+                (DELETE, 2, 3, Answered::Deleted(5)),
+                get(Answered::Value(4, 0)),
+            ],
+            vec![
+                put.clone(),
+                (
+                    Call::Scan { entries: 5 },
+                    4,
+                    5,
+                    Answered::Scanned(vec![], 0),
+                ),
             ],
             vec![
                 put,
@@ -669,7 +763,10 @@ mod tests {
         };
         let put = (put, 0, 1, Answered::Stored(4));
         let get = |step: u64, answered| (GET, step, step + 1, answered);
-        assert_eq!(history(&[put.clone(), get(8, Answered::Value(4, 0))]), Ok(()));
+        assert_eq!(
+            history(&[put.clone(), get(8, Answered::Value(4, 0))]),
+            Ok(())
+        );
         assert_eq!(history(&[put.clone(), get(9, Answered::Absent)]), Ok(()));
         assert!(history(&[put.clone(), get(8, Answered::Absent)]).is_err());
         assert!(history(&[put, get(11, Answered::Value(4, 0))]).is_err());
@@ -679,7 +776,12 @@ mod tests {
     fn half_a_transaction_is_found() {
         let put = (PUT, 0, 1, Answered::Stored(1));
         let two = (other(&PUT), 0, 1, Answered::Stored(2));
-        let change = (both([None, None], PartWrite::Put), 2, 9, Answered::Stored(4));
+        let change = (
+            both([None, None], PartWrite::Put),
+            2,
+            9,
+            Answered::Stored(4),
+        );
         // Key 1 is as after the transaction, key 2 as before it.
         let mixed = both([Some(3), Some(2)], PartWrite::Nothing);
         let seen = (mixed, 3, 8, Answered::Stored(0));

@@ -16,9 +16,13 @@ impl Coverage {
         *self.faults.entry(kind).or_default() += 1;
     }
 
-    /// True if faults whose names begin so have happened.
-    pub(crate) fn has_fault(&self, begin: &str) -> bool {
-        self.faults.keys().any(|kind| kind.starts_with(begin))
+    /// How many faults have happened whose names begin so.
+    pub(crate) fn faults_of(&self, begin: &str) -> u64 {
+        let faults = self.faults.iter();
+        faults
+            .filter(|(kind, _)| kind.starts_with(begin))
+            .map(|(_, count)| count)
+            .sum()
     }
 
     pub(crate) fn error(&mut self, name: &str) {

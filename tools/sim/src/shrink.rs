@@ -13,12 +13,16 @@ const VARIANTS: u64 = 6;
 type Part = (&'static str, fn(&mut Plan));
 
 /// All that can be taken away.
-const PARTS: [Part; 36] = [
+const PARTS: [Part; 37] = [
     ("faults", |plan| plan.faults = Faults::default()),
     ("failures", |plan| plan.faults.fail = Faults::default().fail),
-    ("false-failures", |plan| plan.faults.done_but_fails = Faults::default().fail),
+    ("false-failures", |plan| {
+        plan.faults.done_but_fails = Faults::default().fail
+    }),
     ("late-writes", |plan| plan.faults.late = 0),
-    ("damage-on-the-way", |plan| plan.faults.damage_on_the_way = 0),
+    ("damage-on-the-way", |plan| {
+        plan.faults.damage_on_the_way = 0
+    }),
     ("damage", |plan| plan.faults.damage = 0),
     ("cuts-in-flush", |plan| plan.faults.cut_in_flush = 0),
     ("restarts-in-flush", |plan| plan.faults.restart_in_flush = 0),
@@ -28,6 +32,7 @@ const PARTS: [Part; 36] = [
     ("naps", |plan| plan.faults.nap = 0),
     ("stops", |plan| plan.faults.stop = 0),
     ("slow-node", |plan| plan.faults.slow = 0),
+    ("long-steps", |plan| plan.pace = 1),
     ("sleeper", |plan| plan.sleeper = false),
     ("closing", |plan| plan.closes = false),
     ("cores", |plan| plan.cores = 1),
@@ -87,9 +92,16 @@ fn kind(failure: &str) -> String {
     let letters = failure.chars().filter(|c| c.is_alphabetic() || *c == ' ');
     // What differs between two runs comes late.
     let text: String = letters.collect();
-    let end = text.find(" was answered").or(text.find(" failed")).unwrap_or(text.len());
+    let end = text
+        .find(" was answered")
+        .or(text.find(" failed"))
+        .unwrap_or(text.len());
     let start = text[..end].rfind(':').map_or(0, |colon| colon + 1);
-    text[start..].split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+    text[start..]
+        .split_whitespace()
+        .take(3)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// What is left of a plan that fails.
@@ -189,6 +201,9 @@ mod tests {
         assert_eq!((plan.faults, plan.cores), (Faults::default(), 1));
         assert!(without(&mut plan, &["nothing".into()]).is_err());
         let one = kind("key 12 ({1}key-9): call 8 of client 3 was answered Is(4)");
-        assert_eq!(one, kind("key 7 ({0}key-1): call 99 of client 1 was answered Absent"));
+        assert_eq!(
+            one,
+            kind("key 7 ({0}key-1): call 99 of client 1 was answered Absent")
+        );
     }
 }

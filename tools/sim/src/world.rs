@@ -14,7 +14,7 @@ use farcore_tuning::simulated;
 use crate::call::{Answered, Call, MARK, understand};
 use crate::client::{self, Client};
 use crate::faults::Nap;
-use crate::history::{History, Moment, Rules};
+use crate::history::{Entry, History, Moment, Rules};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::report::Coverage;
@@ -203,7 +203,8 @@ impl World {
             pick -= all[kind];
             kind += 1;
         }
-        let by_ns = 20 + self.random.below(400);
+        let pace = if self.is_faulty { self.plan.pace } else { 1 };
+        let by_ns = (20 + self.random.below(400)) * pace;
         self.advance(by_ns);
         match kind {
             0 => {
@@ -327,7 +328,9 @@ impl World {
         } = &mut self.clients[place];
         if let Some(number) = client.give_up(&mut self.random) {
             *in_flight = in_flight.saturating_sub(1);
-            self.note(32, number, || format!("client {place} gives call {number} up"));
+            self.note(32, number, || {
+                format!("client {place} gives call {number} up")
+            });
             self.coverage.fault("calls that are given up");
             self.history
                 .end(number, Answered::Failed("Closed".into()), moment)?;
@@ -502,6 +505,7 @@ impl World {
             }
             are_all_well &= self.heals_at[node] == 0;
         }
+        self.let_time_flow(false);
         self.until_answered()?;
         engine.check();
         if closes_at.is_none() {
@@ -545,10 +549,16 @@ impl World {
         })
     }
 
+    /// Has time pass although something else could happen, or not. It does while nodes are away:
+    /// requests to them end with their time.
+    fn let_time_flow(&mut self, flows: bool) {
+        self.time_flows = flows || self.heals_at.iter().any(|&at| at != 0);
+    }
+
     /// Waits until shards and nodes agree on who owns what.
     fn settle(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
         let mut last = String::new();
-        self.time_flows = true;
+        self.let_time_flow(true);
         let ended = self.until("", |world| {
             if !world.step.is_multiple_of(64) {
                 return Ok(false);
@@ -557,7 +567,7 @@ impl World {
             last = agrees.clone().err().unwrap_or_default();
             Ok(agrees.is_ok())
         });
-        self.time_flows = false;
+        self.let_time_flow(false);
         ended.map_err(|error| format!("{error}{last}"))
     }
 
@@ -578,11 +588,11 @@ impl World {
             if calls.is_empty() {
                 return Ok(());
             }
-            self.time_flows = true;
+            self.let_time_flow(true);
             for _ in 0..ROUND_STEPS {
                 self.take_step()?;
             }
-            self.time_flows = false;
+            self.let_time_flow(false);
         }
         Err(format!(
             "{calls:?} fail although nothing of it was lost: {:?}",
@@ -593,7 +603,15 @@ impl World {
     /// The calls from a number on that have failed without a reason.
     fn unexcused(&self, first: usize, are_all_well: bool) -> Vec<Call> {
         let lost = lost_extents() > 0;
-        let damaged = self.coverage.has_fault("bytes damaged");
+        let damages = self.coverage.faults_of("bytes damaged");
+        // A flipped bit damages one record.
+        let is_damage = |entry: &&Entry| {
+            let error = entry.ended.as_ref().map(|ended| &ended.1);
+            let is_key = matches!(entry.call, Call::Get { .. });
+            is_key && error == Some(&Answered::Failed("Damaged".into()))
+        };
+        let damaged = self.history.since(first).iter().filter(is_damage).count();
+        let damaged = damages > 0 && damaged as u64 <= damages;
         let failed = self.history.since(first).iter().filter(|entry| {
             let Some((_, Answered::Failed(error))) = &entry.ended else {
                 return false;
