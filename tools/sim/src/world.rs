@@ -28,6 +28,8 @@ const PATIENCE_STEPS: u64 = 400_000;
 /// How often what cannot be read is read again once faults have healed, and the steps between.
 const READ_ROUNDS: u32 = 40;
 const ROUND_STEPS: u64 = 2_000;
+/// How much time a step takes where time flows.
+const FLOWING_PACE: u64 = 100;
 /// The groups of the nodes' tasks; those of cores begin with 1.
 const NODE_GROUP: u32 = 32;
 /// The system's clock when a world begins, in nanoseconds since 1970.
@@ -203,7 +205,11 @@ impl World {
             pick -= all[kind];
             kind += 1;
         }
-        let pace = if self.is_faulty { self.plan.pace } else { 1 };
+        let pace = match (self.is_faulty, self.time_flows) {
+            (true, _) => self.plan.pace,
+            (false, true) => FLOWING_PACE,
+            (false, false) => 1,
+        };
         let by_ns = (20 + self.random.below(400)) * pace;
         self.advance(by_ns);
         match kind {
