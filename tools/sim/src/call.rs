@@ -81,7 +81,7 @@ pub(crate) enum Call {
     DeleteTree {
         tree: u64,
     },
-    /// Lists all keys, page by page of so many entries.
+    /// Lists all keys, in pages of about this number of entries.
     Scan {
         entries: usize,
     },

@@ -1,5 +1,5 @@
-//! What goes wrong: fates of requests, nodes that are cut off or end, clocks that are set, and tasks
-//! or completions that rest.
+//! What goes wrong: fates of requests, nodes that are cut off or end, clocks that are set, and
+//! tasks or completions that rest.
 
 use farcore_rdma::simulation::{self, Fate, NodeState, Step, StepKind, Subject};
 use farcore_tuning::simulated;

@@ -48,7 +48,7 @@ impl Entry {
 pub(crate) struct Rules {
     /// Keys may become absent by themselves.
     pub(crate) vanishes: bool,
-    /// Keys may be taken for others that were lost, so that they can be deleted without being there.
+    /// Keys may be taken for others that were lost, and so be deleted without being there.
     pub(crate) mistakes: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Makes the plan of a run that fails smaller: faults, kinds of calls and settings are taken away as
-//! long as it fails in the same way.
+//! Makes the plan of a run that fails smaller: faults, kinds of calls and settings are taken away
+//! as long as it fails in the same way.
 //!
 //! A smaller plan takes other steps, so a few variants of each are tried.
 
