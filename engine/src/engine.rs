@@ -729,6 +729,33 @@ impl SimulatedEngine {
         }
     }
 
+    /// Every extent that a shard counts as its own: the core, the node's position, the place.
+    #[must_use]
+    pub fn owned_places(&self) -> Vec<(usize, usize, farcore_rdma::RemoteSlice)> {
+        let mut all = Vec::new();
+        for (core, reactor) in reactor::simulated::reactors().iter().enumerate() {
+            let places = reactor.borrow_mut().shard().owned_places();
+            all.extend(places.into_iter().map(|(node, place)| (core, node, place)));
+        }
+        all
+    }
+
+    /// Has nodes of collections divided beyond so few entries.
+    pub fn limit_tree_nodes(&self, entries_max: usize) {
+        for reactor in reactor::simulated::reactors() {
+            reactor.borrow_mut().shard().limit_tree_nodes(entries_max);
+        }
+    }
+
+    /// The shard of a key, and the half of its hash that the index uses.
+    #[must_use]
+    pub fn place_of(&self, key: &[u8]) -> (u16, u64) {
+        let hasher = self.engine.shared.hasher;
+        let hash = hasher.hash(key);
+        let shards = u16::try_from(self.engine.cores.len()).unwrap_or(u16::MAX);
+        (hasher.shard(key, hash, shards), hash.index.0)
+    }
+
     /// Has the engine close; [`SimulatedEngine::is_closed`] once it has.
     pub fn close(&self) {
         self.engine.close();

@@ -139,8 +139,13 @@ pub fn reached(what: &'static str) {
     REACHED.with_borrow_mut(|reached| *reached.entry(what).or_default() += 1);
 }
 
-/// Takes what was reached, with how often.
+/// How often something was reached.
 #[must_use]
+pub fn count_reached(what: &str) -> u64 {
+    REACHED.with_borrow(|reached| reached.get(what).copied().unwrap_or(0))
+}
+
+/// Takes what was reached, with how often.
 pub fn take_reached() -> BTreeMap<&'static str, u64> {
     REACHED.take()
 }

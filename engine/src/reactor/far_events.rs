@@ -32,6 +32,8 @@ impl FarEvents {
                     pieces.iter().copied().take_while(added).count()
                 }
                 FarChange::Lost(node) => {
+                    #[cfg(feature = "simulation")]
+                    farcore_tuning::simulated::reached("a node's extents lost");
                     shard.lose_node(node);
                     0
                 }

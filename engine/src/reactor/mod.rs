@@ -464,6 +464,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.shard.check();
     }
 
+    /// The shard, for a simulation.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn shard(&mut self) -> &mut Shard<E> {
+        &mut self.shard
+    }
+
     /// Publishes all metrics.
     pub(crate) fn publish(&mut self) {
         self.read_clock();

@@ -122,7 +122,7 @@ impl Replies {
             Inbox::Free | Inbox::Draining { .. } => return,
         };
         let outstanding = unvisited - here;
-        if outstanding > 0 {
+        if outstanding > 0 && !farcore_tuning::mutated!("client-number-taken-early") {
             *inbox = Inbox::Draining {
                 outstanding,
                 _ticket: Arc::clone(ticket),
@@ -267,6 +267,17 @@ impl Replies {
             }
             Some(Inbox::Free) | None => {}
         }
+    }
+
+    /// Answers that were kept for clients on this core, less those that they wait for no more.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn kept_count(&self) -> i64 {
+        let counts = self.inboxes.iter().map(|inbox| match inbox {
+            Inbox::Free => 0,
+            Inbox::Open(answers, _) => i64::try_from(answers.len()).unwrap_or(0),
+            Inbox::Draining { outstanding, .. } => -i64::try_from(*outstanding).unwrap_or(0),
+        });
+        counts.sum()
     }
 
     /// True if answers are kept for a client.

@@ -104,9 +104,17 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         let has_served = self.serve_lane(lane);
         self.shard.lend(false);
         if self.is_movable && self.shard.waits_for_fabric() {
+            #[cfg(feature = "simulation")]
+            let kept = self.replies.kept_count();
             let mut visit = |_: u64, _: Answer<'_>| {};
             let mut replies = TurnSink::new(&mut self.replies, NO_CLIENT, &mut visit);
             self.shard.advance_lent(now_ns, &mut replies);
+            #[cfg(feature = "simulation")]
+            assert_eq!(
+                self.replies.kept_count(),
+                kept,
+                "a borrower answered clients of the core"
+            );
         }
         self.replies.publish();
         let counters = &self.metrics.counters;

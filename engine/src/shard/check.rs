@@ -36,6 +36,18 @@ impl<E: Endpoint> Shard<E> {
         self.check_victims();
     }
 
+    /// Every extent that the shard counts as its own, with its node's position.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn owned_places(&self) -> Vec<(usize, farcore_rdma::RemoteSlice)> {
+        self.far.pages.owned_places()
+    }
+
+    /// Has nodes of trees divided beyond few entries.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn limit_tree_nodes(&mut self, entries_max: usize) {
+        self.trees.set_entries_max(entries_max);
+    }
+
     /// Checks what costs little: what waits for far memory, and what background work holds.
     pub(crate) fn check_small(&self) {
         self.flights.check();
@@ -347,6 +359,11 @@ impl<E: Endpoint> Shard<E> {
             let has_place = page.kind() == PageKind::Log && flushed;
             assert_eq!(pages.holds(number), has_place, "pages I2: {number}");
             // An extent that was taken back is the page's until its requests have completed.
+            if pages.is_lost(number) {
+                let is_dead = page.state() == PageState::Far && page.live_bytes == 0;
+                let is_known = page.state() == PageState::Flushing || is_dead;
+                assert!(is_known, "page {number} counts on an extent that is gone");
+            }
             if let Some((node, offset)) = pages.place(number, 0) {
                 held[node.position()] += 1;
                 let place = (node.position(), offset);

@@ -20,6 +20,7 @@ use crate::executor::Timer;
 use crate::pool::OwnerId;
 use crate::simulation::{self, SimulatedLine, SimulatedTask, spawn};
 use crate::tcp::{ConnectRequest, MessageChannel, Purpose, Refusal, RemoteRange};
+use crate::work::RemoteSlice;
 
 /// Interval at which the node looks for ended leases.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
@@ -102,6 +103,22 @@ impl SimulatedNodeGuard {
     #[must_use]
     pub fn owners(&self) -> Vec<(u32, OwnerId)> {
         self.service.memory().table().owners()
+    }
+
+    /// The owner of the extent at a place of the memory that it lends, if it is claimed.
+    #[must_use]
+    pub fn owner_at(&self, place: RemoteSlice) -> Option<OwnerId> {
+        let map = self.service.memory().map();
+        let mut first = 0;
+        for region in &map.regions {
+            if region.key == place.key {
+                let extent = first + place.offset / map.extent_bytes;
+                let table = self.service.memory().table();
+                return u32::try_from(extent).ok().and_then(|one| table.owner(one));
+            }
+            first += region.bytes / map.extent_bytes;
+        }
+        None
     }
 
     /// The memory that it lends, by region, for tests that search it.

@@ -249,7 +249,7 @@ async fn swap_owners<W: Words>(
     words.swap(&swaps[..count], &mut old[..count]).await?;
     let done = bits(mask)
         .zip(old)
-        .filter(|&(_, old)| old == expected)
+        .filter(|&(_, old)| old == expected || farcore_tuning::mutated!("claims-what-is-owned"))
         .fold(0, |done, (bit, _)| done | 1 << bit);
     Ok(done)
 }

@@ -112,6 +112,7 @@ pub struct SimulatedEndpoint(Rc<RefCell<Shared>>);
 
 impl SimulatedEndpoint {
     pub(crate) fn new(queues: usize, depth: usize, limit_ns: u64) -> Self {
+        let depth = depth.min(network::depth_max());
         let shared = Rc::new(RefCell::new(Shared {
             queues: (0..queues).map(|_| Queue::default()).collect(),
             regions: Vec::new(),
@@ -125,6 +126,48 @@ impl SimulatedEndpoint {
 
     pub(crate) fn slot(&self, queue: usize) -> Rc<SimulatedSlot> {
         Rc::clone(&self.0.borrow().queues[queue].slot)
+    }
+}
+
+/// What a step is about, so that faults can be weighted by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// Part of a page is written.
+    Write,
+    /// Far memory is read.
+    Read,
+    /// An extent is claimed.
+    Claim,
+    /// An extent is given back, or a word of the bitmap changes.
+    Free,
+    /// A lease is renewed.
+    Heartbeat,
+    /// Another message of a control connection.
+    Message,
+    /// None of these.
+    Other,
+}
+
+impl Subject {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Write,
+        Self::Read,
+        Self::Claim,
+        Self::Free,
+        Self::Heartbeat,
+        Self::Message,
+        Self::Other,
+    ];
+
+    fn of(work: &Work) -> Self {
+        match work {
+            Work::Write { .. } => Self::Write,
+            Work::Read { .. } => Self::Read,
+            Work::CompareAndSwap { expected: 0, .. } => Self::Claim,
+            Work::CompareAndSwap { .. } => Self::Free,
+            _ => Self::Other,
+        }
     }
 }
 
@@ -189,18 +232,19 @@ impl Shared {
         self.queues.len()
     }
 
-    /// The node of a queue pair's line, if a request of it can be performed.
-    pub(super) fn performs(&self, queue: usize) -> Option<usize> {
+    /// The request of a queue pair that can be performed next.
+    pub(super) fn performs(&self, queue: usize) -> Option<Subject> {
         let queue = &self.queues[queue];
-        let waits = queue.rung.iter().any(|entry| entry.status.is_none());
-        let line = queue.line.as_ref().filter(|_| waits)?;
-        Some(line.node)
+        let mut waiting = queue.rung.iter().filter(|entry| entry.status.is_none());
+        let next = waiting.next().filter(|_| queue.line.is_some())?;
+        Some(Subject::of(&next.request.work))
     }
 
-    /// True if a request can be completed.
-    pub(super) fn completes(&self, queue: usize) -> bool {
+    /// The request that can be completed next.
+    pub(super) fn completes(&self, queue: usize) -> Option<Subject> {
         let first = self.queues[queue].rung.front();
-        first.is_some_and(|entry| entry.status.is_some())
+        let performed = first.filter(|entry| entry.status.is_some())?;
+        Some(Subject::of(&performed.request.work))
     }
 
     pub(super) fn line(&self, queue: usize) -> Option<&Rc<SimulatedLine>> {

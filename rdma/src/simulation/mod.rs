@@ -23,7 +23,7 @@ mod runtime;
 pub use self::endpoint::SimulatedEndpoint;
 pub(crate) use self::endpoint::SimulatedSlot;
 pub(crate) use self::line::{LineCloser, SimulatedLine};
-pub use self::network::{Fate, NodeState, Step, StepKind, set_node, steps, take};
+pub use self::network::{Fate, NodeState, Options, Step, StepKind, Subject, set_node, steps, take};
 pub(crate) use self::network::{connect_control, connect_line, register_node};
 pub(crate) use self::pipe::Pipe;
 pub use self::runtime::{
@@ -57,11 +57,11 @@ impl Inside {
     }
 }
 
-/// Enters a world on the calling thread. `movable`: whether any thread may use its endpoints.
+/// Enters a world on the calling thread.
 #[must_use]
-pub fn enter(seed: u64, system_ns: u64, movable: bool) -> Inside {
+pub fn enter(seed: u64, system_ns: u64, options: Options) -> Inside {
     let clock = farcore_tuning::simulated::enter(seed, system_ns);
     runtime::begin();
-    network::begin(movable);
+    network::begin(options);
     Inside { _clock: clock }
 }

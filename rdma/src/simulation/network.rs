@@ -7,8 +7,8 @@ use std::rc::{Rc, Weak as WeakRc};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-pub use super::endpoint::Performance as Fate;
 use super::endpoint::Shared;
+pub use super::endpoint::{Performance as Fate, Subject};
 use super::line::SimulatedLine;
 use super::pipe::{Pipe, Wires};
 use super::runtime::Sleep;
@@ -32,9 +32,27 @@ struct Place {
     node: Option<Arc<SimulatedNode>>,
 }
 
+/// What a world's network is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Any thread may use its endpoints.
+    pub movable: bool,
+    /// Requests that a queue pair takes at once, at most.
+    pub depth_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            movable: false,
+            depth_max: usize::MAX,
+        }
+    }
+}
+
 #[derive(Default)]
 struct Network {
-    is_movable: bool,
+    options: Options,
     endpoints: Vec<WeakRc<RefCell<Shared>>>,
     /// With the group of the client.
     pipes: Vec<(Weak<Wires>, u32)>,
@@ -46,9 +64,9 @@ thread_local! {
     static NETWORK: RefCell<Option<Network>> = const { RefCell::new(None) };
 }
 
-pub(super) fn begin(is_movable: bool) {
+pub(super) fn begin(options: Options) {
     NETWORK.set(Some(Network {
-        is_movable,
+        options,
         ..Network::default()
     }));
 }
@@ -72,7 +90,16 @@ fn with<T>(work: impl FnOnce(&mut Network) -> T) -> T {
 }
 
 pub(super) fn is_movable() -> bool {
-    NETWORK.with_borrow(|network| network.as_ref().is_some_and(|network| network.is_movable))
+    NETWORK.with_borrow(|network| {
+        network
+            .as_ref()
+            .is_some_and(|network| network.options.movable)
+    })
+}
+
+/// Requests that a queue pair takes at once, at most.
+pub(super) fn depth_max() -> usize {
+    with(|network| network.options.depth_max)
 }
 
 pub(super) fn register_endpoint(endpoint: &Rc<RefCell<Shared>>) {
@@ -153,6 +180,8 @@ pub struct Step {
     pub part: u32,
     /// The node that takes part.
     pub node: u32,
+    /// What is performed, completed or delivered.
+    pub subject: Subject,
 }
 
 /// All that can happen on the network now, in a fixed order.
@@ -170,20 +199,23 @@ pub fn steps(into: &mut Vec<Step>) {
             let endpoint = endpoint.borrow();
             for queue in 0..endpoint.queues() {
                 let node = endpoint.line(queue).map_or(0, |line| line.node);
-                let mut push = |kind| {
+                let mut push = |kind, subject| {
                     into.push(Step {
                         kind,
                         place: number(place),
                         part: number(queue),
                         node: number(node),
+                        subject,
                     });
                 };
-                let reached = network.reaches(endpoint.group, node);
-                if reached && endpoint.performs(queue).is_some() {
-                    push(StepKind::Perform);
+                if !network.reaches(endpoint.group, node) {
+                    continue;
                 }
-                if reached && endpoint.completes(queue) {
-                    push(StepKind::Complete);
+                if let Some(subject) = endpoint.performs(queue) {
+                    push(StepKind::Perform, subject);
+                }
+                if let Some(subject) = endpoint.completes(queue) {
+                    push(StepKind::Complete, subject);
                 }
             }
         }
@@ -198,6 +230,7 @@ pub fn steps(into: &mut Vec<Step>) {
                         place: number(place),
                         part: number(direction),
                         node: number(pipe.node),
+                        subject: pipe.subject(direction),
                     });
                 }
             }
@@ -213,13 +246,15 @@ pub fn steps(into: &mut Vec<Step>) {
                     place: number(place),
                     part: 0,
                     node: number(line.node),
+                    subject: Subject::Write,
                 });
             }
         }
     });
 }
 
-/// Has a step happen. `fate` and `pick` say how a request is performed.
+/// Has a step happen. `fate` and `pick` say how a request is performed; a message that fails breaks
+/// its connection.
 pub fn take(step: &Step, fate: Fate, pick: u64) {
     let (place, part) = (step.place as usize, step.part as usize);
     match step.kind {
@@ -236,7 +271,10 @@ pub fn take(step: &Step, fate: Fate, pick: u64) {
         }
         StepKind::Deliver => {
             if let Some(pipe) = with(|network| network.pipes[place].0.upgrade()) {
-                pipe.deliver(part);
+                match fate {
+                    Fate::Fails => pipe.reset(),
+                    _ => pipe.deliver(part),
+                }
             }
         }
         StepKind::Late => {

@@ -6,6 +6,9 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use super::endpoint::Subject;
+use crate::control::Request;
+
 /// One direction.
 #[derive(Debug, Default)]
 struct Direction {
@@ -41,6 +44,15 @@ impl Wires {
         !one.sent.is_empty() || one.ended && !one.is_known
     }
 
+    /// What the next message of a direction is about.
+    pub(super) fn subject(&self, direction: usize) -> Subject {
+        match self.directions()[direction].sent.front() {
+            Some(message) if direction == 0 && is_heartbeat(message) => Subject::Heartbeat,
+            Some(_) => Subject::Message,
+            None => Subject::Other,
+        }
+    }
+
     /// Delivers the next message of a direction, or its end.
     pub(super) fn deliver(&self, direction: usize) {
         let waker = {
@@ -70,6 +82,10 @@ impl Wires {
             }
         }
     }
+}
+
+fn is_heartbeat(message: &[u8]) -> bool {
+    Request::decode(message) == Ok(Request::Heartbeat)
 }
 
 /// One end of a connection. Dropping it closes it.

@@ -1,53 +1,65 @@
-//! The clients of a run: handles, and jobs on cores, which crossings and loans concern.
+//! The clients of a run: handles, jobs on cores, and clients that threads and tasks share.
 //!
 //! A job is a task of its core. The world leaves it calls in a port and collects its answers there,
-//! in steps of their own.
+//! in steps of their own. The calls of a shared client are tasks of no core, which the world polls.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
-use farcore::{Answer, Core, Error, Handle, Operation, Refused};
-use farcore_tuning::simulated;
+use farcore::{
+    CasOutcome, Core, Cursor, Handle, Operation, Refused, ScanOptions, TransactionOutcome,
+    TreeGuard,
+};
 
-use crate::history::{Answered, Call};
+use farcore_rdma::simulation::Sleep;
+
+use crate::call::{Answered, Asked, Call, Raw};
 use crate::random::Random;
 
-/// What every value repeats, and what must not be read in far memory.
-pub(crate) const MARK: &[u8; 8] = b"plaintxt";
+/// How long a job sleeps that has nothing to do.
+const NAP: Duration = Duration::from_micros(20);
 
-/// An answer with its call's number, or what is wrong with it.
-pub(crate) type Arrived = (u64, Result<Answered, String>);
+/// An answer with its call's number.
+pub(crate) type Arrived = (u64, Raw);
 
-/// A call on its way to a client.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) number: u64,
-    pub(crate) call: Call,
-    pub(crate) key: String,
-    pub(crate) value: Vec<u8>,
+type Working = Pin<Box<dyn Future<Output = Raw>>>;
+
+/// A call of a shared client under way.
+pub(crate) struct Pending {
+    number: u64,
+    work: Working,
+    woken: Arc<Woken>,
 }
 
-impl Asked {
-    pub(crate) fn operation(&self) -> Operation<'_> {
-        let (key, value) = (self.key.as_bytes(), &*self.value);
-        match self.call {
-            Call::Get => Operation::Get { key },
-            Call::Put => Operation::Put { key, value },
-            Call::Delete => Operation::Delete { key },
-            Call::Swap(expected) => Operation::CompareAndSwap {
-                key,
-                value,
-                expected,
-            },
-        }
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pending").field(&self.number).finish()
+    }
+}
+
+/// Whether a call was woken since it was polled last.
+#[derive(Debug)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// A client, as the world drives it.
+#[derive(Debug)]
 pub(crate) enum Client {
     Handle(Box<Handle>),
     /// A job, by its port.
     Job(usize),
+    Shared(farcore::Client, Vec<Pending>),
 }
 
 /// What a job and the world share.
@@ -96,8 +108,11 @@ pub(crate) fn stop(port: usize) {
     });
 }
 
+/// How a call was sent.
+type Sent = Result<(), Refused>;
+
 /// The job of a port.
-pub(crate) async fn work(mut core: Core, port: usize, bytes_max: u64) {
+pub(crate) async fn work(mut core: Core, port: usize) {
     loop {
         let (ends, stops, asleep, next) = at(port, |port| {
             let idle = port.asked.is_empty() && core.in_flight() == 0;
@@ -107,39 +122,133 @@ pub(crate) async fn work(mut core: Core, port: usize, bytes_max: u64) {
         if ends || stops {
             return;
         }
+        let mut has_worked = next.is_some();
         if let Some(asked) = next {
-            let done = match core.submit(asked.operation(), asked.number) {
-                Ok(()) => None,
-                Err(Refused::Full) => Some(Err(())),
-                Err(Refused::Error(error)) => Some(Ok(Answered::Failed(name_of(&error)))),
-            };
-            at(port, |port| match done {
-                None => drop(port.asked.pop_front()),
-                Some(Ok(answered)) => {
+            let number = asked.number;
+            let sent: Option<Sent> = asked.with(|operation| core.submit(operation, number));
+            match sent {
+                Some(Err(Refused::Full)) => {}
+                Some(Err(Refused::Error(error))) => at(port, |port| {
                     port.asked.pop_front();
-                    port.arrived.push((asked.number, Ok(answered)));
-                }
-                Some(Err(())) => {}
-            });
+                    port.arrived.push((number, Raw::failed(&error)));
+                }),
+                _ => at(port, |port| drop(port.asked.pop_front())),
+            }
         }
         if !asleep {
             let mut arrived = Vec::new();
-            core.poll(|number, answer| arrived.push((number, owned(number, answer, bytes_max))));
+            core.poll(|number, answer| arrived.push((number, Raw::of(number, answer))));
+            has_worked |= !arrived.is_empty();
             at(port, |port| port.arrived.extend(arrived));
         }
-        core.yield_now().await;
+        if has_worked {
+            core.yield_now().await;
+        } else {
+            // The core sleeps meanwhile, and lends its reactor.
+            Sleep::new(NAP).await;
+        }
+    }
+}
+
+/// Has a shared client carry out a call.
+async fn perform(client: farcore::Client, asked: Asked) -> Raw {
+    let (key, value) = (asked.name(), asked.value());
+    let answered = match &asked.call {
+        Call::Get { is_long: true, .. } => {
+            let mut read = Vec::new();
+            match client.get_long(key, &mut read).await {
+                Ok(Some(version)) => return Raw::Value(version, read),
+                Ok(None) => Ok(Answered::Absent),
+                Err(error) => Err(error),
+            }
+        }
+        Call::Get { .. } => match client.get(key).await {
+            Ok(Some(read)) => return Raw::Value(read.version(), read.to_vec()),
+            Ok(None) => Ok(Answered::Absent),
+            Err(error) => Err(error),
+        },
+        Call::Put { is_long: true, .. } => client.put_long(key, &value).await.map(Answered::Stored),
+        Call::Put { .. } => client.put(key, &value).await.map(Answered::Stored),
+        Call::Swap { expected, .. } => {
+            let swapped = client.compare_and_swap(key, *expected, &value).await;
+            swapped.map(|outcome| match outcome {
+                CasOutcome::Stored(version) => Answered::Stored(version),
+                CasOutcome::Mismatch(version) => Answered::Mismatch(version),
+            })
+        }
+        Call::Scan { entries } => return scan(&client, *entries, &asked).await,
+        Call::Transaction(parts) => {
+            let transaction = asked.transaction(parts, &value);
+            let outcome = client.transaction(&transaction).await;
+            outcome.map(|outcome| match outcome {
+                TransactionOutcome::Committed { last } => Answered::Stored(last),
+                TransactionOutcome::Conflict { place, current } => {
+                    Answered::Conflict(place, current)
+                }
+            })
+        }
+        Call::Tree { call, .. } => {
+            let bytes = asked.tree_bytes(*call);
+            let values = bytes.values();
+            let op = bytes.op(*call, &values);
+            // A batch of one, whose answer is as the shard gave it.
+            let guard = TreeGuard::default();
+            match client.many([Operation::Tree { key, op, guard }]).await {
+                Ok(answers) => return Raw::of(0, answers.at(0)),
+                Err(error) => Err(error),
+            }
+        }
+        Call::Delete { .. } | Call::DeleteTree { .. } | Call::SetExpiry { .. } => {
+            unreachable!("the version that a delete draws is known by its token alone")
+        }
+    };
+    match answered {
+        Ok(answered) => Raw::Plain(answered),
+        Err(error) => Raw::failed(&error),
+    }
+}
+
+/// Lists all keys.
+async fn scan(client: &farcore::Client, entries: usize, asked: &Asked) -> Raw {
+    let options = ScanOptions {
+        values: entries % 2 == 0,
+        entries,
+    };
+    let (mut cursor, mut listed, mut unreadable) = (Cursor::default(), Vec::new(), 0);
+    loop {
+        let page = match client.scan(cursor, options).await {
+            Ok(page) => page,
+            Err(error) => return Raw::failed(&error),
+        };
+        unreadable += page.unreadable();
+        for entry in page.entries() {
+            let name = String::from_utf8_lossy(entry.key).into_owned();
+            let number = match entry.value.map(|value| asked.lengths.number_of(value)) {
+                Some(Ok(number)) => Some(number),
+                Some(Err(_)) => Some(u64::MAX),
+                None => None,
+            };
+            listed.push((name, entry.version, number));
+        }
+        match page.next() {
+            Some(next) => cursor = next,
+            None => return Raw::Plain(Answered::Scanned(listed, unreadable)),
+        }
     }
 }
 
 impl Client {
-    /// Sends a call; false if it was refused, and then with the error's name if there is one.
+    /// Sends a call; an error if it was refused, with its name if it has one.
     pub(crate) fn send(&mut self, asked: Asked) -> Result<(), Option<String>> {
         match self {
-            Self::Handle(handle) => match handle.submit(asked.operation(), asked.number) {
-                Ok(()) => Ok(()),
-                Err(Refused::Full) => Err(None),
-                Err(Refused::Error(error)) => Err(Some(name_of(&error))),
-            },
+            Self::Handle(handle) => {
+                let number = asked.number;
+                match asked.with(|operation| handle.submit(operation, number)) {
+                    Some(Ok(())) => Ok(()),
+                    Some(Err(Refused::Error(error))) => Err(Some(crate::call::name_of(&error))),
+                    Some(Err(Refused::Full)) | None => Err(None),
+                }
+            }
             Self::Job(port) => at(*port, |port| {
                 if port.ends {
                     return Err(None);
@@ -147,21 +256,56 @@ impl Client {
                 port.asked.push_back(asked);
                 Ok(())
             }),
+            Self::Shared(client, pending) => {
+                pending.push(Pending {
+                    number: asked.number,
+                    work: Box::pin(perform(client.clone(), asked)),
+                    woken: Arc::new(Woken(AtomicBool::new(true))),
+                });
+                Ok(())
+            }
         }
     }
 
     /// The answers that have arrived.
-    pub(crate) fn receive(&mut self, bytes_max: u64) -> Vec<Arrived> {
+    pub(crate) fn receive(&mut self, random: &mut Random) -> Vec<Arrived> {
+        let mut arrived = Vec::new();
         match self {
             Self::Handle(handle) => {
-                let mut arrived = Vec::new();
-                handle.poll(|number, answer| {
-                    arrived.push((number, owned(number, answer, bytes_max)));
-                });
-                arrived
+                handle.poll(|number, answer| arrived.push((number, Raw::of(number, answer))));
             }
-            Self::Job(port) => at(*port, |port| std::mem::take(&mut port.arrived)),
+            Self::Job(port) => arrived = at(*port, |port| std::mem::take(&mut port.arrived)),
+            Self::Shared(_, pending) => pending.retain_mut(|call| {
+                // Some polls come without a reason.
+                if !call.woken.0.swap(false, Ordering::Relaxed) && !random.one_in(16) {
+                    return true;
+                }
+                let waker = Waker::from(Arc::clone(&call.woken));
+                let polled = call.work.as_mut().poll(&mut Context::from_waker(&waker));
+                if let Poll::Ready(raw) = polled {
+                    arrived.push((call.number, raw));
+                    return false;
+                }
+                true
+            }),
         }
+        arrived
+    }
+
+    /// Gives up one of a shared client's calls; its number.
+    pub(crate) fn give_up(&mut self, random: &mut Random) -> Option<u64> {
+        match self {
+            Self::Shared(_, pending) if !pending.is_empty() => {
+                let call = pending.swap_remove(random.place(pending.len()));
+                Some(call.number)
+            }
+            _ => None,
+        }
+    }
+
+    /// True if its calls on one key keep their order.
+    pub(crate) fn is_ordered(&self) -> bool {
+        !matches!(self, Self::Shared(..))
     }
 
     /// Whether a job reads its answers.
@@ -170,48 +314,4 @@ impl Client {
             at(*port, |port| port.is_asleep = is_asleep);
         }
     }
-}
-
-/// The bytes of a call's value: its number, then the mark, to a length that the number decides.
-pub(crate) fn value_of(number: u64, bytes_max: u64) -> Vec<u8> {
-    let bytes = Random::new(number).below(bytes_max);
-    let mut value = number.to_le_bytes().to_vec();
-    value.extend(
-        MARK.iter()
-            .cycle()
-            .take(usize::try_from(bytes).unwrap_or(0)),
-    );
-    value
-}
-
-/// The name of an error.
-pub(crate) fn name_of(error: &Error) -> String {
-    let text = format!("{error:?}");
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric());
-    text[..end.unwrap_or(text.len())].to_owned()
-}
-
-/// An answer to a call, with its value checked.
-fn owned(number: u64, answer: Answer<'_>, bytes_max: u64) -> Result<Answered, String> {
-    Ok(match answer {
-        Answer::Value { version, value } => {
-            let Some(first) = value.first_chunk() else {
-                return Err(format!("call {number} read a short value: {value:?}"));
-            };
-            let stored = u64::from_le_bytes(*first);
-            if value != value_of(stored, bytes_max) {
-                return Err(format!("call {number} read a value that was never stored"));
-            }
-            Answered::Value(version, stored)
-        }
-        Answer::Absent => Answered::Absent,
-        Answer::Stored { version } => Answered::Stored(version),
-        Answer::Deleted => {
-            let version = simulated::take_version(number);
-            Answered::Deleted(version.ok_or("a delete drew no version")?)
-        }
-        Answer::Mismatch { current } => Answered::Mismatch(current),
-        Answer::Failed(error) => Answered::Failed(name_of(error)),
-        other => return Err(format!("call {number} was answered {other:?}")),
-    })
 }

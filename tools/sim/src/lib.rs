@@ -19,11 +19,18 @@
 //! - I1: a step depends on the seed and the steps before it alone, so equal seeds have equal trace
 //!   hashes.
 
+mod call;
 mod client;
+mod collections;
+mod faults;
 mod history;
+mod keys;
 pub mod mutations;
 mod plan;
 mod random;
 mod report;
 pub mod run;
+pub mod shrink;
+mod times;
+mod workload;
 mod world;

@@ -21,16 +21,34 @@ struct Arguments {
     /// The longest time, in minutes.
     #[arg(long)]
     minutes: Option<u64>,
+    /// The longest time, in seconds; for each planted fault by itself.
+    #[arg(long, conflicts_with = "minutes")]
+    seconds: Option<u64>,
     /// Some nodes never come back; every request must end all the same.
     #[arg(long)]
     liveness: bool,
-    /// Plant a fault in the engine, which must be found in two minutes; `all` for each after the
-    /// other.
+    /// Plant a fault in the engine, which must be found in two minutes. `all` for each that can be
+    /// found after the other, `quick` for those that are found at once, `gaps` for the others.
     #[arg(long)]
     mutation: Option<String>,
     /// Print each plan and its trace hash.
     #[arg(long)]
     verbose: bool,
+    /// Lines of the trace of a run that fails.
+    #[arg(long)]
+    trace: Option<usize>,
+    /// Make a run that fails smaller: take away what its failure does not need.
+    #[arg(long)]
+    shrink: bool,
+    /// Take these parts away from each plan, as a run that was made smaller names them.
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<String>,
+    /// Another run of the same plan.
+    #[arg(long, default_value_t = 0)]
+    variant: u64,
+    /// Steps with faults, if not those of the plan.
+    #[arg(long)]
+    steps: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -38,17 +56,30 @@ fn main() -> ExitCode {
         seed,
         count,
         minutes,
+        seconds,
         liveness,
         mutation,
         verbose,
+        trace,
+        shrink,
+        without,
+        variant,
+        steps,
     } = Arguments::parse();
-    let is_single = minutes.is_none() && mutation.is_none();
+    let limit = seconds.map(Duration::from_secs);
+    let limit = limit.or(minutes.map(Duration::from_mins));
+    let is_single = limit.is_none() && mutation.is_none();
     let request = Request {
         first: seed,
         count: count.or(is_single.then_some(1)),
-        limit: Duration::from_mins(minutes.unwrap_or(24 * 60)),
+        limit: limit.unwrap_or(Duration::from_hours(24)),
         liveness,
         verbose,
+        without,
+        variant,
+        steps,
+        trace,
+        shrinks: shrink,
     };
     let done = match mutation {
         Some(name) => find(&name, &request),

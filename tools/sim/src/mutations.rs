@@ -1,32 +1,76 @@
 //! Faults that are planted in the engine and in memory nodes, which the simulation must find.
 //! Builds without the feature `mutations` have none.
 
-/// Those that are found within two minutes, as `farcore_tuning::mutated!` names them.
-pub const FOUND: [&str; 7] = [
+/// Those that are found within seconds, for every run of the tests.
+pub const QUICK: [&str; 17] = [
     "delete-draws-no-version",
+    "expired-answered",
     "freed-though-pinned",
     "home-not-moved",
     "immutable-overwritten",
     "insertion-not-noted",
+    "listed-twice",
+    "moved-place-not-listed",
+    "node-not-moved",
+    "not-parked-behind-a-flight",
+    "piece-not-moved",
+    "seal-kept-though-not-posted",
+    "seat-taken-early",
     "sequence-not-raised",
     "slot-not-redirected",
+    "swap-of-absent-ignored",
+    "transaction-in-part",
 ];
 
-/// Those that dozens of runs did not find: what the simulation does not reach or check yet.
-pub const GAPS: [&str; 13] = [
+/// Those that are found within two minutes, as `farcore_tuning::mutated!` names them.
+pub const FOUND: [&str; 26] = [
+    "client-number-taken-early",
+    "delete-draws-no-version",
+    "expected-of-far-ignored",
+    "expired-answered",
     "failed-piece-not-noted",
-    "flush-to-a-lost-extent",
+    "freed-though-pinned",
+    "home-not-moved",
+    "immutable-overwritten",
+    "insertion-not-noted",
     "landing-freed-at-post",
-    "lent-with-own-requests",
+    "listed-twice",
     "loss-mark-dropped",
+    "lost-answers-absent",
     "lost-extent-reused",
-    "moves-not-counted",
+    "lost-node-kept",
+    "moved-place-not-listed",
+    "node-not-moved",
     "not-parked-behind-a-flight",
-    "over-while-lines-live",
+    "piece-not-moved",
     "renewed-without-lost",
     "seal-kept-though-not-posted",
+    "seat-taken-early",
+    "sequence-not-raised",
+    "slot-not-redirected",
+    "swap-of-absent-ignored",
+    "transaction-in-part",
+];
+
+/// Those that are not found yet, and what would have to meet.
+pub const GAPS: [&str; 9] = [
+    // Two cores seldom claim one extent at one time.
+    "claims-what-is-owned",
+    // A flush must be complete but for its last completion when its node's loss is known.
+    "flush-to-a-lost-extent",
+    // A core must sleep while its own clients wait for far memory.
+    "lent-with-own-requests",
+    // A long value of a collection must be read from a page that has outlived its node.
+    "lost-number-reused",
+    // A page must go within a batch that has looked at it before.
+    "moves-not-counted",
+    // A late WRITE must come between the end of a session and that of its connection.
+    "over-while-lines-live",
     "served-beside-its-predecessor",
+    // No plan makes shards so short of flights and buffers that one lane must wait for another.
     "starving-ignored",
+    // The system's clock must go back between two reads of a value that expires.
+    "time-runs-back",
 ];
 
 /// Plants the fault of a name; none if it is empty. False if there is no such fault, or this build

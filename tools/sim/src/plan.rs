@@ -4,11 +4,13 @@
 //! (swarm testing).
 
 use farcore::{EncryptionKey, EncryptionMode, WhenFull};
+use farcore_rdma::simulation::Subject;
 
+use crate::call::Lengths;
 use crate::random::Random;
 
 /// The settings of one run.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// Some nodes never come back.
@@ -18,7 +20,14 @@ pub(crate) struct Plan {
     pub(crate) handles: usize,
     /// Clients that are jobs on cores.
     pub(crate) jobs: usize,
+    /// Clients that threads and tasks share.
+    pub(crate) shared: usize,
     pub(crate) keys: u64,
+    /// Keys come in pairs that the index tells apart only by reading them.
+    pub(crate) collides: bool,
+    pub(crate) trees: u64,
+    /// Entries beyond which a node of a collection is divided.
+    pub(crate) tree_entries: usize,
     pub(crate) value_bytes_max: u64,
     pub(crate) encryption: Option<EncryptionMode>,
     pub(crate) evicts: bool,
@@ -27,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) read_ahead: bool,
     pub(crate) cache_percent: u8,
     pub(crate) batch: usize,
+    /// Requests that a queue pair takes at once.
+    pub(crate) depth: usize,
     /// Bytes of far memory of a core.
     pub(crate) far_bytes: u64,
     /// Bytes that each node lends.
@@ -36,40 +47,127 @@ pub(crate) struct Plan {
     pub(crate) far_silence_ns: u64,
     pub(crate) keep_ms: u64,
     pub(crate) steps: u64,
+    /// How much time a step takes while faults happen: much, so that leases end and values expire.
+    pub(crate) pace: u64,
+    /// Lines that are kept for the report of a failure.
+    pub(crate) trace_lines: usize,
     /// One client sends and does not read its answers for long times.
     pub(crate) sleeper: bool,
     /// The engine is closed in the middle of the run.
     pub(crate) closes: bool,
     pub(crate) faults: Faults,
     pub(crate) weights: Weights,
+    pub(crate) mix: Mix,
 }
 
 /// How often faults happen: once in this many opportunities, or never where it is 0.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults {
-    /// Of requests on the fabric.
-    pub(crate) fail: u64,
-    pub(crate) done_but_fails: u64,
+    /// Of requests and messages, by subject.
+    pub(crate) fail: [u64; Subject::ALL.len()],
+    pub(crate) done_but_fails: [u64; Subject::ALL.len()],
+    /// Of WRITEs.
     pub(crate) late: u64,
+    /// Of READs.
     pub(crate) damage_on_the_way: u64,
+    /// Of WRITEs that are performed: the node is cut off, or ends, just then.
+    pub(crate) cut_in_flush: u64,
+    pub(crate) restart_in_flush: u64,
     /// Of steps.
     pub(crate) partition: u64,
     pub(crate) restart: u64,
     pub(crate) damage: u64,
     pub(crate) clock: u64,
-    /// Clients that stop with calls under way.
+    /// A task, or what comes from a node, rests for a while.
+    pub(crate) nap: u64,
+    /// Clients that stop with calls under way, or give calls up.
     pub(crate) stop: u64,
     /// A node whose requests are performed rarely.
     pub(crate) slow: u64,
 }
 
 /// How often each kind of step is picked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Weights {
     pub(crate) task: u64,
     pub(crate) network: u64,
     pub(crate) client: u64,
     pub(crate) time: u64,
+}
+
+/// How often each kind of call is made, of the sum of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mix {
+    pub(crate) get: u64,
+    pub(crate) put: u64,
+    pub(crate) delete: u64,
+    pub(crate) swap: u64,
+    pub(crate) expiring: u64,
+    pub(crate) transaction: u64,
+    pub(crate) tree: u64,
+    pub(crate) long: u64,
+    pub(crate) scan: u64,
+}
+
+impl Mix {
+    fn draw(random: &mut Random) -> Self {
+        let (get, put) = (random.of(&[2, 8, 16]), random.of(&[3, 7, 20]));
+        let mut some = |most: u64| if random.one_in(2) { most } else { 0 };
+        Self {
+            get,
+            put,
+            delete: some(2),
+            swap: some(3),
+            expiring: some(4),
+            transaction: some(4),
+            tree: some(12),
+            long: some(2),
+            scan: some(1),
+        }
+    }
+}
+
+/// How often a fault happens, if at all: the least once in `most` opportunities.
+fn rare(random: &mut Random, most: u64) -> u64 {
+    let happens = random.one_in(2);
+    let often = most / (1 + random.below(8));
+    if happens { often.max(2) } else { 0 }
+}
+
+/// As [`rare`], in a quarter of all runs: what hides other faults.
+fn seldom(random: &mut Random, most: u64) -> u64 {
+    let often = rare(random, most);
+    if random.one_in(2) { often } else { 0 }
+}
+
+/// As [`rare`], for each subject, and for some of them much more often.
+fn rare_by_subject(random: &mut Random) -> [u64; Subject::ALL.len()] {
+    let is_there = random.one_in(2);
+    Subject::ALL.map(|_| {
+        let most = random.of(&[30, 300, 3_000]);
+        let often = rare(random, most);
+        if is_there { often } else { 0 }
+    })
+}
+
+impl Faults {
+    fn draw(random: &mut Random) -> Self {
+        Self {
+            fail: rare_by_subject(random),
+            done_but_fails: rare_by_subject(random),
+            late: rare(random, 200),
+            damage_on_the_way: seldom(random, 1_000),
+            cut_in_flush: rare(random, 2_000),
+            restart_in_flush: rare(random, 2_000),
+            partition: rare(random, 40_000),
+            restart: rare(random, 60_000),
+            damage: seldom(random, 20_000),
+            clock: rare(random, 20_000),
+            nap: rare(random, 2_000),
+            stop: rare(random, 20_000),
+            slow: rare(random, 2),
+        }
+    }
 }
 
 impl Plan {
@@ -83,24 +181,9 @@ impl Plan {
             Some(EncryptionMode::Authenticated),
             Some(EncryptionMode::Authenticated),
         ]);
-        let mut rare = |most: u64| {
-            let happens = random.one_in(2);
-            let often = most / (1 + random.below(8));
-            if happens { often.max(2) } else { 0 }
-        };
-        let faults = Faults {
-            fail: rare(300),
-            done_but_fails: rare(300),
-            late: rare(300),
-            damage_on_the_way: rare(1_000),
-            partition: rare(40_000),
-            restart: rare(60_000),
-            damage: rare(20_000),
-            clock: rare(20_000),
-            stop: rare(20_000),
-            slow: rare(2),
-        };
-        let far_mib = random.of(&[2, 4, 8, 8, 16]);
+        let faults = Faults::draw(&mut random);
+        let mix = Mix::draw(&mut random);
+        let far_mib = random.of(&[1, 2, 4, 8, 8, 16]);
         let far_bytes = far_mib << 20;
         let share = far_bytes * cores as u64 / nodes as u64;
         Self {
@@ -110,7 +193,11 @@ impl Plan {
             nodes,
             handles: random.of(&[1, 2, 3]),
             jobs: random.of(&[0, 1, 2, 4]),
+            shared: random.of(&[0, 1, 1, 2]),
             keys: random.of(&[20, 200, 600, 2_000, 2_000]),
+            collides: random.one_in(4),
+            trees: random.of(&[1, 2, 4, 8]),
+            tree_entries: random.of(&[4, 8, usize::MAX / 4]),
             value_bytes_max: random.of(&[100, 2_000, 8_000, 20_000, 30_000]),
             encryption,
             evicts: random.one_in(4),
@@ -119,14 +206,17 @@ impl Plan {
             read_ahead: random.one_in(2),
             cache_percent: random.of(&[0, 25, 75]),
             batch: random.of(&[1, 8, 64]),
+            depth: random.of(&[2, 4, usize::MAX, usize::MAX]),
             far_bytes,
             node_bytes: (share + (3 << 20)).next_multiple_of(1 << 20),
             spare_bytes: random.of(&[0, 256 << 10, 2 << 20]),
             far_silence_ns: random.of(&[20_000_000, 200_000_000, 1_000_000_000]),
             keep_ms: random.of(&[0, 0, 2_000]),
-            steps: random.of(&[20_000, 60_000, 150_000]),
+            steps: random.of(&[20_000, 40_000, 80_000]),
+            pace: random.of(&[1, 1, 30, 300, 1_000]),
+            trace_lines: 60,
             sleeper: random.one_in(3),
-            closes: !liveness && random.one_in(5),
+            closes: !liveness && random.one_in(6),
             faults,
             weights: Weights {
                 task: random.of(&[4, 8, 16]),
@@ -134,6 +224,7 @@ impl Plan {
                 client: random.of(&[2, 8, 16]),
                 time: 1,
             },
+            mix,
         }
     }
 
@@ -142,6 +233,16 @@ impl Plan {
             WhenFull::Evict
         } else {
             WhenFull::Refuse
+        }
+    }
+
+    /// How long values are.
+    pub(crate) fn lengths(&self) -> Lengths {
+        Lengths {
+            value_max: self.value_bytes_max,
+            // Some pieces.
+            long_max: 150_000,
+            element_max: self.value_bytes_max.min(4_000),
         }
     }
 

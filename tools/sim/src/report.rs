@@ -16,6 +16,15 @@ impl Coverage {
         *self.faults.entry(kind).or_default() += 1;
     }
 
+    /// How many faults have happened whose names begin so.
+    pub(crate) fn faults_of(&self, begin: &str) -> u64 {
+        let faults = self.faults.iter();
+        faults
+            .filter(|(kind, _)| kind.starts_with(begin))
+            .map(|(_, count)| count)
+            .sum()
+    }
+
     pub(crate) fn error(&mut self, name: &str) {
         *self.errors.entry(name.to_owned()).or_default() += 1;
     }

@@ -8,26 +8,33 @@ use std::time::Duration;
 
 use farcore::{Config, Lock, SimulatedEngine};
 use farcore_rdma::node::{MemoryOptions, NodeOptions, SimulatedNode, SimulatedNodeGuard};
-use farcore_rdma::simulation::{self, Fate, NodeState, Step, StepKind};
+use farcore_rdma::simulation::{self, Options, Step};
 use farcore_tuning::simulated;
 
-use crate::client::{self, Asked, Client, MARK, value_of};
-use crate::history::{Answered, Call, History};
+use crate::call::{Answered, Call, MARK, understand};
+use crate::client::{self, Client};
+use crate::faults::Nap;
+use crate::history::{Entry, History, Moment, Rules};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::report::Coverage;
+use crate::times::Times;
 
-/// Steps that are kept for the report of a failure.
-const TRACE_STEPS: usize = 60;
 /// Steps between two checks of the shards.
 const CHECK_STEPS: u64 = 256;
 /// Steps within which an engine must open, and within which every request must end once faults
 /// have healed.
 const PATIENCE_STEPS: u64 = 400_000;
-/// Calls that a client has under way, at most.
-const IN_FLIGHT_MAX: usize = 24;
+/// How often what cannot be read is read again once faults have healed, and the steps between.
+const READ_ROUNDS: u32 = 40;
+const ROUND_STEPS: u64 = 2_000;
+/// How much time a step takes where time flows.
+const FLOWING_PACE: u64 = 100;
 /// The groups of the nodes' tasks; those of cores begin with 1.
 const NODE_GROUP: u32 = 32;
+/// The system's clock when a world begins, in nanoseconds since 1970.
+const BEGINS_NS: u64 = 1_700_000_000_000_000_000;
+
 /// What a run has shown.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -42,30 +49,43 @@ pub(crate) struct Outcome {
 }
 
 /// A client with its state in the world.
-struct Caller {
-    client: Client,
-    in_flight: usize,
+pub(crate) struct Caller {
+    pub(crate) client: Client,
+    pub(crate) in_flight: usize,
     /// It does not read its answers before this step.
-    asleep_until: u64,
+    pub(crate) asleep_until: u64,
 }
 
-struct World {
-    plan: Plan,
-    random: Random,
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) random: Random,
     hash: u64,
-    step: u64,
+    pub(crate) step: u64,
     trace: VecDeque<String>,
-    coverage: Coverage,
-    history: History,
-    clients: Vec<Caller>,
-    nodes: Vec<Option<SimulatedNodeGuard>>,
+    pub(crate) coverage: Coverage,
+    pub(crate) history: History,
+    /// The names of the keys.
+    pub(crate) names: Vec<String>,
+    pub(crate) clients: Vec<Caller>,
+    pub(crate) nodes: Vec<Option<SimulatedNodeGuard>>,
     /// When what is wrong with a node ends.
-    heals_at: Vec<u64>,
+    pub(crate) heals_at: Vec<u64>,
+    pub(crate) times: Times,
     /// Faults happen.
-    is_faulty: bool,
-    ready: Vec<(u64, u32)>,
-    network: Vec<Step>,
-    slow_node: Option<u32>,
+    pub(crate) is_faulty: bool,
+    /// Clients make calls.
+    pub(crate) is_busy: bool,
+    /// Time passes although something else could happen.
+    time_flows: bool,
+    pub(crate) nap: Option<Nap>,
+    pub(crate) ready: Vec<(u64, u32)>,
+    pub(crate) network: Vec<Step>,
+    pub(crate) slow_node: Option<u32>,
+}
+
+/// How often a node has lost what a core had there.
+fn lost_extents() -> u64 {
+    simulated::count_reached("a node's extents lost")
 }
 
 fn address(node: usize) -> SocketAddr {
@@ -74,13 +94,13 @@ fn address(node: usize) -> SocketAddr {
 }
 
 impl World {
-    fn note(&mut self, kind: u64, detail: u64, text: impl FnOnce() -> String) {
+    pub(crate) fn note(&mut self, kind: u64, detail: u64, text: impl FnOnce() -> String) {
         for word in [kind, detail, self.step] {
             self.hash = (self.hash ^ word)
                 .wrapping_mul(0x100_0000_01B3)
                 .rotate_left(23);
         }
-        if self.trace.len() == TRACE_STEPS {
+        while self.trace.len() >= self.plan.trace_lines {
             self.trace.pop_front();
         }
         let now_ns = simulated::now_ns().unwrap_or(0);
@@ -88,7 +108,7 @@ impl World {
             .push_back(format!("{:>8} {now_ns:>14} ns  {}", self.step, text()));
     }
 
-    fn start_node(&mut self, node: usize) -> Result<(), String> {
+    pub(crate) fn start_node(&mut self, node: usize) -> Result<(), String> {
         let memory = MemoryOptions {
             region_bytes: self.plan.node_bytes,
             extent_bytes: 64 << 10,
@@ -139,7 +159,8 @@ impl World {
             prefault: false,
             huge_pages: false,
             lock: Lock::Off,
-            handles_max: plan.handles,
+            handles_max: plan.handles + if plan.shared > 0 { 2 } else { 0 },
+            hash_tags: true,
             batch: plan.batch,
             cache_percent: plan.cache_percent,
             read_ahead_chunks: if plan.read_ahead { 12 } else { 0 },
@@ -154,6 +175,7 @@ impl World {
         let weights = self.plan.weights;
         simulation::ready(&mut self.ready);
         simulation::steps(&mut self.network);
+        self.rest();
         let busy = !self.ready.is_empty() || !self.network.is_empty();
         let all = [
             if self.ready.is_empty() {
@@ -183,14 +205,20 @@ impl World {
             pick -= all[kind];
             kind += 1;
         }
-        simulated::advance(20 + self.random.below(400));
+        let pace = match (self.is_faulty, self.time_flows) {
+            (true, _) => self.plan.pace,
+            (false, true) => FLOWING_PACE,
+            (false, false) => 1,
+        };
+        let by_ns = (20 + self.random.below(400)) * pace;
+        self.advance(by_ns);
         match kind {
             0 => {
                 let (id, group) = self.ready[self.random.place(self.ready.len())];
                 self.note(0, id, || format!("task {id} of group {group}"));
                 simulation::poll(id);
             }
-            1 => self.move_network(),
+            1 => self.move_network()?,
             2 => self.move_client()?,
             _ => self.pass_time(),
         }
@@ -201,46 +229,6 @@ impl World {
         Ok(())
     }
 
-    fn move_network(&mut self) {
-        let mut step = self.network[self.random.place(self.network.len())];
-        if self.slow_node == Some(step.node) && self.random.below(8) > 0 {
-            step = self.network[self.random.place(self.network.len())];
-        }
-        let mut fate = Fate::Well;
-        if self.is_faulty && step.kind == StepKind::Perform {
-            let faults = self.plan.faults;
-            let draws = [
-                (faults.fail, Fate::Fails, "requests that fail"),
-                (
-                    faults.done_but_fails,
-                    Fate::DoneButFails,
-                    "requests that fail though performed",
-                ),
-                (faults.late, Fate::LateAndFails, "requests performed late"),
-                (
-                    faults.damage_on_the_way,
-                    Fate::Damaged,
-                    "bytes damaged on the way",
-                ),
-            ];
-            for (often, one, name) in draws {
-                if often > 0 && self.random.one_in(often) {
-                    fate = one;
-                    self.coverage.fault(name);
-                }
-            }
-        }
-        let pick = self.random.next();
-        let detail = u64::from(step.place) << 8 | u64::from(step.part);
-        self.note(1 + step.kind as u64, detail, || {
-            format!(
-                "{:?} at node {}: place {}, part {}, {fate:?}",
-                step.kind, step.node, step.place, step.part
-            )
-        });
-        simulation::take(&step, fate, pick);
-    }
-
     fn pass_time(&mut self) {
         let now_ns = simulated::now_ns().unwrap_or(0);
         let next_ns = simulation::next_timer_ns().unwrap_or(now_ns);
@@ -248,22 +236,35 @@ impl World {
         let by_ns = match self.random.below(3) {
             0 => self.random.below(50_000),
             // Without faults no request waits for longer than it may.
-            _ if busy && !self.is_faulty => 0,
+            _ if busy && !self.is_faulty && !self.time_flows => 0,
             _ => next_ns.saturating_sub(now_ns),
         };
         self.note(9, by_ns, || format!("{by_ns} ns pass"));
+        self.advance(by_ns);
+    }
+
+    fn advance(&mut self, by_ns: u64) {
         simulated::advance(by_ns);
+        self.times.pass(simulated::now_ns().unwrap_or(0));
+    }
+
+    /// What is known of time now.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment {
+            step: self.step,
+            floor_ms: self.times.floor_ms(),
+            ceiling_ms: self.times.ceiling_ms(),
+        }
     }
 
     fn move_client(&mut self) -> Result<(), String> {
         let place = self.random.place(self.clients.len());
         let is_sleeper = self.plan.sleeper && place == 0;
-        let caller = &mut self.clients[place];
-        let may_send = caller.in_flight < IN_FLIGHT_MAX && self.is_faulty;
-        if may_send && self.random.below(3) > 0 {
-            self.submit(place);
+        if self.is_busy && self.random.below(3) > 0 {
+            self.call(place);
             return Ok(());
         }
+        let caller = &mut self.clients[place];
         if caller.asleep_until > self.step && self.is_faulty {
             return Ok(());
         }
@@ -273,14 +274,22 @@ impl World {
             caller.client.set_asleep(true);
             self.coverage.fault("clients that do not read");
         }
-        let arrived = caller.client.receive(self.plan.value_bytes_max);
+        self.receive(place)
+    }
+
+    /// Has a client read its answers.
+    fn receive(&mut self, place: usize) -> Result<(), String> {
+        let caller = &mut self.clients[place];
+        let arrived = caller.client.receive(&mut self.random);
         caller.in_flight -= arrived.len().min(caller.in_flight);
         let count = arrived.len() as u64;
         self.note(10, count << 8 | place as u64, || {
             format!("client {place} reads {count} answers")
         });
-        for (number, answered) in arrived {
-            let answered = answered?;
+        let lengths = self.plan.lengths();
+        for (number, raw) in arrived {
+            let answered = understand(self.history.call(number)?, raw, &lengths)
+                .map_err(|error| format!("call {number}: {error}"))?;
             if let Answered::Failed(error) = &answered {
                 self.coverage.error(error);
             }
@@ -289,54 +298,18 @@ impl World {
                 (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
             });
             self.note(11, digest, || format!("  call {number}: {text}"));
-            self.history.end(number, answered, self.step)?;
+            self.history.end(number, answered, self.moment())?;
         }
         Ok(())
     }
 
-    fn submit(&mut self, place: usize) {
-        let key = match self.random.below(3) {
-            // Some keys are used much more than others.
-            0 => self.random.below(self.plan.keys.min(8)),
-            _ => self.random.below(self.plan.keys),
-        };
-        let call = match self.random.below(20) {
-            0..8 => Call::Get,
-            8..15 => Call::Put,
-            15..17 => Call::Delete,
-            _ => Call::Swap(self.version_to_expect(key)),
-        };
-        let number = self.history.begin(place, key, call, self.step);
-        let asked = Asked {
-            number,
-            call,
-            key: format!("key-{key}"),
-            value: value_of(number, self.plan.value_bytes_max),
-        };
-        let caller = &mut self.clients[place];
-        match caller.client.send(asked) {
-            Ok(()) => {
-                caller.in_flight += 1;
-                self.note(12, number, || {
-                    format!("client {place} calls {number}: {call:?} of key {key}")
-                });
-            }
-            Err(error) => {
-                self.history.refuse();
-                if let Some(error) = error {
-                    self.coverage.error(&error);
-                }
-            }
-        }
-    }
-
     /// Starts a job on a core, as a client in a place.
     fn start_job(&mut self, engine: &SimulatedEngine, place: usize) -> Result<(), String> {
-        let (port, bytes_max) = (client::port(), self.plan.value_bytes_max);
+        let port = client::port();
         let core = place % self.plan.cores;
         let job = engine
             .engine()
-            .run_on_core(core, move |core| client::work(core, port, bytes_max));
+            .run_on_core(core, move |core| client::work(core, port));
         drop(job.map_err(|error| error.to_string())?);
         let caller = Caller {
             client: Client::Job(port),
@@ -351,15 +324,28 @@ impl World {
         Ok(())
     }
 
-    /// A job ends although it has calls under way, and another one comes in its place.
-    fn replace_job(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
+    /// A job ends although it has calls under way, and another one comes in its place; or a shared
+    /// client gives a call up.
+    fn stop_client(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
         let place = self.random.place(self.clients.len());
-        if let Client::Job(port) = self.clients[place].client {
+        let moment = self.moment();
+        let Caller {
+            client, in_flight, ..
+        } = &mut self.clients[place];
+        if let Some(number) = client.give_up(&mut self.random) {
+            *in_flight = in_flight.saturating_sub(1);
+            self.note(32, number, || {
+                format!("client {place} gives call {number} up")
+            });
+            self.coverage.fault("calls that are given up");
+            self.history
+                .end(number, Answered::Failed("Closed".into()), moment)?;
+        } else if let Client::Job(port) = *client {
             self.note(31, place as u64, || format!("client {place} stops"));
             self.coverage
                 .fault("clients that stop with calls under way");
             client::stop(port);
-            self.history.abandon(place, self.step);
+            self.history.abandon(place, moment);
             self.start_job(engine, place)?;
         }
         Ok(())
@@ -372,70 +358,6 @@ impl World {
                 client::end(port);
             }
         }
-    }
-
-    /// A version that a key had lately, or may have.
-    fn version_to_expect(&mut self, key: u64) -> u64 {
-        if self.random.one_in(4) {
-            return 0;
-        }
-        self.history.latest_version(key)
-    }
-
-    /// Something goes wrong, or ends to be wrong.
-    fn fault(&mut self) -> Result<(), String> {
-        let faults = self.plan.faults;
-        for node in 0..self.nodes.len() {
-            if self.heals_at[node] != 0 && self.step >= self.heals_at[node] {
-                self.heal(node)?;
-            }
-        }
-        let node = self.random.place(self.nodes.len());
-        let is_well = self.heals_at[node] == 0;
-        if faults.partition > 0 && self.random.one_in(faults.partition) && is_well {
-            let groups = if self.random.one_in(2) {
-                u64::MAX
-            } else {
-                self.random.next()
-            };
-            let detail = groups;
-            self.note(20, detail, || {
-                format!("node {node} is cut off from {groups:x}")
-            });
-            self.coverage.fault("partitions");
-            simulation::set_node(node, NodeState::Cut(groups));
-            self.heals_at[node] = self.step + 1 + self.random.below(12_000);
-        } else if faults.restart > 0 && self.random.one_in(faults.restart) && is_well {
-            self.note(21, node as u64, || format!("node {node} ends"));
-            self.coverage.fault("nodes that end, and come back empty");
-            simulation::set_node(node, NodeState::Down);
-            self.nodes[node] = None;
-            self.heals_at[node] = self.step + 1 + self.random.below(12_000);
-        }
-        if faults.damage > 0 && self.random.one_in(faults.damage) {
-            let bit = self.random.next();
-            if let Some(node) = &self.nodes[node] {
-                node.damage(bit);
-                self.coverage.fault("bytes damaged in far memory");
-            }
-        }
-        if faults.clock > 0 && self.random.one_in(faults.clock) {
-            let by_ns = i64::try_from(self.random.below(20_000_000_000)).unwrap_or(0);
-            let by_ns = by_ns - 10_000_000_000;
-            simulated::step_system_clock(by_ns);
-            self.coverage.fault("steps of the system's clock");
-        }
-        Ok(())
-    }
-
-    fn heal(&mut self, node: usize) -> Result<(), String> {
-        self.note(22, node as u64, || format!("node {node} is well again"));
-        if self.nodes[node].is_none() {
-            self.start_node(node)?;
-        }
-        simulation::set_node(node, NodeState::Up);
-        self.heals_at[node] = 0;
-        Ok(())
     }
 
     fn until(
@@ -487,6 +409,60 @@ impl World {
         Ok(())
     }
 
+    /// Everything that a shard counts as its own belongs at its node to one session. The session
+    /// may have more: claims whose outcome it does not know end with it.
+    fn agrees_with_nodes(&self, engine: &SimulatedEngine) -> Result<(), String> {
+        let mut owners = BTreeMap::new();
+        for (core, node, place) in engine.owned_places() {
+            let Some(guard) = &self.nodes[node] else {
+                continue;
+            };
+            let owner = guard.owner_at(place);
+            let owner = owner.ok_or_else(|| {
+                format!("core {core} counts {place:?} of node {node} as its own: it is free there")
+            })?;
+            let before = owners.insert((core, node), owner);
+            if before.is_some_and(|before| before != owner) {
+                return Err(format!("{place:?} of node {node} is not core {core}'s"));
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, engine: &mut SimulatedEngine) -> Result<(), String> {
+        self.until("the engine is not open", |_| {
+            engine.is_open().map_err(|error| error.to_string())
+        })?;
+        engine.limit_tree_nodes(self.plan.tree_entries);
+        self.name_keys(engine);
+        for _ in 0..self.plan.handles {
+            let handle = engine
+                .engine()
+                .handle()
+                .map_err(|error| error.to_string())?;
+            self.add(Client::Handle(Box::new(handle)));
+        }
+        for _ in 0..self.plan.shared {
+            let client = engine
+                .engine()
+                .client()
+                .map_err(|error| error.to_string())?;
+            self.add(Client::Shared(client, Vec::new()));
+        }
+        for _ in 0..self.plan.jobs {
+            self.start_job(engine, self.clients.len())?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, client: Client) {
+        self.clients.push(Caller {
+            client,
+            in_flight: 0,
+            asleep_until: 0,
+        });
+    }
+
     fn run(&mut self) -> Result<(), String> {
         for node in 0..self.plan.nodes {
             self.nodes.push(None);
@@ -495,24 +471,7 @@ impl World {
         }
         let begun = SimulatedEngine::begin(&self.config()).map_err(|error| error.to_string());
         let mut engine = begun?;
-        self.until("the engine is not open", |_| {
-            engine.is_open().map_err(|error| error.to_string())
-        })?;
-        for _ in 0..self.plan.handles {
-            let handle = engine
-                .engine()
-                .handle()
-                .map_err(|error| error.to_string())?;
-            self.clients.push(Caller {
-                client: Client::Handle(Box::new(handle)),
-                in_flight: 0,
-                asleep_until: 0,
-            });
-        }
-        for _ in 0..self.plan.jobs {
-            self.start_job(&engine, self.clients.len())?;
-        }
-        let done = self.work(&engine);
+        let done = self.open(&mut engine).and_then(|()| self.work(&engine));
         if done.is_err() {
             std::mem::forget(engine);
         }
@@ -520,7 +479,7 @@ impl World {
     }
 
     fn work(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
-        self.is_faulty = true;
+        (self.is_faulty, self.is_busy) = (true, true);
         self.slow_node = (self.plan.faults.slow > 0).then_some(0);
         let end = self.step + self.plan.steps;
         let closes_at = self.plan.closes.then(|| end - self.plan.steps / 4);
@@ -532,7 +491,7 @@ impl World {
             let stops = self.plan.faults.stop;
             let is_open = closes_at.is_none_or(|closes_at| self.step < closes_at);
             if stops > 0 && is_open && self.random.one_in(stops) {
-                self.replace_job(engine)?;
+                self.stop_client(engine)?;
             }
             if closes_at == Some(self.step) {
                 self.coverage.fault("an engine that closes under load");
@@ -541,39 +500,148 @@ impl World {
                 engine.close();
             }
         }
-        self.is_faulty = false;
+        (self.is_faulty, self.is_busy) = (false, false);
         self.slow_node = None;
+        let mut are_all_well = true;
         for node in 0..self.nodes.len() {
             // In the liveness mode some nodes never come back.
             let stays = self.plan.liveness && self.random.one_in(2);
             if self.heals_at[node] != 0 && !stays {
                 self.heal(node)?;
             }
+            are_all_well &= self.heals_at[node] == 0;
         }
-        let ended = self.until("requests have no answer", |world| {
-            Ok(world.history.is_answered())
-        });
-        if let Err(error) = ended {
-            let open: Vec<_> = self.history.open().take(5).cloned().collect();
-            let count = self.history.open().count();
-            return Err(format!("{error}: {count}, of which {open:?}"));
-        }
+        self.let_time_flow(false);
+        self.until_answered()?;
         engine.check();
+        if closes_at.is_none() {
+            if are_all_well {
+                self.settle(engine)?;
+            }
+            self.read_all(are_all_well)?;
+            engine.check();
+        }
         self.note_figures(engine);
-        self.history.check(self.plan.evicts)?;
+        self.history.check(
+            &self.names,
+            Rules {
+                vanishes: self.plan.evicts,
+                mistakes: self.plan.collides && lost_extents() > 0,
+            },
+        )?;
         self.check_far_memory()?;
         self.end_jobs();
         self.clients.clear();
         engine.close();
         self.until("the engine is not closed", |_| Ok(engine.is_closed()))?;
         engine.close();
+        if are_all_well {
+            self.until("a closed engine owns extents", |world| {
+                let mut nodes = world.nodes.iter().flatten();
+                Ok(nodes.all(|node| node.owners().is_empty()))
+            })?;
+        }
         Ok(())
+    }
+
+    fn until_answered(&mut self) -> Result<(), String> {
+        let ended = self.until("requests have no answer", |world| {
+            Ok(world.history.is_answered())
+        });
+        ended.map_err(|error| {
+            let open: Vec<_> = self.history.open().take(5).cloned().collect();
+            let count = self.history.open().count();
+            format!("{error}: {count}, of which {open:?}")
+        })
+    }
+
+    /// Has time pass although something else could happen, or not. It does while nodes are away:
+    /// requests to them end with their time.
+    fn let_time_flow(&mut self, flows: bool) {
+        self.time_flows = flows || self.heals_at.iter().any(|&at| at != 0);
+    }
+
+    /// Waits until shards and nodes agree on who owns what.
+    fn settle(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
+        let mut last = String::new();
+        self.let_time_flow(true);
+        let ended = self.until("", |world| {
+            if !world.step.is_multiple_of(64) {
+                return Ok(false);
+            }
+            let agrees = world.agrees_with_nodes(engine);
+            last = agrees.clone().err().unwrap_or_default();
+            Ok(agrees.is_ok())
+        });
+        self.let_time_flow(false);
+        ended.map_err(|error| format!("{error}{last}"))
+    }
+
+    /// Reads every key and every collection once faults have healed. Without damage none is
+    /// damaged, and unless a node has lost its memory all can be read, some of them when nodes are
+    /// connected again.
+    fn read_all(&mut self, are_all_well: bool) -> Result<(), String> {
+        let mut calls = self.final_calls();
+        for _ in 0..READ_ROUNDS {
+            let first = self.history.len();
+            for call in calls {
+                while !self.send(0, call.clone()) {
+                    self.take_step()?;
+                }
+            }
+            self.until_answered()?;
+            calls = self.unexcused(first, are_all_well);
+            if calls.is_empty() {
+                return Ok(());
+            }
+            self.let_time_flow(true);
+            for _ in 0..ROUND_STEPS {
+                self.take_step()?;
+            }
+            self.let_time_flow(false);
+        }
+        Err(format!(
+            "{calls:?} fail although nothing of it was lost: {:?}",
+            self.history.since(self.history.len() - 1)
+        ))
+    }
+
+    /// The calls from a number on that have failed without a reason.
+    fn unexcused(&self, first: usize, are_all_well: bool) -> Vec<Call> {
+        let lost = lost_extents() > 0;
+        let damages = self.coverage.faults_of("bytes damaged");
+        // A flipped bit damages one record.
+        let is_damage = |entry: &&Entry| {
+            let error = entry.ended.as_ref().map(|ended| &ended.1);
+            let is_key = matches!(entry.call, Call::Get { .. });
+            is_key && error == Some(&Answered::Failed("Damaged".into()))
+        };
+        let damaged = self.history.since(first).iter().filter(is_damage).count();
+        let damaged = damages > 0 && damaged as u64 <= damages;
+        let failed = self.history.since(first).iter().filter(|entry| {
+            let Some((_, Answered::Failed(error))) = &entry.ended else {
+                return false;
+            };
+            !match error.as_str() {
+                "Damaged" => damaged,
+                "Unavailable" => lost || damaged || !are_all_well,
+                // A value in pieces.
+                "LongValue" => matches!(entry.call, Call::Get { .. }),
+                _ => false,
+            }
+        });
+        failed.map(|entry| entry.call.clone()).collect()
     }
 }
 
 /// Runs the world of a plan.
 pub(crate) fn run(plan: &Plan) -> Outcome {
-    let inside = simulation::enter(plan.seed, 1_700_000_000_000_000_000, plan.movable);
+    let options = Options {
+        movable: plan.movable,
+        depth_max: plan.depth,
+    };
+    let inside = simulation::enter(plan.seed, BEGINS_NS, options);
+    simulated::take_reached();
     client::begin();
     let mut world = World {
         plan: plan.clone(),
@@ -586,7 +654,12 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
         clients: Vec::new(),
         nodes: Vec::new(),
         heals_at: Vec::new(),
+        names: Vec::new(),
+        times: Times::new(BEGINS_NS),
         is_faulty: false,
+        is_busy: false,
+        time_flows: false,
+        nap: None,
         ready: Vec::new(),
         network: Vec::new(),
         slow_node: None,

@@ -45,7 +45,7 @@ enum Task {
         /// Run a seed in two profiles and compare their trace hashes.
         #[arg(long)]
         profiles: bool,
-        /// `--seed N`, `--count M`, `--minutes T`, `--liveness`, `--mutation NAME`, `--verbose`.
+        /// `--seed N`, `--count M`, `--minutes T`, `--liveness`, `--shrink`, `--mutation NAME`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

@@ -149,7 +149,7 @@ impl Seats {
         if entry.waker.take().is_some() {
             self.waiting -= 1;
         }
-        if entry.outstanding == 0 {
+        if entry.outstanding == 0 || farcore_tuning::mutated!("seat-taken-early") {
             self.free(seat);
         } else {
             entry.is_abandoned = true;

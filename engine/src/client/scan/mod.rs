@@ -330,7 +330,9 @@ impl ShardScan {
             }
             Answer::Absent => {
                 self.emitted.entry(order).or_default();
-                self.again.entry(order).or_insert(sequence);
+                if !farcore_tuning::mutated!("moved-place-not-listed") {
+                    self.again.entry(order).or_insert(sequence);
+                }
             }
             // It has expired.
             Answer::Deleted => {}
@@ -359,7 +361,7 @@ impl ShardScan {
     fn emit_again(&mut self, order: u64, sequence: u32, records: &[u8], emit: &mut Emit<'_>) {
         let emitted = self.emitted.entry(order).or_default();
         for entry in Entries::new(records, self.values) {
-            if emitted.insert(entry.key.to_vec()) {
+            if emitted.insert(entry.key.to_vec()) || farcore_tuning::mutated!("listed-twice") {
                 emit(sequence, entry.bytes);
             }
         }

@@ -240,6 +240,17 @@ impl Extents {
         Ok(place)
     }
 
+    /// The free extents of a node.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn free_places(&self, node: NodeId) -> impl Iterator<Item = RemoteSlice> {
+        let mut next = self.nodes[node.position()].head;
+        std::iter::from_fn(move || {
+            let place = (next != END).then_some(next)?;
+            next = self.links[place as usize];
+            self.remote(Extent::new(node, place), 0)
+        })
+    }
+
     /// How many more can be added.
     pub(crate) fn room(&self) -> usize {
         self.count_max - self.places.len() + self.vacant_count
@@ -301,7 +312,10 @@ impl Extents {
     pub(crate) fn release(&mut self, extent: Extent) {
         let place = extent.place();
         debug_assert_eq!(self.links[place], HELD, "an extent was released twice");
-        if self.is_lost(extent) && !farcore_tuning::mutated!("lost-extent-reused") {
+        if self.is_lost(extent)
+            && !(farcore_tuning::mutated!("lost-extent-reused")
+                && self.nodes[extent.node().position()].keys.is_empty())
+        {
             self.links[place] = self.vacant;
             self.vacant = extent.0 & ((1 << PLACE_BITS) - 1);
             self.vacant_count += 1;

@@ -348,6 +348,20 @@ impl FarPages {
         self.extent(page).is_some()
     }
 
+    /// Every extent that the shard counts as its own, with its node's position.
+    #[cfg(feature = "simulation")]
+    pub(in crate::shard) fn owned_places(&self) -> Vec<(usize, RemoteSlice)> {
+        let free = self.extents.nodes().flat_map(|node| {
+            let places = self.extents.free_places(node);
+            places.map(move |place| (node.position(), place))
+        });
+        let held = self.held.iter().flatten().filter_map(|&extent| {
+            let place = self.extents.remote(extent, 0)?;
+            Some((extent.node().position(), place))
+        });
+        free.chain(held).collect()
+    }
+
     /// The node and the offset in its memory of a byte of a page, unless the node took it back.
     pub(in crate::shard) fn place(&self, page: u32, start: u64) -> Option<(NodeId, u64)> {
         let extent = self.extent(page)?;

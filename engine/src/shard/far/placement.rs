@@ -6,6 +6,7 @@ use std::sync::Arc;
 use farcore_rdma::{Endpoint, RemoteSlice, Status};
 
 use crate::error::Error;
+use crate::log::Address;
 use crate::shard::Shard;
 use crate::shard::far::NodeId;
 use crate::shard::far::extents::AddError;
@@ -60,8 +61,10 @@ impl<E: Endpoint> Shard<E> {
         let slots = self.send_to_lost_page(&gone);
         self.lose_long_values(&gone);
         let shape = self.shape;
-        self.trees
-            .lose_where(|address| gone[address.page(shape) as usize]);
+        let is_gone = |address: Address| gone[address.page(shape) as usize];
+        if !farcore_tuning::mutated!("lost-node-kept") {
+            self.trees.lose_where(is_gone);
+        }
         self.lost.note_slots(slots);
         for number in numbers.into_iter().filter(|&number| gone[number as usize]) {
             self.local.lose_records(number);

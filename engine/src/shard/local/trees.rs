@@ -163,7 +163,7 @@ impl Trees {
     }
 
     /// Has nodes divided beyond so few entries: for tests.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(in crate::shard) fn set_entries_max(&mut self, entries: usize) {
         self.shape.1 = entries;
     }
@@ -402,9 +402,11 @@ impl Trees {
     /// Removes a node; returns where its record is, which is dead now. Far memory names the nodes
     /// of long values, so a number without a record is not used again: it may be free already.
     pub(in crate::shard) fn remove_node(&mut self, node: NodeName) -> Option<NodePlace> {
-        let before = self.place_of(node)?;
-        self.give_number(node);
-        Some(before)
+        let before = self.place_of(node);
+        if before.is_some() || farcore_tuning::mutated!("lost-number-reused") {
+            self.give_number(node);
+        }
+        before
     }
 
     /// The next node of a dying tree that is to be freed; it is removed. `None` if no tree is

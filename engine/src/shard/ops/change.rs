@@ -235,6 +235,8 @@ impl<E: Endpoint> Shard<E> {
             Effect::None => current.map_or(0, |current| current.version),
             Effect::Delete => {
                 self.take_away(request.hash, &found);
+                #[cfg(feature = "simulation")]
+                farcore_tuning::simulated::note_version(request.token, self.version);
                 0
             }
             Effect::Store => match self.store_marked(request, found, damaged, &decision, stored) {

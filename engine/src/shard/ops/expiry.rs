@@ -34,7 +34,8 @@ impl<E: Endpoint> Shard<E> {
     /// True if that time has come.
     #[inline]
     pub(in crate::shard) fn is_past(&self, expiry_ms: Option<u64>) -> bool {
-        expiry_ms.is_some_and(|at_ms| at_ms <= self.unix_ms)
+        let is_past = expiry_ms.is_some_and(|at_ms| at_ms <= self.unix_ms);
+        is_past && !farcore_tuning::mutated!("expired-answered")
     }
 
     /// When a record that was found expires. A far record with an expiry was read as a whole.

@@ -97,7 +97,8 @@ impl<E: Endpoint> Shard<E> {
                     return self.fail(lane, request, self.lost_error(*damaged), answers);
                 }
             };
-            if current != request.expected() {
+            let is_ignored = farcore_tuning::mutated!("swap-of-absent-ignored") && current == 0;
+            if current != request.expected() && !is_ignored {
                 self.metrics.counters.swaps.add(1);
                 self.metrics.counters.swaps_mismatched.add(1);
                 answers.answer(lane, request.token, Answer::Mismatch { current });

@@ -193,6 +193,11 @@ impl<E: Endpoint> Shard<E> {
         match Absence::version_of(expected) {
             Some(since) => self.absence_conflict(place, (hash, since), seen),
             None if expected == seen.version => None,
+            None if farcore_tuning::mutated!("expected-of-far-ignored")
+                && seen.record.is_some_and(|(_, is_mutable)| !is_mutable) =>
+            {
+                None
+            }
             None => Some(Conflict::new(place, seen.version)),
         }
     }
@@ -520,7 +525,10 @@ impl<E: Endpoint> Shard<E> {
                 // It may have been stored and removed before it is written here.
                 self.absences.note(planned.hash, version);
             }
-            if !matches!(planned.effect, Effect::None | Effect::Insert) {
+            let is_left_out = farcore_tuning::mutated!("transaction-in-part")
+                && place > 0
+                && planned.effect == Effect::Append;
+            if !matches!(planned.effect, Effect::None | Effect::Insert) && !is_left_out {
                 let (shown, _) = self.shown(lane, request, place);
                 let evidence = Evidence {
                     confirmed: shown.map(|shown| shown.0),

@@ -114,10 +114,11 @@ impl<E: Endpoint> Shard<E> {
         {
             self.index.replace(position, slot.class(), moved);
         }
-        if !self.long.is_empty() {
+        if !self.long.is_empty() && !farcore_tuning::mutated!("piece-not-moved") {
             self.long.moved(living.address, moved);
         }
         match living.node {
+            Some(_) if farcore_tuning::mutated!("node-not-moved") => {}
             Some(node) => self.trees.set_place(node, moved, units),
             None if self.trees.is_empty() => {}
             None => self.trees.head_moved(living.address, moved),

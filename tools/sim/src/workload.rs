@@ -1,0 +1,285 @@
+//! What clients call.
+
+use std::collections::BTreeMap;
+
+use farcore::{SimulatedEngine, TreeCondition};
+
+use crate::call::{Asked, Call, Part, PartWrite, TreeCall};
+use crate::world::World;
+
+/// Calls that a client has under way, at most.
+const IN_FLIGHT_MAX: usize = 24;
+/// Keys with one hash tag, which so lie in one shard.
+const GROUP_KEYS: u64 = 8;
+/// Names among which keys that collide are sought.
+const CANDIDATES: u64 = 40_000;
+/// Bits of a hash that tell a slot's home and tag.
+const SLOT_BITS: u64 = (1 << 22) - 1;
+/// Elements that maps may have.
+const ELEMENTS: u64 = 60;
+
+impl World {
+    /// Names the keys. Where they collide, the index takes the two of a pair for one another.
+    pub(crate) fn name_keys(&mut self, engine: &SimulatedEngine) {
+        let names = (0..self.plan.keys).map(|key| format!("{{{}}}key-{key}", key / GROUP_KEYS));
+        self.names = names.collect();
+        if !self.plan.collides {
+            return;
+        }
+        let mut known = BTreeMap::new();
+        let mut pairs = Vec::new();
+        for candidate in 0..CANDIDATES {
+            let name = format!("{{c}}{candidate}");
+            let (shard, hash) = engine.place_of(name.as_bytes());
+            match known.remove(&(shard, hash & SLOT_BITS)) {
+                Some(other) => pairs.extend([other, name]),
+                None => drop(known.insert((shard, hash & SLOT_BITS), name)),
+            }
+        }
+        pairs.truncate(self.names.len() / 2);
+        for (place, name) in pairs.into_iter().enumerate() {
+            // The keys that are used most, and many others.
+            self.names[place] = name;
+        }
+    }
+
+    fn draw_key(&mut self) -> u64 {
+        match self.random.below(3) {
+            // Some keys are used much more than others.
+            0 => self.random.below(self.plan.keys.min(8)),
+            _ => self.random.below(self.plan.keys),
+        }
+    }
+
+    /// A version that a key had lately, or may have.
+    fn version_to_expect(&mut self, key: u64) -> u64 {
+        if self.random.one_in(4) {
+            return 0;
+        }
+        self.history.latest_version(key)
+    }
+
+    /// When a value expires: soon, or not before long.
+    fn draw_expiry(&mut self) -> u64 {
+        let within = 1 << self.random.below(13);
+        self.times.system_ms() + self.random.below(within)
+    }
+
+    fn draw_transaction(&mut self) -> Call {
+        let first = self.draw_key() / GROUP_KEYS * GROUP_KEYS;
+        let count = GROUP_KEYS.min(self.plan.keys - first);
+        let mut parts = Vec::new();
+        for key in first..first + count {
+            if !self.random.one_in(2) {
+                continue;
+            }
+            let is_expected = self.random.one_in(2);
+            let expected = is_expected.then(|| self.version_to_expect(key));
+            let write = match self.random.below(4) {
+                0 => PartWrite::Nothing,
+                1 => PartWrite::Delete,
+                _ => PartWrite::Put,
+            };
+            if expected.is_some() || write != PartWrite::Nothing {
+                parts.push(Part {
+                    key,
+                    expected,
+                    write,
+                });
+            }
+        }
+        if parts.is_empty() {
+            parts.push(Part {
+                key: first,
+                expected: None,
+                write: PartWrite::Put,
+            });
+        }
+        Call::Transaction(parts)
+    }
+
+    fn draw_tree(&mut self, is_ordered: bool) -> Call {
+        let tree = self.random.below(self.plan.trees);
+        if is_ordered && self.random.one_in(200) {
+            return Call::DeleteTree { tree };
+        }
+        let element = self.random.below(ELEMENTS);
+        let other = element + self.random.below(ELEMENTS);
+        let reverse = self.random.one_in(2);
+        let limit = u32::try_from(self.random.below(40)).unwrap_or(0);
+        let (start, end) = (self.random.below(ELEMENTS), self.random.below(2 * ELEMENTS));
+        let condition = self.random.of(&[
+            TreeCondition::Always,
+            TreeCondition::Always,
+            TreeCondition::IfAbsent,
+            TreeCondition::IfPresent,
+        ]);
+        let is_map = tree.is_multiple_of(2);
+        let call = match (is_map, self.random.below(24)) {
+            (true, 0..9) => TreeCall::Insert(element, condition),
+            (true, 9..13) => TreeCall::Remove(element),
+            (true, 13..17) => TreeCall::Get(element),
+            (true, 17) => TreeCall::Rank(element),
+            (true, 18) => TreeCall::Count(element, other),
+            (true, 19) => TreeCall::Range(element, other, reverse, limit),
+            (false, 0..6) => TreeCall::Push(reverse, self.random.below(6)),
+            (false, 6..9) => TreeCall::InsertAt(start),
+            (false, 9..14) => TreeCall::SetAt(start),
+            (_, 20) => TreeCall::Len,
+            (_, 21) => TreeCall::Pop(reverse, limit % 8),
+            (true, 22) => TreeCall::RemoveRanks(start, end),
+            (false, 14..17 | 22) => TreeCall::RemoveRanks(start, start + limit_of(limit)),
+            _ => TreeCall::Ranks(start, end, reverse, limit),
+        };
+        Call::Tree { tree, call }
+    }
+
+    /// What a client calls next. What shared clients are answered names no version of a delete, so
+    /// they make no call that may delete.
+    fn draw_call(&mut self, is_ordered: bool) -> Call {
+        let mix = self.plan.mix;
+        let kinds = [
+            mix.get,
+            mix.put,
+            mix.swap,
+            mix.transaction,
+            mix.tree,
+            if is_ordered { mix.delete } else { 0 },
+            if is_ordered { mix.expiring } else { 0 },
+            if is_ordered { 0 } else { 6 * mix.long },
+            if is_ordered { 0 } else { mix.scan },
+        ];
+        let mut pick = self.random.below(kinds.iter().sum());
+        let mut kind = 0;
+        while pick >= kinds[kind] {
+            pick -= kinds[kind];
+            kind += 1;
+        }
+        let key = self.draw_key();
+        match kind {
+            0 => Call::Get {
+                key,
+                is_long: !is_ordered && mix.long > 0,
+            },
+            1 => Call::Put {
+                key,
+                is_long: false,
+                expires_ms: None,
+            },
+            2 => Call::Swap {
+                key,
+                expected: self.version_to_expect(key),
+            },
+            3 => self.draw_transaction(),
+            4 => self.draw_tree(is_ordered),
+            5 => Call::Delete { key },
+            6 => {
+                let expires_ms = self.draw_expiry();
+                match self.random.below(4) {
+                    0 => Call::SetExpiry {
+                        key,
+                        expires_ms: (expires_ms % 2 == 0).then_some(expires_ms),
+                    },
+                    _ => Call::Put {
+                        key,
+                        is_long: false,
+                        expires_ms: Some(expires_ms),
+                    },
+                }
+            }
+            7 => match self.random.below(3) {
+                0 => Call::Put {
+                    key: key % 16,
+                    is_long: true,
+                    expires_ms: None,
+                },
+                _ => Call::Get {
+                    key: key % 16,
+                    is_long: true,
+                },
+            },
+            _ => Call::Scan {
+                entries: 1 + self.random.place(200),
+            },
+        }
+    }
+
+    /// A client makes a call, if it has not too many under way.
+    pub(crate) fn call(&mut self, place: usize) {
+        if self.clients[place].in_flight < IN_FLIGHT_MAX {
+            let call = self.draw_call(self.clients[place].client.is_ordered());
+            self.send(place, call);
+        }
+    }
+
+    /// The names of the keys of a call.
+    fn names_of(&self, call: &Call) -> Vec<String> {
+        let name = |key: u64| self.names[usize::try_from(key).unwrap_or(0)].clone();
+        match call {
+            Call::Get { key, .. }
+            | Call::Put { key, .. }
+            | Call::Delete { key }
+            | Call::Swap { key, .. }
+            | Call::SetExpiry { key, .. } => vec![name(*key)],
+            Call::Transaction(parts) => parts.iter().map(|part| name(part.key)).collect(),
+            Call::Tree { tree, .. } | Call::DeleteTree { tree } => vec![format!("tree-{tree}")],
+            Call::Scan { .. } => Vec::new(),
+        }
+    }
+
+    /// A client makes a call; false if it was refused.
+    pub(crate) fn send(&mut self, place: usize, call: Call) -> bool {
+        let names = self.names_of(&call);
+        let is_ordered = self.clients[place].client.is_ordered();
+        let moment = self.moment();
+        let number = self
+            .history
+            .begin((place, is_ordered), call.clone(), moment);
+        let asked = Asked {
+            number,
+            call,
+            names,
+            lengths: self.plan.lengths(),
+        };
+        let text = format!("client {place} calls {number}: {:?}", asked.call);
+        let caller = &mut self.clients[place];
+        match caller.client.send(asked) {
+            Ok(()) => {
+                caller.in_flight += 1;
+                self.note(12, number, || text);
+                true
+            }
+            Err(error) => {
+                self.history.refuse();
+                if let Some(error) = error {
+                    self.coverage.error(&error);
+                }
+                false
+            }
+        }
+    }
+
+    /// Calls that read everything, for a handle.
+    pub(crate) fn final_calls(&self) -> Vec<Call> {
+        let mut calls: Vec<_> = (0..self.plan.keys)
+            .map(|key| Call::Get {
+                key,
+                is_long: false,
+            })
+            .collect();
+        if self.plan.mix.tree > 0 {
+            for tree in 0..self.plan.trees {
+                let pages = (0..2 * ELEMENTS).step_by(16);
+                calls.extend(pages.map(|start| Call::Tree {
+                    tree,
+                    call: TreeCall::Ranks(start, start + 16, false, 16),
+                }));
+            }
+        }
+        calls
+    }
+}
+
+fn limit_of(limit: u32) -> u64 {
+    u64::from(limit % 8)
+}
