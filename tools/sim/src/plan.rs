@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) trees: u64,
     /// Entries beyond which a node of a collection is divided.
     pub(crate) tree_entries: usize,
+    /// Bytes of the elements of a collection that lies in its head.
+    pub(crate) inline_collection_bytes: usize,
     pub(crate) value_bytes_max: u64,
     pub(crate) encryption: Option<EncryptionMode>,
     pub(crate) evicts: bool,
@@ -198,6 +200,7 @@ impl Plan {
             collides: random.one_in(4),
             trees: random.of(&[1, 2, 4, 8]),
             tree_entries: random.of(&[4, 8, usize::MAX / 4]),
+            inline_collection_bytes: [0, 100, 2048][usize::try_from(seed % 3).unwrap_or(0)],
             value_bytes_max: random.of(&[100, 2_000, 8_000, 20_000, 30_000]),
             encryption,
             evicts: random.one_in(4),

@@ -149,6 +149,7 @@ impl World {
             far_bytes: plan.far_bytes * cores as u64,
             when_full: plan.when_full(),
             page_bytes: Some(64 << 10),
+            inline_collection_bytes: plan.inline_collection_bytes,
             keys_expected: 1_000,
             nodes: nodes
                 .map(|node| node.parse().expect("an address"))
