@@ -385,8 +385,8 @@ fn is_page(all: &[(u64, u64)], limit: u32, more: bool, elements: &[(u64, u64)]) 
     let is_short = elements.len() as u64 <= u64::from(limit);
     is_short
         && all.starts_with(elements)
-        && (more || elements.len() == all.len())
-        && (!more || elements.len() < all.len())
+        && (more || limit == 0 || elements.len() == all.len())
+        && (!more || limit > 0 && elements.len() < all.len())
         && (!elements.is_empty() || all.is_empty() || limit == 0)
 }
 
