@@ -63,7 +63,7 @@ pub use self::engine::Engine;
 #[doc(hidden)]
 pub use self::engine::SimulatedEngine;
 pub use self::error::{Error, Result};
-pub use self::message::change::{Change, Condition, Metadata, PutOptions};
+pub use self::message::change::{Change, CollectionMetadata, Condition, Metadata, PutOptions};
 pub use self::message::draft::Draft;
 pub use self::message::expiry::{Expiry, ExpiryCondition};
 pub use self::message::operation::{Operation, Version};

@@ -70,6 +70,19 @@ fn use_it(engine: &Engine, local_bytes: u64) -> u64 {
         }
         look();
     }
+    // Collections, until their table is full.
+    for number in 0.. {
+        let name = format!("collection-{number}");
+        let mut tree = handles[number % 4].tree(name.as_bytes());
+        match tree.insert(b"element", b"value").wait() {
+            Ok(_) => {}
+            Err(farcore::Error::Collections { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+        if number % 64 == 0 {
+            look();
+        }
+    }
     let longest = vec![1; engine.value_bytes_max()];
     for (number, handle) in handles.iter_mut().enumerate() {
         handle

@@ -513,6 +513,18 @@ calls! {
     /// # Errors
     /// Those of `insert`.
     remove(element: &'b [u8]) -> Option<Value<'a>>, Option<OwnedValue> = TreeOp::Remove { key: element };
+    /// Stores the value of a map's element, or removes it with `None`, if it has the value that is
+    /// expected; `expected` is `None` if the element must be absent. Returns whether it had.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    compare_and_set(element: &'b [u8], expected: Option<&'b [u8]>, value: Option<&'b [u8]>)
+        -> bool, bool = TreeOp::CompareAndSet { key: element, expected, value };
+    /// How many elements of a map are from one key to another.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    count(from: TreeBound<'b>, to: TreeBound<'b>) -> Option<u64>, Option<u64> = TreeOp::Count { from, to };
     /// How many elements are before a map's element; `None` if it is absent.
     ///
     /// # Errors

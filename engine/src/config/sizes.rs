@@ -136,7 +136,11 @@ impl Config {
                 extents,
                 self.authenticates(),
             )
-            + Shard::<FabricEndpoint>::fact_bytes(self.cores.len() + self.handles_max)
+            + Shard::<FabricEndpoint>::fact_bytes(
+                self.cores.len() + self.handles_max,
+                share,
+                value_bytes_max as u64,
+            )
             + self.evictor_bytes(share, extents, page)
             + self.fabric_bytes();
         let least =

@@ -71,6 +71,14 @@ pub(crate) fn units_for(key_bytes: usize, value_bytes: usize) -> u32 {
     (1 + (key_bytes + value_bytes).div_ceil(UNIT_BYTES)) as u32
 }
 
+/// Gives the copy of a record another version. Its checksum is not made anew.
+pub(crate) fn set_version(copy: &mut [u8], version: Version) {
+    const BYTES: usize = VERSION_BITS as usize / 8;
+    if let Some(bytes) = copy.first_chunk_mut::<BYTES>() {
+        bytes.copy_from_slice(&version.to_le_bytes()[..BYTES]);
+    }
+}
+
 /// A record's header: its first unit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHeader(u128);

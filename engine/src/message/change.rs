@@ -14,8 +14,8 @@ use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Version;
 
 pub(crate) use self::decision::{Circumstances, Current, Decision, Effect, Reply};
-pub(crate) use self::metadata::METADATA_BYTES;
-pub use self::metadata::Metadata;
+pub(crate) use self::metadata::{COLLECTION_BYTES, METADATA_BYTES};
+pub use self::metadata::{CollectionMetadata, Metadata};
 pub(crate) use self::wire::CHANGE_BYTES;
 
 /// What a key must be for a change to happen.

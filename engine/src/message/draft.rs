@@ -240,6 +240,7 @@ mod tests {
             length: 5,
             expiry_ms: Some(100),
             structured: false,
+            collection: None,
         };
         assert_eq!(metadata, Some(Some(expected)));
         assert_eq!(written(&draft), Transaction::new());

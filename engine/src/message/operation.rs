@@ -2,7 +2,7 @@
 //! nothing here owns memory. To add an operation, follow HACKING.md.
 
 use crate::constants::{KEY_BYTES_MAX, UNIT_BYTES};
-use crate::message::change::{Change, METADATA_BYTES};
+use crate::message::change::{COLLECTION_BYTES, Change, METADATA_BYTES};
 use crate::message::list::{ADDRESS_BYTES, LIST_BYTES};
 use crate::message::long::OPENED_BYTES;
 use crate::message::transaction::Transaction;
@@ -310,7 +310,7 @@ impl OperationKind {
             Self::Get | Self::GetStructured | Self::GetRange | Self::LongRead => value_bytes,
             Self::LongOpen => OPENED_BYTES,
             Self::Change | Self::LongCommit => value_bytes.max(METADATA_BYTES),
-            Self::Inspect => METADATA_BYTES,
+            Self::Inspect => COLLECTION_BYTES,
             // The whole record. Its address was taken for the key.
             Self::ReadAt => value_bytes + UNIT_BYTES + ADDRESS_BYTES,
             Self::ReadHeadAt => UNIT_BYTES + KEY_BYTES_MAX,

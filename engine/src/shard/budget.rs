@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! arena: landing buffers | read-ahead chunks | page frames, of which the index takes some
-//! beside it: page table, victims, extents, read cache's ghosts, flights
+//! beside it: page table, victims, extents, read cache's ghosts, flights, table of trees, facts
 //! ```
 
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use super::far::read_ahead::ReadAhead;
 use super::local::arena::Arena;
 use super::local::page_table::{LOST_PAGES, PageTable};
 use super::local::read_cache::Cache;
+use super::local::trees::Trees;
 use super::local::victims::Victims;
 use super::pending::facts::Facts;
 use super::pending::flight;
@@ -107,12 +108,14 @@ impl<E: Endpoint> Shard<E> {
             + FarPages::bytes_for(pages, extents)
             + Cache::bytes_for(frames, local_bytes)
             + Index::table_bytes_for(local_bytes)
+            + Trees::bytes_for(local_bytes)
             + waiting as u64
     }
 
-    /// Bytes of the facts that the transactions of this many lanes wait for.
-    pub(crate) fn fact_bytes(lanes: usize) -> u64 {
-        Facts::bytes_for(lanes) as u64
+    /// Bytes of the facts that the transactions of this many lanes wait for, and of the nodes that
+    /// operations on trees do.
+    pub(crate) fn fact_bytes(lanes: usize, local_bytes: u64, value_bytes_max: u64) -> u64 {
+        Facts::bytes_for(lanes, local_bytes, value_bytes_max)
     }
 
     /// Registers the arena, lays it out and puts the index into it.

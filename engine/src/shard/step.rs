@@ -6,7 +6,6 @@
 use crate::index::{Position, Slot};
 use crate::log::record::{LocalRecord, RecordHeader};
 use crate::log::{Address, SizeClass};
-use crate::message::operation::Version;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::far::read_ahead::ChunkId;
@@ -154,15 +153,4 @@ pub(in crate::shard) enum Found<'a> {
         /// Address of a record that may be the key's and cannot be read.
         damaged: Option<Address>,
     },
-}
-
-impl Found<'_> {
-    /// The version of the record; 0 if there is none.
-    pub(in crate::shard) fn version(&self) -> Version {
-        match self {
-            Self::Local(local) => local.record.header().version(),
-            Self::Confirmed { far, .. } => far.header.version(),
-            Self::Absent | Self::Unknown { .. } | Self::Lost { .. } => 0,
-        }
-    }
 }

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use farcore::{
-    Condition, Config, Cursor, Engine, Error, Expiry, ExpiryCondition, ScanOptions, TreeBound,
-    TreeCondition, TreeStored,
+    CollectionMetadata, Condition, Config, Cursor, Engine, Error, Expiry, ExpiryCondition,
+    ScanOptions, TreeBound, TreeCondition, TreeStored,
 };
 
 use crate::support::{every_encryption, key, tiny, value};
@@ -111,6 +111,13 @@ fn other_calls_see_one_key_and_no_value() {
     assert_eq!(handle.len().unwrap(), 2);
     let known = handle.inspect(b"map").wait().unwrap().unwrap();
     assert_eq!((known.length, known.structured), (2_000 * 13, true));
+    let collection = CollectionMetadata {
+        is_list: false,
+        elements: 2_000,
+    };
+    assert_eq!(known.collection, Some(collection));
+    let plain = handle.inspect(b"plain").wait().unwrap().unwrap();
+    assert_eq!(plain.collection, None);
     let refused = Err(Error::Collection);
     assert_eq!(handle.get(b"map").wait().map(drop), refused);
     assert_eq!(handle.get_structured(b"map").wait().map(drop), refused);
@@ -149,6 +156,9 @@ fn other_calls_see_one_key_and_no_value() {
         .collect();
     seen.sort_unstable();
     assert_eq!(seen, [(b"map".to_vec(), true), (b"plain".to_vec(), false)]);
+    let of_map = page.entries().find(|entry| entry.collection);
+    let version = of_map.map(|entry| entry.version);
+    assert_eq!(version, Some(known.version), "that of its last change");
 }
 
 #[test]
@@ -264,4 +274,62 @@ fn a_push_of_too_many_values_changes_nothing() {
     assert_eq!(list.len().wait().unwrap().elements, 0);
     assert_eq!(list.push_last(&values[..1024]).wait(), Ok(Some(1024)));
     assert_eq!(list.push_first(&values[..1024]).wait(), Ok(Some(2048)));
+}
+
+#[test]
+fn elements_are_counted_by_key_and_set_by_their_value() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let mut map = handle.tree(b"map");
+    let all = (TreeBound::Unbounded, TreeBound::Unbounded);
+    assert_eq!(map.count(all.0, all.1).wait(), Ok(Some(0)));
+    assert_eq!(
+        map.compare_and_set(b"b", Some(b"1"), Some(b"2")).wait(),
+        Ok(false)
+    );
+    assert_eq!(map.compare_and_set(b"b", None, Some(b"1")).wait(), Ok(true));
+    assert_eq!(
+        map.compare_and_set(b"b", None, Some(b"2")).wait(),
+        Ok(false)
+    );
+    assert_eq!(
+        map.compare_and_set(b"b", Some(b"1"), Some(b"2")).wait(),
+        Ok(true)
+    );
+    assert_eq!(&*map.get(b"b").wait().unwrap().unwrap(), b"2");
+    for element in [b"a", b"c", b"d"] {
+        let _ = map.insert(element, b"value").wait().unwrap();
+    }
+    for (from, to, count) in [
+        (all.0, all.1, 4),
+        (TreeBound::Included(b"b"), TreeBound::Excluded(b"d"), 2),
+        (TreeBound::Excluded(b"b"), TreeBound::Included(b"d"), 2),
+        (TreeBound::Included(b"d"), TreeBound::Excluded(b"b"), 0),
+    ] {
+        assert_eq!(
+            map.count(from, to).wait(),
+            Ok(Some(count)),
+            "{from:?} {to:?}"
+        );
+    }
+    assert_eq!(map.compare_and_set(b"b", Some(b"2"), None).wait(), Ok(true));
+    assert_eq!(map.count(all.0, all.1).wait(), Ok(Some(3)));
+    let queue = handle.tree(b"queue").push_last(&[b"value"]).wait();
+    assert_eq!(queue, Ok(Some(1)));
+    let is_list = Err(Error::CollectionKind { is_list: true });
+    let mut queue = handle.tree(b"queue");
+    assert_eq!(queue.count(all.0, all.1).wait(), is_list);
+    let is_list = Err(Error::CollectionKind { is_list: true });
+    assert_eq!(queue.compare_and_set(b"b", None, None).wait(), is_list);
+    drop(handle);
+    let job = async move |mut core: farcore::Core| {
+        let mut map = core.tree(b"map");
+        assert_eq!(map.count(all.0, all.1).await, Ok(Some(3)));
+        assert_eq!(
+            map.compare_and_set(b"a", Some(b"value"), None).await,
+            Ok(true)
+        );
+        assert_eq!(map.count(all.0, all.1).await, Ok(Some(2)));
+    };
+    engine.run_on_core(0, job).unwrap().join().unwrap();
 }

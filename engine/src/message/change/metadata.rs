@@ -11,12 +11,27 @@ pub struct Metadata {
     pub length: u64,
     /// When the key expires, in milliseconds since 1970; `None` if it does not.
     pub expiry_ms: Option<u64>,
-    /// The value is structured.
+    /// The value is structured, or the key holds a collection.
     pub structured: bool,
+    /// What is known of the collection that the key holds, if it holds one: its length is the bytes
+    /// of all keys and values.
+    pub collection: Option<CollectionMetadata>,
+}
+
+/// What is known of a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollectionMetadata {
+    /// It is a list; else it is a map.
+    pub is_list: bool,
+    /// How many elements there are.
+    pub elements: u64,
 }
 
 /// Bytes of encoded metadata.
 pub(crate) const METADATA_BYTES: usize = 16;
+/// Bytes of encoded metadata of a key that holds a collection: behind the others, whether it is a
+/// list, and its elements.
+pub(crate) const COLLECTION_BYTES: usize = METADATA_BYTES + 1 + 8;
 /// Set in an encoded length if the value is structured.
 const STRUCTURED: u64 = 1 << 63;
 
@@ -26,7 +41,14 @@ impl Metadata {
     /// the value is not that.
     #[must_use]
     pub fn decode(version: Version, value: &[u8]) -> Option<Self> {
-        let encoded: &[u8; METADATA_BYTES] = value.try_into().ok()?;
+        let (encoded, rest) = value.split_first_chunk::<METADATA_BYTES>()?;
+        let collection = match rest {
+            [] => None,
+            [is_list, elements @ ..] => Some(CollectionMetadata {
+                is_list: *is_list != 0,
+                elements: u64::from_le_bytes(elements.try_into().ok()?),
+            }),
+        };
         let (length, expiry) = encoded.split_first_chunk()?;
         let length = u64::from_le_bytes(*length);
         let expiry_ms = u64::from_le_bytes(*expiry.first_chunk()?);
@@ -35,7 +57,23 @@ impl Metadata {
             length: length & !STRUCTURED,
             expiry_ms: (expiry_ms != u64::MAX).then_some(expiry_ms),
             structured: length & STRUCTURED != 0,
+            collection,
         })
+    }
+
+    /// As [`Metadata::encode`], for a key that holds a collection.
+    pub(crate) fn encode_collection(
+        bytes: u64,
+        expiry_ms: Option<u64>,
+        collection: CollectionMetadata,
+    ) -> [u8; COLLECTION_BYTES] {
+        let mut encoded = [0; COLLECTION_BYTES];
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let head = Self::encode(length, expiry_ms, true);
+        encoded[..METADATA_BYTES].copy_from_slice(&head);
+        encoded[METADATA_BYTES] = u8::from(collection.is_list);
+        encoded[METADATA_BYTES + 1..].copy_from_slice(&collection.elements.to_le_bytes());
+        encoded
     }
 
     /// The value that carries length and expiry, and whether the value is structured.

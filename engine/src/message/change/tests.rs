@@ -265,8 +265,26 @@ fn metadata_says_whether_a_value_is_structured() {
             length: length as u64,
             expiry_ms,
             structured,
+            collection: None,
         };
         assert_eq!(Metadata::decode(3, &encoded), Some(expected));
+    }
+}
+
+#[test]
+fn metadata_says_what_collection_a_key_holds() {
+    for (expiry_ms, is_list, elements) in [(None, true, 0), (Some(5), false, u64::MAX)] {
+        let collection = CollectionMetadata { is_list, elements };
+        let encoded = Metadata::encode_collection(9, expiry_ms, collection);
+        let expected = Metadata {
+            version: 3,
+            length: 9,
+            expiry_ms,
+            structured: true,
+            collection: Some(collection),
+        };
+        assert_eq!(Metadata::decode(3, &encoded), Some(expected));
+        assert_eq!(Metadata::decode(3, &encoded[..20]), None);
     }
 }
 

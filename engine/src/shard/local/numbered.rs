@@ -162,7 +162,7 @@ impl<T: Default> Numbered<T> {
     fn shorten(&mut self) {
         while self.groups.pop_if(|group| group.taken == 0).is_some() {}
         let len = self.groups.len();
-        if len < self.groups.capacity() / 2 {
+        if len == 0 || len < self.groups.capacity() / 2 {
             self.groups.shrink_to(len + len / 4);
             self.full.truncate(len.div_ceil(64));
             self.full.shrink_to_fit();

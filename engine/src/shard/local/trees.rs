@@ -16,7 +16,7 @@
 //! - L3: a node takes the least number of its tree that is free, as a tree does of the table: what
 //!   was long becomes short again. Generations tell the trees of a place apart.
 //! - L4: a node whose record was lost has no address, and its number stays taken.
-//! - L5: `node_bytes` is what the tables of all trees take.
+//! - L5: `beside_bytes` is what the tables of all trees take, and their keys.
 
 #[cfg(any(test, feature = "simulation"))]
 mod check;
@@ -118,6 +118,10 @@ pub(in crate::shard) struct Tree {
     hash: IndexHash,
     /// Which no other tree has had for a long time.
     id: u64,
+    /// A node was lost.
+    is_torn: bool,
+    /// Its key, where trees are evicted: a far head is not read for that.
+    key: Box<[u8]>,
     nodes: Numbered<NodePlace>,
 }
 
@@ -128,7 +132,9 @@ pub(in crate::shard) struct Trees {
     generation: u32,
     heads: BTreeMap<Address, TreePlace>,
     dying: VecDeque<TreePlace>,
-    node_bytes: u64,
+    /// Trees that have lost a node and are not dying.
+    torn: Vec<TreePlace>,
+    beside_bytes: u64,
     bytes_max: u64,
     /// Bytes and entries beyond which a node is divided.
     shape: (usize, usize),
@@ -139,11 +145,16 @@ pub(in crate::shard) struct Trees {
 impl Trees {
     pub(in crate::shard) fn new(local_bytes: u64, inline_bytes: usize) -> Self {
         Self {
-            bytes_max: local_bytes / TABLE_SHARE,
+            bytes_max: Self::bytes_for(local_bytes),
             shape: (NODE_BYTES, usize::MAX / 4),
             inline_bytes,
             ..Self::default()
         }
+    }
+
+    /// Bytes that the table takes at most, in a shard with this much local memory.
+    pub(in crate::shard) fn bytes_for(local_bytes: u64) -> u64 {
+        local_bytes / TABLE_SHARE
     }
 
     /// Bytes and entries beyond which a node is divided.
@@ -199,23 +210,25 @@ impl Trees {
 
     /// Bytes that the table takes.
     pub(in crate::shard) fn bytes(&self) -> u64 {
-        self.slots.bytes() + self.slots.count() as u64 * BYTES_A_TREE + self.node_bytes
+        self.slots.bytes() + self.slots.count() as u64 * BYTES_A_TREE + self.beside_bytes
     }
 
-    /// True if this many nodes can be added to a tree, or to a new one.
-    pub(in crate::shard) fn has_room(&self, tree: Option<TreePlace>, nodes: usize) -> bool {
+    /// True if this many nodes can be added to a tree, or to a new one with a key.
+    pub(in crate::shard) fn has_room(&self, tree: Result<TreePlace, &[u8]>, nodes: usize) -> bool {
         let growth = match tree {
-            Some(tree) => self.get(tree).map_or(0, |tree| tree.nodes.growth(nodes)),
-            None => {
+            Ok(tree) => self.get(tree).map_or(0, |tree| tree.nodes.growth(nodes)),
+            Err(key) => {
                 let nodes = Numbered::<NodePlace>::default().growth(nodes);
-                self.slots.growth(1) + BYTES_A_TREE + nodes
+                self.slots.growth(1) + BYTES_A_TREE + nodes + key.len() as u64
             }
         };
         growth == 0 || self.bytes() + growth <= self.bytes_max
     }
 
-    /// Starts a tree without elements. [`Trees::adopt`] or [`Trees::abandon`] must follow.
-    pub(in crate::shard) fn begin(&mut self, kind: TreeKind, tag: u8) -> TreePlace {
+    /// Starts a tree without elements, which keeps its key unless that is empty. [`Trees::adopt`] or
+    /// [`Trees::abandon`] must follow.
+    pub(in crate::shard) fn begin(&mut self, kind: TreeKind, tag: u8, key: &[u8]) -> TreePlace {
+        self.beside_bytes += key.len() as u64;
         self.generation = self.generation.wrapping_add(1);
         let place = self.slots.take();
         if let Some(slot) = self.slots.get_mut(place) {
@@ -227,6 +240,8 @@ impl Trees {
                 head: None,
                 hash: IndexHash::default(),
                 id: u64::from(self.generation) << 32 | u64::from(place),
+                is_torn: false,
+                key: key.into(),
                 nodes: Numbered::default(),
             }));
         }
@@ -235,7 +250,21 @@ impl Trees {
 
     /// Ends a tree that was begun and has no nodes.
     pub(in crate::shard) fn abandon(&mut self, place: TreePlace) {
+        self.drop_key(place);
         self.slots.give(place.0);
+    }
+
+    fn drop_key(&mut self, place: TreePlace) {
+        let key = self
+            .get_mut(place)
+            .map(|tree| std::mem::take(&mut tree.key));
+        self.beside_bytes -= key.map_or(0, |key| key.len() as u64);
+    }
+
+    /// Key and version of the tree whose head lies at an address, where trees keep their keys.
+    pub(in crate::shard) fn known_at(&self, head: Address) -> Option<(&[u8], Version)> {
+        let tree = self.get(self.at_head(head)?)?;
+        (!tree.key.is_empty()).then_some((&tree.key, tree.version))
     }
 
     /// A tree.
@@ -332,6 +361,10 @@ impl Trees {
     pub(in crate::shard) fn bury(&mut self, place: TreePlace) {
         if let Some(tree) = self.get_mut(place) {
             tree.head = None;
+            if tree.is_torn {
+                self.torn.retain(|&torn| torn != place);
+            }
+            self.drop_key(place);
             self.dying.push_back(place);
         }
     }
@@ -356,7 +389,7 @@ impl Trees {
         let before = nodes.bytes();
         let result = change(nodes);
         let after = nodes.bytes();
-        self.node_bytes = self.node_bytes - before + after;
+        self.beside_bytes = self.beside_bytes - before + after;
         Some(result)
     }
 
@@ -388,10 +421,31 @@ impl Trees {
 
     /// Notes that the record of a node is gone.
     pub(in crate::shard) fn lose_node(&mut self, node: NodeName) {
-        let tree = self.get_mut(node.tree);
-        if let Some(place) = tree.and_then(|tree| tree.nodes.get_mut(node.number)) {
+        let Some(tree) = self.get_mut(node.tree) else {
+            return;
+        };
+        if let Some(place) = tree.nodes.get_mut(node.number) {
             *place = NodePlace::NONE;
+            if !std::mem::replace(&mut tree.is_torn, true) {
+                self.torn.push(node.tree);
+            }
         }
+    }
+
+    /// True if trees may have lost nodes.
+    #[inline]
+    pub(in crate::shard) fn has_torn(&self) -> bool {
+        !self.torn.is_empty()
+    }
+
+    /// Takes the trees that have lost nodes and are not dying.
+    pub(in crate::shard) fn take_torn(&mut self) -> Vec<TreePlace> {
+        let mut torn = std::mem::take(&mut self.torn);
+        torn.retain(|&place| {
+            let tree = self.get(place);
+            tree.is_some_and(|tree| tree.is_torn && tree.head.is_some())
+        });
+        torn
     }
 
     /// Gives a number back that was taken and not used.
@@ -427,10 +481,16 @@ impl Trees {
     /// Forgets nodes whose records are gone, and lets trees die whose heads are.
     pub(in crate::shard) fn lose_where(&mut self, is_gone: impl Fn(Address) -> bool) {
         for tree in self.slots.iter_mut().flatten() {
+            let mut is_torn = tree.is_torn;
             for place in tree.nodes.iter_mut() {
                 if *place != NodePlace::NONE && is_gone(place.address()) {
                     *place = NodePlace::NONE;
+                    is_torn = true;
                 }
+            }
+            if is_torn && !std::mem::replace(&mut tree.is_torn, true) {
+                #[expect(clippy::cast_possible_truncation, reason = "takes the lower half")]
+                self.torn.push(TreePlace(tree.id as u32));
             }
         }
         let heads = self.heads.keys().copied();
@@ -453,7 +513,8 @@ impl Trees {
         self.slots = Numbered::default();
         self.heads.clear();
         self.dying = VecDeque::new();
-        self.node_bytes = 0;
+        self.torn = Vec::new();
+        self.beside_bytes = 0;
     }
 
     /// Where the records of all nodes are, for checks.
@@ -484,7 +545,7 @@ mod tests {
     fn numbers_are_given_as_they_were_foretold_and_used_again() {
         let mut trees = Trees::new(1 << 20, 0);
         assert!(trees.is_empty());
-        let tree = trees.begin(TreeKind::Map, 0);
+        let tree = trees.begin(TreeKind::Map, 0, b"");
         trees.adopt(tree, IndexHash(5), address(900));
         for number in 0..4 {
             assert_eq!(trees.fresh(tree, Some(3)), 4);
@@ -508,7 +569,7 @@ mod tests {
     #[test]
     fn a_tree_dies_with_its_head_and_leaves_nothing() {
         let mut trees = Trees::new(1 << 20, 0);
-        let tree = trees.begin(TreeKind::List, 0);
+        let tree = trees.begin(TreeKind::List, 0, b"key");
         trees.adopt(tree, IndexHash(5), address(900));
         for number in 0..3 {
             let number = trees.take_number(tree) + number - number;
@@ -531,7 +592,7 @@ mod tests {
         assert_eq!(freed, [address(12), address(10)]);
         assert!(trees.is_empty() && trees.bytes() == 0);
         assert_eq!(trees.node_of(&key), None);
-        let again = trees.begin(TreeKind::List, 0);
+        let again = trees.begin(TreeKind::List, 0, b"key");
         assert_eq!(again, tree);
         assert_eq!(trees.node_of(&key), None, "it is another tree");
     }
@@ -539,22 +600,22 @@ mod tests {
     #[test]
     fn the_table_is_bounded_and_shrinks() {
         let mut trees = Trees::new(32 * 1000, 0);
-        assert!(trees.has_room(None, 32) && !trees.has_room(None, 50));
-        let tree = trees.begin(TreeKind::Map, 0);
+        assert!(trees.has_room(Err(b""), 32) && !trees.has_room(Err(b""), 50));
+        let tree = trees.begin(TreeKind::Map, 0, b"");
         trees.adopt(tree, IndexHash(5), address(900));
         let mut added = 0;
-        while trees.has_room(Some(tree), 1) {
+        while trees.has_room(Ok(tree), 1) {
             assert_eq!(trees.take_number(tree), added);
             trees.set_place(named(tree, added), address(10), 1);
             added += 1;
         }
         assert!(trees.bytes() <= 1000 && added >= 32);
-        assert!(!trees.has_room(None, 1) && trees.has_room(Some(tree), 0));
+        assert!(!trees.has_room(Err(b""), 1) && trees.has_room(Ok(tree), 0));
         // What lies behind the last node of a tree that shrinks comes back.
         for number in 1..added {
             trees.remove_node(named(tree, number));
         }
-        assert!(trees.has_room(Some(tree), 16) && trees.has_room(None, 1));
+        assert!(trees.has_room(Ok(tree), 16) && trees.has_room(Err(b""), 1));
         trees.bury_at(address(900));
         while trees.next_dying().is_some() {}
         assert_eq!(trees.bytes(), 0);
@@ -563,11 +624,11 @@ mod tests {
     #[test]
     fn a_tree_that_was_abandoned_leaves_nothing_and_its_id_is_not_used_again() {
         let mut trees = Trees::new(1 << 20, 0);
-        let tree = trees.begin(TreeKind::Map, 0);
+        let tree = trees.begin(TreeKind::Map, 0, b"");
         let key = trees.node_key(named(tree, 0));
         trees.abandon(tree);
         assert!(trees.is_empty() && !trees.has_dying() && trees.bytes() == 0);
-        assert_eq!(trees.begin(TreeKind::Map, 0), tree);
+        assert_eq!(trees.begin(TreeKind::Map, 0, b""), tree);
         assert_eq!(trees.node_of(&key), None);
     }
 }

@@ -97,7 +97,7 @@ impl<E: Endpoint> Shard<E> {
     ) {
         if let Some(position) = self.index.find_address(hash, slot.address()) {
             let framed = self.framed_of(slot.address());
-            self.note_expired(key, header.version());
+            self.note_expired(key, self.version_of(header, slot.address()));
             self.remove_record(hash, (position, slot, framed, header));
         }
     }
@@ -118,8 +118,9 @@ impl<E: Endpoint> Shard<E> {
         request: &Request<'_>,
         found: &Found<'_>,
     ) {
+        let version = self.found_version(found);
         self.take_away(request.hash, found);
-        self.note_expired(request.key(), found.version());
+        self.note_expired(request.key(), version);
     }
 
     /// Removes a local record that has expired, by its address.

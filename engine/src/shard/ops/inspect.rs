@@ -4,30 +4,46 @@ use farcore_rdma::Endpoint;
 
 use crate::error::Error;
 use crate::log::record::{RecordHeader, RecordView};
-use crate::message::change::Metadata;
+use crate::message::change::{CollectionMetadata, Metadata};
 use crate::message::operation::decode_range;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::step::{Evidence, Found, Hint, Step, answer_or_wait};
-use crate::tree::{TreeHead, TreeNode};
+use crate::tree::{TreeHead, TreeKind, TreeNode};
 
 /// A record's header and value.
 type Whole<'a> = (RecordHeader, &'a [u8]);
 
-/// Bytes of the elements of a collection that lies in a local head, if that was found.
-fn inline_bytes_of(found: &Found<'_>) -> Option<usize> {
-    let Found::Local(local) = found else {
-        return None;
+/// What is known of a collection that lies in its head, if that was found, and its bytes.
+fn inline_of(found: &Found<'_>) -> Option<(CollectionMetadata, u64)> {
+    let (header, value) = match found {
+        Found::Local(local) => (local.record.header(), local.record.value()),
+        Found::Confirmed { far, .. } => {
+            let view = far.record.and_then(RecordView::parse)?;
+            (view.header(), view.value())
+        }
+        Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => return None,
     };
-    let record = local.record;
-    if !record.header().is_tree() {
+    if !header.is_tree() {
         return None;
     }
-    match TreeHead::parse(record.value())? {
-        TreeHead::Inline { leaf, .. } => TreeNode::parse(leaf).map(TreeNode::element_sum),
+    match TreeHead::parse(value)? {
+        TreeHead::Inline { kind, leaf, .. } => {
+            let leaf = TreeNode::parse(leaf)?;
+            Some(collection_of(
+                kind,
+                leaf.len() as u64,
+                leaf.element_sum() as u64,
+            ))
+        }
         TreeHead::Rooted(_) => None,
     }
+}
+
+fn collection_of(kind: TreeKind, elements: u64, bytes: u64) -> (CollectionMetadata, u64) {
+    let is_list = kind == TreeKind::List;
+    (CollectionMetadata { is_list, elements }, bytes)
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -70,16 +86,17 @@ impl<E: Endpoint> Shard<E> {
         };
         let tree = self.tree_of_found(&found);
         let tree = tree.and_then(|tree| self.trees.get(tree));
-        let length = inline_bytes_of(&found).unwrap_or(length);
-        let length = tree.map_or(length, |tree| {
-            usize::try_from(tree.root.bytes).unwrap_or(usize::MAX)
-        });
-        let is_marked = |header: RecordHeader| header.is_structured() || header.is_tree();
-        let is_structured = header.is_some_and(is_marked);
-        let length = Metadata::encode(length, expiry_ms, is_structured);
+        let collection = match tree {
+            Some(tree) => Some(collection_of(tree.kind, tree.root.count, tree.root.bytes)),
+            None => inline_of(&found),
+        };
+        let is_structured = header.is_some_and(RecordHeader::is_structured);
+        let of_value = Metadata::encode(length, expiry_ms, is_structured);
+        let of_collection = collection
+            .map(|(collection, bytes)| Metadata::encode_collection(bytes, expiry_ms, collection));
         let answer = header.map_or(Answer::Absent, |header| Answer::Value {
             version: tree.map_or(header.version(), |tree| tree.version),
-            value: &length,
+            value: (of_collection.as_ref()).map_or(&of_value[..], |encoded| &encoded[..]),
         });
         let step = answer_or_wait(lane, request, answer, answers);
         if step != Step::Done {

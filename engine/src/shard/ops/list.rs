@@ -70,6 +70,11 @@ fn is_long(record: &[u8]) -> bool {
     RecordHeader::decode_from(record).is_some_and(RecordHeader::is_long)
 }
 
+/// True if a record is the head of a tree, which is of another version.
+fn is_tree(record: &[u8]) -> bool {
+    RecordHeader::decode_from(record).is_some_and(RecordHeader::is_tree)
+}
+
 impl<E: Endpoint> Shard<E> {
     /// Answers records from a place of the order on.
     #[cold]
@@ -187,7 +192,7 @@ impl<E: Endpoint> Shard<E> {
         if header.has_expiry() && self.is_past(record.expiry_ms()) {
             return true;
         }
-        let bytes = record.bytes();
+        let (bytes, start) = (record.bytes(), listing.answer.len());
         if !listing.list.values && !header.is_long() {
             let head = record::units_for(header.key_bytes() as usize, 0) as usize * UNIT_BYTES;
             // Unit by unit: most heads are short.
@@ -198,6 +203,10 @@ impl<E: Endpoint> Shard<E> {
             return false;
         } else {
             listing.answer.extend_from_slice(bytes);
+        }
+        if header.is_tree() {
+            let version = self.version_of(header, address);
+            record::set_version(&mut listing.answer[start..], version);
         }
         listing.entries += 1;
         true
@@ -252,7 +261,8 @@ impl<E: Endpoint> Shard<E> {
             return self.fail(lane, request, self.lost_error(Some(address)), answers);
         }
         if let Some(record) = self.local.record_at(address) {
-            return self.answer_record(lane, request, record.expiry_ms(), record.bytes(), answers);
+            let parts = (address, record.expiry_ms(), record.bytes());
+            return self.answer_record(lane, request, parts, answers);
         }
         let far = match evidence.confirmed.filter(|far| far.address == address) {
             Some(far) => far,
@@ -272,7 +282,7 @@ impl<E: Endpoint> Shard<E> {
             return Step::fetch(self.index.slot(position));
         };
         let expiry_ms = RecordView::parse(bytes).and_then(|view| view.expiry_ms());
-        let step = self.answer_record(lane, request, expiry_ms, bytes, answers);
+        let step = self.answer_record(lane, request, (address, expiry_ms, bytes), answers);
         if step == Step::Done {
             self.note_served(&far);
         }
@@ -283,8 +293,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
-        expiry_ms: Option<u64>,
-        record: &[u8],
+        (address, expiry_ms, record): (Address, Option<u64>, &[u8]),
         answers: &mut impl AnswerSink,
     ) -> Step {
         let value = match request.kind() {
@@ -295,13 +304,18 @@ impl<E: Endpoint> Shard<E> {
             _ => record,
         };
         // Others that are at hand go with it, if their room is certain.
-        if request.value().is_empty() || !answers.has_room(lane, LIST_BYTES) {
+        let has_others = !request.value().is_empty() && answers.has_room(lane, LIST_BYTES);
+        if !has_others && !is_tree(record) {
             return answer_or_wait(lane, request, Answer::Value { version: 1, value }, answers);
         }
         let mut scratch = std::mem::take(&mut self.list_scratch);
         scratch.answer.clear();
-        scratch.answer.extend_from_slice(value);
-        let later = self.add_at_hand(request, &mut scratch.answer);
+        self.add_copy(&mut scratch.answer, address, value);
+        let later = if has_others {
+            self.add_at_hand(request, &mut scratch.answer)
+        } else {
+            0
+        };
         let answer = Answer::Value {
             version: 1 + later,
             value: &scratch.answer,
@@ -309,6 +323,16 @@ impl<E: Endpoint> Shard<E> {
         let step = answer_or_wait(lane, request, answer, answers);
         self.list_scratch = scratch;
         step
+    }
+
+    /// Adds a copy of a record or of its head. A tree has the version of its last change.
+    fn add_copy(&self, answer: &mut Vec<u8>, address: Address, record: &[u8]) {
+        let start = answer.len();
+        answer.extend_from_slice(record);
+        if let Some(header) = RecordHeader::decode_from(record).filter(|header| header.is_tree()) {
+            let version = self.version_of(header, address);
+            record::set_version(&mut answer[start..], version);
+        }
     }
 
     /// Adds the records after the first, up to one that must be waited for, has moved or expired,
@@ -350,7 +374,7 @@ impl<E: Endpoint> Shard<E> {
             if self.is_past(expiry_ms) || answer.len() + wanted.len() > LIST_BYTES {
                 break;
             }
-            answer.extend_from_slice(wanted);
+            self.add_copy(answer, address, wanted);
             if let Some(far) = far {
                 self.note_served(&far);
             }

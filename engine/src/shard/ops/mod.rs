@@ -308,7 +308,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Retires the record of a slot, which has a frame.
     #[inline]
-    fn retire_slot(&mut self, slot: Slot, framed: Framed, units: u32) {
+    pub(in crate::shard) fn retire_slot(&mut self, slot: Slot, framed: Framed, units: u32) {
         let address = slot.address();
         let bytes = account_bytes(slot.class(), units);
         if !framed.is_mutable() {

@@ -344,7 +344,7 @@ impl<E: Endpoint> Shard<E> {
             }
             Found::Unknown { .. } => {
                 return match self.facts.get(lane, request, place) {
-                    Fact::Failed(error) => Look::Failed((**error).clone()),
+                    Fact::Failed { error, .. } => Look::Failed((**error).clone()),
                     _ => Look::Missing,
                 };
             }
@@ -372,7 +372,7 @@ impl<E: Endpoint> Shard<E> {
         place: usize,
         (hash, _): (IndexHash, &[u8]),
     ) -> bool {
-        let requested = matches!(self.facts.get(lane, request, place), Fact::Requested);
+        let requested = matches!(self.facts.get(lane, request, place), Fact::Requested { .. });
         !requested && !self.flights.hold_of_lane(hash, lane)
     }
 
@@ -467,7 +467,7 @@ impl<E: Endpoint> Shard<E> {
                         expiry_ms: Self::expiry_of(&found),
                         value,
                     },
-                    None => Fact::Failed(Box::new(self.lost_error(Some(far.address)))),
+                    None => Fact::failed(self.lost_error(Some(far.address))),
                 };
                 // As a get does.
                 if is_inline
@@ -478,7 +478,7 @@ impl<E: Endpoint> Shard<E> {
                 }
                 fact
             }
-            Found::Lost { damaged } => Fact::Failed(Box::new(self.lost_error(*damaged))),
+            Found::Lost { damaged } => Fact::failed(self.lost_error(*damaged)),
             Found::Absent if !evidence.cleared.is_empty() => {
                 let others = evidence.cleared.iter();
                 Fact::Others(others.map(|&other| (other, sequence(other))).collect())
@@ -632,7 +632,7 @@ impl<E: Endpoint> Shard<E> {
             "the key was found before"
         );
         if planned.meets_expired {
-            self.note_expired(step.key, found.version());
+            self.note_expired(step.key, self.found_version(&found));
         }
         if planned.effect == Effect::Delete {
             return self.take_away(planned.hash, &found);

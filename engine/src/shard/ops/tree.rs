@@ -83,7 +83,14 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
                 sequence,
                 bytes,
             } if *read == address && shard.holds_at(address, *sequence) => Ok(bytes),
-            Fact::Failed(_) => Err(Unread::Failed),
+            // One that the node has left since says nothing of where it is now.
+            Fact::Failed { at, .. }
+                if at.is_none_or(|(failed, sequence)| {
+                    failed == address && shard.holds_at(address, sequence)
+                }) =>
+            {
+                Err(Unread::Failed)
+            }
             _ => Err(Unread::Far),
         }
     }
@@ -113,7 +120,9 @@ impl<E: Endpoint> ShardNodes<'_, E> {
         let (Some(tree), Some(touched)) = (self.tree, work.touched()) else {
             return false;
         };
-        let branches = work.way().iter().map(|step| step.node);
+        // A replacement leaves the counts in the branches as they are.
+        let counts = touched.touch != TreeTouch::Replace;
+        let branches = work.way().iter().filter(|_| counts).map(|step| step.node);
         let mut all = branches.chain([touched.leaf]);
         all.all(|number| {
             let place = self.shard.trees.place_of(NodeName { tree, number });
@@ -367,7 +376,7 @@ impl<E: Endpoint> Shard<E> {
                 return Step::Blocked;
             }
             Halt::Failed(number) => match self.facts.node(lane, request, number) {
-                Fact::Failed(error) => (**error).clone(),
+                Fact::Failed { error, .. } => (**error).clone(),
                 _ => self.lost_error(None),
             },
             Halt::Damaged(number) => {
@@ -389,12 +398,15 @@ impl<E: Endpoint> Shard<E> {
         let Some(place) = self.trees.place_of(node).filter(|_| !self.is_lent) else {
             return;
         };
-        if matches!(self.facts.node(lane, request, node.number), Fact::Requested) {
+        let known = self.facts.node(lane, request, node.number);
+        if matches!(known, Fact::Requested { .. }) {
             return;
         }
         let key = self.trees.node_key(node);
         let hash = self.key_hasher.hash(&key);
-        let Some(token) = self.facts.request_node(lane, request, node.number) else {
+        let bytes = place.units() as usize * UNIT_BYTES;
+        let wanted = (node.number, bytes);
+        let Some(token) = self.facts.request_node(lane, request, wanted) else {
             return;
         };
         let parts = RequestParts {
@@ -441,7 +453,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let address = place.address();
         let fact = if evidence.damaged.contains(&address) {
-            Fact::Failed(Box::new(self.lost_error(Some(address))))
+            return self.fail_fact(lane, request, self.lost_error(Some(address)));
         } else if self.framed_of(address).is_far() {
             let far = evidence.confirmed.filter(|far| far.address == address);
             let Some(far) = far else {
@@ -464,6 +476,27 @@ impl<E: Endpoint> Shard<E> {
             Fact::Unknown
         };
         self.facts.learn(lane, request.token, fact);
+        Step::Done
+    }
+
+    /// Learns that what a fact is about cannot be read. Of a node, that is so where it lies now.
+    #[cold]
+    pub(in crate::shard) fn fail_fact(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        error: Error,
+    ) -> Step {
+        let is_of_node = request.kind() == OperationKind::TreeRead;
+        let node = is_of_node.then(|| self.trees.node_of(request.key()));
+        let place = node.flatten().and_then(|node| self.trees.place_of(node));
+        let at = place.map(|place| {
+            let page = self.local.page(place.address().page(self.shape));
+            (place.address(), page.sequence)
+        });
+        let error = Box::new(error);
+        self.facts
+            .learn(lane, request.token, Fact::Failed { error, at });
         Step::Done
     }
 
@@ -553,13 +586,14 @@ impl<E: Endpoint> Shard<E> {
             TreeTouch::Remove => leaf.remove(touched.entry),
         });
         assert!(is_done, "the leaf has room");
-        for step in work.way() {
+        let counts = touched.touch != TreeTouch::Replace;
+        for step in work.way().iter().filter(|_| counts) {
             let branch = self.node_mut(tree, step.node, version);
             let is_done = branch.is_some_and(|mut branch| {
                 let child = branch.view().child(step.entry);
                 let count = child.and_then(|child| match touched.touch {
                     TreeTouch::Insert => child.count.checked_add(1),
-                    TreeTouch::Replace => Some(child.count),
+                    TreeTouch::Replace => None,
                     TreeTouch::Remove => child.count.checked_sub(1),
                 });
                 count.is_some_and(|count| branch.set_count(step.entry, count))
@@ -613,7 +647,8 @@ impl<E: Endpoint> Shard<E> {
         let inline = change.goes_on && rooted.is_none();
         let added = |edit: &&TreeEdit| matches!(edit.what, Edited::Added | Edited::Passing);
         let adds = buffers.work.edits().iter().filter(added).count() + usize::from(inline);
-        if adds > 0 && !self.trees.has_room(rooted, adds) {
+        let known = rooted.ok_or(self.kept_key(request));
+        if adds > 0 && !self.trees.has_room(known, adds) {
             if self.trees.has_dying() {
                 return Err(NoRoom::Wait);
             }
@@ -662,12 +697,7 @@ impl<E: Endpoint> Shard<E> {
             self.reserve_each(&buffers.units)?;
             return Ok(TailKind::Log);
         }
-        let pages = self.local.pages_for(TailKind::Log, &buffers.units);
-        if pages <= self.local.openable() {
-            return Ok(TailKind::Log);
-        }
-        self.reserve_removal(&buffers.units)?;
-        Ok(TailKind::Cold)
+        self.reserve_removal(&buffers.units)
     }
 
     /// Makes sure that records of these units can be appended one after the other.
@@ -678,6 +708,14 @@ impl<E: Endpoint> Shard<E> {
         }
         self.pressure.want(pages);
         Err(self.no_frames(pages))
+    }
+
+    /// The key of a request, as its tree keeps it: where trees are evicted.
+    fn kept_key<'r>(&self, request: &'r Request<'_>) -> &'r [u8] {
+        match self.evictor.is_on() {
+            true => request.key(),
+            false => &[],
+        }
     }
 
     /// Stores the head of a new tree, and makes sure of room for its nodes beside it.
@@ -694,12 +732,17 @@ impl<E: Endpoint> Shard<E> {
             buffers.units.insert(0, units);
             self.reserve_each(&buffers.units)?;
         }
-        if self.trees.is_empty() && self.local.arena.free_count() <= FRAMES_RESERVED {
-            // Removals are to have a frame.
-            self.pressure.want(1);
-            return Err(self.no_frame());
+        if self.trees.is_empty() {
+            // From now on removals have a frame.
+            let pages = self.local.pages_for(TailKind::Log, &buffers.units);
+            let needed = pages + FRAMES_FOR_REMOVALS;
+            if self.local.openable() < needed {
+                self.pressure.want(needed);
+                return Err(self.no_frames(needed));
+            }
         }
-        let tree = self.trees.begin(change.kind, change.tag);
+        let kept_key = self.kept_key(request);
+        let tree = self.trees.begin(change.kind, change.tag, kept_key);
         self.note_heads();
         let expiry_ms = change.expiry_ms();
         let mut value = [0; TREE_HEAD_BYTES + EXPIRY_BYTES];
@@ -857,6 +900,15 @@ impl<E: Endpoint> Shard<E> {
             self.tree_version(header, address)
         } else {
             header.version()
+        }
+    }
+
+    /// The version of what was found; 0 if that is nothing.
+    pub(in crate::shard) fn found_version(&self, found: &Found<'_>) -> Version {
+        match found {
+            Found::Local(local) => self.version_of(local.record.header(), local.slot.address()),
+            Found::Confirmed { slot, far, .. } => self.version_of(far.header, slot.address()),
+            Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => 0,
         }
     }
 

@@ -157,11 +157,11 @@ impl<E: Endpoint> Shard<E> {
             return Err(Step::Blocked);
         }
         match self.facts.get(lane, request, 0) {
-            Fact::Failed(error) => {
+            Fact::Failed { error, .. } => {
                 let error = (**error).clone();
                 return Err(self.fail(lane, request, error, answers));
             }
-            Fact::Requested => {}
+            Fact::Requested { .. } => {}
             _ => {
                 let key = (request.hash, request.key());
                 let parked = self.request_fact(lane, request, (0, 1), key, answers);

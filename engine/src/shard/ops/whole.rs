@@ -62,6 +62,7 @@ impl<E: Endpoint> Shard<E> {
             self.background_due = true;
             return Step::Blocked;
         }
+        self.lose_torn_trees();
         let answer = Answer::Value {
             version: self.lost.keys(),
             value: &[],

@@ -11,9 +11,9 @@
 //! - I2: a fact about a far record holds as long as its page is far and has the same sequence
 //!   number, because far pages do not change.
 //! - I3: a request that learns for an earlier transaction of the lane has no effect.
-//! - I4: the nodes that all lanes hold have at most `node_bytes_max` bytes together, and those of
-//!   one lane more: a lane that finds no room gives its own up, unless it is the one that may go
-//!   on.
+//! - I4: the nodes that all lanes hold or have requested have at most `node_bytes_max` bytes
+//!   together, and those of one lane more: a lane that finds no room gives its own up, unless it is
+//!   the one that may go on.
 
 use crate::constants::TRANSACTION_KEYS_MAX;
 use crate::error::Error;
@@ -28,8 +28,8 @@ pub(in crate::shard) enum Fact {
     /// Nothing more than the index and the frames say.
     #[default]
     Unknown,
-    /// A request is parked that will say.
-    Requested,
+    /// A request is parked that will say: a node of this many bytes, at most, or another fact.
+    Requested { bytes: usize },
     /// The record at this address, of a page with this sequence number, is the key's.
     Found {
         address: Address,
@@ -42,8 +42,12 @@ pub(in crate::shard) enum Fact {
     /// The key is absent: the records at these addresses, with the sequence numbers of their
     /// pages, are other keys'.
     Others(Box<[(Address, u64)]>),
-    /// The record cannot be read.
-    Failed(Box<Error>),
+    /// The record cannot be read. Of a node: that at this address, in a page with this sequence
+    /// number.
+    Failed {
+        error: Box<Error>,
+        at: Option<(Address, u64)>,
+    },
     /// The contents of a tree's node, whose record lies at this address of a page with this
     /// sequence number.
     Node {
@@ -54,10 +58,19 @@ pub(in crate::shard) enum Fact {
 }
 
 impl Fact {
+    /// The fact of a record of a key that cannot be read.
+    pub(in crate::shard) fn failed(error: Error) -> Self {
+        Self::Failed {
+            error: Box::new(error),
+            at: None,
+        }
+    }
+
     fn node_bytes(&self) -> usize {
         match self {
             Self::Node { bytes, .. } => bytes.len(),
             Self::Found { value, .. } => value.len(),
+            Self::Requested { bytes } => *bytes,
             _ => 0,
         }
     }
@@ -98,6 +111,8 @@ impl LaneFacts {
     }
 }
 
+/// Bytes of the nodes that one operation on a tree needs at once, beside a long value.
+const NODES_OF_ONE_BYTES: u64 = 128 << 10;
 /// The share of local memory that nodes of trees may take that operations hold.
 const NODES_SHARE: u64 = 128;
 
@@ -123,10 +138,12 @@ impl Facts {
         }
     }
 
-    /// Bytes that the facts of this many lanes take at most.
-    pub(in crate::shard) fn bytes_for(lanes: usize) -> usize {
+    /// Bytes that the facts of this many lanes take at most, with the nodes that they hold.
+    pub(in crate::shard) fn bytes_for(lanes: usize, local_bytes: u64, value_bytes_max: u64) -> u64 {
         let fact = size_of::<Fact>() + size_of::<NodeNumber>();
-        lanes * (size_of::<LaneFacts>() + TRANSACTION_KEYS_MAX * fact)
+        let facts = lanes * (size_of::<LaneFacts>() + TRANSACTION_KEYS_MAX * fact);
+        // One lane may hold more: what an operation needs at once, and one long value.
+        facts as u64 + local_bytes / NODES_SHARE + NODES_OF_ONE_BYTES + value_bytes_max
     }
 
     fn of(&self, lane: ReplyTo, request: &Request<'_>) -> Option<&LaneFacts> {
@@ -170,7 +187,8 @@ impl Facts {
         (place, keys): (usize, usize),
     ) -> u64 {
         let lane = self.begin(lane, request, keys);
-        let before = std::mem::replace(&mut lane.facts[place], Fact::Requested);
+        let requested = Fact::Requested { bytes: 0 };
+        let before = std::mem::replace(&mut lane.facts[place], requested);
         lane.requested += 1;
         let token = u64::from(lane.generation) << 32 | place as u64;
         self.node_bytes -= before.node_bytes();
@@ -207,9 +225,9 @@ impl Facts {
         if token >> 32 == u64::from(lane.generation)
             && let Some(fact) = lane.facts.get_mut(place)
         {
-            debug_assert!(matches!(fact, Fact::Requested));
+            debug_assert!(matches!(fact, Fact::Requested { .. }));
             self.node_bytes += learnt.node_bytes();
-            *fact = learnt;
+            self.node_bytes -= std::mem::replace(fact, learnt).node_bytes();
             lane.requested -= 1;
         }
     }
@@ -245,24 +263,25 @@ impl Facts {
         known.unwrap_or(&Fact::Unknown)
     }
 
-    /// Notes that a request is about to be parked for a node. Returns that request's token; `None`
-    /// if it must wait until others have given up theirs.
+    /// Notes that a request is about to be parked for a node of this many bytes, at most. Returns
+    /// that request's token; `None` if it must wait until others have given up theirs.
     pub(in crate::shard) fn request_node(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
-        node: NodeNumber,
+        (node, bytes): (NodeNumber, usize),
     ) -> Option<u64> {
         let number = lane.number();
-        if self.node_bytes > self.node_bytes_max {
+        // The first place is that of the head.
+        self.begin(lane, request, 1);
+        if self.node_bytes + bytes > self.node_bytes_max {
             let favoured = *self.favoured.get_or_insert(number);
             if favoured != number {
                 self.end_of(number);
                 return None;
             }
         }
-        // The first place is that of the head.
-        let lane = self.begin(lane, request, 1);
+        let lane = &mut self.lanes[number];
         let known = lane.nodes.iter().position(|&known| known == node);
         let place = 1 + known.unwrap_or(lane.nodes.len());
         if place > NODES_MAX {
@@ -274,10 +293,12 @@ impl Facts {
             lane.nodes.push(node);
             lane.facts.push(Fact::default());
         }
-        let before = std::mem::replace(&mut lane.facts[place], Fact::Requested);
+        let requested = Fact::Requested { bytes };
+        let before = std::mem::replace(&mut lane.facts[place], requested);
         lane.requested += 1;
         let token = u64::from(lane.generation) << 32 | place as u64;
         self.node_bytes -= before.node_bytes();
+        self.node_bytes += bytes;
         Some(token)
     }
 }
@@ -288,7 +309,7 @@ impl Facts {
     pub(in crate::shard) fn check(&self) {
         let mut bytes = 0;
         for (number, lane) in self.lanes.iter().enumerate() {
-            let requested = |fact: &&Fact| matches!(fact, Fact::Requested);
+            let requested = |fact: &&Fact| matches!(fact, Fact::Requested { .. });
             let requested = lane.facts.iter().filter(requested).count();
             assert_eq!(requested, lane.requested, "facts I1: lane {number}");
             let nodes = lane.nodes.len();
@@ -301,9 +322,15 @@ impl Facts {
 }
 
 #[cfg(test)]
+#[allow(unsafe_code)] // makes a request of a key
 mod tests {
+    use std::ptr::NonNull;
+
     use super::*;
     use crate::breach::assert_breaks;
+    use crate::message::hash::IndexHash;
+    use crate::message::operation::{OperationKind, RequestParts};
+    use crate::message::request::{RequestFlags, RequestShape};
 
     /// The facts of a lane that has one node and waits for another.
     fn some() -> Facts {
@@ -313,14 +340,14 @@ mod tests {
             bytes: [0; 9].into(),
         };
         let lane = LaneFacts {
-            facts: vec![Fact::Unknown, node, Fact::Requested],
+            facts: vec![Fact::Unknown, node, Fact::Requested { bytes: 5 }],
             nodes: vec![3, 4],
             requested: 1,
             ..LaneFacts::default()
         };
         let facts = Facts {
             lanes: vec![LaneFacts::default(), lane],
-            node_bytes: 9,
+            node_bytes: 14,
             ..Facts::new(1 << 20)
         };
         facts.check();
@@ -342,5 +369,49 @@ mod tests {
             plant(&mut facts);
             assert_breaks(invariant, || facts.check());
         }
+    }
+
+    /// What is requested counts before it is there: the lanes hold no more than they may, but for
+    /// one.
+    #[test]
+    fn nodes_are_counted_from_their_request_on() {
+        let mut facts = Facts::new(128 * 10_000);
+        let parts = RequestParts {
+            kind: OperationKind::Tree,
+            key: b"k",
+            value: &[],
+            expected: 0,
+        };
+        let origin = Origin::new(0, RequestFlags::FACT);
+        // SAFETY: its key is static.
+        let request = unsafe {
+            let start = NonNull::from(parts.key).cast();
+            Request::at(start, RequestShape::of(&parts), IndexHash(1), 7, origin)
+        };
+        let lanes: Vec<_> = (0..8).map(ReplyTo::new).collect();
+        let tokens: Vec<_> = lanes
+            .iter()
+            .map(|&lane| facts.request_node(lane, &request, (5, 4_000)))
+            .collect();
+        let granted: Vec<_> = tokens.iter().map(Option::is_some).collect();
+        assert_eq!(
+            granted,
+            [true, true, true, false, false, false, false, false]
+        );
+        assert_eq!(facts.node_bytes, 12_000, "one lane may go on beyond");
+        // What arrives is shorter, or nothing.
+        let node = |bytes: usize| Fact::Node {
+            address: Address::from_raw(9),
+            sequence: 1,
+            bytes: vec![0; bytes].into(),
+        };
+        facts.learn(lanes[0], tokens[0].unwrap(), node(1_000));
+        facts.learn(lanes[1], tokens[1].unwrap(), Fact::Unknown);
+        assert_eq!(facts.node_bytes, 5_000);
+        assert!(facts.request_node(lanes[4], &request, (5, 4_000)).is_some());
+        for &lane in &lanes {
+            facts.end(lane);
+        }
+        assert_eq!((facts.node_bytes, facts.favoured), (0, None));
     }
 }

@@ -87,9 +87,11 @@ impl<E: Endpoint> Shard<E> {
         // A record too long for a class is always verified: its header says how many bytes die
         // with it.
         let long = class.is_some_and(|class| class.units().is_none());
-        // Nor does a header alone say whether other keys may be lost, or when the record expires.
+        // Nor does a header alone say whether other keys may be lost, when the record expires, or
+        // what collection it holds.
         if !long
             && !header.has_expiry()
+            && !header.is_tree()
             && !self.authenticates()
             && !self.lost.is_any()
             && read.get(UNIT_BYTES..end) == Some(key)

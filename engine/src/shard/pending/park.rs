@@ -17,7 +17,6 @@ use crate::shard::Shard;
 use crate::shard::batch_counters::failed;
 use crate::shard::far::buffers::SMALL_BYTES_MAX;
 use crate::shard::far::read_ahead::ChunkId;
-use crate::shard::pending::facts::Fact;
 use crate::shard::pending::flight::{FlightState, Flights, Parked, Shortage};
 use crate::shard::step::{Evidence, Hint, Step};
 
@@ -542,9 +541,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> Step {
         if lane.is_for_fact() {
-            self.facts
-                .learn(lane, request.token, Fact::Failed(Box::new(error)));
-            return Step::Done;
+            return self.fail_fact(lane, request, error);
         }
         if !answers.has_room(lane, 0) {
             return Step::NoRoom { value_bytes: 0 };

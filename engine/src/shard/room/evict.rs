@@ -194,10 +194,11 @@ impl<E: Endpoint> Shard<E> {
             return false;
         }
         let bytes = account_bytes(slot.class(), 0);
+        let removed = self.trees.known_at(slot.address());
+        self.metrics.removals.note(Removal::Evicted, removed);
         self.index.remove(hash, position);
         self.absences.note(hash, self.version);
         self.retire(slot.address(), bytes);
-        self.metrics.removals.note(Removal::Evicted, None);
         self.note_evicted(bytes);
         true
     }
@@ -257,7 +258,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let slot = self.index.slot(position);
         let bytes = account_bytes(slot.class(), header.units());
-        let removed = Some((key, header.version()));
+        let removed = Some((key, self.version_of(header, address)));
         self.metrics.removals.note(Removal::Evicted, removed);
         self.remove_record(hash, (position, slot, self.framed_of(address), header));
         self.note_evicted(bytes);

@@ -14,7 +14,8 @@
 //! - it is deleted: the slot notes a fingerprint of the key, and does not stand for it any more. If
 //!   the slot was taken over, it becomes a lost slot again;
 //! - it is forgotten with all that was lost, because the caller says so or the engine was opened to
-//!   forget at once: a new generation begins. Slots and marks of an older one
+//!   forget at once: a new generation begins. A collection that has lost a node is forgotten whole;
+//!   until then what does not need the node is answered. Slots and marks of an older one
 //!   mean nothing, and the slots are removed in slices between requests.
 //!
 //! ```text
@@ -197,6 +198,7 @@ impl<E: Endpoint> Shard<E> {
             self.lost.sweep.is_none(),
             "one generation is forgotten at a time"
         );
+        self.lose_torn_trees();
         let lost = &mut self.lost;
         if !std::mem::take(&mut lost.any) {
             return;
@@ -217,8 +219,43 @@ impl<E: Endpoint> Shard<E> {
 
     /// Forgets what is lost, if that is wanted at once and the generation before is swept.
     pub(in crate::shard) fn forget_at_once(&mut self) {
-        if self.lost.at_once && self.lost.any && self.forgetting_done() {
+        let is_any = self.lost.any || self.trees.has_torn();
+        if self.lost.at_once && is_any && self.forgetting_done() {
             self.start_forgetting();
+        }
+    }
+
+    /// Counts trees that have lost a node lost as a whole: their heads' slots become lost.
+    pub(in crate::shard) fn lose_torn_trees(&mut self) {
+        if !self.trees.has_torn() {
+            return;
+        }
+        for place in self.trees.take_torn() {
+            let Some((hash, head)) = self.trees.head_of(place) else {
+                continue;
+            };
+            let Some(position) = self.index.find_address(hash, head) else {
+                debug_assert!(false, "a slot leads to every head");
+                continue;
+            };
+            let slot = self.index.slot(position);
+            let (class, lost_place) = self.lost_place(0);
+            self.index.replace(position, class, lost_place);
+            self.lost.note_slots(1);
+            match self.local.record_at(head) {
+                Some(record) => {
+                    let units = record.header().units();
+                    self.retire_slot(slot, self.framed_of(head), units);
+                }
+                None => {
+                    let units = slot.class().units();
+                    if units.is_none() {
+                        self.local.note_long_given_up(head.page(self.shape));
+                    }
+                    let units = units.unwrap_or(CLASS_UNITS_MAX + 1);
+                    self.retire(head, u64::from(units) * UNIT_BYTES as u64);
+                }
+            }
         }
     }
 

@@ -9,7 +9,7 @@
 use farcore_rdma::Endpoint;
 
 use crate::shard::local::open_pages::TailKind;
-use crate::shard::room::pressure::{NoRoom, REMOVAL_PASSES, Removals};
+use crate::shard::room::pressure::{NoRoom, Removals};
 use crate::shard::{FRAMES_RESERVED, Shard};
 
 impl<E: Endpoint> Shard<E> {
@@ -37,18 +37,32 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Makes sure that a removal can append records of these units to the cold tail, one after the
-    /// other, where the log's tail has no room for them.
-    pub(in crate::shard) fn reserve_removal(&mut self, units: &[u32]) -> Result<(), NoRoom> {
-        let spare = self.local.openable_beside(FRAMES_RESERVED);
-        let pages = self.local.pages_for(TailKind::Cold, units);
-        let has_room = spare.is_some_and(|spare| pages <= spare);
-        self.pressure.note_removal(has_room);
-        match self.pressure.removals {
-            Removals::Served => Ok(()),
-            Removals::Wait(_) => Err(NoRoom::Wait),
-            Removals::Refused => Err(self.never()),
+    /// Makes sure that a removal can append records of these units, one after the other: to the
+    /// log's tail, or to the cold tail where that has no room. Returns which.
+    pub(in crate::shard) fn reserve_removal(&mut self, units: &[u32]) -> Result<TailKind, NoRoom> {
+        let tails = [
+            (TailKind::Log, self.local.arena.reserve()),
+            (TailKind::Cold, FRAMES_RESERVED),
+        ];
+        for (tail, kept) in tails {
+            let pages = self.local.pages_for(tail, units);
+            let spare = self.local.openable_beside(kept);
+            // Records that need no page are appended though fewer frames are kept than should be,
+            // but for those that compaction may need the cold tail for.
+            let spare = spare.or((tail == TailKind::Log).then_some(0));
+            if spare.is_some_and(|spare| pages <= spare) {
+                self.pressure.removals = Removals::Served;
+                return Ok(tail);
+            }
         }
+        if self.pressure.removals == Removals::Refused {
+            return Err(self.never());
+        }
+        if self.pressure.removals == Removals::Served {
+            self.pressure.removals = Removals::Wait(0);
+            self.pressure.stalled = false;
+        }
+        Err(NoRoom::Wait)
     }
 
     /// Frames that background work keeps free.
@@ -78,7 +92,7 @@ impl<E: Endpoint> Shard<E> {
         self.pressure.stalled = false;
         if free >= target {
             self.pressure.wanted = 0;
-            self.pressure.note_removal(true);
+            self.pressure.pass_removal(true);
             return busy;
         }
         busy |= self.evict_beside_silence();
@@ -184,12 +198,9 @@ impl<E: Endpoint> Shard<E> {
         } else {
             self.pressure.refuse(openable);
             self.compactor.note_exhausted();
-            if let Removals::Wait(passes) = self.pressure.removals {
-                let goes_on = passes < REMOVAL_PASSES && self.start_compaction_for_removals();
-                self.pressure.removals = match goes_on {
-                    true => Removals::Wait(passes + 1),
-                    false => Removals::Refused,
-                };
+            if matches!(self.pressure.removals, Removals::Wait(_)) {
+                let goes_on = self.start_compaction_for_removals();
+                self.pressure.pass_removal(goes_on);
             }
         }
     }

@@ -34,14 +34,14 @@ pub(in crate::shard) struct Pressure {
 pub(super) enum Removals {
     /// None lacks any.
     Served,
-    /// One lacks it, and pages were compacted for it this often.
+    /// One lacks it, and something was done for it this often.
     Wait(u8),
     /// Nothing makes room for one.
     Refused,
 }
 
-/// Times that pages are compacted for a removal, at most.
-pub(super) const REMOVAL_PASSES: u8 = 4;
+/// Times that pages are compacted for a removal, or frames were thought to be enough, at most.
+const REMOVAL_PASSES: u8 = 4;
 
 impl Default for Pressure {
     fn default() -> Self {
@@ -64,16 +64,15 @@ impl Pressure {
         }
     }
 
-    /// Notes whether a removal has found room.
-    pub(super) fn note_removal(&mut self, has_room: bool) {
-        match self.removals {
-            _ if has_room => self.removals = Removals::Served,
-            Removals::Served => {
-                self.removals = Removals::Wait(0);
-                self.stalled = false;
+    /// Notes whether more is done for a removal that waits. It is refused after some times.
+    pub(super) fn pass_removal(&mut self, goes_on: bool) {
+        self.removals = match self.removals {
+            Removals::Wait(passes) if goes_on && passes < REMOVAL_PASSES => {
+                Removals::Wait(passes + 1)
             }
-            Removals::Wait(_) | Removals::Refused => {}
-        }
+            Removals::Wait(_) => Removals::Refused,
+            other => other,
+        };
     }
 
     /// Notes that a request needs this many frames at once, and lacks them. What is known of fewer

@@ -3,14 +3,19 @@
 use std::collections::BTreeSet;
 
 use super::transactions::delayed;
-use super::{ENCRYPTIONS, Owned, Random, Reactor, Setting, seeds};
+use super::{ENCRYPTIONS, Outages, Owned, Random, Reactor, Setting, seeds};
 use crate::error::Error;
+use crate::log::Address;
+use crate::message::change::Change;
+use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
-use crate::shard::FRAMES_RESERVED;
+use crate::observe::removals::{Removal, RemovedKeys};
 use crate::shard::local::open_pages::TailKind;
+use crate::shard::local::trees::{NodeName, NodePlace};
+use crate::shard::{FRAMES_RESERVED, NodeId};
 use crate::tree::{
-    TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeValues, found_values,
+    TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeNode, TreeOp, TreeValues, found_values,
     page_elements,
 };
 
@@ -364,15 +369,8 @@ fn elements_can_be_removed_where_local_and_far_memory_are_full() {
 /// A read that moves a branch near leaves the last room to changes.
 #[test]
 fn reads_take_no_frame_that_a_change_could_not_take_too() {
-    let mut reactor = full(&small());
-    // A few trees of which all is far.
+    let mut reactor = Reactor::new(&small());
     let (trees, elements) = (40, 400);
-    for number in 0..300 {
-        let key = format!("other-4000-{number}");
-        reactor.call(Operation::Delete {
-            key: key.as_bytes(),
-        });
-    }
     for number in 0..elements {
         for tree in 0..trees {
             let key = u64::to_be_bytes(tree);
@@ -382,6 +380,7 @@ fn reads_take_no_frame_that_a_change_could_not_take_too() {
     }
     fill_up(&mut reactor);
     let open = reactor.shard.local.open_pages.get(TailKind::Log).unwrap();
+    let reads = reactor.shard.metrics.counters.far_reads.get();
     for tree in 0..trees {
         let key = u64::to_be_bytes(tree);
         let element = 7u64.to_be_bytes();
@@ -391,4 +390,282 @@ fn reads_take_no_frame_that_a_change_could_not_take_too() {
     }
     let after = reactor.shard.local.open_pages.get(TailKind::Log).unwrap();
     assert_eq!((after.page, after.unit), (open.page, open.unit));
+    let reads = reactor.shard.metrics.counters.far_reads.get() - reads;
+    assert!(reads >= 2 * trees, "most are far: {reads}");
+}
+
+fn flush(reactor: &mut Reactor) {
+    reactor.shard.start_flush();
+    for _ in 0..100_000 {
+        reactor.advance();
+        if reactor.shard.flush_done().is_some() && reactor.shard.is_quiet() {
+            return;
+        }
+    }
+    panic!("the flush does not end");
+}
+
+/// All that is sealed goes to far memory, and clean pages leave their frames.
+fn send_far(reactor: &mut Reactor) {
+    // What compaction moves meanwhile is flushed by the next one.
+    for _ in 0..3 {
+        flush(reactor);
+    }
+    while reactor.shard.evict_clean() {}
+}
+
+fn head_of(reactor: &Reactor, key: &[u8]) -> Address {
+    let mut slots = reactor.shard.index.candidates(reactor.hash(key));
+    slots.next().unwrap().1.address()
+}
+
+fn get<'a>(key: &'a [u8], element: &'a [u8]) -> Operation<'a> {
+    let op = TreeOp::Get { key: element };
+    tree_of(key, op)
+}
+
+#[test]
+fn a_node_that_has_moved_is_read_again_though_it_could_not_be_read_before() {
+    let mut reactor = Reactor::new(&Setting {
+        link: delayed(),
+        ..Setting::default()
+    });
+    for number in 0..2_000u64 {
+        reactor.call(insert(b"map", &number.to_be_bytes(), &[1; 100]));
+        let other = format!("other-{number}");
+        reactor.call(Operation::Put {
+            key: other.as_bytes(),
+            value: &[2; 200],
+        });
+    }
+    send_far(&mut reactor);
+    let element = 77u64.to_be_bytes();
+    let lane = ReplyTo::new(2);
+    // The head and the branches come near, one a try; then the leaf cannot be read.
+    let is_waiting = |reactor: &mut Reactor| {
+        assert!(!reactor.offer_on(lane, 5, get(b"map", &element)));
+        for _ in 0..60 {
+            reactor.advance();
+        }
+    };
+    is_waiting(&mut reactor);
+    reactor.lose(0, Outages::Mute);
+    assert!(!reactor.offer_on(lane, 5, get(b"map", &element)));
+    assert_eq!(reactor.shard.flights.count(), 1);
+    for _ in 0..200_000 {
+        if reactor.shard.flights.count() == 0 {
+            break;
+        }
+        reactor.advance();
+    }
+    assert_eq!(reactor.shard.flights.count(), 0, "the READ has failed");
+    assert!(
+        reactor.inbox.answers.borrow().is_empty(),
+        "it was not tried since"
+    );
+    reactor.restore(0);
+    for number in 0..2_000 {
+        let other = format!("other-{number}");
+        reactor.call(Operation::Delete {
+            key: other.as_bytes(),
+        });
+    }
+    reactor.shard.start_compaction();
+    while reactor.shard.compaction_done().is_none() {
+        reactor.advance();
+    }
+    for _ in 0..100_000 {
+        if reactor.offer_on(lane, 5, get(b"map", &element)) {
+            break;
+        }
+        reactor.advance();
+    }
+    let answer = reactor.inbox.answers.borrow_mut().pop();
+    assert!(matches!(answer, Some((5, Owned::Value(..)))), "{answer:?}");
+}
+
+#[test]
+fn a_replacement_is_in_place_beside_branches_that_cannot_change() {
+    let mut reactor = Reactor::new(&Setting::default());
+    for number in 0..500u64 {
+        reactor.call(insert(b"map", &number.to_be_bytes(), &[1; 100]));
+    }
+    // What compaction moves meanwhile is flushed by the next one.
+    for _ in 0..3 {
+        flush(&mut reactor);
+    }
+    let head = head_of(&reactor, b"map");
+    let tree = reactor.shard.trees.at_head(head).unwrap();
+    let root = reactor.shard.trees.get(tree).unwrap().root;
+    assert_eq!(root.height, 2);
+    let number = root.node;
+    let is_mutable = |reactor: &Reactor| {
+        let place = reactor.shard.trees.place_of(NodeName { tree, number });
+        let framed = reactor.shard.framed_of(place.unwrap().address());
+        framed.is_mutable()
+    };
+    assert!(!is_mutable(&reactor));
+    let places = |reactor: &Reactor| -> BTreeSet<_> {
+        let places = reactor.shard.trees.places();
+        places.map(NodePlace::address).collect()
+    };
+    // The first one appends the leaf, and no branch.
+    let before = places(&reactor);
+    let element = 77u64.to_be_bytes();
+    reactor.call(insert(b"map", &element, &[2; 100]));
+    let after = places(&reactor);
+    let appended: Vec<_> = after.difference(&before).copied().collect();
+    let [leaf] = appended[..] else {
+        panic!("{appended:?}");
+    };
+    let dead = |reactor: &Reactor| {
+        let record = reactor.shard.local.record_at(leaf).unwrap();
+        TreeNode::parse(record.value()).unwrap().dead()
+    };
+    assert_eq!(dead(&reactor), 0);
+    reactor.call(insert(b"map", &element, &[3; 110]));
+    assert!(!is_mutable(&reactor));
+    assert!(dead(&reactor) > 0, "the old value is left in the leaf");
+    let answer = reactor.call(get(b"map", &element));
+    assert!(matches!(answer, Owned::Value(_, value) if value == [3; 110]));
+    reactor.check();
+}
+
+/// Nodes of three maps are lost with a memory node.
+fn torn(forgets_lost: bool) -> (Reactor, u64) {
+    let mut reactor = Reactor::new(&Setting {
+        nodes: 2,
+        forgets_lost,
+        ..Setting::default()
+    });
+    for number in 0..4_000u64 {
+        for key in [b"one", b"two", b"six"] {
+            reactor.call(insert(key, &number.to_be_bytes(), &[1; 100]));
+        }
+    }
+    send_far(&mut reactor);
+    // Heads that are near: no slot is lost, but nodes are.
+    for key in [b"one", b"two", b"six"] {
+        reactor.call(insert(key, b"new", b"value"));
+        let expiry = Expiry::At(1 << 40);
+        let change = Change::SetExpiry {
+            expiry,
+            condition: ExpiryCondition::Always,
+            value: false,
+        };
+        reactor.call(Operation::Change { key, change });
+    }
+    reactor.shard.lose_node(NodeId::new(0));
+    let lost = reactor.shard.lost.keys();
+    (reactor, lost)
+}
+
+fn len(reactor: &mut Reactor, key: &[u8]) -> Owned {
+    let op = TreeOp::Len;
+    reactor.call(tree_of(key, op))
+}
+
+#[test]
+fn a_collection_that_has_lost_a_node_is_forgotten_whole() {
+    let (mut reactor, _) = torn(true);
+    for _ in 0..100_000 {
+        reactor.advance();
+        if reactor.shard.trees.is_empty() && reactor.shard.forgetting_done() {
+            break;
+        }
+    }
+    assert!(reactor.shard.trees.is_empty());
+    assert_eq!(reactor.shard.keys_forgotten(), 3);
+    assert_eq!(reactor.shard.keys(), 0);
+    for key in [b"one", b"two", b"six"] {
+        let empty = [0; 16].to_vec();
+        assert!(matches!(len(&mut reactor, key), Owned::Value(0, value) if value == empty));
+        let answer = reactor.call(insert(key, b"element", b"value"));
+        assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
+    }
+    reactor.check();
+}
+
+#[test]
+fn a_collection_that_has_lost_a_node_stays_until_it_is_forgotten() {
+    let (mut reactor, lost) = torn(false);
+    assert_eq!(lost, 0);
+    let mut failed = 0;
+    for number in 0..4_000u64 {
+        match reactor.call(get(b"one", &number.to_be_bytes())) {
+            Owned::Value(..) => {}
+            Owned::Failed(error) if error.is_lost() => failed += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(failed > 0 && failed < 4_000, "{failed}");
+    assert!(matches!(len(&mut reactor, b"one"), Owned::Value(version, _) if version > 0));
+    // What was deleted is not forgotten again.
+    assert_eq!(
+        reactor.call(Operation::Delete { key: b"two" }),
+        Owned::Deleted
+    );
+    reactor.shard.start_forgetting();
+    for _ in 0..100_000 {
+        reactor.advance();
+        if reactor.shard.trees.is_empty() && reactor.shard.forgetting_done() {
+            break;
+        }
+    }
+    assert_eq!(
+        (reactor.shard.keys(), reactor.shard.keys_forgotten()),
+        (0, 2)
+    );
+    reactor.check();
+}
+
+#[test]
+fn events_have_the_version_of_the_last_change() {
+    let mut reactor = Reactor::new(&Setting {
+        evicts: true,
+        ..Setting::default()
+    });
+    let wanted = [Removal::Expired, Removal::Evicted];
+    reactor.shard.metrics.removals.watch(&wanted, None);
+    reactor.shard.note_unix_ms(1_000);
+    let mut versions = Vec::new();
+    for key in [b"expired", b"evicted", b"far-one"] {
+        for number in 0..100u64 {
+            reactor.call(insert(key, &number.to_be_bytes(), &[1; 100]));
+        }
+        let change = Change::SetExpiry {
+            expiry: Expiry::At(if key == b"expired" { 2_000 } else { 9_000 }),
+            condition: ExpiryCondition::Always,
+            value: false,
+        };
+        reactor.call(Operation::Change { key, change });
+        let answer = reactor.call(insert(key, b"second", b"value"));
+        let Owned::Value(version, _) = answer else {
+            panic!("{answer:?}");
+        };
+        versions.push(version);
+    }
+    reactor.shard.note_unix_ms(3_000);
+    let answer = reactor.call(get(b"expired", b"first"));
+    assert_eq!(answer, Owned::Absent);
+    // A head that is near, and one that is not read.
+    let head = head_of(&reactor, b"evicted");
+    let tree = reactor.shard.trees.at_head(head).unwrap();
+    let node = |tree| NodeName { tree, number: 0 };
+    assert!(reactor.shard.evict_tree_of(node(tree)));
+    send_far(&mut reactor);
+    let head = head_of(&reactor, b"far-one");
+    assert!(reactor.shard.framed_of(head).is_far());
+    let tree = reactor.shard.trees.at_head(head).unwrap();
+    assert!(reactor.shard.evict_tree_of(node(tree)));
+    let mut removed = RemovedKeys::default();
+    reactor.shard.metrics.removals.take(&mut removed);
+    let seen: Vec<_> = removed.with_versions().collect();
+    let expected = [
+        (Removal::Expired, &b"expired"[..], versions[0]),
+        (Removal::Evicted, &b"evicted"[..], versions[1]),
+        (Removal::Evicted, &b"far-one"[..], versions[2]),
+    ];
+    assert_eq!((seen, removed.unlisted()), (expected.to_vec(), 0));
+    reactor.check();
 }

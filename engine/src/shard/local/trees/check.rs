@@ -35,12 +35,12 @@ impl Trees {
                 .get(free)
                 .is_none_or(|&node| node == NodePlace::NONE);
             assert!(is_none, "trees L3: {fresh:?} is free and has a record");
-            bytes += tree.nodes.bytes();
+            bytes += tree.nodes.bytes() + tree.key.len() as u64;
             used += 1;
         }
         assert_eq!(heads, self.heads.len(), "trees L1: heads");
         assert_eq!(dying, self.dying.len(), "trees L2: dying trees");
-        assert_eq!(bytes, self.node_bytes, "trees L5: bytes of nodes");
+        assert_eq!(bytes, self.beside_bytes, "trees L5: bytes beside trees");
         assert_eq!(used, self.slots.count(), "trees L3: places");
     }
 }
@@ -56,14 +56,14 @@ mod tests {
     /// A tree with two nodes and a free number, and one that is dying.
     fn some() -> (Trees, TreePlace) {
         let mut trees = Trees::new(1 << 20, 0);
-        let tree = trees.begin(TreeKind::Map, 0);
+        let tree = trees.begin(TreeKind::Map, 0, b"key");
         for place in 1..4 {
             let number = trees.take_number(tree);
             trees.set_place(NodeName { tree, number }, Address::from_raw(place), 4);
         }
         trees.adopt(tree, IndexHash(5), Address::from_raw(9));
         trees.remove_node(NodeName { tree, number: 1 });
-        let dying = trees.begin(TreeKind::List, 0);
+        let dying = trees.begin(TreeKind::List, 0, b"other");
         trees.take_number(dying);
         trees.bury(dying);
         trees.check();
@@ -90,7 +90,7 @@ mod tests {
                 nodes.give(0);
                 *nodes.iter_mut().next().unwrap() = node;
             }),
-            ("trees L5", |trees, _| trees.node_bytes += 1),
+            ("trees L5", |trees, _| trees.beside_bytes += 1),
         ];
         for (invariant, plant) in breaches {
             let (mut trees, tree) = some();

@@ -136,6 +136,7 @@ impl<E: Endpoint> Shard<E> {
         {
             self.metrics.counters.records_damaged.add(1);
             self.trees.lose_node(node);
+            self.background_due |= self.trees.has_torn();
             return self.retire(living.address, place.account_bytes());
         }
         if let Some(LongRecord::Piece(id, place)) = self.long.owner(living.address)
