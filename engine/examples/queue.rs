@@ -1,5 +1,5 @@
-//! A queue of jobs that loses none: a job that is taken stays claimed until it is done, and goes back
-//! to the queue if its worker does not finish in time.
+//! A queue of jobs that loses none: a job that is taken stays claimed until it is done, and goes
+//! back to the queue if its worker does not finish in time.
 //!
 //! Waiting jobs are a list, claimed ones a map in the order of their deadlines.
 //!

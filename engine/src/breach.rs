@@ -2,7 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs a check and asserts that it finds an invariant broken, named as in docs/internals/checks.md.
+/// Runs a check and asserts that it finds an invariant broken, named as in
+/// docs/internals/checks.md.
 pub(crate) fn assert_breaks(invariant: &str, check: impl FnOnce()) {
     let found = catch_unwind(AssertUnwindSafe(check));
     let Err(found) = found else {

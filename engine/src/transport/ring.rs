@@ -477,7 +477,7 @@ mod tests {
         let breaches: [(&str, Breach); 4] = [
             ("ring I1", |producer| producer.tail += 1024),
             ("ring I1", |producer| {
-                producer.published = producer.tail + 16
+                producer.published = producer.tail + 16;
             }),
             ("ring I3", |producer| producer.reserved += 1024),
             ("ring I3", |producer| producer.limit.set(2048)),

@@ -1,5 +1,6 @@
 //! The part `collections` of `operations`: maps and lists of a few lengths, through a client on the
-//! core of their shard, 64 requests at a time. Each round measures all figures, one after the other.
+//! core of their shard, 64 requests at a time. Each round measures all figures, one after the
+//! other.
 //!
 //! I1: every answer is compared, within what is timed: a comparison of 16 bytes.
 //! I2: a request that ends with an error ends the run: what follows would measure something else.

@@ -195,7 +195,7 @@ impl Facts {
         token
     }
 
-    /// True if an operation knows about so many nodes that it should not ask for more.
+    /// True if an operation knows about enough nodes that it should not request more.
     pub(in crate::shard) fn are_many(&self, lane: ReplyTo, request: &Request<'_>) -> bool {
         let lane = self.of(lane, request);
         lane.is_some_and(|lane| lane.nodes.len() > NODES_MAX / 2)

@@ -150,9 +150,9 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Compacts pages of which something is dead, however little, for removals that lack room: those
-    /// first in which the most is dead, until that is as much as two pages hold. False if there are
-    /// none. Cost: a look at every page.
+    /// Compacts pages of which something is dead, however little, for removals that lack room:
+    /// those first in which the most is dead, until that is as much as two pages hold. False if
+    /// there are none. Cost: a look at every page.
     pub(in crate::shard) fn start_compaction_for_removals(&mut self) -> bool {
         if self.compactor.requested || self.compactor.stuck {
             return false;

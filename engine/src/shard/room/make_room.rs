@@ -3,8 +3,8 @@
 //!
 //! A removal from a tree writes nodes, and must have room where a put has none, as a delete needs
 //! none. While there are trees, one frame more is kept from all but removals and compaction, and
-//! removals leave compaction the frames that it cannot work without. Where that frame is full, pages
-//! are compacted that have anything dead in them: as much is dead as removals have written.
+//! removals leave compaction the frames that it cannot work without. Where that frame is full,
+//! pages are compacted that have anything dead in them: as much is dead as removals have written.
 
 use farcore_rdma::Endpoint;
 

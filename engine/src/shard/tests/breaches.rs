@@ -65,6 +65,7 @@ impl Reactor {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of breaches")]
 fn a_planted_breach_of_a_shard_is_found() {
     type Breach = fn(&mut Reactor);
     let breaches: [(&str, Breach); 22] = [
@@ -138,7 +139,7 @@ fn a_planted_breach_of_a_shard_is_found() {
             let clean = reactor.page_in(PageState::Clean);
             reactor.shard.far.pages.share(number, clean);
         }),
-        ("extents I1", |reactor| {
+        ("pages I1", |reactor| {
             let number = reactor.page_in(PageState::Far);
             let node = reactor.shard.far.pages.node_of(number).unwrap();
             let other = NodeId::new(1 - node.position());
@@ -152,7 +153,7 @@ fn a_planted_breach_of_a_shard_is_found() {
             assert!(local.victims.take(&mut local.pages, 101).is_some());
         }),
         ("victims I2", |reactor| {
-            reactor.shard.local.victims.pages += 1
+            reactor.shard.local.victims.pages += 1;
         }),
         ("victims I3", |reactor| {
             let number = reactor.page_in(PageState::Far);

@@ -46,7 +46,7 @@ fn all_invariants_hold_after_every_step() {
             check_steps: 1,
             ..Setting::default()
         };
-        let reactor = run(seed, &setting, 6_000, 3_000, losses);
+        let reactor = run(seed, &setting, 8_000, 3_000, losses);
         let seen = reactor.shard.metrics.counters.snapshot();
         assert!(seen.far_reads > 0, "{seen:?}");
     }
