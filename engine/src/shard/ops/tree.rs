@@ -33,7 +33,7 @@ use crate::shard::ops::tree_head::{FoundHead, HeadKind, SLACK_SHARE, TreeChange}
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
-use crate::shard::step::{Evidence, Step};
+use crate::shard::step::{Evidence, Found, Step};
 use crate::shard::{FRAMES_FOR_REMOVALS, FRAMES_RESERVED, Shard};
 use crate::tree::{
     Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_HEAD_BYTES, TREE_KEY_BYTES_MAX,
