@@ -67,7 +67,7 @@ impl Bench {
 
     /// The output of a command.
     pub(crate) fn output(&self) -> TaskOutput {
-        let events = EventSink::new(Arc::clone(&self.shared));
+        let events = EventSink::new(Arc::clone(&self.shared), 0);
         let account = Account::new(&CoreMemory::new(Arc::clone(&self.shared.client_memory)));
         TaskOutput::new(
             &account,

@@ -16,13 +16,17 @@ impl Numbers {
 
     /// A number below another; 0 below 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
+        let scaled = u128::from(self.word()) * end as u128;
+        usize::try_from(scaled >> u64::BITS).unwrap_or(0)
+    }
+
+    /// Any number.
+    pub(crate) fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^= mixed >> 31;
-        let scaled = u128::from(mixed) * end as u128;
-        usize::try_from(scaled >> u64::BITS).unwrap_or(0)
+        mixed ^ (mixed >> 31)
     }
 
     /// `count` of some things, or all of them; each once.

@@ -34,6 +34,7 @@ use crate::native::Native;
 use crate::resp::{Arguments, Limits};
 use crate::tasks::event_sink::EventSink;
 use crate::tasks::running::Tasks;
+use crate::types::element::ElementKeys;
 use crate::waits::parked::Parking;
 
 /// Bytes of the longest value.
@@ -77,6 +78,8 @@ pub(crate) struct Serving {
     /// Where encrypted bytes are opened.
     pub(crate) opened: Vec<u8>,
     pub(crate) arguments: Arguments,
+    /// Where keys of elements are made, empty between commands.
+    pub(crate) elements: ElementKeys,
     pub(crate) limits: Limits,
     /// Those of commands that store nothing.
     pub(crate) limits_of_whole: Limits,
@@ -143,7 +146,7 @@ impl Serving {
             unauthenticated: Unauthenticated::new(shares),
             delays: Delays::default(),
             spare_buffers: Vec::new(),
-            events: EventSink::new(Arc::clone(&shared)),
+            events: EventSink::new(Arc::clone(&shared), place),
             records: Rc::default(),
             turn_bytes: Rc::default(),
             passes: Rc::default(),
@@ -163,6 +166,7 @@ impl Serving {
             received: vec![0; RECEIVE_BYTES],
             opened: Vec::new(),
             arguments: Arguments::default(),
+            elements: ElementKeys::default(),
             tasks: Tasks::default(),
             slow: SlowLog::default(),
             failures: Failures::default(),

@@ -3,11 +3,28 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 
-use self::support::words::{WRONG_TYPE, expect};
-use self::support::{Random, Served, on_servers};
+use self::support::words::{WRONG_TYPE, expect, members};
+use self::support::{Client, Random, Reply, Served, WordClient, on_servers};
+
+/// The fields with their values that a reply shows, in the order of their names.
+fn pairs(reply: &str) -> String {
+    let inside = reply.trim_matches(['[', ']', '{', '}']);
+    let all: Vec<_> = inside.split(", ").collect();
+    let mut pairs: Vec<_> = all.chunks(2).map(|pair| pair.join(" ")).collect();
+    pairs.sort_unstable();
+    pairs.join(", ").replace('"', "")
+}
+
+/// Each of these commands replies these fields with their values, in any order.
+#[track_caller]
+fn expect_pairs(client: &mut WordClient, calls: &[(&str, &str)]) {
+    for (words, expected) in calls {
+        assert_eq!(pairs(&client.call(words)), *expected, "{words}");
+    }
+}
 
 #[test]
 fn fields_are_set_read_and_removed() {
@@ -27,11 +44,19 @@ fn fields_are_set_read_and_removed() {
                     "hmget h a b c a b c d a",
                     "[\"4\", \"2\", \"5\", \"4\", \"2\", \"5\", nil, \"4\"]",
                 ),
-                ("hgetall h", "[\"a\", \"4\", \"b\", \"2\", \"c\", \"5\"]"),
                 ("hgetall none", "[]"),
-                ("hkeys h", "[\"a\", \"b\", \"c\"]"),
-                ("hvals h", "[\"4\", \"2\", \"5\"]"),
                 ("hlen h", "3"),
+            ],
+        );
+        expect_pairs(&mut client, &[("hgetall h", "a 4, b 2, c 5")]);
+        let set = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect();
+        let names: BTreeSet<_> = set(&["a", "b", "c"]);
+        assert_eq!(members(&client.call("hkeys h")), names);
+        let values: BTreeSet<_> = set(&["4", "2", "5"]);
+        assert_eq!(members(&client.call("hvals h")), values);
+        expect(
+            &mut client,
+            &[
                 ("hlen none", "0"),
                 ("hexists h a", "1"),
                 ("hexists h x", "0"),
@@ -329,14 +354,6 @@ fn scans_and_draws_return_fields() {
             &mut client,
             &[
                 ("hset h a1 1 b2 2 a3 3", "3"),
-                (
-                    "hscan h 0",
-                    "[\"0\", [\"a1\", \"1\", \"b2\", \"2\", \"a3\", \"3\"]]",
-                ),
-                (
-                    "hscan h 0 match a* count 1",
-                    "[\"0\", [\"a1\", \"1\", \"a3\", \"3\"]]",
-                ),
                 ("hscan h 0 novalues match b*", "[\"0\", [\"b2\"]]"),
                 ("hscan none 0", "[\"0\", []]"),
                 ("hscan h x", "(error) ERR invalid cursor"),
@@ -366,6 +383,14 @@ fn scans_and_draws_return_fields() {
                 ),
             ],
         );
+        for (words, expected) in [
+            ("hscan h 0", "a1 1, a3 3, b2 2"),
+            ("hscan h 0 match a* count 1", "a1 1, a3 3"),
+        ] {
+            let reply = client.call(words);
+            let listed = reply.strip_prefix("[\"0\", ").expect("it is whole");
+            assert_eq!(pairs(listed), expected, "{words}");
+        }
         for _ in 0..20 {
             let reply = client.call("hrandfield h 2");
             let drawn: Vec<_> = reply.trim_matches(['[', ']']).split(", ").collect();
@@ -384,24 +409,27 @@ fn scans_and_draws_return_fields() {
 }
 
 #[test]
-fn a_hash_that_is_too_large_is_refused_and_stays() {
+fn an_element_that_is_too_large_is_refused_and_the_hash_stays() {
     on_servers(|server| {
         let mut client = server.word_client();
-        let value = vec![b'v'; 20_000];
-        let mut fields = 0;
-        let refused = loop {
-            client.send(&[b"HSET", b"h", format!("f{fields}").as_bytes(), &value]);
-            let reply = client.reply();
-            if reply != "1" {
-                break reply;
-            }
-            fields += 1;
-            assert!(fields < 1_000, "no limit was met");
-        };
-        let prefix = "(error) ERR hash is too large: ";
-        assert!(refused.starts_with(prefix), "{refused}");
-        assert_eq!(client.call("hlen h"), fields.to_string());
-        assert_eq!(client.call("hset h small 1"), "1");
+        client.call("hset h small 1");
+        let value = vec![b'v'; 64_000];
+        for words in [
+            &[&b"HSET"[..], b"h", b"long", &value][..],
+            &[b"HSET", b"h", b"other", b"1", b"long", &value],
+            &[b"HSETNX", b"h", b"long", &value],
+            &[b"HSET", b"h", &value, b"1"],
+        ] {
+            client.send(words);
+            let refused = client.reply();
+            let prefix = "(error) ERR the element is too large: it takes ";
+            assert!(refused.starts_with(prefix), "{refused}");
+        }
+        client.send(&[b"HDEL", b"h", &value]);
+        assert_eq!(client.reply(), "0");
+        client.send(&[b"HGET", b"h", &value]);
+        assert_eq!(client.reply(), "nil");
+        expect(&mut client, &[("hlen h", "1"), ("hset h small 2", "0")]);
     });
 }
 
@@ -461,39 +489,229 @@ fn a_hash_is_a_map() {
     on_servers(|server| {
         let mut client = server.word_client();
         let mut random = Random::new();
-        let mut model: Vec<(String, String)> = Vec::new();
+        let mut model: BTreeMap<String, String> = BTreeMap::new();
         for _ in 0..1_500 {
             let field = format!("f{}", random.below(30));
-            let place = model.iter().position(|(known, _)| *known == field);
+            let held = model.get(&field);
             match random.below(5) {
                 0 => {
                     let removed = client.call(&format!("hdel h {field}"));
-                    assert_eq!(removed, u64::from(place.is_some()).to_string());
-                    if let Some(place) = place {
-                        model.remove(place);
-                    }
+                    assert_eq!(removed, u64::from(held.is_some()).to_string());
+                    model.remove(&field);
                 }
                 1 => {
-                    let held =
-                        place.map_or("nil".to_owned(), |place| format!("\"{}\"", model[place].1));
+                    let held = held.map_or("nil".to_owned(), |value| format!("\"{value}\""));
                     assert_eq!(client.call(&format!("hget h {field}")), held);
                 }
                 _ => {
                     let bytes = random.below(40);
                     let value = "v".repeat(bytes + 1);
                     let added = client.call(&format!("hset h {field} {value}"));
-                    assert_eq!(added, u64::from(place.is_none()).to_string());
-                    match place {
-                        Some(place) => model[place].1 = value,
-                        None => model.push((field, value)),
-                    }
+                    assert_eq!(added, u64::from(held.is_none()).to_string());
+                    model.insert(field, value);
                 }
             }
         }
         let all: Vec<_> = model
             .iter()
-            .map(|(field, value)| format!("\"{field}\", \"{value}\""))
+            .map(|(field, value)| format!("{field} {value}"))
             .collect();
-        assert_eq!(client.call("hgetall h"), format!("[{}]", all.join(", ")));
+        let expected = if all.is_empty() {
+            String::new()
+        } else {
+            all.join(", ")
+        };
+        assert_eq!(pairs(&client.call("hgetall h")), expected);
+    });
+}
+
+/// Fields with their values.
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The field of a number; some are too long for a key of an element.
+fn field_of(number: usize) -> Vec<u8> {
+    let mut field = format!("field-{number}").into_bytes();
+    if number.is_multiple_of(37) {
+        field.resize(880 + number % 50, b'.');
+    }
+    field
+}
+
+/// Strings of a reply.
+fn strings(reply: &Reply) -> Vec<Vec<u8>> {
+    let string = |one: &Reply| match one {
+        Reply::Bulk(bytes) => bytes.clone(),
+        other => panic!("no string: {other}"),
+    };
+    reply.elements().iter().map(string).collect()
+}
+
+/// Fields with their values of a flat reply, which has each field once.
+fn map(reply: &Reply) -> Model {
+    let flat = strings(reply);
+    let map: Model = flat
+        .chunks(2)
+        .map(|pair| (pair[0].clone(), pair[1].clone()))
+        .collect();
+    assert_eq!(2 * map.len(), flat.len());
+    map
+}
+
+#[track_caller]
+fn check(client: &mut Client, key: &str, model: &Model, random: &mut Random) {
+    assert_eq!(
+        client.say(&format!("HLEN {key}")),
+        format!(":{}", model.len())
+    );
+    assert_eq!(&map(&client.ask(&["HGETALL", key])), model);
+    let names: BTreeSet<_> = strings(&client.ask(&["HKEYS", key])).into_iter().collect();
+    assert!(names.iter().eq(model.keys()));
+    assert_eq!(strings(&client.ask(&["HVALS", key])).len(), model.len());
+    let (mut cursor, mut listed) = ("0".to_owned(), Model::new());
+    let count = (random.below(700) + 1).to_string();
+    let mut pages = 0;
+    loop {
+        let page = client.ask(&["HSCAN", key, &cursor, "COUNT", &count]);
+        for (field, value) in map(&page.elements()[1]) {
+            assert_eq!(listed.insert(field, value), None);
+        }
+        pages += 1;
+        cursor = page.elements()[0].text();
+        if cursor == "0" {
+            break;
+        }
+        assert!(pages <= model.len());
+    }
+    assert_eq!(&listed, model);
+    for wanted in [1, 7, 600, 50_000] {
+        let drawn = strings(&client.ask(&["HRANDFIELD", key, &wanted.to_string()]));
+        let drawn: BTreeSet<_> = drawn.into_iter().collect();
+        assert_eq!(drawn.len(), wanted.min(model.len()));
+        assert!(drawn.iter().all(|field| model.contains_key(field)));
+        if !model.is_empty() && wanted < 1000 {
+            let count = format!("-{wanted}");
+            let drawn = client.ask(&["HRANDFIELD", key, &count, "WITHVALUES"]);
+            let drawn = strings(&drawn);
+            assert_eq!(drawn.len(), 2 * wanted);
+            for pair in drawn.chunks(2) {
+                assert_eq!(model.get(&pair[0]), Some(&pair[1]));
+            }
+        }
+    }
+}
+
+/// Hashes of one page and of many, with short and long fields, after random changes.
+#[test]
+fn a_hash_of_any_size_is_a_map() {
+    for (cores, most) in [(1, 300), (2, 4_000), (1, 20_000)] {
+        let served = Served::roomy(cores);
+        let mut client = served.client();
+        let (mut random, mut model) = (Random::new(), Model::new());
+        while model.len() < most {
+            let many = random.below(if most > 300 { 900 } else { 30 }) + 1;
+            let start = random.below(most + most / 4);
+            let numbers = start..start + many;
+            let fields: Vec<_> = numbers.map(field_of).collect();
+            if random.below(5) == 0 {
+                let mut words = vec![b"HDEL".to_vec(), b"h".to_vec()];
+                words.extend(fields.iter().cloned());
+                let gone = fields.iter().filter(|field| model.remove(*field).is_some());
+                let gone = i64::try_from(gone.count()).expect("few");
+                assert_eq!(client.ask(&words), Reply::Integer(gone));
+            } else {
+                let mut words = vec![b"HSET".to_vec(), b"h".to_vec()];
+                let mut added = 0;
+                for field in fields {
+                    let value = vec![b'v'; random.below(90)];
+                    words.extend([field.clone(), value.clone()]);
+                    added += i64::from(model.insert(field, value).is_none());
+                }
+                assert_eq!(client.ask(&words), Reply::Integer(added));
+            }
+            let fields: Vec<_> = (0..random.below(80) + 1)
+                .map(|_| field_of(random.below(2 * most)))
+                .collect();
+            let words = [&[b"HMGET".to_vec(), b"h".to_vec()][..], &fields].concat();
+            let found = client.ask(&words);
+            for (field, found) in fields.iter().zip(found.elements()) {
+                let expected = model.get(field).cloned().map_or(Reply::Null, Reply::Bulk);
+                assert_eq!(*found, expected);
+            }
+        }
+        check(&mut client, "h", &model, &mut random);
+        // With hash tags both names lie in one shard, and without mostly not.
+        for name in ["{h}other", "another", "third"] {
+            assert_eq!(client.say("EXPIREAT h 99999999999"), ":1");
+            assert_eq!(client.say(&format!("SET {name} x")), "+OK");
+            assert_eq!(client.say(&format!("COPY h {name}")), ":0");
+            assert_eq!(client.say(&format!("COPY h {name} REPLACE")), ":1");
+            assert_eq!(client.say(&format!("EXPIRETIME {name}")), ":99999999999");
+            check(&mut client, name, &model, &mut random);
+            assert_eq!(client.say("PERSIST h"), ":1");
+            assert_eq!(client.say(&format!("RENAMENX h {name}")), ":0");
+            assert_eq!(client.say(&format!("RENAME h {name}")), "+OK");
+            assert_eq!(client.say("EXISTS h"), ":0");
+            assert_eq!(client.say(&format!("TTL {name}")), ":-1");
+            check(&mut client, name, &model, &mut random);
+            assert_eq!(client.say(&format!("RENAMENX {name} h")), ":1");
+            assert_eq!(client.say(&format!("EXISTS {name}")), ":0");
+        }
+        assert_eq!(client.say("TYPE h"), "+hash");
+        assert_eq!(client.say("OBJECT ENCODING h"), "\"hashtable\"");
+        let used = client.ask(&["MEMORY", "USAGE", "h"]);
+        let bytes: usize = model
+            .iter()
+            .map(|(field, value)| field.len() + value.len())
+            .sum();
+        assert!(matches!(used, Reply::Integer(used) if used > i64::try_from(bytes).expect("few")));
+        let names: Vec<_> = model.keys().cloned().collect();
+        for some in names.chunks(500) {
+            let words = [&[b"HDEL".to_vec(), b"h".to_vec()][..], some].concat();
+            let gone = i64::try_from(some.len()).expect("few");
+            assert_eq!(client.ask(&words), Reply::Integer(gone));
+        }
+        assert_eq!(client.say("EXISTS h"), ":0");
+        assert_eq!(client.say("DBSIZE"), ":0");
+    }
+}
+
+/// Replies are of one moment, though other clients change the hash all the time: its fields have
+/// one sum.
+#[test]
+fn a_long_reply_is_of_one_moment() {
+    const FIELDS: usize = 3_000;
+    let served = Served::roomy(2);
+    let mut client = served.client();
+    for some in (0..FIELDS).collect::<Vec<_>>().chunks(500) {
+        let pairs: Vec<_> = some.iter().map(|field| format!("f{field} 0")).collect();
+        client.say(&format!("HSET h {}", pairs.join(" ")));
+    }
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut client = served.client();
+            for _ in 0..20 {
+                let all = map(&client.ask(&["HGETALL", "h"]));
+                assert_eq!(all.len(), FIELDS);
+                let sum: i64 = all
+                    .values()
+                    .map(|value| {
+                        String::from_utf8_lossy(value)
+                            .parse::<i64>()
+                            .expect("a number")
+                    })
+                    .sum();
+                // Each change of two fields is one step.
+                assert_eq!(sum, 0);
+            }
+        });
+        let mut round = 0;
+        while !reader.is_finished() {
+            round += 1;
+            let (one, other) = (round % FIELDS, (round * 7 + 1) % FIELDS);
+            if one != other {
+                client.say(&format!("HSET h f{one} {round} f{other} -{round}"));
+                client.say(&format!("HSET h f{one} 0 f{other} 0"));
+            }
+        }
     });
 }

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use farcore::{Answer, Change, Core, Error, Operation, Refused};
+use farcore::{Answer, Change, Core, Error, Operation, Refused, TreeChanges, TreeOp};
 
 use super::{Command, Flow};
 use crate::conn::connection::{Connection, Pending};
@@ -103,7 +103,7 @@ impl<'a> Call<'a> {
     /// Submits an operation, without regard to events.
     #[inline]
     pub(super) fn submit(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
-        if self.serving.shared.has_large_values() {
+        if self.serving.shared.has_large_values() || kind.may_be_part() {
             return self.submit_careful(kind, operation);
         }
         self.serving.shared.note_value(operation.value().len());
@@ -119,7 +119,9 @@ impl<'a> Call<'a> {
             return self.long_task(task);
         }
         self.submit_with(&operation, kind, |connection| {
-            if kind.is_long() {
+            if kind.is_of_tree() {
+                connection.keep_read(&operation);
+            } else if kind.is_long() {
                 connection.keep_key(key);
             }
             connection.promise(kind);
@@ -484,6 +486,22 @@ impl<'a> Call<'a> {
     }
 }
 
+/// True if an operation on a collection may store something.
+fn stores(op: &TreeOp<'_>) -> bool {
+    match op {
+        TreeOp::Update {
+            changes: TreeChanges::Slices(changes),
+            ..
+        } => changes.iter().any(|change| change.value.is_some()),
+        TreeOp::Update { .. }
+        | TreeOp::Insert { .. }
+        | TreeOp::CompareAndSet { .. }
+        | TreeOp::Push { .. }
+        | TreeOp::InsertAt { .. } => true,
+        _ => false,
+    }
+}
+
 /// The answer to a request that the engine does not take. A key that is too long cannot exist, so
 /// what only reads or removes it finds none.
 fn refused<'a>(operation: &Operation<'_>, error: &'a Error) -> Answer<'a> {
@@ -493,6 +511,7 @@ fn refused<'a>(operation: &Operation<'_>, error: &'a Error) -> Answer<'a> {
         | Operation::GetRange { .. }
         | Operation::Inspect { .. }
         | Operation::Delete { .. } => true,
+        Operation::Tree { op, .. } => !stores(op),
         Operation::Change { change, .. } => {
             matches!(change, Change::Delete { .. } | Change::SetExpiry { .. })
         }

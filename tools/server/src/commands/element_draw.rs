@@ -1,21 +1,37 @@
 //! `HRANDFIELD` and `SRANDMEMBER`: fields of a hash or members of a set, drawn at random.
 
-use farcore::Core;
+use std::collections::HashSet;
+
+use farcore::{Answer, Core, Error, Operation, TreeGuard, TreeOp, TreeView};
 
 use super::arguments::{integer, is_option};
 use super::structured::{Record, fail, hold_records};
+use super::trees::{ReadPages, Step, entries, length_of, read_all};
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::events::classes::EventClasses;
+use crate::memory::Charge;
 use crate::random::Numbers;
 use crate::resp::{Protocol, Writer};
 use crate::steps;
+use crate::tasks::attempts::Attempts;
+use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
-use crate::types::hash::value::Entry;
+use crate::types::element::{Entry, entry_of};
+use crate::types::hash::reply::HashReply;
 use crate::types::kind::Kind;
+use crate::types::replies::ReplyKind;
 
 type Result = std::result::Result<Flow, Refusal>;
 
 /// Elements that are written before the client must have taken some.
 const ELEMENTS_AT_ONCE: u64 = 64;
+
+/// A command that draws less than this share of all elements reads those alone.
+const SHARE_OF_ALL: u64 = 4;
+/// Elements that are read by their ranks at once.
+const RANKS_AT_ONCE: usize = 64;
+/// Bytes that an element that was drawn takes beside its own.
+const BESIDE_DRAWN: usize = 2 * (size_of::<Vec<u8>>() + 16) + size_of::<Entry<'_>>();
 
 /// Elements that one command draws, each of all, at most: a reply of more has no end in practice.
 const DRAWN_MAX: u64 = 1 << 24;
@@ -154,7 +170,7 @@ fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
                 return core;
             }
         };
-        match record.entries(kind, &core).await {
+        match record.entries(&core).await {
             Ok(all) => {
                 if let Err(shortage) = held.grow_to(held.bytes() + size_of_val(&all[..])) {
                     output.refuse(protocol, &shortage);
@@ -168,6 +184,131 @@ fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
     })
 }
 
+/// Elements that were drawn, as the tree has them.
+type Drawn = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What was read of a tree.
+enum Read {
+    /// All of it.
+    All(ReadPages),
+    /// What was drawn, and the memory that it is charged for.
+    Drawn(Drawn, Charge),
+}
+
+impl Draw {
+    /// Starts a draw of the elements of the first key's tree.
+    fn start_of_tree(self, call: &mut Call<'_>, kind: Kind) -> Flow {
+        let key = call.key().to_vec();
+        call.task(move |mut core, output, protocol| async move {
+            let mut attempts = Attempts::default();
+            let read = loop {
+                match self.read((&mut core, &output), (kind, &key)).await {
+                    Err(TaskFailure::Engine(Error::CollectionVersion { .. })) => {
+                        attempts.again(&core, &output).await;
+                    }
+                    read => break read,
+                }
+            };
+            drop(attempts);
+            match read {
+                Ok(Read::All((pages, _held))) => {
+                    let all: Vec<_> = entries(&pages).collect();
+                    self.write(all, &core, (&output, protocol)).await;
+                }
+                Ok(Read::Drawn(drawn, _held)) => {
+                    let all = drawn.iter().map(|(key, value)| (&key[..], &value[..]));
+                    let all: Vec<_> = all.filter_map(entry_of).collect();
+                    let count = Count::Distinct(all.len());
+                    let draw = Self { count, ..self };
+                    draw.write(all, &core, (&output, protocol)).await;
+                }
+                Err(failure) => failure.write(&output, protocol),
+            }
+            core
+        })
+    }
+
+    /// Reads what is drawn; or all elements, if many are drawn.
+    async fn read(
+        self,
+        (core, output): Step<'_>,
+        (kind, key): (Kind, &[u8]),
+    ) -> std::result::Result<Read, TaskFailure> {
+        let length = length_of(core, kind, key).await?;
+        if length.version == 0 {
+            output.notify(EventClasses::MISSED, "keymiss", key);
+        }
+        let count = match self.count {
+            Count::One => 1,
+            Count::Distinct(count) => count as u64,
+            Count::Any(count) => count,
+        };
+        let is_few = count.saturating_mul(SHARE_OF_ALL) < length.elements;
+        if !is_few {
+            let read = read_all((core, output), (kind, key), &length).await?;
+            return Ok(Read::All(read));
+        }
+        let ranks = self.ranks(usize::try_from(count).unwrap_or(0), length.elements);
+        let mean = usize::try_from(length.bytes / length.elements).unwrap_or(usize::MAX);
+        let mut held = output
+            .hold_when_free(core, ranks.len().saturating_mul(mean + BESIDE_DRAWN))
+            .await?;
+        let (mut drawn, mut bytes) = (Drawn::new(), 0);
+        let guard = TreeGuard {
+            tag: kind.tag(),
+            version: Some(length.version),
+        };
+        for some in ranks.chunks(RANKS_AT_ONCE) {
+            let operations = some.iter().map(|&rank| {
+                let op = TreeOp::RangeByRank {
+                    start: rank,
+                    end: rank + 1,
+                    reverse: false,
+                    limit: 1,
+                };
+                Operation::Tree { key, op, guard }
+            });
+            let mut failed = None;
+            core.many(operations, |_, answer| match answer {
+                Answer::Failed(error) => failed = Some(error.clone()),
+                answer => {
+                    let elements = TreeView::of(&answer).elements();
+                    drawn.extend(elements.map(|(key, value)| {
+                        bytes += key.len() + value.len() + BESIDE_DRAWN;
+                        (key.to_vec(), value.to_vec())
+                    }));
+                }
+            })
+            .await?;
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+            if bytes > held.bytes() {
+                held.grow_to(bytes)?;
+            }
+            steps::count(some.len());
+            steps::end_slice(core).await;
+        }
+        Ok(Read::Drawn(drawn, held))
+    }
+
+    /// Ranks below the count of all elements, which are drawn.
+    fn ranks(self, count: usize, elements: u64) -> Vec<u64> {
+        let mut numbers = Numbers::new();
+        let all = usize::try_from(elements).unwrap_or(usize::MAX);
+        let mut rank = || numbers.below(all) as u64;
+        if let Count::Distinct(_) = self.count {
+            // Few of all: most are new.
+            let mut ranks = HashSet::with_capacity(count);
+            while ranks.len() < count {
+                ranks.insert(rank());
+            }
+            return ranks.into_iter().collect();
+        }
+        (0..count).map(|_| rank()).collect()
+    }
+}
+
 pub(super) fn hrandfield(call: &mut Call<'_>) -> Result {
     let has_values = call.count() == 4 && is_option(call.argument(3), "withvalues");
     let most = if has_values { i64::MAX / 2 } else { i64::MAX };
@@ -175,8 +316,16 @@ pub(super) fn hrandfield(call: &mut Call<'_>) -> Result {
     if call.count() > 3 && !has_values {
         return Err(SYNTAX.into());
     }
+    if let Count::One = count {
+        let op = TreeOp::Draw {
+            random: Numbers::new().word(),
+            removes: false,
+        };
+        let operation = Kind::Hash.operation(call.key(), op);
+        return Ok(call.request(ReplyKind::Hash(HashReply::Drawn), operation));
+    }
     let draw = Draw { count, has_values };
-    Ok(start(call, draw, Kind::Hash))
+    Ok(draw.start_of_tree(call, Kind::Hash))
 }
 
 pub(super) fn srandmember(call: &mut Call<'_>) -> Result {

@@ -7,21 +7,23 @@
 //!
 //! - I1: an element that is there from the first page to the last is listed once.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-use farcore::Core;
+use farcore::{Core, TreeBound, TreePage};
 
 use super::arguments::{integer, is_option, pattern};
 use super::structured::{Failure, Record, fail, hold_records};
+use super::trees::{length_of, small};
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::events::classes::EventClasses;
 use crate::glob;
 use crate::memory::{Charge, Shortage};
 use crate::resp::{Protocol, Writer};
 use crate::steps;
+use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
+use crate::types::element::{Entry, entry_of, place_in, place_of, start_of};
 use crate::types::encoding_limits::EncodingLimits;
-use crate::types::hash::value::Entry;
 use crate::types::kind::Kind;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -30,18 +32,10 @@ type Result = std::result::Result<Flow, Refusal>;
 const ELEMENTS: usize = 10;
 /// Elements of a page, at most, whatever the client wants.
 const ELEMENTS_MAX: usize = 8 << 10;
+/// Bytes that an element takes beside its own while a page is gathered.
+const BESIDE_ELEMENT: usize = size_of::<Entry<'_>>() + 8;
 /// Elements that are written before the client must have taken some.
 const ELEMENTS_AT_ONCE: usize = 64;
-
-/// Bits of a cursor, which clients keep whose numbers are doubles or signed words.
-const CURSOR_BITS: u32 = f64::MANTISSA_DIGITS;
-
-/// Where an element stands in the order of pages; never 0, which begins and ends a scan. The same
-/// in each page: the hasher has no random key. Elements that have one value share a page.
-fn place_of(element: &[u8]) -> u64 {
-    let hasher = BuildHasherDefault::<DefaultHasher>::default();
-    (hasher.hash_one(element) >> (u64::BITS - CURSOR_BITS)).max(1)
-}
 
 /// The options of a scan.
 #[derive(Debug)]
@@ -164,7 +158,7 @@ impl Scan {
         (output, protocol): (&TaskOutput, Protocol),
     ) -> std::result::Result<(), Failure> {
         let lacks = |shortage: Shortage| Refusal(shortage.to_string());
-        let elements = record.each(self.kind)?;
+        let elements = record.each()?;
         if record.version != 0
             && let Some(refusal) = &self.refusal
         {
@@ -266,6 +260,135 @@ impl<'a> Paging<'a> {
     }
 }
 
+/// Elements of a tree, as they were read.
+#[derive(Default)]
+struct Pages {
+    pages: Vec<TreePage>,
+    /// Elements of all pages.
+    count: usize,
+}
+
+impl Pages {
+    fn add(&mut self, page: TreePage) {
+        self.count += page.iter().count();
+        self.pages.push(page);
+    }
+
+    /// Keys and stored values.
+    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.pages.iter().flat_map(TreePage::iter)
+    }
+}
+
+/// How many of the elements at these places make a page of a scan, and the next cursor, once all of
+/// one place are there: `wanted`, if there are as many, and those that share a place with them.
+fn cut(
+    places: impl Iterator<Item = u64> + Clone,
+    wanted: usize,
+    has_more: bool,
+) -> Option<(usize, u64)> {
+    let whole = || (!has_more).then(|| (places.clone().count(), 0));
+    let last = wanted
+        .checked_sub(1)
+        .and_then(|last| places.clone().nth(last));
+    let Some(last) = last else {
+        return whole();
+    };
+    let mut following = places.clone().enumerate().skip(wanted);
+    match following.find(|&(_, place)| place != last) {
+        Some(page) => Some(page),
+        None => whole(),
+    }
+}
+
+impl Scan {
+    /// Lists a page of the tree of a key; an error comes before anything is written.
+    async fn list_tree(
+        &self,
+        key: &[u8],
+        core: &mut Core,
+        (output, protocol): (&TaskOutput, Protocol),
+    ) -> std::result::Result<(), TaskFailure> {
+        let length = length_of(core, self.kind, key).await?;
+        if length.version == 0 {
+            output.notify(EventClasses::MISSED, "keymiss", key);
+        } else if let Some(Refusal(text)) = &self.refusal {
+            return Err(text.as_str().into());
+        }
+        let step = (&mut *core, output);
+        let (pages, end, next, _held) = match small(step, (self.kind, key), &length).await? {
+            Some((all, held)) => {
+                let mut pages = Pages::default();
+                all.into_iter().for_each(|page| pages.add(page));
+                let end = pages.count;
+                (pages, end, 0, held)
+            }
+            None => {
+                let mut held = output.hold(0);
+                let (pages, end, next) = self.read_page(key, core, output, &mut held).await?;
+                (pages, end, next, held)
+            }
+        };
+        let entries = pages.iter().take(end).filter_map(entry_of);
+        let mut elements: Vec<_> = entries.collect();
+        self.keep_matching(&mut elements, core).await;
+        self.write((elements, next), core, (output, protocol)).await;
+        Ok(())
+    }
+
+    /// Reads a page: its elements, how many of them belong to it, and the next cursor.
+    async fn read_page(
+        &self,
+        key: &[u8],
+        core: &mut Core,
+        output: &TaskOutput,
+        held: &mut Charge,
+    ) -> std::result::Result<(Pages, usize, u64), TaskFailure> {
+        let mut pages = Pages::default();
+        let first = start_of(self.cursor);
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let from = match &last {
+                None => TreeBound::Included(&first[..]),
+                Some(last) => TreeBound::Excluded(last),
+            };
+            // One more says where the next page begins.
+            let wanted = (self.count + 1).saturating_sub(pages.count).max(1);
+            let limit = u32::try_from(wanted).unwrap_or(u32::MAX);
+            let mut tree = core.tree(key).tagged(self.kind.tag());
+            let page = tree.range(from, TreeBound::Unbounded, false, limit).await?;
+            let has_more = page.has_more();
+            let bytes = page.iter().map(|(key, value)| key.len() + value.len());
+            let bytes: usize = bytes.sum();
+            let count = page.iter().count();
+            last = page.last().map(|(key, _)| key.to_vec());
+            pages.add(page);
+            held.grow_to(held.bytes() + bytes + count * BESIDE_ELEMENT)?;
+            steps::count(count);
+            output.turn(core, bytes).await;
+            steps::end_slice(core).await;
+            let places: Vec<_> = pages.iter().map(|(key, _)| place_in(key)).collect();
+            let places = places.iter().copied();
+            if let Some((end, next)) = cut(places, self.count, has_more && count > 0) {
+                return Ok((pages, end, next));
+            }
+        }
+    }
+}
+
+/// Starts a scan of a tree.
+fn scan_tree(call: &mut Call<'_>, kind: Kind) -> Result {
+    let scan = Scan::of(call, kind)?;
+    let key = call.key().to_vec();
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let listed = scan.list_tree(&key, &mut core, (&output, protocol));
+        if let Err(failure) = listed.await {
+            failure.write(&output, protocol);
+        }
+        core
+    }))
+}
+
 fn scan(call: &mut Call<'_>, kind: Kind) -> Result {
     let scan = Scan::of(call, kind)?;
     let key = call.key().to_vec();
@@ -297,7 +420,7 @@ fn scan(call: &mut Call<'_>, kind: Kind) -> Result {
 }
 
 pub(super) fn hscan(call: &mut Call<'_>) -> Result {
-    scan(call, Kind::Hash)
+    scan_tree(call, Kind::Hash)
 }
 
 pub(super) fn sscan(call: &mut Call<'_>) -> Result {
@@ -307,14 +430,11 @@ pub(super) fn sscan(call: &mut Call<'_>) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::hash::value::with_fields;
     use crate::types::set::value::with_members;
 
-    const KINDS: [Kind; 2] = [Kind::Hash, Kind::Set];
-
-    fn scan(kind: Kind, cursor: u64, count: usize) -> Scan {
+    fn scan(cursor: u64, count: usize) -> Scan {
         Scan {
-            kind,
+            kind: Kind::Set,
             cursor,
             count,
             pattern: None,
@@ -323,14 +443,11 @@ mod tests {
         }
     }
 
-    fn record_of(kind: Kind, elements: impl Iterator<Item = usize>) -> Record {
+    fn record_of(elements: impl Iterator<Item = usize>) -> Record {
         // None is an integer.
         let names: Vec<_> = elements.map(|element| format!("x{element}")).collect();
         let names = names.iter().map(String::as_bytes);
-        Record::of(match kind {
-            Kind::Hash => with_fields(None, &names.map(|name| (name, name)).collect::<Vec<_>>()).0,
-            _ => with_members(None, names).0.expect("there are members"),
-        })
+        Record::of(with_members(None, names).0.expect("there are members"))
     }
 
     /// The names that a page lists, and the next cursor.
@@ -338,7 +455,7 @@ mod tests {
         let is_whole = scan.is_whole(record, &EncodingLimits::default());
         let mut paging = Paging::new(scan, is_whole);
         record
-            .each(scan.kind)
+            .each()
             .expect("whole")
             .for_each(|entry| paging.add(entry));
         let (elements, next) = paging.finish();
@@ -348,15 +465,15 @@ mod tests {
 
     #[test]
     fn elements_that_stay_are_listed_once_while_others_come_and_go() {
-        for kind in KINDS {
+        {
             let mut listed = Vec::new();
             let (mut cursor, mut pages) = (0, 0);
             loop {
                 // Of 2,000 elements, other ones are there in each page, and every third always.
                 let is_there =
                     |element: &usize| element.is_multiple_of(3) || element % 7 == pages % 7;
-                let record = record_of(kind, (0..2000).filter(is_there));
-                let (names, next) = page(&scan(kind, cursor, 40), &record);
+                let record = record_of((0..2000).filter(is_there));
+                let (names, next) = page(&scan(cursor, 40), &record);
                 assert!(names.len() == 40 || next == 0);
                 listed.extend(names);
                 pages += 1;
@@ -376,10 +493,11 @@ mod tests {
 
     #[test]
     fn a_small_record_is_listed_at_once() {
-        for (kind, small) in [(Kind::Hash, 512), (Kind::Set, 128)] {
-            let (names, next) = page(&scan(kind, 0, 1), &record_of(kind, 0..small));
+        {
+            let small = 128;
+            let (names, next) = page(&scan(0, 1), &record_of(0..small));
             assert_eq!((names.len(), next), (small, 0));
-            let (names, next) = page(&scan(kind, 0, 1), &record_of(kind, 0..=small));
+            let (names, next) = page(&scan(0, 1), &record_of(0..=small));
             assert_eq!((names.len(), next == 0), (1, false));
         }
     }

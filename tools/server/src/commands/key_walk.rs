@@ -1,13 +1,13 @@
 //! A walk over all keys, a few at a time, and names that were found by it.
 
-use farcore::{Core, Cursor, ScanOptions, ScanPage};
+use farcore::{Core, Cursor, ScanOptions, ScanPage, TreeOp, TreeView};
 
 use super::arguments::is_option;
 use crate::glob;
 use crate::memory::Charge;
 use crate::steps;
 use crate::tasks::output::TaskOutput;
-use crate::types::kind::type_name;
+use crate::types::kind::{Kind, type_name};
 use crate::words::shown_key;
 
 /// Keys that one step looks at while values are short, and at first.
@@ -92,6 +92,8 @@ pub(super) struct Walk<'a> {
     type_name: Option<&'a [u8]>,
     /// Keys that the next step looks at.
     keys: usize,
+    /// Of the last step's keys that hold collections, the tags of these, if types are wanted.
+    tags: Vec<u8>,
 }
 
 impl<'a> Walk<'a> {
@@ -105,6 +107,7 @@ impl<'a> Walk<'a> {
             pattern,
             type_name,
             keys: KEYS_FIRST,
+            tags: Vec::new(),
         }
     }
 
@@ -130,6 +133,7 @@ impl<'a> Walk<'a> {
         };
         let page = core.scan(cursor, options).await?;
         self.cursor = page.next();
+        self.read_tags(core, &page).await?;
         steps::count(page.entries().count());
         let values = page.entries().filter_map(|entry| entry.value);
         let bytes: usize = values.map(<[u8]>::len).sum();
@@ -141,17 +145,42 @@ impl<'a> Walk<'a> {
         Ok(Some(page))
     }
 
+    /// Reads which types the collections of a step have, if types are wanted.
+    async fn read_tags(&mut self, core: &mut Core, page: &ScanPage) -> farcore::Result<()> {
+        self.tags.clear();
+        if self.type_name.is_none() {
+            return Ok(());
+        }
+        let collections = page.entries().filter(|entry| entry.collection);
+        let lengths = collections.map(|entry| Kind::Hash.operation(entry.key, TreeOp::Len));
+        let tags = &mut self.tags;
+        core.many(lengths, |place, answer| {
+            if tags.len() <= place {
+                tags.resize(place + 1, 0);
+            }
+            // One that was replaced meanwhile has no type: it is not listed.
+            tags[place] = TreeView::of(&answer).length().tag;
+        })
+        .await
+    }
+
     /// The keys of a step that are wanted, as they are shown.
     pub(super) fn matching<'p>(
         &self,
         page: &'p ScanPage,
-    ) -> impl Iterator<Item = &'p [u8]> + use<'p, 'a> {
+    ) -> impl Iterator<Item = &'p [u8]> + use<'p, '_, 'a> {
         let (pattern, wanted) = (self.pattern, self.type_name);
+        let mut tags = self.tags.iter();
         page.entries()
             .filter(move |entry| {
+                let tag = if entry.collection { tags.next() } else { None };
                 wanted.is_none_or(|wanted| {
                     let value = entry.value.unwrap_or_default();
-                    is_option(wanted, type_name(entry.structured, value))
+                    let name = match tag {
+                        Some(&tag) => Kind::name_of_tag(tag),
+                        None => type_name(entry.structured, value),
+                    };
+                    is_option(wanted, name)
                 })
             })
             .map(|entry| shown_key(entry.key))

@@ -1,6 +1,6 @@
 //! Commands of keys whatever their values are, and of all keys.
 
-use farcore::{Core, Cursor, Operation};
+use farcore::{Core, Cursor, Error, Operation};
 
 use super::arguments::{is_option, pattern};
 use super::key_walk::{Names, Walk};
@@ -9,7 +9,7 @@ use crate::conn::joined_reply::JoinedReplyKind;
 use crate::events::classes::EventClasses;
 use crate::resp::Writer;
 use crate::tasks::output::TaskOutput;
-use crate::types::kind::type_name;
+use crate::types::kind::{Kind, type_name};
 use crate::types::replies::ReplyKind;
 use crate::words::NO_INTEGER;
 
@@ -74,6 +74,12 @@ const ABSENT: &str = "none";
 /// The type of a key. Only of a structured value the record is read, whose first byte says it.
 async fn type_of_key(core: &mut Core, key: &[u8]) -> farcore::Result<&'static str> {
     loop {
+        match core.tree(key).len().await {
+            Ok(length) if length.version > 0 => return Ok(Kind::name_of_tag(length.tag)),
+            Ok(_) | Err(Error::KeyTooLong { .. }) => return Ok(ABSENT),
+            Err(Error::NoCollection) => {}
+            Err(error) => return Err(error),
+        }
         match read_of(core.inspect(key).await)? {
             None => return Ok(ABSENT),
             Some(metadata) if !metadata.structured => return Ok(type_name(false, &[])),
@@ -82,7 +88,7 @@ async fn type_of_key(core: &mut Core, key: &[u8]) -> farcore::Result<&'static st
         match core.get_structured(key).await {
             Ok(Some(record)) => return Ok(type_name(true, &record)),
             // It was replaced or removed meanwhile.
-            Ok(None) | Err(farcore::Error::Plain) => {}
+            Ok(None) | Err(Error::Plain | Error::Collection) => {}
             Err(error) => return Err(error),
         }
     }

@@ -47,6 +47,8 @@ mod table;
 mod tracking;
 mod transactions;
 mod transfer;
+mod tree_moves;
+mod trees;
 mod wanted;
 mod with_events;
 

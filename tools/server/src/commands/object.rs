@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use farcore::{Core, Error, Operation};
+use farcore::{Core, Error, Operation, TreeLength};
 
 use super::arguments::{count, is_option};
 use super::command::Subcommand;
+use super::trees::{Step, entries, finish, small};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::figures::information::MemoryFigures;
 use crate::resp::Writer;
-use crate::types::encoding_limits::EncodingLimits;
-use crate::types::kind;
+use crate::tasks::failure::TaskFailure;
+use crate::types::encoding_limits::{EncodingLimits, HASHTABLE};
+use crate::types::kind::{self, Kind};
 use crate::types::replies::{self, ReplyKind};
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -57,37 +59,70 @@ fn encoding(call: &mut Call<'_>) -> Result {
     let key = call.key_at(2).to_vec();
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
-        let encoding = encoding_of(&mut core, &key, &shared.encoding_limits).await;
-        output.finish(protocol, encoding, |writer, encoding| match encoding {
-            Some(encoding) => writer.bulk(encoding.as_bytes()),
-            None => writer.null(),
-        });
+        let step = (&mut core, &output);
+        let encoding = encoding_of(step, &key, &shared.encoding_limits).await;
+        finish(
+            &output,
+            protocol,
+            encoding,
+            |writer, encoding| match encoding {
+                Some(encoding) => writer.bulk(encoding.as_bytes()),
+                None => writer.null(),
+            },
+        );
         core
     }))
 }
 
 /// The encoding that Redis would choose for the value of a key; `None` if it is absent.
 async fn encoding_of(
-    core: &mut Core,
+    (core, output): Step<'_>,
     key: &[u8],
     limits: &EncodingLimits,
-) -> farcore::Result<Option<&'static str>> {
+) -> std::result::Result<Option<&'static str>, TaskFailure> {
     loop {
+        match core.tree(key).len().await {
+            Ok(length) if length.version > 0 => {
+                let step = (&mut *core, output);
+                return Ok(Some(encoding_of_tree(step, key, (&length, limits)).await?));
+            }
+            Ok(_) | Err(Error::KeyTooLong { .. }) => return Ok(None),
+            Err(Error::NoCollection) => {}
+            Err(error) => return Err(error.into()),
+        }
         match read_of(core.get_structured(key).await) {
             Ok(None) => return Ok(None),
             Ok(Some(value)) => {
                 return Ok(Some(kind::encoding(&value, limits).unwrap_or("raw")));
             }
             Err(Error::Plain) => {}
-            Err(error) => return Err(error),
+            Err(Error::Collection) => continue,
+            Err(error) => return Err(error.into()),
         }
         match core.get_range(key, 0, ENCODING_BYTES).await {
             // It was replaced meanwhile.
-            Err(Error::Structured) => {}
+            Err(Error::Structured | Error::Collection) => {}
             Err(Error::LongValue { .. }) => return Ok(Some("raw")),
             read => return Ok(read?.map(|value| replies::encoding(&value))),
         }
     }
+}
+
+/// The encoding that Redis would choose for a collection.
+async fn encoding_of_tree(
+    step: Step<'_>,
+    key: &[u8],
+    (length, limits): (&TreeLength, &EncodingLimits),
+) -> std::result::Result<&'static str, TaskFailure> {
+    let kind = match Kind::of_tag(length.tag) {
+        Some(Kind::List) => return Ok(limits.list_encoding(length)),
+        Some(kind) => kind,
+        None => return Ok("raw"),
+    };
+    let read = small(step, (kind, key), length).await?;
+    Ok(read.map_or(HASHTABLE, |(pages, _held)| {
+        limits.encoding(kind, entries(&pages))
+    }))
 }
 
 fn inspect(call: &mut Call<'_>, kind: ReplyKind) -> Result {
@@ -122,8 +157,28 @@ fn usage(call: &mut Call<'_>) -> Result {
         }
         count(call.argument(place + 1))?;
     }
-    let key_bytes = call.argument(2).len();
-    inspect(call, ReplyKind::Usage { key_bytes })
+    let (key, key_bytes) = (call.key_at(2).to_vec(), call.argument(2).len());
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let used = usage_of(&mut core, &key, key_bytes).await;
+        output.finish(protocol, used, |writer, used| match used {
+            Some(bytes) => writer.integer(bytes),
+            None => writer.null(),
+        });
+        core
+    }))
+}
+
+/// Bytes that a key with its value takes in the engine, about; `None` if it is absent.
+async fn usage_of(core: &mut Core, key: &[u8], key_bytes: usize) -> farcore::Result<Option<i64>> {
+    match core.tree(key).len().await {
+        Ok(length) if length.version > 0 => Ok(Some(replies::usage_of_tree(key_bytes, &length))),
+        Ok(_) | Err(Error::KeyTooLong { .. }) => Ok(None),
+        Err(Error::NoCollection) => {
+            let metadata = core.inspect(key).await?;
+            Ok(metadata.map(|metadata| replies::usage(key_bytes, metadata)))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn doctor(call: &mut Call<'_>) -> Result {

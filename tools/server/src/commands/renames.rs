@@ -10,9 +10,12 @@ use farcore::{
 };
 
 use super::arguments::{integer, is_option};
+use super::tree_moves::{TreeMove, TreeMoved};
+use super::trees::{Step, finish};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::events::classes::EventClasses;
 use crate::long::copy::{Old, ValueUse, hold_value, put_segments};
+use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -207,31 +210,88 @@ async fn put_back(core: &mut Core, source: &Source, from: &[u8], output: &TaskOu
     }
 }
 
+/// Renames or copies a key, whatever it holds.
+async fn move_key(
+    (core, output): Step<'_>,
+    (from, to): (&[u8], &[u8]),
+    (replaces, renames): (bool, bool),
+) -> std::result::Result<Copied, TaskFailure> {
+    loop {
+        if from == to && read_of(core.inspect(from).await)?.is_some() {
+            return Ok(if replaces {
+                Copied::ToItself
+            } else {
+                Copied::TargetExists
+            });
+        }
+        let tree = TreeMove {
+            from,
+            to,
+            replaces,
+            renames,
+        };
+        match tree.run((&mut *core, output)).await? {
+            TreeMoved::Yes => return Ok(Copied::Yes),
+            TreeMoved::NoSource => return Ok(Copied::NoSource),
+            TreeMoved::TargetExists => return Ok(Copied::TargetExists),
+            TreeMoved::NotOfTree => {}
+        }
+        let moved = if renames {
+            let _held = hold_value(core, output, from, REWRITTEN).await?;
+            rename_to(core, (from, to), replaces, output).await
+        } else {
+            let _held = hold_value(core, output, from, REWRITTEN).await?;
+            copy_value(core, (from, to), replaces, output).await
+        };
+        match moved {
+            // It was replaced by a collection meanwhile.
+            Err(Error::Collection) => {}
+            moved => return Ok(moved?),
+        }
+    }
+}
+
+/// Copies the value of a key.
+async fn copy_value(
+    core: &mut Core,
+    (from, to): (&[u8], &[u8]),
+    replaces: bool,
+    output: &TaskOutput,
+) -> farcore::Result<Copied> {
+    let Some(source) = source(core, from).await? else {
+        return Ok(Copied::NoSource);
+    };
+    let copied = copy_to(core, &source, to, replaces, output).await;
+    source.value.release(core).await;
+    Ok(match copied? {
+        Put::Done => Copied::Yes,
+        Put::Refused => Copied::TargetExists,
+    })
+}
+
 fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
     let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
-        let _held = match hold_value(&mut core, &output, &from, REWRITTEN).await {
-            Ok(held) => held,
-            Err(shortage) => {
-                output.refuse(protocol, &shortage);
-                return core;
-            }
-        };
-        let renamed = rename_to(&mut core, (&from, &to), replaces, &output).await;
+        let renamed = move_key((&mut core, &output), (&from, &to), (replaces, true)).await;
         if let Ok(Copied::Yes) = renamed {
             notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "rename_from", &from);
             output.notify(EventClasses::GENERIC, "rename_to", &to);
             readiness.note(&core, &output, &to).await;
         }
-        output.finish(protocol, renamed, |writer, renamed| match renamed {
-            Copied::NoSource => writer.error("ERR no such key"),
-            Copied::ToItself => writer.simple("OK"),
-            Copied::Yes if replaces => writer.simple("OK"),
-            Copied::Yes => writer.integer(1),
-            Copied::TargetExists => writer.integer(0),
-        });
+        finish(
+            &output,
+            protocol,
+            renamed,
+            |writer, renamed| match renamed {
+                Copied::NoSource => writer.error("ERR no such key"),
+                Copied::ToItself => writer.simple("OK"),
+                Copied::Yes if replaces => writer.simple("OK"),
+                Copied::Yes => writer.integer(1),
+                Copied::TargetExists => writer.integer(0),
+            },
+        );
         core
     })
 }
@@ -267,32 +327,17 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
     }
     let readiness = call.readiness();
     Ok(call.task(move |mut core, output, protocol| async move {
-        let _held = match hold_value(&mut core, &output, &from, REWRITTEN).await {
-            Ok(held) => held,
-            Err(shortage) => {
-                output.refuse(protocol, &shortage);
-                return core;
-            }
-        };
-        let copied = match source(&mut core, &from).await {
-            Ok(Some(source)) => {
-                let copied = copy_to(&mut core, &source, &to, replaces, &output).await;
-                source.value.release(&mut core).await;
-                copied
-            }
-            Ok(None) => {
-                output.notify(EventClasses::MISSED, "keymiss", &from);
-                Ok(Put::Refused)
-            }
-            Err(error) => Err(error),
-        };
-        if let Ok(Put::Done) = copied {
+        let copied = move_key((&mut core, &output), (&from, &to), (replaces, false)).await;
+        if let Ok(Copied::NoSource) = copied {
+            output.notify(EventClasses::MISSED, "keymiss", &from);
+        }
+        if let Ok(Copied::Yes) = copied {
             notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "copy_to", &to);
             readiness.note(&core, &output, &to).await;
         }
-        output.finish(protocol, copied, |writer, copied| {
-            writer.integer(i64::from(matches!(copied, Put::Done)));
+        finish(&output, protocol, copied, |writer, copied| {
+            writer.integer(i64::from(matches!(copied, Copied::Yes)));
         });
         core
     }))

@@ -18,8 +18,8 @@ use crate::memory::{Charge, Shortage};
 use crate::resp::{Protocol, Writer};
 use crate::steps;
 use crate::tasks::output::TaskOutput;
+use crate::types::element::Entry;
 use crate::types::encoding_limits::EncodingLimits;
-use crate::types::hash::value::{Entry, HashValue};
 use crate::types::kind::{self, Kind, Structured};
 use crate::types::replies::error_text;
 use crate::types::search::Search;
@@ -232,22 +232,18 @@ impl Record {
         Ok(Some(kind::read(&self.bytes)?))
     }
 
-    /// The fields of a hash with their values, or the members of a set with nothing, in their
-    /// order; none if the key is absent.
-    pub(super) fn each(&self, kind: Kind) -> Result<impl Iterator<Item = Entry<'_>>, Failure> {
-        let (set, hash): (Option<SetValue<'_>>, Option<HashValue<'_>>) = match kind {
-            Kind::Set => (self.value()?, None),
-            _ => (None, self.value()?),
-        };
+    /// The members of a set with nothing as their values, in their order; none if the key is
+    /// absent.
+    pub(super) fn each(&self) -> Result<impl Iterator<Item = Entry<'_>>, Failure> {
+        let set: Option<SetValue<'_>> = self.value()?;
         let members = set.into_iter().flat_map(|set| set.iter());
-        let fields = hash.into_iter().flat_map(|hash| hash.iter());
-        Ok(members.map(|member| (member, &[][..])).chain(fields))
+        Ok(members.map(|member| (member, &[][..])))
     }
 
     /// All entries in a list, which is made in slices.
-    pub(super) async fn entries(&self, kind: Kind, core: &Core) -> Result<Vec<Entry<'_>>, Failure> {
+    pub(super) async fn entries(&self, core: &Core) -> Result<Vec<Entry<'_>>, Failure> {
         let mut all = Vec::new();
-        for (place, entry) in self.each(kind)?.enumerate() {
+        for (place, entry) in self.each()?.enumerate() {
             if place.is_multiple_of(steps::PIECE) {
                 steps::count(steps::PIECE / 16);
                 steps::end_slice(core).await;

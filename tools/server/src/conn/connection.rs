@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
-use farcore::{Answer, Error};
+use farcore::{Answer, Error, Operation};
 
 use crate::conn::discarding::Discarding;
 use crate::conn::guesses::Guesses;
@@ -25,6 +25,7 @@ use crate::limits::LARGE_BYTES;
 use crate::limits::SPARE_BYTES_MAX;
 use crate::long::input::LongInput;
 use crate::long::task::{LongTask, Retry};
+use crate::long::tree_read;
 use crate::memory::Account;
 use crate::resp::{Arguments, Protocol, Writer};
 use crate::steps;
@@ -351,6 +352,17 @@ impl Connection {
             || kind.has_whole_value() && self.defer_read(number, bytes)
     }
 
+    /// Keeps the operation on a collection whose reply is promised next, and may have to be read
+    /// otherwise.
+    #[cold]
+    pub(crate) fn keep_read(&mut self, operation: &Operation<'_>) {
+        let (number, first) = (self.next_number(), self.first);
+        let keys = self.kept_keys.get_or_insert_default();
+        keys.keep_with(number, first, |into| tree_read::keep(operation, into));
+        let under_way = self.keys_under_way.get_or_insert_default();
+        under_way.note(operation.key(), false);
+    }
+
     /// Keeps the key of the reply that is promised next, which may be long.
     #[cold]
     pub(crate) fn keep_key(&mut self, key: &[u8]) {
@@ -405,6 +417,7 @@ impl Connection {
         };
         let is_deferred = task.is_some();
         if let Some(task) = task {
+            self.early_bytes += task.held_bytes();
             self.pending[place] = Pending::Long(Some(Box::new(task)));
         }
         is_deferred

@@ -111,7 +111,9 @@ impl JoinedReply {
         self.outstanding -= 1;
         match (answer, self.replies.get_mut(self.base + part)) {
             // Among strings, what is none counts as absent; as Redis.
-            (Answer::Failed(Error::Structured), Some(reply)) => {
+            (Answer::Failed(Error::Structured | Error::Collection), Some(reply))
+                if self.search.is_none() =>
+            {
                 Writer::new(reply, protocol).null();
             }
             // It was not kept while a task polled.

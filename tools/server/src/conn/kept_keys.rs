@@ -22,8 +22,14 @@ pub(crate) struct KeptKeys {
 }
 
 impl KeptKeys {
-    /// Keeps the key of a reply; `first` is the number of the first that is not made.
+    /// Keeps the key of a reply, or what else its read needs; `first` is the number of the first
+    /// that is not made.
     pub(crate) fn keep(&mut self, number: u32, first: u32, key: &[u8]) {
+        self.keep_with(number, first, |bytes| bytes.extend_from_slice(key));
+    }
+
+    /// Keeps what is written.
+    pub(crate) fn keep_with(&mut self, number: u32, first: u32, write: impl FnOnce(&mut Vec<u8>)) {
         while let Some((kept, key)) = self.at(self.start)
             && kept.wrapping_sub(first) > u32::MAX / 2
         {
@@ -36,13 +42,17 @@ impl KeptKeys {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        let Ok(bytes) = u16::try_from(key.len()) else {
-            // No such key exists.
-            return;
-        };
+        let start = self.bytes.len();
         self.bytes.extend_from_slice(&number.to_le_bytes());
-        self.bytes.extend_from_slice(&bytes.to_le_bytes());
-        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(&[0; 2]);
+        write(&mut self.bytes);
+        match u16::try_from(self.bytes.len() - start - HEAD_BYTES) {
+            Ok(bytes) => {
+                self.bytes[start + 4..start + HEAD_BYTES].copy_from_slice(&bytes.to_le_bytes());
+            }
+            // No such key exists, and no such read is begun.
+            Err(_) => self.bytes.truncate(start),
+        }
     }
 
     /// The key of a reply, if it was kept.

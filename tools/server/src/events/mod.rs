@@ -9,3 +9,4 @@ pub(crate) mod operation_events;
 pub(crate) mod publication;
 pub(crate) mod removed_keys;
 pub(crate) mod subscriptions;
+pub(crate) mod tree_events;

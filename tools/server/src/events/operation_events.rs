@@ -8,6 +8,7 @@
 use farcore::{Answer, Change, Condition, Expiry, Metadata, Operation, PutOutcome};
 
 use crate::events::classes::EventClasses;
+use crate::events::tree_events::TreeDeed;
 use crate::types::replies::ReplyKind;
 
 /// What a key was before an operation.
@@ -82,6 +83,7 @@ enum Deed {
     },
     /// A string is changed, which is this event.
     Change(&'static str),
+    Tree(TreeDeed),
 }
 
 impl Deed {
@@ -92,9 +94,7 @@ impl Deed {
             | Operation::Inspect { .. }
             | Operation::GetRange { .. } => match kind {
                 // As Redis, which only looks at them.
-                Some(
-                    ReplyKind::ReferenceCount | ReplyKind::Unknown(_) | ReplyKind::Usage { .. },
-                ) => return None,
+                Some(ReplyKind::ReferenceCount | ReplyKind::Unknown(_)) => return None,
                 _ => Self::Read,
             },
             Operation::Put { .. } => Self::Put {
@@ -106,6 +106,7 @@ impl Deed {
                 finds: Finds::of(Condition::Version(expected)),
             },
             Operation::Delete { .. } => Self::Delete { reads: false },
+            Operation::Tree { op, guard, .. } => Self::Tree(TreeDeed::of(&op, guard)?),
             Operation::Change { change, .. } => return Self::of_change(&change, now_ms),
             _ => return None,
         })
@@ -167,6 +168,7 @@ impl Deed {
                 EventClasses::GENERIC.and(missed(reads))
             }
             Self::Change(_) => EventClasses::STRING.and(EventClasses::NEW),
+            Self::Tree(deed) => deed.classes(),
         }
     }
 }
@@ -217,7 +219,8 @@ impl Noted {
             Deed::SetExpiry { until, reads } => {
                 until == Until::Ever && reads && classes.sends(EventClasses::GENERIC)
             }
-            Deed::Put { .. } | Deed::Read | Deed::Delete { .. } => false,
+            // Commands that do what their answers do not tell are tasks then.
+            Deed::Put { .. } | Deed::Read | Deed::Delete { .. } | Deed::Tree(_) => false,
         }
     }
 
@@ -240,7 +243,7 @@ impl Noted {
             Deed::Read => true,
             Deed::Put { finds, .. } => finds == Finds::Value,
             Deed::Delete { reads } | Deed::SetExpiry { reads, .. } => reads,
-            Deed::Change(_) => false,
+            Deed::Change(_) | Deed::Tree(_) => false,
         };
         if reads && is_absent {
             notify(EventClasses::MISSED, "keymiss");
@@ -278,6 +281,7 @@ impl Noted {
                 }
                 notify(EventClasses::STRING, name);
             }
+            Deed::Tree(deed) => deed.answered(answer, was_absent, notify),
             Deed::Read | Deed::Delete { .. } | Deed::SetExpiry { .. } => {}
         }
     }

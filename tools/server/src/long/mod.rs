@@ -7,3 +7,4 @@ pub(crate) mod places;
 pub(crate) mod read;
 pub(crate) mod record_read;
 pub(crate) mod task;
+pub(crate) mod tree_read;

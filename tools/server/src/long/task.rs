@@ -10,6 +10,7 @@ use crate::long::change::{ChangeKind, LongChange, SetRule};
 use crate::long::copy::{ValueUse, hold_value};
 use crate::long::read::{LongRead, LongReplies};
 use crate::long::record_read::{RecordRead, RecordReply};
+use crate::long::tree_read::TreeRead;
 use crate::resp::Protocol;
 use crate::tasks::output::TaskOutput;
 use crate::types::replies::ReplyKind;
@@ -20,6 +21,7 @@ pub(crate) enum LongTask {
     Read(LongRead),
     Many(LongReplies),
     Record(RecordRead),
+    Tree(TreeRead),
     Change(LongChange),
 }
 
@@ -46,14 +48,17 @@ impl LongTask {
     }
 
     /// The task of a read whose reply is too long to be made with its answer.
-    pub(crate) fn of_read(kind: ReplyKind, key: &[u8]) -> Option<Self> {
-        let key = key.to_vec();
+    pub(crate) fn of_read(kind: ReplyKind, kept: &[u8]) -> Option<Self> {
+        if kind.is_of_tree() {
+            return TreeRead::of(kind, kept).map(Self::Tree);
+        }
+        let key = kept.to_vec();
         match kind {
             ReplyKind::Value
             | ReplyKind::Range { .. }
             | ReplyKind::Part { .. }
             | ReplyKind::BitCount { .. } => Some(Self::Read(LongRead { key, kind })),
-            ReplyKind::Hash(_) | ReplyKind::List(_) | ReplyKind::Set(_) => {
+            ReplyKind::List(_) | ReplyKind::Set(_) => {
                 let reply = RecordReply::Kind(kind);
                 Some(Self::Record(RecordRead { key, reply }))
             }
@@ -76,6 +81,7 @@ impl LongTask {
         match self {
             Self::Read(_) | Self::Record(_) => 0,
             Self::Many(replies) => replies.held_bytes,
+            Self::Tree(read) => read.held_bytes(),
             Self::Change(change) => change.held_bytes(),
         }
     }
@@ -86,7 +92,7 @@ impl LongTask {
             Self::Read(read) => hold_value(core, output, &read.key, ValueUse::Read).await,
             Self::Change(change) => hold_value(core, output, &change.key, change.value_use()).await,
             // They take memory when they know how much.
-            Self::Many(_) | Self::Record(_) => Ok(output.hold(0)),
+            Self::Many(_) | Self::Record(_) | Self::Tree(_) => Ok(output.hold(0)),
         };
         let _held = match held {
             Ok(held) => held,
@@ -101,6 +107,7 @@ impl LongTask {
             Self::Read(read) => read.run(core, output, protocol).await,
             Self::Many(replies) => replies.run(core, output, protocol).await,
             Self::Record(read) => read.run(core, output, protocol).await,
+            Self::Tree(read) => read.run(core, output, protocol).await,
             Self::Change(change) => change.run(core, output, protocol).await,
         }
     }

@@ -121,7 +121,7 @@ pub(super) fn text_of(error: &Error) -> String {
         Error::Unavailable { node, .. } if error.is_lost() => {
             lost_text(node, "`farcore cli forget-lost`")
         }
-        Error::Structured => {
+        Error::Structured | Error::Collection => {
             "the value is a hash, set or list: clients of the Redis protocol read it; a put or a delete replaces it".to_owned()
         }
         _ => error.to_string(),
@@ -145,6 +145,8 @@ pub(super) fn status_of(error: &Error) -> Status {
         Error::LongValueGone => Status::Busy,
         Error::Structured
         | Error::Plain
+        | Error::Collection
+        | Error::NoCollection
         | Error::LongValue { .. }
         | Error::NotANumber { .. }
         | Error::CounterOverflow { .. } => Status::WrongKind,

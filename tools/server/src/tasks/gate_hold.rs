@@ -75,14 +75,14 @@ impl GateHold {
         self.since.elapsed() > self.limit
     }
 
-    /// Counts and logs that the gate opens though its `EXEC` has not ended.
+    /// Counts and logs that the gate opens though its command has not ended.
     pub(crate) fn note_overrun(&self, reason: &str) {
         self.shared.counters[self.core].gate_overruns.add(1);
         let held_ms = self.since.elapsed().as_millis();
         tracing::warn!(
             held_ms,
             reason,
-            "a transaction with watched keys is given up: it kept others from writing"
+            "a command that kept others from writing is given up"
         );
     }
 }

@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use farcore::{Core, Error};
 
@@ -167,8 +168,18 @@ impl TaskOutput {
     }
 
     /// What the cores share.
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         self.events.shared()
+    }
+
+    /// The place of its core.
+    pub(crate) fn place(&self) -> usize {
+        self.events.place()
+    }
+
+    /// True if its command is of a transaction that holds the gate.
+    pub(crate) fn holds_gate(&self) -> bool {
+        self.state.holds_gate.get()
     }
 
     /// Notes that a value of `bytes` is about to be stored: it may have several pieces.

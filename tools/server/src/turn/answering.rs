@@ -83,7 +83,15 @@ fn count_large(answer: &Answer<'_>) {
 #[inline]
 fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) -> Option<String> {
     let place = token.number().wrapping_sub(connection.first) as usize;
-    if let Some(Pending::Joined(_)) = connection.pending.get(place) {
+    let pending = connection.pending.get(place);
+    if let Some(Pending::Waiting(kind)) = pending
+        && kind.is_part(answer)
+    {
+        let is_read = connection.read_later(token.number());
+        debug_assert!(is_read, "such a read was kept");
+        return None;
+    }
+    if let Some(Pending::Joined(_)) = pending {
         count_large(answer);
         connection.fulfil_part(token.number(), token.part(), answer);
         return match answer {

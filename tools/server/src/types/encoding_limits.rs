@@ -4,6 +4,12 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use farcore::TreeLength;
+
+use crate::types::element::Entry;
+use crate::types::kind::Kind;
+use crate::words::parsed_integer;
+
 /// A limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Limit {
@@ -41,6 +47,18 @@ const SETTINGS: [(&str, Limit); 10] = [
     ("set-max-listpack-entries", Limit::SetMembers),
     ("set-max-listpack-value", Limit::SetBytes),
 ];
+
+const LISTPACK: &str = "listpack";
+/// The encoding of a hash or a set that is not stored compactly.
+pub(crate) const HASHTABLE: &str = "hashtable";
+/// Bytes of a listpack beside its elements, which take about as much there as here.
+const LISTPACK_BYTES: u64 = 7;
+/// Sizes in bytes that `list-max-listpack-size` can name.
+const LISTPACK_SIZES: u64 = 5;
+/// Bytes of the longest integer.
+const INTEGER_BYTES_MAX: usize = 20;
+/// Bytes that an element's key has beside the element.
+const KEY_HEAD_BYTES: usize = 9;
 
 /// The limits up to which Redis stores hashes, sets and lists compactly.
 #[derive(Debug)]
@@ -84,6 +102,68 @@ impl EncodingLimits {
     /// Elements of a list, or a size in bytes if it is negative.
     pub(crate) fn list(&self) -> i64 {
         self.load(Limit::ListSize)
+    }
+
+    /// False if Redis would store no collection that is this long compactly, whatever its elements
+    /// are.
+    pub(crate) fn may_be_compact(&self, kind: Kind, length: &TreeLength) -> bool {
+        let (elements, bytes) = match kind {
+            Kind::Hash => {
+                let (fields, bytes) = self.hash();
+                (fields, bytes.saturating_mul(2))
+            }
+            Kind::Set => {
+                let limits = self.set();
+                let elements = limits.integers.max(limits.members);
+                (elements, limits.bytes.max(INTEGER_BYTES_MAX))
+            }
+            Kind::List => return self.list_encoding(length) == LISTPACK,
+        };
+        let bytes = bytes.saturating_add(KEY_HEAD_BYTES) as u64;
+        length.elements <= elements as u64 && length.bytes / length.elements.max(1) <= bytes
+    }
+
+    /// The encoding that Redis would choose for a hash or a set of these elements.
+    pub(crate) fn encoding<'a>(
+        &self,
+        kind: Kind,
+        mut elements: impl Iterator<Item = Entry<'a>> + Clone,
+    ) -> &'static str {
+        let count = elements.clone().count();
+        let is_compact = if kind == Kind::Hash {
+            let (fields, bytes) = self.hash();
+            count <= fields
+                && elements.all(|(field, value)| field.len() <= bytes && value.len() <= bytes)
+        } else {
+            let limits = self.set();
+            let mut integers = elements.clone();
+            if count <= limits.integers
+                && integers.all(|(member, _)| parsed_integer(member).is_some())
+            {
+                return "intset";
+            }
+            count <= limits.members && elements.all(|(member, _)| member.len() <= limits.bytes)
+        };
+        if is_compact { LISTPACK } else { HASHTABLE }
+    }
+
+    /// The encoding that Redis would choose for a list by `list-max-listpack-size`: the most
+    /// elements, or the most KiB in powers of 2 from 4 on if it is negative.
+    pub(crate) fn list_encoding(&self, length: &TreeLength) -> &'static str {
+        let size = self.list();
+        let (count_max, bytes_max) = match size {
+            0.. => (u64::try_from(size.max(1)).unwrap_or(u64::MAX), 8 << 10),
+            _ => (
+                u64::MAX,
+                (2 << 10) << size.unsigned_abs().min(LISTPACK_SIZES),
+            ),
+        };
+        let bytes = LISTPACK_BYTES + length.bytes + length.elements;
+        if length.elements <= count_max && bytes <= bytes_max {
+            LISTPACK
+        } else {
+            "quicklist"
+        }
     }
 
     /// Those of sets.

@@ -5,10 +5,9 @@
 //!
 //! - I1: each kind has first bytes of its own, so no record is read as one of another kind.
 
-use farcore::Answer;
+use farcore::{Answer, Operation, TreeGuard, TreeOp};
 
 use crate::types::encoding_limits::EncodingLimits;
-use crate::types::hash::value::HashValue;
 use crate::types::list::value::ListValue;
 use crate::types::replies::WRONG_TYPE;
 use crate::types::set::value::SetValue;
@@ -32,6 +31,30 @@ impl Kind {
     /// The first byte of its records.
     pub(crate) const fn byte(self) -> u8 {
         self as u8
+    }
+
+    /// The tag of its trees.
+    pub(crate) const fn tag(self) -> u8 {
+        self as u8
+    }
+
+    /// The kind of a tree with a tag.
+    pub(crate) fn of_tag(tag: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.tag() == tag)
+    }
+
+    /// The name of the type of a key that holds a tree with a tag.
+    pub(crate) fn name_of_tag(tag: u8) -> &'static str {
+        Self::of_tag(tag).map_or("unknown", Self::name)
+    }
+
+    /// An operation on the tree of a key, which is of this kind.
+    pub(crate) fn operation<'a>(self, key: &'a [u8], op: TreeOp<'a>) -> Operation<'a> {
+        let guard = TreeGuard {
+            tag: self.tag(),
+            version: None,
+        };
+        Operation::Tree { key, op, guard }
     }
 
     /// The kind that the first byte of a structured record says.
@@ -89,7 +112,8 @@ pub(crate) fn type_name(structured: bool, value: &[u8]) -> &'static str {
 /// The encoding that Redis would choose for a structured record; `None` if it is not whole.
 pub(crate) fn encoding(record: &[u8], limits: &EncodingLimits) -> Option<&'static str> {
     match Kind::of(record)? {
-        Kind::Hash => HashValue::of(record).map(|hash| hash.encoding(limits.hash())),
+        // It is no record.
+        Kind::Hash => None,
         Kind::Set => SetValue::of(record).map(|set| set.encoding(limits.set())),
         Kind::List => ListValue::of(record).map(|list| list.encoding(limits.list())),
     }
@@ -98,37 +122,40 @@ pub(crate) fn encoding(record: &[u8], limits: &EncodingLimits) -> Option<&'stati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::hash::value::with_fields;
+    use crate::types::set::value::with_members;
 
     #[test]
     fn a_record_is_of_the_kind_that_its_first_byte_says() {
-        let (hash, _) = with_fields(None, &[(b"field", b"value")]);
-        assert_eq!(type_name(true, &hash), "hash");
-        assert!(read::<HashValue<'_>>(&hash).is_ok());
+        let (set, _) = with_members(None, [&b"member"[..]].into_iter());
+        let set = set.expect("it has a member");
+        assert_eq!(type_name(true, &set), "set");
+        assert!(read::<SetValue<'_>>(&set).is_ok());
         for (kind, error) in [
-            (Kind::Hash, None),
-            (Kind::Set, Some(WRONG_TYPE)),
+            (Kind::Hash, Some(WRONG_TYPE)),
+            (Kind::Set, None),
             (Kind::List, Some(WRONG_TYPE)),
         ] {
-            let mut other = hash.clone();
+            let mut other = set.clone();
             other[0] = kind.byte();
             assert_eq!(type_name(true, &other), kind.name());
-            assert_eq!(read::<HashValue<'_>>(&other).err(), error, "{kind:?}");
+            assert_eq!(read::<SetValue<'_>>(&other).err(), error, "{kind:?}");
+            assert_eq!(Kind::of_tag(kind.tag()), Some(kind));
         }
         for none in [&[][..], &[0], &[77, 1, 0, 0, 0]] {
             assert_eq!(type_name(true, none), "unknown");
-            assert_eq!(read::<HashValue<'_>>(none), Err(DAMAGED));
+            assert_eq!(read::<SetValue<'_>>(none), Err(DAMAGED));
         }
-        assert_eq!(type_name(false, &hash), "string");
+        assert_eq!(type_name(false, &set), "string");
+        assert_eq!(Kind::of_tag(0), None);
     }
 
     #[test]
     fn an_absent_key_holds_nothing_of_any_kind() {
-        assert_eq!(read_answer::<HashValue<'_>>(&Answer::Absent), Ok(None));
+        assert_eq!(read_answer::<SetValue<'_>>(&Answer::Absent), Ok(None));
         let answer = Answer::Value {
             version: 1,
-            value: b"\x02",
+            value: b"\x03",
         };
-        assert_eq!(read_answer::<HashValue<'_>>(&answer), Err(WRONG_TYPE));
+        assert_eq!(read_answer::<SetValue<'_>>(&answer), Err(WRONG_TYPE));
     }
 }

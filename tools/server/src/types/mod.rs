@@ -1,6 +1,7 @@
 //! The kinds of values: how their records are written, and what their replies look like.
 
 pub(crate) mod bit_counter;
+pub(crate) mod element;
 pub(crate) mod encoding_limits;
 pub(crate) mod hash;
 pub(crate) mod kind;

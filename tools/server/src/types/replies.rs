@@ -1,12 +1,13 @@
 //! What each kind of answer of the engine looks like to a Redis client.
 
 use farcore::constants::LONG_VALUE_BYTES_MAX;
-use farcore::{Answer, Error, Expiry, Metadata};
+use farcore::{Answer, Error, Expiry, Metadata, TreeLength, TreeView};
 
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
 use crate::types::bit_counter::bit_count;
 use crate::types::hash::reply::HashReply;
+use crate::types::kind::Kind;
 use crate::types::list::reply::ListReply;
 use crate::types::set::reply::SetReply;
 use crate::words::{NO_FLOAT, NO_INTEGER, parsed_integer};
@@ -48,6 +49,10 @@ pub(crate) enum ReplyKind {
     IsExpirySet,
     /// The type of a key whose value is plain if there is one.
     PlainType,
+    /// A number of an answer about a collection; 0 if it has none.
+    Number { place: u8 },
+    /// How many elements a collection of a kind has.
+    Elements(Kind),
     /// What a hash holds.
     Hash(HashReply),
     /// What a list holds.
@@ -58,8 +63,6 @@ pub(crate) enum ReplyKind {
     Part { offset: u32, bytes: u32 },
     /// 1 if the key exists, else null.
     ReferenceCount,
-    /// Bytes of the key and its value, or null.
-    Usage { key_bytes: usize },
     /// This error if the key exists, else null.
     Unknown(&'static str),
     /// A part of the value, from one byte to another; negative ones count from its end.
@@ -89,6 +92,48 @@ impl ReplyKind {
         )
     }
 
+    /// True if the reply is that of a read of a collection.
+    pub(crate) fn is_of_tree(self) -> bool {
+        matches!(self, Self::Hash(_))
+    }
+
+    /// True if the reply is about a collection, and the answer may have only a part of it.
+    #[inline]
+    pub(crate) fn may_be_part(self) -> bool {
+        matches!(self, Self::Hash(reply) if reply.may_be_part())
+    }
+
+    /// True if an answer has only a part of the reply.
+    #[inline]
+    pub(crate) fn is_part(self, answer: &Answer<'_>) -> bool {
+        matches!(self, Self::Hash(reply) if reply.is_part(answer))
+    }
+
+    /// Writes what comes before the elements of a collection, of which the reply has this many.
+    pub(crate) fn write_head(self, count: usize, writer: &mut Writer<'_>) {
+        if let Self::Hash(reply) = self {
+            reply.write_head(count, writer);
+        }
+    }
+
+    /// Writes the value that an element of a collection has, of which this is the key.
+    pub(crate) fn write_value(self, key: &[u8], value: Option<&[u8]>, writer: &mut Writer<'_>) {
+        if let Self::Hash(reply) = self {
+            reply.write_value(key, value, writer);
+        }
+    }
+
+    /// Writes elements of a collection, one after the other.
+    pub(crate) fn write_elements<'a>(
+        self,
+        page: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        writer: &mut Writer<'_>,
+    ) {
+        if let Self::Hash(reply) = self {
+            reply.write_elements(page, writer);
+        }
+    }
+
     /// True if the reply has a record's elements or their values, all of them.
     pub(crate) fn has_elements(self) -> bool {
         matches!(
@@ -103,10 +148,7 @@ impl ReplyKind {
     pub(crate) fn has_whole_value(self) -> bool {
         matches!(
             self,
-            Self::Value
-                | Self::Part { .. }
-                | Self::Hash(HashReply::All)
-                | Self::Set(SetReply::Members)
+            Self::Value | Self::Part { .. } | Self::Set(SetReply::Members)
         )
     }
 
@@ -125,6 +167,19 @@ const _: () = assert!(size_of::<ReplyKind>() == 24);
 /// A command that does not know the type of the value; as Redis.
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// True if an operation failed because the key holds a value of another type.
+pub(crate) fn is_wrong_type(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Structured
+            | Error::Plain
+            | Error::Collection
+            | Error::NoCollection
+            | Error::CollectionKind { .. }
+            | Error::CollectionTag { .. }
+    )
+}
 
 /// Why a command failed, as the client reads it.
 pub(crate) fn error_text(error: &Error) -> String {
@@ -154,7 +209,11 @@ pub(crate) fn error_text(error: &Error) -> String {
         Error::KeyTooLong { bytes, max } => format!(
             "ERR the key has {bytes} bytes, and a key has at most {max}: use a shorter one, for example a hash of it"
         ),
-        Error::Structured | Error::Plain => WRONG_TYPE.to_owned(),
+        error if is_wrong_type(error) => WRONG_TYPE.to_owned(),
+        Error::CollectionVersion { .. } => {
+            "ERR other clients changed the key again and again meanwhile: try again".to_owned()
+        }
+        Error::Collections { .. } => format!("OOM {error}"),
         Error::Unavailable { node, .. } if error.is_lost() => {
             format!("UNAVAILABLE {}", lost_text(node, "FARCORE FORGET-LOST"))
         }
@@ -246,12 +305,23 @@ const INDEX_BYTES: u64 = 10;
 const EXPIRY_BYTES: u64 = 8;
 
 /// Bytes that a key with its value takes in the engine, about.
-fn usage(key_bytes: usize, metadata: Option<Metadata>) -> i64 {
-    let bytes = metadata.map_or(0, |metadata| {
-        let expiry = metadata.expiry_ms.map_or(0, |_| EXPIRY_BYTES);
-        let bytes = key_bytes as u64 + metadata.length + expiry;
-        UNIT_BYTES + bytes.next_multiple_of(UNIT_BYTES) + INDEX_BYTES
-    });
+pub(crate) fn usage(key_bytes: usize, metadata: Metadata) -> i64 {
+    let expiry = metadata.expiry_ms.map_or(0, |_| EXPIRY_BYTES);
+    let bytes = key_bytes as u64 + metadata.length + expiry;
+    let bytes = UNIT_BYTES + bytes.next_multiple_of(UNIT_BYTES) + INDEX_BYTES;
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Bytes that a node of a tree has for an element beside it.
+const ELEMENT_BYTES: u64 = 6;
+/// The share of a node that is free, about.
+const SLACK_SHARE: u64 = 8;
+
+/// Bytes that a key with its collection takes in the engine, about.
+pub(crate) fn usage_of_tree(key_bytes: usize, length: &TreeLength) -> i64 {
+    let elements = length.bytes + length.elements * ELEMENT_BYTES;
+    let nodes = elements + elements / SLACK_SHARE;
+    let bytes = UNIT_BYTES + key_bytes as u64 + nodes.next_multiple_of(UNIT_BYTES) + INDEX_BYTES;
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
@@ -289,6 +359,15 @@ fn write_length(metadata: Option<Metadata>, writer: &mut Writer<'_>) {
     writer.integer(i64::try_from(length).unwrap_or(i64::MAX));
 }
 
+/// Writes how many elements a collection has, which must be of a kind.
+fn write_elements(kind: Kind, answer: &Answer<'_>, writer: &mut Writer<'_>) {
+    let length = TreeView::of(answer).length();
+    if length.version > 0 && length.tag != kind.tag() {
+        return writer.error(WRONG_TYPE);
+    }
+    writer.integer(i64::try_from(length.elements).unwrap_or(i64::MAX));
+}
+
 /// Writes what an answer says.
 #[inline]
 pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Writer<'_>) {
@@ -306,10 +385,16 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
         (
             ReplyKind::Stored | ReplyKind::StoredOrNull,
             Answer::Stored { .. } | Answer::Deleted | Answer::Absent,
-        ) => writer.simple("OK"),
+        )
+        | (ReplyKind::Stored, Answer::Value { .. }) => writer.simple("OK"),
         (ReplyKind::Integer, Answer::Value { value, .. }) => {
             writer.integer_text(value);
         }
+        (ReplyKind::Number { place }, answer) => {
+            let number = TreeView::of(answer).number(place.into());
+            writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+        (ReplyKind::Elements(kind), answer) => write_elements(kind, answer, writer),
         (ReplyKind::Hash(reply), answer) => reply.write(answer, writer),
         (ReplyKind::List(reply), answer) => reply.write(answer, writer),
         (ReplyKind::Set(reply), answer) => reply.write(answer, writer),
@@ -341,9 +426,6 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
         }
         (ReplyKind::ReferenceCount, Answer::Value { .. }) => writer.integer(1),
         (ReplyKind::Unknown(error), Answer::Value { .. }) => writer.error(error),
-        (ReplyKind::Usage { key_bytes }, &Answer::Value { version, value }) => {
-            writer.integer(usage(key_bytes, Metadata::decode(version, value)));
-        }
         _ => writer.null(),
     }
 }

@@ -3,15 +3,12 @@
 use farcore::Answer;
 
 use crate::resp::Writer;
-use crate::types::hash::reply::HashFields;
 use crate::types::list::reply::ListPlaces;
 use crate::types::set::reply::SetMembers;
 
 /// What is searched in a structured record.
 #[derive(Debug)]
 pub(crate) enum Search {
-    /// Fields of a hash.
-    Fields(HashFields),
     /// Occurrences of an element of a list.
     Places(ListPlaces),
     /// Members of a set.
@@ -21,7 +18,6 @@ pub(crate) enum Search {
 impl Search {
     pub(crate) fn write(&self, answer: &Answer<'_>, writer: &mut Writer<'_>) {
         match self {
-            Self::Fields(fields) => fields.write(answer, writer),
             Self::Places(places) => places.write(answer, writer),
             Self::Members(members) => members.write(answer, writer),
         }
@@ -30,7 +26,6 @@ impl Search {
     /// Bytes of what it writes, at most.
     pub(crate) fn bytes_max(&self, answer: &Answer<'_>) -> usize {
         match self {
-            Self::Fields(fields) => fields.bytes_max(answer),
             // An element takes two bytes of the record at least, and its place ten of the reply.
             Self::Places(_) => 64 + 5 * answer.value().len(),
             Self::Members(members) => members.bytes_max(),

@@ -12,6 +12,8 @@ pub(crate) const MANY: usize = 50_000;
 pub(crate) const WAITED: usize = 16_384;
 /// Bytes of a record, about.
 pub(crate) const RECORD_BYTES: usize = 1 << 20;
+/// Bytes of the longest element of a collection, about.
+const ELEMENT_BYTES: usize = RECORD_BYTES - (4 << 10);
 
 /// Bytes of each of two values whose table of `LCS` is the largest.
 const LCS_BYTES: usize = 2000;
@@ -63,7 +65,7 @@ pub(crate) fn stored() -> Vec<(&'static str, Request)> {
         ("lcs2", command("SET lcs2", [bytes(LCS_BYTES)])),
         (
             "longfield",
-            command("HSET longfield", [value(), b"1".to_vec()]),
+            command("HSET longfield", [bytes(ELEMENT_BYTES), b"1".to_vec()]),
         ),
         ("longmember", command("SADD longmember", [value()])),
         ("longelement", command("RPUSH longelement", [value()])),
@@ -254,6 +256,7 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             command("HMGET longfield", names('f', 2 * MANY)),
         ],
         "hset" | "hmset" => vec![
+            command(&format!("{upper} longvalue f"), [bytes(ELEMENT_BYTES)]),
             command(&format!("{upper} hash"), pairs('f', MANY)),
             of("hash one more"),
             of("longfield one more"),

@@ -174,7 +174,6 @@ fn reads_of_absent_keys_are_missed() {
         (ReplyKind::Exists, true),
         (ReplyKind::Seconds, true),
         (ReplyKind::ReferenceCount, false),
-        (ReplyKind::Usage { key_bytes: 1 }, false),
     ];
     for (kind, is_noted) in kinds {
         let noted = Noted::of(Some(kind), &inspect, classes, 0);

@@ -1,4 +1,3 @@
-//! Hashes: the record and its replies.
+//! Hashes: their replies.
 
 pub(crate) mod reply;
-pub(crate) mod value;
