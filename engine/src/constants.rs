@@ -24,6 +24,8 @@ pub(crate) const LONG_PAUSE_NS: u64 = 60_000_000_000;
 pub(crate) const LONG_ROOM_WAIT_NS: u64 = 2_000_000_000;
 /// The most keys of one transaction.
 pub const TRANSACTION_KEYS_MAX: usize = 128;
+/// Values that one push adds to a list, at most: it is one step of its shard.
+pub const TREE_PUSH_MAX: usize = 1024;
 /// Changes of a map's elements that one [`TreeOp::Update`](crate::TreeOp::Update) makes whatever
 /// they cost; further ones as far as one step can.
 pub const TREE_CHANGES_WHOLE: usize = 8;

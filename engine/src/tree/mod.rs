@@ -36,10 +36,10 @@ pub(crate) use self::head::{INLINE_HEAD_BYTES, TREE_HEAD_BYTES, TreeHead};
 pub(crate) use self::node::{
     NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living,
 };
-pub(crate) use self::op::{TREE_PUSH_MAX, found_values, page_elements, page_has_more};
 pub use self::op::{
     TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeValues,
 };
+pub(crate) use self::op::{found_values, page_elements, page_has_more};
 pub(crate) use self::run::{TreeAnswer, TreeLimits};
 pub(crate) use self::work::{
     Edited, Halt, Nodes, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeEdit, TreeRoot, TreeScratch,

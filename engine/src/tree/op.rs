@@ -67,9 +67,6 @@ pub enum TreeValues<'a> {
     Encoded(&'a [u8]),
 }
 
-/// Values that one push adds, at most: it is one step of its shard.
-pub(crate) const TREE_PUSH_MAX: usize = 1024;
-
 /// An operation on the collection of one key.
 ///
 /// Ranks count from 0, in the order of the keys of a map, or of a list. Reads that may be long

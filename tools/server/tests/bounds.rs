@@ -178,6 +178,26 @@ fn what_a_command_gathers_is_granted_first() {
     assert_eq!(client.call("LCS {a}3 {a}3 LEN"), "6");
 }
 
+#[test]
+fn what_a_list_replies_is_granted_first() {
+    let served = Served::with(1, |options| options.client_bytes = 1 << 20);
+    let mut client = served.word_client();
+    let element = "e".repeat(1_000);
+    let elements = vec![&element[..]; 50].join(" ");
+    for _ in 0..60 {
+        client.call(&format!("RPUSH l {elements}"));
+    }
+    let refused = client.call("LRANGE l 0 -1");
+    assert!(refused.contains("bytes of client memory"), "{refused}");
+    assert_eq!(client.call("LRANGE l 0 0"), format!("[\"{element}\"]"));
+    assert_eq!(client.call("LPOS l none COUNT 0"), "[]");
+    // As many as there is memory for are taken, and the others stay.
+    let taken = client.call("LPOP l 3000");
+    let taken = taken.split(", ").count();
+    assert!((16..3_000).contains(&taken), "{taken}");
+    assert_eq!(client.call("LLEN l"), (3_000 - taken).to_string());
+}
+
 /// Commands that take any number of keys, whatever their names take together.
 const OF_MANY_KEYS: [&str; 8] = [
     "DEL", "UNLINK", "EXISTS", "TOUCH", "MGET", "MSET", "SUNION", "WATCH",

@@ -298,33 +298,121 @@ fn a_change_keeps_the_expiry() {
 }
 
 #[test]
-fn a_list_that_is_too_large_is_refused_and_stays() {
+fn a_list_has_any_length_and_an_element_a_limit() {
     on_servers(|server| {
         let mut client = server.word_client();
         let element = vec![b'v'; 20_000];
-        let mut elements = 0;
-        let refused = loop {
-            client.send(&[b"RPUSH", b"l{x}", &element]);
-            let reply = client.reply();
-            if reply != (elements + 1).to_string() {
-                break reply;
-            }
-            elements += 1;
-            assert!(elements < 1_000, "no limit was met");
+        // More than a record may have.
+        for elements in 1..=200 {
+            client.send(&[b"RPUSH", b"l", &element]);
+            assert_eq!(client.reply(), elements.to_string());
+        }
+        assert_eq!(client.call("llen l"), "200");
+        client.send(&[b"LPOS", b"l", &element, b"RANK", b"-1"]);
+        assert_eq!(client.reply(), "199");
+        let last = client.call("rpoplpush l other");
+        assert_eq!(last.len(), element.len() + 2);
+        let long = vec![b'v'; 65_000];
+        for words in [
+            &[&b"RPUSH"[..], b"l", &long][..],
+            &[b"LPUSHX", b"l", b"a", &long],
+            &[b"LSET", b"l", b"0", &long],
+            &[b"LINSERT", b"l", b"BEFORE", &element, &long],
+        ] {
+            client.send(words);
+            let refused = client.reply();
+            let prefix = "(error) ERR an element of a list has at most ";
+            assert!(refused.starts_with(prefix), "{refused}");
+        }
+        assert_eq!(client.call("llen l"), "199");
+    });
+}
+
+/// What is left to do after the answer to a command is done before the commands behind it.
+#[test]
+fn commands_of_long_lists_in_a_pipeline_see_those_before_them() {
+    const ELEMENTS: usize = 20_000;
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let elements: Vec<_> = (0..ELEMENTS).map(|one| format!("{one:0>20}")).collect();
+        let whole = format!("rpush l {}", elements.join(" "));
+        let shown = |elements: &[String]| {
+            let elements: Vec<_> = elements.iter().map(|one| format!("\"{one}\"")).collect();
+            format!("[{}]", elements.join(", "))
         };
-        let prefix = "(error) ERR list is too large: ";
-        assert!(refused.starts_with(prefix), "{refused}");
-        assert_eq!(client.call("llen l{x}"), elements.to_string());
-        // What both lists take together is too long for one transaction.
-        client.call("rename l{x} full{x}");
-        client.call("rpush l{x} a");
-        assert_eq!(client.call("rpoplpush l{x} full{x}"), "\"a\"");
-        client.send(&[b"RPUSH", b"l{x}", &element]);
-        assert_eq!(client.reply(), "1");
-        let refused = client.call("rpoplpush l{x} full{x}");
-        assert!(refused.starts_with(prefix), "{refused}");
-        assert_eq!(client.call("llen l{x}"), "1");
-        assert_eq!(client.call("llen full{x}"), (elements + 1).to_string());
+        for _ in 0..5 {
+            let replies = client.call_all(&[
+                &whole,
+                "lrange l 0 -1",
+                "lpop l",
+                "lrange l 1 -1",
+                "ltrim l 100 -101",
+                "llen l",
+                "lindex l 0",
+                "rpop l 15000",
+                "llen l",
+                "lset l 5000 x",
+                "rpush l y",
+                "del l",
+            ]);
+            assert_eq!(replies[0], ELEMENTS.to_string());
+            assert_eq!(replies[1], shown(&elements));
+            assert_eq!(replies[3], shown(&elements[2..]));
+            assert_eq!((&replies[4][..], &replies[5][..]), ("OK", "19799"));
+            assert_eq!(replies[6], format!("\"{}\"", elements[101]));
+            let mut popped = elements[4900..19900].to_vec();
+            popped.reverse();
+            assert_eq!(replies[7], shown(&popped));
+            assert_eq!(replies[8], "4799");
+            assert_eq!(replies[9], "(error) ERR index out of range");
+            assert_eq!((&replies[10][..], &replies[11][..]), ("4800", "1"));
+        }
+    });
+}
+
+/// A reader sees one moment of a list that others change all the time.
+#[test]
+fn a_long_read_is_of_one_moment() {
+    const ROUNDS: usize = 30;
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let element = "e".repeat(50);
+        let elements = vec![&element[..]; 1_000].join(" ");
+        for _ in 0..5 {
+            client.call(&format!("rpush l {elements}"));
+        }
+        client.call("rpush l 0");
+        client.call("lpush l 0");
+        let done = std::sync::atomic::AtomicBool::new(false);
+        thread::scope(|scope| {
+            let mut writer = server.word_client();
+            let done = &done;
+            scope.spawn(move || {
+                // The head is never behind the tail, and not by more than one.
+                for round in 1.. {
+                    writer.call(&format!("lset l 0 {round}"));
+                    writer.call(&format!("lset l -1 {round}"));
+                    if done.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            for _ in 0..ROUNDS {
+                let all = client.call("lrange l 0 -1");
+                let all: Vec<_> = all.trim_matches(['[', ']']).split(", ").collect();
+                assert_eq!(all.len(), 5_002);
+                let number = |text: &str| -> u64 {
+                    let text = text.trim_matches('"');
+                    text.parse().expect("a number")
+                };
+                let (head, tail) = (number(all[0]), number(all[5_001]));
+                assert!(head == tail || head == tail + 1, "{head} {tail}");
+                // Not found, whatever others write.
+                assert_eq!(client.call("lpos l none"), "nil");
+                assert_eq!(client.call("linsert l before none x"), "-1");
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
     });
 }
 
@@ -508,6 +596,198 @@ fn a_list_is_a_deque() {
             client.call("lrange l 0 -1"),
             format!("[{}]", all.join(", "))
         );
+    });
+}
+
+/// The elements from one index to another, as Redis counts.
+fn places(length: usize, first: i64, last: i64) -> std::ops::Range<usize> {
+    let length = i64::try_from(length).expect("few");
+    let from_head = |index: i64| if index < 0 { index + length } else { index };
+    let start = from_head(first).clamp(0, length);
+    let end = (from_head(last) + 1).clamp(start, length);
+    let place = |place: i64| usize::try_from(place).expect("within");
+    place(start)..place(end)
+}
+
+fn shown<'a>(elements: impl Iterator<Item = &'a String>) -> String {
+    let elements: Vec<_> = elements.map(|one| format!("\"{one}\"")).collect();
+    format!("[{}]", elements.join(", "))
+}
+
+/// Removes what `LREM` does; returns how many.
+fn remove(model: &mut VecDeque<String>, element: &str, count: i64) -> usize {
+    let mut found: Vec<_> = (0..model.len())
+        .filter(|&at| model[at] == element)
+        .collect();
+    if count < 0 {
+        found.reverse();
+    }
+    if count != 0 {
+        found.truncate(usize::try_from(count.unsigned_abs()).expect("few"));
+    }
+    found.sort_unstable();
+    for &place in found.iter().rev() {
+        model.remove(place);
+    }
+    found.len()
+}
+
+/// Every command, on lists of one element and of twenty thousand.
+#[test]
+#[expect(clippy::too_many_lines, reason = "one arm per command")]
+fn a_list_of_any_length_is_a_deque() {
+    const MOST: usize = 20_000;
+    on_servers(|server| {
+        let mut client = server.word_client();
+        let mut random = Random::new();
+        let (mut model, mut other): (VecDeque<String>, VecDeque<String>) = Default::default();
+        for round in 0..900 {
+            let length = model.len();
+            let signed = i64::try_from(length).expect("few");
+            let index = |random: &mut Random| {
+                let index = i64::try_from(random.below(2 * length + 8)).expect("few");
+                index - signed - 4
+            };
+            let element = format!("{}{}", "v".repeat(random.below(40)), random.below(30));
+            match random.below(14) {
+                0..4 if length < MOST => {
+                    let count = [1, 2, 9, 200, 3_000][random.below(5)];
+                    let some: Vec<_> = (0..count)
+                        .map(|at| format!("{element}{}", at % 7))
+                        .collect();
+                    let front = random.below(2) == 0;
+                    let name = if front { "lpush" } else { "rpush" };
+                    let reply = client.call(&format!("{name} l {}", some.join(" ")));
+                    for one in some {
+                        if front {
+                            model.push_front(one);
+                        } else {
+                            model.push_back(one);
+                        }
+                    }
+                    assert_eq!(reply, model.len().to_string(), "{round}");
+                }
+                0..5 => {
+                    let count = [0, 1, 5, 700, 9_000][random.below(5)];
+                    let front = random.below(2) == 0;
+                    let name = if front { "lpop" } else { "rpop" };
+                    let reply = client.call(&format!("{name} l {count}"));
+                    let taken: Vec<_> = (0..count.min(length))
+                        .filter_map(|_| match front {
+                            true => model.pop_front(),
+                            false => model.pop_back(),
+                        })
+                        .collect();
+                    let expected = match length {
+                        0 => "nil".to_owned(),
+                        _ => shown(taken.iter()),
+                    };
+                    assert_eq!(reply, expected, "{round}");
+                }
+                5 => {
+                    let (first, last) = (index(&mut random), index(&mut random));
+                    let reply = client.call(&format!("lrange l {first} {last}"));
+                    let kept = places(length, first, last);
+                    let expected = shown(model.range(kept));
+                    assert_eq!(reply, expected, "{round}: {first} {last} of {length}");
+                }
+                6 if random.below(6) == 0 => {
+                    let (first, last) = (index(&mut random), index(&mut random));
+                    assert_eq!(client.call(&format!("ltrim l {first} {last}")), "OK");
+                    model = model.range(places(length, first, last)).cloned().collect();
+                }
+                6 => {
+                    assert_eq!(client.call("ltrim l 1 -2"), "OK");
+                    model = model.range(places(length, 1, -2)).cloned().collect();
+                }
+                7 => {
+                    let index = index(&mut random);
+                    let place = places(length, index, index);
+                    let is_there = (-signed..signed).contains(&index);
+                    let held = match is_there {
+                        true => format!("\"{}\"", model[place.start]),
+                        false => "nil".to_owned(),
+                    };
+                    assert_eq!(client.call(&format!("lindex l {index}")), held, "{round}");
+                    let reply = client.call(&format!("lset l {index} {element}"));
+                    if is_there {
+                        model[place.start] = element;
+                        assert_eq!(reply, "OK");
+                    } else {
+                        assert!(reply.starts_with("(error) ERR "), "{reply}");
+                    }
+                }
+                8 => {
+                    let pivot = match random.below(4) {
+                        0 => "none".to_owned(),
+                        _ if length > 0 => model[random.below(length)].clone(),
+                        _ => continue,
+                    };
+                    let place = model.iter().position(|one| *one == pivot);
+                    let behind = random.below(2);
+                    let word = ["before", "after"][behind];
+                    let reply = client.call(&format!("linsert l {word} {pivot} {element}"));
+                    let expected = match place {
+                        Some(place) => {
+                            model.insert(place + behind, element);
+                            (length + 1).to_string()
+                        }
+                        None if length == 0 => "0".to_owned(),
+                        None => "-1".to_owned(),
+                    };
+                    assert_eq!(reply, expected, "{round}");
+                }
+                9 if length > 0 => {
+                    let element = model[random.below(length)].clone();
+                    let count = [0, 1, -1, 3, -3, 50, -50][random.below(7)];
+                    let removed = remove(&mut model, &element, count);
+                    let reply = client.call(&format!("lrem l {count} {element}"));
+                    assert_eq!(reply, removed.to_string(), "{round}");
+                }
+                10 if length > 0 => {
+                    let element = model[random.below(length)].clone();
+                    let rank = [1, -1, 2, -2][random.below(4)];
+                    let found = (0..length).filter(|&at| model[at] == element);
+                    let mut found: Vec<_> = found.map(|at| at.to_string()).collect();
+                    if rank < 0 {
+                        found.reverse();
+                    }
+                    let skipped = usize::from(i64::abs(rank) == 2);
+                    let expected = format!("[{}]", found[skipped..].join(", "));
+                    let reply = client.call(&format!("lpos l {element} rank {rank} count 0"));
+                    assert_eq!(reply, expected, "{round}");
+                }
+                11 | 12 => {
+                    let (from, to) = (random.below(2), random.below(2));
+                    let sides = ["left", "right"];
+                    let target = ["l", "m{l}", "n"][random.below(3)];
+                    let words = format!("lmove l {target} {} {}", sides[from], sides[to]);
+                    let reply = client.call(&words);
+                    let moved = [VecDeque::pop_front, VecDeque::pop_back][from](&mut model);
+                    let expected = moved.as_ref();
+                    let expected = expected.map_or("nil".to_owned(), |one| format!("\"{one}\""));
+                    assert_eq!(reply, expected, "{round}: {words}");
+                    let into = if target == "l" {
+                        &mut model
+                    } else {
+                        &mut other
+                    };
+                    if let Some(moved) = moved {
+                        [VecDeque::push_front, VecDeque::push_back][to](into, moved);
+                    }
+                    if target != "l" {
+                        let all = client.call(&format!("lrange {target} 0 -1"));
+                        assert_eq!(all, shown(other.iter()), "{round}");
+                        client.call(&format!("del {target}"));
+                        other.clear();
+                    }
+                }
+                _ => assert_eq!(client.call("llen l"), length.to_string(), "{round}"),
+            }
+        }
+        assert_eq!(client.call("lrange l 0 -1"), shown(model.iter()));
+        client.call("ltrim l 1 0");
+        assert_eq!(client.call("exists l"), "0");
     });
 }
 

@@ -262,36 +262,21 @@ fn the_memory_of_a_wait_counts_its_keys_and_queues() {
     server.stop();
 }
 
-/// Elements of which not many have room in a list.
-static ELEMENT: [u8; 20_000] = [b'v'; 20_000];
-
-/// Fills the list `full`, so that it has no room for such an element.
-fn fill(client: &mut WordClient) {
-    loop {
-        client.send(&[b"RPUSH", b"full", &ELEMENT]);
-        if client.reply().starts_with("(error)") {
-            return;
-        }
-    }
-}
-
 #[test]
 fn a_move_that_is_refused_leaves_its_element_to_those_that_wait() {
     const MOVES: usize = 200;
     on_servers(|server| {
         let mut client = server.word_client();
-        fill(&mut client);
+        client.call("set text text");
         let mut waits = server.word_client();
         for _ in 0..MOVES {
-            client.send(&[b"RPUSH", b"q", &ELEMENT]);
-            assert_eq!(client.reply(), "1");
-            client.send_words("rpoplpush q full");
+            client.call("rpush q element");
+            client.send_words("rpoplpush q text");
             waits.send_words("blpop q 0");
-            let taken = waits.reply();
-            assert!(taken.starts_with("[\"q\", \"vvv"), "{taken:.20}");
+            assert_eq!(waits.reply(), "[\"q\", \"element\"]");
             // The client may have been faster.
             let refused = client.reply();
-            assert!(refused == "nil" || refused.starts_with("(error) ERR list is too large"));
+            assert!(refused == "nil" || refused == WRONG_TYPE, "{refused}");
         }
     });
 }
@@ -301,20 +286,61 @@ fn an_element_is_never_away_while_its_move_is_refused() {
     const MOVES: usize = 300;
     on_servers(|server| {
         let (mut client, mut mover) = (server.word_client(), server.word_client());
-        fill(&mut client);
-        client.send(&[b"RPUSH", b"q", &ELEMENT]);
-        assert_eq!(client.reply(), "1");
+        client.call("set text text");
+        client.call("rpush q element");
         thread::scope(|scope| {
             let mover = scope.spawn(move || {
                 for _ in 0..MOVES {
-                    let refused = mover.call("rpoplpush q full");
-                    assert!(refused.starts_with("(error) ERR list is too large"));
+                    assert_eq!(mover.call("rpoplpush q text"), WRONG_TYPE);
                 }
             });
             while !mover.is_finished() {
                 assert_eq!(client.call("llen q"), "1");
             }
         });
+    });
+}
+
+/// A push that finds no client to wake meets one that begins to wait, again and again.
+#[test]
+fn a_client_that_begins_to_wait_beside_a_push_is_woken() {
+    const ROUNDS: usize = 2_000;
+    on_servers(|server| {
+        thread::scope(|scope| {
+            let mut waits = server.word_client();
+            let waits = scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let taken = waits.call("blpop q 60");
+                    assert_eq!(taken, format!("[\"q\", \"{round}\"]"));
+                }
+            });
+            let mut client = server.word_client();
+            for round in 0..ROUNDS {
+                client.send_words(&format!("rpush q {round}"));
+                if round % 3 == 0 {
+                    client.send_words("ping");
+                    client.reply();
+                }
+                client.reply();
+            }
+            waits.join().expect("it ends");
+        });
+    });
+}
+
+/// The answer to a push may come when its client has left.
+#[test]
+fn a_push_of_a_client_that_leaves_wakes() {
+    const ROUNDS: usize = 200;
+    on_servers(|server| {
+        let mut waits = server.word_client();
+        for _ in 0..ROUNDS {
+            let mut client = server.word_client();
+            client.send_words("rpush q a");
+            waits.send_words("blpop q 60");
+            drop(client);
+            assert_eq!(waits.reply(), "[\"q\", \"a\"]");
+        }
     });
 }
 

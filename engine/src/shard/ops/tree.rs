@@ -19,7 +19,7 @@ use std::ptr::NonNull;
 
 use farcore_rdma::Endpoint;
 
-use crate::constants::{EXPIRY_BYTES, UNIT_BYTES, VALUE_BYTES_MAX};
+use crate::constants::{EXPIRY_BYTES, TREE_PUSH_MAX, UNIT_BYTES, VALUE_BYTES_MAX};
 use crate::error::Error;
 use crate::log::record::{self, RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
@@ -36,10 +36,9 @@ use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Step};
 use crate::shard::{FRAMES_FOR_REMOVALS, FRAMES_RESERVED, Shard};
 use crate::tree::{
-    Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_HEAD_BYTES, TREE_KEY_BYTES_MAX,
-    TREE_PUSH_MAX, TouchedLeaf, TreeAnswer, TreeEdit, TreeGuard, TreeKind, TreeLimits, TreeNode,
-    TreeNodeEdit, TreeOp, TreeRoot, TreeScratch, TreeShape, TreeTouch, TreeWork, Unread,
-    copy_living,
+    Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_HEAD_BYTES, TREE_KEY_BYTES_MAX, TouchedLeaf,
+    TreeAnswer, TreeEdit, TreeGuard, TreeKind, TreeLimits, TreeNode, TreeNodeEdit, TreeOp,
+    TreeRoot, TreeScratch, TreeShape, TreeTouch, TreeWork, Unread, copy_living,
 };
 
 /// Bytes of a page of elements.

@@ -232,7 +232,7 @@ impl<'a> Call<'a> {
     }
 
     #[inline]
-    fn submit_with(
+    pub(super) fn submit_with(
         &mut self,
         operation: &Operation<'_>,
         kind: ReplyKind,
@@ -496,7 +496,7 @@ fn stores(op: &TreeOp<'_>) -> bool {
         TreeOp::Update { .. }
         | TreeOp::Insert { .. }
         | TreeOp::CompareAndSet { .. }
-        | TreeOp::Push { .. }
+        | TreeOp::Push { exists: false, .. }
         | TreeOp::InsertAt { .. } => true,
         _ => false,
     }

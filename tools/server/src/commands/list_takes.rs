@@ -11,7 +11,7 @@ use super::wanted::Wanted;
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::resp::Writer;
 use crate::steps;
-use crate::types::list::value::Side;
+use crate::types::list::side::Side;
 use crate::waits::parked::{Parked, SourceErrors, Takes};
 
 type Result = std::result::Result<Flow, Refusal>;

@@ -1,4 +1,4 @@
-//! Changes of structured records: hashes, sets and lists.
+//! Changes of structured records: sets.
 //!
 //! A change reads the record, makes the next one, and stores it if the version is still the one
 //! that was read; so it is one step for other clients, and it begins anew if another was faster.

@@ -4,16 +4,13 @@
 
 use farcore::{Core, Error};
 
-use super::Refusal;
 use super::list_move::Move;
-use super::lists::{pop_event, take_off, write_elements};
-use super::structured::{Done, Failure, Step, update};
+use crate::long::list_changes::{Popped, take_off};
 use crate::resp::{Protocol, Writer};
 use crate::steps;
 use crate::tasks::output::TaskOutput;
-use crate::types::kind::Kind;
-use crate::types::list::value::Side;
-use crate::types::replies::WRONG_TYPE;
+use crate::types::list::reply::{TakenElements, list_error_text};
+use crate::types::list::side::Side;
 use crate::waits::parked::{SourceErrors, Takes, Taking};
 use crate::waits::readiness::Readiness;
 use crate::words::shown_key;
@@ -34,16 +31,11 @@ pub(crate) enum Wanted {
 }
 
 impl SourceErrors {
-    pub(super) fn filter<T: Default>(
-        self,
-        result: std::result::Result<T, Failure>,
-    ) -> std::result::Result<T, Failure> {
-        let is_ignored = |failure: &Failure| match failure {
-            Failure::Engine(error) => matches!(error, Error::Plain),
-            Failure::Refused(Refusal(text)) => text == WRONG_TYPE,
-        };
+    pub(super) fn filter<T: Default>(self, result: Result<T, Error>) -> Result<T, Error> {
         match result {
-            Err(failure) if self == Self::Ignored && is_ignored(&failure) => Ok(T::default()),
+            Err(
+                Error::NoCollection | Error::CollectionKind { .. } | Error::CollectionTag { .. },
+            ) if self == Self::Ignored => Ok(T::default()),
             result => result,
         }
     }
@@ -62,29 +54,28 @@ impl Wanted {
         let mut writer = Writer::new(&mut reply, protocol);
         match self {
             Self::Elements { keys, side, count } => {
-                let end = (*side, count.unwrap_or(1));
+                let end = (*side, count.unwrap_or(1) as u64);
                 match take_first((core, output), (keys, first), end, errors).await {
                     Ok(None) => return false,
-                    Ok(Some((key, elements, done))) => {
-                        done.notify(output, (Kind::List, pop_event(*side)), key);
+                    Ok(Some((key, popped))) => {
+                        let taken = &popped.taken;
                         writer.array(2);
                         writer.bulk(shown_key(key));
-                        match (count, &elements[..]) {
-                            (None, [element]) => writer.bulk(element),
-                            _ => write_elements(&mut writer, &elements),
+                        if count.is_some() {
+                            writer.array(usize::try_from(taken.count).unwrap_or(usize::MAX));
                         }
+                        writer.raw(&taken.replies);
                     }
-                    Err(failure) => writer.error(&failure.text(Kind::List)),
+                    Err(error) => writer.error(&list_error_text(&error)),
                 }
             }
             Self::Move(one) => match one.make((core, output), errors, readiness).await {
                 Ok(None) => return false,
-                Ok(Some(moved)) => {
-                    writer.bulk(&moved.element);
-                    one.notify(&moved, output);
+                Ok(Some(element)) => {
+                    writer.bulk(&element);
                     readiness.note(core, output, &one.target).await;
                 }
-                Err(failure) => writer.error(&failure.text(Kind::List)),
+                Err(error) => writer.error(&list_error_text(&error)),
             },
         }
         output.write(|bytes| bytes.append(&mut reply));
@@ -119,26 +110,23 @@ impl Takes for Wanted {
     }
 }
 
-/// A key with the elements that were taken from its list, and what has become of that.
-type Taken<'k> = (&'k [u8], Vec<Vec<u8>>, Done);
-
-/// Takes elements of the first list that has some, or of that at the place `first` if it has.
+/// Takes elements of the first list that has some, or of that at the place `first` if it has;
+/// returns its key with them.
 async fn take_first<'k>(
-    (core, output): Step<'_>,
+    (core, output): (&mut Core, &TaskOutput),
     (keys, first): (&'k [Vec<u8>], usize),
-    (side, count): (Side, usize),
+    end: (Side, u64),
     errors: SourceErrors,
-) -> std::result::Result<Option<Taken<'k>>, Failure> {
+) -> Result<Option<(&'k [u8], Popped)>, Error> {
     let others = keys.iter().enumerate();
     let others = others.filter_map(|(place, key)| (place != first).then_some(key));
     for key in keys.get(first).into_iter().chain(others) {
+        steps::count(1);
         steps::end_slice(core).await;
-        let taken = update((&mut *core, output), (key, 0), |record| {
-            take_off(record, side, count)
-        })
-        .await;
-        if let Some((Some(elements), done)) = errors.filter(taken.map(Some))? {
-            return Ok(Some((key, elements, done)));
+        let popped = take_off((&mut *core, output), key, end, TakenElements::default()).await;
+        let popped = errors.filter(popped)?;
+        if popped.taken.count > 0 {
+            return Ok(Some((key, popped)));
         }
     }
     Ok(None)

@@ -24,6 +24,7 @@ use crate::exec::transaction::ClientTransaction;
 use crate::limits::LARGE_BYTES;
 use crate::limits::SPARE_BYTES_MAX;
 use crate::long::input::LongInput;
+use crate::long::list_task::ListTask;
 use crate::long::task::{LongTask, Retry};
 use crate::long::tree_read;
 use crate::memory::Account;
@@ -423,6 +424,37 @@ impl Connection {
         is_deferred
     }
 
+    /// True if a reply is that of a command of a list, which its answer may not end.
+    #[inline]
+    pub(crate) fn awaits_list(&self, number: u32) -> bool {
+        let place = number.wrapping_sub(self.first) as usize;
+        let pending = self.pending.get(place);
+        matches!(pending, Some(Pending::Waiting(ReplyKind::List(_))))
+    }
+
+    /// Has a command of a list go on as a task when its turn has come, if its answer leaves
+    /// something to do. Returns whether it does.
+    #[cold]
+    pub(crate) fn goes_on(&mut self, number: u32, answer: &Answer<'_>) -> bool {
+        let place = number.wrapping_sub(self.first) as usize;
+        let Some(&Pending::Waiting(ReplyKind::List(reply))) = self.pending.get(place) else {
+            return false;
+        };
+        let key = self.kept_keys.as_ref().and_then(|keys| keys.find(number));
+        let Some((key, rest)) = key.zip(reply.rest(answer)) else {
+            return false;
+        };
+        let task = LongTask::List(ListTask::of_rest(key.to_vec(), rest));
+        self.early_bytes += task.held_bytes();
+        self.pending[place] = Pending::Long(Some(Box::new(task)));
+        true
+    }
+
+    /// The key of a reply, if it was kept.
+    pub(crate) fn kept_key(&self, number: u32) -> Option<&[u8]> {
+        self.kept_keys.as_ref()?.find(number)
+    }
+
     /// Promises a reply of a command that may have to be carried out otherwise.
     pub(crate) fn promise_kept(&mut self, retry: Box<Retry>) {
         let keys = self.keys_under_way.get_or_insert_default();
@@ -551,7 +583,7 @@ impl Connection {
     /// True if the task whose turn has come writes.
     pub(crate) fn has_due_change(&self) -> bool {
         match self.pending.front() {
-            Some(Pending::Long(Some(task))) => matches!(**task, LongTask::Change(_)),
+            Some(Pending::Long(Some(task))) => task.writes(),
             _ => false,
         }
     }
@@ -675,7 +707,10 @@ impl Connection {
         self.parsed = 0;
         self.output = Output::default();
         self.partial = None;
-        self.kept_keys = None;
+        // Answers may be under way that say that elements were added to some.
+        if self.outstanding == 0 {
+            self.kept_keys = None;
+        }
         self.keys_under_way = None;
         self.names = ClientNames::default();
         self.tls = None;

@@ -8,11 +8,13 @@ use farcore::{Core, Error, Expiry};
 
 use crate::long::change::{ChangeKind, LongChange, SetRule};
 use crate::long::copy::{ValueUse, hold_value};
+use crate::long::list_task::{ListStep, ListTask};
 use crate::long::read::{LongRead, LongReplies};
 use crate::long::record_read::{RecordRead, RecordReply};
 use crate::long::tree_read::TreeRead;
 use crate::resp::Protocol;
 use crate::tasks::output::TaskOutput;
+use crate::types::list::reply::ListReply;
 use crate::types::replies::ReplyKind;
 
 /// A command that is carried out as its client takes the reply.
@@ -23,6 +25,7 @@ pub(crate) enum LongTask {
     Record(RecordRead),
     Tree(TreeRead),
     Change(LongChange),
+    List(ListTask),
 }
 
 impl LongTask {
@@ -58,7 +61,15 @@ impl LongTask {
             | ReplyKind::Range { .. }
             | ReplyKind::Part { .. }
             | ReplyKind::BitCount { .. } => Some(Self::Read(LongRead { key, kind })),
-            ReplyKind::List(_) | ReplyKind::Set(_) => {
+            ReplyKind::List(ListReply::Element(index)) => {
+                let step = ListStep::Element(index.into());
+                Some(Self::List(ListTask { key, step }))
+            }
+            ReplyKind::List(ListReply::Range(first, last)) => {
+                let step = ListStep::Range(first.into(), last.into());
+                Some(Self::List(ListTask { key, step }))
+            }
+            ReplyKind::Set(_) => {
                 let reply = RecordReply::Kind(kind);
                 Some(Self::Record(RecordRead { key, reply }))
             }
@@ -83,6 +94,16 @@ impl LongTask {
             Self::Many(replies) => replies.held_bytes,
             Self::Tree(read) => read.held_bytes(),
             Self::Change(change) => change.held_bytes(),
+            Self::List(task) => task.held_bytes(),
+        }
+    }
+
+    /// True if it writes.
+    pub(crate) fn writes(&self) -> bool {
+        match self {
+            Self::Read(_) | Self::Many(_) | Self::Record(_) | Self::Tree(_) => false,
+            Self::Change(_) => true,
+            Self::List(task) => task.writes(),
         }
     }
 
@@ -92,7 +113,7 @@ impl LongTask {
             Self::Read(read) => hold_value(core, output, &read.key, ValueUse::Read).await,
             Self::Change(change) => hold_value(core, output, &change.key, change.value_use()).await,
             // They take memory when they know how much.
-            Self::Many(_) | Self::Record(_) | Self::Tree(_) => Ok(output.hold(0)),
+            Self::Many(_) | Self::Record(_) | Self::Tree(_) | Self::List(_) => Ok(output.hold(0)),
         };
         let _held = match held {
             Ok(held) => held,
@@ -109,6 +130,7 @@ impl LongTask {
             Self::Record(read) => read.run(core, output, protocol).await,
             Self::Tree(read) => read.run(core, output, protocol).await,
             Self::Change(change) => change.run(core, output, protocol).await,
+            Self::List(task) => task.run(core, output, protocol).await,
         }
     }
 }

@@ -8,11 +8,13 @@ use farcore::{Answer, Core, Error};
 
 use crate::conn::connection::{Connection, Pending};
 use crate::conn::reply_token::Token;
+use crate::cores::shared::Shared;
 use crate::events::operation_events::version_of;
 use crate::limits::LARGE_BYTES;
 use crate::serving::Serving;
 use crate::steps;
-use crate::types::replies::{error_text, write_answer};
+use crate::types::list::reply::ListReply;
+use crate::types::replies::{ReplyKind, error_text, write_answer};
 
 impl Serving {
     /// Takes the engine's answers and makes replies of them, and events if some are noted.
@@ -57,9 +59,9 @@ impl Serving {
             };
             connection.outstanding -= 1;
             if connection.is_gone {
-                return;
+                return wake(shared, connection, token);
             }
-            if let Some(error) = deliver(connection, token, &answer) {
+            if let Some(error) = deliver(shared, connection, token, &answer) {
                 shared.counters[*place].failed_commands.add(1);
                 failures.note(&error);
             }
@@ -68,6 +70,18 @@ impl Serving {
                 dirty.push(token.connection());
             }
         })
+    }
+}
+
+/// Wakes the client that waits longest for the key of a request, if that was kept. It has begun to
+/// wait since the request was made: else a task would have been (`commands/lists.rs`).
+#[inline]
+fn wake(shared: &Shared, connection: &Connection, token: Token) {
+    // What passed through the key's shard before this answer is seen here.
+    if shared.waiting.clients() > 0
+        && let Some(key) = connection.kept_key(token.number())
+    {
+        shared.wake_waiter(key, &[]);
     }
 }
 
@@ -81,7 +95,12 @@ fn count_large(answer: &Answer<'_>) {
 
 /// Makes a reply of an answer, in its place. Returns the text of an error that is replied.
 #[inline]
-fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) -> Option<String> {
+fn deliver(
+    shared: &Shared,
+    connection: &mut Connection,
+    token: Token,
+    answer: &Answer<'_>,
+) -> Option<String> {
     let place = token.number().wrapping_sub(connection.first) as usize;
     let pending = connection.pending.get(place);
     if let Some(Pending::Waiting(kind)) = pending
@@ -101,6 +120,9 @@ fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) -> Op
             _ => None,
         };
     }
+    if connection.awaits_list(token.number()) && connection.goes_on(token.number(), answer) {
+        return None;
+    }
     match answer {
         // It was not kept while a task polled.
         Answer::Failed(Error::LongValue { key, .. })
@@ -119,9 +141,14 @@ fn deliver(connection: &mut Connection, token: Token, answer: &Answer<'_>) -> Op
         _ => {}
     }
     count_large(answer);
+    let mut adds = false;
     connection.fulfil(token.number(), |kind, writer| {
+        adds = matches!(kind, ReplyKind::List(ListReply::Pushed));
         write_answer(kind, answer, writer);
     });
+    if adds {
+        wake(shared, connection, token);
+    }
     match answer {
         Answer::Failed(error) => Some(error_text(error)),
         _ => None,

@@ -8,7 +8,6 @@
 use farcore::{Answer, Operation, TreeGuard, TreeOp};
 
 use crate::types::encoding_limits::EncodingLimits;
-use crate::types::list::value::ListValue;
 use crate::types::replies::WRONG_TYPE;
 use crate::types::set::value::SetValue;
 
@@ -115,7 +114,8 @@ pub(crate) fn encoding(record: &[u8], limits: &EncodingLimits) -> Option<&'stati
         // It is no record.
         Kind::Hash => None,
         Kind::Set => SetValue::of(record).map(|set| set.encoding(limits.set())),
-        Kind::List => ListValue::of(record).map(|list| list.encoding(limits.list())),
+        // It is no record.
+        Kind::List => None,
     }
 }
 

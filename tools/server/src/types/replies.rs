@@ -8,7 +8,7 @@ use crate::resp::Writer;
 use crate::types::bit_counter::bit_count;
 use crate::types::hash::reply::HashReply;
 use crate::types::kind::Kind;
-use crate::types::list::reply::ListReply;
+use crate::types::list::reply::{ListReply, list_error_text};
 use crate::types::set::reply::SetReply;
 use crate::words::{NO_FLOAT, NO_INTEGER, parsed_integer};
 
@@ -87,7 +87,7 @@ impl ReplyKind {
                 | Self::Range { .. }
                 | Self::BitCount { .. }
                 | Self::Hash(_)
-                | Self::List(_)
+                | Self::List(ListReply::Element(_) | ListReply::Range(..))
                 | Self::Set(_)
         )
     }
@@ -239,6 +239,7 @@ fn error_text_of(kind: ReplyKind, error: &Error) -> String {
     match (kind, error) {
         (ReplyKind::Integer, Error::LongValue { .. }) => NO_INTEGER.to_owned(),
         (ReplyKind::Float, Error::LongValue { .. }) => NO_FLOAT.to_owned(),
+        (ReplyKind::List(_), error) => list_error_text(error),
         (_, error) => error_text(error),
     }
 }

@@ -68,7 +68,10 @@ pub(crate) fn stored() -> Vec<(&'static str, Request)> {
             command("HSET longfield", [bytes(ELEMENT_BYTES), b"1".to_vec()]),
         ),
         ("longmember", command("SADD longmember", [value()])),
-        ("longelement", command("RPUSH longelement", [value()])),
+        (
+            "longelement",
+            command("RPUSH longelement", [bytes(ELEMENT_BYTES)]),
+        ),
     ];
     for start in (0..3 * MANY).step_by(MANY) {
         let some = || names('m', 3 * MANY).skip(start).take(MANY);

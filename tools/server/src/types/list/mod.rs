@@ -1,4 +1,4 @@
-//! Lists: the record and its replies.
+//! Lists: their ends and replies.
 
 pub(crate) mod reply;
-pub(crate) mod value;
+pub(crate) mod side;
