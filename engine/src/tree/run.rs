@@ -121,7 +121,7 @@ impl<N: Nodes> TreeWork<'_, N> {
             TreeOp::Rotate { .. } if self.root.count == 0 => Ok(TreeAnswer::Absent),
             TreeOp::Rotate { last } => self.rotate(last, limits, out),
             TreeOp::Draw { random, removes } => {
-                let rank = u128::from(random) * u128::from(self.root.count) >> u64::BITS;
+                let rank = (u128::from(random) * u128::from(self.root.count)) >> u64::BITS;
                 match u64::try_from(rank) {
                     Ok(rank) if self.root.count > 0 => self.take_at(rank, removes, out),
                     _ => Ok(TreeAnswer::Absent),

@@ -550,7 +550,7 @@ fn map_call(grove: &mut Grove, oracle: &mut Oracle, call: &MapCall) {
             }
         }
         MapCall::Draw(random, removes) => {
-            let rank = u128::from(random) * oracle.len() as u128 >> 64;
+            let rank = (u128::from(random) * oracle.len() as u128) >> 64;
             let rank = usize::try_from(rank).unwrap();
             let answer = grove.run(&TreeOp::Draw { random, removes });
             taken(grove, oracle, (rank, removes), answer);

@@ -305,8 +305,8 @@ mod tests {
                             prop_assert_eq!(table.free_after(None), free);
                         }
                         prop_assert_eq!(table.take(), next, "as it was foretold");
-                        *table.get_mut(next).unwrap() = turn as u32 + 1;
-                        model.insert(next, turn as u32 + 1);
+                        *table.get_mut(next).unwrap() = u32::try_from(turn).unwrap() + 1;
+                        model.insert(next, u32::try_from(turn).unwrap() + 1);
                     } else if what == 1 {
                         let at = seed.wrapping_mul(turn as u64 + 1) % 2000;
                         let number = u32::try_from(at).unwrap();

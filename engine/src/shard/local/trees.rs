@@ -32,7 +32,7 @@ use crate::shard::local::numbered::Numbered;
 use crate::tree::{NodeNumber, TREE_HEAD_BYTES, TreeHead, TreeKind, TreeRoot};
 
 /// The share of local memory that the table may take.
-const TABLE_SHARE: u64 = 32;
+const TABLE_SHARE: u64 = 64;
 /// Bytes of the table for a tree, beside its nodes.
 const BYTES_A_TREE: u64 = 224;
 /// Dying trees that the list of them has room for while there are few.

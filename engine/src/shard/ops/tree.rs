@@ -249,29 +249,21 @@ impl<E: Endpoint> Shard<E> {
         if !answers.has_room(lane, value_bytes) {
             return Err(Step::NoRoom { value_bytes });
         }
-        let version = if let (Some(touched), Some(found)) = (buffers.work.touched(), known) {
-            match found.kind {
-                HeadKind::Rooted(tree) => {
-                    self.touch_tree(tree, (touched, &op), root, &buffers.work)
-                }
-                _ => self.touch_inline(found, (touched, &op)),
-            }
-        } else if has_changed || op.replaces() && found.is_some() {
-            let change = TreeChange {
-                found,
-                goes_on: known.is_some(),
-                kind: shape.kind,
-                tag,
-                root,
-                is_removal: op.is_removal(),
-            };
-            let written = self.write_tree(lane, request, &change, buffers);
-            match written {
-                Ok(version) => version,
-                Err(refusal) => return Err(self.refuse_tree(lane, request, refusal, answers)),
-            }
-        } else {
-            version
+        let change = TreeChange {
+            found,
+            goes_on: known.is_some(),
+            kind: shape.kind,
+            tag,
+            root,
+            is_removal: op.is_removal(),
+        };
+        let made = match has_changed || op.replaces() && found.is_some() {
+            true => self.make_change(lane, request, (&op, &change), buffers),
+            false => Ok(version),
+        };
+        let version = match made {
+            Ok(version) => version,
+            Err(refusal) => return Err(self.refuse_tree(lane, request, refusal, answers)),
         };
         let counters = &self.metrics.counters;
         let counter = match op.is_change() {
@@ -289,6 +281,27 @@ impl<E: Endpoint> Shard<E> {
         };
         answers.answer(lane, request.token, answer);
         Ok(Step::Done)
+    }
+
+    /// Changes a collection: in place, if the operation was noted so, else by edits. Returns its
+    /// version.
+    fn make_change(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        (op, change): (&TreeOp<'_>, &TreeChange),
+        buffers: &mut TreeBuffers,
+    ) -> Result<Version, NoRoom> {
+        let known = change.found.filter(|_| change.goes_on);
+        if let (Some(touched), Some(found)) = (buffers.work.touched(), known) {
+            return Ok(match found.kind {
+                HeadKind::Rooted(tree) => {
+                    self.touch_tree(tree, (touched, op), change.root, &buffers.work)
+                }
+                _ => self.touch_inline(found, (touched, op)),
+            });
+        }
+        self.write_tree(lane, request, change, buffers)
     }
 
     /// How large the nodes of a tree become, and how much one step does.

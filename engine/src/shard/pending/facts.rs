@@ -114,7 +114,7 @@ impl LaneFacts {
 /// Bytes of the nodes that one operation on a tree needs at once, beside a long value.
 const NODES_OF_ONE_BYTES: u64 = 128 << 10;
 /// The share of local memory that nodes of trees may take that operations hold.
-const NODES_SHARE: u64 = 128;
+const NODES_SHARE: u64 = 256;
 
 /// The facts of all lanes.
 #[derive(Debug, Default)]
