@@ -19,9 +19,12 @@ fn element(page: &TreePage) -> Option<Vec<u8>> {
     page.first().map(|(_, value)| value.to_vec())
 }
 
+/// A claim, and its job.
+type Claimed = (Vec<u8>, Vec<u8>);
+
 /// Takes the oldest job. It is claimed before it leaves the queue, so a worker that ends in between
 /// leaves it in both, and it is done twice rather than never.
-fn take(handle: &mut Handle, now_ms: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
+fn take(handle: &mut Handle, now_ms: u64) -> Result<Option<Claimed>, Error> {
     loop {
         let first = handle.tree(b"waiting").first().wait()?;
         let Some(job) = element(&first) else {

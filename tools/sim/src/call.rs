@@ -483,7 +483,8 @@ fn found(call: TreeCall, bytes: &[u8], lengths: &Lengths) -> Result<Found, Strin
             while !rest.is_empty() {
                 let lengths_here = word(rest, 0)?;
                 let (key, value) = (lengths_here & 0xFFFF_FFFF, lengths_here >> 32);
-                let (key, value) = (key as usize, value as usize);
+                let length = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+                let (key, value) = (length(key), length(value));
                 let (here, after) = rest[8..]
                     .split_at_checked(key + value)
                     .ok_or("a short page")?;

@@ -211,7 +211,7 @@ async fn perform(client: farcore::Client, asked: Asked) -> Raw {
 /// Lists all keys.
 async fn scan(client: &farcore::Client, entries: usize, asked: &Asked) -> Raw {
     let options = ScanOptions {
-        values: entries % 2 == 0,
+        values: entries.is_multiple_of(2),
         entries,
     };
     let (mut cursor, mut listed, mut unreadable) = (Cursor::default(), Vec::new(), 0);

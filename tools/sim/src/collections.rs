@@ -85,6 +85,10 @@ fn is_change(call: TreeCall, found: &Found) -> bool {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one pass over the states of a collection"
+)]
 fn check_tree(tree: u64, entries: &[&Entry]) -> Result<(), String> {
     // What may come after a change of which it is not known whether it was made is not checked.
     let unknown = entries.iter().filter(|entry| entry.is_unknown());
@@ -159,14 +163,14 @@ fn check_tree(tree: u64, entries: &[&Entry]) -> Result<(), String> {
         0 => Model::Map(BTreeMap::new()),
         _ => Model::List(VecDeque::new()),
     };
-    for count in 0..=sure {
+    for (count, places) in reads.iter().enumerate().take(sure + 1) {
         if let Some(change) = count.checked_sub(1).map(|place| changes[place]) {
             model
                 .change(change)
                 .map_err(|why| format!("{change:?}: {why}"))?;
         }
         let version = count.checked_sub(1).and_then(|place| changes[place].drew);
-        for &place in &reads[count] {
+        for &place in places {
             agrees[place] |= model.agrees(&items[place], version.unwrap_or(0));
         }
     }
@@ -210,6 +214,7 @@ impl Model {
     }
 
     /// Makes a change, and compares what was answered.
+    #[expect(clippy::too_many_lines, reason = "one arm per call")]
     fn change(&mut self, item: &Item<'_>) -> Result<(), String> {
         let number = item.entry.number;
         let before = self.len();

@@ -143,15 +143,13 @@ impl History {
     /// The version that was answered last about a key; 0 if there is none.
     pub(crate) fn latest_version(&self, key: u64) -> u64 {
         let latest = self.entries.iter().rev().take(400).find_map(|entry| {
-            let (of, (_, answered)) = match (&entry.call, &entry.ended) {
-                (
-                    Call::Get { key: of, .. }
-                    | Call::Put { key: of, .. }
-                    | Call::Swap { key: of, .. },
-                    Some(ended),
-                ) => (of, ended),
-                _ => return None,
+            let (Call::Get { key: of, .. }
+            | Call::Put { key: of, .. }
+            | Call::Swap { key: of, .. }) = &entry.call
+            else {
+                return None;
             };
+            let (_, answered) = entry.ended.as_ref()?;
             match answered {
                 Answered::Stored(version) | Answered::Value(version, _) if *of == key => {
                     Some(*version)

@@ -124,6 +124,7 @@ fn place(key: u64) -> usize {
 }
 
 /// Adds what a call is to each key.
+#[expect(clippy::too_many_lines, reason = "one arm per call")]
 fn spread<'a>(entry: &'a Entry, names: &[String], items: &mut Items<'a>) -> Result<(), String> {
     let unknown = entry.is_unknown();
     let (ended, answered) = match &entry.ended {

@@ -17,11 +17,11 @@ const PARTS: [Part; 37] = [
     ("faults", |plan| plan.faults = Faults::default()),
     ("failures", |plan| plan.faults.fail = Faults::default().fail),
     ("false-failures", |plan| {
-        plan.faults.done_but_fails = Faults::default().fail
+        plan.faults.done_but_fails = Faults::default().fail;
     }),
     ("late-writes", |plan| plan.faults.late = 0),
     ("damage-on-the-way", |plan| {
-        plan.faults.damage_on_the_way = 0
+        plan.faults.damage_on_the_way = 0;
     }),
     ("damage", |plan| plan.faults.damage = 0),
     ("cuts-in-flush", |plan| plan.faults.cut_in_flush = 0),

@@ -187,7 +187,7 @@ impl World {
                 match self.random.below(4) {
                     0 => Call::SetExpiry {
                         key,
-                        expires_ms: (expires_ms % 2 == 0).then_some(expires_ms),
+                        expires_ms: expires_ms.is_multiple_of(2).then_some(expires_ms),
                     },
                     _ => Call::Put {
                         key,

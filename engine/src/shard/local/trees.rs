@@ -225,7 +225,8 @@ impl Trees {
         growth == 0 || self.bytes() + growth <= self.bytes_max
     }
 
-    /// Starts a tree without elements, which keeps its key unless that is empty. [`Trees::adopt`] or
+    /// Starts a tree without elements, which keeps its key unless that is empty. [`Trees::adopt`]
+    /// or
     /// [`Trees::abandon`] must follow.
     pub(in crate::shard) fn begin(&mut self, kind: TreeKind, tag: u8, key: &[u8]) -> TreePlace {
         self.beside_bytes += key.len() as u64;

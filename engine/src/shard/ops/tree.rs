@@ -136,18 +136,31 @@ fn stored_bytes(needed: usize) -> usize {
     record.next_multiple_of(UNIT_BYTES) - UNIT_BYTES - NODE_KEY_BYTES
 }
 
-/// Why an operation is not for a collection of this tag and version, if it is not.
+/// Why an operation is not for a collection of this kind, tag and version, if it is not.
 fn refused_by(
     guard: TreeGuard,
     op: &TreeOp<'_>,
-    tag: Option<u8>,
+    (kind, tag): (Option<TreeKind>, Option<u8>),
     current: Version,
 ) -> Option<Error> {
+    if op.kind().is_some_and(|wanted| Some(wanted) != kind) {
+        let is_list = kind == Some(TreeKind::List);
+        return Some(Error::CollectionKind { is_list });
+    }
     if let Some(tag) = tag.filter(|&tag| tag != guard.tag && *op != TreeOp::Len) {
         return Some(Error::CollectionTag { tag });
     }
     let is_other = guard.version.is_some_and(|expected| expected != current);
     is_other.then_some(Error::CollectionVersion { current })
+}
+
+/// What an operation answers, of a collection of this version.
+fn answer_of(answer: TreeAnswer, version: Version, value: &[u8]) -> Answer<'_> {
+    match answer {
+        TreeAnswer::Value => Answer::Value { version, value },
+        TreeAnswer::Absent => Answer::Absent,
+        TreeAnswer::Refused => Answer::Mismatch { current: version },
+    }
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -203,20 +216,14 @@ impl<E: Endpoint> Shard<E> {
         let known = found.filter(|_| !op.replaces());
         let held = self.held_by(lane, request, known);
         let kind = held.map(|held| held.kind).or(op.kind());
-        if let Some(found) = known.filter(|_| held.is_none()) {
-            let error = match found.kind {
-                HeadKind::Plain => Error::NoCollection,
-                _ => self.lost_error(Some(found.head)),
-            };
-            return Err(self.fail(lane, request, error, answers));
-        }
-        if op.kind().is_some_and(|wanted| Some(wanted) != kind) {
-            let is_list = kind == Some(TreeKind::List);
-            return Err(self.fail(lane, request, Error::CollectionKind { is_list }, answers));
-        }
         let before = held.map_or(TreeRoot::default(), |held| held.root);
         let version = found.map_or(0, |found| found.version);
-        if let Some(error) = refused_by(guard, &op, held.map(|held| held.tag), version) {
+        let is_unread = held.is_none();
+        let refusal = match known.filter(|_| is_unread) {
+            Some(found) => Some(self.no_collection(found)),
+            None => refused_by(guard, &op, (kind, held.map(|held| held.tag)), version),
+        };
+        if let Some(error) = refusal {
             return Err(self.fail(lane, request, error, answers));
         }
         let tag = held.map_or(guard.tag, |held| held.tag);
@@ -265,22 +272,28 @@ impl<E: Endpoint> Shard<E> {
             Ok(version) => version,
             Err(refusal) => return Err(self.refuse_tree(lane, request, refusal, answers)),
         };
+        self.count_operation(&op);
+        let answer = answer_of(answer, version, &buffers.answer);
+        answers.answer(lane, request.token, answer);
+        Ok(Step::Done)
+    }
+
+    fn count_operation(&self, op: &TreeOp<'_>) {
         let counters = &self.metrics.counters;
         let counter = match op.is_change() {
             true => &counters.changes,
             false => &counters.inspections,
         };
         counter.add(1);
-        let answer = match answer {
-            TreeAnswer::Value => Answer::Value {
-                version,
-                value: &buffers.answer,
-            },
-            TreeAnswer::Absent => Answer::Absent,
-            TreeAnswer::Refused => Answer::Mismatch { current: version },
-        };
-        answers.answer(lane, request.token, answer);
-        Ok(Step::Done)
+    }
+
+    /// Why an operation cannot be on the record that was found: it is no collection that can be
+    /// read.
+    fn no_collection(&self, found: FoundHead) -> Error {
+        match found.kind {
+            HeadKind::Plain => Error::NoCollection,
+            _ => self.lost_error(Some(found.head)),
+        }
     }
 
     /// Changes a collection: in place, if the operation was noted so, else by edits. Returns its

@@ -372,6 +372,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one case per file")]
     fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_and_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let ((certificate, key), (_, other)) = (made(), made());
