@@ -47,7 +47,7 @@ impl TreePage {
         page_has_more(&self.bytes)
     }
 
-    /// The version of the collection; `0` if there is none.
+    /// The version of the collection; `0` if there was none, and that of its end if it has ended.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
@@ -65,7 +65,7 @@ pub struct TreeLength {
     pub is_list: bool,
     /// What the application said of it; see [`Tree::tagged`].
     pub tag: u8,
-    /// The version of the collection; `0` if there is none.
+    /// The version of the collection; `0` if there was none, and that of its end if it has ended.
     pub version: Version,
 }
 
@@ -119,7 +119,7 @@ impl TreeFound {
         found_values(&self.bytes)
     }
 
-    /// The version of the collection; `0` if there is none.
+    /// The version of the collection; `0` if there was none, and that of its end if it has ended.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
@@ -228,7 +228,7 @@ impl<'a> TreeView<'a> {
         }
     }
 
-    /// The version of the collection; `0` if there is none.
+    /// The version of the collection; `0` if there was none, and that of its end if it has ended.
     #[must_use]
     pub fn version(self) -> Version {
         self.version

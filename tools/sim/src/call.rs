@@ -135,15 +135,7 @@ impl Raw {
     /// A copy of an answer to a request with this token.
     pub(crate) fn of(token: u64, answer: Answer<'_>) -> Self {
         Self::Plain(match answer {
-            Answer::Value { version, value } => {
-                // A change that ends a collection draws a version too.
-                let drawn = if version == 0 {
-                    simulated::take_version(token)
-                } else {
-                    None
-                };
-                return Self::Value(drawn.unwrap_or(version), value.to_vec());
-            }
+            Answer::Value { version, value } => return Self::Value(version, value.to_vec()),
             Answer::Deleted => return Self::Deleted(simulated::take_version(token)),
             Answer::Absent => Answered::Absent,
             Answer::Stored { version } => Answered::Stored(version),

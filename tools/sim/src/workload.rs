@@ -131,15 +131,6 @@ impl World {
             (false, 14..17 | 22) => TreeCall::RemoveRanks(start, start + limit_of(limit)),
             _ => TreeCall::Ranks(start, end, reverse, limit),
         };
-        // The last element takes its collection along, and the answer names no version of that.
-        let call = match call {
-            TreeCall::Remove(element) if !is_ordered => TreeCall::Get(element),
-            TreeCall::Pop(..) if !is_ordered => TreeCall::Len,
-            TreeCall::RemoveRanks(start, end) if !is_ordered => {
-                TreeCall::Ranks(start, end, reverse, limit)
-            }
-            call => call,
-        };
         Call::Tree { tree, call }
     }
 

@@ -34,7 +34,7 @@ use crate::tree::{NodeNumber, TREE_HEAD_BYTES, TreeHead, TreeKind, TreeRoot};
 /// The share of local memory that the table may take.
 const TABLE_SHARE: u64 = 64;
 /// Bytes of the table for a tree, beside its nodes.
-const BYTES_A_TREE: u64 = 224;
+const BYTES_A_TREE: u64 = 272;
 /// Dying trees that the list of them has room for while there are few.
 const DYING_FEW: usize = 64;
 /// Bytes beyond which a node is divided.
@@ -226,8 +226,7 @@ impl Trees {
     }
 
     /// Starts a tree without elements, which keeps its key unless that is empty. [`Trees::adopt`]
-    /// or
-    /// [`Trees::abandon`] must follow.
+    /// or [`Trees::abandon`] must follow.
     pub(in crate::shard) fn begin(&mut self, kind: TreeKind, tag: u8, key: &[u8]) -> TreePlace {
         self.beside_bytes += key.len() as u64;
         self.generation = self.generation.wrapping_add(1);
@@ -600,7 +599,7 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded_and_shrinks() {
-        let mut trees = Trees::new(32 * 1000, 0);
+        let mut trees = Trees::new(TABLE_SHARE * 1000, 0);
         assert!(trees.has_room(Err(b""), 32) && !trees.has_room(Err(b""), 50));
         let tree = trees.begin(TreeKind::Map, 0, b"");
         trees.adopt(tree, IndexHash(5), address(900));

@@ -656,9 +656,7 @@ impl<E: Endpoint> Shard<E> {
         if change.root.height == 0 {
             // Its nodes follow in slices.
             self.remove_head(lane, request);
-            #[cfg(feature = "simulation")]
-            farcore_tuning::simulated::note_version(request.token, self.version);
-            return Ok(0);
+            return Ok(self.version);
         }
         let rooted = change.found.filter(|_| change.goes_on);
         let rooted = rooted.and_then(FoundHead::tree);

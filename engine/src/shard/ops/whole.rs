@@ -62,6 +62,9 @@ impl<E: Endpoint> Shard<E> {
             self.background_due = true;
             return Step::Blocked;
         }
+        if !answers.has_room(lane, 0) {
+            return Step::NoRoom { value_bytes: 0 };
+        }
         self.lose_torn_trees();
         let answer = Answer::Value {
             version: self.lost.keys(),

@@ -375,7 +375,7 @@ mod tests {
     /// one.
     #[test]
     fn nodes_are_counted_from_their_request_on() {
-        let mut facts = Facts::new(128 * 10_000);
+        let mut facts = Facts::new(NODES_SHARE * 10_000);
         let parts = RequestParts {
             kind: OperationKind::Tree,
             key: b"k",

@@ -62,6 +62,8 @@ impl<E: Endpoint> Shard<E> {
             self.pressure.removals = Removals::Wait(0);
             self.pressure.stalled = false;
         }
+        let pages = self.local.pages_for(TailKind::Log, units);
+        self.pressure.want(pages);
         Err(NoRoom::Wait)
     }
 
@@ -91,8 +93,12 @@ impl<E: Endpoint> Shard<E> {
         let target = self.free_target();
         self.pressure.stalled = false;
         if free >= target {
-            self.pressure.wanted = 0;
-            self.pressure.pass_removal(true);
+            // As much as was wanted is there.
+            if std::mem::take(&mut self.pressure.wanted) > 0 {
+                self.pressure.serve_removals();
+            } else {
+                self.pressure.pass_removal(true);
+            }
             return busy;
         }
         busy |= self.evict_beside_silence();
@@ -193,7 +199,13 @@ impl<E: Endpoint> Shard<E> {
     /// Decides whether anything can still make room; called when no background work is in progress.
     fn check_exhausted(&mut self) {
         let openable = self.local.openable();
-        if openable >= self.pressure.wanted.max(1) || self.can_make_room() {
+        if openable >= self.pressure.wanted.max(1) {
+            self.pressure.relieve();
+            if self.pressure.wanted == 0 {
+                // It is not enough for one that waits.
+                self.pressure.pass_removal(true);
+            }
+        } else if self.can_make_room() {
             self.pressure.relieve();
         } else {
             self.pressure.refuse(openable);

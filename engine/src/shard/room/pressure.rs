@@ -75,6 +75,13 @@ impl Pressure {
         };
     }
 
+    /// Notes that there is room for a removal that waits.
+    pub(super) fn serve_removals(&mut self) {
+        if matches!(self.removals, Removals::Wait(_)) {
+            self.removals = Removals::Served;
+        }
+    }
+
     /// Notes that a request needs this many frames at once, and lacks them. What is known of fewer
     /// frames, or of more, holds on.
     pub(in crate::shard) fn want(&mut self, frames: usize) {

@@ -26,6 +26,7 @@ use crate::steps;
 use crate::tasks::output::TaskOutput;
 use crate::types::replies::{ReplyKind, error_text, write_answer};
 use crate::waits::readiness::Readiness;
+use crate::words::stored_key;
 
 /// Bytes that a copy of an argument takes beside its own.
 pub(super) const BESIDE_ARGUMENT: usize = size_of::<Vec<u8>>() + 24;
@@ -190,7 +191,7 @@ impl<'a> Call<'a> {
         }
         let (arguments, input) = (self.arguments, self.input);
         let places = command.key_places(self.count());
-        let keys = places.map(|place| arguments.get(place, input));
+        let keys = places.map(|place| stored_key(arguments.get(place, input)));
         let under_way = &mut self.connection.keys_under_way;
         if let Some(under_way) = under_way
             && keys.clone().any(|key| under_way.hold(key, command.writes))

@@ -153,6 +153,8 @@ pub(super) fn hdel(call: &mut Call<'_>) -> Result {
 pub(super) fn hsetnx(call: &mut Call<'_>) -> Result {
     let (key, field, value) = (call.key(), call.argument(2), call.argument(3));
     call.check_element(field, value)?;
+    let stored = element::stored_bytes(field, value);
+    call.serving.shared.note_value(stored);
     if call.sends(EventClasses::NEW) {
         // The answer does not tell whether the key was there.
         let value = value.to_vec();
@@ -167,8 +169,6 @@ pub(super) fn hsetnx(call: &mut Call<'_>) -> Result {
             write_integer,
         ));
     }
-    let stored = element::stored_bytes(field, value);
-    call.serving.shared.note_value(stored);
     Ok(call.with_elements(|call, elements| {
         elements.add(field, Some(value));
         let op = TreeOp::Insert {
@@ -260,10 +260,10 @@ impl FieldChange {
                 expected: stored.as_deref(),
                 value: Some(elements.stored(0, &new)),
             };
-            // Of a field that is new it must be known whether the key is.
+            // Of a key that was absent it must be known whether it is new.
             let guard = TreeGuard {
                 tag: Kind::Hash.tag(),
-                version: stored.is_none().then_some(version),
+                version: (version == 0).then_some(0),
             };
             let swap = farcore::Operation::Tree {
                 key: &self.key,

@@ -51,7 +51,10 @@ impl Call<'_> {
             | ListReply::Pushed
             | ListReply::Trimmed(..) => false,
         };
-        let needs_room = is_taken && shared.has_large_values();
+        // Elements that are short alone may make a long answer together, which is too long to be
+        // kept from the moment on that another client stores a large value.
+        let is_page = matches!(reply, ListReply::PoppedSome(..));
+        let needs_room = is_page || is_taken && shared.has_large_values();
         if self.plan.is_some() || shared.event_classes.is_any() || needs_room {
             return self.list_task(step);
         }

@@ -106,6 +106,10 @@ impl TreeMove<'_> {
             length,
             expiry: metadata.expiry_ms.map_or(Expiry::Never, Expiry::At),
         };
+        if self.from == self.to {
+            // Another client has made it since the command looked.
+            return Ok(TreeMoved::Yes);
+        }
         if !self.replaces && core.exists(self.to).await? {
             return Ok(TreeMoved::TargetExists);
         }

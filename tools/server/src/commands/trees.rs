@@ -270,6 +270,19 @@ pub(super) async fn update_all<'e>(
     (updated, None)
 }
 
+/// True if an operation stores elements, also where its key is absent.
+fn stores(operation: &Operation<'_>) -> bool {
+    let Operation::Tree { op, .. } = operation else {
+        return true;
+    };
+    let (_, value_bytes) = op.lengths();
+    value_bytes > 0
+        || matches!(
+            op,
+            TreeOp::Push { exists: false, .. } | TreeOp::Insert { .. }
+        )
+}
+
 /// Gives an operation to the engine and returns what `take` makes of its answer.
 pub(super) async fn ask<T>(
     core: &mut Core,
@@ -277,13 +290,19 @@ pub(super) async fn ask<T>(
     take: impl FnOnce(&Answer<'_>) -> T,
 ) -> farcore::Result<T> {
     let (mut take, mut taken) = (Some(take), None);
-    core.many([operation], |_, answer| {
+    let sent = core.many([operation], |_, answer| {
         taken = match answer {
             Answer::Failed(error) => Some(Err(error.clone())),
             answer => take.take().map(|take| Ok(take(&answer))),
         };
-    })
-    .await?;
+    });
+    match (sent.await, take) {
+        // Such a key cannot exist.
+        (Err(farcore::Error::KeyTooLong { .. }), Some(take)) if !stores(&operation) => {
+            return Ok(take(&Answer::Absent));
+        }
+        (sent, _) => sent?,
+    }
     taken.unwrap_or(Err(farcore::Error::Closed))
 }
 

@@ -440,8 +440,12 @@ impl Connection {
         let Some(&Pending::Waiting(ReplyKind::List(reply))) = self.pending.get(place) else {
             return false;
         };
+        // Few answers leave a rest, and a look for the key is a walk over those that are kept.
+        let Some(rest) = reply.rest(answer) else {
+            return false;
+        };
         let key = self.kept_keys.as_ref().and_then(|keys| keys.find(number));
-        let Some((key, rest)) = key.zip(reply.rest(answer)) else {
+        let Some(key) = key else {
             return false;
         };
         let task = LongTask::List(ListTask::of_rest(key.to_vec(), rest));

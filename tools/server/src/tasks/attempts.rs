@@ -30,10 +30,14 @@ impl Attempts {
         if self.disturbed < FREE_ATTEMPTS || self.hold.is_some() || output.holds_gate() {
             return;
         }
+        let had_pass = output.has_pass();
         output.end_pass();
         let (shared, place) = (Arc::clone(output.shared()), output.place());
-        // Without it the command goes on as before.
         self.hold = GateHold::take(core, &shared, place).await;
+        // Without it the command goes on as before.
+        if self.hold.is_none() && had_pass {
+            output.pass(core).await;
+        }
     }
 }
 
