@@ -275,12 +275,17 @@ fn stores(operation: &Operation<'_>) -> bool {
     let Operation::Tree { op, .. } = operation else {
         return true;
     };
-    let (_, value_bytes) = op.lengths();
-    value_bytes > 0
-        || matches!(
-            op,
-            TreeOp::Push { exists: false, .. } | TreeOp::Insert { .. }
-        )
+    match op {
+        TreeOp::Insert { .. }
+        | TreeOp::Push { exists: false, .. }
+        | TreeOp::CompareAndSet { value: Some(_), .. } => true,
+        TreeOp::Update {
+            changes: TreeChanges::Slices(changes),
+            ..
+        } => changes.iter().any(|change| change.value.is_some()),
+        TreeOp::Update { .. } => true,
+        _ => false,
+    }
 }
 
 /// Gives an operation to the engine and returns what `take` makes of its answer.
