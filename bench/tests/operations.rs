@@ -36,12 +36,18 @@ fn run_to<T: DeserializeOwned>(status: i32, flags: &str) -> (String, T) {
 fn every_part_of_operations_runs() {
     let (text, report): (_, OperationsReport) = run(
         "operations --keys 2000 --scan-keys 20000 --export-keys 20000 --long-value 4MiB \
-         --far 64MiB --no-prefault",
+         --collection-elements 2000 --far 64MiB --no-prefault",
     );
     let parts: Vec<Part> = report.runs.iter().map(|run| run.part).collect();
     assert_eq!(
         parts,
-        [Part::Requests, Part::Scan, Part::Export, Part::Long]
+        [
+            Part::Requests,
+            Part::Scan,
+            Part::Export,
+            Part::Long,
+            Part::Collections
+        ]
     );
     for run in &report.runs {
         assert_eq!(
@@ -56,7 +62,7 @@ fn every_part_of_operations_runs() {
         }
     }
     let rows = report.runs.iter().map(|run| run.rows.len());
-    assert_eq!(rows.collect::<Vec<_>>(), [10, 2, 2, 4]);
+    assert_eq!(rows.collect::<Vec<_>>(), [10, 2, 2, 4, 10]);
 }
 
 #[test]

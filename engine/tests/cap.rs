@@ -30,6 +30,8 @@ fn config(cores: usize, local_bytes: u64, is_encrypted: bool) -> Config {
         keys_expected: 1_000,
         encryption: is_encrypted.then(key),
         huge_pages: false,
+        // Short ones take the table of trees too.
+        inline_collection_bytes: 0,
         ..Config::default()
     }
 }

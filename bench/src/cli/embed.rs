@@ -263,6 +263,8 @@ fn with_lanes(plan: &Plan, bytes: u64) -> u64 {
         let value = u64::from(config.page_bytes_used() / 2);
         let way = (config.handle_lane_bytes + 2 * KEY_BYTES_MAX) as u64 + value;
         let sum = bytes.saturating_add(ways.saturating_mul(way));
+        // Tables take their shares of it.
+        let sum = sum.saturating_add(sum / 32);
         if sum == local_bytes {
             return sum;
         }

@@ -76,7 +76,10 @@ fn flags_reach_the_plan() {
             encrypt: Encryption::Authenticated,
             prefault: false,
             seed: 9,
-            watch: Watch::default(),
+            watch: Watch {
+                command: "bench".into(),
+                ..Watch::default()
+            },
             record: None,
             scenario: Scenario::Contest {
                 hot_ops: 5,

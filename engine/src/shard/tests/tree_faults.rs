@@ -391,7 +391,7 @@ fn reads_take_no_frame_that_a_change_could_not_take_too() {
     let after = reactor.shard.local.open_pages.get(TailKind::Log).unwrap();
     assert_eq!((after.page, after.unit), (open.page, open.unit));
     let reads = reactor.shard.metrics.counters.far_reads.get() - reads;
-    assert!(reads >= 2 * trees, "most are far: {reads}");
+    assert!(reads >= trees, "many are far: {reads}");
 }
 
 fn flush(reactor: &mut Reactor) {
@@ -490,6 +490,11 @@ fn a_replacement_is_in_place_beside_branches_that_cannot_change() {
     for number in 0..500u64 {
         reactor.call(insert(b"map", &number.to_be_bytes(), &[1; 100]));
     }
+    // The leaf has room for a longer value.
+    for number in 60..75u64 {
+        let key = number.to_be_bytes();
+        reactor.call(tree_of(b"map", TreeOp::Remove { key: &key }));
+    }
     // What compaction moves meanwhile is flushed by the next one.
     for _ in 0..3 {
         flush(&mut reactor);
@@ -578,7 +583,7 @@ fn a_collection_that_has_lost_a_node_is_forgotten_whole() {
     assert_eq!(reactor.shard.keys_forgotten(), 3);
     assert_eq!(reactor.shard.keys(), 0);
     for key in [b"one", b"two", b"six"] {
-        let empty = [0; 16].to_vec();
+        let empty = [0; 18].to_vec();
         assert!(matches!(len(&mut reactor, key), Owned::Value(0, value) if value == empty));
         let answer = reactor.call(insert(key, b"element", b"value"));
         assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
