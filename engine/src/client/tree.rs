@@ -394,59 +394,30 @@ pub struct ClientTree<'c, 'k> {
     guard: TreeGuard,
 }
 
-impl Tree<'_, '_> {
-    /// This collection, to be read and changed only if it has this tag. It gets the tag from the
-    /// operation that makes it. Collections have the tag 0 unless another one is given.
-    #[must_use]
-    pub fn tagged(mut self, tag: u8) -> Self {
-        self.guard.tag = tag;
-        self
-    }
+/// How a client names the collection that its calls are about, beside the key.
+macro_rules! guarded {
+    ($($collection:ident),+) => {
+        $(impl $collection<'_, '_> {
+            /// This collection, to be read and changed only if it has this tag. It gets the tag from
+            /// the operation that makes it. Collections have the tag 0 unless another one is given.
+            #[must_use]
+            pub fn tagged(mut self, tag: u8) -> Self {
+                self.guard.tag = tag;
+                self
+            }
 
-    /// This collection, to be read and changed only while it has this version, `0` while it is
-    /// absent. Else calls fail as [`Error::CollectionVersion`].
-    #[must_use]
-    pub fn at_version(mut self, version: Version) -> Self {
-        self.guard.version = Some(version);
-        self
-    }
+            /// This collection, to be read and changed only while it has this version, `0` while it
+            /// is absent. Else calls fail as [`Error::CollectionVersion`].
+            #[must_use]
+            pub fn at_version(mut self, version: Version) -> Self {
+                self.guard.version = Some(version);
+                self
+            }
+        })+
+    };
 }
 
-impl CoreTree<'_, '_> {
-    /// This collection, to be read and changed only if it has this tag. It gets the tag from the
-    /// operation that makes it. Collections have the tag 0 unless another one is given.
-    #[must_use]
-    pub fn tagged(mut self, tag: u8) -> Self {
-        self.guard.tag = tag;
-        self
-    }
-
-    /// This collection, to be read and changed only while it has this version, `0` while it is
-    /// absent. Else calls fail as [`Error::CollectionVersion`].
-    #[must_use]
-    pub fn at_version(mut self, version: Version) -> Self {
-        self.guard.version = Some(version);
-        self
-    }
-}
-
-impl ClientTree<'_, '_> {
-    /// This collection, to be read and changed only if it has this tag. It gets the tag from the
-    /// operation that makes it. Collections have the tag 0 unless another one is given.
-    #[must_use]
-    pub fn tagged(mut self, tag: u8) -> Self {
-        self.guard.tag = tag;
-        self
-    }
-
-    /// This collection, to be read and changed only while it has this version, `0` while it is
-    /// absent. Else calls fail as [`Error::CollectionVersion`].
-    #[must_use]
-    pub fn at_version(mut self, version: Version) -> Self {
-        self.guard.version = Some(version);
-        self
-    }
-}
+guarded!(Tree, CoreTree, ClientTree);
 
 /// The calls of all clients: name, arguments, result, result that outlives its call, operation.
 macro_rules! calls {

@@ -95,7 +95,7 @@ impl History {
         let place = usize::try_from(number).unwrap_or(usize::MAX);
         let entry = self.entries.get(place);
         let entry =
-            entry.ok_or_else(|| format!("an answer to call {number}, which nobody made"))?;
+            entry.ok_or_else(|| format!("an answer to call {number}, which was not made"))?;
         Ok(&entry.call)
     }
 

@@ -338,21 +338,14 @@ impl<E: Endpoint> Shard<E> {
         expiry_ms: Option<u64>,
     ) -> Result<Address, NoRoom> {
         let (hash, key) = (request.hash, request.key());
-        let (shown, cleared) = self.shown(lane, request, 0);
-        let evidence = Evidence {
-            confirmed: shown.map(|shown| shown.0),
-            cleared: &cleared,
-            ..Evidence::NONE
-        };
-        let found = self.find(hash, key, &evidence);
         let flags = self.record_flags;
         self.record_flags |= record::TREE;
-        let stored = match expiry_ms {
-            Some(_) => self.with_flags((hash, key), expiry_ms, |shard| {
+        let stored = self.with_record(lane, request, |shard, found| match expiry_ms {
+            Some(_) => shard.with_flags((hash, key), expiry_ms, |shard| {
                 shard.store_found((hash, key), found, &[], value)
             }),
-            None => self.store_found((hash, key), found, &[], value),
-        };
+            None => shard.store_found((hash, key), found, &[], value),
+        });
         self.record_flags = flags;
         stored?;
         match self.find(hash, key, &Evidence::NONE) {
@@ -366,14 +359,25 @@ impl<E: Endpoint> Shard<E> {
 
     /// Removes the record of a key.
     pub(super) fn remove_head(&mut self, lane: ReplyTo, request: &Request<'_>) {
-        let (hash, key) = (request.hash, request.key());
+        self.with_record(lane, request, |shard, found| {
+            shard.take_away(request.hash, &found);
+        });
+    }
+
+    /// Runs `run` with the record of a key, as an operation on its collection has found it.
+    fn with_record<T>(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        run: impl FnOnce(&mut Self, Found<'_>) -> T,
+    ) -> T {
         let (shown, cleared) = self.shown(lane, request, 0);
         let evidence = Evidence {
             confirmed: shown.map(|shown| shown.0),
             cleared: &cleared,
             ..Evidence::NONE
         };
-        let found = self.find(hash, key, &evidence);
-        self.take_away(hash, &found);
+        let found = self.find(request.hash, request.key(), &evidence);
+        run(self, found)
     }
 }
