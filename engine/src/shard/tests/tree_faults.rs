@@ -674,3 +674,35 @@ fn events_have_the_version_of_the_last_change() {
     assert_eq!((seen, removed.unlisted()), (expected.to_vec(), 0));
     reactor.check();
 }
+
+/// A head that is rewritten, that gets nodes of its own, or that takes them back, keeps its expiry.
+#[test]
+fn a_collection_expires_when_it_was_to_whatever_its_form_is() {
+    for (grown, shrunk) in [(1, 1), (20, 20), (300, 300), (300, 3)] {
+        let mut reactor = Reactor::new(&Setting::default());
+        reactor.shard.note_unix_ms(1_000);
+        reactor.call(insert(b"map", &0u64.to_be_bytes(), &[1; 30]));
+        let change = Change::SetExpiry {
+            expiry: Expiry::At(2_000),
+            condition: ExpiryCondition::Always,
+            value: false,
+        };
+        reactor.call(Operation::Change {
+            key: b"map",
+            change,
+        });
+        for number in 1..grown {
+            reactor.call(insert(b"map", &u64::to_be_bytes(number), &[1; 30]));
+        }
+        for number in shrunk..grown {
+            let key = u64::to_be_bytes(number);
+            reactor.call(tree_of(b"map", TreeOp::Remove { key: &key }));
+        }
+        let is_there = |answer: Owned| matches!(answer, Owned::Value(1.., _));
+        reactor.shard.note_unix_ms(1_999);
+        assert!(is_there(len(&mut reactor, b"map")), "{grown} {shrunk}");
+        reactor.shard.note_unix_ms(2_000);
+        assert!(!is_there(len(&mut reactor, b"map")), "{grown} {shrunk}");
+        reactor.check();
+    }
+}
