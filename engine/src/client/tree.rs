@@ -398,8 +398,9 @@ pub struct ClientTree<'c, 'k> {
 macro_rules! guarded {
     ($($collection:ident),+) => {
         $(impl $collection<'_, '_> {
-            /// This collection, to be read and changed only if it has this tag. It gets the tag from
-            /// the operation that makes it. Collections have the tag 0 unless another one is given.
+            /// This collection, to be read and changed only if it has this tag. It gets the tag
+            /// from the operation that makes it. Collections have the tag 0 unless another one is
+            /// given.
             #[must_use]
             pub fn tagged(mut self, tag: u8) -> Self {
                 self.guard.tag = tag;
