@@ -1,7 +1,10 @@
 //! What the look-ahead of a batch must know when its requests are served: which keys were inserted
-//! since, and whether pages have moved.
+//! since, whether pages have moved, and which requests come.
+
+#![allow(unsafe_code)] // reads requests of the batch that is being served
 
 use crate::message::hash::IndexHash;
+use crate::message::request::Request;
 
 /// The keys inserted while a batch is served, as far as their hashes show. A key that look-ahead
 /// found absent is still absent unless it is one of them.
@@ -33,9 +36,59 @@ impl NewKeys {
 }
 
 /// State of the look-ahead of the batch that is being served.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::shard) struct LookAheadState {
     pub(in crate::shard) inserted: NewKeys,
     /// The count of page moves when the batch began.
     pub(in crate::shard) moves: u64,
+    /// The requests of the batch, from its first to behind its last.
+    batch: (*const Request<'static>, *const Request<'static>),
+}
+
+impl Default for LookAheadState {
+    fn default() -> Self {
+        Self {
+            inserted: NewKeys::default(),
+            moves: 0,
+            batch: (std::ptr::null(), std::ptr::null()),
+        }
+    }
+}
+
+impl LookAheadState {
+    /// State of a batch that begins.
+    ///
+    /// # Safety
+    /// The batch stays where it is until [`LookAheadState::end`].
+    #[inline(always)]
+    pub(in crate::shard) unsafe fn of(batch: &[Request<'_>], moves: u64) -> Self {
+        let batch = batch.as_ptr_range();
+        Self {
+            inserted: NewKeys::default(),
+            moves,
+            batch: (batch.start.cast(), batch.end.cast()),
+        }
+    }
+
+    /// The batch ends: no request comes.
+    #[inline(always)]
+    pub(in crate::shard) fn end(&mut self) {
+        self.batch = (std::ptr::null(), std::ptr::null());
+    }
+
+    /// The request of the batch that comes some places behind another; `None` if that one is the
+    /// batch's last, or not of it.
+    pub(in crate::shard) fn coming<'r>(
+        &self,
+        request: &'r Request<'_>,
+        places: usize,
+    ) -> Option<&'r Request<'r>> {
+        let (start, end) = self.batch;
+        let at: *const Request<'static> = std::ptr::from_ref(request).cast();
+        let coming = at.wrapping_add(places);
+        let is_of_batch = (start..end).contains(&at) && (start..end).contains(&coming);
+        // SAFETY: it lies in the batch, which is a slice that stays until the batch ends, and so
+        // for as long as the request of it that is being served.
+        is_of_batch.then(|| unsafe { &*coming.cast() })
+    }
 }

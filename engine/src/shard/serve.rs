@@ -5,7 +5,7 @@
 //! fetched or awaited first, or why nothing could be done. A step other than `Done` has changed
 //! nothing.
 
-#![allow(unsafe_code)] // hints that are written before they are read
+#![allow(unsafe_code)] // hints that are written before they are read, and the batch's bounds
 
 use std::mem::MaybeUninit;
 
@@ -19,7 +19,7 @@ use crate::message::hash::IndexHash;
 use crate::message::operation::OperationKind;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
-use crate::shard::look_ahead::{LookAheadState, NewKeys};
+use crate::shard::look_ahead::LookAheadState;
 use crate::shard::pending::park::Source;
 use crate::shard::step::{Evidence, Found, Hint, HintOutcome, LocalHint, Step};
 
@@ -54,10 +54,8 @@ impl<E: Endpoint> Shard<E> {
         let mut hints = [const { MaybeUninit::uninit() }; HINTS];
         for batch in requests.chunks(self.tuning.batch) {
             let mut probes = 0;
-            self.seen = LookAheadState {
-                inserted: NewKeys::default(),
-                moves: self.local.pages.moves(),
-            };
+            // SAFETY: the batch is borrowed until the end of this function, which ends it.
+            self.seen = unsafe { LookAheadState::of(batch, self.local.pages.moves()) };
             for (request, hint) in batch.iter().zip(&mut hints).take(LOOK_AHEAD) {
                 hint.write(self.look_ahead::<true>(request, &mut probes));
             }
@@ -92,6 +90,7 @@ impl<E: Endpoint> Shard<E> {
                 break;
             }
         }
+        self.seen.end();
         consumed
     }
 

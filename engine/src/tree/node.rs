@@ -5,7 +5,7 @@
 //!
 //! kind:     bit 0 branch (else leaf), bit 1 list (else map), bit 2 always set
 //! heap:     bytes in use at the end, `dead` of them by nothing
-//! place in a leaf:    | from the end:16 |
+//! place in a leaf:    | from the end:16 |, in a map's leaf also | first bytes of the key:32 |
 //! place in a branch:  | child:32 | elements below:48 | separator, from the end:16, 0 is none |
 //! in the heap: a map's element | key bytes:16 | value bytes:16 | key | value |
 //!              a list's element | value bytes:16 | value |
@@ -18,7 +18,9 @@
 //!
 //! - N1: no read leaves the node's bytes, whatever they are: they may come from far memory.
 //! - N2: places are in the order of the elements, or of the children.
-//! - N3: the first child's separator means nothing; that of a later one is at most the least key
+//! - N3: the first bytes that a place has are those of its key, zeros behind a shorter one, the most
+//!   significant first. A search reads a key only where they do not decide.
+//! - N4: the first child's separator means nothing; that of a later one is at most the least key
 //!   below it, and greater than every key below the child before.
 
 use std::ops::Range;
@@ -30,7 +32,8 @@ const HEADER_BYTES: usize = 8;
 const ENTRIES_AT: usize = 2;
 const HEAP_AT: usize = 4;
 const DEAD_AT: usize = 6;
-const LEAF_PLACE_BYTES: usize = 2;
+const LIST_PLACE_BYTES: usize = 2;
+const MAP_PLACE_BYTES: usize = 6;
 const BRANCH_PLACE_BYTES: usize = 12;
 /// The greatest number of elements below a child.
 const COUNT_MAX: u64 = (1 << 48) - 1;
@@ -86,6 +89,25 @@ pub(crate) struct Child {
 fn half(bytes: &[u8], at: usize) -> Option<usize> {
     let half = bytes.get(at..)?.first_chunk()?;
     Some(usize::from(u16::from_le_bytes(*half)))
+}
+
+/// Bytes of an element's place in a leaf.
+pub(super) fn leaf_place_bytes(kind: TreeKind) -> usize {
+    match kind {
+        TreeKind::Map => MAP_PLACE_BYTES,
+        TreeKind::List => LIST_PLACE_BYTES,
+    }
+}
+
+/// The first bytes of a key, as a number: of two keys, the greater one has no lesser number.
+#[inline]
+fn first_of(key: &[u8]) -> u32 {
+    if let Some(first) = key.first_chunk() {
+        return u32::from_be_bytes(*first);
+    }
+    let mut first = [0; 4];
+    first[..key.len()].copy_from_slice(key);
+    u32::from_be_bytes(first)
 }
 
 /// Bytes that an element takes in the heap, if its value lies in its leaf.
@@ -168,7 +190,7 @@ impl<'a> TreeNode<'a> {
     #[inline]
     fn place_bytes(self) -> usize {
         if self.is_leaf() {
-            LEAF_PLACE_BYTES
+            leaf_place_bytes(self.kind())
         } else {
             BRANCH_PLACE_BYTES
         }
@@ -198,6 +220,15 @@ impl<'a> TreeNode<'a> {
     #[inline]
     fn place(self, entry: usize) -> Option<usize> {
         (entry < self.entries).then(|| HEADER_BYTES + entry * self.place_bytes())
+    }
+
+    /// The first bytes of a key, as its place has them.
+    #[inline]
+    fn first_bytes(self, entry: usize) -> Option<u32> {
+        let place = HEADER_BYTES + entry * MAP_PLACE_BYTES;
+        Some(u32::from_le_bytes(
+            *self.bytes.get(place + 2..)?.first_chunk()?,
+        ))
     }
 
     /// The bytes of an element, with its lengths.
@@ -290,12 +321,14 @@ impl<'a> TreeNode<'a> {
         { values }.any(|value| matches!(value, StoredValue::Apart { .. }))
     }
 
-    /// True if the heap holds what the entries have and what is dead, and nothing twice. Far memory
-    /// may say otherwise; then a copy could need more room than the node had.
+    /// True if the heap holds what the entries have and what is dead, and nothing twice, and N3
+    /// holds. Far memory may say otherwise; then a copy could need more room than the node had.
     pub(crate) fn adds_up(self) -> bool {
+        let is_map = self.kind() == TreeKind::Map;
         let bytes_of = |entry| {
             if self.is_leaf() {
-                return self.element(entry).map(<[u8]>::len);
+                let is_first = !is_map || self.first_bytes(entry) == self.key(entry).map(first_of);
+                return self.element(entry).filter(|_| is_first).map(<[u8]>::len);
             }
             let separator = self.separator(entry)?;
             Some(if separator.is_empty() {
@@ -320,9 +353,17 @@ impl<'a> TreeNode<'a> {
     #[inline]
     pub(crate) fn search(self, key: &[u8]) -> Option<Result<usize, usize>> {
         let (mut low, mut high) = (0, self.entries);
+        if !self.is_leaf() || self.kind() == TreeKind::List {
+            return None;
+        }
+        let first = first_of(key);
         while low < high {
             let middle = usize::midpoint(low, high);
-            match self.key(middle)?.cmp(key) {
+            let order = match self.first_bytes(middle)?.cmp(&first) {
+                std::cmp::Ordering::Equal => self.key(middle)?.cmp(key),
+                order => order,
+            };
+            match order {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Equal => return Some(Ok(middle)),
                 std::cmp::Ordering::Greater => high = middle,
@@ -436,7 +477,7 @@ impl<'a> TreeNodeEdit<'a> {
     pub(crate) fn insert(&mut self, entry: usize, key: &[u8], value: StoredValue<'_>) -> bool {
         let view = self.view();
         let kind = view.kind();
-        let needed = element_bytes(kind, key.len(), value) + LEAF_PLACE_BYTES;
+        let needed = element_bytes(kind, key.len(), value) + leaf_place_bytes(kind);
         if !view.is_leaf() || needed > self.free() || entry > view.len() {
             return false;
         }
@@ -444,7 +485,11 @@ impl<'a> TreeNodeEdit<'a> {
         if kind == TreeKind::Map {
             self.write(key_at, &[key]);
         }
-        self.open_place(entry, &half_bytes(self.bytes.len() - start));
+        let distance = half_bytes(self.bytes.len() - start);
+        let mut place = [0; MAP_PLACE_BYTES];
+        place[..2].copy_from_slice(&distance);
+        place[2..].copy_from_slice(&first_of(key).to_le_bytes());
+        self.open_place(entry, &place[..leaf_place_bytes(kind)]);
         true
     }
 
@@ -506,7 +551,7 @@ impl<'a> TreeNodeEdit<'a> {
         self.bytes
             .copy_within(old_key..old_key + key_bytes, new_key);
         let distance = self.bytes.len() - new_start;
-        self.set_half(HEADER_BYTES + entry * LEAF_PLACE_BYTES, distance);
+        self.set_half(HEADER_BYTES + entry * leaf_place_bytes(kind), distance);
         self.note_dead(old_bytes);
         true
     }
@@ -649,7 +694,7 @@ mod tests {
         assert!(node.set_value(0, inline(b"longer")));
         assert!(node.set_value(2, inline(b"")));
         let used = node.view().used();
-        assert_eq!(used, 8 + 3 * 2 + (5 + 6) + (5 + 1) + 5);
+        assert_eq!(used, 8 + 3 * 6 + (5 + 6) + (5 + 1) + 5);
         assert!(node.remove(1));
         let view = node.view();
         let keys: Vec<_> = (0..2).map(|entry| view.key(entry).unwrap()).collect();
@@ -694,11 +739,22 @@ mod tests {
         assert!(node.view().adds_up() && node.set_value(1, inline(b"")) && node.view().adds_up());
         assert!(node.remove(1) && node.view().adds_up());
         assert!(node.insert(1, b"", inline(b"1")) && node.view().adds_up());
-        let (first, second) = (HEADER_BYTES, HEADER_BYTES + LEAF_PLACE_BYTES);
+        let (first, second) = (HEADER_BYTES, HEADER_BYTES + LIST_PLACE_BYTES);
         bytes.copy_within(first..second, second);
         let node = TreeNode::parse(&bytes).unwrap();
         assert_eq!(node.value(1), Some(inline(b"a long value")));
         assert!(!node.adds_up());
+    }
+
+    #[test]
+    fn a_node_whose_places_have_other_keys_does_not_add_up() {
+        let mut bytes = [0; 100];
+        let mut node = TreeNodeEdit::empty(&mut bytes, TreeKind::Map, true);
+        assert!(node.insert(0, b"key", inline(b"1")) && node.insert(1, b"", inline(b"2")));
+        assert!(node.remove(1) && node.insert(1, b"other", inline(b"3")));
+        assert!(node.view().adds_up());
+        bytes[HEADER_BYTES + MAP_PLACE_BYTES + 2] ^= 1;
+        assert!(!TreeNode::parse(&bytes).unwrap().adds_up());
     }
 
     #[test]
@@ -713,6 +769,24 @@ mod tests {
     }
 
     proptest! {
+        /// N3.
+        #[test]
+        fn keys_are_found_whatever_they_begin_with(
+            keys in prop::collection::btree_set(prop::collection::vec(0u8..3, 0..7), 1..60),
+            sought in prop::collection::vec(0u8..3, 0..7),
+        ) {
+            let mut bytes = [0; 4096];
+            let mut node = TreeNodeEdit::empty(&mut bytes, TreeKind::Map, true);
+            let keys: Vec<_> = keys.into_iter().collect();
+            for (entry, key) in keys.iter().enumerate() {
+                prop_assert!(node.insert(entry, key, inline(b"v")));
+            }
+            let view = node.view();
+            for key in keys.iter().chain([&sought]) {
+                prop_assert_eq!(view.search(key), Some(keys.binary_search(key)));
+            }
+        }
+
         /// N1.
         #[test]
         fn bytes_of_any_kind_are_read_without_a_panic(

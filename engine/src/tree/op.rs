@@ -510,6 +510,16 @@ impl<'a> TreeOp<'a> {
         }
     }
 
+    /// The key of the one element that it looks for, if it names one.
+    pub(crate) fn sought(&self) -> Option<&'a [u8]> {
+        match *self {
+            Self::Get { key } | Self::Remove { key } | Self::Rank { key } => Some(key),
+            Self::Insert { key, .. } | Self::CompareAndSet { key, .. } => Some(key),
+            Self::Update { changes, .. } => changes.single().map(|change| change.key),
+            _ => None,
+        }
+    }
+
     /// True if it removes elements and adds none.
     pub(crate) fn is_removal(&self) -> bool {
         match self {

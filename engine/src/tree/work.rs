@@ -5,7 +5,7 @@
 
 use super::node::{
     NODE_BYTES_MAX, NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living,
-    inline_bytes,
+    inline_bytes, leaf_place_bytes,
 };
 use crate::constants::KEY_BYTES_MAX;
 
@@ -338,7 +338,10 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         };
         let adds = match touch {
             TreeTouch::Remove => 0,
-            _ => 2 + inline_bytes(self.shape.kind, key_bytes, value_bytes),
+            _ => {
+                let kind = self.shape.kind;
+                leaf_place_bytes(kind) + inline_bytes(kind, key_bytes, value_bytes)
+            }
         };
         let is_inline = matches!(old, None | Some(StoredValue::Inline(_)));
         let fits = is_inline
@@ -425,17 +428,10 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                     before = count_to(view, entry, before).ok_or(damaged)?;
                     entry
                 }
-                Sought::Rank(rank) | Sought::Gap(rank) => {
-                    let is_gap = matches!(sought, Sought::Gap(_));
-                    let mut entry = 0;
-                    loop {
-                        let child = view.child(entry).ok_or(damaged)?;
-                        let end = child.count.checked_add(before).ok_or(damaged)?;
-                        if rank < end || is_gap && rank == end {
-                            break entry;
-                        }
-                        (entry, before) = (entry + 1, end);
-                    }
+                Sought::Rank(_) | Sought::Gap(_) => {
+                    let (entry, passed) = child_at(view, (before, count), sought).ok_or(damaged)?;
+                    before = passed;
+                    entry
                 }
             };
             path.push(PathStep {
@@ -708,6 +704,45 @@ fn is_at_end(path: &[PathStep], place: LeafPlace) -> bool {
     let is_first = place.entry == 0 && path.iter().all(|step| step.entry == 0);
     let is_last = |step: &PathStep| step.entry + 1 == step.len;
     is_first || place.entry + 1 == place.len && path.iter().all(is_last)
+}
+
+/// The child below which a rank or a gap is, and how many elements are before that child. The branch
+/// begins after some elements and has `count` below. The children are counted from the nearer end:
+/// what is pushed and popped is at one.
+fn child_at(
+    branch: TreeNode<'_>,
+    (before, count): (u64, u64),
+    sought: Sought<'_>,
+) -> Option<(usize, u64)> {
+    let (Sought::Rank(rank) | Sought::Gap(rank)) = sought else {
+        return None;
+    };
+    // A gap between two children is at the end of the first.
+    let wanted = match sought {
+        Sought::Gap(_) if rank > before => rank - 1,
+        _ => rank,
+    };
+    let ends = before.checked_add(count)?;
+    if wanted < before.checked_add(count / 2)? {
+        let mut start = before;
+        for entry in 0..branch.len() {
+            let end = branch.child(entry)?.count.checked_add(start)?;
+            if wanted < end {
+                return Some((entry, start));
+            }
+            start = end;
+        }
+        return None;
+    }
+    let mut end = ends;
+    for entry in (0..branch.len()).rev() {
+        let start = end.checked_sub(branch.child(entry)?.count)?;
+        if wanted >= start {
+            return (wanted < end && start >= before).then_some((entry, start));
+        }
+        end = start;
+    }
+    None
 }
 
 /// Elements below the children before an entry, and some more.

@@ -184,6 +184,7 @@ impl<E: Endpoint> Shard<E> {
         if self.facts.are_awaited(lane, request) {
             return Step::Blocked;
         }
+        self.look_ahead_in_trees(request);
         let mut buffers = std::mem::take(&mut self.tree_buffers);
         let step = match self.try_tree(lane, request, &mut buffers, answers) {
             Ok(step) | Err(step) => step,

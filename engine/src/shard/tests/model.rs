@@ -228,10 +228,8 @@ fn a_hint_does_not_outlive_its_page() {
     reactor.consumer.refresh();
     let request = &reactor.consumer.waiting(1)[0];
     let shard = &mut reactor.shard;
-    shard.seen = LookAheadState {
-        moves: shard.local.pages.moves(),
-        ..LookAheadState::default()
-    };
+    shard.seen = LookAheadState::default();
+    shard.seen.moves = shard.local.pages.moves();
     let hint = shard.look_ahead::<false>(request, &mut 0);
     assert!(matches!(
         shard.hinted(request, &hint),

@@ -391,7 +391,7 @@ fn reads_take_no_frame_that_a_change_could_not_take_too() {
     let after = reactor.shard.local.open_pages.get(TailKind::Log).unwrap();
     assert_eq!((after.page, after.unit), (open.page, open.unit));
     let reads = reactor.shard.metrics.counters.far_reads.get() - reads;
-    assert!(reads >= trees, "many are far: {reads}");
+    assert!(reads >= trees / 2, "many are far: {reads}");
 }
 
 fn flush(reactor: &mut Reactor) {
