@@ -180,7 +180,8 @@ pub(crate) struct Shard<E: Endpoint> {
     keeps_inline: bool,
     /// There are long values or trees, so more may end with a record.
     has_heads: bool,
-    tree_buffers: TreeBuffers,
+    /// `None` while an operation has them.
+    tree_buffers: Option<Box<TreeBuffers>>,
     facts: Facts,
     absences: Absences,
     transaction_scratch: TransactionScratch,
@@ -286,7 +287,7 @@ impl<E: Endpoint> Shard<E> {
             tree_of: None,
             keeps_inline: false,
             has_heads: false,
-            tree_buffers: TreeBuffers::default(),
+            tree_buffers: None,
             facts: Facts::new(options.local_bytes),
             absences: Absences::default(),
             transaction_scratch: TransactionScratch::default(),

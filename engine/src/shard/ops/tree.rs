@@ -185,12 +185,12 @@ impl<E: Endpoint> Shard<E> {
             return Step::Blocked;
         }
         self.look_ahead_in_trees(request);
-        let mut buffers = std::mem::take(&mut self.tree_buffers);
+        let mut buffers = self.tree_buffers.take().unwrap_or_default();
         let step = match self.try_tree(lane, request, &mut buffers, answers) {
             Ok(step) | Err(step) => step,
         };
         buffers.work.clear();
-        self.tree_buffers = buffers;
+        self.tree_buffers = Some(buffers);
         match step {
             Step::Done => self.facts.end(lane),
             _ => self.facts.note_try(lane),
