@@ -329,9 +329,12 @@ impl<E: Endpoint> Shard<E> {
                 let hash = self.key_hasher.hash(record.key());
                 self.evict_record((hash, record.key()), slot.address(), record.header());
             }
-            // Both hashes are of one segment, which is all that the removal needs.
+            // Both hashes are of one segment, which is all that the removal needs. Whose key is
+            // absent from now on is not known.
             None => {
-                self.evict_unread(near, position, slot);
+                if self.evict_unread(near, position, slot) {
+                    self.absences.note_all(self.version);
+                }
             }
         }
     }

@@ -354,3 +354,35 @@ fn a_random_value_is_never_an_old_one() {
     }
     assert!(seen(&reactor).evicted > 1_000);
 }
+
+/// What makes room in the index goes unread where it is far, so it is not known whose key is absent.
+#[test]
+fn no_evicted_key_counts_as_absent_all_along() {
+    let mut reactor = Reactor::new(&Setting {
+        far_bytes: 64 << 20,
+        keys_expected: 100,
+        ..cache()
+    });
+    reactor.shard.absences.begin();
+    let mut stored = 0;
+    while seen(&reactor).evicted < 50 {
+        put(&mut reactor, stored, 16);
+        stored += 1;
+    }
+    let since = reactor.shard.version;
+    let there: Vec<u64> = (0..stored)
+        .filter(|&key| get(&mut reactor, key, 16))
+        .collect();
+    let before = seen(&reactor).evicted;
+    while seen(&reactor).evicted < before + 300 {
+        put(&mut reactor, stored, 16);
+        stored += 1;
+    }
+    let gone = there.iter().filter(|&&key| !get(&mut reactor, key, 16));
+    let gone: Vec<u64> = gone.copied().collect();
+    assert!(!gone.is_empty());
+    for key in gone {
+        let hash = reactor.hash(&key.to_le_bytes());
+        assert!(!reactor.shard.absences.hold(hash, since), "{key}");
+    }
+}
