@@ -5,7 +5,7 @@
 
 use farcore::{
     CollectionMetadata, Condition, Config, Cursor, Engine, Error, Expiry, ExpiryCondition,
-    ScanOptions, TreeBound, TreeCondition, TreeStored,
+    Operation, ScanOptions, TreeBound, TreeCondition, TreeGuard, TreeOp, TreeStored, TreeValues,
 };
 
 use crate::support::{every_encryption, key, tiny, value};
@@ -92,6 +92,57 @@ fn a_queue_through_a_core_client_keeps_its_order() {
         assert_eq!(next, 5_000);
         assert_eq!(queue.len().await.unwrap().elements, 0);
         assert_eq!(core.len().await.unwrap(), 0);
+    };
+    engine.run_on_core(0, job).unwrap().join().unwrap();
+}
+
+#[test]
+fn what_replaces_makes_a_collection_of_its_elements_alone() {
+    let engine = Engine::open(tiny()).unwrap();
+    let job = async move |mut core: farcore::Core| {
+        let values: Vec<_> = (0..300u32).map(u32::to_be_bytes).collect();
+        let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
+        for elements in [0, 1, 3_000] {
+            for is_list in [true, false] {
+                for number in 0..elements {
+                    if is_list {
+                        core.tree(b"key").push_last(&[b"old"]).await.unwrap();
+                    } else {
+                        let key = element(number);
+                        core.tree(b"key").insert(&key, b"old").await.unwrap();
+                    }
+                }
+                if elements == 0 {
+                    core.put(b"key", b"plain").await.unwrap();
+                }
+                let (expiry, always) = (Expiry::At(u64::MAX >> 8), ExpiryCondition::Always);
+                core.expire(b"key", expiry, always).await.unwrap();
+                let op = TreeOp::Push {
+                    front: false,
+                    exists: false,
+                    replaces: true,
+                    values: TreeValues::Slices(&values),
+                };
+                let (key, guard) = (b"key", TreeGuard::default());
+                let push = Operation::Tree { key, op, guard };
+                let mut count = None;
+                let pushed = core.many([push], |_, answer| {
+                    count = answer.value().first_chunk().copied();
+                });
+                pushed.await.unwrap();
+                assert_eq!(count.map(u64::from_le_bytes), Some(300));
+                let metadata = core.inspect(b"key").await.unwrap().unwrap();
+                assert_eq!(metadata.expiry_ms, None);
+                let page = core.tree(b"key").range_by_rank(0, 400, false, 400);
+                let page = page.await.unwrap();
+                assert!(
+                    page.iter()
+                        .map(|(_, value)| value)
+                        .eq(values.iter().copied())
+                );
+                core.delete(b"key").await.unwrap();
+            }
+        }
     };
     engine.run_on_core(0, job).unwrap().join().unwrap();
 }

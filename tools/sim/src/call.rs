@@ -406,6 +406,7 @@ impl TreeBytes {
             TreeCall::Push(front, _) => TreeOp::Push {
                 front,
                 exists: false,
+                replaces: false,
                 values: TreeValues::Slices(values),
             },
             TreeCall::InsertAt(rank) => TreeOp::InsertAt { rank, value },

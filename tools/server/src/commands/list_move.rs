@@ -45,6 +45,7 @@ async fn add(core: &mut Core, key: &[u8], side: Side, element: &[u8]) -> Result<
     let op = TreeOp::Push {
         front: side == Side::Left,
         exists: false,
+        replaces: false,
         values: TreeValues::Slices(&[element]),
     };
     operate(core, key, (op, None), |answer| answer.number(0)).await

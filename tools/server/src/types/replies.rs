@@ -94,32 +94,52 @@ impl ReplyKind {
 
     /// True if the reply is that of a read of a collection.
     pub(crate) fn is_of_tree(self) -> bool {
-        matches!(self, Self::Hash(_))
+        matches!(self, Self::Hash(_) | Self::Set(_))
     }
 
     /// True if the reply is about a collection, and the answer may have only a part of it.
     #[inline]
     pub(crate) fn may_be_part(self) -> bool {
-        matches!(self, Self::Hash(reply) if reply.may_be_part())
+        match self {
+            Self::Hash(reply) => reply.may_be_part(),
+            Self::Set(reply) => reply.may_be_part(),
+            _ => false,
+        }
     }
 
     /// True if an answer has only a part of the reply.
     #[inline]
     pub(crate) fn is_part(self, answer: &Answer<'_>) -> bool {
-        matches!(self, Self::Hash(reply) if reply.is_part(answer))
+        match self {
+            Self::Hash(reply) => reply.is_part(answer),
+            Self::Set(reply) => reply.is_part(answer),
+            _ => false,
+        }
+    }
+
+    /// True if the reply is that of one element, which was looked up as the only one of several.
+    pub(crate) fn is_of_one(self) -> bool {
+        matches!(
+            self,
+            Self::Hash(HashReply::Found { .. }) | Self::Set(SetReply::Found)
+        )
     }
 
     /// Writes what comes before the elements of a collection, of which the reply has this many.
     pub(crate) fn write_head(self, count: usize, writer: &mut Writer<'_>) {
-        if let Self::Hash(reply) = self {
-            reply.write_head(count, writer);
+        match self {
+            Self::Hash(reply) => reply.write_head(count, writer),
+            Self::Set(reply) => reply.write_head(count, writer),
+            _ => {}
         }
     }
 
     /// Writes the value that an element of a collection has, of which this is the key.
     pub(crate) fn write_value(self, key: &[u8], value: Option<&[u8]>, writer: &mut Writer<'_>) {
-        if let Self::Hash(reply) = self {
-            reply.write_value(key, value, writer);
+        match self {
+            Self::Hash(reply) => reply.write_value(key, value, writer),
+            Self::Set(reply) => reply.write_value(value, writer),
+            _ => {}
         }
     }
 
@@ -129,12 +149,14 @@ impl ReplyKind {
         page: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         writer: &mut Writer<'_>,
     ) {
-        if let Self::Hash(reply) = self {
-            reply.write_elements(page, writer);
+        match self {
+            Self::Hash(reply) => reply.write_elements(page, writer),
+            Self::Set(reply) => reply.write_elements(page, writer),
+            _ => {}
         }
     }
 
-    /// True if the reply has a record's elements or their values, all of them.
+    /// True if the reply has a collection's elements or their values, all of them.
     pub(crate) fn has_elements(self) -> bool {
         matches!(
             self,
@@ -146,10 +168,7 @@ impl ReplyKind {
 
     /// True if the reply is as long as the answer's value at least, whatever that is.
     pub(crate) fn has_whole_value(self) -> bool {
-        matches!(
-            self,
-            Self::Value | Self::Part { .. } | Self::Set(SetReply::Members)
-        )
+        matches!(self, Self::Value | Self::Part { .. })
     }
 
     /// True if the reply is what the answer has as its value.
