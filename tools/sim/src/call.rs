@@ -275,7 +275,6 @@ impl Asked {
                     expiry: Expiry::At(*at_ms),
                     condition: Condition::Always,
                     previous: false,
-                    structured: false,
                 };
                 return Some(send(Operation::Change { key, change }));
             }

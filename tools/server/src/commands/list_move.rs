@@ -221,7 +221,7 @@ mod tests {
                 let mut found = Vec::new();
                 let list = length(&mut core, source).await.expect("a list");
                 let walk = ListWalk::all(list, false);
-                let walked = walk.run(&mut core, source, |_, element| {
+                let walked = walk.run((&mut core, &output), source, |_, element| {
                     found.push(element.to_vec());
                     true
                 });

@@ -70,7 +70,6 @@ async fn copy_to(
         } else {
             Condition::Absent
         },
-        structured: false,
     };
     let put = put_segments(core, target, &all, options, output).await?;
     Ok(match put {
@@ -345,7 +344,6 @@ mod tests {
             let options = PutOptions {
                 expiry,
                 condition: Condition::Always,
-                structured: false,
             };
             let put = core.put_with(from, b"ours", options);
             assert!(matches!(put.await, Ok(PutOutcome::Stored(_))));

@@ -86,7 +86,7 @@ impl JoinedReply {
         self.outstanding -= 1;
         match (answer, self.replies.get_mut(self.base + part)) {
             // Among strings, what is none counts as absent; as Redis.
-            (Answer::Failed(Error::Structured | Error::Collection), Some(reply)) => {
+            (Answer::Failed(Error::Collection), Some(reply)) => {
                 Writer::new(reply, protocol).null();
             }
             (Answer::Failed(Error::LongValue { key, .. }), Some(_)) => {

@@ -16,7 +16,6 @@ use crate::memory::{Account, Charge, Reply, Shortage};
 use crate::resp::{Protocol, Writer};
 use crate::steps;
 use crate::tasks::event_sink::EventSink;
-use crate::tasks::failure::TaskFailure;
 use crate::tasks::gate_hold::GateHold;
 use crate::types::replies::error_text;
 
@@ -170,16 +169,16 @@ impl TaskOutput {
         &self,
         core: &Core,
         (elements, bytes): (usize, usize),
-    ) -> Result<(), TaskFailure> {
+    ) -> Result<(), &'static str> {
         steps::count(elements);
         steps::count_copied(bytes);
         self.turn(core, bytes).await;
         steps::end_slice(core).await;
         if self.open_overdue_gate() {
-            return Err(TOO_LONG.into());
+            return Err(TOO_LONG);
         }
         if self.is_gone() && !self.state.writes.get() {
-            return Err(GONE.into());
+            return Err(GONE);
         }
         Ok(())
     }

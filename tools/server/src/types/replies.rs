@@ -191,9 +191,7 @@ pub(crate) const WRONG_TYPE: &str =
 pub(crate) fn is_wrong_type(error: &Error) -> bool {
     matches!(
         error,
-        Error::Structured
-            | Error::Plain
-            | Error::Collection
+        Error::Collection
             | Error::NoCollection
             | Error::CollectionKind { .. }
             | Error::CollectionTag { .. }
@@ -372,7 +370,7 @@ fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
 
 /// Writes the length of a plain value.
 fn write_length(metadata: Option<Metadata>, writer: &mut Writer<'_>) {
-    if metadata.is_some_and(|metadata| metadata.structured) {
+    if metadata.is_some_and(|metadata| metadata.collection.is_some()) {
         return writer.error(WRONG_TYPE);
     }
     let length = metadata.map_or(0, |metadata| metadata.length);
