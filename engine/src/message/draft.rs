@@ -151,7 +151,7 @@ impl Draft {
                 return visit(&Answer::Failed(&error));
             }
         };
-        let length = Metadata::encode(decision.value.len(), decision.expiry_ms, false);
+        let length = Metadata::encode(decision.value.len(), decision.expiry_ms);
         let value_of = |value| Answer::Value { version, value };
         let result = visit(&match decision.reply {
             Reply::Stored => Answer::Stored { version },

@@ -5,7 +5,8 @@
 
 use farcore::{
     CollectionMetadata, Condition, Config, Cursor, Engine, Error, Expiry, ExpiryCondition,
-    Operation, ScanOptions, TreeBound, TreeCondition, TreeGuard, TreeOp, TreeStored, TreeValues,
+    ExpiryOutcome, Operation, ScanOptions, TreeBound, TreeCondition, TreeGuard, TreeOp, TreeStored,
+    TreeValues,
 };
 
 use crate::support::{every_encryption, key, tiny, value};
@@ -109,14 +110,16 @@ fn what_replaces_makes_a_collection_of_its_elements_alone() {
                         core.tree(b"key").push_last(&[b"old"]).await.unwrap();
                     } else {
                         let key = element(number);
-                        core.tree(b"key").insert(&key, b"old").await.unwrap();
+                        let stored = core.tree(b"key").insert(&key, b"old").await;
+                        assert_eq!(stored, Ok(TreeStored::Added));
                     }
                 }
                 if elements == 0 {
                     core.put(b"key", b"plain").await.unwrap();
                 }
                 let (expiry, always) = (Expiry::At(u64::MAX >> 8), ExpiryCondition::Always);
-                core.expire(b"key", expiry, always).await.unwrap();
+                let set = core.expire(b"key", expiry, always).await;
+                assert!(matches!(set, Ok(ExpiryOutcome::Set(_))));
                 let op = TreeOp::Push {
                     front: false,
                     exists: false,
@@ -133,8 +136,8 @@ fn what_replaces_makes_a_collection_of_its_elements_alone() {
                 assert_eq!(count.map(u64::from_le_bytes), Some(300));
                 let metadata = core.inspect(b"key").await.unwrap().unwrap();
                 assert_eq!(metadata.expiry_ms, None);
-                let page = core.tree(b"key").range_by_rank(0, 400, false, 400);
-                let page = page.await.unwrap();
+                let mut list = core.tree(b"key");
+                let page = list.range_by_rank(0, 400, false, 400).await.unwrap();
                 assert!(
                     page.iter()
                         .map(|(_, value)| value)

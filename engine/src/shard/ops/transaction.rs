@@ -603,7 +603,7 @@ impl<E: Endpoint> Shard<E> {
         let room = room.expect("room for all records was reserved");
         let address = room.address();
         debug_assert!(self.index.find_address(hash, address).is_some());
-        let mut flags = self.record_flags | step.write.record_flags();
+        let mut flags = self.record_flags;
         if let Some(expiry_ms) = planned.expiry_ms {
             flags |= record::EXPIRY;
             self.expiring.any = true;
