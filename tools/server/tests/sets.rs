@@ -442,8 +442,8 @@ fn a_member_that_is_too_large_is_refused_and_the_set_stays() {
     assert_eq!(client.call("scard s"), "1");
 }
 
-/// A member that is stored behind its key, also with events of keys that are missed, for which it is
-/// looked up otherwise.
+/// A member that is stored behind its key, also with events of keys that are missed, for which it
+/// is looked up otherwise.
 #[test]
 fn a_long_member_is_found() {
     let served = Served::of_long_records(1);

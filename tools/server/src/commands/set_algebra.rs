@@ -1,12 +1,13 @@
 //! `SINTER`, `SUNION`, `SDIFF`, their `STORE` forms and `SINTERCARD`: sets made of several.
 //!
-//! All sets are read at the versions that they had at first, page by page, and what is made of them is
-//! gathered in memory that the client is charged for. If another client changes one of them meanwhile,
-//! the command begins anew. An intersection or a difference reads one set, and looks its members up in
-//! the others. A result is stored in steps: the first one replaces what the target held.
+//! All sets are read at the versions that they had at first, page by page, and what is made of them
+//! is gathered in memory that the client is charged for. If another client changes one of them
+//! meanwhile, the command begins anew. An intersection or a difference reads one set, and looks its
+//! members up in the others. A result is stored in steps: the first one replaces what the target
+//! held.
 //!
-//! - I1: a result is made of sets of one moment each; if the target is one of them, no client writes
-//!   until the result is stored.
+//! - I1: a result is made of sets of one moment each; if the target is one of them, no client
+//!   writes until the result is stored.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;

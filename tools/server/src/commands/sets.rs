@@ -1,7 +1,8 @@
 //! Commands of single sets.
 //!
-//! A set is a tree of the engine: a map from its members to nothing (`types::element`). A command of
-//! few members is one request. One of many is a task, which changes or reads them in several steps.
+//! A set is a tree of the engine: a map from its members to nothing (`types::element`). A command
+//! of few members is one request. One of many is a task, which changes or reads them in several
+//! steps.
 
 use farcore::{
     Answer, Condition, Core, DeleteOutcome, Error, TreeBound, TreeLength, TreeOp, TreeValues,

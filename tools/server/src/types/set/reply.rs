@@ -14,8 +14,8 @@ pub(crate) enum SetReply {
     ContainsAll { count: u32 },
     /// 1 if it has a member, else 0; what the member's key in the tree has is the answer.
     Contains,
-    /// The same of a member that was looked up as the only one of several: the answer tells whether
-    /// the key is there.
+    /// 1 if it has a member, else 0, of one that was looked up as the only one of several: the
+    /// answer tells whether the key is there.
     Found,
     /// The member that was drawn, or null.
     Drawn,
