@@ -42,7 +42,7 @@ impl Call<'_> {
     /// Replies whether the set of the first key has a member.
     fn contains(&mut self, member: &[u8]) -> Flow {
         let key = self.key();
-        // Whether the key is there is told only by the values of several.
+        // Only the values of several say whether the key is there.
         let among_several = self.sends(EventClasses::MISSED);
         self.with_elements(|call, elements| {
             elements.add(member, None);
