@@ -3,12 +3,11 @@
 use farcore::{Core, Cursor, ScanOptions, ScanPage, TreeOp, TreeView};
 
 use super::arguments::is_option;
-use super::keys::PLAIN;
 use crate::glob;
 use crate::memory::Charge;
 use crate::steps;
 use crate::tasks::output::TaskOutput;
-use crate::types::kind::Kind;
+use crate::types::kind::{Kind, PLAIN};
 use crate::words::shown_key;
 
 /// Keys that one step looks at while values are short, and at first.

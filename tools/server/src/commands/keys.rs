@@ -9,7 +9,7 @@ use crate::conn::joined_reply::JoinedReplyKind;
 use crate::events::classes::EventClasses;
 use crate::resp::Writer;
 use crate::tasks::output::TaskOutput;
-use crate::types::kind::Kind;
+use crate::types::kind::{Kind, PLAIN};
 use crate::types::replies::ReplyKind;
 use crate::words::NO_INTEGER;
 
@@ -70,8 +70,6 @@ pub(super) fn type_of(call: &mut Call<'_>) -> Result {
 
 /// The type of an absent key.
 const ABSENT: &str = "none";
-/// The type of a key that holds plain bytes.
-pub(super) const PLAIN: &str = "string";
 
 /// The type of a key.
 async fn type_of_key(core: &mut Core, key: &[u8]) -> farcore::Result<&'static str> {

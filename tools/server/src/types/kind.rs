@@ -4,6 +4,9 @@
 
 use farcore::{Operation, TreeGuard, TreeOp};
 
+/// The type of a key that holds plain bytes, as `TYPE` says it.
+pub(crate) const PLAIN: &str = "string";
+
 /// The kind of a collection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

@@ -7,7 +7,7 @@ use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
 use crate::types::bit_counter::bit_count;
 use crate::types::hash::reply::HashReply;
-use crate::types::kind::Kind;
+use crate::types::kind::{Kind, PLAIN};
 use crate::types::list::reply::{ListReply, list_error_text};
 use crate::types::set::reply::SetReply;
 use crate::words::{NO_FLOAT, NO_INTEGER, parsed_integer};
@@ -346,7 +346,7 @@ pub(crate) fn usage_of_tree(key_bytes: usize, length: &TreeLength) -> i64 {
 /// The type of a key whose value is plain if there is one.
 fn plain_type(answer: &Answer<'_>) -> &'static str {
     match answer {
-        Answer::Value { .. } => "string",
+        Answer::Value { .. } => PLAIN,
         _ => "none",
     }
 }
