@@ -21,7 +21,6 @@ fn main() -> Result<(), Error> {
     let lock = PutOptions {
         expiry: Expiry::In(10_000),
         condition: Condition::Absent,
-        structured: false,
     };
     let first = handle.put_with(b"lock", b"client 1", lock).wait()?;
     let second = handle.put_with(b"lock", b"client 2", lock).wait()?;

@@ -172,15 +172,6 @@ pub enum Error {
         /// The key.
         key: Arc<[u8]>,
     },
-    /// The key holds a structured value, which this operation would read or change as plain bytes.
-    /// Nothing has changed.
-    #[error(
-        "the value is structured, not plain bytes: read it with `get_structured`, or replace it with a put"
-    )]
-    Structured,
-    /// The key holds plain bytes, and the operation reads structured values.
-    #[error("the value is plain bytes, not structured: read it with `get`")]
-    Plain,
     /// The key holds a collection, and the operation reads or changes values.
     #[error("the key holds a collection, not a value: use `tree`, or replace it with a put")]
     Collection,

@@ -295,11 +295,10 @@ fn a_hash_is_listed_and_its_value_is_not() {
     let error = cli.fails("get h");
     let remedy = "a hash, set or list: clients of the Redis protocol read it";
     assert!(error.contains(remedy), "{error}");
-    assert!(!error.contains("get_structured"), "{error}");
     let line = cli.prints("scan --values");
     assert_eq!(line, "h\t(a hash, set or list: Redis clients read it)\n");
     let listed = &cli.json("scan --values", 0)[0];
-    assert_eq!(listed["structured"], true);
+    assert_eq!(listed["collection"], true);
     assert!(listed.get("value").is_none(), "{listed}");
 }
 

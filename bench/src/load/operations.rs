@@ -76,7 +76,6 @@ fn put_if<'a>(value: &'a [u8], condition: Condition<'a>) -> Change<'a> {
         expiry: Expiry::Never,
         condition,
         previous: false,
-        structured: false,
     }
 }
 

@@ -126,7 +126,6 @@ impl Transactions {
                     expiry: Expiry::In(lifetime.ttl_ms),
                     condition: Condition::Always,
                     previous: false,
-                    structured: false,
                 },
             },
         };

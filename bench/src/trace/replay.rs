@@ -138,7 +138,6 @@ impl Load for Replay {
                             expiry,
                             condition: Condition::Always,
                             previous: false,
-                            structured: false,
                         },
                     },
                 }

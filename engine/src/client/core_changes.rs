@@ -21,7 +21,7 @@ impl Core {
         self.call(Operation::put_if(key, value, condition)).await
     }
 
-    /// Stores a value that may expire or be structured, if a condition holds. A value with an
+    /// Stores a value that may expire, if a condition holds. A value with an
     /// expiry may have 8 bytes less.
     ///
     /// # Errors
@@ -157,16 +157,6 @@ impl Core {
     /// Those of [`Core::get`].
     pub async fn inspect(&mut self, key: &[u8]) -> Result<Option<Metadata>> {
         self.call(Operation::Inspect { key }).await
-    }
-
-    /// Reads a structured value, which [`PutOptions::structured`] has stored. Cost: as
-    /// [`Core::get`].
-    ///
-    /// # Errors
-    /// [`Error::Plain`](crate::Error::Plain) if the value is plain bytes, and those of
-    /// [`Core::get`].
-    pub async fn get_structured(&mut self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        self.call(Operation::GetStructured { key }).await
     }
 
     /// Reads a part of a value: at most `bytes` from `offset` on, less where the value ends before.

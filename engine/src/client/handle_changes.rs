@@ -22,7 +22,7 @@ impl Handle {
         Call::new(self, Operation::put_if(key, value, condition))
     }
 
-    /// Stores a value that may expire or be structured, if a condition holds. A value with an
+    /// Stores a value that may expire, if a condition holds. A value with an
     /// expiry may have 8 bytes less.
     ///
     /// # Errors
@@ -164,15 +164,6 @@ impl Handle {
     /// Those of [`Handle::get`].
     pub fn inspect<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, Option<Metadata>> {
         Call::new(self, Operation::Inspect { key })
-    }
-
-    /// Reads a structured value, which [`PutOptions::structured`] has stored. Cost: as
-    /// [`Handle::get`].
-    ///
-    /// # Errors
-    /// [`Error::Plain`] if the value is plain bytes, and those of [`Handle::get`].
-    pub fn get_structured<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, Option<Value<'a>>> {
-        Call::new(self, Operation::GetStructured { key })
     }
 
     /// Reads a part of a value: at most `bytes` from `offset` on, less where the value ends before.

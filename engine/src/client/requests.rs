@@ -18,7 +18,6 @@ impl<'a> Operation<'a> {
             expiry: options.expiry,
             condition: options.condition,
             previous: false,
-            structured: options.structured,
         };
         Self::change(key, change)
     }
@@ -41,7 +40,6 @@ impl<'a> Operation<'a> {
             expiry: Expiry::Never,
             condition: Condition::Always,
             previous: true,
-            structured: false,
         };
         Self::change(key, change)
     }

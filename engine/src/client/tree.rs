@@ -564,6 +564,7 @@ calls! {
     push_last(values: &'b [&'b [u8]]) -> Option<u64>, Option<u64> = TreeOp::Push {
         front: false,
         exists: false,
+        replaces: false,
         values: TreeValues::Slices(values),
     };
     /// Adds values at the beginning of a list, one after the other, 1024 at most; returns how long
@@ -574,6 +575,7 @@ calls! {
     push_first(values: &'b [&'b [u8]]) -> Option<u64>, Option<u64> = TreeOp::Push {
         front: true,
         exists: false,
+        replaces: false,
         values: TreeValues::Slices(values),
     };
     /// Adds a value to a list, so that it has this rank; returns how long the list is, or `None` if

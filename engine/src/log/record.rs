@@ -8,7 +8,7 @@
 //! stored bytes: those of the value and of the expiry, which is in milliseconds since 1970
 //!
 //! flags: 0 hot (a cached copy that was hit) · 1 expiry · 2 head of a tree · 3 keyed tag
-//!        4 structured value
+//!        4 unused
 //!        5..14 loss mark: the generation of the lost slot that the record took over; 0 is none
 //!        15 head of a long value
 //! ```
@@ -46,8 +46,6 @@ pub(crate) const TREE: u16 = 1 << 2;
 const KEYED_TAG_BIT: u32 = 3;
 /// The record's last unit is for its tag.
 pub(crate) const KEYED_TAG: u16 = 1 << KEYED_TAG_BIT;
-/// The record's value is structured: it is neither read nor changed as plain bytes.
-pub(crate) const STRUCTURED: u16 = 1 << 4;
 const LOSS_MARK_SHIFT: u32 = 5;
 /// The highest loss mark.
 pub(crate) const LOSS_MARK_MAX: u16 = (LONG - 1) >> LOSS_MARK_SHIFT;
@@ -151,16 +149,11 @@ impl RecordHeader {
     pub(crate) fn is_head(self) -> bool {
         self.flags() & (LONG | TREE) != 0
     }
-    /// True if the record's value is structured.
-    #[inline]
-    pub(crate) fn is_structured(self) -> bool {
-        self.flags() & STRUCTURED != 0
-    }
-    /// True if a get must look at more than the value: it may expire, be long or structured, or
-    /// stand for a tree.
+    /// True if a get must look at more than the value: it may expire, be long or stand for a
+    /// tree.
     #[inline]
     pub(crate) fn is_special(self) -> bool {
-        self.flags() & (EXPIRY | LONG | STRUCTURED | TREE) != 0
+        self.flags() & (EXPIRY | LONG | TREE) != 0
     }
     /// Units of the whole record, tag included.
     #[inline]
@@ -410,12 +403,12 @@ impl LocalRecord {
     }
 
     /// Overwrites the value with one that fits the record's units. `flags` says whether it ends
-    /// with an expiry, and whether it is structured.
+    /// with an expiry, and whether it is a head.
     #[inline]
     pub(crate) fn overwrite(&self, version: Version, flags: u16, value: &[u8]) {
         let old = self.header();
         let key_bytes = old.key_bytes() as usize;
-        let flags = old.flags() & !(HOT | EXPIRY | LONG | STRUCTURED | TREE) | flags;
+        let flags = old.flags() & !(HOT | EXPIRY | LONG | TREE) | flags;
         let new = RecordHeader::new(version, flags, key_bytes, value.len());
         debug_assert!(new.units() <= old.units());
         self.set_header(new);
@@ -532,28 +525,6 @@ mod tests {
             prop_assert_eq!(view.header().value_bytes() as usize, value.len());
             record.overwrite(10, 0, &value);
             prop_assert_eq!((record.value(), record.expiry_ms()), (&value[..], None));
-        }
-
-        #[test]
-        fn a_mark_of_structure_is_of_one_value(loss: u16, expires: bool) {
-            let loss = loss_flags(loss % (LOSS_MARK_MAX + 1));
-            let expiry = if expires { EXPIRY } else { 0 };
-            let mut memory = Box::new(Aligned([0xAA; 4096]));
-            // SAFETY: 4096 bytes hold the record that this test writes.
-            let record = unsafe {
-                write_at(memory.0.as_mut_ptr(), 9, loss | expiry | STRUCTURED, b"key", &[1; 12]);
-                fill_check(memory.0.as_mut_ptr());
-                LocalRecord::at(memory.0.as_mut_ptr())
-            };
-            let header = RecordView::parse(&memory.0).unwrap().header();
-            prop_assert!(header.is_structured() && header.is_special() && !header.is_long());
-            prop_assert_eq!((header.loss_flags(), header.has_expiry()), (loss, expires));
-            record.overwrite(10, 0, &[2; 12]);
-            let header = record.header();
-            prop_assert!(!header.is_structured() && !header.is_special());
-            prop_assert_eq!(header.loss_flags(), loss);
-            record.overwrite(11, STRUCTURED, &[3; 12]);
-            prop_assert!(record.header().is_structured() && !record.header().has_expiry());
         }
     }
 

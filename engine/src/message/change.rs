@@ -41,9 +41,6 @@ pub struct PutOptions<'a> {
     pub expiry: Expiry,
     /// What the key must be.
     pub condition: Condition<'a>,
-    /// The value is structured: it is marked so, and only
-    /// [`Operation::GetStructured`](crate::Operation::GetStructured) reads it. Default: no.
-    pub structured: bool,
 }
 
 /// A change that depends on what the key holds.
@@ -63,8 +60,6 @@ pub enum Change<'a> {
         condition: Condition<'a>,
         /// Answer the value before.
         previous: bool,
-        /// The new value is structured.
-        structured: bool,
     },
     /// Remove the key if the condition holds. Answers [`Answer::Deleted`](crate::Answer::Deleted),
     /// or with `previous` the value before; [`Answer::Absent`](crate::Answer::Absent) if there was
@@ -135,7 +130,6 @@ impl<'a> Change<'a> {
             expiry: Expiry::Never,
             condition,
             previous: false,
-            structured: false,
         } = *self
         else {
             return None;

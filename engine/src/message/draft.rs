@@ -91,19 +91,11 @@ impl Draft {
                 expiry: Expiry::Never,
                 condition: Condition::Always,
                 previous: false,
-                structured: false,
             },
             Operation::Delete { .. } => Change::Delete {
                 condition: Condition::Always,
                 previous: false,
             },
-            // A transaction stores plain values.
-            Operation::Change {
-                change: Change::Put {
-                    structured: true, ..
-                },
-                ..
-            } => return None,
             Operation::Change { change, .. } => change,
             _ => return None,
         };
@@ -118,7 +110,7 @@ impl Draft {
         let place = |place: u32| usize::try_from(place).unwrap_or(usize::MAX);
         match *operation {
             Operation::Inspect { .. } => {
-                let metadata = Metadata::encode(value.len(), held.expiry_ms, false);
+                let metadata = Metadata::encode(value.len(), held.expiry_ms);
                 visit(&Answer::Value {
                     version,
                     value: &metadata,
@@ -145,7 +137,6 @@ impl Draft {
             version: held.version,
             value: &held.value,
             expiry_ms: held.expiry_ms,
-            structured: false,
         });
         let version = current.map_or(0, |current| current.version);
         let circumstances = Circumstances {
@@ -160,7 +151,7 @@ impl Draft {
                 return visit(&Answer::Failed(&error));
             }
         };
-        let length = Metadata::encode(decision.value.len(), decision.expiry_ms, false);
+        let length = Metadata::encode(decision.value.len(), decision.expiry_ms);
         let value_of = |value| Answer::Value { version, value };
         let result = visit(&match decision.reply {
             Reply::Stored => Answer::Stored { version },
@@ -239,7 +230,6 @@ mod tests {
             version: 3,
             length: 5,
             expiry_ms: Some(100),
-            structured: false,
             collection: None,
         };
         assert_eq!(metadata, Some(Some(expected)));
@@ -291,20 +281,5 @@ mod tests {
             transaction: &transaction,
         };
         assert_eq!(Draft::absent().apply(&operation, 0, |_| ()), None);
-    }
-
-    #[test]
-    fn structured_values_have_no_rule() {
-        let change = Change::Put {
-            value: b"fields",
-            expiry: Expiry::Never,
-            condition: Condition::Always,
-            previous: false,
-            structured: true,
-        };
-        let put = Operation::Change { key: KEY, change };
-        assert_eq!(Draft::absent().apply(&put, 0, |_| ()), None);
-        let get = Operation::GetStructured { key: KEY };
-        assert_eq!(Draft::absent().apply(&get, 0, |_| ()), None);
     }
 }

@@ -44,11 +44,6 @@ pub enum Operation<'a> {
         /// The version that the key must have.
         expected: Version,
     },
-    /// Read a structured value. A plain one is answered [`Error::Plain`](crate::Error::Plain).
-    GetStructured {
-        /// The key.
-        key: &'a [u8],
-    },
     /// Change a key in a way that depends on what it holds.
     Change {
         /// The key.
@@ -100,7 +95,6 @@ impl<'a> Operation<'a> {
             | Operation::Put { key, .. }
             | Operation::Delete { key }
             | Operation::CompareAndSwap { key, .. }
-            | Operation::GetStructured { key }
             | Operation::Change { key, .. }
             | Operation::Inspect { key }
             | Operation::GetRange { key, .. }
@@ -127,7 +121,6 @@ impl<'a> Operation<'a> {
             Operation::Put { .. } => OperationKind::Put,
             Operation::Delete { .. } => OperationKind::Delete,
             Operation::CompareAndSwap { .. } => OperationKind::CompareAndSwap,
-            Operation::GetStructured { .. } => OperationKind::GetStructured,
             Operation::Change { .. } => OperationKind::Change,
             Operation::Inspect { .. } => OperationKind::Inspect,
             Operation::GetRange { .. } => OperationKind::GetRange,
@@ -163,7 +156,6 @@ impl<'a> Operation<'a> {
                 value,
                 expected: 5,
             },
-            Self::GetStructured { key },
             Self::Change { key, change },
             Self::Inspect { key },
             Self::GetRange {
@@ -195,37 +187,36 @@ pub(crate) enum OperationKind {
     Put = 1,
     Delete = 2,
     CompareAndSwap = 3,
-    GetStructured = 4,
     // From here on the parts of a request are encoded.
-    Change = 5,
-    Inspect = 6,
-    GetRange = 7,
-    Transaction = 8,
-    Tree = 9,
+    Change = 4,
+    Inspect = 5,
+    GetRange = 6,
+    Transaction = 7,
+    Tree = 8,
     // From here on there is no `Operation`: they are about a shard, or a slot of it.
     /// List records in the order of the index.
-    List = 10,
+    List = 9,
     /// Read the record at an address, if a slot still leads there.
-    ReadAt = 11,
+    ReadAt = 10,
     /// Read the header and key of the record at an address, if a slot still leads there.
-    ReadHeadAt = 12,
+    ReadHeadAt = 11,
     /// Count the keys of a shard.
-    Count = 13,
+    Count = 12,
     /// Remove all keys of a shard.
-    Clear = 14,
+    Clear = 13,
     // Long values: see `message::long`.
-    LongBegin = 15,
-    LongWrite = 16,
-    LongCommit = 17,
-    LongAbort = 18,
-    LongOpen = 19,
-    LongRead = 20,
+    LongBegin = 14,
+    LongWrite = 15,
+    LongCommit = 16,
+    LongAbort = 17,
+    LongOpen = 18,
+    LongRead = 19,
     /// Count lost keys of a shard as absent.
-    ForgetLost = 21,
+    ForgetLost = 20,
     /// Read a node of a tree, for an operation that waits for it.
-    TreeRead = 22,
+    TreeRead = 21,
     /// Read the head of a collection, for an operation that waits for it.
-    TreeHead = 23,
+    TreeHead = 22,
 }
 
 impl OperationKind {
@@ -249,7 +240,6 @@ impl OperationKind {
             Self::Get
             | Self::Put
             | Self::Delete
-            | Self::GetStructured
             | Self::Change
             | Self::Inspect
             | Self::GetRange
@@ -307,7 +297,7 @@ impl OperationKind {
     #[inline(always)]
     pub(crate) fn answer_bytes(self, value_bytes: usize) -> usize {
         match self {
-            Self::Get | Self::GetStructured | Self::GetRange | Self::LongRead => value_bytes,
+            Self::Get | Self::GetRange | Self::LongRead => value_bytes,
             Self::LongOpen => OPENED_BYTES,
             Self::Change | Self::LongCommit => value_bytes.max(METADATA_BYTES),
             Self::Inspect => COLLECTION_BYTES,
@@ -337,7 +327,6 @@ impl OperationKind {
         match self {
             Self::Get
             | Self::CompareAndSwap
-            | Self::GetStructured
             | Self::Change
             | Self::GetRange
             | Self::ReadAt

@@ -53,8 +53,6 @@ pub(crate) enum TransactionWrite<'a> {
     Put {
         value: &'a [u8],
         expiry: Expiry,
-        /// The value is structured.
-        structured: bool,
     },
     Delete,
 }
@@ -63,13 +61,8 @@ impl<'a> TransactionWrite<'a> {
     fn code(self) -> u8 {
         match self {
             Self::None => 0,
-            Self::Put {
-                structured: false, ..
-            } => 1,
+            Self::Put { .. } => 1,
             Self::Delete => 2,
-            Self::Put {
-                structured: true, ..
-            } => 3,
         }
     }
 
@@ -219,30 +212,7 @@ impl<'a> Transaction<'a> {
 
     /// Stores a value that may expire. A time in the past deletes the key.
     pub fn put_until(self, key: &'a [u8], value: &'a [u8], expiry: Expiry) -> Self {
-        let structured = false;
-        self.write(
-            key,
-            TransactionWrite::Put {
-                value,
-                expiry,
-                structured,
-            },
-        )
-    }
-
-    /// Stores a structured value that may expire, as
-    /// [`PutOptions::structured`](crate::PutOptions::structured) does. A time in the past deletes
-    /// the key.
-    pub fn put_structured(self, key: &'a [u8], value: &'a [u8], expiry: Expiry) -> Self {
-        let structured = true;
-        self.write(
-            key,
-            TransactionWrite::Put {
-                value,
-                expiry,
-                structured,
-            },
-        )
+        self.write(key, TransactionWrite::Put { value, expiry })
     }
 
     /// Removes a key, whether or not it exists.
@@ -412,11 +382,7 @@ fn next_step<'a>(
     let expiry = Expiry::decode(head[1], expiry)?;
     let write = match head[0] {
         0 => TransactionWrite::None,
-        code @ (1 | 3) => TransactionWrite::Put {
-            value,
-            expiry,
-            structured: code == 3,
-        },
+        1 => TransactionWrite::Put { value, expiry },
         2 => TransactionWrite::Delete,
         _ => return None,
     };
@@ -523,7 +489,7 @@ mod tests {
             any::<u64>().prop_map(Expiry::At),
             any::<u64>().prop_map(Expiry::In),
         ];
-        (0u8..4, prop::collection::vec(any::<u8>(), 0..80), expiry)
+        (0u8..3, prop::collection::vec(any::<u8>(), 0..80), expiry)
     }
 
     proptest! {
@@ -541,7 +507,6 @@ mod tests {
                 transaction = match write {
                     0 => transaction.expect(key, expected.unwrap_or(0)),
                     1 => transaction.put_until(key, value, *expiry),
-                    2 => transaction.put_structured(key, value, *expiry),
                     _ => transaction.delete(key),
                 };
                 if let Some(expected) = expected {

@@ -240,10 +240,7 @@ impl RequestTap {
 
 fn kind_and_lifetime(operation: &Operation<'_>) -> (Kind, Lifetime) {
     let kind = match operation {
-        Operation::Get { .. }
-        | Operation::GetStructured { .. }
-        | Operation::Inspect { .. }
-        | Operation::GetRange { .. } => Kind::Get,
+        Operation::Get { .. } | Operation::Inspect { .. } | Operation::GetRange { .. } => Kind::Get,
         Operation::Put { .. } => Kind::Set,
         Operation::Delete { .. } => Kind::Delete,
         Operation::CompareAndSwap { .. } => Kind::Cas,
@@ -568,7 +565,6 @@ mod tests {
             expiry,
             condition: Condition::Always,
             previous: false,
-            structured: false,
         };
         let set = |expiry, value| Change::SetExpiry {
             expiry,

@@ -269,7 +269,6 @@ fn the_first_request_of_a_core_may_name_an_expiry_from_now() {
         expiry: Expiry::In(60_000),
         condition: Condition::Always,
         previous: false,
-        structured: false,
     };
     let mut scratch = Vec::new();
     for (token, operation) in [

@@ -11,7 +11,6 @@ use crate::message::operation::OperationKind;
 pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter {
     match kind {
         OperationKind::Get
-        | OperationKind::GetStructured
         | OperationKind::Inspect
         | OperationKind::GetRange
         | OperationKind::LongOpen

@@ -236,9 +236,6 @@ impl<E: Endpoint> Shard<E> {
         }
         match request.kind() {
             OperationKind::Inspect => self.inspect(lane, request, hint, evidence, answers),
-            OperationKind::GetStructured => {
-                self.get_structured(lane, request, hint, evidence, answers)
-            }
             OperationKind::GetRange => self.get_range(lane, request, hint, evidence, answers),
             OperationKind::Transaction => self.transaction(lane, request, answers),
             OperationKind::Tree => self.tree(lane, request, answers),
@@ -294,9 +291,6 @@ impl<E: Endpoint> Shard<E> {
             match self.unexpired_value(local) {
                 Some(_) if header.is_long() => {
                     return self.get_long_value(lane, request, local.slot.address(), answers);
-                }
-                Some(_) if header.is_structured() => {
-                    return self.fail(lane, request, Error::Structured, answers);
                 }
                 Some(_) if header.is_tree() => {
                     return self.fail(lane, request, Error::Collection, answers);
@@ -379,10 +373,6 @@ impl<E: Endpoint> Shard<E> {
         }
         if view.header().is_long() {
             return self.get_long_value(lane, request, slot.address(), answers);
-        }
-        if view.header().is_structured() {
-            self.note_served(&far);
-            return self.fail(lane, request, Error::Structured, answers);
         }
         if view.header().is_tree() {
             self.note_served(&far);

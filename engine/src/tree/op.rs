@@ -158,6 +158,8 @@ pub enum TreeOp<'a> {
         front: bool,
         /// Only if there is a list.
         exists: bool,
+        /// The key becomes a list of these values alone, whatever it was.
+        replaces: bool,
         /// The values.
         values: TreeValues<'a>,
     },
@@ -566,7 +568,10 @@ impl<'a> TreeOp<'a> {
 
     /// True if the key becomes another collection, whatever it was.
     pub(crate) fn replaces(&self) -> bool {
-        matches!(self, Self::Update { replaces: true, .. })
+        matches!(
+            self,
+            Self::Update { replaces: true, .. } | Self::Push { replaces: true, .. }
+        )
     }
 
     /// Values that it pushes.
@@ -691,9 +696,11 @@ impl<'a> TreeOp<'a> {
             Self::Push {
                 front,
                 exists,
+                replaces,
                 values,
             } => {
-                into.extend([11, u8::from(front) | u8::from(exists) << 1]);
+                let flags = u8::from(front) | u8::from(exists) << 1 | u8::from(replaces) << 2;
+                into.extend([11, flags]);
                 values.encode(into);
             }
             Self::InsertAt { rank, value } => {
@@ -816,6 +823,7 @@ impl<'a> TreeOp<'a> {
                 Self::Push {
                     front: flags & 1 != 0,
                     exists: flags & 2 != 0,
+                    replaces: flags & 4 != 0,
                     values,
                 }
             }

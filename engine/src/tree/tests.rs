@@ -695,6 +695,7 @@ fn list_call(grove: &mut Grove, oracle: &mut VecDeque<Vec<u8>>, call: &ListCall)
             grove.run(&TreeOp::Push {
                 front: *front,
                 exists: false,
+                replaces: false,
                 values: TreeValues::Slices(&slices),
             });
             for value in values {
@@ -797,6 +798,7 @@ fn list_call(grove: &mut Grove, oracle: &mut VecDeque<Vec<u8>>, call: &ListCall)
             let answer = grove.run(&TreeOp::Push {
                 front: *front,
                 exists: true,
+                replaces: false,
                 values: TreeValues::Slices(&[&value]),
             });
             match (oracle.is_empty(), *front) {
@@ -949,6 +951,7 @@ fn elements_added_at_an_end_fill_their_nodes() {
             grove.run(&TreeOp::Push {
                 front,
                 exists: false,
+                replaces: false,
                 values: TreeValues::Slices(&values),
             });
         }

@@ -71,15 +71,8 @@ fn every_operation_answers_as_a_handles_does() {
     assert_eq!(client.persist(b"n").wait(), Ok(true));
     let read = client.get_and_expire(b"n", hour).wait().unwrap().unwrap();
     assert_eq!(&*read, b"5.5");
-    let options = PutOptions {
-        structured: true,
-        ..PutOptions::default()
-    };
-    let put = client.put_with(b"s", b"map", options).wait();
+    let put = client.put_with(b"s", b"map", PutOptions::default()).wait();
     assert!(matches!(put, Ok(PutOutcome::Stored(_))));
-    assert_eq!(client.get(b"s").wait(), Err(Error::Structured));
-    let read = client.get_structured(b"s").wait().unwrap().unwrap();
-    assert_eq!(&*read, b"map");
     let gone = client.delete_if(b"s", Condition::Present).wait();
     assert_eq!(gone, Ok(DeleteOutcome::Deleted));
     let gone = client.get_and_delete(b"a").wait().unwrap().unwrap();

@@ -148,7 +148,6 @@ fn an_expiry_in_the_past_deletes_and_says_so() {
         let unmet = PutOptions {
             expiry: past,
             condition: Condition::Present,
-            structured: false,
         };
         let put = handle.put_with(b"key", b"new", unmet).wait();
         assert_eq!(put.unwrap(), PutOutcome::Unmet(0));

@@ -18,7 +18,6 @@ mod long;
 mod long_values;
 mod scan;
 mod signal;
-mod structured;
 mod support;
 mod transactions;
 

@@ -427,7 +427,7 @@ fn metadata(header: &Header) -> Option<Metadata> {
         version: header.version,
         length: header.offset,
         expiry_ms: (header.argument != u64::MAX).then_some(header.argument),
-        structured: header.flags.has(Flags::STRUCTURED),
+        collection: header.flags.has(Flags::COLLECTION),
     })
 }
 
@@ -449,7 +449,7 @@ fn page(body: &[u8]) -> Result<ScanPage> {
                 version: entry.version,
                 length: entry.length,
                 expiry_ms: entry.expiry_ms,
-                structured: entry.structured,
+                collection: entry.collection,
             },
         });
     }

@@ -130,8 +130,8 @@ pub struct Metadata {
     pub length: u64,
     /// When it expires, in milliseconds since 1970.
     pub expiry_ms: Option<u64>,
-    /// The value is structured, as a hash of the Redis protocol is: only that reads it.
-    pub structured: bool,
+    /// The key holds a collection, as a hash of the Redis protocol is: only that reads it.
+    pub collection: bool,
 }
 
 /// Where a scan goes on.

@@ -155,7 +155,7 @@ fn counters_and_expiry_work() {
         .expect("an answer")
         .expect("it is there");
     assert_eq!(
-        (found.length, found.expiry_ms, found.structured),
+        (found.length, found.expiry_ms, found.collection),
         (3, None, false)
     );
 }

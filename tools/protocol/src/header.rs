@@ -185,8 +185,8 @@ impl Flags {
     pub const LANDING: Self = Self(4);
     /// The scan's entries have values.
     pub const VALUES: Self = Self(8);
-    /// The value is structured.
-    pub const STRUCTURED: Self = Self(16);
+    /// The key holds a collection.
+    pub const COLLECTION: Self = Self(16);
     const ALL: u8 = 31;
 
     /// Both.

@@ -25,7 +25,7 @@ pub const ENTRIES_MAX: u32 = 512;
 pub type Cursor = [u8; CURSOR_BYTES];
 
 const VALUE: u16 = 1;
-const STRUCTURED: u16 = 2;
+const COLLECTION: u16 = 2;
 
 /// An entry of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,8 +40,8 @@ pub struct ScanEntry<'a> {
     pub length: u64,
     /// When the key expires, in milliseconds since 1970.
     pub expiry_ms: Option<u64>,
-    /// The value is structured.
-    pub structured: bool,
+    /// The key holds a collection.
+    pub collection: bool,
 }
 
 /// Begins a page.
@@ -59,8 +59,8 @@ pub fn push_entry(body: &mut Vec<u8>, entry: &ScanEntry<'_>) {
             .to_le_bytes(),
     );
     let has_value = if entry.value.is_some() { VALUE } else { 0 };
-    let structured = if entry.structured { STRUCTURED } else { 0 };
-    body.extend_from_slice(&(has_value | structured).to_le_bytes());
+    let collection = if entry.collection { COLLECTION } else { 0 };
+    body.extend_from_slice(&(has_value | collection).to_le_bytes());
     body.extend_from_slice(&u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
     body.extend_from_slice(&entry.version.to_le_bytes());
     body.extend_from_slice(&entry.length.to_le_bytes());
@@ -112,7 +112,7 @@ impl<'a> Page<'a> {
             version: u64_at(head, 8),
             length: u64_at(head, 16),
             expiry_ms: (expiry_ms != u64::MAX).then_some(expiry_ms),
-            structured: flags & STRUCTURED != 0,
+            collection: flags & COLLECTION != 0,
         })
     }
 }
@@ -147,7 +147,7 @@ mod tests {
                 version: 1,
                 length: 0,
                 expiry_ms: Some(5),
-                structured: false,
+                collection: false,
             },
             ScanEntry {
                 key: b"two",
@@ -155,7 +155,7 @@ mod tests {
                 version: 2,
                 length: 9,
                 expiry_ms: None,
-                structured: true,
+                collection: true,
             },
         ];
         let mut body = Vec::new();

@@ -69,12 +69,7 @@ impl Bench {
     pub(crate) fn output(&self) -> TaskOutput {
         let events = EventSink::new(Arc::clone(&self.shared), 0);
         let account = Account::new(&CoreMemory::new(Arc::clone(&self.shared.client_memory)));
-        TaskOutput::new(
-            &account,
-            &events,
-            (&Rc::default(), &Rc::default()),
-            &Rc::default(),
-        )
+        TaskOutput::new(&account, &events, &Rc::default(), &Rc::default())
     }
 }
 

@@ -28,17 +28,6 @@ impl Numbers {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
     }
-
-    /// `count` of some things, or all of them; each once.
-    pub(crate) fn some_of<T>(&mut self, mut all: Vec<T>, count: usize) -> Vec<T> {
-        let count = count.min(all.len());
-        for place in 0..count {
-            let other = place + self.below(all.len() - place);
-            all.swap(place, other);
-        }
-        all.truncate(count);
-        all
-    }
 }
 
 #[cfg(test)]
@@ -48,19 +37,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_drawn_once_and_any_may_be() {
+    fn any_number_below_another_may_come() {
         let mut numbers = Numbers::new();
-        let mut first = BTreeSet::new();
-        for _ in 0..1000 {
-            let drawn = numbers.some_of((0..10).collect(), 4);
-            assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), 4);
-            first.insert(drawn[0]);
-        }
-        assert_eq!(first.len(), 10);
-        let mut all = numbers.some_of((0..10).collect(), 99);
-        all.sort_unstable();
-        assert_eq!(all, (0..10).collect::<Vec<_>>());
+        let drawn: BTreeSet<_> = (0..1000).map(|_| numbers.below(10)).collect();
+        assert_eq!(drawn, (0..10).collect());
         assert_eq!(numbers.below(0), 0);
-        assert!(numbers.some_of(Vec::<u8>::new(), 3).is_empty());
     }
 }

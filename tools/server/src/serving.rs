@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use farcore::RemovedKeys;
 
-use crate::budgets::record_memory::RecordMemory;
 use crate::budgets::turn_bytes::TurnBytes;
 use crate::conn::connection::Connection;
 use crate::conn::guesses::Delays;
@@ -60,9 +59,7 @@ pub(crate) struct Serving {
     pub(crate) deliveries: Deliveries,
     /// Where commands leave events of keys.
     pub(crate) events: EventSink,
-    /// The memory of structured records that commands hold.
-    pub(crate) records: Rc<RecordMemory>,
-    /// What they copy of large values in a turn.
+    /// What commands copy of large values in a turn.
     pub(crate) turn_bytes: Rc<TurnBytes>,
     /// Whether clients may write, and the tasks that do.
     pub(crate) passes: Rc<Passes>,
@@ -147,7 +144,6 @@ impl Serving {
             delays: Delays::default(),
             spare_buffers: Vec::new(),
             events: EventSink::new(Arc::clone(&shared), place),
-            records: Rc::default(),
             turn_bytes: Rc::default(),
             passes: Rc::default(),
             gate: GateClosing::default(),

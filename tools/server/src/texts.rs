@@ -1,33 +1,8 @@
-//! Arguments that a reply needs: fields of a hash, members of a set.
+//! Arguments that a command keeps.
 
 use std::ops::Range;
 
 use crate::steps;
-
-/// Bytes of the longest text that a reply's kind carries itself.
-const SHORT_BYTES_MAX: usize = 21;
-
-/// A text that needs no memory of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ShortText {
-    length: u8,
-    bytes: [u8; SHORT_BYTES_MAX],
-}
-
-impl ShortText {
-    /// The text, if it is short enough.
-    pub(crate) fn of(text: &[u8]) -> Option<Self> {
-        let mut bytes = [0; SHORT_BYTES_MAX];
-        bytes.get_mut(..text.len())?.copy_from_slice(text);
-        let length = u8::try_from(text.len()).ok()?;
-        Some(Self { length, bytes })
-    }
-
-    /// Its bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
-    }
-}
 
 /// Several texts in one buffer.
 #[derive(Debug)]
@@ -64,11 +39,6 @@ impl Texts {
             text
         })
     }
-
-    /// Each, in their order.
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.some(0..self.len())
-    }
 }
 
 #[cfg(test)]
@@ -77,16 +47,12 @@ mod tests {
 
     #[test]
     fn texts_are_kept_as_they_are() {
-        let long = [7; SHORT_BYTES_MAX + 1];
-        let all = [&b"a"[..], b"", &long, b"b"];
+        let all = [&b"a"[..], b"", &[7; 22], b"b"];
         let texts = Texts::of(all.into_iter());
-        assert_eq!(texts.iter().collect::<Vec<_>>(), all);
         assert_eq!(texts.len(), all.len());
-        assert_eq!(texts.some(1..3).collect::<Vec<_>>(), all[1..3]);
-        assert_eq!(ShortText::of(&long), None);
-        for text in [b"", &long[1..]] {
-            let short = ShortText::of(text).expect("it is short");
-            assert_eq!(short.bytes(), text);
+        for places in [0..4, 1..3, 2..2] {
+            let some = texts.some(places.clone()).collect::<Vec<_>>();
+            assert_eq!(some, all[places]);
         }
     }
 }

@@ -3,16 +3,17 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::thread;
 
-use self::support::words::{expect, members};
+use self::support::words::{expect_sorted, members};
 use self::support::{Served, on_servers};
 
 #[test]
 fn sets_are_made_of_several() {
     on_servers(|server| {
         let mut client = server.word_client();
-        expect(
+        expect_sorted(
             &mut client,
             &[
                 ("sadd a 1 2 3 4", "4"),
@@ -97,7 +98,7 @@ fn a_key_that_is_too_long_is_absent() {
         let long = "k".repeat(1025);
         let refused = "(error) ERR the key has 1025 bytes, and a key has at most 1024: use a shorter \
                        one, for example a hash of it";
-        expect(
+        expect_sorted(
             &mut client,
             &[
                 ("sadd a 1 2", "2"),
@@ -117,33 +118,82 @@ fn a_key_that_is_too_long_is_absent() {
     });
 }
 
+/// Sets of many pages, some in other shards, against sorted ones.
 #[test]
-fn sets_that_are_too_large_together_are_refused() {
-    const KEYS: usize = 100;
-    let served = Served::start(1);
+fn large_sets_are_made_of_several() {
+    const MEMBERS: usize = 20_000;
+    let served = Served::roomy(2);
     let mut client = served.word_client();
-    let names: Vec<_> = (0..KEYS).map(|number| format!("k{number}")).collect();
-    for name in &names {
-        let members = [b"a", b"b", b"c", b"d", b"e"].map(|member| member.repeat(10_000));
-        let mut arguments = vec![&b"SADD"[..], name.as_bytes()];
-        arguments.extend(members.iter().map(Vec::as_slice));
-        client.send(&arguments);
-        assert_eq!(client.reply(), "5");
+    // Every second number, every third, and few.
+    let sets: [BTreeSet<String>; 3] = [
+        (0..MEMBERS)
+            .step_by(2)
+            .map(|number| number.to_string())
+            .collect(),
+        (0..MEMBERS)
+            .step_by(3)
+            .map(|number| number.to_string())
+            .collect(),
+        (0..MEMBERS)
+            .step_by(1000)
+            .map(|number| number.to_string())
+            .collect(),
+    ];
+    for (place, set) in sets.iter().enumerate() {
+        let all: Vec<_> = set.iter().map(String::as_str).collect();
+        for some in all.chunks(2_000) {
+            let added = client.call(&format!("sadd s{place} {}", some.join(" ")));
+            assert_eq!(added, some.len().to_string());
+        }
+        let expected: BTreeSet<_> = set.clone();
+        assert_eq!(
+            members(&client.call(&format!("smembers s{place}"))),
+            expected
+        );
+        assert_eq!(
+            client.call(&format!("scard s{place}")),
+            set.len().to_string()
+        );
     }
-    for command in ["sunion", "sunionstore to", "sintercard 100"] {
-        let reply = client.call(&format!("{command} {}", names.join(" ")));
-        assert!(reply.contains("ERR the keys hold"), "{reply}");
+    let [twos, threes, few] = &sets;
+    let common: BTreeSet<_> = twos.intersection(threes).cloned().collect();
+    let union: BTreeSet<_> = twos.union(threes).chain(few).cloned().collect();
+    let left: BTreeSet<_> = twos.difference(threes).cloned().collect();
+    let left: BTreeSet<_> = left.difference(few).cloned().collect();
+    for (command, expected) in [
+        ("inter", "s0 s1", &common),
+        ("union", "s0 s1 s2", &union),
+        ("diff", "s0 s1 s2", &left),
+    ]
+    .map(|(command, keys, expected)| ((command, keys), expected))
+    {
+        let (command, keys) = command;
+        assert_eq!(
+            &members(&client.call(&format!("s{command} {keys}"))),
+            expected
+        );
+        let count = expected.len().to_string();
+        assert_eq!(client.call("set to string"), "OK");
+        assert_eq!(client.call(&format!("s{command}store to {keys}")), count);
+        assert_eq!(&members(&client.call("smembers to")), expected);
+        assert_eq!(
+            client.call(&format!("s{command}store to to {keys}")),
+            match command {
+                "diff" => "0".to_owned(),
+                _ => count,
+            }
+        );
     }
-    assert_eq!(client.call("exists to"), "0");
-    let reply = client.call(&format!("sintercard 40 {}", names[..40].join(" ")));
-    assert_eq!(reply, "5");
+    let common = common.len();
+    assert_eq!(client.call("sintercard 2 s0 s1"), common.to_string());
+    assert_eq!(client.call("sintercard 2 s0 s1 limit 700"), "700");
 }
 
 #[test]
 fn a_member_is_moved_once() {
     on_servers(|server| {
         let mut client = server.word_client();
-        expect(
+        expect_sorted(
             &mut client,
             &[
                 ("sadd a 1 2", "2"),

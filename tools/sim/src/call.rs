@@ -275,7 +275,6 @@ impl Asked {
                     expiry: Expiry::At(*at_ms),
                     condition: Condition::Always,
                     previous: false,
-                    structured: false,
                 };
                 return Some(send(Operation::Change { key, change }));
             }
@@ -406,6 +405,7 @@ impl TreeBytes {
             TreeCall::Push(front, _) => TreeOp::Push {
                 front,
                 exists: false,
+                replaces: false,
                 values: TreeValues::Slices(values),
             },
             TreeCall::InsertAt(rank) => TreeOp::InsertAt { rank, value },

@@ -257,7 +257,7 @@ impl Answer {
 fn entry_text(entry: &ScanEntry) -> String {
     let key = escaped(&entry.key);
     match &entry.value {
-        _ if entry.metadata.structured => {
+        _ if entry.metadata.collection => {
             format!("{key}\t(a hash, set or list: Redis clients read it)")
         }
         Some(value) => format!("{key}\t{}", escaped(value)),
@@ -269,8 +269,8 @@ fn set_entry(object: &mut Map<String, Value>, entry: &ScanEntry) {
     let metadata = entry.metadata;
     object.insert("version".to_owned(), metadata.version.into());
     object.insert("bytes".to_owned(), metadata.length.into());
-    if metadata.structured {
-        object.insert("structured".to_owned(), true.into());
+    if metadata.collection {
+        object.insert("collection".to_owned(), true.into());
     } else if let Some(value) = &entry.value {
         object.insert("expiry_ms".to_owned(), metadata.expiry_ms.into());
         set_bytes(object, "value", value);

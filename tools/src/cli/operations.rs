@@ -161,7 +161,7 @@ impl Session {
 
     /// An entry with its value if values are wanted and it has one; `None` if it is gone.
     fn whole(&self, entry: ScanEntry, values: bool) -> Result<Option<ScanEntry>> {
-        if !values || entry.value.is_some() || entry.metadata.structured {
+        if !values || entry.value.is_some() || entry.metadata.collection {
             return Ok(Some(entry));
         }
         // It did not fit the page.

@@ -301,7 +301,6 @@ impl Client {
                         expiry: Expiry::At(at_ms),
                         condition: Condition::Always,
                         previous: false,
-                        structured: false,
                     },
                 },
             };

@@ -156,6 +156,7 @@ fn push_of<'a>(_: &'a [u8; 8], value: &'a Value<'a>) -> TreeOp<'a> {
     TreeOp::Push {
         front: false,
         exists: false,
+        replaces: false,
         values: TreeValues::Slices(value),
     }
 }

@@ -16,15 +16,10 @@ use crate::message::operation::{OperationKind, RequestParts, Version};
 /// Bytes that a value in a record can have beside it: those of the put, and an expiry.
 const BESIDE_BYTES: usize = CHANGE_BYTES + EXPIRY_BYTES;
 
-/// True if a value of this length is stored in a record. A structured one must be.
-fn is_in_record(length: u64, value_bytes_max: usize, structured: bool) -> Result<bool> {
+/// True if a value of this length is stored in a record.
+fn is_in_record(length: u64, value_bytes_max: usize) -> bool {
     let max = value_bytes_max.saturating_sub(BESIDE_BYTES);
-    let is_short = length <= max as u64;
-    if structured && !is_short {
-        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
-        return Err(Error::ValueTooLong { bytes, max });
-    }
-    Ok(is_short)
+    length <= max as u64
 }
 
 /// A value that is short enough for a record.
@@ -123,8 +118,7 @@ impl Handle {
     /// Stores a value of `length` bytes that comes in parts of any length, if a condition holds.
     ///
     /// # Errors
-    /// As [`Handle::put_long`]; [`Error::LongValueLength`] if the parts have fewer or more bytes;
-    /// [`Error::ValueTooLong`] if a structured value is too long for a record.
+    /// As [`Handle::put_long`]; [`Error::LongValueLength`] if the parts have fewer or more bytes.
     pub fn put_long_with(
         &mut self,
         key: &[u8],
@@ -133,7 +127,7 @@ impl Handle {
         options: PutOptions<'_>,
     ) -> Result<PutOutcome> {
         let value_bytes_max = self.shared.sizes.value_bytes_max;
-        if is_in_record(length, value_bytes_max, options.structured)? {
+        if is_in_record(length, value_bytes_max) {
             let value = whole(length, parts)?;
             return self.put_with(key, &value, options).wait();
         }
@@ -207,7 +201,7 @@ impl Core {
         parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
         options: PutOptions<'_>,
     ) -> Result<PutOutcome> {
-        if is_in_record(length, self.value_bytes_max(), options.structured)? {
+        if is_in_record(length, self.value_bytes_max()) {
             let value = whole(length, parts)?;
             return self.put_with(key, &value, options).await;
         }
@@ -273,7 +267,7 @@ impl Client {
         parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
         options: PutOptions<'_>,
     ) -> Result<PutOutcome> {
-        if is_in_record(length, self.value_bytes_max(), options.structured)? {
+        if is_in_record(length, self.value_bytes_max()) {
             let value = whole(length, parts)?;
             return self.put_with(key, &value, options).await;
         }

@@ -91,7 +91,7 @@ pub enum PinKind {
 pub enum PinOutcome {
     /// Nothing.
     Absent,
-    /// A value that is in a record, plain or structured.
+    /// A value that is in a record.
     Short,
     /// A long value, which is kept now.
     Long(PinnedValue),

@@ -194,7 +194,6 @@ impl<'a, B: AsRef<[u8]>, I: Iterator<Item = B>> LongPut<'a, I> {
             expiry: self.options.expiry,
             condition: self.options.condition,
             previous: false,
-            structured: false,
         }
     }
 }

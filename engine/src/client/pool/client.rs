@@ -146,7 +146,7 @@ impl Client {
         self.call(Operation::put_if(key, value, condition))
     }
 
-    /// Stores a value that may expire or be structured, if a condition holds.
+    /// Stores a value that may expire, if a condition holds.
     ///
     /// # Errors
     /// Those of [`Handle::put`](crate::Handle::put).
@@ -280,14 +280,6 @@ impl Client {
         bytes: u32,
     ) -> ClientCall<'_, 'k, Option<OwnedValue>> {
         self.call(Operation::GetRange { key, offset, bytes })
-    }
-
-    /// Reads a structured value, which [`PutOptions::structured`] has stored.
-    ///
-    /// # Errors
-    /// Those of [`Handle::get_structured`](crate::Handle::get_structured).
-    pub fn get_structured<'k>(&self, key: &'k [u8]) -> ClientCall<'_, 'k, Option<OwnedValue>> {
-        self.call(Operation::GetStructured { key })
     }
 
     /// True if a key exists; its value is not read.

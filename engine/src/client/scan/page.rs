@@ -180,8 +180,6 @@ pub struct Entry<'a> {
     /// When the key expires, in milliseconds since 1970. `None` if it does not, or if the scan does
     /// not want values.
     pub expiry_ms: Option<u64>,
-    /// The value is structured.
-    pub structured: bool,
     /// The key holds a collection: it has no value, and a length of 0.
     pub collection: bool,
     /// The record.
@@ -219,7 +217,6 @@ fn first_entry(bytes: &[u8], values: bool) -> Option<(Entry<'_>, usize)> {
         version: header.version(),
         length: header.value_bytes() as usize,
         expiry_ms: None,
-        structured: header.is_structured(),
         collection: header.is_tree(),
         bytes,
     };

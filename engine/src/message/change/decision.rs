@@ -15,8 +15,6 @@ pub(crate) struct Current<'a> {
     pub(crate) value: &'a [u8],
     /// When it expires, later than now.
     pub(crate) expiry_ms: Option<u64>,
-    /// The value is structured.
-    pub(crate) structured: bool,
 }
 
 /// What a decision depends on beside the key.
@@ -63,8 +61,6 @@ pub(crate) struct Decision<'a> {
     pub(crate) value: &'a [u8],
     /// When it expires.
     pub(crate) expiry_ms: Option<u64>,
-    /// It is structured.
-    pub(crate) structured: bool,
 }
 
 impl<'a> Decision<'a> {
@@ -74,7 +70,6 @@ impl<'a> Decision<'a> {
             reply,
             value: &[],
             expiry_ms: None,
-            structured: false,
         }
     }
 
@@ -91,7 +86,6 @@ impl<'a> Decision<'a> {
             reply,
             value,
             expiry_ms,
-            structured: false,
         }
     }
 }
@@ -113,36 +107,8 @@ impl<'a> Change<'a> {
     /// Counters, appends and ranges keep the key's expiry.
     ///
     /// # Errors
-    /// [`Error::Structured`], [`Error::NotANumber`], [`Error::CounterOverflow`],
-    /// [`Error::ValueTooLong`]: nothing changes.
+    /// [`Error::NotANumber`], [`Error::CounterOverflow`], [`Error::ValueTooLong`]: nothing changes.
     pub(crate) fn decide<'b>(
-        &self,
-        current: Option<&Current<'_>>,
-        circumstances: Circumstances,
-        scratch: &'b mut Vec<u8>,
-    ) -> Result<Decision<'b>, Error>
-    where
-        'a: 'b,
-    {
-        let is_structured = current.is_some_and(|current| current.structured);
-        if is_structured && self.needs_value() {
-            return Err(Error::Structured);
-        }
-        let decision = self.decide_bytes(current, circumstances, scratch)?;
-        let structured = match *self {
-            Self::Put { structured, .. } => structured,
-            // The value stays.
-            Self::SetExpiry { .. } => is_structured,
-            _ => false,
-        };
-        Ok(Decision {
-            structured: structured && decision.effect == Effect::Store,
-            ..decision
-        })
-    }
-
-    /// Decides without regard to whether values are structured.
-    fn decide_bytes<'b>(
         &self,
         current: Option<&Current<'_>>,
         circumstances: Circumstances,

@@ -11,8 +11,6 @@ pub struct Metadata {
     pub length: u64,
     /// When the key expires, in milliseconds since 1970; `None` if it does not.
     pub expiry_ms: Option<u64>,
-    /// The value is structured, or the key holds a collection.
-    pub structured: bool,
     /// What is known of the collection that the key holds, if it holds one: its length is the bytes
     /// of all keys and values.
     pub collection: Option<CollectionMetadata>,
@@ -32,8 +30,6 @@ pub(crate) const METADATA_BYTES: usize = 16;
 /// Bytes of encoded metadata of a key that holds a collection: behind the others, whether it is a
 /// list, and its elements.
 pub(crate) const COLLECTION_BYTES: usize = METADATA_BYTES + 1 + 8;
-/// Set in an encoded length if the value is structured.
-const STRUCTURED: u64 = 1 << 63;
 
 impl Metadata {
     /// The metadata that an [`Answer::Value`](crate::Answer::Value) to an
@@ -54,9 +50,8 @@ impl Metadata {
         let expiry_ms = u64::from_le_bytes(*expiry.first_chunk()?);
         Some(Self {
             version,
-            length: length & !STRUCTURED,
+            length,
             expiry_ms: (expiry_ms != u64::MAX).then_some(expiry_ms),
-            structured: length & STRUCTURED != 0,
             collection,
         })
     }
@@ -69,22 +64,17 @@ impl Metadata {
     ) -> [u8; COLLECTION_BYTES] {
         let mut encoded = [0; COLLECTION_BYTES];
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let head = Self::encode(length, expiry_ms, true);
+        let head = Self::encode(length, expiry_ms);
         encoded[..METADATA_BYTES].copy_from_slice(&head);
         encoded[METADATA_BYTES] = u8::from(collection.is_list);
         encoded[METADATA_BYTES + 1..].copy_from_slice(&collection.elements.to_le_bytes());
         encoded
     }
 
-    /// The value that carries length and expiry, and whether the value is structured.
-    pub(crate) fn encode(
-        length: usize,
-        expiry_ms: Option<u64>,
-        structured: bool,
-    ) -> [u8; METADATA_BYTES] {
+    /// The value that carries length and expiry.
+    pub(crate) fn encode(length: usize, expiry_ms: Option<u64>) -> [u8; METADATA_BYTES] {
         let mut encoded = [0; METADATA_BYTES];
-        let mark = if structured { STRUCTURED } else { 0 };
-        encoded[..8].copy_from_slice(&(length as u64 | mark).to_le_bytes());
+        encoded[..8].copy_from_slice(&(length as u64).to_le_bytes());
         encoded[8..].copy_from_slice(&expiry_ms.unwrap_or(u64::MAX).to_le_bytes());
         encoded
     }

@@ -21,7 +21,6 @@ fn decided(
         version,
         value,
         expiry_ms,
-        structured: false,
     });
     let mut scratch = Vec::new();
     let decision = change.decide(current.as_ref(), NOW, &mut scratch)?;
@@ -46,7 +45,6 @@ fn a_condition_decides_whether_a_put_happens() {
                 expiry: Expiry::Never,
                 condition,
                 previous: false,
-                structured: false,
             };
             let expected = if happens {
                 (Effect::Store, Reply::Stored, b"new".to_vec())
@@ -139,7 +137,6 @@ fn an_expiry_is_set_kept_and_a_past_one_deletes() {
             version: 7,
             value: b"12",
             expiry_ms,
-            structured: false,
         });
         let mut scratch = Vec::new();
         let decision = change.decide(current.as_ref(), NOW, &mut scratch).unwrap();
@@ -150,7 +147,6 @@ fn an_expiry_is_set_kept_and_a_past_one_deletes() {
         expiry,
         condition: Condition::Always,
         previous: false,
-        structured: false,
     };
     let stored = |expiry_ms| (Effect::Store, Reply::Stored, expiry_ms);
     let (later, before) = (Some(now_ms + 1), Some(Some(9_000)));
@@ -197,74 +193,13 @@ fn an_expiry_is_set_kept_and_a_past_one_deletes() {
 }
 
 #[test]
-fn a_structured_value_is_not_changed_as_plain_bytes() {
-    let current = Current {
-        version: 7,
-        value: b"12",
-        expiry_ms: Some(9_000),
-        structured: true,
-    };
-    let decide = |change: Change<'_>| {
-        let mut scratch = Vec::new();
-        let decision = change.decide(Some(&current), NOW, &mut scratch)?;
-        Ok((
-            decision.effect,
-            decision.value.to_vec(),
-            decision.structured,
-        ))
-    };
-    let put = |condition, previous, structured| Change::Put {
-        value: b"v",
-        expiry: Expiry::Keep,
-        condition,
-        previous,
-        structured,
-    };
-    let delete = |condition, previous| Change::Delete {
-        condition,
-        previous,
-    };
-    let set = |value| Change::SetExpiry {
-        expiry: Expiry::Never,
-        condition: ExpiryCondition::Always,
-        value,
-    };
-    let equals = Condition::Equals(b"12");
-    for change in [
-        put(Condition::Always, true, true),
-        put(equals, false, false),
-        delete(Condition::Always, true),
-        delete(equals, false),
-        set(true),
-        Change::Increment { by: 1 },
-        Change::IncrementFloat { by: 1.0 },
-        Change::Append { tail: b"" },
-        Change::SetRange {
-            offset: 0,
-            bytes: b"",
-        },
-    ] {
-        assert_eq!(decide(change), Err(Error::Structured), "{change:?}");
-    }
-    for structured in [false, true] {
-        let stored = decide(put(Condition::Version(7), false, structured));
-        assert_eq!(stored, Ok((Effect::Store, b"v".to_vec(), structured)));
-    }
-    let expired = decide(set(false));
-    assert_eq!(expired, Ok((Effect::Store, b"12".to_vec(), true)));
-    let deleted = decide(delete(Condition::Present, false));
-    assert_eq!(deleted, Ok((Effect::Delete, Vec::new(), false)));
-}
-
-#[test]
-fn metadata_says_whether_a_value_is_structured() {
-    for (length, expiry_ms, structured) in [(0, None, true), (9, Some(5), false), (9, None, true)] {
-        let encoded = Metadata::encode(length, expiry_ms, structured);
+fn metadata_says_what_a_key_holds() {
+    for (length, expiry_ms) in [(0, None), (9, Some(5))] {
+        let encoded = Metadata::encode(length, expiry_ms);
         let expected = Metadata {
             version: 3,
             length: length as u64,
             expiry_ms,
-            structured,
             collection: None,
         };
         assert_eq!(Metadata::decode(3, &encoded), Some(expected));
@@ -280,7 +215,6 @@ fn metadata_says_what_collection_a_key_holds() {
             version: 3,
             length: 9,
             expiry_ms,
-            structured: true,
             collection: Some(collection),
         };
         assert_eq!(Metadata::decode(3, &encoded), Some(expected));
@@ -296,7 +230,6 @@ fn a_value_with_an_expiry_leaves_room_for_it() {
         expiry: Expiry::In(1),
         condition: Condition::Always,
         previous: false,
-        structured: false,
     };
     let mut scratch = Vec::new();
     let refused = put(&value).decide(None, NOW, &mut scratch).unwrap_err();
@@ -321,7 +254,6 @@ proptest! {
         expiry_kind in 0u8..4,
         (which, version, compared) in conditions(),
         previous: bool,
-        structured: bool,
         word: u64,
         bytes in prop::collection::vec(any::<u8>(), 0..40),
     ) {
@@ -339,7 +271,7 @@ proptest! {
             _ => Expiry::In(word),
         };
         let change = match kind {
-            PUT => Change::Put { value: &bytes, expiry, condition, previous, structured },
+            PUT => Change::Put { value: &bytes, expiry, condition, previous },
             SET_EXPIRY => Change::SetExpiry {
                 expiry,
                 condition: ExpiryCondition::of(which).unwrap(),
@@ -360,11 +292,9 @@ proptest! {
     #[test]
     fn any_bytes_decode_without_a_panic(encoded in prop::collection::vec(any::<u8>(), 0..60)) {
         if let Some(change) = Change::decode(&encoded) {
-            for structured in [false, true] {
-                let expiry_ms = Some(6_000);
-                let current = Current { version: 1, value: b"12", expiry_ms, structured };
-                let _ = change.decide(Some(&current), NOW, &mut Vec::new());
-            }
+            let expiry_ms = Some(6_000);
+            let current = Current { version: 1, value: b"12", expiry_ms };
+            let _ = change.decide(Some(&current), NOW, &mut Vec::new());
             let _ = change.decide(None, NOW, &mut Vec::new());
         }
     }

@@ -4,8 +4,7 @@
 //! | kind:8 | condition:8 | previous:8 | expiry kind:8 | compared bytes:32 | word:64 | expiry:64 |
 //! | compared | bytes |
 //!
-//! previous: 1 if the value before, or that of a changed expiry, is answered; 2 more if the new value
-//!           is structured
+//! previous: 1 if the value before, or that of a changed expiry, is answered
 //! word:     the version of a condition, the addend, or the offset
 //! ```
 
@@ -22,10 +21,6 @@ pub(super) const INCREMENT_FLOAT: u8 = 3;
 pub(super) const APPEND: u8 = 4;
 pub(super) const SET_RANGE: u8 = 5;
 pub(super) const SET_EXPIRY: u8 = 6;
-
-/// The bits of an encoded change that say what is answered and stored.
-const PREVIOUS: u8 = 1;
-const IS_STRUCTURED: u8 = 2;
 
 impl<'a> Change<'a> {
     /// Writes the change as a request's value, by which it can also outlive what it borrows.
@@ -59,15 +54,8 @@ impl<'a> Change<'a> {
         let (expiry_kind, expiry) = self.expiry().encode();
         let compared = self.compared();
         let compared_bytes = u32::try_from(compared.len()).unwrap_or(u32::MAX);
-        let mut bits = if previous { PREVIOUS } else { 0 };
-        if let Self::Put {
-            structured: true, ..
-        } = self
-        {
-            bits |= IS_STRUCTURED;
-        }
         let mut head = [0; CHANGE_BYTES];
-        head[..4].copy_from_slice(&[kind, condition, bits, expiry_kind]);
+        head[..4].copy_from_slice(&[kind, condition, u8::from(previous), expiry_kind]);
         head[4..8].copy_from_slice(&compared_bytes.to_le_bytes());
         head[8..16].copy_from_slice(&word.to_le_bytes());
         head[16..].copy_from_slice(&expiry.to_le_bytes());
@@ -94,14 +82,13 @@ impl<'a> Change<'a> {
             _ => return None,
         };
         let expiry = Expiry::decode(head[3], expiry)?;
-        let previous = head[2] & PREVIOUS != 0;
+        let previous = head[2] != 0;
         Some(match head[0] {
             PUT => Self::Put {
                 value: bytes,
                 expiry,
                 condition,
                 previous,
-                structured: head[2] & IS_STRUCTURED != 0,
             },
             DELETE => Self::Delete {
                 condition,

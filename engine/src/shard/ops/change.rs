@@ -9,7 +9,7 @@ use farcore_rdma::Endpoint;
 use crate::constants::VALUE_BYTES_MAX;
 use crate::error::Error;
 use crate::log::Address;
-use crate::log::record::{self, RecordHeader, RecordView};
+use crate::log::record::{self, RecordView};
 use crate::message::change::{
     Change, Circumstances, Current, Decision, Effect, METADATA_BYTES, Metadata, Reply,
 };
@@ -24,17 +24,11 @@ use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Hint, Step};
 
 /// What a key holds, of its record.
-fn current_of(
-    header: RecordHeader,
-    version: Version,
-    value: &[u8],
-    expiry_ms: Option<u64>,
-) -> Current<'_> {
+fn current_of(version: Version, value: &[u8], expiry_ms: Option<u64>) -> Current<'_> {
     Current {
         version,
         value,
         expiry_ms,
-        structured: header.is_structured(),
     }
 }
 
@@ -85,12 +79,12 @@ impl<E: Endpoint> Shard<E> {
             Found::Local(local) => {
                 let (header, value) = (local.record.header(), local.record.value());
                 let version = self.version_of(header, local.slot.address());
-                Some(current_of(header, version, value, expiry_ms))
+                Some(current_of(version, value, expiry_ms))
             }
             Found::Confirmed { slot, far, .. } => match far.record.and_then(RecordView::parse) {
                 Some(view) => {
                     let version = self.version_of(view.header(), slot.address());
-                    Some(current_of(view.header(), version, view.value(), expiry_ms))
+                    Some(current_of(version, view.value(), expiry_ms))
                 }
                 None => return Step::fetch(*slot),
             },
@@ -250,11 +244,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let counters = &self.metrics.counters;
         counters.changes.add(1);
-        let length = Metadata::encode(
-            decision.value.len(),
-            decision.expiry_ms,
-            decision.structured,
-        );
+        let length = Metadata::encode(decision.value.len(), decision.expiry_ms);
         let answer = match decision.reply {
             Reply::Stored => Answer::Stored { version },
             Reply::Deleted => Answer::Deleted,
@@ -283,7 +273,7 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
-    /// Stores a decision's value, and marks its record if the value is structured.
+    /// Stores a decision's value, and marks its record if it stays a collection.
     fn store_marked(
         &mut self,
         request: &Request<'_>,
@@ -293,9 +283,6 @@ impl<E: Endpoint> Shard<E> {
         stored: &mut Vec<u8>,
     ) -> Result<Version, NoRoom> {
         let flags = self.record_flags;
-        if decision.structured {
-            self.record_flags |= record::STRUCTURED;
-        }
         if self.keeps_inline {
             self.record_flags |= record::TREE;
         }

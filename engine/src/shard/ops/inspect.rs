@@ -90,8 +90,7 @@ impl<E: Endpoint> Shard<E> {
             Some(tree) => Some(collection_of(tree.kind, tree.root.count, tree.root.bytes)),
             None => inline_of(&found),
         };
-        let is_structured = header.is_some_and(RecordHeader::is_structured);
-        let of_value = Metadata::encode(length, expiry_ms, is_structured);
+        let of_value = Metadata::encode(length, expiry_ms);
         let of_collection = collection
             .map(|(collection, bytes)| Metadata::encode_collection(bytes, expiry_ms, collection));
         let answer = header.map_or(Answer::Absent, |header| Answer::Value {
@@ -127,9 +126,6 @@ impl<E: Endpoint> Shard<E> {
             if let Some(head) = Self::long_head_of(&found) {
                 return self.fail(lane, request, self.long_error(request.key(), head), answers);
             }
-            if header.is_structured() {
-                return self.fail(lane, request, Error::Structured, answers);
-            }
             if header.is_tree() {
                 return self.fail(lane, request, Error::Collection, answers);
             }
@@ -148,51 +144,6 @@ impl<E: Endpoint> Shard<E> {
             self.note_read(&found);
         }
         step
-    }
-
-    /// Answers a structured value, or [`Answer::Absent`].
-    #[inline(never)]
-    pub(in crate::shard) fn get_structured(
-        &mut self,
-        lane: ReplyTo,
-        request: &Request<'_>,
-        hint: &Hint,
-        evidence: &Evidence<'_>,
-        answers: &mut impl AnswerSink,
-    ) -> Step {
-        let (found, record) = match self.whole(lane, request, (hint, evidence), answers) {
-            Ok(read) => read,
-            Err(step) => return step,
-        };
-        if record.is_some_and(|(header, _)| header.is_tree()) {
-            return self.fail(lane, request, Error::Collection, answers);
-        }
-        // A long value is plain.
-        if record.is_some_and(|(header, _)| !header.is_structured()) {
-            return self.fail(lane, request, Error::Plain, answers);
-        }
-        let answer = record.map_or(Answer::Absent, |(header, value)| Answer::Value {
-            version: header.version(),
-            value,
-        });
-        let step = answer_or_wait(lane, request, answer, answers);
-        if step != Step::Done {
-            return step;
-        }
-        self.note_read(&found);
-        // As a get does.
-        if let Found::Confirmed {
-            position,
-            slot,
-            far,
-        } = &found
-            && evidence.confirmed.is_some()
-            && record.is_some()
-            && let Some(bytes) = far.record
-        {
-            self.keep_copy(request.hash, *position, *slot, bytes);
-        }
-        Step::Done
     }
 
     /// Finds a key's record as a whole: its header and its value, none if it is absent. Or the step

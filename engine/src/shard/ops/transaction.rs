@@ -603,7 +603,7 @@ impl<E: Endpoint> Shard<E> {
         let room = room.expect("room for all records was reserved");
         let address = room.address();
         debug_assert!(self.index.find_address(hash, address).is_some());
-        let mut flags = self.record_flags | step.write.record_flags();
+        let mut flags = self.record_flags;
         if let Some(expiry_ms) = planned.expiry_ms {
             flags |= record::EXPIRY;
             self.expiring.any = true;
@@ -638,25 +638,10 @@ impl<E: Endpoint> Shard<E> {
             return self.take_away(planned.hash, &found);
         }
         let value = with_expiry(step.write.value(), planned.expiry_ms, stored);
-        let flags = self.record_flags;
-        self.record_flags |= step.write.record_flags();
         let stored = self.with_flags(key, planned.expiry_ms, |shard| {
             shard.store_found(key, found, &[], value)
         });
-        self.record_flags = flags;
         assert!(stored.is_ok(), "room for all records was reserved");
-    }
-}
-
-impl TransactionWrite<'_> {
-    /// The flags of the record that it makes.
-    fn record_flags(self) -> u16 {
-        match self {
-            Self::Put {
-                structured: true, ..
-            } => record::STRUCTURED,
-            Self::None | Self::Put { .. } | Self::Delete => 0,
-        }
     }
 }
 

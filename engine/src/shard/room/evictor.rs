@@ -149,7 +149,6 @@ impl Evictor {
         for request in batch {
             match request.kind() {
                 OperationKind::Get
-                | OperationKind::GetStructured
                 | OperationKind::Inspect
                 | OperationKind::GetRange
                 | OperationKind::Tree

@@ -222,7 +222,6 @@ fn expired_records_go_before_live_ones() {
             expiry: Expiry::At(2_000),
             condition: Condition::Always,
             previous: false,
-            structured: false,
         };
         let key = key.to_le_bytes();
         let answer = reactor.call(Operation::Change { key: &key, change });

@@ -30,7 +30,6 @@ fn put(key: &[u8], expiry: Expiry) -> Operation<'_> {
             expiry,
             condition: Condition::Always,
             previous: false,
-            structured: false,
         },
     }
 }
@@ -46,7 +45,11 @@ fn meet(reactor: &mut Reactor, key: &[u8]) {
     };
     let operation = match kind {
         0 => Operation::Get { key },
-        1 => Operation::GetStructured { key },
+        1 => Operation::GetRange {
+            key,
+            offset: 0,
+            bytes: 9,
+        },
         2 => Operation::Inspect { key },
         3 => Operation::Delete { key },
         4 => put(key, Expiry::Never),

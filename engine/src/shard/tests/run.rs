@@ -48,7 +48,6 @@ fn random_change(
             expiry,
             condition,
             previous: false,
-            structured: random.below(4) == 0,
         },
         3 | 4 => Change::SetExpiry {
             expiry,
@@ -84,16 +83,16 @@ fn random_change(
 /// The expiries of the versions that have one, by key.
 type Expiries = HashMap<(u64, u64), u64>;
 
-/// A state, its expiry, and whether it is structured.
-type Marked = (State, Option<u64>, bool);
+/// A state and its expiry.
+type Expiring = (State, Option<u64>);
 
 /// The state after a change of a key in some state, if that could be answered so at that time.
 fn after_change(
     encoded: &[u8],
-    (state, expiry_ms, structured): Marked,
+    (state, expiry_ms): Expiring,
     now_ms: u64,
     answer: &Owned,
-) -> Option<Marked> {
+) -> Option<Expiring> {
     let change = Change::decode(encoded).expect("it was encoded");
     let is_past = expiry_ms.is_some_and(|at_ms| at_ms <= now_ms);
     let state = state.filter(|_| !is_past);
@@ -102,7 +101,6 @@ fn after_change(
         version: *version,
         value,
         expiry_ms,
-        structured,
     });
     let before = state.as_ref().map_or(0, |state| state.0);
     let mut scratch = Vec::new();
@@ -113,18 +111,16 @@ fn after_change(
     let decision = match change.decide(current.as_ref(), circumstances, &mut scratch) {
         Ok(decision) => decision,
         Err(error) => {
-            return (*answer == Owned::Failed(error))
-                .then(|| (state.clone(), expiry_ms, structured));
+            return (*answer == Owned::Failed(error)).then(|| (state.clone(), expiry_ms));
         }
     };
-    let same = || (state.clone(), expiry_ms, structured);
-    let gone = (None, None, false);
-    let is_structured = decision.structured;
-    let length = Metadata::encode(decision.value.len(), decision.expiry_ms, is_structured);
+    let same = || (state.clone(), expiry_ms);
+    let gone = (None, None);
+    let length = Metadata::encode(decision.value.len(), decision.expiry_ms);
     let after_ms = decision.expiry_ms;
     let stored = |now: u64| {
         let state = Some((now, decision.value.to_vec()));
-        (now > before).then_some((state, after_ms, is_structured))
+        (now > before).then_some((state, after_ms))
     };
     match (decision.effect, decision.reply, answer) {
         (Effect::Store, Reply::Stored, Owned::Stored(now)) => stored(*now),
@@ -171,7 +167,6 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         Change(Vec<u8>),
         Inspect,
         GetRange(u32, u32),
-        GetStructured,
     }
     let mut offered: HashMap<u64, u64> = HashMap::new();
     // The time of the expiries, and that at which each request was offered.
@@ -179,8 +174,6 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
     reactor.shard.note_unix_ms(now_ms);
     let mut offered_ms: HashMap<u64, u64> = HashMap::new();
     let mut expiries = Expiries::new();
-    // The versions that are structured, by key.
-    let mut structured: HashSet<(u64, u64)> = HashSet::new();
     // Requests of the client that never polls.
     let mut slept = 0;
     if setting.sleeper {
@@ -254,8 +247,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 .get(&key)
                 .and_then(|states| states.last().cloned().flatten());
             let call = match random.below(100) {
-                0..31 => Call::Get,
-                31..35 => Call::GetStructured,
+                0..35 => Call::Get,
                 35..38 => Call::Inspect,
                 38..41 => Call::GetRange(random.below(800) as u32, random.below(400) as u32),
                 41..70 => Call::Put(value(&mut random, bytes as usize)),
@@ -278,10 +270,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     Call::Swap(expected, value(&mut random, bytes as usize))
                 }
             };
-            let reads = matches!(
-                call,
-                Call::Get | Call::GetStructured | Call::Inspect | Call::GetRange(..)
-            );
+            let reads = matches!(call, Call::Get | Call::Inspect | Call::GetRange(..));
             if let Some(scanning) = scanning.as_mut().filter(|_| !reads) {
                 let name = name(key);
                 match call {
@@ -319,7 +308,6 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     change: Change::decode(encoded).expect("it was encoded"),
                 },
                 Call::Inspect => Operation::Inspect { key: key_bytes },
-                Call::GetStructured => Operation::GetStructured { key: key_bytes },
                 Call::GetRange(offset, bytes) => Operation::GetRange {
                     key: key_bytes,
                     offset: *offset,
@@ -374,9 +362,6 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 let version = state.as_ref().map_or(0, |held| held.0);
                 expiries.get(&(key, version)).copied()
             };
-            let is_structured = |state: &State| {
-                (state.as_ref()).is_some_and(|&(version, _)| structured.contains(&(key, version)))
-            };
             // What has expired since may be found or not.
             let is_past = |state: &State| expiry_of(state).is_some_and(|at_ms| at_ms <= now_ms);
             if states.iter().any(is_past) && !states.contains(&None) {
@@ -399,16 +384,15 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 (
                     Call::Change(encoded),
                     answer @ Owned::Failed(
-                        Error::Structured
-                        | Error::NotANumber { .. }
+                        Error::NotANumber { .. }
                         | Error::CounterOverflow { .. }
                         | Error::ValueTooLong { .. },
                     ),
                 ) => {
                     states.retain(|state| {
                         (since_ms..=now_ms).any(|now_ms| {
-                            let marked = (state.clone(), expiry_of(state), is_structured(state));
-                            after_change(encoded, marked, now_ms, &answer).is_some()
+                            let expiring = (state.clone(), expiry_of(state));
+                            after_change(encoded, expiring, now_ms, &answer).is_some()
                         })
                     });
                     assert!(!states.is_empty(), "{} {answer:?}", context());
@@ -428,14 +412,6 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 {
                     panic!("{}: a cache was full", context());
                 }
-                (Call::Get | Call::GetRange(..), Owned::Failed(Error::Structured)) => {
-                    states.retain(is_structured);
-                    assert!(!states.is_empty(), "{}", context());
-                }
-                (Call::GetStructured, Owned::Failed(Error::Plain)) => {
-                    states.retain(|state| state.is_some() && !is_structured(state));
-                    assert!(!states.is_empty(), "{}", context());
-                }
                 (_, Owned::Failed(error)) => {
                     let may_fail =
                         reactor.may_fail_with(name(key).as_bytes(), &error, offered[&token]);
@@ -445,20 +421,10 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                         context()
                     );
                 }
-                (Call::Get | Call::GetStructured, Owned::Value(version, bytes)) => {
-                    let state = Some((version, bytes));
-                    let is_wanted = matches!(call, Call::GetStructured);
-                    assert_eq!(is_structured(&state), is_wanted, "{}", context());
-                    is_now(state);
+                (Call::Get, Owned::Value(version, bytes)) => is_now(Some((version, bytes))),
+                (Call::Get | Call::Delete | Call::Inspect | Call::GetRange(..), Owned::Absent) => {
+                    is_now(None)
                 }
-                (
-                    Call::Get
-                    | Call::GetStructured
-                    | Call::Delete
-                    | Call::Inspect
-                    | Call::GetRange(..),
-                    Owned::Absent,
-                ) => is_now(None),
                 (Call::Inspect, Owned::Value(version, bytes)) => {
                     let metadata = Metadata::decode(version, &bytes).expect("metadata");
                     // A head that was read alone does not prove itself.
@@ -469,7 +435,6 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                                 || *is == version
                                     && value.len() as u64 == metadata.length
                                     && expiry_of(state) == metadata.expiry_ms
-                                    && is_structured(state) == metadata.structured
                         })
                     });
                     assert!(!states.is_empty(), "{} {metadata:?}", context());
@@ -479,7 +444,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                         (state.as_ref()).is_some_and(|(is, value)| {
                             let start = value.len().min(*offset as usize);
                             let end = value.len().min((offset + bytes) as usize);
-                            *is == version && value[start..end] == part && !is_structured(state)
+                            *is == version && value[start..end] == part
                         })
                     });
                     assert!(!states.is_empty(), "{} {part:?}", context());
@@ -490,17 +455,14 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                         .iter()
                         .flat_map(|state| (since_ms..=now_ms).map(move |at_ms| (state, at_ms)))
                     {
-                        let marked = (state.clone(), expiry_of(state), is_structured(state));
-                        let one = after_change(encoded, marked, at_ms, &answer);
+                        let expiring = (state.clone(), expiry_of(state));
+                        let one = after_change(encoded, expiring, at_ms, &answer);
                         after.extend(one.filter(|one| !after.contains(one)));
                     }
                     *states = Vec::new();
-                    for (state, expiry_ms, is_structured) in after {
+                    for (state, expiry_ms) in after {
                         if let (Some((version, _)), Some(expiry_ms)) = (&state, expiry_ms) {
                             expiries.insert((key, *version), expiry_ms);
-                        }
-                        if let Some((version, _)) = state.as_ref().filter(|_| is_structured) {
-                            structured.insert((key, *version));
                         }
                         states.push(state);
                     }
@@ -557,11 +519,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 [Some((version, held))]
                     if !busy.contains_key(&key) && !expiries.contains_key(&(key, *version)) =>
                 {
-                    let is_structured = structured.contains(&(key, *version));
-                    Some((
-                        name(key).into_bytes(),
-                        (*version, held.clone(), is_structured),
-                    ))
+                    Some((name(key).into_bytes(), (*version, held.clone())))
                 }
                 _ => None,
             };
@@ -635,13 +593,10 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             continue;
         }
         let key_bytes = name.as_bytes();
-        let mut operation = Operation::Get { key: key_bytes };
+        let operation = Operation::Get { key: key_bytes };
         let mut answer = reactor.call(operation);
         for _ in 0..50 {
             match answer {
-                Owned::Failed(Error::Structured) => {
-                    operation = Operation::GetStructured { key: key_bytes };
-                }
                 Owned::Failed(_) if faulty => {}
                 _ => break,
             }
@@ -659,12 +614,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         }
         let found = match answer {
             Owned::Absent => None,
-            Owned::Value(version, bytes) => {
-                let is_structured = matches!(operation, Operation::GetStructured { .. });
-                let is_marked = structured.contains(&(*key, version));
-                assert_eq!(is_marked, is_structured, "seed {seed} key {key}");
-                Some((version, bytes))
-            }
+            Owned::Value(version, bytes) => Some((version, bytes)),
             Owned::Failed(Error::Unavailable { reason, .. })
                 if reason == LOST && reactor.may_be_lost(name.as_bytes()) =>
             {

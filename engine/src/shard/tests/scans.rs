@@ -25,9 +25,8 @@ impl std::fmt::Debug for Scanning {
 pub(super) struct Scanning {
     scan: ShardScan,
     values: bool,
-    /// Keys that are there for certain and were not written since: version, value, and whether it
-    /// is structured.
-    must: HashMap<Vec<u8>, (Version, Vec<u8>, bool)>,
+    /// Keys that are there for certain and were not written since: version and value.
+    must: HashMap<Vec<u8>, (Version, Vec<u8>)>,
     /// Keys that are there for certain, but were written since.
     overwritten: HashSet<Vec<u8>>,
     /// What was seen, as a client gathers it.
@@ -41,7 +40,7 @@ impl Scanning {
         values: bool,
         by_address: bool,
         batch: usize,
-        must: HashMap<Vec<u8>, (Version, Vec<u8>, bool)>,
+        must: HashMap<Vec<u8>, (Version, Vec<u8>)>,
         known: HashSet<Vec<u8>>,
     ) -> Self {
         Self {
@@ -123,9 +122,8 @@ impl Scanning {
                     "seed {seed}: {:?} was never written",
                     entry.key
                 );
-                if let Some((version, value, structured)) = must.get(entry.key) {
+                if let Some((version, value)) = must.get(entry.key) {
                     assert_eq!((entry.version, entry.length), (*version, value.len()));
-                    assert_eq!(entry.structured, *structured);
                     assert!(!values || entry.value == Some(value));
                 }
             }

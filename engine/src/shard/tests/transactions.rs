@@ -240,52 +240,6 @@ fn a_node_that_does_not_answer_fails_the_transaction_and_is_forgotten() {
 }
 
 #[test]
-fn a_structured_value_is_marked_wherever_it_is_written() {
-    let mut reactor = filled(&far_setting());
-    let far = far_keys(&reactor, 1)[0].to_le_bytes();
-    // A new key, one whose value is overwritten, and one that is far.
-    reactor.call(Operation::Put {
-        key: b"old",
-        value: b"plain",
-    });
-    let keys = [&b"new"[..], b"old", &far];
-    for (structured, expiry) in [
-        (true, Expiry::Never),
-        (false, Expiry::Never),
-        (true, Expiry::In(1 << 40)),
-        (true, Expiry::Keep),
-        (false, Expiry::Keep),
-    ] {
-        let all = keys.iter().fold(Transaction::new(), |all, key| {
-            if structured {
-                all.put_structured(key, b"value", expiry)
-            } else {
-                all.put_until(key, b"value", expiry)
-            }
-        });
-        assert!(matches!(reactor.transact(&all), Owned::Stored(_)));
-        for key in keys {
-            let plain = reactor.call(Operation::Get { key });
-            let marked = reactor.call(Operation::GetStructured { key });
-            let (read, refused) = if structured {
-                (marked, plain)
-            } else {
-                (plain, marked)
-            };
-            assert!(
-                matches!(&read, Owned::Value(_, value) if value == b"value"),
-                "{read:?}"
-            );
-            assert!(
-                matches!(refused, Owned::Failed(Error::Structured | Error::Plain)),
-                "{refused:?}"
-            );
-        }
-    }
-    reactor.check();
-}
-
-#[test]
 fn slots_of_new_keys_are_taken_back_if_one_has_no_place() {
     let mut reactor = Reactor::new(&Setting::default());
     let names: Vec<_> = (0..700u64).map(u64::to_le_bytes).collect();

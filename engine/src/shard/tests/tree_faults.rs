@@ -117,6 +117,7 @@ fn push(reactor: &mut Reactor, lane: ReplyTo, key: &[u8], kilobytes: usize) -> b
     let op = TreeOp::Push {
         front: false,
         exists: false,
+        replaces: false,
         values: TreeValues::Slices(&values),
     };
     reactor.offer_on(lane, u64::from(lane.number() as u8), tree_of(key, op))

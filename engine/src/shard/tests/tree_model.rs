@@ -125,6 +125,7 @@ fn offer(reactor: &mut Reactor, lane: ReplyTo, request: &Request, key: &[u8]) ->
             TreeOp::Push {
                 front: *front,
                 exists: false,
+                replaces: false,
                 values: TreeValues::Slices(&slices),
             }
         }
@@ -631,6 +632,7 @@ fn a_large_tree_is_freed_in_slices_without_a_read() {
     let op = TreeOp::Push {
         front: false,
         exists: false,
+        replaces: false,
         values: TreeValues::Slices(&slices),
     };
     for _ in 0..1_000 {

@@ -1,6 +1,5 @@
-//! What the tasks of a core may take together, in the order in which they want it: memory for
-//! records that they change, and bytes that they copy in a turn.
+//! What the tasks of a core may take together, in the order in which they want it: bytes that they
+//! copy in a turn.
 
-pub(crate) mod record_memory;
 pub(crate) mod ticket_queue;
 pub(crate) mod turn_bytes;

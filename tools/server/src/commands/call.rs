@@ -508,7 +508,6 @@ fn stores(op: &TreeOp<'_>) -> bool {
 fn refused<'a>(operation: &Operation<'_>, error: &'a Error) -> Answer<'a> {
     let stores_nothing = match operation {
         Operation::Get { .. }
-        | Operation::GetStructured { .. }
         | Operation::GetRange { .. }
         | Operation::Inspect { .. }
         | Operation::Delete { .. } => true,

@@ -5,14 +5,12 @@ use std::collections::HashSet;
 use farcore::{Answer, Core, Error, Operation, TreeGuard, TreeOp, TreeView};
 
 use super::arguments::{integer, is_option};
-use super::structured::{Record, fail, hold_records};
-use super::trees::{ReadPages, Step, entries, length_of, read_all};
+use super::trees::{ReadPages, Step, entries, gather, length_of, read_all, send};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::events::classes::EventClasses;
 use crate::memory::Charge;
 use crate::random::Numbers;
 use crate::resp::{Protocol, Writer};
-use crate::steps;
 use crate::tasks::attempts::Attempts;
 use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
@@ -20,18 +18,17 @@ use crate::types::element::{Entry, entry_of};
 use crate::types::hash::reply::HashReply;
 use crate::types::kind::Kind;
 use crate::types::replies::ReplyKind;
+use crate::types::set::reply::SetReply;
 
 type Result = std::result::Result<Flow, Refusal>;
-
-/// Elements that are written before the client must have taken some.
-const ELEMENTS_AT_ONCE: u64 = 64;
 
 /// A command that draws less than this share of all elements reads those alone.
 const SHARE_OF_ALL: u64 = 4;
 /// Elements that are read by their ranks at once.
 const RANKS_AT_ONCE: usize = 64;
-/// Bytes that an element that was drawn takes beside its own.
-const BESIDE_DRAWN: usize = 2 * (size_of::<Vec<u8>>() + 16) + size_of::<Entry<'_>>();
+/// Bytes that an element that was drawn takes beside its own: where it is kept, its rank, and that
+/// among those that are drawn already.
+const BESIDE_DRAWN: usize = 2 * (size_of::<Vec<u8>>() + 16) + size_of::<Entry<'_>>() + 32;
 
 /// Elements that one command draws, each of all, at most: a reply of more has no end in practice.
 const DRAWN_MAX: u64 = 1 << 24;
@@ -43,8 +40,6 @@ const OUT_OF_RANGE: &str = "ERR value is out of range, value must between -92233
 /// How many elements are drawn.
 #[derive(Clone, Copy)]
 enum Count {
-    /// One, which is not in an array.
-    One,
     /// This many, each once; or all.
     Distinct(usize),
     /// This many, each of all.
@@ -52,11 +47,8 @@ enum Count {
 }
 
 impl Count {
-    /// The third argument, from `-most` to `most`, or one. Below 0 [`DRAWN_MAX`] limits it too.
+    /// The third argument, from `-most` to `most`. Below 0 [`DRAWN_MAX`] limits it too.
     fn of(call: &Call<'_>, most: i64) -> std::result::Result<Self, Refusal> {
-        if call.count() == 2 {
-            return Ok(Self::One);
-        }
         let count = integer(call.argument(2))?;
         if count == i64::MIN {
             return Err(OUT_OF_RANGE.into());
@@ -86,25 +78,14 @@ struct Draw {
 }
 
 impl Draw {
-    /// Draws elements and writes them.
+    /// Draws elements of some and writes them.
     async fn write(
         self,
         mut all: Vec<Entry<'_>>,
         core: &Core,
         (output, protocol): (&TaskOutput, Protocol),
     ) {
-        let mut numbers = Numbers::new();
         let (count, is_distinct) = match self.count {
-            Count::One => {
-                let drawn = all.get(numbers.below(all.len()));
-                return output.write(|bytes| {
-                    let mut writer = Writer::new(bytes, protocol);
-                    match drawn {
-                        Some((name, _)) => writer.bulk(name),
-                        None => writer.null(),
-                    }
-                });
-            }
             Count::Distinct(count) => (count.min(all.len()) as u64, true),
             Count::Any(_) if all.is_empty() => (0, false),
             Count::Any(count) => (count, false),
@@ -114,26 +95,19 @@ impl Draw {
         output.write(|bytes| {
             Writer::new(bytes, protocol).array(usize::try_from(replies).unwrap_or(usize::MAX));
         });
-        let mut written = 0;
-        while written < count {
-            output.room(core).await;
-            steps::count(usize::try_from(ELEMENTS_AT_ONCE).unwrap_or(1));
-            steps::end_slice(core).await;
-            let end = count.min(written + ELEMENTS_AT_ONCE);
-            output.write(|bytes| {
-                let mut writer = Writer::new(bytes, protocol);
-                for _ in written..end {
-                    let place = numbers.below(all.len());
-                    let entry = if is_distinct {
-                        all.swap_remove(place)
-                    } else {
-                        all[place]
-                    };
-                    self.write_one(entry, &mut writer);
-                }
-            });
-            written = end;
-        }
+        let mut numbers = Numbers::new();
+        let drawn = (0..count).map(|_| {
+            let place = numbers.below(all.len());
+            if is_distinct {
+                all.swap_remove(place)
+            } else {
+                all[place]
+            }
+        });
+        send(drawn, core, (output, protocol), |writer, entry| {
+            self.write_one(entry, writer);
+        })
+        .await;
     }
 
     fn write_one(self, (name, value): Entry<'_>, writer: &mut Writer<'_>) {
@@ -145,43 +119,6 @@ impl Draw {
             writer.bulk(value);
         }
     }
-}
-
-/// Starts a draw of the elements of the first key's record.
-fn start(call: &mut Call<'_>, draw: Draw, kind: Kind) -> Flow {
-    let key = call.key().to_vec();
-    call.task(move |mut core, output, protocol| async move {
-        let keys = std::slice::from_ref(&key);
-        let mut held = match hold_records((&mut core, &output), keys).await {
-            Ok(held) => held,
-            Err(shortage) => {
-                output.refuse(protocol, &shortage);
-                return core;
-            }
-        };
-        let record = match Record::read(&mut core, &key).await {
-            Ok(record) => {
-                record.note(&output);
-                record.notify_missed(&output, &key);
-                record
-            }
-            Err(failure) => {
-                fail(&output, protocol, kind, &failure);
-                return core;
-            }
-        };
-        match record.entries(&core).await {
-            Ok(all) => {
-                if let Err(shortage) = held.grow_to(held.bytes() + size_of_val(&all[..])) {
-                    output.refuse(protocol, &shortage);
-                    return core;
-                }
-                draw.write(all, &core, (&output, protocol)).await;
-            }
-            Err(failure) => fail(&output, protocol, kind, &failure),
-        }
-        core
-    })
 }
 
 /// Elements that were drawn, as the tree has them.
@@ -197,7 +134,7 @@ enum Read {
 
 impl Draw {
     /// Starts a draw of the elements of the first key's tree.
-    fn start_of_tree(self, call: &mut Call<'_>, kind: Kind) -> Flow {
+    fn start(self, call: &mut Call<'_>, kind: Kind) -> Flow {
         let key = call.key().to_vec();
         call.task(move |mut core, output, protocol| async move {
             let mut attempts = Attempts::default();
@@ -212,12 +149,12 @@ impl Draw {
             drop(attempts);
             match read {
                 Ok(Read::All((pages, _held))) => {
-                    let all: Vec<_> = entries(&pages).collect();
+                    let all = gather(entries(&pages), &core).await;
                     self.write(all, &core, (&output, protocol)).await;
                 }
                 Ok(Read::Drawn(drawn, _held)) => {
                     let all = drawn.iter().map(|(key, value)| (&key[..], &value[..]));
-                    let all: Vec<_> = all.filter_map(entry_of).collect();
+                    let all = gather(all.filter_map(entry_of), &core).await;
                     let count = Count::Distinct(all.len());
                     let draw = Self { count, ..self };
                     draw.write(all, &core, (&output, protocol)).await;
@@ -239,7 +176,6 @@ impl Draw {
             output.notify(EventClasses::MISSED, "keymiss", key);
         }
         let count = match self.count {
-            Count::One => 1,
             Count::Distinct(count) => count as u64,
             Count::Any(count) => count,
         };
@@ -248,11 +184,12 @@ impl Draw {
             let read = read_all((core, output), (kind, key), &length).await?;
             return Ok(Read::All(read));
         }
-        let ranks = self.ranks(usize::try_from(count).unwrap_or(0), length.elements);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
         let mean = usize::try_from(length.bytes / length.elements).unwrap_or(usize::MAX);
         let mut held = output
-            .hold_when_free(core, ranks.len().saturating_mul(mean + BESIDE_DRAWN))
+            .hold_when_free(core, count.saturating_mul(mean + BESIDE_DRAWN))
             .await?;
+        let ranks = self.ranks(core, count, length.elements).await;
         let (mut drawn, mut bytes) = (Drawn::new(), 0);
         let guard = TreeGuard {
             tag: kind.tag(),
@@ -268,7 +205,7 @@ impl Draw {
                 };
                 Operation::Tree { key, op, guard }
             });
-            let mut failed = None;
+            let (mut failed, before) = (None, bytes);
             core.many(operations, |_, answer| match answer {
                 Answer::Failed(error) => failed = Some(error.clone()),
                 answer => {
@@ -286,54 +223,61 @@ impl Draw {
             if bytes > held.bytes() {
                 held.grow_to(bytes)?;
             }
-            steps::count(some.len());
-            steps::end_slice(core).await;
+            output.end_read(core, (some.len(), bytes - before)).await?;
         }
         Ok(Read::Drawn(drawn, held))
     }
 
     /// Ranks below the count of all elements, which are drawn.
-    fn ranks(self, count: usize, elements: u64) -> Vec<u64> {
+    async fn ranks(self, core: &Core, count: usize, elements: u64) -> Vec<u64> {
         let mut numbers = Numbers::new();
         let all = usize::try_from(elements).unwrap_or(usize::MAX);
-        let mut rank = || numbers.below(all) as u64;
-        if let Count::Distinct(_) = self.count {
-            // Few of all: most are new.
-            let mut ranks = HashSet::with_capacity(count);
-            while ranks.len() < count {
-                ranks.insert(rank());
-            }
-            return ranks.into_iter().collect();
+        let mut known = HashSet::new();
+        let is_distinct = matches!(self.count, Count::Distinct(_));
+        if is_distinct {
+            known.reserve(count);
         }
-        (0..count).map(|_| rank()).collect()
+        let drawn = std::iter::repeat_with(|| numbers.below(all) as u64);
+        // Few of all: most are new.
+        let drawn = drawn.filter(|&rank| !is_distinct || known.insert(rank));
+        gather(drawn.take(count), core).await
     }
 }
 
+/// Requests one element, which is not in an array.
+fn draw_one(call: &mut Call<'_>, kind: Kind, reply: ReplyKind) -> Flow {
+    let op = TreeOp::Draw {
+        random: Numbers::new().word(),
+        removes: false,
+    };
+    call.request(reply, kind.operation(call.key(), op))
+}
+
 pub(super) fn hrandfield(call: &mut Call<'_>) -> Result {
+    if call.count() == 2 {
+        let reply = ReplyKind::Hash(HashReply::Drawn);
+        return Ok(draw_one(call, Kind::Hash, reply));
+    }
     let has_values = call.count() == 4 && is_option(call.argument(3), "withvalues");
     let most = if has_values { i64::MAX / 2 } else { i64::MAX };
     let count = Count::of(call, most)?;
     if call.count() > 3 && !has_values {
         return Err(SYNTAX.into());
     }
-    if let Count::One = count {
-        let op = TreeOp::Draw {
-            random: Numbers::new().word(),
-            removes: false,
-        };
-        let operation = Kind::Hash.operation(call.key(), op);
-        return Ok(call.request(ReplyKind::Hash(HashReply::Drawn), operation));
-    }
     let draw = Draw { count, has_values };
-    Ok(draw.start_of_tree(call, Kind::Hash))
+    Ok(draw.start(call, Kind::Hash))
 }
 
 pub(super) fn srandmember(call: &mut Call<'_>) -> Result {
     if call.count() > 3 {
         return Err(SYNTAX.into());
     }
+    if call.count() == 2 {
+        let reply = ReplyKind::Set(SetReply::Drawn);
+        return Ok(draw_one(call, Kind::Set, reply));
+    }
     let count = Count::of(call, i64::MAX)?;
     let has_values = false;
     let draw = Draw { count, has_values };
-    Ok(start(call, draw, Kind::Set))
+    Ok(draw.start(call, Kind::Set))
 }

@@ -7,23 +7,19 @@
 //!
 //! - I1: an element that is there from the first page to the last is listed once.
 
-use std::sync::Arc;
-
 use farcore::{Core, TreeBound, TreePage};
 
 use super::arguments::{integer, is_option, pattern};
-use super::structured::{Failure, Record, fail, hold_records};
-use super::trees::{length_of, small};
+use super::trees::{entries, gather, length_of, send, size_of_page, small};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::events::classes::EventClasses;
 use crate::glob;
-use crate::memory::{Charge, Shortage};
+use crate::memory::Charge;
 use crate::resp::{Protocol, Writer};
 use crate::steps;
 use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
-use crate::types::element::{Entry, entry_of, place_in, place_of, start_of};
-use crate::types::encoding_limits::EncodingLimits;
+use crate::types::element::{Entry, place_in, start_of};
 use crate::types::kind::Kind;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -34,8 +30,6 @@ const ELEMENTS: usize = 10;
 const ELEMENTS_MAX: usize = 8 << 10;
 /// Bytes that an element takes beside its own while a page is gathered.
 const BESIDE_ELEMENT: usize = size_of::<Entry<'_>>() + 8;
-/// Elements that are written before the client must have taken some.
-const ELEMENTS_AT_ONCE: usize = 64;
 
 /// The options of a scan.
 #[derive(Debug)]
@@ -98,11 +92,6 @@ impl Scan {
         Ok(())
     }
 
-    /// True if a record is listed at once.
-    fn is_whole(&self, record: &Record, limits: &EncodingLimits) -> bool {
-        record.version == 0 || record.is_compact(limits)
-    }
-
     /// Keeps the elements that match the pattern.
     async fn keep_matching(&self, elements: &mut Vec<Entry<'_>>, core: &Core) {
         let Some(pattern) = &self.pattern else {
@@ -132,172 +121,49 @@ impl Scan {
             writer.bulk(next.to_string().as_bytes());
             writer.array(elements.len() * if self.names_only { 1 } else { 2 });
         });
-        for some in elements.chunks(ELEMENTS_AT_ONCE) {
-            output.room(core).await;
-            steps::count(some.len());
-            steps::end_slice(core).await;
-            output.write(|bytes| {
-                let mut writer = Writer::new(bytes, protocol);
-                for (name, value) in some {
-                    writer.bulk(name);
-                    if !self.names_only {
-                        writer.bulk(value);
-                    }
+        let elements = elements.into_iter();
+        send(
+            elements,
+            core,
+            (output, protocol),
+            |writer, (name, value)| {
+                writer.bulk(name);
+                if !self.names_only {
+                    writer.bulk(value);
                 }
-            });
-        }
-    }
-
-    /// Lists a page of a record; an error comes before anything is written.
-    async fn list(
-        &self,
-        record: &Record,
-        limits: &EncodingLimits,
-        held: &mut Charge,
-        core: &Core,
-        (output, protocol): (&TaskOutput, Protocol),
-    ) -> std::result::Result<(), Failure> {
-        let lacks = |shortage: Shortage| Refusal(shortage.to_string());
-        let elements = record.each()?;
-        if record.version != 0
-            && let Some(refusal) = &self.refusal
-        {
-            return Err(refusal.clone().into());
-        }
-        let is_whole = self.is_whole(record, limits);
-        let mut paging = Paging::new(self, is_whole);
-        let records = held.bytes();
-        for (place, entry) in elements.enumerate() {
-            if place.is_multiple_of(steps::PIECE) {
-                held.grow_to(records + paging.held_bytes()).map_err(lacks)?;
-                steps::end_slice(core).await;
-            }
-            paging.add(entry);
-        }
-        let (mut elements, next) = paging.finish();
-        self.keep_matching(&mut elements, core).await;
-        self.write((elements, next), core, (output, protocol)).await;
-        Ok(())
-    }
-}
-
-/// The elements of a page while all of a record are looked at: those that come first from the
-/// cursor on.
-struct Paging<'a> {
-    cursor: u64,
-    /// How many are wanted; none if all are, in their order.
-    count: Option<usize>,
-    left: Vec<(u64, Entry<'a>)>,
-    /// The first place of those that were left out; 0 if none was.
-    next: u64,
-}
-
-impl<'a> Paging<'a> {
-    fn new(scan: &Scan, is_whole: bool) -> Self {
-        Self {
-            cursor: scan.cursor,
-            count: (!is_whole).then_some(scan.count),
-            left: Vec::new(),
-            next: 0,
-        }
-    }
-
-    /// Bytes that the elements take when a piece more are added.
-    fn held_bytes(&self) -> usize {
-        2 * (self.left.len() + steps::PIECE) * size_of::<(u64, Entry<'_>)>()
-    }
-
-    /// Takes an element. Cost: its hash.
-    fn add(&mut self, entry: Entry<'a>) {
-        steps::count(1);
-        let Some(count) = self.count else {
-            return self.left.push((0, entry));
-        };
-        steps::count_copied(entry.0.len());
-        let place = place_of(entry.0);
-        if place >= self.cursor {
-            self.left.push((place, entry));
-        }
-        if self.left.len() >= 2 * count + steps::PIECE {
-            self.keep_first(count);
-        }
-    }
-
-    /// Drops all but `count` that come first; those of one place stay together.
-    fn keep_first(&mut self, count: usize) {
-        if self.left.len() <= count {
-            return;
-        }
-        steps::count(self.left.len());
-        let (_, &mut (last, _), _) =
-            (self.left).select_nth_unstable_by_key(count - 1, |(place, _)| *place);
-        let next = self
-            .left
-            .iter()
-            .map(|(place, _)| *place)
-            .filter(|place| *place > last)
-            .min();
-        if let Some(next) = next {
-            self.next = if self.next == 0 {
-                next
-            } else {
-                self.next.min(next)
-            };
-            self.left.retain(|(place, _)| *place <= last);
-        }
-    }
-
-    /// The elements of the page, and the next cursor.
-    fn finish(mut self) -> Page<'a> {
-        if let Some(count) = self.count {
-            self.keep_first(count);
-            self.left.sort_unstable_by_key(|(place, _)| *place);
-        }
-        (
-            self.left.into_iter().map(|(_, entry)| entry).collect(),
-            self.next,
+            },
         )
+        .await;
     }
 }
 
-/// Elements of a tree, as they were read.
-#[derive(Default)]
-struct Pages {
-    pages: Vec<TreePage>,
-    /// Elements of all pages.
-    count: usize,
-}
-
-impl Pages {
-    fn add(&mut self, page: TreePage) {
-        self.count += page.iter().count();
-        self.pages.push(page);
-    }
-
-    /// Keys and stored values.
-    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.pages.iter().flat_map(TreePage::iter)
-    }
-}
-
-/// How many of the elements at these places make a page of a scan, and the next cursor, once all of
-/// one place are there: `wanted`, if there are as many, and those that share a place with them.
-fn cut(
-    places: impl Iterator<Item = u64> + Clone,
+/// Where a page of a scan ends.
+struct PageEnd {
+    /// Elements that it has at least, if there are as many.
     wanted: usize,
-    has_more: bool,
-) -> Option<(usize, u64)> {
-    let whole = || (!has_more).then(|| (places.clone().count(), 0));
-    let last = wanted
-        .checked_sub(1)
-        .and_then(|last| places.clone().nth(last));
-    let Some(last) = last else {
-        return whole();
-    };
-    let mut following = places.clone().enumerate().skip(wanted);
-    match following.find(|&(_, place)| place != last) {
-        Some(page) => Some(page),
-        None => whole(),
+    count: usize,
+    /// The place of the last of them.
+    last: u64,
+}
+
+impl PageEnd {
+    fn after(wanted: usize) -> Self {
+        Self {
+            wanted,
+            count: 0,
+            last: 0,
+        }
+    }
+
+    /// Notes the place of the next element. False if the page ends before it: elements of one place
+    /// share a page.
+    fn takes(&mut self, place: u64) -> bool {
+        if self.count >= self.wanted && place != self.last {
+            return false;
+        }
+        self.count += 1;
+        self.last = place;
+        true
     }
 }
 
@@ -317,34 +183,28 @@ impl Scan {
         }
         let step = (&mut *core, output);
         let (pages, end, next, _held) = match small(step, (self.kind, key), &length).await? {
-            Some((all, held)) => {
-                let mut pages = Pages::default();
-                all.into_iter().for_each(|page| pages.add(page));
-                let end = pages.count;
-                (pages, end, 0, held)
-            }
+            Some((pages, held)) => (pages, usize::MAX, 0, held),
             None => {
                 let mut held = output.hold(0);
                 let (pages, end, next) = self.read_page(key, core, output, &mut held).await?;
                 (pages, end, next, held)
             }
         };
-        let entries = pages.iter().take(end).filter_map(entry_of);
-        let mut elements: Vec<_> = entries.collect();
+        let mut elements = gather(entries(&pages).take(end), core).await;
         self.keep_matching(&mut elements, core).await;
         self.write((elements, next), core, (output, protocol)).await;
         Ok(())
     }
 
-    /// Reads a page: its elements, how many of them belong to it, and the next cursor.
+    /// Reads a page: what it is part of, how many elements it has, and the next cursor.
     async fn read_page(
         &self,
         key: &[u8],
         core: &mut Core,
         output: &TaskOutput,
         held: &mut Charge,
-    ) -> std::result::Result<(Pages, usize, u64), TaskFailure> {
-        let mut pages = Pages::default();
+    ) -> std::result::Result<(Vec<TreePage>, usize, u64), TaskFailure> {
+        let (mut pages, mut end) = (Vec::new(), PageEnd::after(self.count));
         let first = start_of(self.cursor);
         let mut last: Option<Vec<u8>> = None;
         loop {
@@ -353,31 +213,27 @@ impl Scan {
                 Some(last) => TreeBound::Excluded(last),
             };
             // One more says where the next page begins.
-            let wanted = (self.count + 1).saturating_sub(pages.count).max(1);
+            let wanted = (self.count + 1).saturating_sub(end.count).max(1);
             let limit = u32::try_from(wanted).unwrap_or(u32::MAX);
             let mut tree = core.tree(key).tagged(self.kind.tag());
             let page = tree.range(from, TreeBound::Unbounded, false, limit).await?;
-            let has_more = page.has_more();
-            let bytes = page.iter().map(|(key, value)| key.len() + value.len());
-            let bytes: usize = bytes.sum();
-            let count = page.iter().count();
-            last = page.last().map(|(key, _)| key.to_vec());
-            pages.add(page);
+            let (count, bytes) = size_of_page(&page);
             held.grow_to(held.bytes() + bytes + count * BESIDE_ELEMENT)?;
-            steps::count(count);
-            output.turn(core, bytes).await;
-            steps::end_slice(core).await;
-            let places: Vec<_> = pages.iter().map(|(key, _)| place_in(key)).collect();
-            let places = places.iter().copied();
-            if let Some((end, next)) = cut(places, self.count, has_more && count > 0) {
-                return Ok((pages, end, next));
+            output.end_read(core, (count, bytes)).await?;
+            let next = page.iter().map(|(key, _)| place_in(key));
+            let next = { next }.find(|&place| !end.takes(place));
+            last = page.last().map(|(key, _)| key.to_vec());
+            let has_more = page.has_more() && last.is_some();
+            pages.push(page);
+            if next.is_some() || !has_more {
+                return Ok((pages, end.count, next.unwrap_or(0)));
             }
         }
     }
 }
 
 /// Starts a scan of a tree.
-fn scan_tree(call: &mut Call<'_>, kind: Kind) -> Result {
+fn scan(call: &mut Call<'_>, kind: Kind) -> Result {
     let scan = Scan::of(call, kind)?;
     let key = call.key().to_vec();
     Ok(call.task(move |mut core, output, protocol| async move {
@@ -389,38 +245,8 @@ fn scan_tree(call: &mut Call<'_>, kind: Kind) -> Result {
     }))
 }
 
-fn scan(call: &mut Call<'_>, kind: Kind) -> Result {
-    let scan = Scan::of(call, kind)?;
-    let key = call.key().to_vec();
-    let shared = Arc::clone(&call.serving.shared);
-    Ok(call.task(move |mut core, output, protocol| async move {
-        let keys = std::slice::from_ref(&key);
-        let mut held = match hold_records((&mut core, &output), keys).await {
-            Ok(held) => held,
-            Err(shortage) => {
-                output.refuse(protocol, &shortage);
-                return core;
-            }
-        };
-        let listed = match Record::read(&mut core, &key).await {
-            Ok(record) => {
-                record.note(&output);
-                record.notify_missed(&output, &key);
-                let limits = &shared.encoding_limits;
-                scan.list(&record, limits, &mut held, &core, (&output, protocol))
-                    .await
-            }
-            Err(failure) => Err(failure),
-        };
-        if let Err(failure) = listed {
-            fail(&output, protocol, kind, &failure);
-        }
-        core
-    }))
-}
-
 pub(super) fn hscan(call: &mut Call<'_>) -> Result {
-    scan_tree(call, Kind::Hash)
+    scan(call, Kind::Hash)
 }
 
 pub(super) fn sscan(call: &mut Call<'_>) -> Result {
@@ -429,12 +255,13 @@ pub(super) fn sscan(call: &mut Call<'_>) -> Result {
 
 #[cfg(test)]
 mod tests {
+    use super::super::trees::update_all;
     use super::*;
-    use crate::types::set::value::with_members;
+    use crate::by_hand::on_first_core;
 
-    fn scan(cursor: u64, count: usize) -> Scan {
+    fn scan(kind: Kind, cursor: u64, count: usize) -> Scan {
         Scan {
-            kind: Kind::Set,
+            kind,
             cursor,
             count,
             pattern: None,
@@ -443,62 +270,61 @@ mod tests {
         }
     }
 
-    fn record_of(elements: impl Iterator<Item = usize>) -> Record {
-        // None is an integer.
-        let names: Vec<_> = elements.map(|element| format!("x{element}")).collect();
-        let names = names.iter().map(String::as_bytes);
-        Record::of(with_members(None, names).0.expect("there are members"))
-    }
-
-    /// The names that a page lists, and the next cursor.
-    fn page(scan: &Scan, record: &Record) -> (Vec<Vec<u8>>, u64) {
-        let is_whole = scan.is_whole(record, &EncodingLimits::default());
-        let mut paging = Paging::new(scan, is_whole);
-        record
-            .each()
-            .expect("whole")
-            .for_each(|entry| paging.add(entry));
-        let (elements, next) = paging.finish();
-        let names = elements.iter().map(|(name, _)| name.to_vec());
-        (names.collect(), next)
-    }
-
     #[test]
     fn elements_that_stay_are_listed_once_while_others_come_and_go() {
-        {
-            let mut listed = Vec::new();
-            let (mut cursor, mut pages) = (0, 0);
-            loop {
-                // Of 2,000 elements, other ones are there in each page, and every third always.
-                let is_there =
-                    |element: &usize| element.is_multiple_of(3) || element % 7 == pages % 7;
-                let record = record_of((0..2000).filter(is_there));
-                let (names, next) = page(&scan(cursor, 40), &record);
-                assert!(names.len() == 40 || next == 0);
-                listed.extend(names);
-                pages += 1;
-                cursor = next;
-                if cursor == 0 {
-                    break;
+        on_first_core(1, |bench| async move {
+            let output = bench.output();
+            let mut core = bench.core;
+            for kind in [Kind::Hash, Kind::Set] {
+                let key = kind.name().as_bytes();
+                let mut listed = Vec::new();
+                let (mut cursor, mut pages) = (0, 0);
+                loop {
+                    // Of 2,000 elements, other ones are there in each page, and every third always.
+                    let names: Vec<_> = (0..2000).map(|element| format!("x{element}")).collect();
+                    let is_there =
+                        |element: usize| element.is_multiple_of(3) || element % 7 == pages % 7;
+                    let changes = names.iter().enumerate().map(|(element, name)| {
+                        (name.as_bytes(), is_there(element).then_some(&[][..]))
+                    });
+                    let step = (&mut core, &output);
+                    let (_, failure) = update_all(step, (kind, key), changes, false).await;
+                    assert!(failure.is_none(), "{failure:?}");
+                    let scan = scan(kind, cursor, 40);
+                    let mut held = output.hold(0);
+                    let page = scan.read_page(key, &mut core, &output, &mut held).await;
+                    let (page, end, next) = page.expect("a page");
+                    assert!(end == 40 || next == 0);
+                    let names = entries(&page).take(end);
+                    listed.extend(names.map(|(name, _)| name.to_vec()));
+                    pages += 1;
+                    cursor = next;
+                    if cursor == 0 {
+                        break;
+                    }
+                }
+                assert!(pages > 15, "{pages}");
+                for element in (0..2000).step_by(3) {
+                    let name = format!("x{element}");
+                    let times = listed.iter().filter(|one| **one == name.as_bytes()).count();
+                    assert_eq!(times, 1, "{element}");
                 }
             }
-            assert!(pages > 15, "{pages}");
-            for element in (0..2000).step_by(3) {
-                let name = format!("x{element}");
-                let times = listed.iter().filter(|one| **one == name.as_bytes()).count();
-                assert_eq!(times, 1, "{element}");
-            }
-        }
+        });
     }
 
     #[test]
-    fn a_small_record_is_listed_at_once() {
-        {
-            let small = 128;
-            let (names, next) = page(&scan(0, 1), &record_of(0..small));
-            assert_eq!((names.len(), next), (small, 0));
-            let (names, next) = page(&scan(0, 1), &record_of(0..=small));
-            assert_eq!((names.len(), next == 0), (1, false));
-        }
+    fn elements_of_one_place_share_a_page() {
+        // Where a page of this many ends, and the next begins.
+        let cut = |places: &[u64], wanted: usize| {
+            let mut end = PageEnd::after(wanted);
+            let next = places.iter().copied().find(|&place| !end.takes(place));
+            (end.count, next)
+        };
+        assert_eq!(cut(&[1, 2, 3], 2), (2, Some(3)));
+        assert_eq!(cut(&[1, 2, 2, 3], 2), (3, Some(3)));
+        assert_eq!(cut(&[1, 2, 2], 2), (3, None));
+        assert_eq!(cut(&[1], 2), (1, None));
+        assert_eq!(cut(&[], 2), (0, None));
     }
 }

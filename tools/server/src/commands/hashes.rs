@@ -4,10 +4,10 @@
 //! command of few fields is one request. One of many is a task, which changes or reads them in
 //! several steps.
 
-use farcore::{Answer, Core, TreeBound, TreeCondition, TreeGuard, TreeOp, TreeValues, TreeView};
+use farcore::{Answer, TreeBound, TreeCondition, TreeGuard, TreeOp, TreeValues, TreeView};
 
 use super::arguments::{float, integer};
-use super::trees::{self, ask};
+use super::trees::{self, Step, ask};
 use super::{Call, Flow, Refusal};
 use crate::events::classes::EventClasses;
 use crate::long::task::LongTask;
@@ -24,6 +24,12 @@ type Result = std::result::Result<Flow, Refusal>;
 
 /// Fields whose values one request reads, at most.
 const FIELDS_AT_ONCE: usize = 32;
+/// Bytes of a number's text, at most.
+const NUMBER_BYTES_MAX: usize = 1 << 10;
+/// A text that is none of a number.
+const NO_NUMBER: &[u8] = b"";
+/// Copies of a long field that its change holds: two that lie before values, and one on its way.
+const FIELD_COPIES: usize = 3;
 
 impl Call<'_> {
     /// Requests one field of the first key's hash, the second argument.
@@ -210,7 +216,7 @@ impl FieldChange {
         write: impl FnOnce(&mut Writer<'_>, T) + 'static,
     ) -> Flow {
         call.task(move |mut core, output, protocol| async move {
-            let changed = self.run(&mut core, change).await;
+            let changed = self.run((&mut core, &output), change).await;
             let changed = changed.map(|(reply, done)| {
                 if done.is_new {
                     output.notify(EventClasses::NEW, "new", &self.key);
@@ -229,9 +235,12 @@ impl FieldChange {
     /// else it begins anew.
     async fn run<T>(
         &self,
-        core: &mut Core,
+        (core, output): Step<'_>,
         change: impl Fn(Option<&[u8]>) -> std::result::Result<(Option<Vec<u8>>, T), TaskFailure>,
     ) -> std::result::Result<(T, FieldDone), TaskFailure> {
+        let needed = FIELD_COPIES * self.field.len() + NUMBER_BYTES_MAX;
+        let _held = output.hold_when_free(core, needed).await?;
+        let is_long = element::is_long(&self.field);
         let mut elements = ElementKeys::default();
         loop {
             elements.clear();
@@ -241,14 +250,18 @@ impl FieldChange {
             let read = Kind::Hash.operation(&self.key, TreeOp::GetMany { keys });
             let found = ask(core, read, |answer| {
                 let view = TreeView::of(answer);
-                let value = view.values().next().flatten();
-                (view.version(), value.map(<[u8]>::to_vec))
+                let stored = view.values().next().flatten();
+                let is_short = |stored: &&[u8]| {
+                    let value = element::value_in(stored, is_long);
+                    value.is_some_and(|value| value.len() <= NUMBER_BYTES_MAX)
+                };
+                let short = stored.filter(is_short).map(<[u8]>::to_vec);
+                (view.version(), stored.is_some(), short)
             });
-            let (version, stored) = found.await?;
-            let is_long = element::is_long(&self.field);
-            let old = stored
-                .as_deref()
-                .and_then(|stored| element::value_in(stored, is_long));
+            let (version, is_there, stored) = found.await?;
+            let value = (stored.as_deref()).and_then(|stored| element::value_in(stored, is_long));
+            // What is longer is no number.
+            let old = value.or_else(|| is_there.then_some(NO_NUMBER));
             let (new, reply) = change(old)?;
             let Some(new) = new else {
                 return Ok((reply, FieldDone::default()));

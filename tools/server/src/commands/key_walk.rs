@@ -7,7 +7,7 @@ use crate::glob;
 use crate::memory::Charge;
 use crate::steps;
 use crate::tasks::output::TaskOutput;
-use crate::types::kind::{Kind, type_name};
+use crate::types::kind::{Kind, PLAIN};
 use crate::words::shown_key;
 
 /// Keys that one step looks at while values are short, and at first.
@@ -175,11 +175,7 @@ impl<'a> Walk<'a> {
             .filter(move |entry| {
                 let tag = if entry.collection { tags.next() } else { None };
                 wanted.is_none_or(|wanted| {
-                    let value = entry.value.unwrap_or_default();
-                    let name = match tag {
-                        Some(&tag) => Kind::name_of_tag(tag),
-                        None => type_name(entry.structured, value),
-                    };
+                    let name = tag.map_or(PLAIN, |&tag| Kind::name_of_tag(tag));
                     is_option(wanted, name)
                 })
             })

@@ -4,12 +4,12 @@ use farcore::{Core, Cursor, Error, Operation};
 
 use super::arguments::{is_option, pattern};
 use super::key_walk::{Names, Walk};
-use super::{Call, Flow, Refusal, SYNTAX, read_of};
+use super::{Call, Flow, Refusal, SYNTAX};
 use crate::conn::joined_reply::JoinedReplyKind;
 use crate::events::classes::EventClasses;
 use crate::resp::Writer;
 use crate::tasks::output::TaskOutput;
-use crate::types::kind::{Kind, type_name};
+use crate::types::kind::{Kind, PLAIN};
 use crate::types::replies::ReplyKind;
 use crate::words::NO_INTEGER;
 
@@ -71,26 +71,13 @@ pub(super) fn type_of(call: &mut Call<'_>) -> Result {
 /// The type of an absent key.
 const ABSENT: &str = "none";
 
-/// The type of a key. Only of a structured value the record is read, whose first byte says it.
+/// The type of a key.
 async fn type_of_key(core: &mut Core, key: &[u8]) -> farcore::Result<&'static str> {
-    loop {
-        match core.tree(key).len().await {
-            Ok(length) if length.version > 0 => return Ok(Kind::name_of_tag(length.tag)),
-            Ok(_) | Err(Error::KeyTooLong { .. }) => return Ok(ABSENT),
-            Err(Error::NoCollection) => {}
-            Err(error) => return Err(error),
-        }
-        match read_of(core.inspect(key).await)? {
-            None => return Ok(ABSENT),
-            Some(metadata) if !metadata.structured => return Ok(type_name(false, &[])),
-            Some(_) => {}
-        }
-        match core.get_structured(key).await {
-            Ok(Some(record)) => return Ok(type_name(true, &record)),
-            // It was replaced or removed meanwhile.
-            Ok(None) | Err(Error::Plain | Error::Collection) => {}
-            Err(error) => return Err(error),
-        }
+    match core.tree(key).len().await {
+        Ok(length) if length.version > 0 => Ok(Kind::name_of_tag(length.tag)),
+        Ok(_) | Err(Error::KeyTooLong { .. }) => Ok(ABSENT),
+        Err(Error::NoCollection) => Ok(PLAIN),
+        Err(error) => Err(error),
     }
 }
 

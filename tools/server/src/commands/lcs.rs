@@ -95,7 +95,7 @@ async fn common_of(
         match read_of(core.get(key).await) {
             Ok(Some(read)) => *value = read.to_vec(),
             Ok(None) => output.notify(EventClasses::MISSED, "keymiss", key),
-            Err(farcore::Error::Structured | farcore::Error::Collection) => {
+            Err(farcore::Error::Collection) => {
                 return Err("ERR The specified keys must contain string values".into());
             }
             Err(error) => return Err(Refusal(error_text(&error))),

@@ -45,6 +45,7 @@ async fn add(core: &mut Core, key: &[u8], side: Side, element: &[u8]) -> Result<
     let op = TreeOp::Push {
         front: side == Side::Left,
         exists: false,
+        replaces: false,
         values: TreeValues::Slices(&[element]),
     };
     operate(core, key, (op, None), |answer| answer.number(0)).await
@@ -220,7 +221,7 @@ mod tests {
                 let mut found = Vec::new();
                 let list = length(&mut core, source).await.expect("a list");
                 let walk = ListWalk::all(list, false);
-                let walked = walk.run(&mut core, source, |_, element| {
+                let walked = walk.run((&mut core, &output), source, |_, element| {
                     found.push(element.to_vec());
                     true
                 });

@@ -203,6 +203,7 @@ async fn add(
         let op = TreeOp::Push {
             front: side == Side::Left,
             exists,
+            replaces: false,
             values: TreeValues::Slices(&values),
         };
         match operate(core, key, (op, None), |answer| answer.number(0)).await {
@@ -260,6 +261,7 @@ fn push(call: &mut Call<'_>, side: Side, exists: bool) -> Flow {
     let op = TreeOp::Push {
         front: side == Side::Left,
         exists,
+        replaces: false,
         values: TreeValues::Slices(values),
     };
     call.list_request(op, ListReply::Pushed)

@@ -104,7 +104,7 @@ fn find(answer: &Answer<'_>, protocol: Protocol) -> Found {
         Answer::Value { value, .. } if value.len() > LARGE_BYTES => return Found::Large,
         Answer::Failed(Error::LongValue { .. }) => return Found::Large,
         // Among strings, what is none counts as absent; as Redis.
-        Answer::Failed(Error::Structured | Error::Collection) => writer.null(),
+        Answer::Failed(Error::Collection) => writer.null(),
         Answer::Failed(error) => writer.error(&error_text(error)),
         answer => write_answer(ReplyKind::Value, answer, &mut writer),
     }

@@ -7,12 +7,12 @@ use farcore::{Core, Error, Operation, TreeLength};
 use super::arguments::{count, is_option};
 use super::command::Subcommand;
 use super::trees::{Step, entries, finish, small};
-use super::{Call, Flow, Refusal, SYNTAX, read_of};
+use super::{Call, Flow, Refusal, SYNTAX};
 use crate::figures::information::MemoryFigures;
 use crate::resp::Writer;
 use crate::tasks::failure::TaskFailure;
 use crate::types::encoding_limits::{EncodingLimits, HASHTABLE};
-use crate::types::kind::{self, Kind};
+use crate::types::kind::Kind;
 use crate::types::replies::{self, ReplyKind};
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -90,18 +90,9 @@ async fn encoding_of(
             Err(Error::NoCollection) => {}
             Err(error) => return Err(error.into()),
         }
-        match read_of(core.get_structured(key).await) {
-            Ok(None) => return Ok(None),
-            Ok(Some(value)) => {
-                return Ok(Some(kind::encoding(&value, limits).unwrap_or("raw")));
-            }
-            Err(Error::Plain) => {}
-            Err(Error::Collection) => continue,
-            Err(error) => return Err(error.into()),
-        }
         match core.get_range(key, 0, ENCODING_BYTES).await {
             // It was replaced meanwhile.
-            Err(Error::Structured | Error::Collection) => {}
+            Err(Error::Collection) => {}
             Err(Error::LongValue { .. }) => return Ok(Some("raw")),
             read => return Ok(read?.map(|value| replies::encoding(&value))),
         }

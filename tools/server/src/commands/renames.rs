@@ -17,17 +17,17 @@ use crate::events::classes::EventClasses;
 use crate::long::copy::{Old, ValueUse, hold_value, put_segments};
 use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
+use crate::waits::readiness::Readiness;
 
 type Result = std::result::Result<Flow, Refusal>;
 
 /// What becomes of the value of a source.
 const REWRITTEN: ValueUse = ValueUse::Rewrite { added: 0 };
 
-/// A value with when it expires, and whether it is structured.
+/// A value with when it expires.
 struct Source {
     value: Old,
     expiry: Expiry,
-    structured: bool,
 }
 
 async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> {
@@ -35,25 +35,12 @@ async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> 
         let Some(metadata) = read_of(core.inspect(key).await)? else {
             return Ok(None);
         };
-        let structured = metadata.structured;
-        let value = if structured {
-            match core.get_structured(key).await {
-                Ok(Some(read)) => Old::Short(read.to_vec(), read.version()),
-                Ok(None) | Err(Error::Plain) => Old::Absent,
-                Err(error) => return Err(error),
-            }
-        } else {
-            match Old::open(core, key).await {
-                Err(Error::Structured) => Old::Absent,
-                old => old?,
-            }
-        };
+        let value = Old::open(core, key).await?;
         // Read again if it was changed between the two.
         if value.version() == metadata.version {
             return Ok(Some(Source {
                 value,
                 expiry: metadata.expiry_ms.map_or(Expiry::Never, Expiry::At),
-                structured,
             }));
         }
         value.release(core).await;
@@ -83,7 +70,6 @@ async fn copy_to(
         } else {
             Condition::Absent
         },
-        structured: source.structured,
     };
     let put = put_segments(core, target, &all, options, output).await?;
     Ok(match put {
@@ -154,11 +140,7 @@ async fn rename_step(
         } else {
             renamed.expect(to, 0)
         };
-        let renamed = if source.structured {
-            renamed.put_structured(to, value, source.expiry)
-        } else {
-            renamed.put_until(to, value, source.expiry)
-        };
+        let renamed = renamed.put_until(to, value, source.expiry);
         match core.transaction(&renamed).await {
             Ok(TransactionOutcome::Committed { .. }) => {
                 return Ok(Some(Copied::Yes));
@@ -215,6 +197,7 @@ async fn move_key(
     (core, output): Step<'_>,
     (from, to): (&[u8], &[u8]),
     (replaces, renames): (bool, bool),
+    readiness: &Readiness,
 ) -> std::result::Result<Copied, TaskFailure> {
     loop {
         if from == to && read_of(core.inspect(from).await)?.is_some() {
@@ -229,6 +212,7 @@ async fn move_key(
             to,
             replaces,
             renames,
+            readiness,
         };
         match tree.run((&mut *core, output)).await? {
             TreeMoved::Yes => return Ok(Copied::Yes),
@@ -273,7 +257,8 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
     let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
-        let renamed = move_key((&mut core, &output), (&from, &to), (replaces, true)).await;
+        let (step, keys) = ((&mut core, &output), (&from[..], &to[..]));
+        let renamed = move_key(step, keys, (replaces, true), &readiness).await;
         if let Ok(Copied::Yes) = renamed {
             notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "rename_from", &from);
@@ -327,7 +312,8 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
     }
     let readiness = call.readiness();
     Ok(call.task(move |mut core, output, protocol| async move {
-        let copied = move_key((&mut core, &output), (&from, &to), (replaces, false)).await;
+        let (step, keys) = ((&mut core, &output), (&from[..], &to[..]));
+        let copied = move_key(step, keys, (replaces, false), &readiness).await;
         if let Ok(Copied::NoSource) = copied {
             output.notify(EventClasses::MISSED, "keymiss", &from);
         }
@@ -358,7 +344,6 @@ mod tests {
             let options = PutOptions {
                 expiry,
                 condition: Condition::Always,
-                structured: false,
             };
             let put = core.put_with(from, b"ours", options);
             assert!(matches!(put.await, Ok(PutOutcome::Stored(_))));

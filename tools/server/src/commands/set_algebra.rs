@@ -1,34 +1,42 @@
 //! `SINTER`, `SUNION`, `SDIFF`, their `STORE` forms and `SINTERCARD`: sets made of several.
 //!
-//! All sets are read at once, a request each, and a key that is named twice is read once. Members
-//! are compared in slices, so that the core's other clients are served meanwhile. A result
-//! is stored by one transaction of the engine with the versions that were read, so it is one step
-//! for other clients, if all keys lie in one shard. Else it is stored whatever other clients have
-//! changed meanwhile, except that a target that is also a source must be as it was read.
+//! All sets are read at the versions that they had at first, page by page, and what is made of them
+//! is gathered in memory that the client is charged for. If another client changes one of them
+//! meanwhile, the command begins anew. An intersection or a difference reads one set, and looks its
+//! members up in the others. A result is stored in steps: the first one replaces what the target
+//! held.
+//!
+//! - I1: a result is made of sets of one moment each; if the target is one of them, no client
+//!   writes until the result is stored.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use farcore::constants::{KEY_BYTES_MAX, TRANSACTION_KEYS_MAX};
-use farcore::{Condition, Core, Error, Expiry, Transaction, TransactionOutcome};
+use farcore::constants::KEY_BYTES_MAX;
+use farcore::{
+    Answer, Core, Error, Operation, TreeGuard, TreeLength, TreeOp, TreeValues, TreeView,
+};
 
 use super::arguments::{is_option, number};
-use super::structured::{self, Done, Effect, Failure, Record, write_count};
+use super::trees::{OTHERS, Step, ask, finish, gather, read_all, send, size_of_page, update_all};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::events::classes::EventClasses;
+use crate::memory::Charge;
 use crate::resp::{Protocol, Writer};
 use crate::steps;
+use crate::tasks::attempts::Attempts;
+use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
+use crate::types::element::{Entry, entry_of};
 use crate::types::kind::Kind;
-use crate::types::set::value::{SetValue, of_sorted};
 use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
-/// Bytes of all sets that a command reads, at most.
-const BYTES_MAX: usize = 4 << 20;
-/// Members that are written before the client must have taken some.
-const MEMBERS_AT_ONCE: usize = 64;
+/// Members that are looked up in another set at once.
+const LOOKED_UP_AT_ONCE: usize = 64;
+/// Bytes that a member of a result takes beside its own.
+const BESIDE_MEMBER: usize = 2 * (size_of::<Vec<u8>>() + 16) + 32;
 
 /// How a set is made of several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,176 +46,147 @@ enum Algebra {
     Difference,
 }
 
-impl Algebra {
-    /// Members that are gathered at once, at most: a union is made beside the lists that it is made
-    /// of.
-    fn members_max(self, sets: &[Option<SetValue<'_>>]) -> usize {
-        let lengths = sets.iter().map(|set| set.map_or(0, |set| set.len()));
-        match self {
-            Self::Intersection => lengths.min().unwrap_or(0),
-            Self::Union => lengths.sum::<usize>() * 2,
-            Self::Difference => sets.first().copied().flatten().map_or(0, |set| set.len()),
-        }
-    }
+/// Members as trees have them, in their order.
+type Members = Vec<(Vec<u8>, Vec<u8>)>;
 
-    /// The members, sorted, of which no more than `limit` are needed. A key without a set counts as
-    /// an empty one. It pauses where a turn may end.
-    async fn of<'a>(
-        self,
-        sets: &[Option<SetValue<'a>>],
+/// Sets that are read.
+struct Sets<'s> {
+    keys: &'s [Vec<u8>],
+    lengths: Vec<TreeLength>,
+    /// The first is subtracted from itself too.
+    is_first_again: bool,
+}
+
+impl Sets<'_> {
+    /// What is made of them, of which no more than `limit` members are needed.
+    async fn make(
+        &self,
+        (core, output): Step<'_>,
+        algebra: Algebra,
         limit: usize,
-        pause: &mut impl AsyncFnMut(),
-    ) -> Vec<&'a [u8]> {
-        match self {
-            Self::Intersection => {
-                let Some(sets) = sets.iter().copied().collect::<Option<Vec<_>>>() else {
-                    return Vec::new();
+    ) -> std::result::Result<(Members, Charge), TaskFailure> {
+        match algebra {
+            Algebra::Union => self.union((core, output)).await,
+            Algebra::Intersection => {
+                let all = 0..self.keys.len();
+                let Some(least) = all
+                    .clone()
+                    .min_by_key(|&place| self.lengths[place].elements)
+                else {
+                    return Ok((Vec::new(), output.hold(0)));
                 };
-                intersection(&sets, limit, pause).await
+                let mut others: Vec<_> = all.filter(|&place| place != least).collect();
+                others.sort_by_key(|&place| self.lengths[place].elements);
+                self.filtered((core, output), (least, &others), (true, limit))
+                    .await
             }
-            Self::Union => union(sets, pause).await,
-            Self::Difference => {
-                let Some((Some(first), others)) = sets.split_first() else {
-                    return Vec::new();
-                };
-                let members = members(*first, pause).await;
-                let mut is_left = vec![true; members.len()];
-                for other in others.iter().flatten() {
-                    strike(&members, &mut is_left, *other, pause).await;
+            Algebra::Difference => {
+                let mut others: Vec<_> = (1..self.keys.len()).collect();
+                others.retain(|&place| self.lengths[place].version > 0);
+                if self.is_first_again {
+                    return Ok((Vec::new(), output.hold(0)));
                 }
-                let left = members.iter().zip(is_left).filter(|(_, is_left)| *is_left);
-                left.map(|(member, _)| *member).collect()
+                self.filtered((core, output), (0, &others), (false, limit))
+                    .await
             }
         }
     }
-}
 
-/// Pauses after some of a walk over a set's members.
-async fn walked(place: usize, pause: &mut impl AsyncFnMut()) {
-    if place.is_multiple_of(steps::PIECE) {
-        steps::count(steps::PIECE);
-        pause().await;
-    }
-}
-
-/// The members of a set.
-async fn members<'a>(set: SetValue<'a>, pause: &mut impl AsyncFnMut()) -> Vec<&'a [u8]> {
-    steps::count(1);
-    let mut members = Vec::with_capacity(set.len());
-    for member in set.iter() {
-        walked(members.len() + 1, pause).await;
-        members.push(member);
-    }
-    members
-}
-
-/// The members that all sets have, up to a limit.
-async fn intersection<'a>(
-    sets: &[SetValue<'a>],
-    limit: usize,
-    pause: &mut impl AsyncFnMut(),
-) -> Vec<&'a [u8]> {
-    let by_size = sets.iter().enumerate().min_by_key(|(_, set)| set.len());
-    let Some((smallest, set)) = by_size else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for member in set.iter() {
-        if found.len() == limit {
-            break;
-        }
-        let mut is_in_all = true;
-        for (place, other) in sets.iter().enumerate() {
-            if place == smallest {
-                continue;
-            }
-            steps::count(1);
-            if steps::is_slice_over() {
-                pause().await;
-            }
-            is_in_all = other.contains(member);
-            if !is_in_all {
-                break;
-            }
-        }
-        if is_in_all {
-            found.push(member);
-        }
-    }
-    found
-}
-
-/// The members that any set has: two sorted lists become one, until one is left.
-async fn union<'a>(sets: &[Option<SetValue<'a>>], pause: &mut impl AsyncFnMut()) -> Vec<&'a [u8]> {
-    let mut lists = VecDeque::new();
-    for set in sets.iter().flatten() {
-        lists.push_back(members(*set, pause).await);
-    }
-    while let Some(list) = lists.pop_front() {
-        let Some(other) = lists.pop_front() else {
-            return list;
-        };
-        lists.push_back(merged(&list, &other, pause).await);
-    }
-    Vec::new()
-}
-
-/// Two sorted lists as one, with each member once.
-async fn merged<'a>(
-    list: &[&'a [u8]],
-    other: &[&'a [u8]],
-    pause: &mut impl AsyncFnMut(),
-) -> Vec<&'a [u8]> {
-    let mut merged = Vec::with_capacity(list.len() + other.len());
-    let (mut list, mut other) = (
-        list.iter().copied().peekable(),
-        other.iter().copied().peekable(),
-    );
-    loop {
-        walked(merged.len() + 1, pause).await;
-        let next = match (list.peek(), other.peek()) {
-            (Some(one), Some(two)) if one > two => other.next(),
-            (Some(one), Some(two)) => {
-                if one == two {
-                    other.next();
+    /// The members that any set has.
+    async fn union(
+        &self,
+        (core, output): Step<'_>,
+    ) -> std::result::Result<(Members, Charge), TaskFailure> {
+        let (mut all, mut bytes) = (BTreeMap::new(), 0);
+        let mut held = output.hold(0);
+        for (key, length) in self.keys.iter().zip(&self.lengths) {
+            let (pages, _read) = read_all((&mut *core, output), (Kind::Set, key), length).await?;
+            for page in &pages {
+                for (key, value) in page.iter() {
+                    if !all.contains_key(key) {
+                        bytes += key.len() + value.len() + BESIDE_MEMBER;
+                        all.insert(key.to_vec(), value.to_vec());
+                    }
                 }
-                list.next()
+                if bytes > held.bytes() {
+                    held.grow_to(bytes + bytes / 4)?;
+                }
+                output.end_read(core, size_of_page(page)).await?;
             }
-            (Some(_), None) => list.next(),
-            (None, _) => other.next(),
-        };
-        match next {
-            Some(member) => merged.push(member),
-            None => return merged,
         }
+        Ok((gather(all.into_iter(), core).await, held))
     }
-}
 
-/// Strikes out of sorted members those that another set has. Cost: a look at some members for each
-/// of the other set's: many small sets cost little beside a long one.
-async fn strike(
-    members: &[&[u8]],
-    is_left: &mut [bool],
-    other: SetValue<'_>,
-    pause: &mut impl AsyncFnMut(),
-) {
-    let mut start = 0;
-    for (walk, member) in other.iter().enumerate() {
-        walked(walk + 1, pause).await;
-        let rest = &members[start..];
-        // What comes next is mostly near: look ever farther, then between the last two places.
-        let mut end = 1;
-        while rest.get(end).is_some_and(|known| *known < member) {
-            end *= 2;
+    /// The members of one set that all others have, or none of them.
+    async fn filtered(
+        &self,
+        (core, output): Step<'_>,
+        (first, others): (usize, &[usize]),
+        (is_in_others, limit): (bool, usize),
+    ) -> std::result::Result<(Members, Charge), TaskFailure> {
+        let (key, length) = (&self.keys[first], &self.lengths[first]);
+        let (pages, mut held) = read_all((&mut *core, output), (Kind::Set, key), length).await?;
+        let read = held.bytes();
+        let (mut found, mut bytes) = (Members::new(), 0);
+        for page in &pages {
+            let all: Vec<_> = page.iter().collect();
+            for some in all.chunks(LOOKED_UP_AT_ONCE) {
+                let mut left: Vec<_> = some.to_vec();
+                for &other in others {
+                    if left.is_empty() {
+                        break;
+                    }
+                    let keys: Vec<_> = left.iter().map(|(key, _)| *key).collect();
+                    let has = self.look_up((&mut *core, output), other, &keys).await?;
+                    let mut has = has.into_iter();
+                    left.retain(|_| has.next() == Some(is_in_others));
+                }
+                for (key, value) in left.into_iter().take(limit - found.len()) {
+                    bytes += key.len() + value.len() + BESIDE_MEMBER;
+                    found.push((key.to_vec(), value.to_vec()));
+                }
+                if bytes > held.bytes() - read {
+                    held.grow_to(read + bytes + bytes / 4)?;
+                }
+                if found.len() == limit {
+                    return Ok((found, held));
+                }
+            }
+            output.end_read(core, size_of_page(page)).await?;
         }
-        let near = &rest[..rest.len().min(end)];
-        let place = start + near.partition_point(|known| *known < member);
-        match members.get(place) {
-            None => return,
-            Some(known) if *known == member => is_left[place] = false,
-            Some(_) => {}
+        Ok((found, held))
+    }
+
+    /// Whether another set has members.
+    async fn look_up(
+        &self,
+        (core, output): Step<'_>,
+        other: usize,
+        keys: &[&[u8]],
+    ) -> std::result::Result<Vec<bool>, TaskFailure> {
+        let (key, length) = (&self.keys[other], &self.lengths[other]);
+        let mut has = Vec::with_capacity(keys.len());
+        if length.version == 0 {
+            has.resize(keys.len(), false);
+            return Ok(has);
         }
-        start = place;
+        let guard = TreeGuard {
+            tag: Kind::Set.tag(),
+            version: Some(length.version),
+        };
+        while has.len() < keys.len() {
+            let keys = TreeValues::Slices(&keys[has.len()..]);
+            let op = TreeOp::GetMany { keys };
+            let operation = Operation::Tree { key, op, guard };
+            let bytes = ask(core, operation, |answer| {
+                let values = TreeView::of(answer).values();
+                has.extend(values.map(|value| value.is_some()));
+                answer.value().len()
+            });
+            let bytes = bytes.await?;
+            output.end_read(core, (keys.iter().count(), bytes)).await?;
+        }
+        Ok(has)
     }
 }
 
@@ -244,93 +223,92 @@ impl Sources {
         }
     }
 
-    /// Reads the records of all keys.
-    async fn read(
-        &self,
-        core: &mut Core,
-        output: &TaskOutput,
-    ) -> std::result::Result<Vec<Record>, Failure> {
-        let records = Record::read_all(core, &self.keys, BYTES_MAX).await?;
-        steps::count(records.len() / 16);
-        if let Some(longest) = records.iter().max_by_key(|record| record.held_bytes()) {
-            longest.note(output);
+    /// How long the sets of all keys are. A key that is too long cannot exist.
+    async fn lengths(&self, core: &mut Core) -> std::result::Result<Vec<TreeLength>, TaskFailure> {
+        let mut lengths = vec![TreeLength::default(); self.keys.len()];
+        let possible: Vec<_> = (0..self.keys.len())
+            .filter(|&place| self.keys[place].len() <= KEY_BYTES_MAX)
+            .collect();
+        let operations = possible.iter().map(|&place| {
+            steps::count(1);
+            Kind::Set.operation(&self.keys[place], TreeOp::Len)
+        });
+        let mut failed = None;
+        core.many(operations, |place, answer| match answer {
+            Answer::Failed(error) => failed = Some(error.clone()),
+            answer => {
+                let length = TreeView::of(&answer).length();
+                if length.version > 0 && length.tag != Kind::Set.tag() {
+                    failed = Some(Error::CollectionTag { tag: length.tag });
+                }
+                lengths[possible[place]] = length;
+            }
+        })
+        .await?;
+        steps::end_slice(core).await;
+        match failed {
+            Some(error) => Err(error.into()),
+            None => Ok(lengths),
         }
-        Ok(records)
     }
 
-    /// The sets that the records of all keys are. It pauses where a turn may end.
-    async fn sets<'a>(
+    /// What is made of the sets of all keys, in one attempt or in several.
+    async fn make(
         &self,
-        records: &'a [Record],
-        pause: &mut impl AsyncFnMut(),
-    ) -> std::result::Result<Vec<Option<SetValue<'a>>>, Failure> {
-        let mut sets = Vec::with_capacity(records.len() + 1);
-        for record in records {
-            pause().await;
-            sets.push(record.value()?);
-        }
-        if self.is_first_again {
-            sets.extend_from_within(..1);
-        }
-        Ok(sets)
-    }
-
-    /// Leaves the events of keys that were read and not found.
-    fn notify_missed(&self, output: &TaskOutput, records: &[Record]) {
-        for (key, record) in self.keys.iter().zip(records) {
-            record.notify_missed(output, key);
+        (core, output): Step<'_>,
+        algebra: Algebra,
+        limit: usize,
+    ) -> std::result::Result<(Members, Charge), TaskFailure> {
+        let mut attempts = Attempts::default();
+        loop {
+            let lengths = self.lengths(core).await?;
+            let sets = Sets {
+                keys: &self.keys,
+                lengths,
+                is_first_again: self.is_first_again,
+            };
+            match sets.make((&mut *core, output), algebra, limit).await {
+                Err(TaskFailure::Engine(Error::CollectionVersion { .. })) => {
+                    attempts.again(core, output).await;
+                }
+                Err(failure) => return Err(failure),
+                Ok(made) => {
+                    for (key, length) in self.keys.iter().zip(&sets.lengths) {
+                        if length.version == 0 {
+                            output.notify(EventClasses::MISSED, "keymiss", key);
+                        }
+                    }
+                    return Ok(made);
+                }
+            }
         }
     }
 }
 
+/// The members of a result.
+fn members(made: &Members) -> impl Iterator<Item = Entry<'_>> {
+    let stored = made.iter().map(|(key, value)| (&key[..], &value[..]));
+    stored.filter_map(entry_of)
+}
+
 /// Writes members.
-async fn write(members: &[&[u8]], core: &Core, (output, protocol): (&TaskOutput, Protocol)) {
-    output.write(|bytes| Writer::new(bytes, protocol).set(members.len()));
-    for some in members.chunks(MEMBERS_AT_ONCE) {
-        output.room(core).await;
-        steps::count(some.len());
-        steps::end_slice(core).await;
-        output.write(|bytes| {
-            let mut writer = Writer::new(bytes, protocol);
-            for member in some {
-                writer.bulk(member);
-            }
-        });
-    }
+async fn write(made: &Members, core: &Core, (output, protocol): (&TaskOutput, Protocol)) {
+    output.write(|bytes| Writer::new(bytes, protocol).set(made.len()));
+    send(members(made), core, (output, protocol), |writer, member| {
+        writer.bulk(member.0);
+    })
+    .await;
 }
 
 fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
     let sources = Sources::of(call, 1..call.count());
     call.task(move |mut core, output, protocol| async move {
-        let held = structured::hold_records((&mut core, &output), &sources.keys).await;
-        let mut held = match held {
-            Ok(held) => held,
-            Err(shortage) => {
-                output.refuse(protocol, &shortage);
-                return core;
-            }
-        };
-        let records = sources.read(&mut core, &output).await;
-        let sets = match &records {
-            Ok(records) => {
-                sources.notify_missed(&output, records);
-                let pause = &mut async || steps::end_slice(&core).await;
-                sources.sets(records, pause).await
-            }
-            Err(failure) => Err(failure.clone()),
-        };
-        match sets {
-            Ok(sets) => {
-                let places = algebra.members_max(&sets) * size_of::<&[u8]>();
-                if let Err(shortage) = held.grow_to(held.bytes() + places) {
-                    output.refuse(protocol, &shortage);
-                    return core;
-                }
-                let pause = &mut async || steps::end_slice(&core).await;
-                let members = algebra.of(&sets, usize::MAX, pause).await;
-                write(&members, &core, (&output, protocol)).await;
-            }
-            Err(failure) => structured::fail(&output, protocol, Kind::Set, &failure),
+        match sources
+            .make((&mut core, &output), algebra, usize::MAX)
+            .await
+        {
+            Ok((made, _held)) => write(&made, &core, (&output, protocol)).await,
+            Err(failure) => failure.write(&output, protocol),
         }
         core
     })
@@ -346,21 +324,6 @@ pub(super) fn sunion(call: &mut Call<'_>) -> Result {
 
 pub(super) fn sdiff(call: &mut Call<'_>) -> Result {
     Ok(reply(call, Algebra::Difference))
-}
-
-/// How many members the intersection of some sets has, up to a limit.
-async fn count_common(
-    core: &mut Core,
-    sources: &Sources,
-    (limit, output): (usize, &TaskOutput),
-) -> std::result::Result<usize, Failure> {
-    let _memory = output.take_record_memory(core, sources.keys.len()).await;
-    let records = sources.read(core, output).await?;
-    sources.notify_missed(output, &records);
-    let pause = &mut async || steps::end_slice(core).await;
-    let sets = sources.sets(&records, pause).await?;
-    let common = Algebra::Intersection.of(&sets, limit, pause).await;
-    Ok(common.len())
 }
 
 pub(super) fn sintercard(call: &mut Call<'_>) -> Result {
@@ -383,81 +346,46 @@ pub(super) fn sintercard(call: &mut Call<'_>) -> Result {
     }
     let sources = Sources::of(call, 2..2 + count);
     Ok(call.task(move |mut core, output, protocol| async move {
-        let count = count_common(&mut core, &sources, (limit, &output)).await;
-        structured::finish(&output, protocol, (Kind::Set, count), write_count);
+        let step = (&mut core, &output);
+        let made = sources.make(step, Algebra::Intersection, limit).await;
+        finish(&output, protocol, made, |writer, (made, _held)| {
+            writer.count(made.len());
+        });
         core
     }))
 }
 
 /// Makes a set of several and stores it under a key, which is removed if the set is empty. Returns
-/// how many members it has, and what has become of the key. Whether it was absent before is looked
-/// at if that makes an event, or if it is removed.
-async fn make(
-    core: &mut Core,
+/// how many members it has.
+async fn store_made(
+    (core, output): Step<'_>,
     (target, sources): (&[u8], &Sources),
     algebra: Algebra,
-    output: &TaskOutput,
-) -> std::result::Result<(usize, Done), Failure> {
-    let _memory = output
-        .take_record_memory(core, sources.keys.len() + 1)
-        .await;
-    loop {
-        let records = sources.read(core, output).await?;
-        let pause = &mut async || steps::end_slice(core).await;
-        let sets = sources.sets(&records, pause).await?;
-        let members = algebra.of(&sets, usize::MAX, pause).await;
-        steps::count(members.len() / 16);
-        let (made, count) = of_sorted(members.into_iter());
-        let effect = made.map_or(Effect::Delete, Effect::Store);
-        let mut transaction = Transaction::new();
-        let read = sources.keys.iter().zip(&records);
-        // One that is too long stays absent.
-        let read = read.filter(|(key, _)| key.len() <= KEY_BYTES_MAX);
-        for (key, record) in read.take(TRANSACTION_KEYS_MAX + 1) {
-            transaction = transaction.expect(key, record.version);
-        }
-        // A target that is a source must be as it was read, or members that others have added
-        // since would be lost.
-        let place = sources.keys.iter().position(|key| key == target);
-        let mut before = place.map(|place| records[place].version);
-        if before.is_none() && (matches!(effect, Effect::Delete) || output.sends(EventClasses::NEW))
-        {
-            let version = core.inspect(target).await?.map_or(0, |known| known.version);
-            transaction = transaction.expect(target, version);
-            before = Some(version);
-        }
-        transaction = match &effect {
-            Effect::Store(record) => {
-                output.note_record(record.len());
-                transaction.put_structured(target, record, Expiry::Never)
-            }
-            _ => transaction.delete(target),
-        };
-        let is_done = match core.transaction(&transaction).await {
-            Ok(TransactionOutcome::Committed { .. }) => true,
-            Ok(TransactionOutcome::Conflict { .. }) => false,
-            Err(
-                Error::KeysApart { .. }
-                | Error::TransactionKeys { .. }
-                | Error::TransactionTooLong { .. },
-            ) => {
-                let condition = before.map_or(Condition::Always, Condition::Version);
-                let options = (condition, Expiry::Never);
-                structured::put((&mut *core, output), target, options, &effect).await?
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if is_done {
-            sources.notify_missed(output, &records);
-            let is_new = before == Some(0);
-            let done = match effect {
-                Effect::Store(_) => Done::Stored { is_new },
-                _ if is_new => Done::Nothing,
-                _ => Done::Deleted,
-            };
-            return Ok((count, done));
-        }
+    name: &'static str,
+) -> std::result::Result<usize, TaskFailure> {
+    let is_source = sources.keys.iter().any(|key| key == target);
+    // Members that others add meanwhile would be lost.
+    if is_source && !output.is_alone() && !output.close_gate(core).await {
+        return Err(OTHERS.into());
     }
+    let (made, _held) = sources
+        .make((&mut *core, output), algebra, usize::MAX)
+        .await?;
+    let was_absent = core.inspect(target).await?.is_none();
+    let entries = members(&made).map(|(member, _)| (member, Some(&[][..])));
+    let (updated, failure) = update_all((core, output), (Kind::Set, target), entries, true).await;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if updated.elements > 0 {
+        if was_absent {
+            output.notify(EventClasses::NEW, "new", target);
+        }
+        output.notify(EventClasses::SET, name, target);
+    } else if !was_absent {
+        output.notify(EventClasses::GENERIC, "del", target);
+    }
+    Ok(made.len())
 }
 
 /// Starts a `STORE` form, which is the event `name`.
@@ -465,16 +393,9 @@ fn store(call: &mut Call<'_>, algebra: Algebra, name: &'static str) -> Flow {
     let target = call.key().to_vec();
     let sources = Sources::of(call, 2..call.count());
     call.task(move |mut core, output, protocol| async move {
-        let made = make(&mut core, (&target, &sources), algebra, &output).await;
-        let made = made.map(|(count, done)| {
-            if done == Done::Deleted {
-                output.notify(EventClasses::GENERIC, "del", &target);
-            } else {
-                done.notify(&output, (Kind::Set, name), &target);
-            }
-            count
-        });
-        structured::finish(&output, protocol, (Kind::Set, made), write_count);
+        let step = (&mut core, &output);
+        let made = store_made(step, (&target, &sources), algebra, name).await;
+        finish(&output, protocol, made, |writer, count| writer.count(count));
         core
     })
 }
@@ -495,63 +416,78 @@ pub(super) fn sdiffstore(call: &mut Call<'_>) -> Result {
 mod tests {
     use std::collections::BTreeSet;
 
-    use futures_lite::future::block_on;
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::types::kind::Structured;
-    use crate::types::set::value::with_members;
-
-    proptest! {
-        #[test]
-        fn sets_are_made_of_several_as_sorted_sets_are(
-            all in prop::collection::vec(prop::collection::btree_set(0_u8..60, 0..50), 1..9),
-            limit in 0_usize..70,
-        ) {
-            let records: Vec<_> = all.iter().map(|members| {
-                let members: Vec<_> = members.iter().map(|member| [*member]).collect();
-                with_members(None, members.iter().map(|member| &member[..])).0
-            }).collect();
-            let sets: Vec<_> = records.iter().map(|record| {
-                record.as_deref().map(|record| SetValue::of(record).expect("a set"))
-            }).collect();
-            let union = all.iter().flatten().copied().collect::<BTreeSet<_>>();
-            let common = all[0].iter().copied();
-            let common = common.filter(|member| all.iter().all(|set| set.contains(member)));
-            let first = all[0].iter().copied();
-            let left = first.filter(|member| !all[1..].iter().any(|set| set.contains(member)));
-            for (algebra, expected) in [
-                (Algebra::Union, union.into_iter().collect::<Vec<_>>()),
-                (Algebra::Intersection, common.collect()),
-                (Algebra::Difference, left.collect()),
-            ] {
-                let of = |limit| block_on(algebra.of(&sets, limit, &mut async || {}));
-                let made = of(usize::MAX);
-                let members: Vec<_> = made.iter().map(|member| member[0]).collect();
-                prop_assert_eq!(&members, &expected, "{:?}", algebra);
-                let (record, count) = of_sorted(made.into_iter());
-                prop_assert_eq!(count, expected.len());
-                prop_assert_eq!(record.is_some(), count > 0);
-                if algebra == Algebra::Intersection {
-                    prop_assert_eq!(of(limit).len(), limit.min(expected.len()));
-                }
-            }
-        }
-    }
+    use crate::by_hand::on_first_core;
 
     #[test]
     fn a_key_that_is_named_again_is_read_once() {
         let keys = |names: &[&str]| {
             let sources = Sources::named(names.iter().map(|name| name.as_bytes()));
-            let records: Vec<_> = sources.keys.iter().map(|_| Record::default()).collect();
-            let sets = block_on(sources.sets(&records, &mut async || {}));
-            let sets = sets.expect("no keys").len();
             let keys = sources.keys.into_iter().map(String::from_utf8);
             let keys = keys.collect::<std::result::Result<Vec<_>, _>>();
-            (keys.expect("text").join(" "), sets)
+            (keys.expect("text").join(" "), sources.is_first_again)
         };
-        assert_eq!(keys(&["b", "a", "a", "c", "a"]), ("b a c".into(), 3));
-        assert_eq!(keys(&["b", "a", "b", "b"]), ("b a".into(), 3));
-        assert_eq!(keys(&["b", "b"]), ("b".into(), 2));
+        assert_eq!(keys(&["b", "a", "a", "c", "a"]), ("b a c".into(), false));
+        assert_eq!(keys(&["b", "a", "b", "b"]), ("b a".into(), true));
+        assert_eq!(keys(&["b", "b"]), ("b".into(), true));
+    }
+
+    #[test]
+    fn sets_are_made_of_several_as_sorted_sets_are() {
+        on_first_core(2, |bench| async move {
+            let output = bench.output();
+            let mut core = bench.core;
+            let mut numbers = crate::random::Numbers::new();
+            for _ in 0..40 {
+                let all: Vec<BTreeSet<u8>> = (0..numbers.below(6) + 1)
+                    .map(|_| {
+                        let count = numbers.below(200);
+                        (0..count)
+                            .map(|_| u8::try_from(numbers.below(80)).expect("small"))
+                            .collect()
+                    })
+                    .collect();
+                let names: Vec<_> = (0..all.len()).map(|place| format!("set{place}")).collect();
+                for (set, name) in all.iter().zip(&names) {
+                    let key = name.as_bytes();
+                    let bytes: Vec<_> = set.iter().map(|member| [*member]).collect();
+                    let members = bytes.iter().map(|member| (&member[..], Some(&[][..])));
+                    let step = (&mut core, &output);
+                    let (updated, failure) =
+                        update_all(step, (Kind::Set, key), members, true).await;
+                    assert!(failure.is_none(), "{failure:?}");
+                    assert_eq!(updated.elements, set.len() as u64);
+                }
+                let sources = Sources::named(names.iter().map(|name| name.as_bytes()));
+                let union = all.iter().flatten().copied().collect::<BTreeSet<_>>();
+                let common = all[0].iter().copied();
+                let common = common.filter(|member| all.iter().all(|set| set.contains(member)));
+                let first = all[0].iter().copied();
+                let left = first.filter(|member| !all[1..].iter().any(|set| set.contains(member)));
+                for (algebra, expected) in [
+                    (Algebra::Union, union.clone()),
+                    (Algebra::Intersection, common.collect()),
+                    (Algebra::Difference, left.collect()),
+                ] {
+                    let made = sources
+                        .make((&mut core, &output), algebra, usize::MAX)
+                        .await;
+                    let (made, _held) = made.expect("sets");
+                    let made: Vec<_> = members(&made).map(|(member, _)| member[0]).collect();
+                    assert_eq!(made.len(), expected.len());
+                    assert_eq!(
+                        made.into_iter().collect::<BTreeSet<_>>(),
+                        expected,
+                        "{algebra:?}"
+                    );
+                    if algebra == Algebra::Intersection {
+                        let limit = numbers.below(70) + 1;
+                        let made = sources.make((&mut core, &output), algebra, limit).await;
+                        let (made, _held) = made.expect("sets");
+                        assert_eq!(made.len(), limit.min(expected.len()));
+                    }
+                }
+            }
+        });
     }
 }

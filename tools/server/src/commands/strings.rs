@@ -119,7 +119,6 @@ pub(super) fn set(call: &mut Call<'_>) -> Result {
         expiry,
         condition,
         previous,
-        structured: false,
     };
     let kind = if previous {
         ReplyKind::Value
@@ -149,7 +148,6 @@ pub(super) fn setnx(call: &mut Call<'_>) -> Result {
         expiry: Expiry::Never,
         condition: Condition::Absent,
         previous: false,
-        structured: false,
     };
     Ok(call.change(ReplyKind::IsStored, change))
 }
@@ -171,7 +169,6 @@ fn set_until(call: &mut Call<'_>, unit: TimeUnit, name: &str) -> Result {
         expiry,
         condition: Condition::Always,
         previous: false,
-        structured: false,
     };
     Ok(call.change(ReplyKind::Stored, change))
 }
@@ -191,7 +188,6 @@ pub(super) fn getset(call: &mut Call<'_>) -> Result {
         expiry: Expiry::Never,
         condition: Condition::Always,
         previous: true,
-        structured: false,
     };
     let long = LongChange::new(key, value, ChangeKind::Set(swap(Expiry::Never)));
     Ok(call.request_or_long(ReplyKind::Value, change, long))

@@ -1,27 +1,26 @@
 //! Renames and copies of collections, of any size: page by page.
 //!
 //! - I1: a target is whole, as the source was in one moment, or is removed again.
-//! - I2: what is renamed is not taken from under both names. A short collection is removed
-//!   under its old name first, and stored again if it cannot be stored under the new one. While a
-//!   longer one is renamed, no client writes.
+//! - I2: what is renamed is not taken from under both names. What one step can store is removed
+//!   under its old name first, and stored again if it cannot be stored under the new one. While
+//!   more is renamed or copied, no client writes.
 
-use std::sync::Arc;
-
+use farcore::constants::TREE_CHANGES_WHOLE;
 use farcore::{
     Condition, Core, DeleteOutcome, Error, Expiry, ExpiryCondition, ExpiryOutcome, Operation,
     TreeChange, TreeChanges, TreeGuard, TreeLength, TreeOp, TreePage, TreeValues, TreeView,
     Version,
 };
 
-use super::trees::{Step, ask};
+use super::trees::{OTHERS, Step, ask, size_of_page};
 use crate::steps;
 use crate::tasks::attempts::Attempts;
 use crate::tasks::failure::TaskFailure;
-use crate::tasks::gate_hold::GateHold;
+use crate::waits::readiness::Readiness;
 
 /// Bytes that a page takes while it is copied: as it was read, and on its way.
 const PAGE_BYTES: usize = 48 << 10;
-/// Bytes of a short collection, with those that each element has beside it.
+/// Bytes of a short collection, which one page holds, with those that each element has beside it.
 const SHORT_BYTES: u64 = 12 << 10;
 const BESIDE_ELEMENT: u64 = 8;
 /// Values that one push adds, at most.
@@ -36,6 +35,8 @@ pub(super) struct TreeMove<'k> {
     pub(super) replaces: bool,
     /// The source is removed.
     pub(super) renames: bool,
+    /// Where it is said that elements are put back.
+    pub(super) readiness: &'k Readiness,
 }
 
 /// What a rename or a copy has come to.
@@ -55,11 +56,32 @@ struct Source {
     expiry: Expiry,
 }
 
+impl Source {
+    /// True if one step can store it whole.
+    fn is_one_step(&self) -> bool {
+        let length = &self.length;
+        let beside = length.elements.saturating_mul(BESIDE_ELEMENT);
+        let most = if length.is_list {
+            VALUES_AT_ONCE
+        } else {
+            TREE_CHANGES_WHOLE
+        };
+        length.bytes.saturating_add(beside) < SHORT_BYTES
+            && length.elements <= most as u64
+            && self.expiry == Expiry::Never
+    }
+}
+
 impl TreeMove<'_> {
     /// Renames or copies a collection.
     pub(super) async fn run(self, (core, output): Step<'_>) -> Result<TreeMoved, TaskFailure> {
+        let moved = self.attempts((core, output)).await;
+        output.open_gate();
+        moved
+    }
+
+    async fn attempts(self, (core, output): Step<'_>) -> Result<TreeMoved, TaskFailure> {
         let mut attempts = Attempts::default();
-        let mut hold = None;
         let mut held = None;
         loop {
             let length = match core.tree(self.from).len().await {
@@ -73,31 +95,29 @@ impl TreeMove<'_> {
                 let needed = PAGE_BYTES + 2 * bytes.min(output.value_bytes_max());
                 held = Some(output.hold_when_free(core, needed).await?);
             }
-            if self.renames && !is_short(&length) && hold.is_none() && !output.holds_gate() {
-                // Then it is looked at anew.
-                output.end_pass();
-                let (shared, place) = (Arc::clone(output.shared()), output.place());
-                hold = GateHold::take(core, &shared, place).await;
-                if hold.is_none() {
-                    return Err("ERR other writes have not ended in time: try again".into());
-                }
-                continue;
-            }
             match self.attempt((&mut *core, output), length).await {
                 Err(TaskFailure::Engine(Error::CollectionVersion { .. })) => {
                     attempts.again(core, output).await;
                 }
-                moved => return moved,
+                // Then it is looked at anew.
+                Ok(None) => {
+                    if !output.close_gate(core).await {
+                        return Err(OTHERS.into());
+                    }
+                }
+                Ok(Some(moved)) => return Ok(moved),
+                Err(failure) => return Err(failure),
             }
         }
     }
 
-    /// Does it if no client changes source or target meanwhile.
+    /// Does it if no client changes source or target meanwhile; `None` if no client may write
+    /// meanwhile.
     async fn attempt(
         self,
         (core, output): Step<'_>,
         length: TreeLength,
-    ) -> Result<TreeMoved, TaskFailure> {
+    ) -> Result<Option<TreeMoved>, TaskFailure> {
         let metadata = core.inspect(self.from).await?;
         let Some(metadata) = metadata.filter(|found| found.version == length.version) else {
             return Err(changed());
@@ -108,71 +128,60 @@ impl TreeMove<'_> {
         };
         if self.from == self.to {
             // Another client has made it since the command looked.
-            return Ok(TreeMoved::Yes);
+            return Ok(Some(TreeMoved::Yes));
         }
         if !self.replaces && core.exists(self.to).await? {
-            return Ok(TreeMoved::TargetExists);
+            return Ok(Some(TreeMoved::TargetExists));
         }
-        if self.renames && is_short(&length) {
-            return self.rename_short(core, &source).await;
+        if source.is_one_step() {
+            self.move_short((core, output), &source).await?;
+            return Ok(Some(TreeMoved::Yes));
+        }
+        if !output.is_alone() {
+            return Ok(None);
         }
         let mut target = None;
-        let copied = self.copy((&mut *core, output), &source, &mut target).await;
-        match (copied, target) {
-            (Ok(true), _) => Ok(TreeMoved::Yes),
-            (Ok(false), Some(version)) => {
-                self.discard(core, version).await;
-                Err(changed())
-            }
-            (Ok(false), None) => Err(changed()),
-            (Err(failure), target) => {
-                if let Some(version) = target {
-                    self.discard(core, version).await;
-                }
-                Err(failure)
-            }
-        }
-    }
-
-    /// Renames a short collection.
-    async fn rename_short(
-        self,
-        core: &mut Core,
-        source: &Source,
-    ) -> Result<TreeMoved, TaskFailure> {
-        let (length, mut target) = (&source.length, None);
-        let (mut pages, mut rank) = (Vec::new(), 0);
-        while rank < length.elements {
-            let page = self.read(core, source, rank).await?;
-            rank += page.iter().count() as u64;
-            pages.push(page);
-        }
-        let condition = Condition::Version(length.version);
-        let deleted = core.delete_if(self.from, condition).await?;
-        if !matches!(deleted, DeleteOutcome::Deleted) {
-            return Err(changed());
-        }
-        let stored = self.fill(core, source, (&pages, &mut target));
-        let failure = match stored.await {
-            Ok(()) => return Ok(TreeMoved::Yes),
+        let failure = match self.copy((&mut *core, output), &source, &mut target).await {
+            Ok(true) => return Ok(Some(TreeMoved::Yes)),
+            Ok(false) => changed(),
             Err(failure) => failure,
         };
         if let Some(version) = target {
             self.discard(core, version).await;
         }
+        Err(failure)
+    }
+
+    /// Renames or copies what one step stores.
+    async fn move_short(
+        self,
+        (core, output): Step<'_>,
+        source: &Source,
+    ) -> Result<(), TaskFailure> {
+        let page = self.read(core, source, 0).await?;
+        if self.renames {
+            let condition = Condition::Version(source.length.version);
+            let deleted = core.delete_if(self.from, condition).await?;
+            if !matches!(deleted, DeleteOutcome::Deleted) {
+                return Err(changed());
+            }
+        }
+        let failure = match self.add(core, source, (&page, &mut None)).await {
+            Err(failure) if self.renames => failure,
+            added => return added,
+        };
         let back = Self {
             to: self.from,
             replaces: false,
             ..self
         };
-        let mut stored = None;
-        let back = back.fill(core, source, (&pages, &mut stored));
-        if let Err(second) = back.await {
-            tracing::warn!(
+        match back.add(core, source, (&page, &mut None)).await {
+            Ok(()) => self.readiness.note(core, output, self.from).await,
+            Err(second) => tracing::warn!(
                 rename = ?failure,
                 put_back = ?second,
                 "a collection that could not be renamed is lost, or was made anew meanwhile"
-            );
+            ),
         }
         Err(failure)
     }
@@ -191,19 +200,6 @@ impl TreeMove<'_> {
             return Err(changed());
         }
         Ok(page)
-    }
-
-    /// Makes the target of the pages of a source.
-    async fn fill(
-        self,
-        core: &mut Core,
-        source: &Source,
-        (pages, target): (&[TreePage], &mut Option<Version>),
-    ) -> Result<(), TaskFailure> {
-        for page in pages {
-            self.add(core, source, (page, target)).await?;
-        }
-        self.expire(core, source, target).await
     }
 
     /// Adds a page to the target.
@@ -255,14 +251,11 @@ impl TreeMove<'_> {
         let mut rank = 0;
         while rank < source.length.elements {
             let page = self.read(core, source, rank).await?;
-            let sizes = page.iter().map(|(key, value)| key.len() + value.len());
-            let (count, bytes) = sizes.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one));
+            let (count, bytes) = size_of_page(&page);
             rank += count as u64;
-            output.turn(core, 2 * bytes).await;
+            output.end_read(core, (count, bytes)).await?;
             self.add(core, source, (&page, target)).await?;
-            steps::count(count);
-            steps::count_copied(2 * bytes);
-            steps::end_slice(core).await;
+            steps::count_copied(bytes);
         }
         self.expire(core, source, target).await?;
         if self.renames {
@@ -308,7 +301,7 @@ impl TreeMove<'_> {
             };
             let (version, done) = self.write(core, (source, op, *target)).await?;
             *target = Some(version);
-            let done = usize::try_from(done(2)).unwrap_or(usize::MAX);
+            let done = usize::try_from(done).unwrap_or(usize::MAX);
             left = &left[done.min(left.len())..];
         }
         Ok(())
@@ -322,15 +315,12 @@ impl TreeMove<'_> {
         page: &TreePage,
         target: &mut Option<Version>,
     ) -> Result<(), TaskFailure> {
-        if target.is_none() && self.replaces {
-            core.delete(self.to).await?;
-            *target = Some(0);
-        }
         let values: Vec<_> = page.iter().map(|(_, value)| value).collect();
         for some in values.chunks(VALUES_AT_ONCE) {
             let op = TreeOp::Push {
                 front: false,
                 exists: false,
+                replaces: self.replaces && target.is_none(),
                 values: TreeValues::Slices(some),
             };
             let (version, _) = self.write(core, (source, op, *target)).await?;
@@ -339,12 +329,12 @@ impl TreeMove<'_> {
         Ok(())
     }
 
-    /// Writes to the target; returns its version then, and the numbers of the answer.
+    /// Writes to the target; returns its version then, and how many changes of a map were made.
     async fn write(
         self,
         core: &mut Core,
         (source, op, target): (&Source, TreeOp<'_>, Option<Version>),
-    ) -> Result<(Version, impl Fn(usize) -> u64), TaskFailure> {
+    ) -> Result<(Version, u64), TaskFailure> {
         let operation = Operation::Tree {
             key: self.to,
             op,
@@ -352,26 +342,153 @@ impl TreeMove<'_> {
         };
         let answered = ask(core, operation, |answer| {
             let view = TreeView::of(answer);
-            (view.version(), [0, 1, 2, 3].map(|place| view.number(place)))
+            (view.version(), view.number(2))
         });
         match answered.await {
-            Ok((version, numbers)) => Ok((version, move |place: usize| numbers[place])),
             // Another client has made the target something else meanwhile.
             Err(
                 Error::NoCollection | Error::CollectionTag { .. } | Error::CollectionKind { .. },
             ) => Err(changed()),
-            Err(error) => Err(error.into()),
+            answered => Ok(answered?),
         }
     }
-}
-
-/// True if a collection is short enough to be held while it is renamed.
-fn is_short(length: &TreeLength) -> bool {
-    let beside = length.elements.saturating_mul(BESIDE_ELEMENT);
-    length.bytes.saturating_add(beside) < SHORT_BYTES
 }
 
 /// What has another attempt begin.
 fn changed() -> TaskFailure {
     Error::CollectionVersion { current: 0 }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::rc::Rc;
+    use std::sync::Arc;
+
+    use futures_lite::future::poll_once;
+
+    use super::super::trees::update_all;
+    use super::*;
+    use crate::by_hand::on_first_core;
+    use crate::tasks::output::TaskOutput;
+    use crate::types::kind::Kind;
+    use crate::waits::key_queues::{ReadyKeys, Waiter};
+
+    async fn push(core: &mut Core, key: &[u8], values: &[&[u8]]) {
+        let mut list = core.tree(key).tagged(Kind::List.tag());
+        list.push_last(values).await.expect("a list");
+    }
+
+    async fn values(core: &mut Core, key: &[u8]) -> Vec<Vec<u8>> {
+        let page = core.tree(key).tagged(Kind::List.tag());
+        let page = { page }.slice(0, -1, u32::MAX).await.expect("a list");
+        page.iter().map(|(_, value)| value.to_vec()).collect()
+    }
+
+    async fn source(core: &mut Core, key: &[u8]) -> Source {
+        Source {
+            length: core.tree(key).len().await.expect("a collection"),
+            expiry: Expiry::Never,
+        }
+    }
+
+    #[test]
+    fn a_list_whose_target_has_come_meanwhile_is_put_back_and_wakes() {
+        on_first_core(1, |bench| async move {
+            let output = bench.output();
+            let mut core = bench.core;
+            let waiter = Waiter {
+                client: 1,
+                core: 0,
+                number: 0,
+            };
+            bench.shared.waiting.enter(&[b"from".to_vec()], waiter);
+            let ready = ReadyKeys::default();
+            let readiness = Readiness::later(Arc::clone(&bench.shared), Rc::clone(&ready));
+            push(&mut core, b"from", &[b"a", b"b"]).await;
+            push(&mut core, b"to", &[b"theirs"]).await;
+            let source = source(&mut core, b"from").await;
+            assert!(source.is_one_step());
+            let rename = TreeMove {
+                from: b"from",
+                to: b"to",
+                replaces: false,
+                renames: true,
+                readiness: &readiness,
+            };
+            let moved = rename.move_short((&mut core, &output), &source).await;
+            assert!(matches!(
+                moved,
+                Err(TaskFailure::Engine(Error::CollectionVersion { .. }))
+            ));
+            assert_eq!(values(&mut core, b"from").await, [b"a", b"b"]);
+            assert_eq!(values(&mut core, b"to").await, [b"theirs"]);
+            assert_eq!(ready.take(), [b"from"]);
+            // What is replaced is replaced in one step.
+            let rename = TreeMove {
+                replaces: true,
+                ..rename
+            };
+            let step = (&mut core, &output);
+            assert!(matches!(rename.run(step).await, Ok(TreeMoved::Yes)));
+            assert_eq!(values(&mut core, b"to").await, [b"a", b"b"]);
+            assert!(!core.exists(b"from").await.expect("read"));
+        });
+    }
+
+    /// Elements enough for several pages.
+    const ELEMENTS: usize = 3_000;
+
+    async fn fill(core: &mut Core, output: &TaskOutput, key: &[u8]) {
+        let members: Vec<_> = (0..ELEMENTS).map(|member| member.to_string()).collect();
+        let members = members.iter().map(|one| (one.as_bytes(), Some(&[][..])));
+        let (_, failure) = update_all((core, output), (Kind::Set, key), members, false).await;
+        assert!(failure.is_none(), "{failure:?}");
+    }
+
+    #[test]
+    fn no_client_writes_while_a_long_collection_is_copied() {
+        on_first_core(1, |bench| async move {
+            let output = bench.output();
+            let (mut core, shared) = (bench.core.another(), &bench.shared);
+            let mut serving = bench.serving(0);
+            let readiness = Readiness::at_once(Arc::clone(shared));
+            for renames in [false, true] {
+                fill(&mut core, &output, b"from").await;
+                let copy = TreeMove {
+                    from: b"from",
+                    to: b"to",
+                    replaces: renames,
+                    renames,
+                    readiness: &readiness,
+                };
+                let moved = {
+                    let mut moves = pin!(copy.run((&mut core, &output)));
+                    let mut polls = 0;
+                    loop {
+                        if let Some(moved) = poll_once(moves.as_mut()).await {
+                            break moved;
+                        }
+                        polls += 1;
+                        assert!(polls < 100_000, "it goes on");
+                        if output.is_alone() {
+                            assert!(serving.passes.take(false).is_none());
+                        }
+                        bench.receive(&mut serving);
+                        serving.gate_turn(&bench.core);
+                        bench.core.yield_now().await;
+                    }
+                };
+                assert!(matches!(moved, Ok(TreeMoved::Yes)), "{moved:?}");
+                assert!(!output.is_alone());
+                bench.receive(&mut serving);
+                assert!(serving.passes.take(false).is_some());
+                let length = core.tree(b"to").len().await.expect("a set");
+                assert_eq!(length.elements, ELEMENTS as u64);
+                let exists = core.exists(b"from").await.expect("read");
+                assert_eq!(exists, !renames);
+            }
+            assert_eq!(shared.counters[0].gate_closings.get(), 2);
+        });
+    }
 }

@@ -27,6 +27,9 @@ use crate::words::stored_key;
 /// A client of the core, and the output of the command that uses it.
 pub(super) type Step<'a> = (&'a mut Core, &'a TaskOutput);
 
+/// Why a command that keeps others from writing does not begin.
+pub(super) const OTHERS: &str = "ERR other writes have not ended in time: try again";
+
 /// Bytes of the elements of one request, and of those that one step of a task changes.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// Elements that one step of a task changes.
@@ -35,6 +38,10 @@ const CHANGES_AT_ONCE: usize = 128;
 const BESIDE_ELEMENT: usize = 2 << 10;
 /// Bytes that an element takes beside its own while it is read with all others.
 const BESIDE_READ: usize = 8 + 2 * size_of::<Entry<'_>>();
+/// Elements that are written, and bytes of them from which no more are, before the client must have
+/// taken some.
+const WRITTEN_AT_ONCE: usize = 64;
+const WRITTEN_BYTES: usize = 16 << 10;
 /// Bytes of the buffer for keys of elements that a core keeps.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
@@ -266,6 +273,8 @@ pub(super) async fn update_all<'e>(
         }
         output.turn(core, bytes).await;
         steps::end_slice(core).await;
+        // What is begun is done.
+        output.open_overdue_gate();
     }
     (updated, None)
 }
@@ -368,12 +377,7 @@ pub(super) async fn read_all(
         let page = tree
             .range(from, TreeBound::Unbounded, false, u32::MAX)
             .await?;
-        let sizes = page.iter().map(|(key, value)| key.len() + value.len());
-        let (count, bytes) = sizes.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one));
-        steps::count(count);
-        steps::count_copied(bytes);
-        output.turn(core, bytes).await;
-        steps::end_slice(core).await;
+        output.end_read(core, size_of_page(&page)).await?;
         last = page.last().map(|(key, _)| key.to_vec());
         let is_last = !page.has_more() || last.is_none();
         pages.push(page);
@@ -405,10 +409,57 @@ pub(super) async fn small(
     }
 }
 
+/// Elements of a page, and their bytes.
+pub(super) fn size_of_page(page: &TreePage) -> (usize, usize) {
+    let sizes = page.iter().map(|(key, value)| key.len() + value.len());
+    sizes.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one))
+}
+
 /// The elements of pages, with their values.
 pub(super) fn entries(pages: &[TreePage]) -> impl Iterator<Item = Entry<'_>> + Clone {
     let count = pages.len();
     (0..count)
         .flat_map(|page| pages[page].iter().collect::<Vec<_>>())
         .filter_map(element::entry_of)
+}
+
+/// Gathers things in slices.
+pub(super) async fn gather<T>(things: impl Iterator<Item = T>, core: &Core) -> Vec<T> {
+    let mut gathered = Vec::with_capacity(things.size_hint().0);
+    for thing in things {
+        gathered.push(thing);
+        if gathered.len().is_multiple_of(steps::PIECE) {
+            steps::count(steps::PIECE);
+            steps::end_slice(core).await;
+        }
+    }
+    gathered
+}
+
+/// Writes elements as the client takes them, until it is gone.
+pub(super) async fn send<'e>(
+    entries: impl Iterator<Item = Entry<'e>>,
+    core: &Core,
+    (output, protocol): (&TaskOutput, Protocol),
+    write: impl Fn(&mut Writer<'_>, Entry<'e>),
+) {
+    let mut entries = entries.peekable();
+    while entries.peek().is_some() && !output.is_gone() {
+        output.room(core).await;
+        steps::end_slice(core).await;
+        let (mut count, mut bytes) = (0, 0);
+        output.write(|into| {
+            let mut writer = Writer::new(into, protocol);
+            while count < WRITTEN_AT_ONCE && bytes < WRITTEN_BYTES {
+                let Some(entry) = entries.next() else {
+                    return;
+                };
+                write(&mut writer, entry);
+                count += 1;
+                bytes += entry.0.len() + entry.1.len();
+            }
+        });
+        steps::count(count);
+        steps::count_copied(bytes);
+    }
 }

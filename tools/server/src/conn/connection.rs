@@ -533,11 +533,9 @@ impl Connection {
             return;
         };
         let before = parts.bytes();
-        let is_complete = parts.take(part, (self.protocol, self.share_bytes), answer);
+        let is_complete = parts.take(part, self.protocol, answer);
         self.early_bytes += parts.bytes() - before;
-        if is_complete && let Some(read) = parts.record_read() {
-            self.pending[place] = Pending::Long(Some(Box::new(LongTask::Record(read))));
-        } else if is_complete && let Some(read) = parts.long_values() {
+        if is_complete && let Some(read) = parts.long_values() {
             self.pending[place] = Pending::Long(Some(Box::new(LongTask::Many(read))));
         } else if is_complete {
             self.early_bytes -= parts.bytes();

@@ -3,12 +3,9 @@
 use farcore::{Answer, Error};
 
 use crate::conn::reply_token::PARTS_MAX;
-use crate::limits::LARGE_BYTES;
 use crate::long::read::LongReplies;
-use crate::long::record_read::{RecordRead, RecordReply};
 use crate::resp::{Protocol, Writer};
 use crate::types::replies::{ReplyKind, error_text, write_answer};
-use crate::types::search::Search;
 
 /// How the answers make one reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,8 +16,6 @@ pub(crate) enum JoinedReplyKind {
     Count,
     /// `OK`.
     Stored,
-    /// What a search in one answer finds.
-    Found,
 }
 
 /// The answers so far.
@@ -38,10 +33,6 @@ pub(crate) struct JoinedReply {
     base: usize,
     /// Answers of it that are missing.
     outstanding: usize,
-    /// What is searched in the answer, and the key of that.
-    search: Option<(Search, Vec<u8>)>,
-    /// What is found is too long for a reply that is made at once.
-    is_too_long: bool,
     /// Places and keys of values that must be read in pieces.
     long: Vec<(usize, Vec<u8>)>,
 }
@@ -50,7 +41,7 @@ impl JoinedReply {
     /// No answers yet, of `count`.
     pub(crate) fn new(kind: JoinedReplyKind, count: usize) -> Self {
         let replies = match kind {
-            JoinedReplyKind::Values | JoinedReplyKind::Found => vec![Vec::new(); count],
+            JoinedReplyKind::Values => vec![Vec::new(); count],
             JoinedReplyKind::Count | JoinedReplyKind::Stored => Vec::new(),
         };
         Self {
@@ -62,18 +53,7 @@ impl JoinedReply {
             held_bytes: 0,
             base: 0,
             outstanding: 0,
-            search: None,
-            is_too_long: false,
             long: Vec::new(),
-        }
-    }
-
-    /// A reply of one answer, in which something is searched.
-    pub(crate) fn of_search(search: Search, key: &[u8]) -> Self {
-        Self {
-            outstanding: 1,
-            search: Some((search, key.to_vec())),
-            ..Self::new(JoinedReplyKind::Found, 1)
         }
     }
 
@@ -100,25 +80,14 @@ impl JoinedReply {
         self.held_bytes
     }
 
-    /// Takes an answer, of which a reply of `bytes_max` may be made; true if it was the last one.
-    pub(crate) fn take(
-        &mut self,
-        part: usize,
-        (protocol, bytes_max): (Protocol, usize),
-        answer: &Answer<'_>,
-    ) -> bool {
+    /// Takes an answer; true if it was the last one.
+    pub(crate) fn take(&mut self, part: usize, protocol: Protocol, answer: &Answer<'_>) -> bool {
         self.left -= 1;
         self.outstanding -= 1;
         match (answer, self.replies.get_mut(self.base + part)) {
             // Among strings, what is none counts as absent; as Redis.
-            (Answer::Failed(Error::Structured | Error::Collection), Some(reply))
-                if self.search.is_none() =>
-            {
+            (Answer::Failed(Error::Collection), Some(reply)) => {
                 Writer::new(reply, protocol).null();
-            }
-            // It was not kept while a task polled.
-            (Answer::Failed(Error::LongValue { .. }), Some(_)) if self.search.is_some() => {
-                self.is_too_long = true;
             }
             (Answer::Failed(Error::LongValue { key, .. }), Some(_)) => {
                 self.long.push((self.base + part, key.to_vec()));
@@ -129,32 +98,13 @@ impl JoinedReply {
             }
             (answer, Some(reply)) => {
                 let mut writer = Writer::new(reply, protocol);
-                match &self.search {
-                    Some((search, _))
-                        if answer.value().len() > LARGE_BYTES
-                            && search.bytes_max(answer) > bytes_max =>
-                    {
-                        self.is_too_long = true;
-                    }
-                    Some((search, _)) => search.write(answer, &mut writer),
-                    None => write_answer(ReplyKind::Value, answer, &mut writer),
-                }
+                write_answer(ReplyKind::Value, answer, &mut writer);
                 self.held_bytes += reply.len();
             }
             (Answer::Absent | Answer::Mismatch { .. }, None) => {}
             (_, None) => self.count += 1,
         }
         self.left == 0
-    }
-
-    /// The read whose reply is too long to be made at once, if it is.
-    pub(crate) fn record_read(&mut self) -> Option<RecordRead> {
-        if !self.is_too_long {
-            return None;
-        }
-        let (search, key) = self.search.take()?;
-        let reply = RecordReply::Search(search);
-        Some(RecordRead { key, reply })
     }
 
     /// The values that are to be read in pieces, and the replies of the others, once all answers
@@ -184,7 +134,6 @@ impl JoinedReply {
                     writer.raw(reply);
                 }
             }
-            JoinedReplyKind::Found => self.replies.iter().for_each(|reply| writer.raw(reply)),
             JoinedReplyKind::Count => writer.integer(self.count),
             JoinedReplyKind::Stored => writer.simple("OK"),
         }

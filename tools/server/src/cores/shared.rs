@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use farcore::EngineReporter;
 
-use crate::budgets::record_memory::LongestRecord;
 use crate::conn::guesses::FailingAddresses;
 use crate::conn::keepalive::Keepalive;
 use crate::conn::shared_bytes::Fanout;
@@ -91,7 +90,6 @@ pub(crate) struct Shared {
     /// Where wrong passwords come from.
     pub(crate) failing: FailingAddresses,
     pub(crate) encoding_limits: EncodingLimits,
-    pub(crate) longest_record: LongestRecord,
     /// What clients may have the server hold.
     pub(crate) client_memory: Arc<ClientMemory>,
     /// What unauthenticated connections may.
@@ -161,7 +159,6 @@ impl Shared {
             slow: SlowSettings::default(),
             failing: FailingAddresses::default(),
             encoding_limits: EncodingLimits::default(),
-            longest_record: LongestRecord::default(),
             client_memory,
             unauthenticated_memory,
             native_memory,

@@ -89,14 +89,13 @@ enum Deed {
 impl Deed {
     fn of(kind: Option<ReplyKind>, operation: &Operation<'_>, now_ms: u64) -> Option<Self> {
         Some(match *operation {
-            Operation::Get { .. }
-            | Operation::GetStructured { .. }
-            | Operation::Inspect { .. }
-            | Operation::GetRange { .. } => match kind {
-                // As Redis, which only looks at them.
-                Some(ReplyKind::ReferenceCount | ReplyKind::Unknown(_)) => return None,
-                _ => Self::Read,
-            },
+            Operation::Get { .. } | Operation::Inspect { .. } | Operation::GetRange { .. } => {
+                match kind {
+                    // As Redis, which only looks at them.
+                    Some(ReplyKind::ReferenceCount | ReplyKind::Unknown(_)) => return None,
+                    _ => Self::Read,
+                }
+            }
             Operation::Put { .. } => Self::Put {
                 until: Until::Ever,
                 finds: Finds::Either,
@@ -337,7 +336,6 @@ pub(crate) fn looking(operation: Operation<'_>, classes: EventClasses) -> Operat
                     expiry: Expiry::Never,
                     condition: Condition::Always,
                     previous: false,
-                    structured: false,
                 },
             }
         }

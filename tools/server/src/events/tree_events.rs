@@ -201,6 +201,7 @@ mod tests {
         let push = TreeOp::Push {
             front: true,
             exists: false,
+            replaces: false,
             values: farcore::TreeValues::Slices(&[b"a", b"b"]),
         };
         assert_eq!(of(Kind::List, &push, &numbers(&[2])), ["new", "lpush"]);

@@ -311,7 +311,7 @@ impl Plan {
                         // None is under way, so each is sent and answered at once.
                         let place = parts.send(part)?;
                         apply(None, planned, &mut |answer| {
-                            parts.take(place, (protocol, usize::MAX), answer);
+                            parts.take(place, protocol, answer);
                         })?;
                         (parts.bytes() <= VALUES_BYTES_MAX).then_some(())
                     });

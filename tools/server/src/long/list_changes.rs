@@ -83,8 +83,10 @@ pub(super) async fn insert(
     output.note_value(element.len());
     let mut attempts = Attempts::default();
     let count = loop {
-        match try_insert(core, key, wanted).await {
-            Err(Error::CollectionVersion { .. }) => attempts.again(core, output).await,
+        match try_insert((&mut *core, output), key, wanted).await {
+            Err(Stop::Failed(Error::CollectionVersion { .. })) => {
+                attempts.again(core, output).await
+            }
             done => break done?,
         }
     };
@@ -97,17 +99,17 @@ pub(super) async fn insert(
 
 /// Returns how long the list is then; 0 if there is none, and -1 if there is no such element.
 async fn try_insert(
-    core: &mut Core,
+    (core, output): Step<'_>,
     key: &[u8],
     (pivot, behind, element): (&[u8], bool, &[u8]),
-) -> Result<i64, Error> {
+) -> Result<i64, Stop> {
     let list = length(core, key).await?;
     if list.elements == 0 {
         return Ok(0);
     }
     let mut found = None;
     let walk = ListWalk::all(list, false);
-    walk.run(core, key, |rank, one| {
+    walk.run((&mut *core, output), key, |rank, one| {
         found = (one == pivot).then_some(rank);
         found.is_none()
     })
@@ -120,7 +122,8 @@ async fn try_insert(
         value: element,
     };
     let op = (op, Some(list.version));
-    operate(core, key, op, |answer| signed(answer.number(0))).await
+    let length = operate(core, key, op, |answer| signed(answer.number(0)));
+    Ok(length.await?)
 }
 
 /// How far a removal has come.
@@ -153,8 +156,10 @@ pub(super) async fn remove(
     };
     let mut attempts = Attempts::default();
     let done = loop {
-        match removal.go_on(core, key).await {
-            Err(Error::CollectionVersion { .. }) => attempts.again(core, output).await,
+        match removal.go_on((&mut *core, output), key).await {
+            Err(Stop::Failed(Error::CollectionVersion { .. })) => {
+                attempts.again(core, output).await
+            }
             done => break done,
         }
     };
@@ -169,7 +174,7 @@ pub(super) async fn remove(
 impl Removal<'_> {
     /// Removes what is left to be removed: from each page that is read what equals the element,
     /// before the next page is.
-    async fn go_on(&mut self, core: &mut Core, key: &[u8]) -> Result<(), Error> {
+    async fn go_on(&mut self, (core, output): Step<'_>, key: &[u8]) -> Result<(), Stop> {
         let mut list = length(core, key).await?;
         // Elements at the end where it began that stay.
         let mut passed = 0;
@@ -181,7 +186,7 @@ impl Removal<'_> {
                 walk.start += passed;
             }
             let (mut seen, mut found) = (0, Vec::new());
-            walk.run(core, key, |rank, one| {
+            walk.run((&mut *core, output), key, |rank, one| {
                 seen += 1;
                 if one == self.element {
                     found.push(rank);

@@ -15,8 +15,6 @@ use crate::types::list::reply::Occurrences;
 const BESIDE_ELEMENT: u64 = 12;
 /// Bytes of a part beside those of an element, at most.
 const HEAD_BYTES: usize = 32;
-/// Bytes that are read at once.
-const PAGE_BYTES: usize = 16 << 10;
 
 /// What is replied of occurrences.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,7 +154,6 @@ async fn try_range(
     let (start, end) = ranks(indices, list.elements);
     let bytes = reply_bytes(&list, end - start);
     body.begin(core, output, bytes).await?;
-    output.turn(core, bytes.min(PAGE_BYTES)).await;
     let walk = ListWalk {
         list,
         start,
@@ -164,12 +161,12 @@ async fn try_range(
         reverse: false,
     };
     let mut reserved = Ok(());
-    walk.run(core, key, |_, element| {
+    walk.run((core, output), key, |_, element| {
         reserved = body.reserve(element.len());
         if reserved.is_ok() {
             body.add(protocol, |writer| writer.bulk(element));
         }
-        reserved.is_ok() && !output.is_gone()
+        reserved.is_ok()
     })
     .await?;
     reserved.map_err(Stop::from)
@@ -222,7 +219,7 @@ async fn try_places(
     }
     let mut before = wanted.rank.unsigned_abs().saturating_sub(1);
     let (mut left, mut reserved) = (wanted.count, Ok(()));
-    walk.run(core, key, |rank, one| {
+    walk.run((core, output), key, |rank, one| {
         if one == element {
             if before > 0 {
                 before -= 1;
@@ -234,7 +231,7 @@ async fn try_places(
                 }
             }
         }
-        left > 0 && reserved.is_ok() && !output.is_gone()
+        left > 0 && reserved.is_ok()
     })
     .await?;
     reserved.map_err(Stop::from)

@@ -26,6 +26,12 @@ impl From<Error> for Stop {
     }
 }
 
+impl From<&'static str> for Stop {
+    fn from(text: &'static str) -> Self {
+        Self::Refused(text)
+    }
+}
+
 impl From<Shortage> for Stop {
     fn from(shortage: Shortage) -> Self {
         Self::Short(shortage)
@@ -130,13 +136,13 @@ impl ListWalk {
     /// Visits the elements with their ranks while `visit` wants more.
     ///
     /// # Errors
-    /// [`Error::CollectionVersion`]: the list has changed.
+    /// [`Error::CollectionVersion`]: the list has changed; and those of [`TaskOutput::end_read`].
     pub(crate) async fn run(
         mut self,
-        core: &mut Core,
+        (core, output): Step<'_>,
         key: &[u8],
         mut visit: impl FnMut(u64, &[u8]) -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         let version = Some(self.list.version);
         let mut goes_on = true;
         while goes_on && self.start < self.end {
@@ -146,9 +152,10 @@ impl ListWalk {
                 reverse: self.reverse,
                 limit: u32::MAX,
             };
-            let seen = operate(core, key, (op, version), |page| {
-                let mut seen = 0;
+            let (seen, bytes) = operate(core, key, (op, version), |page| {
+                let (mut seen, mut bytes) = (0, 0);
                 for (_, element) in page.elements() {
+                    bytes += element.len();
                     let rank = match self.reverse {
                         true => self.end - 1 - seen,
                         false => self.start + seen,
@@ -159,20 +166,20 @@ impl ListWalk {
                         break;
                     }
                 }
-                seen
+                (seen, bytes)
             })
             .await?;
             if seen == 0 {
                 debug_assert!(false, "a page has an element, or its list has changed");
-                return Err(Error::Closed);
+                return Err(Error::Closed.into());
             }
             if self.reverse {
                 self.end -= seen;
             } else {
                 self.start += seen;
             }
-            steps::count(usize::try_from(seen).unwrap_or(usize::MAX));
-            steps::end_slice(core).await;
+            let seen = usize::try_from(seen).unwrap_or(usize::MAX);
+            output.end_read(core, (seen, bytes)).await?;
         }
         Ok(())
     }

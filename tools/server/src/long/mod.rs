@@ -9,6 +9,5 @@ pub(crate) mod list_steps;
 pub(crate) mod list_task;
 pub(crate) mod places;
 pub(crate) mod read;
-pub(crate) mod record_read;
 pub(crate) mod task;
 pub(crate) mod tree_read;

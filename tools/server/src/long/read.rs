@@ -139,8 +139,8 @@ impl LongRead {
             }
         }
         let metadata = core.inspect(&self.key).await?;
-        if metadata.is_some_and(|metadata| metadata.structured) {
-            return Err(farcore::Error::Structured);
+        if metadata.is_some_and(|metadata| metadata.collection.is_some()) {
+            return Err(farcore::Error::Collection);
         }
         Ok(metadata.map(|metadata| Opened::Key {
             version: metadata.version,
@@ -239,7 +239,7 @@ impl LongRead {
     /// Replies with an element of an array: what is no string counts as absent.
     pub(crate) async fn run_among(self, core: &mut Core, output: &TaskOutput, protocol: Protocol) {
         match core.inspect(&self.key).await {
-            Ok(Some(metadata)) if metadata.structured => {
+            Ok(Some(metadata)) if metadata.collection.is_some() => {
                 output.write(|bytes| Writer::new(bytes, protocol).null());
             }
             _ => self.run(core, output, protocol).await,

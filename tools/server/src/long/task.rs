@@ -10,7 +10,6 @@ use crate::long::change::{ChangeKind, LongChange, SetRule};
 use crate::long::copy::{ValueUse, hold_value};
 use crate::long::list_task::{ListStep, ListTask};
 use crate::long::read::{LongRead, LongReplies};
-use crate::long::record_read::{RecordRead, RecordReply};
 use crate::long::tree_read::TreeRead;
 use crate::resp::Protocol;
 use crate::tasks::output::TaskOutput;
@@ -22,7 +21,6 @@ use crate::types::replies::ReplyKind;
 pub(crate) enum LongTask {
     Read(LongRead),
     Many(LongReplies),
-    Record(RecordRead),
     Tree(TreeRead),
     Change(LongChange),
     List(ListTask),
@@ -69,10 +67,6 @@ impl LongTask {
                 let step = ListStep::Range(first.into(), last.into());
                 Some(Self::List(ListTask { key, step }))
             }
-            ReplyKind::Set(_) => {
-                let reply = RecordReply::Kind(kind);
-                Some(Self::Record(RecordRead { key, reply }))
-            }
             _ => None,
         }
     }
@@ -90,7 +84,7 @@ impl LongTask {
     /// Bytes of values that it holds before it begins.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
-            Self::Read(_) | Self::Record(_) => 0,
+            Self::Read(_) => 0,
             Self::Many(replies) => replies.held_bytes,
             Self::Tree(read) => read.held_bytes(),
             Self::Change(change) => change.held_bytes(),
@@ -101,7 +95,7 @@ impl LongTask {
     /// True if it writes.
     pub(crate) fn writes(&self) -> bool {
         match self {
-            Self::Read(_) | Self::Many(_) | Self::Record(_) | Self::Tree(_) => false,
+            Self::Read(_) | Self::Many(_) | Self::Tree(_) => false,
             Self::Change(_) => true,
             Self::List(task) => task.writes(),
         }
@@ -113,7 +107,7 @@ impl LongTask {
             Self::Read(read) => hold_value(core, output, &read.key, ValueUse::Read).await,
             Self::Change(change) => hold_value(core, output, &change.key, change.value_use()).await,
             // They take memory when they know how much.
-            Self::Many(_) | Self::Record(_) | Self::Tree(_) | Self::List(_) => Ok(output.hold(0)),
+            Self::Many(_) | Self::Tree(_) | Self::List(_) => Ok(output.hold(0)),
         };
         let _held = match held {
             Ok(held) => held,
@@ -127,7 +121,6 @@ impl LongTask {
         match self {
             Self::Read(read) => read.run(core, output, protocol).await,
             Self::Many(replies) => replies.run(core, output, protocol).await,
-            Self::Record(read) => read.run(core, output, protocol).await,
             Self::Tree(read) => read.run(core, output, protocol).await,
             Self::Change(change) => change.run(core, output, protocol).await,
             Self::List(task) => task.run(core, output, protocol).await,

@@ -79,9 +79,6 @@ impl TreeRead {
         let gathered = {
             let mut attempts = Attempts::default();
             loop {
-                if output.is_gone() {
-                    return;
-                }
                 let gathered = self.gather((&mut *core, output), &mut held, protocol);
                 match gathered.await {
                     Err(TaskFailure::Engine(Error::CollectionVersion { .. })) => {
@@ -168,12 +165,7 @@ impl Gathering<'_> {
             .saturating_add(number(length.elements).saturating_mul(BESIDE_BYTES));
         let bytes = match op {
             TreeOp::Range { .. } => all.saturating_add(PAGE_BYTES),
-            TreeOp::Slice { first, last, .. } => {
-                let ranks = ranks_of(*first, *last, length.elements);
-                let share = (ranks.end - ranks.start).saturating_mul(all as u64);
-                number(share / length.elements.max(1)).saturating_add(PAGE_BYTES)
-            }
-            TreeOp::GetMany { .. } => all.min(PAGE_BYTES),
+            TreeOp::GetMany { .. } if !self.kind.is_of_one() => all.min(PAGE_BYTES),
             // One value, which is read and then copied.
             _ => 2 * all.min(self.output.value_bytes_max()),
         };
@@ -216,26 +208,7 @@ impl Gathering<'_> {
                     }
                 }
             }
-            TreeOp::Slice { first, last, .. } => {
-                let mut ranks = ranks_of(first, last, length.elements);
-                self.write(|kind, writer| {
-                    let count = usize::try_from(ranks.end - ranks.start).unwrap_or(usize::MAX);
-                    kind.write_head(count, writer);
-                });
-                while ranks.start < ranks.end {
-                    let (key, guard) = (self.key, self.guard);
-                    let tree = self.core.tree(key).tagged(guard.tag);
-                    let mut tree = tree.at_version(guard.version.unwrap_or(0));
-                    let page = tree.range_by_rank(ranks.start, ranks.end, false, u32::MAX);
-                    let page = page.await?;
-                    ranks.start += page.iter().count() as u64;
-                    if !self.take(held, &page).await? {
-                        return Ok(());
-                    }
-                }
-                Ok(())
-            }
-            TreeOp::GetMany { keys } => {
+            TreeOp::GetMany { keys } if !self.kind.is_of_one() => {
                 let keys: Vec<_> = keys.iter().collect();
                 self.write(|kind, writer| kind.write_head(keys.len(), writer));
                 self.read_values(held, &keys).await
@@ -268,10 +241,8 @@ impl Gathering<'_> {
         let (count, bytes) = sizes.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one));
         self.grow(held, bytes + count * BESIDE_BYTES)?;
         self.write(|kind, writer| kind.write_elements(page.iter(), writer));
-        steps::count(count);
-        steps::count_copied(2 * bytes);
-        self.output.turn(self.core, bytes).await;
-        steps::end_slice(self.core).await;
+        steps::count_copied(bytes);
+        self.output.end_read(self.core, (count, bytes)).await?;
         Ok(page.has_more())
     }
 
@@ -299,10 +270,8 @@ impl Gathering<'_> {
                 }
             });
             done += count;
-            steps::count(count);
-            steps::count_copied(2 * bytes);
-            self.output.turn(self.core, bytes).await;
-            steps::end_slice(self.core).await;
+            steps::count_copied(bytes);
+            self.output.end_read(self.core, (count, bytes)).await?;
         }
         Ok(())
     }
@@ -328,15 +297,4 @@ impl Gathering<'_> {
             None => Ok(()),
         }
     }
-}
-
-/// The ranks of a slice of this many elements; negative ones count from the end.
-pub(crate) fn ranks_of(first: i64, last: i64, count: u64) -> std::ops::Range<u64> {
-    let from_start = |rank: i64| match u64::try_from(rank) {
-        Ok(rank) => Some(rank),
-        Err(_) => count.checked_sub(rank.unsigned_abs()),
-    };
-    let start = from_start(first).unwrap_or(0).min(count);
-    let end = from_start(last).map_or(0, |last| last.saturating_add(1).min(count));
-    start..end.max(start)
 }

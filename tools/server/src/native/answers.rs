@@ -404,8 +404,8 @@ fn answer_header(header: &Header, answer: &Answer<'_>) -> Header {
             Kind::Inspect => match Metadata::decode(version, value) {
                 Some(metadata) => Header {
                     version,
-                    flags: if metadata.structured {
-                        Flags::STRUCTURED
+                    flags: if metadata.collection.is_some() {
+                        Flags::COLLECTION
                     } else {
                         Flags::NONE
                     },

@@ -34,7 +34,6 @@ pub(super) fn put_options(header: &Header) -> Result<PutOptions<'static>, WireEr
     Ok(PutOptions {
         expiry: expiry(header)?,
         condition: condition(header)?,
-        structured: false,
     })
 }
 
@@ -72,7 +71,6 @@ pub(super) fn operation<'a>(
                     expiry,
                     condition,
                     previous: false,
-                    structured: false,
                 }),
             }
         }
@@ -121,7 +119,7 @@ pub(super) fn text_of(error: &Error) -> String {
         Error::Unavailable { node, .. } if error.is_lost() => {
             lost_text(node, "`farcore cli forget-lost`")
         }
-        Error::Structured | Error::Collection => {
+        Error::Collection => {
             "the value is a hash, set or list: clients of the Redis protocol read it; a put or a delete replaces it".to_owned()
         }
         _ => error.to_string(),
@@ -143,9 +141,7 @@ pub(super) fn status_of(error: &Error) -> Status {
             Status::Unavailable
         }
         Error::LongValueGone => Status::Busy,
-        Error::Structured
-        | Error::Plain
-        | Error::Collection
+        Error::Collection
         | Error::NoCollection
         | Error::LongValue { .. }
         | Error::NotANumber { .. }

@@ -104,7 +104,7 @@ impl Page {
                     version: entry.version,
                     length: entry.length as u64,
                     expiry_ms: entry.expiry_ms,
-                    structured: entry.structured || entry.collection,
+                    collection: entry.collection,
                 },
             );
         }

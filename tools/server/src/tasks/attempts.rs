@@ -6,11 +6,8 @@
 //!   has no pass, which the closing of the gate would wait for.
 //! - I2: a command of a transaction that holds the gate already does not wait for it.
 
-use std::sync::Arc;
-
 use farcore::Core;
 
-use crate::tasks::gate_hold::GateHold;
 use crate::tasks::output::TaskOutput;
 
 /// Attempts that others may disturb.
@@ -20,23 +17,31 @@ const FREE_ATTEMPTS: usize = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     disturbed: usize,
-    hold: Option<GateHold>,
+    /// The output whose gate they have closed.
+    closed: Option<TaskOutput>,
 }
 
 impl Attempts {
     /// Notes that the collection was changed meanwhile: the command begins anew.
     pub(crate) async fn again(&mut self, core: &Core, output: &TaskOutput) {
         self.disturbed += 1;
-        if self.disturbed < FREE_ATTEMPTS || self.hold.is_some() || output.holds_gate() {
+        if self.disturbed < FREE_ATTEMPTS || output.is_alone() {
             return;
         }
         let had_pass = output.has_pass();
-        output.end_pass();
-        let (shared, place) = (Arc::clone(output.shared()), output.place());
-        self.hold = GateHold::take(core, &shared, place).await;
-        // Without it the command goes on as before.
-        if self.hold.is_none() && had_pass {
+        if output.close_gate(core).await {
+            self.closed = Some(output.clone());
+        } else if had_pass {
+            // Without it the command goes on as before.
             output.pass(core).await;
+        }
+    }
+}
+
+impl Drop for Attempts {
+    fn drop(&mut self) {
+        if let Some(output) = &self.closed {
+            output.open_gate();
         }
     }
 }
@@ -57,7 +62,7 @@ mod tests {
             let mut serving = bench.serving(0);
             let mut attempts = Attempts::default();
             attempts.again(core, &output).await;
-            assert!(attempts.hold.is_none());
+            assert!(!output.is_alone());
             {
                 let mut again = pin!(attempts.again(core, &output));
                 assert!(poll_once(again.as_mut()).await.is_none());
@@ -69,7 +74,9 @@ mod tests {
             }
             assert!(serving.passes.take(false).is_none());
             attempts.again(core, &output).await;
+            assert!(output.is_alone());
             drop(attempts);
+            assert!(!output.is_alone());
             bench.receive(&mut serving);
             assert!(serving.passes.take(false).is_some());
         });
@@ -83,7 +90,7 @@ mod tests {
             for _ in 0..5 {
                 attempts.again(&bench.core, &output).await;
             }
-            assert!(attempts.hold.is_none());
+            assert!(attempts.closed.is_none());
         });
     }
 }

@@ -75,6 +75,13 @@ impl GateHold {
         self.since.elapsed() > self.limit
     }
 
+    /// This one, as if it were held for too long already.
+    #[cfg(test)]
+    pub(crate) fn overdue(mut self) -> Self {
+        self.limit = Duration::ZERO;
+        self
+    }
+
     /// Counts and logs that the gate opens though its command has not ended.
     pub(crate) fn note_overrun(&self, reason: &str) {
         self.shared.counters[self.core].gate_overruns.add(1);

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use farcore::{Core, Error};
 
-use crate::budgets::record_memory::{RecordMemory, SHORT_BYTES_MAX, TakenMemory, needed_of};
 use crate::budgets::turn_bytes::TurnBytes;
 use crate::cores::shared::Shared;
 use crate::events::classes::EventClasses;
@@ -15,7 +14,9 @@ use crate::events::key_events::KeyEvent;
 use crate::exec::gate::{Pass, Passes};
 use crate::memory::{Account, Charge, Reply, Shortage};
 use crate::resp::{Protocol, Writer};
+use crate::steps;
 use crate::tasks::event_sink::EventSink;
+use crate::tasks::gate_hold::GateHold;
 use crate::types::replies::error_text;
 
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
@@ -26,8 +27,9 @@ const CHUNK_BYTES_MIN: usize = 4 << 10;
 /// What a buffer of a client of the engine may keep while nothing is charged for it.
 pub(crate) const IDLE_BYTES: usize = 4 << 10;
 
-/// A command takes memory for a record as long as it is, and for one of this many parts more.
-const SLACK_SHARE: usize = 4;
+/// Why a command ends early that others wait for, and one whose client is gone.
+const TOO_LONG: &str = "ERR the command has kept others from writing for too long: try again";
+const GONE: &str = "ERR the client is gone";
 
 /// The reply of a command of several steps, as far as it was made and is not sent, and where its
 /// events go.
@@ -36,7 +38,6 @@ pub(crate) struct TaskOutput {
     state: Rc<TaskState>,
     account: Account,
     events: EventSink,
-    records: Rc<RecordMemory>,
     turn: Rc<TurnBytes>,
     passes: Rc<Passes>,
 }
@@ -49,8 +50,12 @@ struct TaskState {
     held: RefCell<Option<Charge>>,
     /// The command is of a transaction that holds the gate.
     holds_gate: Cell<bool>,
+    /// The command is done though its client is gone.
+    writes: Cell<bool>,
     /// What the command has while it writes.
     pass: RefCell<Option<Pass>>,
+    /// What it has while it keeps others from writing.
+    hold: RefCell<Option<GateHold>>,
 }
 
 #[derive(Debug, Default)]
@@ -72,14 +77,13 @@ impl TaskOutput {
     pub(crate) fn new(
         account: &Account,
         events: &EventSink,
-        (records, turn): (&Rc<RecordMemory>, &Rc<TurnBytes>),
+        turn: &Rc<TurnBytes>,
         passes: &Rc<Passes>,
     ) -> Self {
         Self {
             state: Rc::default(),
             account: account.clone(),
             events: events.clone(),
-            records: Rc::clone(records),
             turn: Rc::clone(turn),
             passes: Rc::clone(passes),
         }
@@ -100,6 +104,7 @@ impl TaskOutput {
     /// This output for a command that writes, from its begin until it waits for its client or for
     /// others. The gate is open, or the command's transaction holds it.
     pub(crate) fn with_pass(self) -> Self {
+        self.state.writes.set(true);
         let passes = self.take_pass();
         debug_assert!(passes, "it would have been held");
         self
@@ -114,7 +119,7 @@ impl TaskOutput {
         pass.is_some()
     }
 
-    /// Waits for a pass, while it has no record memory: the one that holds the gate may need some.
+    /// Waits for a pass.
     pub(crate) async fn pass(&self, core: &Core) {
         while !self.take_pass() {
             core.yield_now().await;
@@ -126,39 +131,56 @@ impl TaskOutput {
         *self.state.pass.borrow_mut() = None;
     }
 
-    /// Takes record memory for a number of structured records, until it is dropped. It
-    /// waits while others have it.
-    pub(crate) async fn take_record_memory(&self, core: &Core, records: usize) -> TakenMemory {
-        let bytes = self.events.shared().longest_record.needed(records);
-        let taken = self.records.take(core, bytes).await;
-        self.turn(core, bytes).await;
-        taken
+    /// Closes the gate for the command, which has no pass then. False if other writes do not end in
+    /// time.
+    pub(crate) async fn close_gate(&self, core: &Core) -> bool {
+        self.end_pass();
+        let hold = GateHold::take(core, self.shared(), self.place()).await;
+        let is_closed = hold.is_some();
+        *self.state.hold.borrow_mut() = hold;
+        is_closed
     }
 
-    /// Takes record memory for the change of one record, which adds `added` bytes at most. While
-    /// long records are in use it looks at how long this one is: commands of short ones do not wait
-    /// for those of long ones.
-    pub(crate) async fn take_memory_of(
-        &self,
-        core: &mut Core,
-        key: &[u8],
-        added: usize,
-    ) -> TakenMemory {
-        let longest = self.events.shared().longest_record.needed(1);
-        let longest = longest.saturating_add(needed_of(added));
-        if longest <= SHORT_BYTES_MAX {
-            return self.records.take(core, longest).await;
+    /// Opens the gate if the command has closed it.
+    pub(crate) fn open_gate(&self) {
+        *self.state.hold.borrow_mut() = None;
+    }
+
+    /// True if no other client writes: the command has closed the gate, or its transaction has.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.holds_gate() || self.state.hold.borrow().is_some()
+    }
+
+    /// Opens the gate if the command has kept others from writing for too long. True if it has.
+    pub(crate) fn open_overdue_gate(&self) -> bool {
+        let mut hold = self.state.hold.borrow_mut();
+        let overdue = hold.take_if(|hold| hold.is_overdue());
+        if let Some(hold) = &overdue {
+            hold.note_overrun("it has taken too long");
         }
-        // The command finds an error too.
-        let inspected = core.inspect(key).await;
-        let length = inspected.ok().flatten().map_or(0, |found| found.length);
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        // Others may lengthen it before this command's turn.
-        let slack = length / SLACK_SHARE;
-        let bytes = needed_of(length.saturating_add(slack).saturating_add(added));
-        let taken = self.records.take(core, bytes).await;
+        overdue.is_some()
+    }
+
+    /// Ends the step of a command that has read elements of `bytes`, so that others go on.
+    ///
+    /// # Errors
+    /// The command has kept others from writing for too long, or only reads and its client is gone.
+    pub(crate) async fn end_read(
+        &self,
+        core: &Core,
+        (elements, bytes): (usize, usize),
+    ) -> Result<(), &'static str> {
+        steps::count(elements);
+        steps::count_copied(bytes);
         self.turn(core, bytes).await;
-        taken
+        steps::end_slice(core).await;
+        if self.open_overdue_gate() {
+            return Err(TOO_LONG);
+        }
+        if self.is_gone() && !self.state.writes.get() {
+            return Err(GONE);
+        }
+        Ok(())
     }
 
     /// Has a step that copies `bytes` of large values wait for a turn that has them left. It
@@ -192,13 +214,6 @@ impl TaskOutput {
         self.events.shared().value_bytes_max
     }
 
-    /// Notes that a structured record was read or is about to be stored.
-    pub(crate) fn note_record(&self, bytes: usize) {
-        let shared = self.events.shared();
-        shared.note_value(bytes);
-        shared.longest_record.note(bytes);
-    }
-
     /// Charges bytes that the command has taken already, or few.
     pub(crate) fn hold(&self, bytes: usize) -> Charge {
         self.account.charge(bytes)
@@ -213,8 +228,11 @@ impl TaskOutput {
         core: &Core,
         bytes: usize,
     ) -> Result<Charge, Shortage> {
-        if let Ok(charge) = self.account.try_charge(bytes) {
-            return Ok(charge);
+        match self.account.try_charge(bytes) {
+            // Others would wait for it too.
+            Err(shortage) if self.state.hold.borrow().is_some() => return Err(shortage),
+            Err(_) => {}
+            charged => return charged,
         }
         // Those that close the gate need not wait for this command's memory too.
         let had_pass = self.state.pass.borrow_mut().take().is_some();
@@ -367,24 +385,57 @@ mod tests {
     use crate::by_hand::on_first_core;
 
     #[test]
-    fn commands_of_long_records_take_memory_in_turn() {
+    fn a_command_that_holds_the_gate_waits_for_no_memory_and_ends_in_time() {
         on_first_core(1, |bench| async move {
             let (core, output) = (&bench.core, bench.output());
-            // Of two such records at most there is memory.
-            output.note_record(500_000);
-            let first = output.take_record_memory(core, 1).await;
-            let second = output.take_record_memory(core, 1).await;
-            let mut third = pin!(output.take_record_memory(core, 1));
-            assert!(poll_once(third.as_mut()).await.is_none());
-            let mut fourth = pin!(output.take_record_memory(core, 1));
-            assert!(poll_once(fourth.as_mut()).await.is_none());
-            drop(first);
-            // It came later.
-            assert!(poll_once(fourth.as_mut()).await.is_none());
-            let third = third.await;
-            assert!(poll_once(fourth.as_mut()).await.is_none());
-            drop((second, third));
-            drop(fourth.await);
+            let mut serving = bench.serving(0);
+            // Others have all memory for large charges.
+            let others = bench.output();
+            let mut taken = Vec::new();
+            while let Ok(charge) = others.account.try_charge(1 << 20) {
+                taken.push(charge);
+            }
+            {
+                let mut held = pin!(output.hold_when_free(core, 1 << 20));
+                assert!(poll_once(held.as_mut()).await.is_none());
+            }
+            {
+                let mut closing = pin!(output.close_gate(core));
+                assert!(poll_once(closing.as_mut()).await.is_none());
+                bench.receive(&mut serving);
+                for _ in 0..2 {
+                    serving.gate_turn(core);
+                }
+                assert_eq!(poll_once(closing.as_mut()).await, Some(true));
+            }
+            {
+                let mut held = pin!(output.hold_when_free(core, 1 << 20));
+                let held = poll_once(held.as_mut()).await;
+                assert!(matches!(held, Some(Err(_))), "{held:?}");
+            }
+            drop(taken);
+            assert!(output.end_read(core, (1, 1)).await.is_ok());
+            assert!(output.is_alone() && !output.open_overdue_gate());
+            let hold = output.state.hold.take().expect("it is closed");
+            *output.state.hold.borrow_mut() = Some(hold.overdue());
+            assert!(output.end_read(core, (1, 1)).await.is_err());
+            assert!(!output.is_alone());
+            assert_eq!(bench.shared.counters[0].gate_overruns.get(), 1);
+            assert!(output.end_read(core, (1, 1)).await.is_ok());
+        });
+    }
+
+    #[test]
+    fn what_only_reads_ends_if_its_client_is_gone() {
+        on_first_core(1, |bench| async move {
+            for writes in [false, true] {
+                let output = bench.output();
+                output.state.writes.set(writes);
+                assert!(output.end_read(&bench.core, (1, 1)).await.is_ok());
+                output.pass_on(|_, _| None);
+                let ended = output.end_read(&bench.core, (1, 1)).await;
+                assert_eq!(ended.is_ok(), writes);
+            }
         });
     }
 }

@@ -36,7 +36,7 @@ impl Serving {
             let output = TaskOutput::new(
                 &connection.account,
                 &self.events,
-                (&self.records, &self.turn_bytes),
+                &self.turn_bytes,
                 &self.passes,
             );
             let output = output.with_gate(connection.holds_gate()).with_held(held);
@@ -53,8 +53,7 @@ impl Serving {
     /// The output of a command of a connection.
     pub(crate) fn task_output(&self, connection: &Connection) -> TaskOutput {
         let account = &connection.account;
-        let copies = (&self.records, &self.turn_bytes);
-        let output = TaskOutput::new(account, &self.events, copies, &self.passes);
+        let output = TaskOutput::new(account, &self.events, &self.turn_bytes, &self.passes);
         output.with_gate(connection.holds_gate())
     }
 

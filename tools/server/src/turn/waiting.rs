@@ -155,7 +155,7 @@ impl Serving {
                 TaskOutput::new(
                     &connection.account,
                     &self.events,
-                    (&self.records, &self.turn_bytes),
+                    &self.turn_bytes,
                     &self.passes,
                 )
                 .with_pass(),

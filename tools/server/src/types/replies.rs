@@ -7,7 +7,7 @@ use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
 use crate::types::bit_counter::bit_count;
 use crate::types::hash::reply::HashReply;
-use crate::types::kind::Kind;
+use crate::types::kind::{Kind, PLAIN};
 use crate::types::list::reply::{ListReply, list_error_text};
 use crate::types::set::reply::SetReply;
 use crate::words::{NO_FLOAT, NO_INTEGER, parsed_integer};
@@ -94,32 +94,52 @@ impl ReplyKind {
 
     /// True if the reply is that of a read of a collection.
     pub(crate) fn is_of_tree(self) -> bool {
-        matches!(self, Self::Hash(_))
+        matches!(self, Self::Hash(_) | Self::Set(_))
     }
 
     /// True if the reply is about a collection, and the answer may have only a part of it.
     #[inline]
     pub(crate) fn may_be_part(self) -> bool {
-        matches!(self, Self::Hash(reply) if reply.may_be_part())
+        match self {
+            Self::Hash(reply) => reply.may_be_part(),
+            Self::Set(reply) => reply.may_be_part(),
+            _ => false,
+        }
     }
 
     /// True if an answer has only a part of the reply.
     #[inline]
     pub(crate) fn is_part(self, answer: &Answer<'_>) -> bool {
-        matches!(self, Self::Hash(reply) if reply.is_part(answer))
+        match self {
+            Self::Hash(reply) => reply.is_part(answer),
+            Self::Set(reply) => reply.is_part(answer),
+            _ => false,
+        }
+    }
+
+    /// True if the reply is that of one element, which was looked up as the only one of several.
+    pub(crate) fn is_of_one(self) -> bool {
+        matches!(
+            self,
+            Self::Hash(HashReply::Found { .. }) | Self::Set(SetReply::Found)
+        )
     }
 
     /// Writes what comes before the elements of a collection, of which the reply has this many.
     pub(crate) fn write_head(self, count: usize, writer: &mut Writer<'_>) {
-        if let Self::Hash(reply) = self {
-            reply.write_head(count, writer);
+        match self {
+            Self::Hash(reply) => reply.write_head(count, writer),
+            Self::Set(reply) => reply.write_head(count, writer),
+            _ => {}
         }
     }
 
     /// Writes the value that an element of a collection has, of which this is the key.
     pub(crate) fn write_value(self, key: &[u8], value: Option<&[u8]>, writer: &mut Writer<'_>) {
-        if let Self::Hash(reply) = self {
-            reply.write_value(key, value, writer);
+        match self {
+            Self::Hash(reply) => reply.write_value(key, value, writer),
+            Self::Set(reply) => reply.write_value(value, writer),
+            _ => {}
         }
     }
 
@@ -129,12 +149,14 @@ impl ReplyKind {
         page: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         writer: &mut Writer<'_>,
     ) {
-        if let Self::Hash(reply) = self {
-            reply.write_elements(page, writer);
+        match self {
+            Self::Hash(reply) => reply.write_elements(page, writer),
+            Self::Set(reply) => reply.write_elements(page, writer),
+            _ => {}
         }
     }
 
-    /// True if the reply has a record's elements or their values, all of them.
+    /// True if the reply has a collection's elements or their values, all of them.
     pub(crate) fn has_elements(self) -> bool {
         matches!(
             self,
@@ -146,10 +168,7 @@ impl ReplyKind {
 
     /// True if the reply is as long as the answer's value at least, whatever that is.
     pub(crate) fn has_whole_value(self) -> bool {
-        matches!(
-            self,
-            Self::Value | Self::Part { .. } | Self::Set(SetReply::Members)
-        )
+        matches!(self, Self::Value | Self::Part { .. })
     }
 
     /// True if the reply is what the answer has as its value.
@@ -172,9 +191,7 @@ pub(crate) const WRONG_TYPE: &str =
 pub(crate) fn is_wrong_type(error: &Error) -> bool {
     matches!(
         error,
-        Error::Structured
-            | Error::Plain
-            | Error::Collection
+        Error::Collection
             | Error::NoCollection
             | Error::CollectionKind { .. }
             | Error::CollectionTag { .. }
@@ -329,7 +346,7 @@ pub(crate) fn usage_of_tree(key_bytes: usize, length: &TreeLength) -> i64 {
 /// The type of a key whose value is plain if there is one.
 fn plain_type(answer: &Answer<'_>) -> &'static str {
     match answer {
-        Answer::Value { .. } => "string",
+        Answer::Value { .. } => PLAIN,
         _ => "none",
     }
 }
@@ -353,7 +370,7 @@ fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
 
 /// Writes the length of a plain value.
 fn write_length(metadata: Option<Metadata>, writer: &mut Writer<'_>) {
-    if metadata.is_some_and(|metadata| metadata.structured) {
+    if metadata.is_some_and(|metadata| metadata.collection.is_some()) {
         return writer.error(WRONG_TYPE);
     }
     let length = metadata.map_or(0, |metadata| metadata.length);

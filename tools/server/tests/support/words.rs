@@ -92,6 +92,17 @@ pub(crate) fn expect(client: &mut WordClient, calls: &[(&str, &str)]) {
     }
 }
 
+/// Each of these commands has this reply, one after another; what arrays of it have may come in any
+/// order.
+#[track_caller]
+pub(crate) fn expect_sorted(client: &mut WordClient, calls: &[(&str, &str)]) {
+    for (words, reply) in calls {
+        let seen = client.call(words);
+        assert_eq!(members(&seen), members(reply), "{words}");
+        assert_eq!(seen.len(), reply.len(), "{words}");
+    }
+}
+
 /// The elements of an array or map that is shown.
 pub(crate) fn members(reply: &str) -> BTreeSet<String> {
     let inside = reply.trim_matches(['[', ']', '{', '}']);

@@ -43,7 +43,6 @@ fn put(expiry: Expiry, condition: Condition<'_>, previous: bool) -> Change<'_> {
         expiry,
         condition,
         previous,
-        structured: false,
     }
 }
 

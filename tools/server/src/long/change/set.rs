@@ -57,7 +57,6 @@ impl SetRule {
         PutOptions {
             expiry: self.expiry,
             condition,
-            structured: false,
         }
     }
 }

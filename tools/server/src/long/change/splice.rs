@@ -65,7 +65,6 @@ async fn splice_once(
     let options = PutOptions {
         expiry: Expiry::Keep,
         condition: Condition::Version(old.version()),
-        structured: false,
     };
     put_segments(core, key, &segments, options, output).await
 }

@@ -1,4 +1,3 @@
-//! Sets: the record and its replies.
+//! Sets: their replies.
 
 pub(crate) mod reply;
-pub(crate) mod value;
