@@ -11,6 +11,7 @@
 mod borrow;
 pub(crate) mod call;
 pub(crate) mod core;
+mod core_section;
 mod core_changes;
 pub(crate) mod handle;
 mod handle_changes;
@@ -21,6 +22,7 @@ pub(crate) mod pool;
 pub(crate) mod refused;
 mod requests;
 pub(crate) mod scan;
+mod section;
 pub(crate) mod shard_requests;
 pub(crate) mod transaction;
 pub(crate) mod tree;

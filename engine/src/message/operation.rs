@@ -226,11 +226,14 @@ pub(crate) enum OperationKind {
     TreeRead = 22,
     /// Read the head of a collection, for an operation that waits for it.
     TreeHead = 23,
+    // Sections: see `message::section`. The reactor serves them, not the shard.
+    SectionEnter = 24,
+    SectionLeave = 25,
 }
 
 impl OperationKind {
     /// The last kind: no request has a greater one.
-    pub(crate) const LAST: Self = Self::TreeHead;
+    pub(crate) const LAST: Self = Self::SectionLeave;
     /// The last kind that an [`Operation`] has.
     #[cfg(test)]
     pub(crate) const LAST_PUBLIC: Self = Self::Tree;
@@ -268,7 +271,9 @@ impl OperationKind {
             | Self::LongRead
             | Self::Tree
             | Self::TreeRead
-            | Self::TreeHead => false,
+            | Self::TreeHead
+            | Self::SectionEnter
+            | Self::SectionLeave => false,
         }
     }
 
@@ -287,7 +292,14 @@ impl OperationKind {
                 | Self::LongBegin
                 | Self::LongWrite
                 | Self::LongAbort
+                | Self::SectionEnter
+                | Self::SectionLeave
         )
+    }
+
+    /// True if a request of this kind enters or leaves a section.
+    pub(crate) fn is_of_section(self) -> bool {
+        matches!(self, Self::SectionEnter | Self::SectionLeave)
     }
 
     /// True if the key of a request of this kind is an address.
@@ -327,7 +339,9 @@ impl OperationKind {
             | Self::Transaction
             | Self::Tree
             | Self::TreeRead
-            | Self::TreeHead => 0,
+            | Self::TreeHead
+            | Self::SectionEnter
+            | Self::SectionLeave => 0,
         }
     }
 
@@ -358,7 +372,9 @@ impl OperationKind {
             | Self::LongWrite
             | Self::LongAbort
             | Self::Transaction
-            | Self::Tree => false,
+            | Self::Tree
+            | Self::SectionEnter
+            | Self::SectionLeave => false,
         }
     }
 

@@ -98,6 +98,7 @@ fn with_lanes(
         lanes: vec![None],
         metrics,
         time,
+        section_ns: 100_000_000,
         sampler: Sampler::new(farcore_tuning::Clock::new()),
     })
 }

@@ -363,6 +363,18 @@ impl<E: Endpoint> Shard<E> {
         self.flights.has_parked(lane)
     }
 
+    /// True if no request is parked: all that were consumed are answered.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.flights.count() == 0
+    }
+
+    /// From now on another set of lanes is served than before: what is kept for a lane that waits
+    /// for more is free again.
+    pub(crate) fn change_lanes(&mut self) {
+        self.flights.forget_starving();
+        self.facts.end_favour();
+    }
+
     /// Has the next round look for background work.
     pub(crate) fn request_background(&mut self) {
         self.background_due = true;
@@ -397,6 +409,11 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     pub(crate) fn note_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
+    }
+
+    /// The time that was noted last.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// Something is on its way to or from far memory.

@@ -237,6 +237,14 @@ impl Facts {
         self.end_of(lane.number());
     }
 
+    /// Ends the facts of the lane that may hold more than its share: it is not served for a while,
+    /// and another may need as much.
+    pub(in crate::shard) fn end_favour(&mut self) {
+        if let Some(favoured) = self.favoured {
+            self.end_of(favoured);
+        }
+    }
+
     fn end_of(&mut self, number: usize) {
         let Some(lane) = self.lanes.get_mut(number) else {
             return;

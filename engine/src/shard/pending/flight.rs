@@ -358,6 +358,12 @@ impl Flights {
         }
     }
 
+    /// Ends the starving of all lanes: those that are not visited for a while keep nothing from the
+    /// one that is.
+    pub(crate) fn forget_starving(&mut self) {
+        self.starving = [None; Shortage::COUNT];
+    }
+
     /// True if no other lane starves for this resource.
     #[inline]
     pub(crate) fn may_take(&self, scarce: Shortage, lane: ReplyTo) -> bool {

@@ -176,7 +176,9 @@ impl Evictor {
                 | OperationKind::LongAbort
                 | OperationKind::LongRead
                 | OperationKind::TreeRead
-                | OperationKind::TreeHead => {}
+                | OperationKind::TreeHead
+                | OperationKind::SectionEnter
+                | OperationKind::SectionLeave => {}
             }
         }
     }
