@@ -273,6 +273,7 @@ impl Engine {
             free_handles: ArrayQueue::new(config.handles_max.max(1)),
             leaving: SegQueue::new(),
             handles_max: config.handles_max,
+            section_ns: config.section_ns,
             clock,
         });
         for handle in handles {

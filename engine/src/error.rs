@@ -315,6 +315,10 @@ pub enum Error {
         /// How long a section is lent.
         limit: Duration,
     },
+    /// The section of a client has ended: it has outlived the call that gave it. The request was not
+    /// sent.
+    #[error("the section of this client has ended: use the client outside of it")]
+    SectionEnded,
     /// A shard gives no section at the moment: requests that had begun before, as those to a memory
     /// node that is silent, have not ended within the time for which a section is lent, or too many
     /// clients wait. Nothing was done.

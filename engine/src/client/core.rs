@@ -44,8 +44,8 @@ pub struct Core {
     call_kept_max: usize,
     /// The number of the latest call, so that a late answer to a dropped call is not taken for its
     /// answer.
-    pub(super) call: u32,
-    pub(super) calls_in_flight: usize,
+    call: u32,
+    calls_in_flight: usize,
     /// The value of the latest call.
     scratch: Vec<u8>,
     /// The latest change, as it is sent.
@@ -392,13 +392,13 @@ impl Core {
     }
 
     /// The token of an operation of the latest call, by its place in the call.
-    pub(super) fn token(&self, place: u32) -> u64 {
+    fn token(&self, place: u32) -> u64 {
         u64::from(self.call) << 32 | u64::from(place)
     }
 
     /// Receives the answers to calls and visits those of the latest call with their places. The
     /// others belong to dropped calls and are discarded.
-    pub(super) fn poll_calls(&mut self, visit: &mut impl FnMut(usize, Answer<'_>)) {
+    fn poll_calls(&mut self, visit: &mut impl FnMut(usize, Answer<'_>)) {
         let call = self.call;
         let mut reactor = self.reactor.borrow_mut();
         self.calls_in_flight -= reactor.poll_for(self.caller, &mut |token, answer: Answer<'_>| {
@@ -552,19 +552,18 @@ impl Core {
     }
 
     fn submit_call_to(
-        &self,
+        &mut self,
         shard: u16,
         hash: IndexHash,
         token: u64,
         parts: &RequestParts<'_>,
     ) -> Result<bool> {
-        let mut reactor = self.reactor.borrow_mut();
         let client = (self.caller, token);
-        let Some(section) = &self.section else {
-            return Ok(reactor.submit_to(shard, hash, client, parts));
-        };
-        section.check(shard)?;
-        Ok(reactor.submit_under_section(shard, hash, client, parts))
+        if self.section.is_some() {
+            return self.send_under_section(shard, hash, client, parts);
+        }
+        let mut reactor = self.reactor.borrow_mut();
+        Ok(reactor.submit_to(shard, hash, client, parts))
     }
 
     /// Reads many keys; see [`Core::many`].

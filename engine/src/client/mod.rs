@@ -16,6 +16,7 @@ mod core_changes;
 pub(crate) mod handle;
 mod handle_changes;
 mod handle_many;
+mod handle_section;
 pub(crate) mod lanes;
 pub(crate) mod long;
 pub(crate) mod pool;

@@ -39,17 +39,8 @@ impl SectionClients {
     }
 }
 
-/// The parts of a request that enters.
-pub(crate) fn enter_parts(second: &[u8; 2]) -> RequestParts<'_> {
-    section_parts(OperationKind::SectionEnter, second)
-}
-
-/// The parts of a request that leaves.
-pub(crate) fn leave_parts() -> RequestParts<'static> {
-    section_parts(OperationKind::SectionLeave, &[])
-}
-
-fn section_parts(kind: OperationKind, value: &[u8]) -> RequestParts<'_> {
+/// The parts of a request that enters or leaves.
+pub(crate) fn section_parts(kind: OperationKind, value: &[u8]) -> RequestParts<'_> {
     RequestParts {
         kind,
         key: &[],
@@ -83,6 +74,11 @@ impl SectionShards {
     /// The shards, in ascending order: every client takes them so, and none waits for another that
     /// waits for it.
     pub(crate) fn iter(self) -> impl Iterator<Item = u16> {
-        (0..=u8::MAX).map(u16::from).filter(move |&shard| self.has(shard))
+        std::iter::successors(self.from(0), move |&shard| self.from(shard + 1))
+    }
+
+    /// The first of the shards from this one on.
+    pub(crate) fn from(self, shard: u16) -> Option<u16> {
+        (shard..=u8::MAX.into()).find(|&shard| self.has(shard))
     }
 }

@@ -47,10 +47,10 @@ use self::unfinished::Unfinished;
 use crate::constants::LANE_NUMBERS;
 use crate::far_memory::FarEventQueue;
 use crate::message::hash::{Hasher128, IndexHash};
-use crate::message::operation::RequestParts;
+use crate::message::operation::{OperationKind, RequestParts};
 use crate::message::outcome::Answer;
 use crate::message::request::{Origin, ReplyTo, RequestFlags};
-use crate::message::section::leave_parts;
+use crate::message::section::section_parts;
 use crate::observe::metrics::CoreMetrics;
 use crate::shard::Shard;
 use crate::transport::lane::{LaneClient, LaneServer};
@@ -383,7 +383,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     fn pay_leaves(&mut self) {
         let mut owed = std::mem::take(&mut self.leaves_owed);
         owed.retain(|&(shard, client)| {
-            let parts = leave_parts();
+            let parts = section_parts(OperationKind::SectionLeave, &[]);
             let origin = Origin::new(client, RequestFlags::NONE);
             let producer = &mut self.section_producers[usize::from(shard)];
             !producer.push(IndexHash(0), 0, origin, &parts)
