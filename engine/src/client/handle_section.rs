@@ -124,11 +124,7 @@ impl Handle {
     /// section; then `work` was not begun. [`Error::SectionLost`] if a section was held too long:
     /// requests before that were carried out, those after it failed with the same error, and others
     /// may have come between. [`Error::Closed`].
-    pub fn section<R>(
-        &mut self,
-        keys: &[&[u8]],
-        work: impl FnOnce(&mut Handle) -> R,
-    ) -> Result<R> {
+    pub fn section<R>(&mut self, keys: &[&[u8]], work: impl FnOnce(&mut Handle) -> R) -> Result<R> {
         if self.sections.current != 0 {
             return Err(Error::SectionInside);
         }

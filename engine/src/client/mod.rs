@@ -11,8 +11,8 @@
 mod borrow;
 pub(crate) mod call;
 pub(crate) mod core;
-mod core_section;
 mod core_changes;
+mod core_section;
 pub(crate) mod handle;
 mod handle_changes;
 mod handle_many;

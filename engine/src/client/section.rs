@@ -131,3 +131,26 @@ impl ShardRequests for SectionRequests {
         self.under_way == 0 && self.next.is_none()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_a_section_are_checked() {
+        let hasher = Hasher128::new(7);
+        let of = |keys: &[&[u8]]| section_shards(keys, (hasher, 250));
+        assert!(matches!(of(&[]), Err(Error::SectionKeys { keys: 0, .. })));
+        let many = vec![&b"key"[..]; SECTION_KEYS_MAX + 1];
+        assert!(matches!(of(&many), Err(Error::SectionKeys { keys, .. }) if keys == many.len()));
+        assert_eq!(of(&many[1..]).unwrap().count(), 1);
+        assert!(matches!(of(&[b"key", b""]), Err(Error::KeyEmpty { .. })));
+        assert!(matches!(of(&[&[0; 2000]]), Err(Error::KeyTooLong { .. })));
+        let names: Vec<_> = (0..1000_u32).map(u32::to_le_bytes).collect();
+        let keys: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
+        assert!(matches!(of(&keys), Err(Error::SectionShards { shards, .. }) if shards > 64));
+        let shards = of(&keys[..20]).unwrap();
+        let order: Vec<_> = shards.iter().collect();
+        assert!(order.is_sorted() && order.len() == shards.count() && order.len() > 10);
+    }
+}

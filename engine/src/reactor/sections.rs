@@ -138,7 +138,9 @@ impl Sections {
 
     /// True if the core has something to do for it: more than to wait for the holder.
     pub(super) fn needs_core(&self) -> bool {
-        !self.marked.is_empty() || !self.waiters.is_empty() || self.holder.is_some_and(|it| it.has_left)
+        !self.marked.is_empty()
+            || !self.waiters.is_empty()
+            || self.holder.is_some_and(|it| it.has_left)
     }
 
     /// Clients that wait.
@@ -241,5 +243,128 @@ impl Sections {
     /// Takes the first client that waits, which is refused.
     pub(super) fn refuse(&mut self) -> Option<SectionWaiter> {
         self.waiters.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUDGET_NS: u64 = 1_000;
+
+    fn waiter(lane: u8, first: u16) -> SectionWaiter {
+        SectionWaiter {
+            of: SectionClient {
+                lane,
+                clients: SectionClients {
+                    first,
+                    second: first + 1,
+                },
+            },
+            origin: Origin::default(),
+            token: first.into(),
+        }
+    }
+
+    /// Who gets the section next, if it is given now.
+    fn given(sections: &mut Sections, now_ns: u64) -> Option<u64> {
+        match sections.next(now_ns, true, false) {
+            Next::Give(waiter) => Some(waiter.token),
+            Next::Stay => None,
+            Next::RefuseAll => panic!("nothing is parked"),
+        }
+    }
+
+    #[test]
+    fn who_comes_first_is_served_first_and_plain_requests_between() {
+        let mut sections = Sections::new(BUDGET_NS);
+        // Of several lanes, and several of one lane.
+        for (lane, client) in [(3, 10), (1, 20), (3, 30), (OWN_LANE, 40), (1, 50)] {
+            assert!(sections.enter(waiter(lane, client)));
+        }
+        let mut order = Vec::new();
+        for (lane, client) in [(3, 10), (1, 20), (3, 30), (OWN_LANE, 40)] {
+            order.extend(given(&mut sections, 0));
+            assert!(sections.is_closed() && sections.is_active());
+            assert!(sections.is_holder(lane, client) && sections.is_holder(lane, client + 1));
+            assert!(!sections.is_holder(lane, client + 2) && !sections.is_holder(9, client));
+            assert_eq!(given(&mut sections, 0), None, "it is held");
+            assert!(matches!(sections.leave(lane, client), Left::Held));
+            assert!(matches!(sections.leave(lane, client), Left::Nothing));
+            assert!(!sections.is_holder(lane, client));
+            assert_eq!(sections.end_left(5), Some(5));
+            assert_eq!(given(&mut sections, 0), None, "plain requests come first");
+            assert!(!sections.is_closed() && sections.is_active());
+        }
+        assert_eq!(order, [10, 20, 30, 40]);
+        // A client that waits goes away.
+        assert!(matches!(sections.leave(1, 50), Left::Waited(gone) if gone.token == 50));
+        assert_eq!(given(&mut sections, 0), None);
+        assert!(!sections.is_closed() && !sections.is_active());
+    }
+
+    #[test]
+    fn a_holder_keeps_the_section_for_its_budget_and_not_longer() {
+        let mut sections = Sections::new(BUDGET_NS);
+        sections.enter(waiter(1, 10));
+        sections.enter(waiter(2, 10));
+        assert_eq!(given(&mut sections, 5), Some(10));
+        assert_eq!(sections.end_overdue(5 + BUDGET_NS), None);
+        assert_eq!(sections.end_overdue(6 + BUDGET_NS), Some(BUDGET_NS + 1));
+        assert!(!sections.is_holder(1, 10) && matches!(sections.leave(1, 10), Left::Nothing));
+        assert_eq!(given(&mut sections, 0), None);
+        assert_eq!(given(&mut sections, 0), Some(10));
+        assert!(sections.is_holder(2, 10));
+    }
+
+    #[test]
+    fn a_shard_whose_parked_requests_do_not_end_refuses_all_who_wait() {
+        let mut sections = Sections::new(BUDGET_NS);
+        sections.enter(waiter(1, 10));
+        sections.enter(waiter(2, 20));
+        for now_ns in [7, 7 + BUDGET_NS] {
+            assert!(matches!(sections.next(now_ns, false, false), Next::Stay));
+            assert!(sections.is_closed(), "or they would never end");
+        }
+        let late_ns = 8 + BUDGET_NS;
+        assert!(
+            matches!(sections.next(late_ns, false, true), Next::Stay),
+            "the core does it"
+        );
+        assert!(matches!(
+            sections.next(late_ns, false, false),
+            Next::RefuseAll
+        ));
+        assert!(!sections.is_closed());
+        let refused = std::iter::from_fn(|| sections.refuse());
+        assert_eq!(
+            refused.map(|waiter| waiter.token).collect::<Vec<_>>(),
+            [10, 20]
+        );
+        assert!(matches!(sections.next(late_ns, false, false), Next::Stay));
+        assert!(!sections.is_active());
+        // The next that comes has as long.
+        sections.enter(waiter(1, 10));
+        assert!(matches!(sections.next(late_ns, false, false), Next::Stay));
+    }
+
+    #[test]
+    fn a_borrower_gives_no_section_to_a_client_on_the_core() {
+        let mut sections = Sections::new(BUDGET_NS);
+        sections.enter(waiter(OWN_LANE, 10));
+        assert!(matches!(sections.next(0, true, true), Next::Stay));
+        assert!(sections.needs_core());
+        assert!(matches!(sections.next(0, true, false), Next::Give(_)));
+        assert!(!sections.needs_core(), "it waits for the holder alone");
+    }
+
+    #[test]
+    fn no_more_clients_wait_than_may() {
+        let mut sections = Sections::new(BUDGET_NS);
+        let lanes =
+            (0..SECTION_WAITERS_MAX).map(|place| waiter(u8::try_from(place % 200).unwrap(), 1));
+        assert!(lanes.into_iter().all(|waiter| sections.enter(waiter)));
+        assert!(!sections.enter(waiter(1, 1)));
+        assert_eq!(sections.waiting(), SECTION_WAITERS_MAX);
     }
 }

@@ -49,8 +49,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.prefetch_requests(lane);
         let Some(LaneServer {
             requests, answers, ..
-        }) =
-            self.replies.servers.get_mut(lane).and_then(Option::as_mut)
+        }) = self.replies.servers.get_mut(lane).and_then(Option::as_mut)
         else {
             return false;
         };

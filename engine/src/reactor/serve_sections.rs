@@ -47,7 +47,8 @@ impl<E: Endpoint> Desk<'_, E> {
                 OperationKind::SectionLeave => usize::from(self.leave(first, answers)),
                 _ if self.sections.is_holder(self.lane, first.origin.client()) => {
                     let is_under = |request: &&Request<'_>| {
-                        let of_holder = (self.sections).is_holder(self.lane, request.origin.client());
+                        let of_holder =
+                            (self.sections).is_holder(self.lane, request.origin.client());
                         of_holder && !request.kind().is_of_section()
                     };
                     let run = waiting.iter().take_while(is_under).count();
@@ -98,7 +99,11 @@ impl<E: Endpoint> Desk<'_, E> {
         };
         if !self.sections.enter(waiter) {
             answers.unreserve(self.reply_to(request), 0);
-            return self.fail(request, &refused(self.own, self.sections.waiting()), answers);
+            return self.fail(
+                request,
+                &refused(self.own, self.sections.waiting()),
+                answers,
+            );
         }
         true
     }
@@ -233,7 +238,9 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         let is_drained = self.shard.is_drained();
         let next = self.sections.next(now_ns, is_drained, is_lent);
         let counters = &self.metrics.counters;
-        counters.sections_waiting.set(self.sections.waiting() as u64);
+        counters
+            .sections_waiting
+            .set(self.sections.waiting() as u64);
         match next {
             Next::Stay => return is_done,
             Next::Give(waiter) => {

@@ -185,10 +185,7 @@ pub(super) struct ShardCall<'c, 'r, R> {
 
 impl<'c, 'r, R: ShardRequests> ShardCall<'c, 'r, R> {
     pub(super) fn new(place: Place<'c>, requests: &'r mut R) -> Self {
-        Self {
-            place,
-            requests,
-        }
+        Self { place, requests }
     }
 }
 

@@ -60,7 +60,7 @@ impl Client {
     ///     client.increment(b"from", -3).await?;
     ///     client.increment(b"to", 3).await
     /// });
-    /// assert_eq!(farcore::block_on(moved)??, 3);
+    /// assert_eq!(futures_lite::future::block_on(moved)??, 3);
     /// # Ok::<(), farcore::Error>(())
     /// ```
     ///

@@ -115,10 +115,10 @@ pub(crate) fn lanes(each_way: usize, oversize_bytes: usize) -> [(LaneClient, Lan
 fn ends(
     each_way: usize,
     oversize_bytes: usize,
-    [(request_producer, request_consumer), (section_producer, section_consumer)]: [(
-        RequestProducer,
-        RequestConsumer,
-    ); 2],
+    [
+        (request_producer, request_consumer),
+        (section_producer, section_consumer),
+    ]: [(RequestProducer, RequestConsumer); 2],
     (answer_producer, answer_consumer): (Producer, Consumer),
     client_waker: Option<Arc<ClientWaker>>,
 ) -> (LaneClient, LaneServer) {
