@@ -51,7 +51,7 @@ pub struct Core {
     /// The latest change, as it is sent.
     encoded: Vec<u8>,
     value_bytes_max: usize,
-    tap: Option<RequestTap>,
+    pub(super) tap: Option<RequestTap>,
     /// What it holds, if its requests are under a section.
     pub(super) section: Option<CoreSection>,
     /// The core's turns when this client yielded last.

@@ -74,6 +74,7 @@ impl Core {
         let shards = section_shards(keys, self.hasher_and_shards())?;
         self.many_kept(looks(keys), 0, |_, _| {}).await?;
         let mut under = self.another();
+        under.tap.clone_from(&self.tap);
         under.begin_section().await;
         enter_all(&mut under, shards).await?;
         let result = work(&mut under).await;

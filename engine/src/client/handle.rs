@@ -415,7 +415,8 @@ impl Handle {
     }
 
     pub(super) fn begin_call(&mut self) {
-        self.call = (self.call + 1) & u64::from(u32::MAX);
+        // Never the highest, which tokens of no call have.
+        self.call = (self.call + 1) % u64::from(u32::MAX);
         self.answers.clear();
     }
 

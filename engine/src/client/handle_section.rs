@@ -88,9 +88,9 @@ pub(super) fn abandoned_leave(client: u16) -> (RequestParts<'static>, Origin, u6
 
 impl Handle {
     /// Runs `work` while no other client is served by the shards of `keys`: what it does happens at
-    /// once, for all who see these shards, over any number of keys and operations. The requests of the
-    /// handle that `work` gets go before those that wait; all operations work, on these keys and on
-    /// others of the same shards.
+    /// once, for all who see these shards, over any number of keys and operations. The requests of
+    /// the handle that `work` gets go before those that wait; all operations work, on these keys
+    /// and on others of the same shards.
     ///
     /// ```
     /// # use farcore::{Config, Engine};
@@ -109,9 +109,9 @@ impl Handle {
     /// The keys are read first, so that far ones are near. Then the sections of their shards are
     /// taken, one after the other in ascending order, each in the order in which clients came. A
     /// section is lent for [`Config::section_ns`](crate::Config::section_ns); meanwhile others
-    /// wait, so `work` should wait for nothing else. Background work goes on: keys expire,
-    /// and a cache evicts. If `work` panics, what was sent is carried out, and the sections are
-    /// given back.
+    /// wait, so `work` should wait for nothing else. Background work goes on: keys expire, and a
+    /// cache evicts. If `work` panics, what was sent is carried out, and the sections are given
+    /// back.
     ///
     /// If it returns `Ok`, all shards were held from before the first request of `work` until after
     /// its last. Nothing is undone if `work` stops early, or returns an error of its own.
@@ -120,10 +120,10 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::SectionKeys`], [`Error::SectionShards`], and those of keys. [`Error::SectionInside`]
-    /// in `work`. [`Error::SectionRefused`] if a shard does not give its
-    /// section; then `work` was not begun. [`Error::SectionLost`] if a section was held too long:
-    /// requests before that were carried out, those after it failed with the same error, and others
-    /// may have come between. [`Error::Closed`].
+    /// in `work`. [`Error::SectionRefused`] if a shard does not give its section; then `work` was
+    /// not begun. [`Error::SectionLost`] if a section was held too long: requests before that were
+    /// carried out, those after it failed with the same error, and others may have come between.
+    /// [`Error::Closed`].
     pub fn section<R>(&mut self, keys: &[&[u8]], work: impl FnOnce(&mut Handle) -> R) -> Result<R> {
         if self.sections.current != 0 {
             return Err(Error::SectionInside);
@@ -131,7 +131,7 @@ impl Handle {
         let shards = section_shards(keys, self.hasher_and_shards())?;
         self.many(looks(keys), |_, _| {})?;
         let number = self.begin_section()?;
-        let under = UnderSection {
+        let under = HandleSectionGuard {
             handle: self,
             number,
         };
@@ -243,12 +243,12 @@ impl Handle {
 }
 
 /// A handle whose requests are under a section, until this is dropped.
-struct UnderSection<'h> {
+struct HandleSectionGuard<'h> {
     handle: &'h mut Handle,
     number: u16,
 }
 
-impl Drop for UnderSection<'_> {
+impl Drop for HandleSectionGuard<'_> {
     fn drop(&mut self) {
         self.handle.sections.current = 0;
         self.handle.end_section(self.number);

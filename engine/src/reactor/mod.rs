@@ -679,6 +679,4 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
 }
 
 #[cfg(test)]
-mod section_tests;
-#[cfg(test)]
 mod tests;

@@ -48,7 +48,7 @@ impl SectionClient {
 
 /// The client that holds the section.
 #[derive(Clone, Copy, Debug)]
-struct Holder {
+struct SectionHolder {
     of: SectionClient,
     since_ns: u64,
     /// It has left, and requests of it may be parked.
@@ -65,7 +65,7 @@ pub(super) struct SectionWaiter {
 
 /// What a request to leave has ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Left {
+pub(super) enum SectionEnd {
     /// The section, which was held until now.
     Held,
     /// A wait for it.
@@ -76,7 +76,7 @@ pub(super) enum Left {
 
 /// What comes next, once requests to enter and leave have been worked off.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Next {
+pub(super) enum SectionDecision {
     /// Nothing.
     Stay,
     /// This client holds the section from now on.
@@ -90,7 +90,7 @@ pub(super) enum Next {
 pub(super) struct Sections {
     /// Lanes whose second queue has requests.
     pub(super) marked: MarkedLanes,
-    holder: Option<Holder>,
+    holder: Option<SectionHolder>,
     waiters: VecDeque<SectionWaiter>,
     /// Since when the shard waits for parked requests to end.
     closing_since_ns: Option<u64>,
@@ -165,18 +165,18 @@ impl Sections {
     }
 
     /// Ends what a client has of the section.
-    pub(super) fn leave(&mut self, lane: u8, client: u16) -> Left {
+    pub(super) fn leave(&mut self, lane: u8, client: u16) -> SectionEnd {
         if let Some(holder) = &mut self.holder
             && holder.of.is(lane, client)
             && !holder.has_left
         {
             holder.has_left = true;
-            return Left::Held;
+            return SectionEnd::Held;
         }
         let place = self.waiters.iter().position(|it| it.of.is(lane, client));
         place
             .and_then(|place| self.waiters.remove(place))
-            .map_or(Left::Nothing, Left::Waited)
+            .map_or(SectionEnd::Nothing, SectionEnd::Waited)
     }
 
     /// Takes the section from a holder that has had it for too long; returns for how long.
@@ -203,41 +203,54 @@ impl Sections {
     }
 
     /// Decides what comes next. `is_drained`: no request is parked. `is_lent`: on the thread of a
-    /// borrower, which answers no client on the core.
-    pub(super) fn next(&mut self, now_ns: u64, is_drained: bool, is_lent: bool) -> Next {
-        let next = self.decide(now_ns, is_drained, is_lent);
+    /// borrower, which answers no client on the core, and serves no lane but its own; `has_plain`:
+    /// plain requests wait for the core.
+    pub(super) fn next(
+        &mut self,
+        now_ns: u64,
+        is_drained: bool,
+        (is_lent, has_plain): (bool, bool),
+    ) -> SectionDecision {
+        let next = self.decide(now_ns, is_drained, (is_lent, is_lent && has_plain));
         self.is_active = self.holder.is_some() || self.needs_core();
         next
     }
 
-    fn decide(&mut self, now_ns: u64, is_drained: bool, is_lent: bool) -> Next {
+    fn decide(
+        &mut self,
+        now_ns: u64,
+        is_drained: bool,
+        (is_lent, waits_for_core): (bool, bool),
+    ) -> SectionDecision {
         self.is_closed = true;
         if self.holder.is_some() {
-            return Next::Stay;
+            return SectionDecision::Stay;
         }
-        let breathes = std::mem::take(&mut self.is_breathing);
+        let breathes = self.is_breathing;
+        self.is_breathing &= waits_for_core;
         let Some(&first) = self.waiters.front().filter(|_| !breathes) else {
             self.is_closed = false;
             self.closing_since_ns = None;
-            return Next::Stay;
+            return SectionDecision::Stay;
         };
         let since_ns = *self.closing_since_ns.get_or_insert(now_ns);
-        if is_drained && !(is_lent && first.of.lane == OWN_LANE) {
+        let is_cores = waits_for_core || is_lent && first.of.lane == OWN_LANE;
+        if is_drained && !is_cores {
             self.waiters.pop_front();
             self.closing_since_ns = None;
-            self.holder = Some(Holder {
+            self.holder = Some(SectionHolder {
                 of: first.of,
                 since_ns: now_ns,
                 has_left: false,
             });
-            return Next::Give(first);
+            return SectionDecision::Give(first);
         }
         if !is_lent && now_ns.saturating_sub(since_ns) > self.budget_ns {
             self.closing_since_ns = None;
             self.is_closed = false;
-            return Next::RefuseAll;
+            return SectionDecision::RefuseAll;
         }
-        Next::Stay
+        SectionDecision::Stay
     }
 
     /// Takes the first client that waits, which is refused.
@@ -268,10 +281,10 @@ mod tests {
 
     /// Who gets the section next, if it is given now.
     fn given(sections: &mut Sections, now_ns: u64) -> Option<u64> {
-        match sections.next(now_ns, true, false) {
-            Next::Give(waiter) => Some(waiter.token),
-            Next::Stay => None,
-            Next::RefuseAll => panic!("nothing is parked"),
+        match sections.next(now_ns, true, (false, false)) {
+            SectionDecision::Give(waiter) => Some(waiter.token),
+            SectionDecision::Stay => None,
+            SectionDecision::RefuseAll => panic!("nothing is parked"),
         }
     }
 
@@ -289,8 +302,8 @@ mod tests {
             assert!(sections.is_holder(lane, client) && sections.is_holder(lane, client + 1));
             assert!(!sections.is_holder(lane, client + 2) && !sections.is_holder(9, client));
             assert_eq!(given(&mut sections, 0), None, "it is held");
-            assert!(matches!(sections.leave(lane, client), Left::Held));
-            assert!(matches!(sections.leave(lane, client), Left::Nothing));
+            assert!(matches!(sections.leave(lane, client), SectionEnd::Held));
+            assert!(matches!(sections.leave(lane, client), SectionEnd::Nothing));
             assert!(!sections.is_holder(lane, client));
             assert_eq!(sections.end_left(5), Some(5));
             assert_eq!(given(&mut sections, 0), None, "plain requests come first");
@@ -298,7 +311,7 @@ mod tests {
         }
         assert_eq!(order, [10, 20, 30, 40]);
         // A client that waits goes away.
-        assert!(matches!(sections.leave(1, 50), Left::Waited(gone) if gone.token == 50));
+        assert!(matches!(sections.leave(1, 50), SectionEnd::Waited(gone) if gone.token == 50));
         assert_eq!(given(&mut sections, 0), None);
         assert!(!sections.is_closed() && !sections.is_active());
     }
@@ -311,7 +324,7 @@ mod tests {
         assert_eq!(given(&mut sections, 5), Some(10));
         assert_eq!(sections.end_overdue(5 + BUDGET_NS), None);
         assert_eq!(sections.end_overdue(6 + BUDGET_NS), Some(BUDGET_NS + 1));
-        assert!(!sections.is_holder(1, 10) && matches!(sections.leave(1, 10), Left::Nothing));
+        assert!(!sections.is_holder(1, 10) && matches!(sections.leave(1, 10), SectionEnd::Nothing));
         assert_eq!(given(&mut sections, 0), None);
         assert_eq!(given(&mut sections, 0), Some(10));
         assert!(sections.is_holder(2, 10));
@@ -323,17 +336,23 @@ mod tests {
         sections.enter(waiter(1, 10));
         sections.enter(waiter(2, 20));
         for now_ns in [7, 7 + BUDGET_NS] {
-            assert!(matches!(sections.next(now_ns, false, false), Next::Stay));
+            assert!(matches!(
+                sections.next(now_ns, false, (false, false)),
+                SectionDecision::Stay
+            ));
             assert!(sections.is_closed(), "or they would never end");
         }
         let late_ns = 8 + BUDGET_NS;
         assert!(
-            matches!(sections.next(late_ns, false, true), Next::Stay),
+            matches!(
+                sections.next(late_ns, false, (true, false)),
+                SectionDecision::Stay
+            ),
             "the core does it"
         );
         assert!(matches!(
-            sections.next(late_ns, false, false),
-            Next::RefuseAll
+            sections.next(late_ns, false, (false, false)),
+            SectionDecision::RefuseAll
         ));
         assert!(!sections.is_closed());
         let refused = std::iter::from_fn(|| sections.refuse());
@@ -341,21 +360,65 @@ mod tests {
             refused.map(|waiter| waiter.token).collect::<Vec<_>>(),
             [10, 20]
         );
-        assert!(matches!(sections.next(late_ns, false, false), Next::Stay));
+        assert!(matches!(
+            sections.next(late_ns, false, (false, false)),
+            SectionDecision::Stay
+        ));
         assert!(!sections.is_active());
         // The next that comes has as long.
         sections.enter(waiter(1, 10));
-        assert!(matches!(sections.next(late_ns, false, false), Next::Stay));
+        assert!(matches!(
+            sections.next(late_ns, false, (false, false)),
+            SectionDecision::Stay
+        ));
     }
 
     #[test]
     fn a_borrower_gives_no_section_to_a_client_on_the_core() {
         let mut sections = Sections::new(BUDGET_NS);
         sections.enter(waiter(OWN_LANE, 10));
-        assert!(matches!(sections.next(0, true, true), Next::Stay));
+        assert!(matches!(
+            sections.next(0, true, (true, false)),
+            SectionDecision::Stay
+        ));
         assert!(sections.needs_core());
-        assert!(matches!(sections.next(0, true, false), Next::Give(_)));
+        assert!(matches!(
+            sections.next(0, true, (false, false)),
+            SectionDecision::Give(_)
+        ));
         assert!(!sections.needs_core(), "it waits for the holder alone");
+    }
+
+    #[test]
+    fn a_borrower_leaves_the_turn_between_two_sections_to_the_core() {
+        let mut sections = Sections::new(BUDGET_NS);
+        sections.enter(waiter(1, 10));
+        assert!(matches!(
+            sections.next(0, true, (true, false)),
+            SectionDecision::Give(_)
+        ));
+        assert!(matches!(sections.leave(1, 10), SectionEnd::Held));
+        assert!(sections.end_left(1).is_some());
+        sections.enter(waiter(1, 20));
+        for _ in 0..2 {
+            assert!(matches!(
+                sections.next(1, true, (true, true)),
+                SectionDecision::Stay
+            ));
+            assert!(!sections.is_closed() && sections.needs_core());
+        }
+        assert!(matches!(
+            sections.next(1, true, (false, true)),
+            SectionDecision::Stay
+        ));
+        assert!(
+            !sections.is_closed(),
+            "the core serves all lanes in this turn"
+        );
+        assert!(matches!(
+            sections.next(1, true, (false, true)),
+            SectionDecision::Give(_)
+        ));
     }
 
     #[test]

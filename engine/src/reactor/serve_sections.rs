@@ -10,7 +10,7 @@ use farcore_rdma::Endpoint;
 
 use super::Reactor;
 use super::replies::{LaneSink, OWN_LANE, OwnSink, SECTION_LANE, TurnSink};
-use super::sections::{Left, Next, SectionClient, SectionWaiter, Sections};
+use super::sections::{SectionClient, SectionDecision, SectionEnd, SectionWaiter, Sections};
 use super::time::Time;
 use crate::error::Error;
 use crate::message::operation::OperationKind;
@@ -23,7 +23,7 @@ use crate::transport::lane::LaneServer;
 use crate::transport::queue::RequestConsumer;
 
 /// What the requests of one second queue are worked off with.
-struct Desk<'a, E: Endpoint> {
+struct SectionServer<'a, E: Endpoint> {
     shard: &'a mut Shard<E>,
     sections: &'a mut Sections,
     metrics: &'a CoreMetrics,
@@ -33,7 +33,7 @@ struct Desk<'a, E: Endpoint> {
     is_closing: bool,
 }
 
-impl<E: Endpoint> Desk<'_, E> {
+impl<E: Endpoint> SectionServer<'_, E> {
     /// Works requests off, in their order, until one must wait. Returns how many.
     fn work_off(&mut self, requests: &mut RequestConsumer, answers: &mut impl AnswerSink) -> usize {
         let mut count = 0;
@@ -116,9 +116,9 @@ impl<E: Endpoint> Desk<'_, E> {
             return false;
         }
         let answer = match self.sections.leave(self.lane, request.origin.client()) {
-            Left::Held => Answer::Deleted,
-            Left::Nothing => Answer::Absent,
-            Left::Waited(waiter) => {
+            SectionEnd::Held => Answer::Deleted,
+            SectionEnd::Nothing => Answer::Absent,
+            SectionEnd::Waited(waiter) => {
                 let id = ReplyTo::new(self.lane).of(waiter.origin);
                 answers.unreserve(id, 0);
                 answers.answer(id, waiter.token, Answer::Failed(&self.lost()));
@@ -154,6 +154,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         if let Some(held_ns) = self.sections.end_overdue(now_ns) {
             counters.sections_lost.add(1);
             counters.section_ns.add(held_ns);
+            self.shard.change_section(ReplyTo::new(SECTION_LANE));
         }
         let mut served = 0;
         match only {
@@ -180,7 +181,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> usize {
         let number = u8::try_from(lane).unwrap_or(OWN_LANE);
-        let mut desk = Desk {
+        let mut queue_server = SectionServer {
             shard: &mut self.shard,
             sections: &mut self.sections,
             metrics: &self.metrics,
@@ -191,8 +192,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         };
         let (served, is_left) = if number == OWN_LANE {
             let mut replies = OwnSink(TurnSink::new(&mut self.replies, polling, visit));
-            let served = desk.work_off(&mut self.own_sections, &mut replies);
-            desk.metrics.counters.requests_own.add(served as u64);
+            let served = queue_server.work_off(&mut self.own_sections, &mut replies);
+            queue_server
+                .metrics
+                .counters
+                .requests_own
+                .add(served as u64);
             (served, self.own_sections.has_waiting())
         } else {
             let server = self.replies.servers.get_mut(lane).and_then(Option::as_mut);
@@ -202,8 +207,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             else {
                 return 0;
             };
-            let served = desk.work_off(sections, &mut LaneSink(answers));
-            desk.metrics.counters.requests_received.add(served as u64);
+            let served = queue_server.work_off(sections, &mut LaneSink(answers));
+            queue_server
+                .metrics
+                .counters
+                .requests_received
+                .add(served as u64);
             (served, sections.has_waiting())
         };
         if is_left {
@@ -230,27 +239,30 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             && let Some(held_ns) = self.sections.end_left(now_ns)
         {
             self.metrics.counters.section_ns.add(held_ns);
+            self.shard.change_section(ReplyTo::new(SECTION_LANE));
             is_done = true;
         }
         if self.is_closing && !is_lent {
             self.refuse_waiters(&Error::Closed, polling, visit);
         }
         let is_drained = self.shard.is_drained();
-        let next = self.sections.next(now_ns, is_drained, is_lent);
+        let next = self
+            .sections
+            .next(now_ns, is_drained, (is_lent, !self.marked.is_empty()));
         let counters = &self.metrics.counters;
         counters
             .sections_waiting
             .set(self.sections.waiting() as u64);
         match next {
-            Next::Stay => return is_done,
-            Next::Give(waiter) => {
+            SectionDecision::Stay => return is_done,
+            SectionDecision::Give(waiter) => {
                 counters.sections.add(1);
-                self.shard.change_lanes();
+                self.shard.change_section(ReplyTo::new(SECTION_LANE));
                 self.replies.section_lane = waiter.of.lane;
                 let answer = Answer::Stored { version: 0 };
                 self.answer_waiter(waiter, answer, polling, visit);
             }
-            Next::RefuseAll => {
+            SectionDecision::RefuseAll => {
                 let error = refused(self.own, self.sections.waiting());
                 self.refuse_waiters(&error, polling, visit);
             }

@@ -1,5 +1,7 @@
 //! Tests of a reactor with a time of its own.
 
+mod sections;
+
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -23,7 +25,7 @@ const PAGE_BYTES: u32 = 64 << 10;
 
 /// A time that stands still until a test advances it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TestTime(pub(super) Rc<Cell<u64>>);
+struct TestTime(Rc<Cell<u64>>);
 
 impl Time for TestTime {
     fn now_ns(&self) -> u64 {
@@ -52,7 +54,7 @@ fn alone(time: TestTime) -> Reactor<EmbeddedEndpoint, TestTime> {
 
 /// The reactor of an engine with one core, with lanes to handles and this many extents of an
 /// embedded node some nanoseconds away.
-pub(super) fn with_lanes(
+fn with_lanes(
     time: TestTime,
     servers: Vec<Option<LaneServer>>,
     (extent_count, latency_ns): (u64, u64),
@@ -124,14 +126,14 @@ fn a_core_with_a_far_event_neither_sleeps_nor_leaves_it() {
 /// The lane of the only handle.
 const HANDLE_LANE: u8 = 1;
 /// Values that local memory has no room for.
-pub(super) const VALUES: u64 = 3_000;
+const VALUES: u64 = 3_000;
 
-pub(super) fn key(number: u64) -> [u8; 8] {
+fn key(number: u64) -> [u8; 8] {
     number.to_le_bytes()
 }
 
 /// The first byte of a number's value.
-pub(super) fn first_byte(number: u64) -> u8 {
+fn first_byte(number: u64) -> u8 {
     number.to_le_bytes()[0]
 }
 
@@ -155,11 +157,7 @@ fn receive(handle: &mut LaneClient) -> Vec<(u64, u8)> {
 }
 
 /// Stores values through a client on the core until the first are far, and lets all work end.
-pub(super) fn load(
-    reactor: &mut Reactor<EmbeddedEndpoint, TestTime>,
-    time: &TestTime,
-    client: u16,
-) {
+fn load(reactor: &mut Reactor<EmbeddedEndpoint, TestTime>, time: &TestTime, client: u16) {
     for number in 0..VALUES {
         let (key, value) = (key(number), [first_byte(number); 1000]);
         let put = Operation::Put {

@@ -368,10 +368,13 @@ impl<E: Endpoint> Shard<E> {
         self.flights.count() == 0
     }
 
-    /// From now on another set of lanes is served than before: what is kept for a lane that waits
-    /// for more is free again.
-    pub(crate) fn change_lanes(&mut self) {
+    /// The lane number of requests under a section has another client from now on, or none, and
+    /// other lanes are served than before. What is kept for lanes that wait for more is free again,
+    /// and what is known for the client before is forgotten.
+    pub(crate) fn change_section(&mut self, lane: ReplyTo) {
+        self.flights.visit(lane);
         self.flights.forget_starving();
+        self.facts.end(lane);
         self.facts.end_favour();
     }
 

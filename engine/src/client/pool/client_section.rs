@@ -34,9 +34,9 @@ impl ClientSection {
 }
 
 /// Ends a section when dropped.
-struct EndsSection(Arc<ClientSection>);
+struct SectionGuard(Arc<ClientSection>);
 
-impl Drop for EndsSection {
+impl Drop for SectionGuard {
     fn drop(&mut self) {
         // ORDERING: relaxed, as above.
         self.0.has_ended.store(true, Ordering::Relaxed);
@@ -93,7 +93,7 @@ impl Client {
         let shards = section_shards(keys, ShardClient(self).hasher_and_shards())?;
         self.many(looks(keys)).await?;
         let (station, number) = self.begin_section().await?;
-        let ends = EndsSection(Arc::new(ClientSection {
+        let ends = SectionGuard(Arc::new(ClientSection {
             station,
             number,
             has_ended: AtomicBool::new(false),
