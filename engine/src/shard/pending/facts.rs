@@ -417,6 +417,12 @@ mod tests {
         facts.learn(lanes[1], tokens[1].unwrap(), Fact::Unknown);
         assert_eq!(facts.node_bytes, 5_000);
         assert!(facts.request_node(lanes[4], &request, (5, 4_000)).is_some());
+        // A lane that is not served for a while keeps nothing from another.
+        assert_eq!(facts.favoured, Some(2));
+        assert!(facts.request_node(lanes[5], &request, (5, 4_000)).is_none());
+        facts.end_favour();
+        assert!(facts.request_node(lanes[5], &request, (5, 4_000)).is_some());
+        facts.check();
         for &lane in &lanes {
             facts.end(lane);
         }

@@ -779,6 +779,26 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_whose_starving_is_forgotten_keeps_nothing_from_others() {
+        let mut waiting = Waiting::new();
+        let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
+        assert_eq!(waiting.visit(9), None);
+        for flight in held.drain(..2) {
+            waiting.end(flight);
+        }
+        assert!(
+            (1..5).all(|lane| waiting.visit(lane).is_none()),
+            "one starves"
+        );
+        waiting.flights.forget_starving();
+        assert!(waiting.visit(20).is_some());
+        waiting.flights.check();
+        for flight in held {
+            waiting.end(flight);
+        }
+    }
+
+    #[test]
     fn a_lane_that_needs_no_flight_any_more_delays_no_other() {
         let mut waiting = Waiting::new();
         let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
