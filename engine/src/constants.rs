@@ -24,6 +24,14 @@ pub(crate) const LONG_PAUSE_NS: u64 = 60_000_000_000;
 pub(crate) const LONG_ROOM_WAIT_NS: u64 = 2_000_000_000;
 /// The most keys of one transaction.
 pub const TRANSACTION_KEYS_MAX: usize = 128;
+/// The most keys that a section can name.
+pub const SECTION_KEYS_MAX: usize = 1024;
+/// The most shards whose sections one client can hold at once.
+pub const SECTION_SHARDS_MAX: usize = 64;
+/// The most clients that can wait for the section of one shard.
+pub(crate) const SECTION_WAITERS_MAX: usize = 4096;
+/// The shortest and the longest time for which a section can be lent, in nanoseconds.
+pub(crate) const SECTION_NS_RANGE: std::ops::RangeInclusive<u64> = 1_000_000..=10_000_000_000;
 /// Values that one push adds to a list, at most: it is one step of its shard.
 pub const TREE_PUSH_MAX: usize = 1024;
 /// Changes of a map's elements that one [`TreeOp::Update`](crate::TreeOp::Update) makes whatever

@@ -273,6 +273,7 @@ impl Engine {
             free_handles: ArrayQueue::new(config.handles_max.max(1)),
             leaving: SegQueue::new(),
             handles_max: config.handles_max,
+            section_ns: config.section_ns,
             clock,
         });
         for handle in handles {
@@ -342,6 +343,7 @@ impl Engine {
         let cipher = cipher.map(|key| PageCipher::new(key, mode, &salt, epoch, shard));
         let (far, tuning) = (plan.far.clone(), config.tuning());
         let evicts = config.when_full == WhenFull::Evict;
+        let section_ns = config.section_ns;
         let forgets_lost = config.lost_keys == LostKeys::Forget;
         let keys_expected = config.keys_expected / u64::from(shards);
         let hasher = self.shared.hasher;
@@ -375,6 +377,7 @@ impl Engine {
                 lanes: lanes.neighbours,
                 metrics,
                 sampler: Sampler::new(time.clone()),
+                section_ns,
                 time,
             });
             Ok((reactor, far.keepers))

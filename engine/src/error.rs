@@ -268,6 +268,58 @@ pub enum Error {
         /// The limit.
         limit: Duration,
     },
+    /// A section names no key, or too many.
+    #[error("a section names {keys} keys: 1 to {max}")]
+    SectionKeys {
+        /// Keys that were named.
+        keys: usize,
+        /// The most that one can name.
+        max: usize,
+    },
+    /// The keys of a section lie in too many shards.
+    #[error("the keys of a section lie in {shards} shards: at most {max}")]
+    SectionShards {
+        /// Shards of the keys.
+        shards: usize,
+        /// The most that one can take.
+        max: usize,
+    },
+    /// A client that holds a section began another one.
+    #[error("this client holds a section already: name all keys when it begins")]
+    SectionInside,
+    /// A request under a section is of a shard whose section is not held. It was not sent.
+    #[error("shard {shard} is not of this section: name a key of it when the section begins")]
+    SectionOutside {
+        /// The shard of the request.
+        shard: u16,
+    },
+    /// A section was held longer than it is lent, or it has ended. What was done under it before
+    /// remains; others may have seen parts of it, and changed them since. This request was not
+    /// carried out.
+    #[error(
+        "the section of shard {shard} was lost: it is lent for {} ms; what was done before remains",
+        limit.as_millis()
+    )]
+    SectionLost {
+        /// The shard.
+        shard: u16,
+        /// How long a section is lent.
+        limit: Duration,
+    },
+    /// The section of a client has ended: it has outlived the call that gave it. The request was not
+    /// sent.
+    #[error("the section of this client has ended: use the client outside of it")]
+    SectionEnded,
+    /// A shard gives no section at the moment: requests that had begun before, as those to a memory
+    /// node that is silent, have not ended within the time for which a section is lent, or too many
+    /// clients wait. Nothing was done.
+    #[error("shard {shard} gives no section at the moment, and {waiting} clients wait: try again")]
+    SectionRefused {
+        /// The shard.
+        shard: u16,
+        /// Clients that waited for it.
+        waiting: usize,
+    },
     /// A cursor of another engine.
     #[error(
         "the cursor is not of this engine, which has {shards} shards: begin the scan again with `Cursor::START`"

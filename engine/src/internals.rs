@@ -197,7 +197,9 @@ impl BareLane {
             }
         }
         self.client.requests.publish();
-        let LaneServer { requests, answers } = &mut self.server;
+        let LaneServer {
+            requests, answers, ..
+        } = &mut self.server;
         requests.refresh();
         loop {
             let waiting = requests.waiting(BATCH);

@@ -32,7 +32,7 @@ pub struct OperationsArgs {
         long,
         value_delimiter = ',',
         value_name = "LIST",
-        default_value = "requests,scan,export,long,collections"
+        default_value = "requests,scan,export,long,collections,sections"
     )]
     pub parts: Vec<Part>,
     /// Keys of each kind of request, all threads together [default: 1000000]
@@ -68,6 +68,8 @@ pub struct OperationsArgs {
 /// Default keys of requests and of the export, and of the scan.
 const KEYS: u64 = 1_000_000;
 const SCAN_KEYS: u64 = 4_000_000;
+/// Default keys that are read beside sections.
+const SECTION_KEYS: u64 = 200_000;
 const VALUE_BYTES: u64 = 64;
 /// Default bytes a second of the export's link.
 const LINK_BYTES_PER_SECOND: u64 = 1_250_000_000;
@@ -107,6 +109,7 @@ impl OperationsArgs {
             Part::Export => (self.export_keys.unwrap_or(KEYS), EXPORT_VALUE_BYTES),
             Part::Long => (threads, value_bytes),
             Part::Collections => (self.collection_elements.unwrap_or(KEYS), value_bytes),
+            Part::Sections => (self.keys.unwrap_or(SECTION_KEYS), value_bytes),
         };
         let settings = Settings {
             part,
@@ -117,7 +120,7 @@ impl OperationsArgs {
         let scenario = Scenario::Operations(Box::new(settings));
         let mut plan = self.setup.plan(cores, keys.div_ceil(threads), scenario);
         let local_bytes = match part {
-            Part::Requests | Part::Scan => plan.all_local_bytes(),
+            Part::Requests | Part::Scan | Part::Sections => plan.all_local_bytes(),
             Part::Export => {
                 plan.far_latency_ns = self.setup.far_latency.unwrap_or(LINK_LATENCY_NS);
                 plan.local_bytes.min(plan.data_bytes() / EXPORT_FACTOR)

@@ -265,7 +265,7 @@ impl Plan {
                 Part::Scan => "--scan-keys",
                 Part::Export => "--export-keys",
                 Part::Collections => "--collection-elements",
-                Part::Requests | Part::Long => "--keys",
+                Part::Requests | Part::Long | Part::Sections => "--keys",
             },
         }
     }

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use farcore_tuning::HardwareSnapshot;
 
 use super::call::{CasOutcome, FromAnswer, Value};
+use super::core_section::CoreSection;
 use super::refused::{Refused, check};
 use super::shard_requests::ShardRequests;
 use super::transaction::check_transaction;
 use crate::client::long::Routed;
 use crate::error::Result;
 use crate::lifecycle::JobTicket;
-use crate::message::hash::Hasher128;
+use crate::message::hash::{Hasher128, IndexHash};
 use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::observe::recorder::{Recorder, RequestTap};
@@ -31,14 +32,14 @@ const IN_FLIGHT_MAX: usize = 1024;
 /// Dropping it does not wait: submitted requests are carried out, and their answers are discarded.
 #[derive(Debug)]
 pub struct Core {
-    reactor: Rc<LentReactor>,
+    pub(super) reactor: Rc<LentReactor>,
     /// The client number of submitted requests; allocated at the first one.
-    client: u16,
+    pub(super) client: u16,
     in_flight: usize,
     /// Submitted requests that may be in flight: none without a client number.
-    in_flight_max: usize,
+    pub(super) in_flight_max: usize,
     /// The client number of awaited calls, so that neither kind sees the other's answers.
-    caller: u16,
+    pub(super) caller: u16,
     /// The longest value that is kept for calls while another client polls.
     call_kept_max: usize,
     /// The number of the latest call, so that a late answer to a dropped call is not taken for its
@@ -50,7 +51,9 @@ pub struct Core {
     /// The latest change, as it is sent.
     encoded: Vec<u8>,
     value_bytes_max: usize,
-    tap: Option<RequestTap>,
+    pub(super) tap: Option<RequestTap>,
+    /// What it holds, if its requests are under a section.
+    pub(super) section: Option<CoreSection>,
     /// The core's turns when this client yielded last.
     turns_seen: Cell<u64>,
     ticket: Arc<JobTicket>,
@@ -75,6 +78,7 @@ impl Core {
             encoded: Vec::new(),
             value_bytes_max,
             tap: None,
+            section: None,
             turns_seen: Cell::new(0),
             ticket,
         }
@@ -117,7 +121,7 @@ impl Core {
             expected,
         } = parts;
         if !self.take(token, key, value, kind, expected) {
-            return Err(Refused::Full);
+            return Err(self.refusal());
         }
         self.note(&operation);
         Ok(())
@@ -138,7 +142,7 @@ impl Core {
             Ok(()) if self.take(token, parts.key, parts.value, parts.kind, parts.expected) => {
                 Ok(())
             }
-            Ok(()) => Err(Refused::Full),
+            Ok(()) => Err(self.refusal()),
         };
         self.encoded = encoded;
         if sent.is_ok() {
@@ -172,19 +176,52 @@ impl Core {
             value,
             expected,
         };
-        if (self.in_flight == self.in_flight_max && !self.begin())
-            || !self.reactor.borrow_mut().submit(self.client, token, &parts)
-        {
+        if self.in_flight == self.in_flight_max {
+            return self.take_rare(token, &parts);
+        }
+        self.take_plain(token, &parts)
+    }
+
+    #[inline(always)]
+    fn take_plain(&mut self, token: u64, parts: &RequestParts<'_>) -> bool {
+        if !self.reactor.borrow_mut().submit(self.client, token, parts) {
             return false;
         }
         self.in_flight += 1;
         true
     }
 
+    /// Takes a client's first request, or one under a section, which counts apart.
+    #[cold]
+    #[inline(never)]
+    fn take_rare(&mut self, token: u64, parts: &RequestParts<'_>) -> bool {
+        if self.section.is_some() {
+            return self.submit_under_section(token, parts, IN_FLIGHT_MAX);
+        }
+        self.begin() && self.take_plain(token, parts)
+    }
+
+    /// Why a request was not taken.
+    #[cold]
+    fn refusal(&mut self) -> Refused {
+        let section = self.section.as_mut();
+        let error = section.and_then(|section| section.refused.take());
+        error.map_or(Refused::Full, Refused::Error)
+    }
+
+    /// Submits a request of a call; false if the client must poll first.
+    #[inline(always)]
+    fn submit_call(&mut self, token: u64, parts: &RequestParts<'_>) -> Result<bool> {
+        if self.section.is_some() {
+            return self.call_under_section(token, parts);
+        }
+        Ok(self.reactor.borrow_mut().submit(self.caller, token, parts))
+    }
+
     /// Allocates the client number of submitted requests. False if there is one already, so too
     /// much is in flight, or if none is left.
     #[cold]
-    fn begin(&mut self) -> bool {
+    pub(super) fn begin(&mut self) -> bool {
         if self.client != NO_CLIENT {
             return false;
         }
@@ -198,7 +235,7 @@ impl Core {
 
     /// Allocates the client number of calls; waits while none is left.
     #[cold]
-    async fn begin_calls(&mut self) {
+    pub(super) async fn begin_calls(&mut self) {
         while self.caller == NO_CLIENT {
             let client = self.reactor.borrow_mut().replies().add_client();
             match client {
@@ -233,7 +270,10 @@ impl Core {
     #[inline]
     pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
         let count = self.reactor.borrow_mut().poll_for(self.client, &mut visit);
-        self.in_flight -= count;
+        match &mut self.section {
+            None => self.in_flight -= count,
+            Some(section) => section.in_flight -= count,
+        }
         count
     }
 
@@ -271,7 +311,8 @@ impl Core {
     /// Requests whose answers have not been visited.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.in_flight
+        let section = self.section.as_ref();
+        self.in_flight + section.map_or(0, |section| section.in_flight)
     }
 
     /// Processor events of this core's thread since the engine was opened; `None` for those that
@@ -310,7 +351,7 @@ impl Core {
         }
         self.call = self.call.wrapping_add(1);
         let token = self.token(0);
-        while !self.reactor.borrow_mut().submit(self.caller, token, &parts) {
+        while !self.submit_call(token, &parts)? {
             self.poll_calls(&mut |_, _| {});
             yield_now().await;
         }
@@ -415,8 +456,14 @@ impl Core {
                     break;
                 }
                 let token = self.token(*place);
-                if !self.reactor.borrow_mut().submit(self.caller, token, &parts) {
-                    break;
+                match self.submit_call(token, &parts) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        failed = Some(error);
+                        next = None;
+                        break;
+                    }
                 }
                 self.note(operation);
                 self.calls_in_flight += 1;
@@ -484,12 +531,13 @@ impl Core {
             while self.calls_in_flight < IN_FLIGHT_MAX {
                 let sent = requests.next(|shard, hash, place, parts| {
                     let token = self.token(place);
-                    let mut reactor = self.reactor.borrow_mut();
-                    let sent = reactor.submit_to(shard, hash, (self.caller, token), parts);
-                    (sent, sent)
+                    let sent = self.submit_call_to(shard, hash, token, parts);
+                    (matches!(sent, Ok(true)), sent)
                 });
-                if sent != Some(true) {
-                    break;
+                match sent {
+                    Some(Ok(true)) => {}
+                    Some(Err(error)) => return Err(error),
+                    Some(Ok(false)) | None => break,
                 }
                 self.calls_in_flight += 1;
             }
@@ -501,6 +549,21 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    fn submit_call_to(
+        &mut self,
+        shard: u16,
+        hash: IndexHash,
+        token: u64,
+        parts: &RequestParts<'_>,
+    ) -> Result<bool> {
+        let client = (self.caller, token);
+        if self.section.is_some() {
+            return self.send_under_section(shard, hash, client, parts);
+        }
+        let mut reactor = self.reactor.borrow_mut();
+        Ok(reactor.submit_to(shard, hash, client, parts))
     }
 
     /// Reads many keys; see [`Core::many`].
@@ -590,9 +653,16 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        let in_flight = self.in_flight();
         let mut reactor = self.reactor.borrow_mut();
+        if let Some(section) = &self.section {
+            for shard in section.shards.iter() {
+                reactor.leave_section(shard, self.caller);
+                self.calls_in_flight += 1;
+            }
+        }
         let replies = reactor.replies();
-        replies.remove_client(self.client, self.in_flight, &self.ticket);
+        replies.remove_client(self.client, in_flight, &self.ticket);
         replies.remove_client(self.caller, self.calls_in_flight, &self.ticket);
     }
 }

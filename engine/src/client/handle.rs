@@ -19,6 +19,7 @@ use farcore_tuning::Sampler;
 
 use super::borrow::{advance, serves_itself};
 use super::call::{Call, CasOutcome, Value};
+use super::handle_section::HandleSections;
 use super::lanes::{DrainingLanes, HandleLanes, Shared};
 use super::refused::{Refused, check};
 use super::transaction::check_transaction;
@@ -49,7 +50,8 @@ pub struct Handle {
     pub(super) shared: Arc<Shared>,
     pub(super) lanes: Option<HandleLanes>,
     /// Requests sent and not yet answered, dropped calls included.
-    outstanding: usize,
+    pub(super) outstanding: usize,
+    pub(super) sections: HandleSections,
     submitted: usize,
     call: u64,
     /// Answers of the current call, by their place in it.
@@ -73,6 +75,7 @@ impl Handle {
             shared,
             lanes: Some(lanes),
             outstanding: 0,
+            sections: HandleSections::default(),
             submitted: 0,
             call: 0,
             answers: Vec::new(),
@@ -153,6 +156,9 @@ impl Handle {
         (client, token): (u16, u64),
         parts: &RequestParts<'_>,
     ) -> std::result::Result<(), Refused> {
+        if self.sections.current != 0 {
+            return self.send_under_section(shard, hash, (client, token), parts);
+        }
         let Some(lanes) = &mut self.lanes else {
             return Err(Error::Closed.into());
         };
@@ -176,6 +182,11 @@ impl Handle {
     /// Publishes requests and receives answers; `visit` receives those to submitted requests. With
     /// `serves`, requests to shards that have nothing to do are served here.
     fn pump(&mut self, serves: bool, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
+        let sends = std::mem::take(&mut self.sections.has_sends);
+        if sends && self.sections.owes() {
+            self.pay_leaves();
+            self.sections.has_sends = self.sections.owes();
+        }
         let Self {
             lanes,
             shared,
@@ -200,7 +211,8 @@ impl Handle {
             }
             // Before the visit, which may panic.
             *outstanding -= 1;
-            if origin.client() == SUBMITTED {
+            // Of a section's two clients as well.
+            if origin.client() & 1 == SUBMITTED {
                 *submitted -= 1;
                 count += 1;
                 visit(token, answer);
@@ -217,7 +229,11 @@ impl Handle {
         for (lane, core_shared) in lanes.lanes.iter_mut().zip(&shared.cores_shared) {
             // Read before the answers: those that a shard sent before it stopped are then there.
             let stopped = closing && core_shared.closed.load(Ordering::Acquire);
-            if lane.requests.publish() > 0 {
+            let mut published = lane.requests.publish();
+            if sends {
+                published += lane.sections.publish();
+            }
+            if published > 0 {
                 if !(serves && serves_itself(core_shared, lanes.number)) {
                     core_shared.command_port.wakeup.ring(lanes.number);
                 }
@@ -399,7 +415,8 @@ impl Handle {
     }
 
     pub(super) fn begin_call(&mut self) {
-        self.call = (self.call + 1) & u64::from(u32::MAX);
+        // Never the highest, which tokens of no call have.
+        self.call = (self.call + 1) % u64::from(u32::MAX);
         self.answers.clear();
     }
 
@@ -413,7 +430,8 @@ impl Drop for Handle {
         // The lanes go to the next handle once they are empty. A core does not wait for that: it
         // may be the core that must answer.
         let mut looks = 0;
-        while self.outstanding > 0 && !is_core() {
+        self.end_all_sections();
+        while (self.outstanding > 0 || self.sections.owes()) && !is_core() {
             let stopped = self.shared.is_stopped();
             self.pump(true, |_, _| {});
             if stopped {
@@ -425,13 +443,19 @@ impl Drop for Handle {
             }
         }
         if let Some(lanes) = self.lanes.take() {
-            if self.outstanding == 0 {
+            if self.outstanding == 0 && !self.sections.owes() {
                 let _ = self.shared.free_handles.push(lanes);
             } else {
-                let outstanding = self.outstanding;
-                self.shared
-                    .leaving
-                    .push(DrainingLanes { lanes, outstanding });
+                // What was pushed last is published: others wait for the sections.
+                let leaving = DrainingLanes {
+                    lanes,
+                    outstanding: self.outstanding,
+                    sections: std::mem::take(&mut self.sections),
+                };
+                match leaving.settle(&self.shared) {
+                    Ok(lanes) => drop(self.shared.free_handles.push(lanes)),
+                    Err(leaving) => self.shared.leaving.push(leaving),
+                }
             }
         }
     }

@@ -6,14 +6,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use farcore_tuning::{Clock, Histogram};
 
 use super::handle::IDLE_LOOKS;
+use super::handle_section::{HandleSections, abandoned_leave};
 use crate::config::Sizes;
 use crate::lifecycle::Lifecycle;
-use crate::message::hash::Hasher128;
+use crate::message::hash::{Hasher128, IndexHash};
 use crate::reactor::{CoreShared, serve_current_core};
 use crate::transport::lane::{ClientWaker, LaneClient};
 
@@ -39,10 +41,17 @@ pub(crate) struct Shared {
     /// Lanes of handles that were dropped on a core, with answers still to come.
     pub(crate) leaving: SegQueue<DrainingLanes>,
     pub(crate) handles_max: usize,
+    /// How long a client may hold a section, in nanoseconds.
+    pub(crate) section_ns: u64,
     pub(crate) clock: Clock,
 }
 
 impl Shared {
+    /// How long a client may hold a section.
+    pub(super) fn section_limit(&self) -> Duration {
+        Duration::from_nanos(self.section_ns)
+    }
+
     /// The shard of a key.
     pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
         let shards = u16::try_from(self.cores_shared.len()).unwrap_or(u16::MAX);
@@ -94,19 +103,26 @@ impl Shared {
 pub(crate) struct DrainingLanes {
     pub(super) lanes: HandleLanes,
     pub(super) outstanding: usize,
+    pub(super) sections: HandleSections,
 }
 
 impl DrainingLanes {
     /// Discards the answers that have arrived. The lanes, once all have.
     pub(crate) fn settle(mut self, shared: &Shared) -> std::result::Result<HandleLanes, Self> {
+        let lanes = &mut self.lanes.lanes;
+        self.outstanding += self.sections.pay(|shard, client| {
+            let (parts, origin, token) = abandoned_leave(client);
+            let producer = &mut lanes[usize::from(shard)].sections;
+            producer.push(IndexHash(0), token, origin, &parts)
+        });
         for (lane, core_shared) in self.lanes.lanes.iter_mut().zip(&shared.cores_shared) {
-            if lane.requests.publish() > 0 {
+            if lane.requests.publish() + lane.sections.publish() > 0 {
                 core_shared.command_port.wakeup.ring(self.lanes.number);
             }
             lane.answers.refresh();
             self.outstanding -= lane.answers.receive(|_, _, _| {});
         }
-        if self.outstanding == 0 {
+        if self.outstanding == 0 && !self.sections.owes() {
             return Ok(self.lanes);
         }
         Err(self)

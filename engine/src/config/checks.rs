@@ -6,7 +6,8 @@ use farcore_tuning::Size;
 use super::Config;
 use super::sizes::{Budget, fits_in_addresses};
 use crate::constants::{
-    BATCH_MAX, CACHE_PERCENT_MAX, INLINE_COLLECTION_BYTES_MAX, READ_AHEAD_CHUNKS_MAX, SPIN_NS_MAX,
+    BATCH_MAX, CACHE_PERCENT_MAX, INLINE_COLLECTION_BYTES_MAX, READ_AHEAD_CHUNKS_MAX,
+    SECTION_NS_RANGE, SPIN_NS_MAX,
 };
 use crate::error::{Error, Result};
 use crate::limits::{available_cores, check_available_cores};
@@ -46,6 +47,9 @@ impl Config {
     pub(super) fn check_knobs(&self) -> Result<()> {
         if !(1..=BATCH_MAX).contains(&self.batch) {
             return Err(wrong("batch", self.batch, format!("1 to {BATCH_MAX}")));
+        }
+        if !SECTION_NS_RANGE.contains(&self.section_ns) {
+            return Err(wrong("section_ns", self.section_ns, "1 ms to 10 s"));
         }
         if self.cache_percent > CACHE_PERCENT_MAX {
             let limit = format!("0 to {CACHE_PERCENT_MAX}; the log needs the rest");

@@ -88,7 +88,7 @@ pub struct Config {
     pub huge_pages: bool,
     /// Lock local memory. Default: where the limit allows.
     pub lock: Lock,
-    /// Handles that can be in use at once, one a thread: at most 255 less the number of
+    /// Handles that can be in use at once, one a thread: at most 254 less the number of
     /// [`Config::cores`]. Each takes a lane of local memory to each shard. Default 4.
     pub handles_max: usize,
     /// One direction of a lane from a handle to a shard in bytes, a power of two from 16 KiB to 16
@@ -100,6 +100,9 @@ pub struct Config {
     pub lane_bytes: Option<usize>,
     /// How long an idle core spins before it sleeps, in nanoseconds: at most 1 s. Default 50 us.
     pub spin_ns: u64,
+    /// How long a client may hold a section, in nanoseconds, from 1 ms to 10 s; see
+    /// [`Client::section`](crate::Client::section). Default 100 ms.
+    pub section_ns: u64,
     /// Requests that are taken from a lane, or from the core's own queue, and served together, so
     /// that their cache misses overlap, 1 to 128. Default 64.
     pub batch: usize,
@@ -152,6 +155,7 @@ impl Default for Config {
             handle_lane_bytes: LANE_BYTES,
             lane_bytes: None,
             spin_ns: 50_000,
+            section_ns: 100_000_000,
             batch: 64,
             cache_percent: 75,
             read_ahead_chunks: READ_AHEAD_CHUNKS_MAX,

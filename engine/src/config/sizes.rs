@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::log::PageShape;
 use crate::shard::{Evictor, QUEUES_PER_NODE, Shard};
 use crate::transport::lane;
-use crate::transport::queue::OWN_INLINE_MAX;
+use crate::transport::queue::{OWN_INLINE_MAX, SECTION_INLINE_MAX};
 
 /// Memory of one core that no shard uses: its executor, counters, stacks and the queue of its own
 /// requests, in bytes.
@@ -130,6 +130,8 @@ impl Config {
         let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2);
         let others = CORE_BYTES
             + bytes_beside(OWN_INLINE_MAX, value_bytes_max) as u64
+            // One client a shard sends requests under a section.
+            + bytes_beside(SECTION_INLINE_MAX, value_bytes_max) as u64
             + Shard::<FabricEndpoint>::table_bytes(
                 share,
                 page_bytes,

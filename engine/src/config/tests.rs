@@ -199,7 +199,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "handles_max",
-            "300: at most 254 with 1 core, for a shard has 255 lanes",
+            "300: at most 253 with 1 core, for a shard has 254 lanes",
         ),
         (
             Config {

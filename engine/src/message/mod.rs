@@ -12,4 +12,5 @@ pub(crate) mod long;
 pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod request;
+pub(crate) mod section;
 pub(crate) mod transaction;

@@ -217,11 +217,14 @@ pub(crate) enum OperationKind {
     TreeRead = 21,
     /// Read the head of a collection, for an operation that waits for it.
     TreeHead = 22,
+    // Sections: see `message::section`. The reactor serves them, not the shard.
+    SectionEnter = 23,
+    SectionLeave = 24,
 }
 
 impl OperationKind {
     /// The last kind: no request has a greater one.
-    pub(crate) const LAST: Self = Self::TreeHead;
+    pub(crate) const LAST: Self = Self::SectionLeave;
     /// The last kind that an [`Operation`] has.
     #[cfg(test)]
     pub(crate) const LAST_PUBLIC: Self = Self::Tree;
@@ -258,7 +261,9 @@ impl OperationKind {
             | Self::LongRead
             | Self::Tree
             | Self::TreeRead
-            | Self::TreeHead => false,
+            | Self::TreeHead
+            | Self::SectionEnter
+            | Self::SectionLeave => false,
         }
     }
 
@@ -277,7 +282,14 @@ impl OperationKind {
                 | Self::LongBegin
                 | Self::LongWrite
                 | Self::LongAbort
+                | Self::SectionEnter
+                | Self::SectionLeave
         )
+    }
+
+    /// True if a request of this kind enters or leaves a section.
+    pub(crate) fn is_of_section(self) -> bool {
+        matches!(self, Self::SectionEnter | Self::SectionLeave)
     }
 
     /// True if the key of a request of this kind is an address.
@@ -317,7 +329,9 @@ impl OperationKind {
             | Self::Transaction
             | Self::Tree
             | Self::TreeRead
-            | Self::TreeHead => 0,
+            | Self::TreeHead
+            | Self::SectionEnter
+            | Self::SectionLeave => 0,
         }
     }
 
@@ -347,7 +361,9 @@ impl OperationKind {
             | Self::LongWrite
             | Self::LongAbort
             | Self::Transaction
-            | Self::Tree => false,
+            | Self::Tree
+            | Self::SectionEnter
+            | Self::SectionLeave => false,
         }
     }
 

@@ -191,7 +191,7 @@ struct Tape {
 }
 
 /// A client's way to the recorder's queue.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RequestTap {
     tape: Arc<Tape>,
     client: u32,

@@ -21,7 +21,9 @@ mod marked_lanes;
 mod neighbour;
 mod park;
 mod replies;
+mod sections;
 mod serve;
+mod serve_sections;
 mod service;
 mod time;
 mod turn_clock;
@@ -38,19 +40,22 @@ use self::command_progress::CommandProgress;
 use self::far_events::FarEvents;
 use self::marked_lanes::MarkedLanes;
 use self::neighbour::Neighbour;
-use self::replies::{OWN_LANE, Replies, TurnSink};
+use self::replies::{OWN_LANE, Replies, SECTION_LANE, TurnSink};
+use self::sections::Sections;
 use self::turn_clock::TurnClock;
 use self::unfinished::Unfinished;
 use crate::constants::LANE_NUMBERS;
 use crate::far_memory::FarEventQueue;
 use crate::message::hash::{Hasher128, IndexHash};
-use crate::message::operation::RequestParts;
+use crate::message::operation::{OperationKind, RequestParts};
 use crate::message::outcome::Answer;
 use crate::message::request::{Origin, ReplyTo, RequestFlags};
+use crate::message::section::section_parts;
 use crate::observe::metrics::CoreMetrics;
 use crate::shard::Shard;
 use crate::transport::lane::{LaneClient, LaneServer};
-use crate::transport::queue::{RequestConsumer, RequestProducer, own_queue};
+use crate::transport::queue::{RequestConsumer, RequestProducer, own_queue, section_queue};
+use crate::transport::ring::RingTails;
 
 pub(crate) use self::block_on::{block_on, block_on_for};
 pub(crate) use self::command::{Command, CommandPort};
@@ -90,6 +95,8 @@ pub(crate) struct ReactorOptions<E: Endpoint, T> {
     pub(crate) lanes: Vec<Option<(LaneClient, Arc<CoreShared>)>>,
     pub(crate) metrics: Arc<CoreMetrics>,
     pub(crate) time: T,
+    /// How long a client may hold the shard's section, in nanoseconds.
+    pub(crate) section_ns: u64,
     /// Samples the latency of requests of this core's clients.
     pub(crate) sampler: Sampler,
 }
@@ -111,6 +118,18 @@ pub(crate) struct Reactor<E: Endpoint, T> {
     producers: Vec<RequestProducer>,
     /// Consumes the requests to the core's own shard.
     own_requests: RequestConsumer,
+    /// Producers of requests under sections, by shard.
+    section_producers: Vec<RequestProducer>,
+    /// Some of them may have requests that are not published.
+    has_section_sends: bool,
+    /// Consumes the requests of clients here under the section of the core's own shard.
+    own_sections: RequestConsumer,
+    sections: Sections,
+    /// Clients here that are gone and have not left the sections of these shards yet, for lack of
+    /// room.
+    leaves_owed: Vec<(u16, u16)>,
+    /// The engine closes.
+    is_closing: bool,
     /// The other shards, by number.
     neighbours: Vec<Option<Neighbour>>,
     /// Requests served in one batch from a lane or from the core's own queue, at most.
@@ -142,22 +161,34 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             lanes,
             metrics,
             time,
+            section_ns,
             sampler,
         } = options;
         let words = servers.len().div_ceil(64);
         let (batch, is_movable) = (shard.batch(), shard.is_movable());
         let (own_producer, own_requests) = own_queue();
-        let mut own_producer = Some(own_producer);
-        let (mut producers, mut neighbours) = (Vec::new(), Vec::new());
+        let (own_section_producer, own_sections) = section_queue(&RingTails::new(), 0);
+        let mut own_producers = Some((own_producer, own_section_producer));
+        let (mut producers, mut section_producers, mut neighbours) =
+            (Vec::new(), Vec::new(), Vec::new());
         for (place, lane) in lanes.into_iter().enumerate() {
-            let (producer, neighbour) = match lane {
-                Some((LaneClient { requests, answers }, core_shared)) => {
-                    (Some(requests), Some(Neighbour::new(answers, core_shared)))
+            let (of_lane, neighbour) = match lane {
+                Some((lane, core_shared)) => {
+                    let LaneClient {
+                        requests,
+                        sections,
+                        answers,
+                    } = lane;
+                    let neighbour = Neighbour::new(answers, core_shared);
+                    (Some((requests, sections)), Some(neighbour))
                 }
-                None if place == usize::from(own) => (own_producer.take(), None),
+                None if place == usize::from(own) => (own_producers.take(), None),
                 None => (None, None),
             };
-            producers.extend(producer);
+            if let Some((producer, section_producer)) = of_lane {
+                producers.push(producer);
+                section_producers.push(section_producer);
+            }
             neighbours.push(neighbour);
         }
         assert_eq!(
@@ -177,6 +208,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             replies: Replies::new(servers, sampler, Arc::clone(&metrics)),
             producers,
             own_requests,
+            section_producers,
+            has_section_sends: false,
+            own_sections,
+            sections: Sections::new(section_ns),
+            leaves_owed: Vec::new(),
+            is_closing: false,
             neighbours,
             batch,
             words,
@@ -229,8 +266,11 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     /// fabric that any thread may use, for clients other than those on this core.
     pub(crate) fn may_be_lent(&mut self) -> bool {
         let own = ReplyTo::new(OWN_LANE);
-        let has_parked =
-            self.shard.has_parked(own) && !farcore_tuning::mutated!("lent-with-own-requests");
+        // Those under a section of a client here are apart.
+        let own_section = self.replies.section_lane == OWN_LANE
+            && self.shard.has_parked(ReplyTo::new(SECTION_LANE));
+        let has_parked = (self.shard.has_parked(own) || own_section)
+            && !farcore_tuning::mutated!("lent-with-own-requests");
         let is_shared = self.is_movable && !has_parked;
         (is_shared || self.shard.is_quiet()) && self.has_nothing_waiting()
     }
@@ -241,6 +281,8 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             && self.producers.iter().all(RequestProducer::is_published)
             && !self.own_requests.has_waiting()
             && self.marked.is_empty()
+            && !self.has_section_sends
+            && !self.sections.needs_core()
             && self.command_progress.is_idle(&self.command_port)
     }
 
@@ -305,6 +347,57 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         taken || self.refuse(timed)
     }
 
+    /// Submits a request under the section of a shard, or one that enters or leaves it; false if the
+    /// client must poll first.
+    pub(crate) fn submit_under_section(
+        &mut self,
+        shard: u16,
+        hash: IndexHash,
+        (client, token): (u16, u64),
+        parts: &RequestParts<'_>,
+    ) -> bool {
+        if self.is_parked {
+            self.wake_for_client();
+        }
+        self.has_section_sends = true;
+        let origin = Origin::new(client, RequestFlags::NONE);
+        self.section_producers[usize::from(shard)].push(hash, token, origin, parts)
+    }
+
+    /// How long a client may hold a section, in nanoseconds.
+    pub(crate) fn section_ns(&self) -> u64 {
+        self.sections.budget_ns
+    }
+
+    /// Has a client that is gone leave the section of a shard, as soon as there is room for that.
+    /// Its answer is one more that is to arrive.
+    pub(crate) fn leave_section(&mut self, shard: u16, client: u16) {
+        self.leaves_owed.push((shard, client));
+        self.has_section_sends = true;
+        if self.is_parked {
+            self.wake_for_client();
+        }
+    }
+
+    /// Sends what clients that are gone have not sent for lack of room.
+    fn pay_leaves(&mut self) {
+        let mut owed = std::mem::take(&mut self.leaves_owed);
+        owed.retain(|&(shard, client)| {
+            let parts = section_parts(OperationKind::SectionLeave, &[]);
+            let origin = Origin::new(client, RequestFlags::NONE);
+            let producer = &mut self.section_producers[usize::from(shard)];
+            !producer.push(IndexHash(0), 0, origin, &parts)
+        });
+        self.has_section_sends = !owed.is_empty();
+        self.leaves_owed = owed;
+    }
+
+    /// From now on no answer waits for room at its lane, and no client gets the section.
+    pub(crate) fn close(&mut self) {
+        self.replies.close();
+        self.is_closing = true;
+    }
+
     /// Notes that a request was refused.
     #[cold]
     fn refuse(&mut self, timed: bool) -> bool {
@@ -333,11 +426,17 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             prefetched += self.prefetch_requests(lane);
         }
         let mut busy = !alone && self.collect(polling, visit);
-        for lane in self.marked.take() {
-            busy |= self.serve_lane(lane);
+        if self.sections.is_active() {
+            busy |= self.serve_sections(None, polling, visit);
+        }
+        let is_open = !self.sections.is_closed();
+        if is_open {
+            for lane in self.marked.take() {
+                busy |= self.serve_lane(lane);
+            }
         }
         self.replies.publish();
-        if self.own_requests.has_waiting() && self.serve_own(polling, visit) {
+        if self.own_requests.has_waiting() && is_open && self.serve_own(polling, visit) {
             busy = true;
             // Answers may have arrived meanwhile; with them the polling client gets room for more
             // requests.
@@ -406,7 +505,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         }
         let cores = usize::from(self.shards);
         let mut servers = self.replies.servers.iter_mut().take(cores).flatten();
-        servers.any(|server| server.requests.has_news())
+        servers.any(|server| server.requests.has_news() || server.sections.has_news())
     }
 
     #[inline]
@@ -425,10 +524,13 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         // both sides write.
         let cores = usize::from(self.shards);
         for (lane, server) in self.replies.servers.iter_mut().take(cores).enumerate() {
-            if let Some(server) = server
-                && server.requests.has_news()
-            {
-                self.marked.mark(lane);
+            if let Some(server) = server {
+                if server.requests.has_news() {
+                    self.marked.mark(lane);
+                }
+                if server.sections.has_news() {
+                    self.sections.mark(lane);
+                }
             }
         }
         for word in 0..self.words {
@@ -440,6 +542,9 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
                 left &= left - 1;
                 if let Some(Some(server)) = self.replies.servers.get_mut(lane) {
                     server.requests.refresh();
+                    if server.sections.has_news() {
+                        self.sections.mark(lane);
+                    }
                 }
             }
         }
@@ -524,6 +629,28 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             }
         }
         self.own_requests.refresh();
+        if self.has_section_sends {
+            self.send_under_sections();
+        }
+    }
+
+    /// Publishes requests under sections.
+    #[cold]
+    fn send_under_sections(&mut self) {
+        self.has_section_sends = false;
+        self.pay_leaves();
+        for (producer, neighbour) in self.section_producers.iter_mut().zip(&self.neighbours) {
+            let sent = producer.publish();
+            if sent > 0
+                && let Some(neighbour) = neighbour
+            {
+                neighbour.note_sent(self.own, sent);
+                self.metrics.counters.requests_sent.add(sent as u64);
+            }
+        }
+        if self.own_sections.has_news() {
+            self.sections.mark(OWN_LANE.into());
+        }
     }
 
     /// Receives the answers of other shards.

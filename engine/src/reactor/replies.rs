@@ -19,8 +19,12 @@ use crate::message::operation::Version;
 use crate::message::outcome::{Answer, AnswerKind, OwnedAnswer};
 use crate::message::request::{AnswerSink, Origin, ReplyTo, RequestFlags};
 use crate::observe::metrics::CoreMetrics;
-use crate::transport::lane::{AnswerProducer, LaneServer};
+use crate::transport::lane::{AnswerProducer, LANES_MAX, LaneServer};
 
+/// The lane number of requests under the shard's section. Parked requests and facts of the holder
+/// are apart from those of the plain requests of its lane.
+pub(crate) const SECTION_LANE: u8 = 254;
+const _: () = assert!(SECTION_LANE as usize >= LANES_MAX && SECTION_LANE < OWN_LANE);
 /// The lane number of clients on the core itself.
 pub(crate) const OWN_LANE: u8 = 255;
 const _: () = assert!(OWN_LANE as usize + 1 == LANE_NUMBERS);
@@ -55,6 +59,9 @@ pub(crate) struct Replies {
     touched: [u64; 4],
     /// True if any lane has some.
     is_touched: bool,
+    /// The lane of the client that holds the shard's section, or held it last. It changes only
+    /// while no request is parked.
+    pub(crate) section_lane: u8,
     /// Samples the latency of requests of this core's clients.
     pub(crate) sampler: Sampler,
     metrics: Arc<CoreMetrics>,
@@ -74,6 +81,7 @@ impl Replies {
             free_numbers: Vec::new(),
             touched: [0; 4],
             is_touched: false,
+            section_lane: OWN_LANE,
         }
     }
 
@@ -169,6 +177,16 @@ impl Replies {
         }
     }
 
+    /// The lane to which the answers of a lane number go.
+    #[inline]
+    fn lane_of(&self, id: ReplyTo) -> usize {
+        let lane = id.number();
+        if lane == usize::from(SECTION_LANE) {
+            return self.section_lane.into();
+        }
+        lane
+    }
+
     /// Sends an answer to its lane or inbox; true if the polling client must visit it instead.
     ///
     #[inline(always)]
@@ -198,7 +216,7 @@ impl Replies {
         value: &[u8],
         error: Option<&Error>,
     ) -> bool {
-        let (lane, origin) = (id.number(), id.origin());
+        let (lane, origin) = (self.lane_of(id), id.origin());
         let answer = kind.answer(version, value, error);
         if lane == usize::from(OWN_LANE) {
             return self.is_for(polling, origin, true, token, answer);
@@ -334,7 +352,7 @@ impl<'a, V: FnMut(u64, Answer<'_>)> TurnSink<'a, V> {
 impl<V: FnMut(u64, Answer<'_>)> AnswerSink for TurnSink<'_, V> {
     #[inline]
     fn has_room(&self, id: ReplyTo, value_bytes: usize) -> bool {
-        let lane = id.number();
+        let lane = self.replies.lane_of(id);
         lane == usize::from(OWN_LANE)
             || self.replies.servers[lane]
                 .as_ref()
@@ -342,7 +360,7 @@ impl<V: FnMut(u64, Answer<'_>)> AnswerSink for TurnSink<'_, V> {
     }
 
     fn reserve(&mut self, id: ReplyTo, value_bytes: usize) -> bool {
-        let lane = id.number();
+        let lane = self.replies.lane_of(id);
         lane == usize::from(OWN_LANE)
             || self.replies.servers[lane]
                 .as_mut()
@@ -350,7 +368,7 @@ impl<V: FnMut(u64, Answer<'_>)> AnswerSink for TurnSink<'_, V> {
     }
 
     fn unreserve(&mut self, id: ReplyTo, value_bytes: usize) {
-        let lane = id.number();
+        let lane = self.replies.lane_of(id);
         if lane != usize::from(OWN_LANE)
             && let Some(server) = &mut self.replies.servers[lane]
         {

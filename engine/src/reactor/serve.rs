@@ -47,8 +47,9 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     /// Serves a batch of requests of one lane, in place.
     pub(super) fn serve_lane(&mut self, lane: usize) -> bool {
         self.prefetch_requests(lane);
-        let Some(LaneServer { requests, answers }) =
-            self.replies.servers.get_mut(lane).and_then(Option::as_mut)
+        let Some(LaneServer {
+            requests, answers, ..
+        }) = self.replies.servers.get_mut(lane).and_then(Option::as_mut)
         else {
             return false;
         };
@@ -88,6 +89,16 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         served > 0
     }
 
+    /// Leaves the plain requests of a lane for the core: a client holds the shard's section.
+    #[cold]
+    fn leave_lane(&mut self, lane: usize) -> bool {
+        let server = self.replies.servers.get(lane).and_then(Option::as_ref);
+        if server.is_some_and(|server| server.requests.has_waiting()) {
+            self.marked.mark(lane);
+        }
+        false
+    }
+
     /// Serves one batch of a lane for the thread that borrows this reactor: as far as local memory
     /// answers it, or with a fabric that any thread may use. Then also goes on with what waits for
     /// that.
@@ -98,10 +109,20 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.note_time(now_ns);
         if let Some(Some(server)) = self.replies.servers.get_mut(lane) {
             server.requests.refresh();
+            if server.sections.has_news() {
+                self.sections.mark(lane);
+            }
         }
         let before = self.metrics.counters.requests_received.get();
         self.shard.lend(!self.is_movable);
-        let has_served = self.serve_lane(lane);
+        if self.sections.is_active() {
+            self.serve_sections(Some(lane), NO_CLIENT, &mut |_, _| {});
+        }
+        let has_served = if self.sections.is_closed() {
+            self.leave_lane(lane)
+        } else {
+            self.serve_lane(lane)
+        };
         self.shard.lend(false);
         if self.is_movable && self.shard.waits_for_fabric() {
             #[cfg(feature = "simulation")]
@@ -122,7 +143,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         counters.requests_lent.add(served);
         self.clock.count_lent(now_ns, counters);
         unfinished.finish();
-        if self.shard.needs_core() || self.marked.has(lane) && !has_served {
+        if self.shard.needs_core()
+            || self.marked.has(lane) && !has_served
+            || self.sections.needs_core()
+        {
             return LoanOutcome::Part;
         }
         // The mark is only for the core, which the caller rings if it does not come back.

@@ -170,7 +170,7 @@ async fn serve(
         let over = core_shared.lifecycle.is_over();
         let closing = core_shared.lifecycle.is_closing();
         if closing {
-            reactor.borrow_mut().replies().close();
+            reactor.borrow_mut().close();
         }
         let started = start_jobs(&reactor, &core_shared, &queues);
         let turns = reactor.borrow().turns();

@@ -1,5 +1,7 @@
 //! Tests of a reactor with a time of its own.
 
+mod sections;
+
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -98,6 +100,7 @@ fn with_lanes(
         lanes: vec![None],
         metrics,
         time,
+        section_ns: 100_000_000,
         sampler: Sampler::new(farcore_tuning::Clock::new()),
     })
 }

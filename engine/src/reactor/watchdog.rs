@@ -8,6 +8,8 @@
 //! it could run and had no processor. A thread that ran or slept for half a second is stalled: a
 //! job blocks it, or the kernel does. One that had no processor is not, however long it takes:
 //! other programs have the machine.
+//!
+//! It logs the sections that were held too long as well, ten times a second at most.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -36,6 +38,8 @@ pub(crate) struct Watchdog {
     began: Option<Look>,
     /// The log has it that the core has no processor.
     is_starved: bool,
+    /// Sections lost that the log has.
+    sections_lost: u64,
 }
 
 /// A look at a core's thread.
@@ -131,6 +135,7 @@ impl Watchdog {
             paces: 0,
             began: None,
             is_starved: false,
+            sections_lost: 0,
         }
     }
 
@@ -144,6 +149,10 @@ impl Watchdog {
 
     fn look_at(&mut self, unanswered: u64, metrics: &CoreMetrics, look: impl FnOnce() -> Look) {
         let counters = &metrics.counters;
+        self.log_lost_sections(
+            counters.sections_lost.get(),
+            counters.sections_waiting.get(),
+        );
         let turns = counters.turns.get();
         if unanswered == 0 || turns != self.turns {
             self.serves(turns, metrics);
@@ -155,6 +164,21 @@ impl Watchdog {
         } else if self.paces.is_multiple_of(PACES_MAX) && counters.stalled.get() == 0 {
             self.judge(look(), metrics);
         }
+    }
+
+    /// Logs sections that their holders had for too long. Returns how many.
+    fn log_lost_sections(&mut self, all: u64, waiting: u64) -> u64 {
+        let lost = all - self.sections_lost;
+        self.sections_lost = all;
+        if lost > 0 {
+            tracing::warn!(
+                core = self.core,
+                lost,
+                waiting,
+                "sections of the shard were held for longer than `section_ns` and taken away"
+            );
+        }
+        lost
     }
 
     /// The core has served.
@@ -262,6 +286,14 @@ mod tests {
             watchdog.look_at(pace, &metrics, look);
         }
         metrics.counters.stalls.get()
+    }
+
+    #[test]
+    fn a_lost_section_is_logged_once() {
+        let metrics = Arc::new(CoreMetrics::new(0));
+        let mut watchdog = Watchdog::new(0, &metrics);
+        let logged = [0, 1, 1, 4, 4].map(|all| watchdog.log_lost_sections(all, 2));
+        assert_eq!(logged, [0, 1, 0, 3, 0]);
     }
 
     #[test]

@@ -31,7 +31,9 @@ pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter 
         | OperationKind::ReadHeadAt
         | OperationKind::Count
         | OperationKind::Clear
-        | OperationKind::ForgetLost => &counters.lists_failed,
+        | OperationKind::ForgetLost
+        | OperationKind::SectionEnter
+        | OperationKind::SectionLeave => &counters.lists_failed,
         OperationKind::Transaction => &counters.transactions_failed,
     }
 }

@@ -363,6 +363,21 @@ impl<E: Endpoint> Shard<E> {
         self.flights.has_parked(lane)
     }
 
+    /// True if no request is parked: all that were consumed are answered.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.flights.count() == 0
+    }
+
+    /// The lane number of requests under a section has another client from now on, or none, and
+    /// other lanes are served than before. What is kept for lanes that wait for more is free again,
+    /// and what is known for the client before is forgotten.
+    pub(crate) fn change_section(&mut self, lane: ReplyTo) {
+        self.flights.visit(lane);
+        self.flights.forget_starving();
+        self.facts.end(lane);
+        self.facts.end_favour();
+    }
+
     /// Has the next round look for background work.
     pub(crate) fn request_background(&mut self) {
         self.background_due = true;
@@ -397,6 +412,11 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     pub(crate) fn note_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
+    }
+
+    /// The time that was noted last.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// Something is on its way to or from far memory.

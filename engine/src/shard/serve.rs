@@ -254,6 +254,9 @@ impl<E: Endpoint> Shard<E> {
             OperationKind::Count => self.count_keys(lane, request, answers),
             OperationKind::Clear => self.clear_keys(lane, request, answers),
             OperationKind::ForgetLost => self.forget_keys(lane, request, answers),
+            OperationKind::SectionEnter | OperationKind::SectionLeave => {
+                unreachable!("the reactor serves them")
+            }
             OperationKind::Change
             | OperationKind::Get
             | OperationKind::Put

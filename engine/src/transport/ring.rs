@@ -50,19 +50,19 @@ impl CacheAligned {
     }
 }
 
-/// The tails of a queue and of a ring that one thread writes and one other reads. They share a
-/// line, so that the reader polls both with one load.
+/// The tails of two queues and of a ring that one thread writes and one other reads. They share a
+/// line, so that the reader polls them with one load. The fourth is free.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct RingTails([AtomicUsize; 2]);
+pub(crate) struct RingTails([AtomicUsize; 4]);
 
 impl RingTails {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self([AtomicUsize::new(0), AtomicUsize::new(0)]))
+        Arc::new(Self([0; 4].map(AtomicUsize::new)))
     }
 }
 
-/// One of the two tails.
+/// One of the tails.
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
     tails: Arc<RingTails>,
@@ -79,7 +79,7 @@ impl Tail {
 
     #[inline]
     pub(crate) fn get(&self) -> &AtomicUsize {
-        &self.tails.0[self.place % 2]
+        &self.tails.0[self.place % 4]
     }
 }
 

@@ -17,6 +17,7 @@ mod liveness;
 mod long;
 mod long_values;
 mod scan;
+mod sections;
 mod signal;
 mod support;
 mod transactions;

@@ -30,6 +30,7 @@ mod plan;
 mod random;
 mod report;
 pub mod run;
+mod sections;
 pub mod shrink;
 mod times;
 mod workload;

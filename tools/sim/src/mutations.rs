@@ -2,7 +2,7 @@
 //! Builds without the feature `mutations` have none.
 
 /// Those that are found within seconds, for every run of the tests.
-pub const QUICK: [&str; 15] = [
+pub const QUICK: [&str; 16] = [
     "delete-draws-no-version",
     "expired-answered",
     "freed-though-pinned",
@@ -15,13 +15,14 @@ pub const QUICK: [&str; 15] = [
     "seal-kept-though-not-posted",
     "seat-taken-early",
     "sequence-not-raised",
+    "served-under-a-section",
     "slot-not-redirected",
     "swap-of-absent-ignored",
     "transaction-in-part",
 ];
 
 /// Those that are found within two minutes, as `farcore_tuning::mutated!` names them.
-pub const FOUND: [&str; 26] = [
+pub const FOUND: [&str; 27] = [
     "client-number-taken-early",
     "delete-draws-no-version",
     "expected-of-far-ignored",
@@ -45,6 +46,7 @@ pub const FOUND: [&str; 26] = [
     "seal-kept-though-not-posted",
     "seat-taken-early",
     "sequence-not-raised",
+    "served-under-a-section",
     "slot-not-redirected",
     "swap-of-absent-ignored",
     "transaction-in-part",

@@ -18,6 +18,7 @@ use crate::history::{Entry, History, Moment, Rules};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::report::Coverage;
+use crate::sections;
 use crate::times::Times;
 
 /// Steps between two checks of the shards.
@@ -387,6 +388,9 @@ impl World {
             ("far reads", total.far_reads),
             ("requests served on loan", total.requests_lent),
             ("keys lost", total.lost_keys),
+            ("sections", total.sections),
+            ("sections lost", total.sections_lost),
+            ("sections refused", total.sections_refused),
         ]));
     }
 
@@ -453,7 +457,7 @@ impl World {
         for _ in 0..self.plan.jobs {
             self.start_job(engine, self.clients.len())?;
         }
-        Ok(())
+        sections::begin(engine, &self.plan)
     }
 
     fn add(&mut self, client: Client) {
@@ -498,6 +502,7 @@ impl World {
                 self.coverage.fault("an engine that closes under load");
                 self.note(30, 0, || "the engine closes".into());
                 self.end_jobs();
+                sections::end();
                 engine.close();
             }
         }
@@ -514,15 +519,19 @@ impl World {
         }
         self.let_time_flow(false);
         self.until_answered()?;
+        self.end_sections()?;
         engine.check();
         if closes_at.is_none() {
             if are_all_well {
                 self.settle(engine)?;
             }
             self.read_all(are_all_well)?;
+            sections::read_all(engine, &self.plan)?;
+            self.end_sections()?;
             engine.check();
         }
         self.note_figures(engine);
+        sections::check()?;
         self.history.check(
             &self.names,
             Rules {
@@ -543,6 +552,11 @@ impl World {
             })?;
         }
         Ok(())
+    }
+
+    fn end_sections(&mut self) -> Result<(), String> {
+        sections::end();
+        self.until("sections have not ended", |_| Ok(sections::have_ended()))
     }
 
     fn until_answered(&mut self) -> Result<(), String> {

@@ -17,10 +17,11 @@ enum Group {
     Queue,
     Clients,
     Native,
+    Sections,
 }
 
 /// Groups that Tab cycles through.
-pub(super) const GROUPS: usize = 7;
+pub(super) const GROUPS: usize = 8;
 const ORDER: [Group; GROUPS] = [
     Group::Hits,
     Group::Latency,
@@ -29,6 +30,7 @@ const ORDER: [Group; GROUPS] = [
     Group::Queue,
     Group::Clients,
     Group::Native,
+    Group::Sections,
 ];
 
 /// A column.
@@ -114,6 +116,14 @@ fn busy_style(core: &CoreRates) -> Style {
 fn pressure_style(core: &CoreRates) -> Style {
     if core.back_pressure_per_second > 0.0 {
         Style::new().fg(Color::Yellow)
+    } else {
+        Style::new()
+    }
+}
+
+fn lost_style(core: &CoreRates) -> Style {
+    if core.sections_lost_per_second > 0.0 {
+        Style::new().fg(Color::Red)
     } else {
         Style::new()
     }
@@ -311,6 +321,37 @@ pub(super) const COLUMNS: &[Column] = &[
         |core| number(core.failed_native_requests_per_second),
         |core| core.failed_native_requests_per_second
     ),
+    column!(
+        "sect/s",
+        6,
+        Sections,
+        |core| number(core.sections_per_second),
+        |core| core.sections_per_second
+    ),
+    column!(
+        "held",
+        5,
+        Sections,
+        |core| core
+            .section_mean_ns
+            .map_or_else(|| "-".to_owned(), |mean| time(mean as u64)),
+        |core| rank(core.section_mean_ns)
+    ),
+    column!(
+        "want",
+        5,
+        Sections,
+        |core| number(core.sections_waiting as f64),
+        |core| core.sections_waiting as f64
+    ),
+    column!(
+        "lost/s",
+        6,
+        Sections,
+        |core| number(core.sections_lost_per_second),
+        |core| core.sections_lost_per_second,
+        lost_style
+    ),
 ];
 
 /// Indexes of the columns that fit a width, in the order of [`COLUMNS`]. Groups are taken from
@@ -373,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_wide_terminal_shows_all_columns_and_tab_reaches_each_in_a_narrow_one() {
-        assert_eq!(fitting(200, 0).len(), COLUMNS.len());
+        assert_eq!(fitting(240, 0).len(), COLUMNS.len());
         let mut seen = std::collections::BTreeSet::new();
         for first in 0..GROUPS {
             let columns = fitting(80, first);

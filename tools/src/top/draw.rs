@@ -33,6 +33,8 @@ const HELP: &[&str] = &[
     "conns, conn B, cmd/s, err/s  a server's clients of the Redis protocol",
     "native, slot B, req/s, rerr/s  its native clients: connections, memory,",
     "      requests, and requests that ended with an error",
+    "sect/s, held, want, lost/s  sections that clients got, how long they had",
+    "      them, clients that wait, and sections that were held too long",
     "",
     "q quit   s/S sort by the next/previous column   Tab other columns",
     "p pause  +/- longer/shorter interval   j/k scroll   n next engine",

@@ -52,6 +52,12 @@ pub(crate) struct CoreRates {
     pub(crate) parked_share: Option<f64>,
     pub(crate) pending: u64,
     pub(crate) back_pressure_per_second: f64,
+    /// Sections of the shard that clients got, and those that were held too long and taken away;
+    /// how long one was held on average, and the clients that wait.
+    pub(crate) sections_per_second: f64,
+    pub(crate) sections_lost_per_second: f64,
+    pub(crate) section_mean_ns: Option<f64>,
+    pub(crate) sections_waiting: u64,
     pub(crate) instructions_per_operation: Option<f64>,
     pub(crate) keys: u64,
     /// Of a server on this core: open connections, their memory, and commands.
@@ -242,6 +248,10 @@ impl Between {
             native_requests_per_second: rate(self.native_clients.commands),
             failed_native_requests_per_second: rate(self.native_clients.failed_commands),
             back_pressure_per_second: rate(counted.back_pressure),
+            sections_per_second: rate(counted.sections),
+            sections_lost_per_second: rate(counted.sections_lost),
+            section_mean_ns: share(counted.section_ns, counted.sections),
+            sections_waiting: counted.sections_waiting,
             instructions_per_operation: self
                 .instructions
                 .and_then(|count| share(count, operations)),

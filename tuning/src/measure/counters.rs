@@ -273,6 +273,17 @@ counters! {
     far_refused: Counter,
     /// Requests that waited because their client's lane had no room for the answer.
     answers_without_room: Counter,
+    /// Sections of the shard that clients have got.
+    sections: Counter,
+    /// Sections that were taken from their holder, which had them for too long.
+    sections_lost: Counter,
+    /// Clients that did not get the section: requests that had begun before did not end in time, or
+    /// the engine was closing.
+    sections_refused: Counter,
+    /// Time for which sections were held, in nanoseconds.
+    section_ns: Counter,
+    /// Clients that wait for the section.
+    sections_waiting: Gauge,
     /// Pages sealed.
     pages_sealed: Counter,
     /// Pages written to far memory.

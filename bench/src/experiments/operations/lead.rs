@@ -5,7 +5,7 @@ use anyhow::bail;
 
 use super::report::{Row, Run, median};
 use super::settings::Part;
-use super::{collections, long, sweeps};
+use super::{collections, long, sections, sweeps};
 use crate::phase::{SINGLES, Single};
 use crate::plan::{Plan, Scenario};
 use crate::report::PhaseReport;
@@ -30,6 +30,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Run> {
         Part::Export => sweeps::export(plan, settings),
         Part::Long => long::run(plan, settings),
         Part::Collections => collections::run(plan),
+        Part::Sections => sections::run(plan),
     }
 }
 

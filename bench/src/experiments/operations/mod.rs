@@ -3,17 +3,18 @@
 //!
 //! - [`settings`]: what is measured, and its sizes
 //! - [`lead`]: one run; `sweeps`: scans and exports; `long`: long values; `collections`: maps and
-//!   lists
+//!   lists; `sections`: sections over two shards
 //! - [`report`]: the figures and their table
 //!
 //! Each part is a run of its own: requests on one key, each kind beside a put or a get; a scan of
 //! all local keys; an export of a log in far memory, beside the link; long values beside plain
-//! ones; long collections beside short ones.
+//! ones; long collections beside short ones; reads beside sections.
 
 mod collections;
 pub mod lead;
 mod long;
 pub mod report;
+mod sections;
 pub mod settings;
 mod sweeps;
 

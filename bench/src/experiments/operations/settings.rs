@@ -29,6 +29,8 @@ pub enum Part {
     Long,
     /// Maps and lists in one key each, long ones beside short ones; on one core.
     Collections,
+    /// Reads of others while 16 clients add to two counters of two shards under sections.
+    Sections,
 }
 
 /// The settings of a run.
@@ -93,6 +95,7 @@ impl fmt::Display for Settings {
                 size(self.long_bytes)
             ),
             Part::Collections => write!(formatter, "operations, collections: values of 16 bytes"),
+            Part::Sections => write!(formatter, "operations, sections: values of 8 bytes"),
         }
     }
 }

@@ -6,7 +6,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::LanePool;
 use super::client_call::Place;
 use super::seats::Seats;
 use crate::client::refused::Refused;
@@ -79,9 +78,9 @@ impl<I> fmt::Debug for BatchCall<'_, '_, I> {
 }
 
 impl<'c, 'k, I: Iterator<Item = Operation<'k>> + Unpin> BatchCall<'c, 'k, I> {
-    pub(super) fn new(pool: &'c LanePool, operations: I) -> Self {
+    pub(super) fn new(place: Place<'c>, operations: I) -> Self {
         Self {
-            place: Place::new(pool),
+            place,
             operations,
             drawn: VecDeque::new(),
             has_more: true,
@@ -185,11 +184,8 @@ pub(super) struct ShardCall<'c, 'r, R> {
 }
 
 impl<'c, 'r, R: ShardRequests> ShardCall<'c, 'r, R> {
-    pub(super) fn new(pool: &'c LanePool, requests: &'r mut R) -> Self {
-        Self {
-            place: Place::new(pool),
-            requests,
-        }
+    pub(super) fn new(place: Place<'c>, requests: &'r mut R) -> Self {
+        Self { place, requests }
     }
 }
 

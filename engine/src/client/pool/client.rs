@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::LanePool;
 use super::batch_call::{BatchCall, ShardCall};
-use super::client_call::{ClientCall, OwnedValue};
+use super::client_call::{ClientCall, OwnedValue, Place};
+use super::client_section::ClientSection;
 use crate::client::call::{CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, TimeToLive};
 use crate::client::shard_requests::{RunShardRequests, ShardRequests};
 use crate::client::transaction::TransactionOutcome;
@@ -47,7 +48,9 @@ use crate::message::transaction::Transaction;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    pool: Arc<LanePool>,
+    pub(super) pool: Arc<LanePool>,
+    /// The section under which its requests are sent.
+    pub(super) section: Option<Arc<ClientSection>>,
 }
 
 impl fmt::Debug for Client {
@@ -57,7 +60,7 @@ impl fmt::Debug for Client {
 }
 
 /// Runs requests about shards for a client.
-pub(crate) struct ShardClient<'c>(&'c Client);
+pub(crate) struct ShardClient<'c>(pub(super) &'c Client);
 
 impl RunShardRequests for ShardClient<'_> {
     fn hasher_and_shards(&self) -> (Hasher128, u16) {
@@ -67,13 +70,16 @@ impl RunShardRequests for ShardClient<'_> {
     }
 
     async fn run(&mut self, requests: &mut impl ShardRequests) -> Result<()> {
-        ShardCall::new(&self.0.pool, requests).await
+        ShardCall::new(self.0.place(), requests).await
     }
 }
 
 impl Client {
     pub(crate) fn new(pool: Arc<LanePool>) -> Self {
-        Self { pool }
+        Self {
+            pool,
+            section: None,
+        }
     }
 
     pub(crate) fn shard_client(&self) -> ShardClient<'_> {
@@ -88,7 +94,12 @@ impl Client {
         &'c self,
         operation: Operation<'k>,
     ) -> ClientCall<'c, 'k, T> {
-        ClientCall::new(&self.pool, operation)
+        ClientCall::new(self.place(), operation)
+    }
+
+    /// The place of a new call.
+    pub(super) fn place(&self) -> Place<'_> {
+        Place::new(&self.pool, self.section.as_deref())
     }
 
     /// Reads a value. Cost: its copy; if the shard is busy, a round trip over a lane; a far key
@@ -320,7 +331,7 @@ impl Client {
         I: IntoIterator<Item = Operation<'k>>,
         I::IntoIter: Unpin,
     {
-        BatchCall::new(&self.pool, operations.into_iter())
+        BatchCall::new(self.place(), operations.into_iter())
     }
 
     /// Reads many keys; see [`Client::many`].

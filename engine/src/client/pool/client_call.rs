@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::LanePool;
+use super::client_section::ClientSection;
 use super::seats::Seats;
 use super::station::{Look, Station};
 use crate::client::call::FromAnswer;
@@ -65,14 +66,29 @@ impl<'a> FromAnswer<'a> for Option<OwnedValue> {
 /// The place of one call at a station, from its first poll to its end.
 #[derive(Debug)]
 pub(super) struct Place<'c> {
-    pool: &'c LanePool,
+    pub(super) pool: &'c LanePool,
+    /// The section under which its requests are sent.
+    section: Option<&'c ClientSection>,
     /// Its station and its seat there.
     at: Option<(&'c Arc<Station>, u32)>,
 }
 
 impl<'c> Place<'c> {
-    pub(super) fn new(pool: &'c LanePool) -> Self {
-        Self { pool, at: None }
+    pub(super) fn new(pool: &'c LanePool, section: Option<&'c ClientSection>) -> Self {
+        Self {
+            pool,
+            section,
+            at: None,
+        }
+    }
+
+    /// The station where the call is, or where it would begin.
+    pub(super) fn station(&self) -> &'c Arc<Station> {
+        match (self.at, self.section) {
+            (Some((station, _)), _) => station,
+            (None, Some(section)) => &section.station,
+            (None, None) => self.pool.station(),
+        }
     }
 
     /// Polls a call: `step` sends what is left to send and takes what has come. A result that is
@@ -82,11 +98,16 @@ impl<'c> Place<'c> {
         waker: Option<&Waker>,
         mut step: impl FnMut(&mut Handle, &mut Seats, u32) -> Poll<Result<R>>,
     ) -> Poll<Result<R>> {
-        let station = self.at.map_or_else(|| self.pool.station(), |at| at.0);
-        let at = &mut self.at;
+        let station = self.station();
+        let (at, section) = (&mut self.at, self.section);
         station.poll(waker, |handle, seats, look| {
             let (_, seat) = *at.get_or_insert_with(|| (station, seats.take()));
-            let result = step(handle, seats, seat);
+            // Each call says what it is under: the one before may have panicked.
+            handle.use_section(section.map_or(0, |section| section.number));
+            let result = match section.map_or(Ok(()), ClientSection::check) {
+                Ok(()) => step(handle, seats, seat),
+                Err(error) => Poll::Ready(Err(error)),
+            };
             match look {
                 _ if result.is_ready() => {
                     seats.leave(seat);
@@ -135,9 +156,9 @@ pub struct ClientCall<'c, 'k, T> {
     reason = "which answers there are is the engine's affair"
 )]
 impl<'c, 'k, T: for<'a> FromAnswer<'a>> ClientCall<'c, 'k, T> {
-    pub(super) fn new(pool: &'c LanePool, operation: Operation<'k>) -> Self {
+    pub(super) fn new(place: Place<'c>, operation: Operation<'k>) -> Self {
         Self {
-            place: Place::new(pool),
+            place,
             operation,
             is_sent: false,
             result: PhantomData,

@@ -17,6 +17,7 @@
 mod batch_call;
 mod client;
 mod client_call;
+mod client_section;
 mod seats;
 mod station;
 

@@ -80,6 +80,20 @@ impl Inside {
         }
     }
 
+    /// True if the next answers are to be taken in soon: a task waits for one, or a section is left
+    /// when there is room for that.
+    fn wants_answers(&self) -> bool {
+        let handle = self.handle.as_ref();
+        self.seats.is_anyone_waiting() || handle.is_some_and(Handle::owes_leaves)
+    }
+
+    /// Gives back what a section holds.
+    fn end_section(&mut self, number: u16) {
+        if let Some(handle) = &mut self.handle {
+            handle.end_section(number);
+        }
+    }
+
     /// Takes in what other threads have notified this one of: perhaps answers, and then the lanes
     /// have let go of their waker.
     fn handle_notice(&mut self) {
@@ -122,6 +136,8 @@ pub(super) struct Station {
     inside: UnsafeCell<Inside>,
     /// Seats of dropped calls.
     left: SegQueue<u32>,
+    /// Sections that have ended.
+    left_sections: SegQueue<u16>,
     /// Tasks that found another thread inside.
     outside: SegQueue<Waker>,
 }
@@ -139,6 +155,7 @@ impl Station {
             use_of: Exclusive::default(),
             inside: UnsafeCell::default(),
             left: SegQueue::new(),
+            left_sections: SegQueue::new(),
             outside: SegQueue::new(),
         })
     }
@@ -225,7 +242,17 @@ impl Station {
             {
                 inside.seats.leave(seat);
             }
-            if inside.seats.is_anyone_waiting() && !inside.is_armed {
+            let mut ends_any = false;
+            while !self.left_sections.is_empty()
+                && let Some(number) = self.left_sections.pop()
+            {
+                ends_any = true;
+                inside.end_section(number);
+            }
+            if ends_any {
+                inside.pump(false);
+            }
+            if inside.wants_answers() && !inside.is_armed {
                 self.watch(inside);
             }
             while !self.outside.is_empty()
@@ -242,7 +269,7 @@ impl Station {
 
     /// Has the station be woken by the next answers, and takes in those that came before (I3).
     fn watch(self: &Arc<Self>, inside: &mut Inside) {
-        while inside.seats.is_anyone_waiting() {
+        while inside.wants_answers() {
             let Some(handle) = &inside.handle else { return };
             if !std::mem::replace(&mut inside.is_watching, true) {
                 handle.watch(&Waker::from(Arc::clone(self)));
@@ -274,6 +301,14 @@ impl Station {
         (inside.is_watching, inside.is_armed) = (false, false);
         inside.seats.wake_all();
         drop(Leaves(self));
+    }
+
+    /// Ends a section.
+    pub(super) fn end_section(self: &Arc<Self>, number: u16) {
+        self.left_sections.push(number);
+        if self.use_of.enter_or_notify() {
+            drop(Leaves(self));
+        }
     }
 
     /// Ends a call that was dropped.

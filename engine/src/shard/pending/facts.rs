@@ -237,6 +237,14 @@ impl Facts {
         self.end_of(lane.number());
     }
 
+    /// Ends the facts of the lane that may hold more than its share: it is not served for a while,
+    /// and another may need as much.
+    pub(in crate::shard) fn end_favour(&mut self) {
+        if let Some(favoured) = self.favoured {
+            self.end_of(favoured);
+        }
+    }
+
     fn end_of(&mut self, number: usize) {
         let Some(lane) = self.lanes.get_mut(number) else {
             return;
@@ -409,6 +417,12 @@ mod tests {
         facts.learn(lanes[1], tokens[1].unwrap(), Fact::Unknown);
         assert_eq!(facts.node_bytes, 5_000);
         assert!(facts.request_node(lanes[4], &request, (5, 4_000)).is_some());
+        // A lane that is not served for a while keeps nothing from another.
+        assert_eq!(facts.favoured, Some(2));
+        assert!(facts.request_node(lanes[5], &request, (5, 4_000)).is_none());
+        facts.end_favour();
+        assert!(facts.request_node(lanes[5], &request, (5, 4_000)).is_some());
+        facts.check();
         for &lane in &lanes {
             facts.end(lane);
         }

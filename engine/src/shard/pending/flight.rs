@@ -358,6 +358,12 @@ impl Flights {
         }
     }
 
+    /// Ends the starving of all lanes: those that are not visited for a while keep nothing from the
+    /// one that is.
+    pub(crate) fn forget_starving(&mut self) {
+        self.starving = [None; Shortage::COUNT];
+    }
+
     /// True if no other lane starves for this resource.
     #[inline]
     pub(crate) fn may_take(&self, scarce: Shortage, lane: ReplyTo) -> bool {
@@ -770,6 +776,26 @@ mod tests {
         assert_eq!(waiting.visit(1), None);
         assert!(waiting.visit(20).is_some());
         assert_eq!(waiting.flights.starving, [None; Shortage::COUNT]);
+    }
+
+    #[test]
+    fn a_lane_whose_starving_is_forgotten_keeps_nothing_from_others() {
+        let mut waiting = Waiting::new();
+        let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
+        assert_eq!(waiting.visit(9), None);
+        for flight in held.drain(..2) {
+            waiting.end(flight);
+        }
+        assert!(
+            (1..5).all(|lane| waiting.visit(lane).is_none()),
+            "one starves"
+        );
+        waiting.flights.forget_starving();
+        assert!(waiting.visit(20).is_some());
+        waiting.flights.check();
+        for flight in held {
+            waiting.end(flight);
+        }
     }
 
     #[test]

@@ -175,7 +175,9 @@ impl Evictor {
                 | OperationKind::LongAbort
                 | OperationKind::LongRead
                 | OperationKind::TreeRead
-                | OperationKind::TreeHead => {}
+                | OperationKind::TreeHead
+                | OperationKind::SectionEnter
+                | OperationKind::SectionLeave => {}
             }
         }
     }

@@ -20,6 +20,8 @@ use crate::transport::ring::Consumer;
 #[derive(Debug)]
 pub(crate) struct LaneClient {
     pub(crate) requests: RequestProducer,
+    /// Those under a section, and those that begin and end one.
+    pub(crate) sections: RequestProducer,
     pub(crate) answers: AnswerConsumer,
 }
 
@@ -29,10 +31,13 @@ impl LaneClient {
     /// # Safety
     /// The shard has stopped, and the caller has synchronized with that.
     pub(crate) unsafe fn abandon(&mut self, mut visit: impl FnMut(Origin, u64, Answer<'_>)) {
-        // SAFETY: by this function's contract.
-        unsafe {
-            self.requests
-                .take_back(|origin, token| visit(origin, token, Answer::Failed(&Error::Closed)));
+        for queue in [&mut self.requests, &mut self.sections] {
+            // SAFETY: by this function's contract.
+            unsafe {
+                queue.take_back(|origin, token| {
+                    visit(origin, token, Answer::Failed(&Error::Closed));
+                });
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A lane: the queue of requests from one client to one shard, and the ring of its answers.
+//! A lane: the queue of requests from one client to one shard, and the ring of its answers. A short
+//! second queue is for requests under a section: what waits in the first does not hold them up.
 //!
 //! A request lies in the queue until it is served. Its origin, its token and the client's flags are
 //! sent with it and returned with the answer:
@@ -31,7 +32,10 @@ use crate::constants::LINE_BYTES;
 use crate::error::Error;
 use crate::message::outcome::OwnedAnswer;
 use crate::message::request::Origin;
-use crate::transport::queue::{RequestConsumer, RequestProducer, queue, queue_bytes, queue_with};
+use crate::transport::queue::{
+    RequestConsumer, RequestProducer, queue, queue_bytes, queue_with, section_queue,
+    section_queue_bytes,
+};
 use crate::transport::ring::{Consumer, Producer, RingTails, ring, ring_with};
 
 pub(crate) use self::client::{AnswerConsumer, LaneClient};
@@ -39,7 +43,7 @@ pub(crate) use self::client_waker::ClientWaker;
 pub(crate) use self::server::{AnswerProducer, LaneServer};
 
 /// Lanes that one shard can have.
-pub(crate) const LANES_MAX: usize = 255;
+pub(crate) const LANES_MAX: usize = 254;
 
 /// What both ends of a lane share.
 #[derive(Debug)]
@@ -70,7 +74,7 @@ fn payload_max(ring_bytes: usize) -> usize {
 pub(crate) fn lane_bytes(each_way: usize) -> usize {
     // A ring and its apron: the longest message with its header, in whole lines.
     let ring = each_way + payload_max(each_way) + LINE_BYTES;
-    queue_bytes(each_way) + ring
+    queue_bytes(each_way) + section_queue_bytes() + ring
 }
 
 /// The two ends of a lane for a thread that is no core. Values of answers that are too long for the
@@ -84,27 +88,37 @@ pub(crate) fn lane(
     ends(
         each_way,
         oversize_bytes,
-        queue(each_way),
+        [queue(each_way), section_queue(&RingTails::new(), 0)],
         answers,
         client_waker,
     )
 }
 
 /// The lanes between two cores, one each way. Each core polls for requests and for answers of the
-/// other, so both tails share a line.
+/// other, so all tails share a line.
 pub(crate) fn lanes(each_way: usize, oversize_bytes: usize) -> [(LaneClient, LaneServer); 2] {
     let written = [RingTails::new(), RingTails::new()];
     [(0, 1), (1, 0)].map(|(from, to)| {
         let requests = queue_with(each_way, &written[from], 0);
         let answers = ring_with(each_way, payload_max(each_way), &written[to], 1);
-        ends(each_way, oversize_bytes, requests, answers, None)
+        let sections = section_queue(&written[from], 2);
+        ends(
+            each_way,
+            oversize_bytes,
+            [requests, sections],
+            answers,
+            None,
+        )
     })
 }
 
 fn ends(
     each_way: usize,
     oversize_bytes: usize,
-    (request_producer, request_consumer): (RequestProducer, RequestConsumer),
+    [
+        (request_producer, request_consumer),
+        (section_producer, section_consumer),
+    ]: [(RequestProducer, RequestConsumer); 2],
     (answer_producer, answer_consumer): (Producer, Consumer),
     client_waker: Option<Arc<ClientWaker>>,
 ) -> (LaneClient, LaneServer) {
@@ -117,10 +131,12 @@ fn ends(
     });
     let client = LaneClient {
         requests: request_producer,
+        sections: section_producer,
         answers: AnswerConsumer::new(answer_consumer, Arc::clone(&shared)),
     };
     let server = LaneServer {
         requests: request_consumer,
+        sections: section_consumer,
         answers: AnswerProducer::new(answer_producer, shared, inline_max(each_way)),
     };
     (client, server)

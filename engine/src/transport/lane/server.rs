@@ -19,6 +19,8 @@ use crate::transport::ring::Producer;
 #[derive(Debug)]
 pub(crate) struct LaneServer {
     pub(crate) requests: RequestConsumer,
+    /// Those under a section, and those that begin and end one.
+    pub(crate) sections: RequestConsumer,
     pub(crate) answers: AnswerProducer,
 }
 

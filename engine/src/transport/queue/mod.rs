@@ -72,8 +72,13 @@ impl Size {
         self.room / 4
     }
 
-    fn room_lines(self) -> usize {
+    const fn room_lines(self) -> usize {
         (self.room + BESIDE_VALUE + self.inline_max()).div_ceil(LINE_BYTES)
+    }
+
+    /// Bytes of entries and room, with apron and headers.
+    const fn all_bytes(self) -> usize {
+        self.room_lines() * LINE_BYTES + self.entries * (ENTRY + size_of::<usize>())
     }
 }
 
@@ -82,13 +87,26 @@ const OWN_QUEUE: Size = Size {
     entries: 256,
     room: 128 << 10,
 };
+/// The queue of a lane for requests under a section. One client a shard holds a section, and those
+/// that wait for one have a request each.
+const SECTION_QUEUE: Size = Size {
+    entries: 64,
+    room: 4 << 10,
+};
 /// The longest value that lies in that queue's room.
+pub(crate) const SECTION_INLINE_MAX: usize = SECTION_QUEUE.inline_max();
+
+/// The longest value that lies in the room of a core's own queue.
 pub(crate) const OWN_INLINE_MAX: usize = OWN_QUEUE.inline_max();
 
 /// Bytes that a queue of this size takes with its apron and headers.
 pub(crate) fn queue_bytes(bytes: usize) -> usize {
-    let size = Size::of(bytes);
-    size.room_lines() * LINE_BYTES + size.entries * (ENTRY + size_of::<usize>())
+    Size::of(bytes).all_bytes()
+}
+
+/// Bytes that the queue of a lane for requests under a section takes.
+pub(crate) const fn section_queue_bytes() -> usize {
+    SECTION_QUEUE.all_bytes()
 }
 
 fn lines(count: usize) -> Box<[UnsafeCell<Line>]> {
@@ -165,6 +183,14 @@ pub(crate) fn own_queue() -> (RequestProducer, RequestConsumer) {
     let (mut producer, consumer) = queue_of(OWN_QUEUE, &RingTails::new(), 0);
     producer.own_all();
     (producer, consumer)
+}
+
+/// A queue for requests under a section, with a tail of a [`RingTails`] that nothing else uses.
+pub(crate) fn section_queue(
+    tails: &Arc<RingTails>,
+    place: usize,
+) -> (RequestProducer, RequestConsumer) {
+    queue_of(SECTION_QUEUE, tails, place)
 }
 
 /// A queue of this many bytes, with a tail of a [`RingTails`] that nothing else uses.

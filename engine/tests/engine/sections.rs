@@ -1,0 +1,314 @@
+//! Sections of a whole engine: two counters on two shards that are always equal, whoever dies.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::thread;
+
+use farcore::{Answer, Client, Config, Core, Engine, Error, Operation, Refused, Result};
+
+use crate::support::{answer_to, key, one_core, tiny};
+
+/// Two keys, of different shards.
+fn two_keys(engine: &Engine) -> [Vec<u8>; 2] {
+    [0, 1].map(|shard| {
+        let mut keys = (0..).map(key);
+        keys.find(|key| engine.shard_of(key) == shard).unwrap()
+    })
+}
+
+fn decimal(bytes: &[u8]) -> u64 {
+    std::str::from_utf8(bytes).unwrap().parse().unwrap()
+}
+
+/// Polls a future this many times, then drops it. What it returned, if it has ended before.
+async fn polled<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(result) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(result));
+        }
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        Poll::Pending
+    })
+    .await
+}
+
+/// Adds one to both counters at once. Both requests are sent in one poll, so both or none is.
+async fn add_to_both(core: &mut Core, [a, b]: &[Vec<u8>; 2]) -> Result<[u64; 2]> {
+    core.section(&[a, b], async |core| {
+        let mut read = [0; 2];
+        for (key, read) in [a, b].into_iter().zip(&mut read) {
+            *read = match core.get(key).await? {
+                Some(value) => decimal(&value),
+                None => 0,
+            };
+        }
+        let adds = [a, b].map(|key| Operation::increment(key, 1));
+        let mut sums = [0; 2];
+        core.many(adds, |place, answer| {
+            if let Answer::Value { value, .. } = answer {
+                sums[place] = decimal(value);
+            }
+        })
+        .await?;
+        assert_eq!(sums, read.map(|before| before + 1), "another came between");
+        Ok(sums)
+    })
+    .await?
+}
+
+#[test]
+fn counters_of_two_shards_are_always_equal_though_holders_die_at_each_step() {
+    let engine = Engine::open(tiny()).unwrap();
+    let keys = Arc::new(two_keys(&engine));
+    let done = Arc::new(AtomicU64::new(0));
+    let jobs: Vec<_> = (0..16_u32)
+        .map(|number| {
+            let (keys, done) = (Arc::clone(&keys), Arc::clone(&done));
+            let job = async move |mut core: Core| {
+                for round in 0..40 {
+                    // Each dies after another number of polls, and some do not.
+                    let polls = (round * 7 + number) % 60;
+                    let polls = if polls < 40 { polls } else { u32::MAX };
+                    match polled(polls, add_to_both(&mut core, &keys)).await {
+                        Some(sums) => {
+                            let [a, b] = sums.unwrap();
+                            assert_eq!(a, b);
+                            done.fetch_add(1, Ordering::Relaxed);
+                        }
+                        None => core.yield_now().await,
+                    }
+                }
+            };
+            engine.run_on_core(number as usize % 2, job).unwrap()
+        })
+        .collect();
+    for job in jobs {
+        answer_to(job).unwrap();
+    }
+    let sums = both(&engine, &keys);
+    assert_eq!(sums[0], sums[1]);
+    let done = done.load(Ordering::Relaxed);
+    assert!(done > 100 && sums[0] >= done, "{done} of {sums:?}");
+    let total = engine.stats().total;
+    assert!(total.sections >= 2 * done);
+    assert_eq!((total.sections_lost, total.sections_waiting), (0, 0));
+}
+
+fn both(engine: &Engine, keys: &[Vec<u8>; 2]) -> [u64; 2] {
+    let mut handle = engine.handle().unwrap();
+    [&keys[0], &keys[1]].map(|key| decimal(&handle.get(key).wait().unwrap().unwrap()))
+}
+
+/// As [`add_to_both`], for a client that tasks share.
+async fn add_with(client: &Client, keys: &[Vec<u8>; 2]) -> Result<[u64; 2]> {
+    let names = [&keys[0][..], &keys[1]];
+    client
+        .section(&names, async |client| {
+            let before = client
+                .get(names[0])
+                .await?
+                .map_or(0, |value| decimal(&value));
+            let adds = names.map(|key| Operation::increment(key, 1));
+            let answers = client.many(adds).await?;
+            let sums = [0, 1].map(|place| decimal(answers.at(place).value()));
+            assert_eq!(sums, [before + 1; 2], "another came between");
+            Ok(sums)
+        })
+        .await?
+}
+
+#[test]
+fn tasks_that_share_a_client_and_are_dropped_leave_nothing_half_done() {
+    let engine = Engine::open(tiny()).unwrap();
+    let keys = Arc::new(two_keys(&engine));
+    let client = engine.client().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(3)
+        .build()
+        .unwrap();
+    let tasks: Vec<_> = (0..16_u32)
+        .map(|number| {
+            let (client, keys) = (client.clone(), Arc::clone(&keys));
+            runtime.spawn(async move {
+                let mut done = 0;
+                for round in 0..60 {
+                    let polls = (round * 5 + number) % 20;
+                    let polls = if polls < 12 { polls } else { u32::MAX };
+                    if let Some(sums) = polled(polls, add_with(&client, &keys)).await {
+                        let [a, b] = sums.unwrap();
+                        assert_eq!(a, b);
+                        done += 1;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                done
+            })
+        })
+        .collect();
+    let mut done = 0;
+    for task in tasks {
+        done += answer_to(task).unwrap();
+    }
+    let sums = both(&engine, &keys);
+    assert_eq!(sums[0], sums[1]);
+    assert!(done > 100 && sums[0] >= done, "{done} of {sums:?}");
+    assert_eq!(engine.stats().total.sections_lost, 0);
+}
+
+#[test]
+fn threads_with_handles_take_turns_and_one_that_panics_gives_its_section_back() {
+    let engine = Engine::open(tiny()).unwrap();
+    let keys = two_keys(&engine);
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let (engine, keys) = (&engine, &keys);
+            scope.spawn(move || {
+                let mut handle = engine.handle().unwrap();
+                let names = [&keys[0][..], &keys[1]];
+                for round in 0..100 {
+                    let panics = (round + number) % 10 == 0;
+                    let work = std::panic::AssertUnwindSafe(|| {
+                        handle.section(&names, |handle| {
+                            assert!(!panics);
+                            let a = handle.increment(names[0], 1).wait()?;
+                            Ok::<_, Error>((a, handle.increment(names[1], 1).wait()?))
+                        })
+                    });
+                    match std::panic::catch_unwind(work) {
+                        Ok(sums) => {
+                            let (a, b) = sums.unwrap().unwrap();
+                            assert_eq!(a, b);
+                        }
+                        Err(_) => assert!(panics),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(both(&engine, &keys), [4 * 90; 2]);
+}
+
+#[test]
+fn a_far_key_is_near_before_its_section_begins() {
+    let engine = Engine::open(one_core()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    for number in 0..20_000 {
+        handle.put(&key(number), &[7; 1000]).wait().unwrap();
+    }
+    let far_reads = || engine.stats().total.far_reads;
+    let before = far_reads();
+    let name = key(3);
+    let within = handle
+        .section(&[&name], |handle| {
+            let entered = far_reads();
+            assert!(entered > before, "it was near");
+            assert_eq!(handle.get(&name).wait().unwrap().unwrap().len(), 1000);
+            far_reads() - entered
+        })
+        .unwrap();
+    assert_eq!(within, 0);
+}
+
+#[test]
+fn a_section_that_is_held_too_long_is_lost_and_says_so() {
+    let engine = Engine::open(Config {
+        section_ns: 1_000_000,
+        ..tiny()
+    })
+    .unwrap();
+    let keys = two_keys(&engine);
+    let names = [&keys[0][..], &keys[1]];
+    let mut handle = engine.handle().unwrap();
+    let mut other = engine.handle().unwrap();
+    let outcome = handle.section(&names, |handle| {
+        handle.put(names[0], b"mine").wait().unwrap();
+        // Others go on, though this one has not left.
+        let held = other
+            .get(names[0])
+            .wait()
+            .unwrap()
+            .map(|value| value.to_vec());
+        assert_eq!(held.as_deref(), Some(&b"mine"[..]));
+        other.put(names[0], b"theirs").wait().unwrap();
+        handle.put(names[0], b"mine again").wait().map(|_| ())
+    });
+    assert!(
+        matches!(outcome, Err(Error::SectionLost { .. })),
+        "{outcome:?}"
+    );
+    assert_eq!(&*other.get(names[0]).wait().unwrap().unwrap(), b"theirs");
+    assert!(engine.stats().total.sections_lost >= 1);
+    // The next one is whole.
+    let next = handle.section(&names, |handle| handle.put(names[1], b"whole").wait());
+    next.unwrap().unwrap();
+}
+
+#[test]
+fn what_a_section_cannot_do_is_an_error() {
+    let engine = Engine::open(tiny()).unwrap();
+    let [a, b] = two_keys(&engine);
+    let client = engine.client().unwrap();
+    let (first, second) = (a.clone(), b.clone());
+    let job = async move |mut core: Core| {
+        let none = core.section(&[], async |_| ()).await;
+        assert!(matches!(none, Err(Error::SectionKeys { keys: 0, .. })));
+        core.section(&[&first], async |core| {
+            let inside = core.section(&[&first], async |_| ()).await;
+            assert!(matches!(inside, Err(Error::SectionInside)));
+            let outside = core.put(&second, b"x").await;
+            assert!(matches!(outside, Err(Error::SectionOutside { shard: 1 })));
+            let get = Operation::Get { key: &second };
+            let refused = core.submit(get, 1);
+            assert!(matches!(
+                refused,
+                Err(Refused::Error(Error::SectionOutside { shard: 1 }))
+            ));
+            let all = core.len().await;
+            assert!(matches!(all, Err(Error::SectionOutside { .. })), "{all:?}");
+            // Submitted requests are under the section as well.
+            for token in 0..5 {
+                let put = Operation::Put {
+                    key: &first,
+                    value: b"y",
+                };
+                core.submit(put, token).unwrap();
+            }
+            assert_eq!(core.in_flight(), 5);
+            let mut seen = Vec::new();
+            while core.in_flight() > 0 {
+                core.poll(|token, _| seen.push(token));
+                core.yield_now().await;
+            }
+            assert_eq!(seen, [0, 1, 2, 3, 4]);
+        })
+        .await
+        .unwrap();
+    };
+    answer_to(engine.run_on_core(0, job).unwrap()).unwrap();
+    let mut kept = None;
+    answer_to(client.section(&[&a], async |client| {
+        let inside = client.section(&[&a], async |_| ()).await;
+        assert!(matches!(inside, Err(Error::SectionInside)));
+        let outside = client.put(&b, b"x").await;
+        assert!(matches!(outside, Err(Error::SectionOutside { shard: 1 })));
+        kept = Some(client.clone());
+    }))
+    .unwrap();
+    let late = kept.unwrap().get(&a).wait();
+    assert!(matches!(late, Err(Error::SectionEnded)));
+    let mut handle = engine.handle().unwrap();
+    let inside = handle.section(&[&a], |handle| handle.section(&[&b], |_| ()));
+    assert!(matches!(inside, Ok(Err(Error::SectionInside))));
+    engine.close();
+    let closed = answer_to(client.section(&[&a], async |_| ()));
+    assert!(matches!(closed, Err(Error::Closed)));
+    assert!(matches!(handle.section(&[&a], |_| ()), Err(Error::Closed)));
+}
