@@ -13,7 +13,7 @@ const VARIANTS: u64 = 6;
 type Part = (&'static str, fn(&mut Plan));
 
 /// All that can be taken away.
-const PARTS: [Part; 37] = [
+const PARTS: [Part; 38] = [
     ("faults", |plan| plan.faults = Faults::default()),
     ("failures", |plan| plan.faults.fail = Faults::default().fail),
     ("false-failures", |plan| {
@@ -32,6 +32,7 @@ const PARTS: [Part; 37] = [
     ("naps", |plan| plan.faults.nap = 0),
     ("stops", |plan| plan.faults.stop = 0),
     ("slow-node", |plan| plan.faults.slow = 0),
+    ("bursts", |plan| plan.bursts = false),
     ("long-steps", |plan| plan.pace = 1),
     ("sleeper", |plan| plan.sleeper = false),
     ("closing", |plan| plan.closes = false),
