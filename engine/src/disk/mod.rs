@@ -82,7 +82,7 @@ pub enum DiskError {
 
 /// A request that was not accepted.
 #[derive(Debug)]
-pub enum DiskRefusal {
+pub enum DiskRefused {
     /// As many requests as the disk takes are under way: poll first.
     Busy(DiskRequest),
     /// It can never be performed.
@@ -112,7 +112,7 @@ pub trait Disk {
     ///
     /// # Errors
     /// It was not accepted, and is given back.
-    fn submit(&mut self, request: DiskRequest) -> Result<(), DiskRefusal>;
+    fn submit(&mut self, request: DiskRequest) -> Result<(), DiskRefused>;
 
     /// Has requests performed, and passes on what has completed since the last poll; returns how
     /// many did.

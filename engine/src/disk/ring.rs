@@ -19,7 +19,7 @@ use std::path::Path;
 
 use io_uring::{IoUring, opcode, types};
 
-use super::{Disk, DiskBuffer, DiskCompletion, DiskError, DiskRefusal, DiskRequest, DiskWork};
+use super::{Disk, DiskBuffer, DiskCompletion, DiskError, DiskRefused, DiskRequest, DiskWork};
 
 /// A request under way.
 #[derive(Debug)]
@@ -118,12 +118,12 @@ impl Disk for RingDisk {
         self.free.len().saturating_sub(self.done.len())
     }
 
-    fn submit(&mut self, mut request: DiskRequest) -> Result<(), DiskRefusal> {
+    fn submit(&mut self, mut request: DiskRequest) -> Result<(), DiskRefused> {
         if let Err(error) = request.work.check() {
-            return Err(DiskRefusal::Wrong(request, error));
+            return Err(DiskRefused::Wrong(request, error));
         }
         if self.room() == 0 {
-            return Err(DiskRefusal::Busy(request));
+            return Err(DiskRefused::Busy(request));
         }
         let token = request.token;
         let file = types::Fd(self.file.as_raw_fd());
@@ -153,14 +153,14 @@ impl Disk for RingDisk {
             }
         };
         let Some(number) = self.free.pop() else {
-            return Err(DiskRefusal::Busy(request));
+            return Err(DiskRefused::Busy(request));
         };
         let entry = entry.user_data(number.into());
         // SAFETY: the slot keeps the buffer until the kernel has completed the request (I1).
         let pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() {
             self.free.push(number);
-            return Err(DiskRefusal::Busy(request));
+            return Err(DiskRefused::Busy(request));
         }
         self.slots[number as usize] = Some(Slot {
             token,

@@ -80,8 +80,8 @@ pub(crate) fn nth_element(first: u64, place: u64) -> u64 {
     (first + 7 * place) % ELEMENTS
 }
 
-/// What an update makes of elements: the number of the new value of each, or none, if every so many
-/// are removed.
+/// What an update makes of elements: the number of the new value of each, or none if it is removed.
+/// That is one in `removes`.
 pub(crate) fn updated(
     number: u64,
     (first, count, removes): (u64, u64, u64),

@@ -18,7 +18,7 @@ use farcore::{TreeCondition, TreeGuard};
 use crate::call::{Answered, Call, Found, Refusal, TreeCall, nth_element, pushed, updated};
 use crate::history::{Entry, Moment, Rules};
 
-/// Models that are told apart, at most: with more, nothing more is checked.
+/// Models that differ, at most: with more, nothing more is checked.
 const MODELS_MAX: usize = 32;
 
 /// What the key of a collection holds: the numbers of its values.
@@ -596,8 +596,10 @@ impl Model {
         }
     }
 
+    /// True if this is what a call reads.
     fn holds(&self, call: TreeCall, guard: TreeGuard, found: &Found) -> bool {
         match (call, found) {
+            _ if wants_list(call) == Some(false) => self.holds_of_map(call, found),
             (TreeCall::Len, Found::Len(len, is_list, tag)) => {
                 let is_this = match self.held {
                     Held::List(_) => *is_list && *tag == self.tag,
@@ -605,36 +607,6 @@ impl Model {
                     Held::Absent | Held::Plain => *tag == guard.tag,
                 };
                 *len == self.len() && is_this
-            }
-            (TreeCall::Get(key), Found::Value(value)) => self.value_of(key) == Some(*value),
-            (TreeCall::GetMany { first, count }, Found::Many(values)) => {
-                let mut wanted = (0..count).map(|place| self.value_of(nth_element(first, place)));
-                let is_some = count == 0 || !values.is_empty();
-                is_some && values.iter().all(|value| wanted.next() == Some(*value))
-            }
-            (TreeCall::CompareAndSet(key, None, false), Found::Set) => self.value_of(key).is_none(),
-            (
-                TreeCall::Update {
-                    first,
-                    count,
-                    removes,
-                    ..
-                },
-                Found::Updated([0, 0, done, len]),
-            ) => {
-                let mut changes = updated(0, (first, count.min(*done), removes));
-                *len == self.len()
-                    && *done > 0
-                    && changes.all(|(key, value)| value.or(self.value_of(key)).is_none())
-            }
-            (TreeCall::Rank(key), Found::Number(rank)) => {
-                self.value_of(key).is_some() && *rank == self.range(0, key).len() as u64
-            }
-            (TreeCall::Count(from, to), Found::Number(count)) => {
-                *count == self.range(from, to).len() as u64
-            }
-            (TreeCall::Range(from, to, reverse, limit), Found::Page(more, elements)) => {
-                is_page(self.range(from, to), (reverse, limit), *more, elements)
             }
             (TreeCall::Ranks(start, end, reverse, limit), Found::Page(more, elements)) => {
                 is_page(self.ranks(start, end), (reverse, limit), *more, elements)
@@ -671,6 +643,42 @@ impl Model {
                 },
             ) => *left == self.len() && slice_of(first, last, *left) == (0..*left),
             (TreeCall::Push { count: 0, .. }, Found::Number(len)) => *len == self.len(),
+            _ => false,
+        }
+    }
+
+    fn holds_of_map(&self, call: TreeCall, found: &Found) -> bool {
+        match (call, found) {
+            (TreeCall::Get(key), Found::Value(value)) => self.value_of(key) == Some(*value),
+            (TreeCall::GetMany { first, count }, Found::Many(values)) => {
+                let mut wanted = (0..count).map(|place| self.value_of(nth_element(first, place)));
+                let is_some = count == 0 || !values.is_empty();
+                is_some && values.iter().all(|value| wanted.next() == Some(*value))
+            }
+            (TreeCall::CompareAndSet(key, None, false), Found::Set) => self.value_of(key).is_none(),
+            (
+                TreeCall::Update {
+                    first,
+                    count,
+                    removes,
+                    ..
+                },
+                Found::Updated([0, 0, done, len]),
+            ) => {
+                let mut changes = updated(0, (first, count.min(*done), removes));
+                *len == self.len()
+                    && *done > 0
+                    && changes.all(|(key, value)| value.or(self.value_of(key)).is_none())
+            }
+            (TreeCall::Rank(key), Found::Number(rank)) => {
+                self.value_of(key).is_some() && *rank == self.range(0, key).len() as u64
+            }
+            (TreeCall::Count(from, to), Found::Number(count)) => {
+                *count == self.range(from, to).len() as u64
+            }
+            (TreeCall::Range(from, to, reverse, limit), Found::Page(more, elements)) => {
+                is_page(self.range(from, to), (reverse, limit), *more, elements)
+            }
             _ => false,
         }
     }

@@ -201,12 +201,11 @@ impl History {
 
     /// How long calls took that were answered by no error, in nanoseconds of the world.
     pub(crate) fn latencies(&self) -> impl Iterator<Item = u64> {
-        let ended = self.entries.iter().filter_map(|entry| {
+        self.entries.iter().filter_map(|entry| {
             let (ended, answered) = entry.ended.as_ref()?;
             let is_error = matches!(answered, Answered::Failed(_));
             (!is_error).then(|| ended.ns.saturating_sub(entry.begun.ns))
-        });
-        ended
+        })
     }
 
     /// All calls from a number on.

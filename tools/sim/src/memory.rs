@@ -4,7 +4,7 @@
 //! | .. | owner:8 | 0:56 | what the caller gets ..
 //! ```
 //!
-//! - I1: memory is counted for its first owner until it is freed, whoever frees it.
+//! - I1: memory is counted for its first owner until it is freed, on which behalf ever.
 
 #![allow(unsafe_code)] // an allocator
 

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use farcore::disk::{
-    DISK_BLOCK_BYTES, Disk, DiskBuffer, DiskError, DiskRefusal, DiskRequest, DiskWork,
+    DISK_BLOCK_BYTES, Disk, DiskBuffer, DiskError, DiskRefused, DiskRequest, DiskWork,
 };
 
 /// A step that is left out, which a test must find.
@@ -146,7 +146,7 @@ impl Appended {
                 buffer,
             };
             let token = number;
-            if let Err(DiskRefusal::Busy(back) | DiskRefusal::Wrong(back, _)) =
+            if let Err(DiskRefused::Busy(back) | DiskRefused::Wrong(back, _)) =
                 disk.submit(DiskRequest { token, work })
             {
                 let buffer = back.work.into_buffer().expect("it had one");

@@ -15,7 +15,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use farcore::disk::{Disk, DiskCompletion, DiskError, DiskRefusal, DiskRequest, DiskWork};
+use farcore::disk::{Disk, DiskCompletion, DiskError, DiskRefused, DiskRequest, DiskWork};
 
 use crate::random::Random;
 
@@ -210,12 +210,12 @@ impl Disk for SimulatedDisk {
         self.depth - self.waiting.len()
     }
 
-    fn submit(&mut self, request: DiskRequest) -> Result<(), DiskRefusal> {
+    fn submit(&mut self, request: DiskRequest) -> Result<(), DiskRefused> {
         if let Err(error) = request.work.check() {
-            return Err(DiskRefusal::Wrong(request, error));
+            return Err(DiskRefused::Wrong(request, error));
         }
         if self.room() == 0 {
-            return Err(DiskRefusal::Busy(request));
+            return Err(DiskRefused::Busy(request));
         }
         let covers = self.writes;
         self.waiting.push(Waiting { request, covers });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use farcore::disk::{
-    DISK_BLOCK_BYTES, Disk, DiskBuffer, DiskCompletion, DiskError, DiskRefusal, DiskRequest,
+    DISK_BLOCK_BYTES, Disk, DiskBuffer, DiskCompletion, DiskError, DiskRefused, DiskRequest,
     DiskWork, RingDisk,
 };
 
@@ -94,7 +94,7 @@ fn conforms<D: Disk>(mut disk: D, reopen: impl FnOnce(D) -> D) {
     assert_eq!(full, Err(DiskError::Full));
     // What is wrong or too much is given back.
     match disk.submit(write(5, 512, 1)) {
-        Err(DiskRefusal::Wrong(back, DiskError::Misaligned { at: 512 })) => {
+        Err(DiskRefused::Wrong(back, DiskError::Misaligned { at: 512 })) => {
             assert_eq!(back.token, 5);
             assert!(back.work.into_buffer().is_some());
         }
@@ -105,7 +105,7 @@ fn conforms<D: Disk>(mut disk: D, reopen: impl FnOnce(D) -> D) {
     }
     assert_eq!(disk.room(), 0);
     match disk.submit(read(99, 0, 1)) {
-        Err(DiskRefusal::Busy(back)) => assert_eq!(back.token, 99),
+        Err(DiskRefused::Busy(back)) => assert_eq!(back.token, 99),
         other => panic!("{other:?}"),
     }
     let mut left = usize::from(DEPTH);
