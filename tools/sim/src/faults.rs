@@ -26,10 +26,11 @@ const DAMAGED: &str = "bytes damaged in far memory";
 const PARTITION: &str = "partitions";
 const RESTART: &str = "nodes that end, and come back empty";
 const CLOCK: &str = "steps of the system's clock";
+const WRONG_BIT: &str = "extents that look free";
 const LINGERING: &str = "connections that end late";
 
 /// All kinds of faults.
-pub(crate) const KINDS: [&str; 15] = [
+pub(crate) const KINDS: [&str; 16] = [
     ASLEEP,
     GIVEN_UP,
     STOPPED,
@@ -45,6 +46,7 @@ pub(crate) const KINDS: [&str; 15] = [
     RESTART,
     CLOCK,
     LINGERING,
+    WRONG_BIT,
 ];
 
 /// Something that does not happen for a while.
@@ -244,6 +246,13 @@ impl World {
             if let Some(node) = &self.nodes[node] {
                 node.damage(bit);
                 self.coverage.fault(DAMAGED);
+            }
+        }
+        if faults.wrong_bit > 0 && self.random.one_in(faults.wrong_bit) {
+            let extent = u32::try_from(self.random.below(512)).unwrap_or(0);
+            if let Some(node) = &self.nodes[node] {
+                node.clear_bit(extent);
+                self.coverage.fault(WRONG_BIT);
             }
         }
         if faults.clock > 0 && self.random.one_in(faults.clock) {

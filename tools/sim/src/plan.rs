@@ -81,6 +81,8 @@ pub(crate) struct Faults {
     pub(crate) partition: u64,
     pub(crate) restart: u64,
     pub(crate) damage: u64,
+    /// A node's bitmap says that an extent is free which is not.
+    pub(crate) wrong_bit: u64,
     pub(crate) clock: u64,
     /// A task, or what comes from a node, rests for a while.
     pub(crate) nap: u64,
@@ -166,6 +168,7 @@ impl Faults {
             partition: rare(random, 40_000),
             restart: rare(random, 60_000),
             damage: seldom(random, 20_000),
+            wrong_bit: rare(random, 4_000),
             clock: rare(random, 20_000),
             nap: rare(random, 2_000),
             stop: rare(random, 20_000),
@@ -247,6 +250,8 @@ impl Plan {
     /// Has the run go on for long: nothing in it ends for good, and all kinds of calls are made.
     pub(crate) fn endure(&mut self) {
         (self.closes, self.liveness) = (false, false);
+        // What is damaged cannot be deleted.
+        (self.faults.damage, self.faults.damage_on_the_way) = (0, 0);
         let mix = self.mix;
         self.mix = Mix {
             delete: mix.delete.max(1),
