@@ -681,6 +681,7 @@ pub struct SimulatedEngine {
     engine: Engine,
     outcome: mpsc::Receiver<Result<()>>,
     opened: usize,
+    mapped_bytes: u64,
 }
 
 #[cfg(feature = "simulation")]
@@ -701,6 +702,7 @@ impl SimulatedEngine {
             engine,
             outcome,
             opened: 0,
+            mapped_bytes: sizes.arena_bytes * config.cores.len() as u64,
         })
     }
 
@@ -741,6 +743,34 @@ impl SimulatedEngine {
             all.extend(places.into_iter().map(|(node, place)| (core, node, place)));
         }
         all
+    }
+
+    /// Bytes of local memory that are mapped: the arenas of all shards. The rest is allocated.
+    #[must_use]
+    pub fn mapped_bytes(&self) -> u64 {
+        self.mapped_bytes
+    }
+
+    /// The time for keys that expire, of each shard.
+    #[must_use]
+    pub fn unix_ms(&self) -> Vec<u64> {
+        let reactors = reactor::simulated::reactors();
+        let times = reactors.iter().map(|reactor| {
+            let mut reactor = reactor.borrow_mut();
+            reactor.shard().unix_ms()
+        });
+        times.collect()
+    }
+
+    /// Collections with nodes of their own, dying ones too, and their nodes.
+    #[must_use]
+    pub fn census_of_trees(&self) -> (usize, usize) {
+        let reactors = reactor::simulated::reactors();
+        let all = reactors.iter().map(|reactor| {
+            let mut reactor = reactor.borrow_mut();
+            reactor.shard().census_of_trees()
+        });
+        all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// Has nodes of collections divided beyond so few entries.

@@ -16,6 +16,8 @@ mod cipher;
 mod client;
 mod config;
 pub mod constants;
+#[cfg(feature = "disk")]
+pub mod disk;
 mod engine;
 mod error;
 mod executor;

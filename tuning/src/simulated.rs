@@ -28,6 +28,8 @@ thread_local! {
     static KEYSTREAMS: RefCell<BTreeMap<Keystream, u64>> = const { RefCell::new(BTreeMap::new()) };
     /// Names of what was reached.
     static REACHED: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
+    /// Whose memory is being allocated.
+    static OWNER: Cell<u8> = const { Cell::new(0) };
     #[cfg(feature = "mutations")]
     static MUTATION: Cell<&'static str> = const { Cell::new("") };
 }
@@ -40,6 +42,29 @@ impl Drop for Inside {
     fn drop(&mut self) {
         WORLD.set(None);
     }
+}
+
+/// Ends the ownership of what is allocated when it is dropped.
+#[derive(Debug)]
+pub struct Owning(u8);
+
+impl Drop for Owning {
+    fn drop(&mut self) {
+        OWNER.set(self.0);
+    }
+}
+
+/// What the thread allocates from now on is this owner's; 0 is the simulation itself.
+#[must_use]
+pub fn own(owner: u8) -> Owning {
+    Owning(OWNER.replace(owner))
+}
+
+/// Whose memory the thread allocates.
+#[inline]
+#[must_use]
+pub fn owner() -> u8 {
+    OWNER.get()
 }
 
 /// Enters a world on the calling thread, at a time since 1970.
@@ -106,6 +131,7 @@ pub(crate) fn entropy(bytes: &mut [u8]) -> bool {
 /// Notes the version that a request has drawn and that its answer does not name.
 pub fn note_version(request: u64, version: u64) {
     if now_ns().is_some() {
+        let _own = own(0);
         VERSIONS.with_borrow_mut(|versions| versions.insert(request, version));
     }
 }
@@ -127,6 +153,7 @@ pub fn note_keystream(part: Keystream, bytes: &[u8]) {
     let digest = bytes.iter().fold(bytes.len() as u64, |digest, &byte| {
         (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
     });
+    let _own = own(0);
     let before = KEYSTREAMS.with_borrow_mut(|known| known.insert(part, digest));
     assert!(
         before.is_none_or(|before| before == digest),
@@ -136,6 +163,7 @@ pub fn note_keystream(part: Keystream, bytes: &[u8]) {
 
 /// Counts that something was reached, for a report of coverage.
 pub fn reached(what: &'static str) {
+    let _own = own(0);
     REACHED.with_borrow_mut(|reached| *reached.entry(what).or_default() += 1);
 }
 

@@ -103,6 +103,11 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     /// answers it, or with a fabric that any thread may use. Then also goes on with what waits for
     /// that.
     pub(crate) fn serve_lent(&mut self, lane: u8) -> LoanOutcome {
+        #[cfg(feature = "simulation")]
+        assert!(
+            !self.shard.has_parked(ReplyTo::new(OWN_LANE)),
+            "a core was lent whose own clients wait"
+        );
         let unfinished = Unfinished::begin();
         let lane = usize::from(lane);
         let now_ns = self.clock.now_ns();

@@ -25,6 +25,9 @@ impl<E: Endpoint> Shard<E> {
         self.far.pages.check();
         self.long.check();
         self.trees.check();
+        let record_at = |address| self.local.record_at(address);
+        self.trees
+            .check_reach(|address| record_at(address).map(|record| record.value()));
         #[cfg(feature = "simulation")]
         self.note_states();
         self.check_slots();
@@ -40,6 +43,18 @@ impl<E: Endpoint> Shard<E> {
     #[cfg(feature = "simulation")]
     pub(crate) fn owned_places(&self) -> Vec<(usize, farcore_rdma::RemoteSlice)> {
         self.far.pages.owned_places()
+    }
+
+    /// The time for keys that expire.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn unix_ms(&self) -> u64 {
+        self.unix_ms
+    }
+
+    /// Trees, dying ones too, and their nodes.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn census_of_trees(&self) -> (usize, usize) {
+        self.trees.census()
     }
 
     /// Has nodes of trees divided beyond few entries.

@@ -126,6 +126,11 @@ impl SimulatedNodeGuard {
         self.service.memory().exposed().each_region(&mut each);
     }
 
+    /// Has the bit of an extent wrong for a while, whose owner word alone counts.
+    pub fn clear_bit(&self, extent: u32) {
+        self.service.memory().table().clear_bit(extent);
+    }
+
     /// Flips a bit of the memory that it lends.
     pub fn damage(&self, bit: u64) {
         let memory = self.service.memory();

@@ -327,6 +327,15 @@ impl Table {
         self.store(Place::Owner(extent), owner);
     }
 
+    /// Clears the bit of an extent, as a repair does that overtakes a claim.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn clear_bit(&self, extent: u32) {
+        let extent = extent % self.extents.max(1);
+        let word = self.word(Place::Bitmap(extent / WORD_BITS));
+        // ORDERING: the thread of the world is alone.
+        word.fetch_and(!(1 << (extent % WORD_BITS)), Ordering::Relaxed);
+    }
+
     fn each_word<T>(&self, mut each: impl FnMut(u32, u64) -> T) -> impl Iterator<Item = T> {
         let extents = self.extents;
         (0..map::bitmap_words_for(extents))

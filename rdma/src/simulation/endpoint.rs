@@ -23,6 +23,7 @@ use crate::memory;
 use crate::region::Region;
 use crate::tcp::{Access, Attempt, Change, RemoteRange};
 use crate::work::{Completion, LocalKey, Status, Work, WorkRequest};
+use farcore_tuning::simulated;
 
 /// Copies bytes, which may overlap.
 pub(super) fn copy(from: *const u8, to: *mut u8, bytes: usize) {
@@ -397,6 +398,7 @@ impl Endpoint for SimulatedEndpoint {
     }
 
     fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError> {
+        let _own = simulated::own(0);
         let shared = &mut *self.0.borrow_mut();
         let local = request.work.local();
         let region = shared.regions.get(local.key.0 as usize);
@@ -418,6 +420,7 @@ impl Endpoint for SimulatedEndpoint {
     }
 
     fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
+        let _own = simulated::own(0);
         let queue = &mut self.0.borrow_mut().queues[queue];
         let rung = queue.posted.drain(..).map(|request| Entry {
             request,
@@ -445,6 +448,7 @@ impl Endpoint for SimulatedEndpoint {
     }
 
     fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
+        let _own = simulated::own(0);
         let shared = &mut *self.0.borrow_mut();
         let limit_ns = shared.limit_ns;
         let mut count = 0;

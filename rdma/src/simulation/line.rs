@@ -28,6 +28,8 @@ pub(crate) struct SimulatedLine {
     closed: Arc<AtomicBool>,
     /// The client has let go of it.
     pub(super) is_left: Cell<bool>,
+    /// The node takes long to end it.
+    pub(super) lingers: Cell<bool>,
     /// The node's task has ended.
     pub(super) has_ended: Cell<bool>,
     pub(super) late: RefCell<VecDeque<LateWrite>>,
@@ -50,7 +52,8 @@ pub(crate) struct LineEnd(Rc<SimulatedLine>);
 impl LineEnd {
     /// True once the node has to end it: it was closed, or the client has let go of it.
     pub(crate) fn is_due(&self) -> bool {
-        self.0.closed.load(Ordering::Relaxed) || self.0.is_left.get()
+        let ends = self.0.closed.load(Ordering::Relaxed) || self.0.is_left.get();
+        ends && !self.0.lingers.get()
     }
 }
 
@@ -70,6 +73,7 @@ impl SimulatedLine {
             exposed,
             closed: Arc::clone(&closed),
             is_left: Cell::new(false),
+            lingers: Cell::new(false),
             has_ended: Cell::new(false),
             late: RefCell::default(),
         });

@@ -23,7 +23,9 @@ mod runtime;
 pub use self::endpoint::SimulatedEndpoint;
 pub(crate) use self::endpoint::SimulatedSlot;
 pub(crate) use self::line::{LineCloser, SimulatedLine};
-pub use self::network::{Fate, NodeState, Options, Step, StepKind, Subject, set_node, steps, take};
+pub use self::network::{
+    Fate, NodeState, Options, Step, StepKind, Subject, set_lingering, set_node, steps, take,
+};
 pub(crate) use self::network::{connect_control, connect_line, register_node};
 pub(crate) use self::pipe::Pipe;
 pub use self::runtime::{

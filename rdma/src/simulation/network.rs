@@ -146,6 +146,17 @@ pub fn set_node(number: usize, state: NodeState) {
     }
 }
 
+/// Sets whether a node takes long to end the connections that it has now. Until it has ended one,
+/// WRITEs that are late are performed over it.
+pub fn set_lingering(number: usize, lingers: bool) {
+    with(|network| {
+        let lines = network.lines.iter().filter_map(|(line, _)| line.upgrade());
+        for line in lines.filter(|line| line.node == number) {
+            line.lingers.set(lingers);
+        }
+    });
+}
+
 impl Network {
     fn reaches(&self, group: u32, node: usize) -> bool {
         match self.places[node].state {

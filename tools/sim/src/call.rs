@@ -2,7 +2,7 @@
 
 use farcore::{
     Answer, Change, Condition, Error, Expiry, ExpiryCondition, Operation, Transaction, TreeBound,
-    TreeCondition, TreeGuard, TreeOp, TreeValues,
+    TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeValues,
 };
 use farcore_tuning::simulated;
 
@@ -44,9 +44,53 @@ pub(crate) enum TreeCall {
     Ranks(u64, u64, bool, u32),
     Pop(bool, u32),
     RemoveRanks(u64, u64),
-    Push(bool, u64),
+    Push {
+        front: bool,
+        count: u64,
+        exists: bool,
+    },
     InsertAt(u64),
-    SetAt(u64),
+    SetAt(i64),
+    /// Changes elements from the first on, see [`updated`].
+    Update {
+        first: u64,
+        count: u64,
+        removes: u64,
+        replaces: bool,
+    },
+    GetMany {
+        first: u64,
+        count: u64,
+    },
+    /// An element, the number of the value that it must have, and whether it gets another one.
+    CompareAndSet(u64, Option<u64>, bool),
+    Slice(i64, i64, u32),
+    Trim(i64, i64),
+    TakeAt(i64),
+    Rotate(bool),
+    /// With a random number; whether the element is removed.
+    Draw(u64, bool),
+}
+
+/// Elements that maps may have.
+pub(crate) const ELEMENTS: u64 = 60;
+
+/// The element at a place among those that a call names; there are fewer than 8.
+pub(crate) fn nth_element(first: u64, place: u64) -> u64 {
+    (first + 7 * place) % ELEMENTS
+}
+
+/// What an update makes of elements: the number of the new value of each, or none if it is removed.
+/// That is one in `removes`.
+pub(crate) fn updated(
+    number: u64,
+    (first, count, removes): (u64, u64, u64),
+) -> impl Iterator<Item = (u64, Option<u64>)> {
+    (0..count).map(move |place| {
+        let is_removed = removes > 0 && (place + 1).is_multiple_of(removes);
+        let value = (!is_removed).then_some(nth(number, place));
+        (nth_element(first, place), value)
+    })
 }
 
 /// What a client calls.
@@ -77,9 +121,23 @@ pub(crate) enum Call {
     Tree {
         tree: u64,
         call: TreeCall,
+        guard: TreeGuard,
     },
     DeleteTree {
         tree: u64,
+    },
+    /// Reads the key of a collection as if it held a value.
+    GetTree {
+        tree: u64,
+    },
+    /// Stores the value of the call's own number in the key of a collection.
+    PutTree {
+        tree: u64,
+    },
+    /// Sets when a collection expires.
+    ExpireTree {
+        tree: u64,
+        expires_ms: Option<u64>,
     },
     /// Lists all keys, in pages of about this number of entries.
     Scan {
@@ -88,7 +146,7 @@ pub(crate) enum Call {
 }
 
 /// What was answered.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Answered {
     /// A version, and the number of the value.
     Value(u64, u64),
@@ -101,6 +159,8 @@ pub(crate) enum Answered {
     Conflict(usize, u64),
     /// The version of a collection, and what was found.
     Tree(u64, Found),
+    /// The key holds another collection than was expected, or none.
+    Refused(Refusal),
     /// For each key that was listed its name, its version and, if it was read, its value's number;
     /// then how many could not be read.
     Scanned(Vec<(String, u64, Option<u64>)>, u64),
@@ -108,8 +168,44 @@ pub(crate) enum Answered {
     Failed(String),
 }
 
+/// Why a collection is not the one that was expected.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Refusal {
+    NoCollection,
+    /// It is one, and no value.
+    Collection,
+    /// It is a list, or a map.
+    Kind(bool),
+    Tag(u8),
+    Version(u64),
+}
+
+impl Refusal {
+    fn of(error: &Error) -> Option<Self> {
+        Some(match *error {
+            Error::NoCollection => Self::NoCollection,
+            Error::Collection => Self::Collection,
+            Error::CollectionKind { is_list } => Self::Kind(is_list),
+            Error::CollectionTag { tag } => Self::Tag(tag),
+            Error::CollectionVersion { current } => Self::Version(current),
+            _ => return None,
+        })
+    }
+
+    /// The name of its error.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::NoCollection => "NoCollection",
+            Self::Collection => "Collection",
+            Self::Kind(_) => "CollectionKind",
+            Self::Tag(_) => "CollectionTag",
+            Self::Version(_) => "CollectionVersion",
+        }
+    }
+}
+
 /// What was found in a collection.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Found {
     /// The number of a value.
     Value(u64),
@@ -120,6 +216,22 @@ pub(crate) enum Found {
     Page(bool, Vec<(u64, u64)>),
     /// How many were removed, and whether there are more.
     Removed(u64, bool),
+    /// Elements; whether it is a list, and its tag.
+    Len(u64, bool, u8),
+    /// How many were added, removed and changed, and how many there are.
+    Updated([u64; 4]),
+    /// The numbers of the values of the first ones.
+    Many(Vec<Option<u64>>),
+    /// The first rank that stays and the one behind the last, whether there is more to remove, and
+    /// how many there are.
+    Trimmed {
+        removed: u64,
+        kept: (u64, u64),
+        more: bool,
+        left: u64,
+    },
+    /// It was as expected.
+    Set,
 }
 
 /// An answer as it came.
@@ -141,12 +253,15 @@ impl Raw {
             Answer::Stored { version } => Answered::Stored(version),
             Answer::Mismatch { current } => Answered::Mismatch(current),
             Answer::Conflict(conflict) => Answered::Conflict(conflict.place(), conflict.current()),
-            Answer::Failed(error) => Answered::Failed(name_of(error)),
+            Answer::Failed(error) => return Self::failed(error),
         })
     }
 
     pub(crate) fn failed(error: &Error) -> Self {
-        Self::Plain(Answered::Failed(name_of(error)))
+        Self::Plain(match Refusal::of(error) {
+            Some(refusal) => Answered::Refused(refusal),
+            None => Answered::Failed(name_of(error)),
+        })
     }
 }
 
@@ -259,7 +374,7 @@ impl Asked {
     pub(crate) fn with<R>(&self, send: impl FnOnce(Operation<'_>) -> R) -> Option<R> {
         let key = self.name();
         let operation = match &self.call {
-            Call::Get { .. } => Operation::Get { key },
+            Call::Get { .. } | Call::GetTree { .. } => Operation::Get { key },
             Call::Put {
                 expires_ms: None, ..
             } => {
@@ -278,7 +393,11 @@ impl Asked {
                 };
                 return Some(send(Operation::Change { key, change }));
             }
-            Call::SetExpiry { expires_ms, .. } => {
+            Call::PutTree { .. } => {
+                let value = &self.value();
+                return Some(send(Operation::Put { key, value }));
+            }
+            Call::SetExpiry { expires_ms, .. } | Call::ExpireTree { expires_ms, .. } => {
                 let change = Change::SetExpiry {
                     expiry: expires_ms.map_or(Expiry::Never, Expiry::At),
                     condition: ExpiryCondition::Always,
@@ -296,7 +415,9 @@ impl Asked {
                 }));
             }
             Call::Transaction(parts) => return Some(self.transact(parts, send)),
-            Call::Tree { call, .. } => return Some(self.change_tree(*call, send)),
+            Call::Tree { call, guard, .. } => {
+                return Some(self.change_tree((*call, *guard), send));
+            }
             Call::Scan { .. } => return None,
         };
         Some(send(operation))
@@ -326,36 +447,59 @@ impl Asked {
         transaction
     }
 
-    fn change_tree<R>(&self, call: TreeCall, send: impl FnOnce(Operation<'_>) -> R) -> R {
+    fn change_tree<R>(
+        &self,
+        (call, guard): (TreeCall, TreeGuard),
+        send: impl FnOnce(Operation<'_>) -> R,
+    ) -> R {
         let bytes = self.tree_bytes(call);
-        let values = bytes.values();
-        let op = bytes.op(call, &values);
-        send(Operation::Tree {
-            key: self.name(),
-            op,
-            guard: TreeGuard::default(),
-        })
+        let parts = bytes.parts();
+        let op = bytes.op(call, &parts);
+        let key = self.name();
+        send(Operation::Tree { key, op, guard })
     }
 
     /// The bytes that an operation on a collection names.
     pub(crate) fn tree_bytes(&self, call: TreeCall) -> TreeBytes {
-        let (one, other) = match call {
-            TreeCall::Get(element)
-            | TreeCall::Rank(element)
-            | TreeCall::Insert(element, _)
-            | TreeCall::Remove(element) => (element, 0),
-            TreeCall::Range(from, to, ..) | TreeCall::Count(from, to) => (from, to),
-            _ => (0, 0),
-        };
-        let count = match call {
-            TreeCall::Push(_, count) => count,
-            _ => 1,
-        };
-        let values = (0..count).map(|place| self.lengths.element(nth(self.number, place)));
+        let element = |number: u64| number.to_be_bytes();
+        let number = self.number;
+        let (mut keys, mut values, mut expected) = (Vec::new(), vec![Some(nth(number, 0))], None);
+        match call {
+            TreeCall::Get(one)
+            | TreeCall::Rank(one)
+            | TreeCall::Insert(one, _)
+            | TreeCall::Remove(one) => keys.push(element(one)),
+            TreeCall::CompareAndSet(one, before, sets) => {
+                keys.push(element(one));
+                values = vec![sets.then(|| nth(number, 0))];
+                expected = before;
+            }
+            TreeCall::Range(from, to, ..) | TreeCall::Count(from, to) => {
+                keys.extend([element(from), element(to)]);
+            }
+            TreeCall::GetMany { first, count } => {
+                keys.extend((0..count).map(|place| element(nth_element(first, place))));
+            }
+            TreeCall::Update {
+                first,
+                count,
+                removes,
+                ..
+            } => {
+                let changes: Vec<_> = updated(number, (first, count, removes)).collect();
+                keys.extend(changes.iter().map(|change| element(change.0)));
+                values = changes.iter().map(|change| change.1).collect();
+            }
+            TreeCall::Push { count, .. } => {
+                values = (0..count).map(|place| Some(nth(number, place))).collect();
+            }
+            _ => {}
+        }
+        let bytes = |value: u64| self.lengths.element(value);
         TreeBytes {
-            one: one.to_be_bytes(),
-            other: other.to_be_bytes(),
-            values: values.collect(),
+            keys,
+            values: values.into_iter().map(|value| value.map(bytes)).collect(),
+            expected: expected.map(bytes),
         }
     }
 }
@@ -363,30 +507,53 @@ impl Asked {
 /// Keys and values of an operation on a collection.
 #[derive(Debug)]
 pub(crate) struct TreeBytes {
-    one: [u8; 8],
-    other: [u8; 8],
-    values: Vec<Vec<u8>>,
+    keys: Vec<[u8; 8]>,
+    values: Vec<Option<Vec<u8>>>,
+    expected: Option<Vec<u8>>,
+}
+
+/// Keys and values as an operation takes them.
+#[derive(Debug)]
+pub(crate) struct TreeParts<'a> {
+    keys: Vec<&'a [u8]>,
+    values: Vec<&'a [u8]>,
+    changes: Vec<TreeChange<'a>>,
 }
 
 impl TreeBytes {
-    pub(crate) fn values(&self) -> Vec<&[u8]> {
-        self.values.iter().map(Vec::as_slice).collect()
+    pub(crate) fn parts(&self) -> TreeParts<'_> {
+        let values = self.values.iter().map(Option::as_deref);
+        let changes = self.keys.iter().zip(values.clone());
+        TreeParts {
+            keys: self.keys.iter().map(<[u8; 8]>::as_slice).collect(),
+            values: values.flatten().collect(),
+            changes: changes
+                .map(|(key, value)| TreeChange { key, value })
+                .collect(),
+        }
     }
 
-    /// The operation, of [`TreeBytes::values`].
-    pub(crate) fn op<'a>(&'a self, call: TreeCall, values: &'a [&'a [u8]]) -> TreeOp<'a> {
-        let (key, value): (&[u8], &[u8]) = (&self.one, values.first().copied().unwrap_or(&[]));
-        let (from, to) = (TreeBound::Included(key), TreeBound::Excluded(&self.other));
+    /// The operation, of [`TreeBytes::parts`].
+    pub(crate) fn op<'a>(&'a self, call: TreeCall, parts: &'a TreeParts<'a>) -> TreeOp<'a> {
+        let one = |place: usize| parts.keys.get(place).copied().unwrap_or(&[]);
+        let (key, value) = (one(0), parts.values.first().copied());
+        let some = value.unwrap_or(&[]);
+        let (from, to) = (TreeBound::Included(key), TreeBound::Excluded(one(1)));
         match call {
             TreeCall::Len => TreeOp::Len,
             TreeCall::Get(_) => TreeOp::Get { key },
             TreeCall::Rank(_) => TreeOp::Rank { key },
             TreeCall::Insert(_, condition) => TreeOp::Insert {
                 key,
-                value,
+                value: some,
                 condition,
             },
             TreeCall::Remove(_) => TreeOp::Remove { key },
+            TreeCall::CompareAndSet(..) => TreeOp::CompareAndSet {
+                key,
+                expected: self.expected.as_deref(),
+                value,
+            },
             TreeCall::Range(_, _, reverse, limit) => TreeOp::Range {
                 from,
                 to,
@@ -402,17 +569,26 @@ impl TreeBytes {
             },
             TreeCall::Pop(last, limit) => TreeOp::Pop { last, limit },
             TreeCall::RemoveRanks(start, end) => TreeOp::RemoveByRank { start, end },
-            TreeCall::Push(front, _) => TreeOp::Push {
+            TreeCall::Push { front, exists, .. } => TreeOp::Push {
                 front,
-                exists: false,
+                exists,
                 replaces: false,
-                values: TreeValues::Slices(values),
+                values: TreeValues::Slices(&parts.values),
             },
-            TreeCall::InsertAt(rank) => TreeOp::InsertAt { rank, value },
-            TreeCall::SetAt(rank) => TreeOp::SetAt {
-                rank: i64::try_from(rank).unwrap_or(i64::MAX),
-                value,
+            TreeCall::InsertAt(rank) => TreeOp::InsertAt { rank, value: some },
+            TreeCall::SetAt(rank) => TreeOp::SetAt { rank, value: some },
+            TreeCall::Update { replaces, .. } => TreeOp::Update {
+                changes: TreeChanges::Slices(&parts.changes),
+                replaces,
             },
+            TreeCall::GetMany { .. } => TreeOp::GetMany {
+                keys: TreeValues::Slices(&parts.keys),
+            },
+            TreeCall::Slice(first, last, limit) => TreeOp::Slice { first, last, limit },
+            TreeCall::Trim(first, last) => TreeOp::Trim { first, last },
+            TreeCall::TakeAt(rank) => TreeOp::TakeAt { rank },
+            TreeCall::Rotate(last) => TreeOp::Rotate { last },
+            TreeCall::Draw(random, removes) => TreeOp::Draw { random, removes },
         }
     }
 }
@@ -430,16 +606,20 @@ pub(crate) fn understand(call: &Call, raw: Raw, lengths: &Lengths) -> Result<Ans
     let wrong = |raw: &Raw| format!("{call:?} was answered {raw:?}");
     match (call, raw) {
         (_, Raw::Plain(answered)) => Ok(answered),
-        (Call::Get { .. }, Raw::Value(version, value)) => {
+        (Call::Get { .. } | Call::GetTree { .. }, Raw::Value(version, value)) => {
             Ok(Answered::Value(version, lengths.number_of(&value)?))
         }
         (Call::Tree { call, .. }, Raw::Value(version, bytes)) => {
             Ok(Answered::Tree(version, found(*call, &bytes, lengths)?))
         }
-        (Call::Delete { .. } | Call::DeleteTree { .. } | Call::Put { .. }, Raw::Deleted(drawn))
-        | (Call::SetExpiry { .. }, Raw::Deleted(drawn)) => {
-            Ok(Answered::Deleted(drawn.ok_or("a delete drew no version")?))
-        }
+        (
+            Call::Delete { .. }
+            | Call::DeleteTree { .. }
+            | Call::Put { .. }
+            | Call::SetExpiry { .. }
+            | Call::ExpireTree { .. },
+            Raw::Deleted(drawn),
+        ) => Ok(Answered::Deleted(drawn.ok_or("a delete drew no version")?)),
         (_, raw) => Err(wrong(&raw)),
     }
 }
@@ -461,32 +641,79 @@ fn found(call: TreeCall, bytes: &[u8], lengths: &Lengths) -> Result<Found, Strin
             Some((1, before)) => Some(lengths.number_of_element(before)?),
             _ => None,
         }),
-        TreeCall::Len
-        | TreeCall::Rank(_)
-        | TreeCall::Count(..)
-        | TreeCall::Push(..)
-        | TreeCall::InsertAt(_) => Found::Number(word(bytes, 0)?),
+        TreeCall::Len => {
+            let ends = bytes.get(16..18).ok_or("a short answer")?;
+            Found::Len(word(bytes, 0)?, ends[0] == 1, ends[1])
+        }
+        TreeCall::Rank(_) | TreeCall::Count(..) | TreeCall::Push { .. } | TreeCall::InsertAt(_) => {
+            Found::Number(word(bytes, 0)?)
+        }
         TreeCall::RemoveRanks(..) => {
             Found::Removed(word(bytes, 0)?, bytes.get(8).is_some_and(|&more| more != 0))
         }
-        TreeCall::Range(..) | TreeCall::Ranks(..) | TreeCall::Pop(..) => {
-            let mut elements = Vec::new();
-            let (more, mut rest) = bytes.split_first().ok_or("an empty page")?;
-            while !rest.is_empty() {
-                let lengths_here = word(rest, 0)?;
-                let (key, value) = (lengths_here & 0xFFFF_FFFF, lengths_here >> 32);
-                let length = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-                let (key, value) = (length(key), length(value));
-                let (here, after) = rest[8..]
-                    .split_at_checked(key + value)
-                    .ok_or("a short page")?;
-                let element = here[..key]
-                    .first_chunk()
-                    .map_or(0, |key| u64::from_be_bytes(*key));
-                elements.push((element, lengths.number_of_element(&here[key..])?));
-                rest = after;
-            }
-            Found::Page(*more != 0, elements)
+        TreeCall::Update { .. } => Found::Updated([
+            word(bytes, 0)?,
+            word(bytes, 1)?,
+            word(bytes, 2)?,
+            word(bytes, 3)?,
+        ]),
+        TreeCall::Trim(..) => Found::Trimmed {
+            removed: word(bytes, 0)?,
+            kept: (word(bytes, 1)?, word(bytes, 2)?),
+            more: word(bytes, 3)? != 0,
+            left: word(bytes, 4)?,
+        },
+        TreeCall::CompareAndSet(..) => Found::Set,
+        TreeCall::GetMany { .. } => Found::Many(many(bytes, lengths)?),
+        TreeCall::Range(..)
+        | TreeCall::Ranks(..)
+        | TreeCall::Pop(..)
+        | TreeCall::Slice(..)
+        | TreeCall::TakeAt(_)
+        | TreeCall::Rotate(_)
+        | TreeCall::Draw(..) => {
+            let (more, elements) = page(bytes, lengths)?;
+            Found::Page(more, elements)
         }
     })
+}
+
+/// The numbers of values, where keys have one.
+fn many(bytes: &[u8], lengths: &Lengths) -> Result<Vec<Option<u64>>, String> {
+    let mut values = Vec::new();
+    let mut rest = bytes;
+    while let Some((length, after)) = rest.split_first_chunk() {
+        let length = u32::from_le_bytes(*length);
+        if length == u32::MAX {
+            values.push(None);
+            rest = after;
+            continue;
+        }
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let (value, after) = after.split_at_checked(length).ok_or("a short answer")?;
+        values.push(Some(lengths.number_of_element(value)?));
+        rest = after;
+    }
+    Ok(values)
+}
+
+/// Whether a page says that there is more, and for each element its key and its value's number.
+fn page(bytes: &[u8], lengths: &Lengths) -> Result<(bool, Vec<(u64, u64)>), String> {
+    let mut elements = Vec::new();
+    let (more, mut rest) = bytes.split_first().ok_or("an empty page")?;
+    while !rest.is_empty() {
+        let lengths_here = word(rest, 0)?;
+        let (key, value) = (lengths_here & 0xFFFF_FFFF, lengths_here >> 32);
+        let length = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let (key, value) = (length(key), length(value));
+        let (here, after) = rest[8..]
+            .split_at_checked(key + value)
+            .ok_or("a short page")?;
+        let element = here[..key]
+            .first_chunk()
+            .map_or(0, |key| u64::from_be_bytes(*key));
+        elements.push((element, lengths.number_of_element(&here[key..])?));
+        rest = after;
+    }
+    Ok((*more != 0, elements))
 }

@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use farcore::{
     CasOutcome, Core, Cursor, Handle, Operation, Refused, ScanOptions, TransactionOutcome,
-    TreeGuard,
 };
 
 use farcore_rdma::simulation::Sleep;
+use farcore_tuning::simulated;
 
 use crate::call::{Answered, Asked, Call, Raw};
+use crate::memory::ENGINE;
 use crate::random::Random;
 
 /// How long a job sleeps that has nothing to do.
@@ -114,6 +115,8 @@ type Sent = Result<(), Refused>;
 /// The job of a port.
 pub(crate) async fn work(mut core: Core, port: usize) {
     loop {
+        // What an application allocates is not the engine's.
+        let own = simulated::own(0);
         let (ends, stops, asleep, next) = at(port, |port| {
             let idle = port.asked.is_empty() && core.in_flight() == 0;
             let next = port.asked.front().cloned();
@@ -125,7 +128,10 @@ pub(crate) async fn work(mut core: Core, port: usize) {
         let mut has_worked = next.is_some();
         if let Some(asked) = next {
             let number = asked.number;
-            let sent: Option<Sent> = asked.with(|operation| core.submit(operation, number));
+            let sent: Option<Sent> = asked.with(|operation| {
+                let _own = simulated::own(ENGINE);
+                core.submit(operation, number)
+            });
             match sent {
                 Some(Err(Refused::Full)) => {}
                 Some(Err(Refused::Error(error))) => at(port, |port| {
@@ -137,10 +143,14 @@ pub(crate) async fn work(mut core: Core, port: usize) {
         }
         if !asleep {
             let mut arrived = Vec::new();
-            core.poll(|number, answer| arrived.push((number, Raw::of(number, answer))));
+            core.poll(|number, answer| {
+                let _own = simulated::own(0);
+                arrived.push((number, Raw::of(number, answer)));
+            });
             has_worked |= !arrived.is_empty();
             at(port, |port| port.arrived.extend(arrived));
         }
+        drop(own);
         if has_worked {
             core.yield_now().await;
         } else {
@@ -162,7 +172,7 @@ async fn perform(client: farcore::Client, asked: Asked) -> Raw {
                 Err(error) => Err(error),
             }
         }
-        Call::Get { .. } => match client.get(key).await {
+        Call::Get { .. } | Call::GetTree { .. } => match client.get(key).await {
             Ok(Some(read)) => return Raw::Value(read.version(), read.to_vec()),
             Ok(None) => Ok(Answered::Absent),
             Err(error) => Err(error),
@@ -187,18 +197,21 @@ async fn perform(client: farcore::Client, asked: Asked) -> Raw {
                 }
             })
         }
-        Call::Tree { call, .. } => {
+        Call::Tree { call, guard, .. } => {
             let bytes = asked.tree_bytes(*call);
-            let values = bytes.values();
-            let op = bytes.op(*call, &values);
+            let parts = bytes.parts();
+            let (op, guard) = (bytes.op(*call, &parts), *guard);
             // A batch of one, whose answer is as the shard gave it.
-            let guard = TreeGuard::default();
             match client.many([Operation::Tree { key, op, guard }]).await {
                 Ok(answers) => return Raw::of(0, answers.at(0)),
                 Err(error) => Err(error),
             }
         }
-        Call::Delete { .. } | Call::DeleteTree { .. } | Call::SetExpiry { .. } => {
+        Call::Delete { .. }
+        | Call::DeleteTree { .. }
+        | Call::PutTree { .. }
+        | Call::ExpireTree { .. }
+        | Call::SetExpiry { .. } => {
             unreachable!("the version that a delete draws is known by its token alone")
         }
     };

@@ -11,10 +11,57 @@ const AWAY_STEPS: u64 = 12_000;
 /// The longest time for which something rests, in steps.
 const NAP_STEPS: u64 = 4_000;
 
+/// What faults are called in reports.
+pub(crate) const ASLEEP: &str = "clients that do not read";
+pub(crate) const GIVEN_UP: &str = "calls that are given up";
+pub(crate) const STOPPED: &str = "clients that stop with calls under way";
+pub(crate) const CLOSING: &str = "an engine that closes under load";
+const RESTING: &str = "tasks or completions that rest";
+const BROKEN: &str = "control connections that break";
+const FAILED: &str = "requests that fail";
+const FAILED_THOUGH_DONE: &str = "requests that fail though performed";
+const LATE: &str = "requests performed after they failed";
+const DAMAGED_ON_THE_WAY: &str = "bytes damaged on the way";
+const DAMAGED: &str = "bytes damaged in far memory";
+const PARTITION: &str = "partitions";
+const RESTART: &str = "nodes that end, and come back empty";
+const CLOCK: &str = "steps of the system's clock";
+const WRONG_BIT: &str = "extents that look free";
+const LINGERING: &str = "connections that end late";
+
+/// All kinds of faults.
+pub(crate) const KINDS: [&str; 16] = [
+    ASLEEP,
+    GIVEN_UP,
+    STOPPED,
+    CLOSING,
+    RESTING,
+    BROKEN,
+    FAILED,
+    FAILED_THOUGH_DONE,
+    LATE,
+    DAMAGED_ON_THE_WAY,
+    DAMAGED,
+    PARTITION,
+    RESTART,
+    CLOCK,
+    LINGERING,
+    WRONG_BIT,
+];
+
 /// Something that does not happen for a while.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nap {
     of: Resting,
+    until: u64,
+}
+
+/// A node that takes long to end connections, over which WRITEs that are late are performed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Linger {
+    node: usize,
+    /// From which step on they are.
+    performs_from: u64,
     until: u64,
 }
 
@@ -29,6 +76,16 @@ enum Resting {
 impl World {
     /// Leaves out what rests.
     pub(crate) fn rest(&mut self) {
+        if let Some(linger) = self.linger {
+            if self.step >= linger.until || !self.is_faulty {
+                simulation::set_lingering(linger.node, false);
+                self.linger = None;
+            } else if self.step < linger.performs_from {
+                let is_late = |step: &Step| step.kind == StepKind::Late;
+                let waits = |step: &Step| is_late(step) && step.node as usize == linger.node;
+                self.network.retain(|step| !waits(step));
+            }
+        }
         let Some(nap) = self.nap else { return };
         if self.step >= nap.until || !self.is_faulty {
             self.nap = None;
@@ -54,8 +111,21 @@ impl World {
         };
         let until = self.step + 1 + self.random.below(NAP_STEPS);
         self.nap = Some(Nap { of, until });
-        self.coverage.fault("tasks or completions that rest");
+        self.coverage.fault(RESTING);
         self.note(23, until, || format!("{of:?} rests until step {until}"));
+    }
+
+    /// A node takes long to end the connections that have failed.
+    fn begin_linger(&mut self, node: usize) {
+        let steps = 1 + self.random.below(AWAY_STEPS);
+        simulation::set_lingering(node, true);
+        self.linger = Some(Linger {
+            node,
+            performs_from: self.step + steps - steps / 4,
+            until: self.step + steps,
+        });
+        self.coverage.fault(LINGERING);
+        self.note(24, steps, || format!("node {node} ends connections late"));
     }
 
     /// How a request or message fares.
@@ -70,7 +140,7 @@ impl World {
         if step.kind == StepKind::Deliver {
             let breaks = happens(faults.fail[subject].saturating_mul(4));
             if breaks && step.subject != Subject::Other {
-                self.coverage.fault("control connections that break");
+                self.coverage.fault(BROKEN);
                 return Fate::Fails;
             }
             return Fate::Well;
@@ -78,14 +148,13 @@ impl World {
         let is_write = step.subject == Subject::Write;
         let is_read = step.subject == Subject::Read;
         let (fate, name) = if happens(faults.fail[subject]) {
-            (Fate::Fails, "requests that fail")
+            (Fate::Fails, FAILED)
         } else if happens(faults.done_but_fails[subject]) {
-            let name = "requests that fail though performed";
-            (Fate::DoneButFails, name)
+            (Fate::DoneButFails, FAILED_THOUGH_DONE)
         } else if is_write && happens(faults.late) {
-            (Fate::LateAndFails, "requests performed after they failed")
+            (Fate::LateAndFails, LATE)
         } else if is_read && happens(faults.damage_on_the_way) {
-            (Fate::Damaged, "bytes damaged on the way")
+            (Fate::Damaged, DAMAGED_ON_THE_WAY)
         } else {
             return Fate::Well;
         };
@@ -109,6 +178,9 @@ impl World {
             )
         });
         simulation::take(&step, fate, pick);
+        if fate == Fate::LateAndFails && self.linger.is_none() && self.random.one_in(2) {
+            self.begin_linger(step.node as usize);
+        }
         let is_performed = step.kind == StepKind::Perform && fate == Fate::Well;
         if self.is_faulty && is_performed && step.subject == Subject::Write {
             self.strike_in_flush(step.node as usize);
@@ -138,14 +210,14 @@ impl World {
         self.note(20, groups, || {
             format!("node {node} is cut off from {groups:x}")
         });
-        self.coverage.fault("partitions");
+        self.coverage.fault(PARTITION);
         simulation::set_node(node, NodeState::Cut(groups));
         self.heals_at[node] = self.step + 1 + self.random.below(AWAY_STEPS);
     }
 
     fn end(&mut self, node: usize) {
         self.note(21, node as u64, || format!("node {node} ends"));
-        self.coverage.fault("nodes that end, and come back empty");
+        self.coverage.fault(RESTART);
         simulation::set_node(node, NodeState::Down);
         self.nodes[node] = None;
         self.heals_at[node] = self.step + 1 + self.random.below(AWAY_STEPS);
@@ -173,15 +245,23 @@ impl World {
             let bit = self.random.next();
             if let Some(node) = &self.nodes[node] {
                 node.damage(bit);
-                self.coverage.fault("bytes damaged in far memory");
+                self.coverage.fault(DAMAGED);
+            }
+        }
+        if faults.wrong_bit > 0 && self.random.one_in(faults.wrong_bit) {
+            let extent = u32::try_from(self.random.below(512)).unwrap_or(0);
+            if let Some(node) = &self.nodes[node] {
+                node.clear_bit(extent);
+                self.coverage.fault(WRONG_BIT);
             }
         }
         if faults.clock > 0 && self.random.one_in(faults.clock) {
-            let by_ns = i64::try_from(self.random.below(20_000_000_000)).unwrap_or(0);
-            let by_ns = by_ns - 10_000_000_000;
+            let most = self.random.of(&[4_000_000_000, 20_000_000_000]);
+            let by_ns = i64::try_from(self.random.below(most)).unwrap_or(0);
+            let by_ns = by_ns - i64::try_from(most / 2).unwrap_or(0);
             simulated::step_system_clock(by_ns);
             self.times.step(by_ns);
-            self.coverage.fault("steps of the system's clock");
+            self.coverage.fault(CLOCK);
         }
         Ok(())
     }

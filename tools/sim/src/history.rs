@@ -2,13 +2,15 @@
 //!
 //! - I1: a request is answered once.
 
-use crate::call::{Answered, Call};
+use crate::call::{Answered, Call, Found, TreeCall};
 use crate::{collections, keys};
 
 /// What is known of time while a call was under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moment {
     pub(crate) step: u64,
+    /// The time of the world.
+    pub(crate) ns: u64,
     /// What the engine's time for keys that expire is at least, in milliseconds.
     pub(crate) floor_ms: u64,
     /// And at most.
@@ -32,7 +34,7 @@ impl Entry {
     /// the engine has ended, or it is the delete of a key whose record was lost.
     pub(crate) fn is_unknown(&self) -> bool {
         match (&self.call, &self.ended) {
-            (Call::Get { .. } | Call::Scan { .. }, _) => false,
+            (Call::Get { .. } | Call::GetTree { .. } | Call::Scan { .. }, _) => false,
             (_, None)
             | (Call::Delete { .. } | Call::DeleteTree { .. }, Some((_, Answered::Failed(_)))) => {
                 true
@@ -160,9 +162,50 @@ impl History {
         latest.unwrap_or(0)
     }
 
+    /// The version that was answered last about a collection; 0 if there is none.
+    pub(crate) fn latest_tree_version(&self, tree: u64) -> u64 {
+        let latest = self.entries.iter().rev().take(400).find_map(|entry| {
+            match (&entry.call, entry.ended.as_ref()) {
+                (Call::Tree { tree: of, .. }, Some((_, Answered::Tree(version, _)))) => {
+                    (*of == tree).then_some(*version)
+                }
+                _ => None,
+            }
+        });
+        latest.unwrap_or(0)
+    }
+
+    /// The number of the value that was last seen in, or stored in, an element of a map.
+    pub(crate) fn latest_element(&self, tree: u64, element: u64) -> Option<u64> {
+        self.entries.iter().rev().take(400).find_map(|entry| {
+            let Call::Tree { tree: of, call, .. } = &entry.call else {
+                return None;
+            };
+            let (_, answered) = entry.ended.as_ref().filter(|_| *of == tree)?;
+            match (call, answered) {
+                (TreeCall::Insert(of, _), Answered::Tree(..)) => {
+                    (*of == element).then_some(entry.number)
+                }
+                (TreeCall::Get(of), Answered::Tree(_, Found::Value(value))) => {
+                    (*of == element).then_some(*value)
+                }
+                _ => None,
+            }
+        })
+    }
+
     /// Calls that were not answered.
     pub(crate) fn open(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.ended.is_none())
+    }
+
+    /// How long calls took that were answered by no error, in nanoseconds of the world.
+    pub(crate) fn latencies(&self) -> impl Iterator<Item = u64> {
+        self.entries.iter().filter_map(|entry| {
+            let (ended, answered) = entry.ended.as_ref()?;
+            let is_error = matches!(answered, Answered::Failed(_));
+            (!is_error).then(|| ended.ns.saturating_sub(entry.begun.ns))
+        })
     }
 
     /// All calls from a number on.

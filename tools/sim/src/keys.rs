@@ -192,7 +192,11 @@ fn spread<'a>(entry: &'a Entry, names: &[String], items: &mut Items<'a>) -> Resu
             }
             return Ok(());
         }
-        Call::Tree { .. } | Call::DeleteTree { .. } => return Ok(()),
+        Call::Tree { .. }
+        | Call::DeleteTree { .. }
+        | Call::GetTree { .. }
+        | Call::PutTree { .. }
+        | Call::ExpireTree { .. } => return Ok(()),
     };
     add(
         key,
@@ -610,6 +614,7 @@ mod tests {
             step,
             floor_ms: step,
             ceiling_ms: step,
+            ..Moment::default()
         }
     }
 

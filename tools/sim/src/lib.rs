@@ -22,9 +22,11 @@
 mod call;
 mod client;
 mod collections;
+pub mod disk;
 mod faults;
 mod history;
 mod keys;
+mod memory;
 pub mod mutations;
 mod plan;
 mod random;
@@ -35,3 +37,7 @@ pub mod shrink;
 mod times;
 mod workload;
 mod world;
+
+/// What an engine allocates is counted.
+#[global_allocator]
+static COUNTED: memory::Counted = memory::Counted;

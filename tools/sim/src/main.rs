@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use farcore_sim::run::{Request, find, run};
+use farcore_sim::run::{Request, find, run, soak};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -49,7 +49,20 @@ struct Arguments {
     /// Steps with faults, if not those of the plan.
     #[arg(long)]
     steps: Option<u64>,
+    /// Print the trace hash of each seed.
+    #[arg(long)]
+    hashes: bool,
+    /// Threads, each with a world of its own.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Run one engine for long, with figures every minute: memory must stay flat and calls fast.
+    /// 20 minutes, if not `--minutes` or `--seconds`.
+    #[arg(long, conflicts_with_all = ["mutation", "count", "jobs"])]
+    soak: bool,
 }
+
+/// How long a soak takes.
+const SOAK: Duration = Duration::from_mins(20);
 
 fn main() -> ExitCode {
     let Arguments {
@@ -65,6 +78,9 @@ fn main() -> ExitCode {
         without,
         variant,
         steps,
+        hashes,
+        jobs,
+        soak: soaks,
     } = Arguments::parse();
     let limit = seconds.map(Duration::from_secs);
     let limit = limit.or(minutes.map(Duration::from_mins));
@@ -72,7 +88,11 @@ fn main() -> ExitCode {
     let request = Request {
         first: seed,
         count: count.or(is_single.then_some(1)),
-        limit: limit.unwrap_or(Duration::from_hours(24)),
+        limit: limit.unwrap_or(if soaks {
+            SOAK
+        } else {
+            Duration::from_hours(24)
+        }),
         liveness,
         verbose,
         without,
@@ -80,9 +100,12 @@ fn main() -> ExitCode {
         steps,
         trace,
         shrinks: shrink,
+        hashes,
+        jobs,
     };
     let done = match mutation {
         Some(name) => find(&name, &request),
+        None if soaks => soak(&request),
         None => run(&request),
     };
     match done {

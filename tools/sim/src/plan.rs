@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) evicts: bool,
     pub(crate) isolate: bool,
     pub(crate) movable: bool,
+    /// Clients send several calls at once.
+    pub(crate) bursts: bool,
     pub(crate) read_ahead: bool,
     pub(crate) cache_percent: u8,
     pub(crate) batch: usize,
@@ -51,7 +53,7 @@ pub(crate) struct Plan {
     pub(crate) steps: u64,
     /// How much time a step takes while faults happen: much, so that leases end and values expire.
     pub(crate) pace: u64,
-    /// Lines that are kept for the report of a failure.
+    /// Lines that are kept for the report of a failure: none at first, for it can be repeated.
     pub(crate) trace_lines: usize,
     /// One client sends and does not read its answers for long times.
     pub(crate) sleeper: bool,
@@ -79,6 +81,8 @@ pub(crate) struct Faults {
     pub(crate) partition: u64,
     pub(crate) restart: u64,
     pub(crate) damage: u64,
+    /// A node's bitmap says that an extent is free which is not.
+    pub(crate) wrong_bit: u64,
     pub(crate) clock: u64,
     /// A task, or what comes from a node, rests for a while.
     pub(crate) nap: u64,
@@ -164,6 +168,7 @@ impl Faults {
             partition: rare(random, 40_000),
             restart: rare(random, 60_000),
             damage: seldom(random, 20_000),
+            wrong_bit: rare(random, 4_000),
             clock: rare(random, 20_000),
             nap: rare(random, 2_000),
             stop: rare(random, 20_000),
@@ -206,18 +211,29 @@ impl Plan {
             evicts: random.one_in(4),
             isolate: random.one_in(3),
             movable: random.one_in(2),
+            bursts: random.one_in(2),
             read_ahead: random.one_in(2),
             cache_percent: random.of(&[0, 25, 75]),
             batch: random.of(&[1, 8, 64]),
             depth: random.of(&[2, 4, usize::MAX, usize::MAX]),
             far_bytes,
-            node_bytes: (share + (3 << 20)).next_multiple_of(1 << 20),
+            // Where there is little more than what is claimed, cores want the same extents.
+            node_bytes: (share + random.of(&[1 << 20, 3 << 20])).next_multiple_of(1 << 20),
             spare_bytes: random.of(&[0, 256 << 10, 2 << 20]),
-            far_silence_ns: random.of(&[20_000_000, 200_000_000, 1_000_000_000]),
+            far_silence_ns: match random.of(&[
+                20_000_000,
+                200_000_000,
+                1_000_000_000,
+                3_000_000_000,
+            ]) {
+                // Longer than a lease; but what stays away must be seen to.
+                silence_ns if liveness => silence_ns.min(1_000_000_000),
+                silence_ns => silence_ns,
+            },
             keep_ms: random.of(&[0, 0, 2_000]),
             steps: random.of(&[20_000, 40_000, 80_000]),
             pace: random.of(&[1, 1, 30, 300, 1_000]),
-            trace_lines: 60,
+            trace_lines: 0,
             sleeper: random.one_in(3),
             closes: !liveness && random.one_in(6),
             faults,
@@ -229,6 +245,24 @@ impl Plan {
             },
             mix,
         }
+    }
+
+    /// Has the run go on for long: nothing in it ends for good, and all kinds of calls are made.
+    pub(crate) fn endure(&mut self) {
+        (self.closes, self.liveness) = (false, false);
+        // What is damaged cannot be deleted.
+        (self.faults.damage, self.faults.damage_on_the_way) = (0, 0);
+        let mix = self.mix;
+        self.mix = Mix {
+            delete: mix.delete.max(1),
+            swap: mix.swap.max(1),
+            expiring: mix.expiring.max(1),
+            transaction: mix.transaction.max(1),
+            tree: mix.tree.max(4),
+            long: mix.long.max(1),
+            scan: mix.scan.max(1),
+            ..mix
+        };
     }
 
     pub(crate) fn when_full(&self) -> WhenFull {

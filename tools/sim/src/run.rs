@@ -1,5 +1,8 @@
 //! Runs of one seed or many, and what they print.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, bail, ensure};
@@ -36,14 +39,22 @@ pub struct Request {
     pub trace: Option<usize>,
     /// A run that fails is made smaller.
     pub shrinks: bool,
+    /// Print the trace hash of each seed.
+    pub hashes: bool,
+    /// Threads, each with a world of its own; 0 counts as 1.
+    pub jobs: usize,
 }
 
+/// Lines of the trace of a run that fails.
+const TRACE_LINES: usize = 60;
+/// Bytes of the stack of a thread that runs worlds.
+const STACK_BYTES: usize = 16 << 20;
+
 impl Request {
-    fn seeds(&self) -> impl Iterator<Item = u64> {
-        let last = self
-            .count
-            .map_or(u64::MAX, |count| self.first.saturating_add(count));
-        self.first..last
+    /// Behind the last seed.
+    fn end(&self) -> u64 {
+        self.count
+            .map_or(u64::MAX, |count| self.first.saturating_add(count))
     }
 
     fn plan(&self, seed: u64) -> Result<Plan> {
@@ -51,7 +62,6 @@ impl Request {
         shrink::without(&mut plan, &self.without).map_err(Error::msg)?;
         shrink::vary(&mut plan, self.variant);
         plan.steps = self.steps.unwrap_or(plan.steps);
-        plan.trace_lines = self.trace.unwrap_or(plan.trace_lines);
         Ok(plan)
     }
 
@@ -73,9 +83,18 @@ pub fn hash_of(seed: u64, liveness: bool) -> Result<u64> {
     }
 }
 
-/// Prints what a run found.
+/// Prints what a run found: it is run again, with a trace.
+fn replay(request: &Request, plan: &Plan) {
+    let traced = Plan {
+        trace_lines: request.trace.unwrap_or(TRACE_LINES),
+        ..plan.clone()
+    };
+    print(plan, &world::run(&traced));
+}
+
 fn print(plan: &Plan, outcome: &Outcome) {
     println!("{plan:#?}");
+    print!("{}", outcome.coverage);
     for line in &outcome.trace {
         println!("{line}");
     }
@@ -83,14 +102,14 @@ fn print(plan: &Plan, outcome: &Outcome) {
 
 /// What a run that fails shows, and how to replay it.
 fn report(request: &Request, seed: u64, plan: &Plan, outcome: &Outcome) -> Error {
-    print(plan, outcome);
+    replay(request, plan);
     let failure = outcome.failure.as_deref().unwrap_or_default();
     let (steps, mode) = (outcome.steps, request.flags());
     let mut flags = String::new();
     if request.shrinks
         && let Some(shrunk) = shrink::shrink(plan)
     {
-        print(&shrunk.plan, &world::run(&shrunk.plan));
+        replay(request, &shrunk.plan);
         println!("made smaller by {} runs", shrunk.runs);
         flags = shrunk.flags();
     }
@@ -107,21 +126,23 @@ fn resident_mib() -> u64 {
     kib.unwrap_or(0) / 1024
 }
 
-/// Figures of a soak, by minute.
+/// Figures of many runs, by minute.
 #[derive(Debug)]
-struct Soak {
+struct Figures {
     began: Instant,
     minutes: u64,
     runs: u64,
+    jobs: usize,
     resident_mib: Vec<u64>,
 }
 
-impl Soak {
-    fn new() -> Self {
+impl Figures {
+    fn new(jobs: usize) -> Self {
         Self {
             began: Instant::now(),
             minutes: 0,
             runs: 0,
+            jobs,
             resident_mib: Vec::new(),
         }
     }
@@ -139,11 +160,64 @@ impl Soak {
     }
 
     fn print(&self) {
+        let seconds = self.began.elapsed().as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-        let a_minute = self.runs as f64 / self.began.elapsed().as_secs_f64() * 60.0;
-        println!("{a_minute:.0} seeds a minute on one core");
+        let a_minute = self.runs as f64 / self.jobs as f64 / seconds * 60.0;
+        println!(
+            "{a_minute:.0} seeds a minute a thread, {} threads",
+            self.jobs
+        );
         if let (Some(first), Some(last)) = (self.resident_mib.first(), self.resident_mib.last()) {
             println!("resident after the first minute {first} MiB, after the last {last} MiB");
+        }
+    }
+}
+
+/// A run that has ended.
+type Ended = (u64, Result<(Plan, Outcome)>);
+
+/// Runs seeds, each the next that no other thread has taken, until they or the time end.
+fn take_seeds(
+    request: &Request,
+    (next, stops, began): (&AtomicU64, &AtomicBool, Instant),
+    ended: &mpsc::SyncSender<Ended>,
+) {
+    while began.elapsed() < request.limit && !stops.load(Ordering::Relaxed) {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= request.end() {
+            return;
+        }
+        let run = request.plan(seed).map(|plan| {
+            let outcome = world::run(&plan);
+            (plan, outcome)
+        });
+        if ended.send((seed, run)).is_err() {
+            return;
+        }
+    }
+}
+
+/// What many runs have shown together.
+#[derive(Debug, Default)]
+struct Sum {
+    steps: u64,
+    calls: usize,
+    coverage: Coverage,
+    last: (u64, u64),
+}
+
+impl Sum {
+    fn add(&mut self, request: &Request, seed: u64, (plan, outcome): &(Plan, Outcome)) {
+        self.steps += outcome.steps;
+        self.calls += outcome.calls;
+        self.coverage.add(&outcome.coverage);
+        self.last = self.last.max((seed, outcome.hash));
+        let hash = outcome.hash;
+        if request.hashes {
+            println!("trace hash of seed {seed}: {hash:016x}");
+        }
+        if request.verbose {
+            println!("{plan:?}: {} steps, trace hash {hash:016x}", outcome.steps);
         }
     }
 }
@@ -153,34 +227,133 @@ impl Soak {
 /// # Errors
 /// What a run found, and how to replay it.
 pub fn run(request: &Request) -> Result<()> {
-    let mut soak = Soak::new();
-    let (mut steps, mut calls) = (0, 0);
-    let (mut coverage, mut hash) = (Coverage::default(), 0);
-    for seed in request.seeds() {
-        if soak.began.elapsed() >= request.limit {
-            break;
+    let jobs = request.jobs.max(1);
+    let mut figures = Figures::new(jobs);
+    let (next, stops) = (AtomicU64::new(request.first), AtomicBool::new(false));
+    let shared = (&next, &stops, figures.began);
+    let (mut sum, mut failed) = (Sum::default(), None);
+    thread::scope(|scope| -> Result<()> {
+        let (sender, ended) = mpsc::sync_channel(jobs);
+        for _ in 0..jobs {
+            let sender = sender.clone();
+            let thread = thread::Builder::new().stack_size(STACK_BYTES);
+            thread.spawn_scoped(scope, move || take_seeds(request, shared, &sender))?;
         }
-        let plan = request.plan(seed)?;
-        let outcome = world::run(&plan);
-        soak.note();
-        steps += outcome.steps;
-        calls += outcome.calls;
-        coverage.add(&outcome.coverage);
-        hash = outcome.hash;
-        if request.verbose {
-            println!("{plan:?}: {} steps, trace hash {hash:016x}", outcome.steps);
+        drop(sender);
+        for (seed, run) in ended {
+            let run = run?;
+            figures.note();
+            sum.add(request, seed, &run);
+            if run.1.failure.is_some() && failed.is_none() {
+                stops.store(true, Ordering::Relaxed);
+                failed = Some((seed, run));
+            }
         }
-        if outcome.failure.is_some() {
-            return Err(report(request, seed, &plan, &outcome));
-        }
+        Ok(())
+    })?;
+    if let Some((seed, (plan, outcome))) = failed {
+        return Err(report(request, seed, &plan, &outcome));
     }
-    let seconds = soak.began.elapsed().as_secs_f64();
-    let runs = soak.runs;
+    let seconds = figures.began.elapsed().as_secs_f64();
+    let (runs, steps, calls) = (figures.runs, sum.steps, sum.calls);
     println!("{runs} runs, {steps} steps and {calls} calls in {seconds:.1} s");
-    soak.print();
-    println!("trace hash of the last: {hash:016x}");
-    print!("{coverage}");
+    figures.print();
+    println!("trace hash of the last: {:016x}", sum.last.1);
+    print!("{}", sum.coverage);
     Ok(())
+}
+
+/// What a soak has shown in a minute.
+#[derive(Clone, Copy, Debug, Default)]
+struct Minute {
+    held_bytes: i64,
+    calls: usize,
+    p50_ns: u64,
+    p99_ns: u64,
+}
+
+/// The value below which a share of sorted ones lies, in percent.
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let place = sorted.len() * percent / 100;
+    sorted.get(place).copied().unwrap_or(0)
+}
+
+/// Runs one engine for as long as the time allows: its memory must stay as it is, and its calls
+/// must not become slower.
+///
+/// # Errors
+/// What was found, or what has drifted.
+pub fn soak(request: &Request) -> Result<()> {
+    let mut plan = request.plan(request.first)?;
+    plan.endure();
+    plan.trace_lines = request.trace.unwrap_or(TRACE_LINES);
+    let began = Instant::now();
+    let mut minutes: Vec<Minute> = Vec::new();
+    let (mut latencies, mut rounds) = (Vec::new(), 0);
+    let outcome = world::soak(&plan, |round| {
+        rounds += 1;
+        latencies.extend_from_slice(&round.latencies_ns);
+        let elapsed = began.elapsed();
+        let is_over = elapsed >= request.limit;
+        if elapsed.as_secs() / 60 > minutes.len() as u64 || is_over {
+            latencies.sort_unstable();
+            let minute = Minute {
+                held_bytes: round.held_bytes,
+                calls: latencies.len(),
+                p50_ns: percentile(&latencies, 50),
+                p99_ns: percentile(&latencies, 99),
+            };
+            println!(
+                "minute {}: {rounds} rounds, {} calls, p50 {} us, p99 {} us simulated; the engine \
+                 holds {} KiB, at most {} of {} KiB beside its arenas; {} MiB resident",
+                minutes.len() + 1,
+                minute.calls,
+                minute.p50_ns / 1_000,
+                minute.p99_ns / 1_000,
+                minute.held_bytes >> 10,
+                round.most_bytes >> 10,
+                round.room_bytes >> 10,
+                resident_mib()
+            );
+            minutes.push(minute);
+            latencies.clear();
+        }
+        is_over
+    });
+    if let Some(failure) = &outcome.failure {
+        print(&plan, &outcome);
+        let (seed, steps) = (request.first, outcome.steps);
+        bail!("soak of seed {seed}, after {steps} steps and {rounds} rounds: {failure}");
+    }
+    println!(
+        "one engine, {rounds} rounds, {} steps and {} calls in {:.1} s",
+        outcome.steps,
+        outcome.calls,
+        began.elapsed().as_secs_f64()
+    );
+    print!("{}", outcome.coverage);
+    match drift(&minutes) {
+        None => Ok(()),
+        Some(what) => bail!("{what}"),
+    }
+}
+
+/// What has grown from the first third of the minutes to the last.
+fn drift(minutes: &[Minute]) -> Option<String> {
+    let third = minutes.len() / 3;
+    let (first, last) = (&minutes[..third], &minutes[minutes.len() - third..]);
+    let held = |part: &[Minute]| part.iter().map(|one| one.held_bytes).max().unwrap_or(0);
+    let (before, after) = (held(first), held(last));
+    if after > before + before / 10 + (256 << 10) {
+        return Some(format!("the engine held {before} bytes, and {after} later"));
+    }
+    let p99 = |part: &[Minute]| {
+        let mut all: Vec<_> = part.iter().map(|one| one.p99_ns).collect();
+        all.sort_unstable();
+        percentile(&all, 50)
+    };
+    let (before, after) = (p99(first), p99(last));
+    (after > 2 * before).then(|| format!("a p99 of {before} ns became one of {after} ns"))
 }
 
 /// Plants a fault, or each after the other, and runs seeds until it is found.
@@ -211,7 +384,7 @@ pub fn find(name: &str, request: &Request) -> Result<()> {
         );
         let began = Instant::now();
         let mut found = None;
-        for seed in request.seeds() {
+        for seed in request.first..request.end() {
             if began.elapsed() >= MUTATION_LIMIT.min(request.limit) {
                 break;
             }
@@ -219,7 +392,7 @@ pub fn find(name: &str, request: &Request) -> Result<()> {
             let outcome = world::run(&plan);
             if let Some(failure) = &outcome.failure {
                 if !all {
-                    print(&plan, &outcome);
+                    replay(request, &plan);
                 }
                 let short: String = failure.chars().take(160).collect();
                 found = Some((seed, short));
@@ -238,4 +411,31 @@ pub fn find(name: &str, request: &Request) -> Result<()> {
     let _ = mutations::plant("");
     ensure!(missed.is_empty(), "not found: {}", missed.join(", "));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn minutes(of: impl Fn(u64) -> (i64, u64)) -> Vec<Minute> {
+        let minute = |(held_bytes, p99_ns)| Minute {
+            held_bytes,
+            p99_ns,
+            ..Minute::default()
+        };
+        (0..9).map(|number| minute(of(number))).collect()
+    }
+
+    #[test]
+    fn what_grows_in_a_soak_is_found() {
+        let steady = minutes(|number| (5 << 20, 900 + number % 3 * 100));
+        assert_eq!(drift(&steady), None);
+        let leaks = minutes(|number| (5 << 20 << (number / 6), 900));
+        assert!(drift(&leaks).unwrap().contains("held"));
+        let slower = minutes(|number| (5 << 20, 900 + number * 300));
+        assert!(drift(&slower).unwrap().contains("p99"));
+        assert_eq!(drift(&steady[..2]), None);
+        assert_eq!(percentile(&[1, 2, 3, 4], 50), 3);
+        assert_eq!(percentile(&[], 99), 0);
+    }
 }

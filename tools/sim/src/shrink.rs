@@ -13,7 +13,7 @@ const VARIANTS: u64 = 6;
 type Part = (&'static str, fn(&mut Plan));
 
 /// All that can be taken away.
-const PARTS: [Part; 37] = [
+const PARTS: [Part; 39] = [
     ("faults", |plan| plan.faults = Faults::default()),
     ("failures", |plan| plan.faults.fail = Faults::default().fail),
     ("false-failures", |plan| {
@@ -24,6 +24,7 @@ const PARTS: [Part; 37] = [
         plan.faults.damage_on_the_way = 0;
     }),
     ("damage", |plan| plan.faults.damage = 0),
+    ("wrong-bits", |plan| plan.faults.wrong_bit = 0),
     ("cuts-in-flush", |plan| plan.faults.cut_in_flush = 0),
     ("restarts-in-flush", |plan| plan.faults.restart_in_flush = 0),
     ("partitions", |plan| plan.faults.partition = 0),
@@ -32,6 +33,7 @@ const PARTS: [Part; 37] = [
     ("naps", |plan| plan.faults.nap = 0),
     ("stops", |plan| plan.faults.stop = 0),
     ("slow-node", |plan| plan.faults.slow = 0),
+    ("bursts", |plan| plan.bursts = false),
     ("long-steps", |plan| plan.pace = 1),
     ("sleeper", |plan| plan.sleeper = false),
     ("closing", |plan| plan.closes = false),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use farcore::{SimulatedEngine, TreeCondition};
+use farcore::{SimulatedEngine, TreeCondition, TreeGuard};
 
-use crate::call::{Asked, Call, Part, PartWrite, TreeCall};
+use crate::call::{Asked, Call, ELEMENTS, Part, PartWrite, TreeCall};
 use crate::world::World;
 
 /// Calls that a client has under way, at most.
@@ -15,8 +15,6 @@ const GROUP_KEYS: u64 = 8;
 const CANDIDATES: u64 = 40_000;
 /// Bits of a hash that tell a slot's home and tag.
 const SLOT_BITS: u64 = (1 << 22) - 1;
-/// Elements that maps may have.
-const ELEMENTS: u64 = 60;
 
 impl World {
     /// Names the keys. Where they collide, the index takes the two of a pair for one another.
@@ -98,40 +96,129 @@ impl World {
         Call::Transaction(parts)
     }
 
+    /// A rank of a list, which may count from its end.
+    fn draw_rank(&mut self) -> i64 {
+        let rank = i64::try_from(self.random.below(ELEMENTS)).unwrap_or(0);
+        if self.random.one_in(3) {
+            -rank - 1
+        } else {
+            rank
+        }
+    }
+
     fn draw_tree(&mut self, is_ordered: bool) -> Call {
         let tree = self.random.below(self.plan.trees);
-        if is_ordered && self.random.one_in(200) {
-            return Call::DeleteTree { tree };
+        if self.random.one_in(100) {
+            return Call::GetTree { tree };
         }
+        if is_ordered && self.random.one_in(60) {
+            let expires_ms = self.draw_expiry();
+            return match self.random.below(6) {
+                0..2 => Call::DeleteTree { tree },
+                2 => Call::PutTree { tree },
+                _ if self.plan.mix.expiring == 0 => Call::DeleteTree { tree },
+                3 => Call::ExpireTree {
+                    tree,
+                    expires_ms: None,
+                },
+                _ => Call::ExpireTree {
+                    tree,
+                    expires_ms: Some(expires_ms),
+                },
+            };
+        }
+        let is_map = tree.is_multiple_of(2) != self.random.one_in(60);
+        let call = match self.random.below(24) {
+            0..8 => self.draw_any(),
+            _ if is_map => self.draw_of_map(tree),
+            _ => self.draw_of_list(),
+        };
+        // Most of them agree about what the collection is.
+        let tag = self.tag_of(tree).tag + u8::from(self.random.one_in(60));
+        let version = match self.random.below(24) {
+            0 => Some(0),
+            1..3 => Some(self.history.latest_tree_version(tree)),
+            _ => None,
+        };
+        let guard = TreeGuard { tag, version };
+        Call::Tree { tree, call, guard }
+    }
+
+    /// A call on collections of either kind.
+    fn draw_any(&mut self) -> TreeCall {
+        let (start, end) = (self.random.below(ELEMENTS), self.random.below(2 * ELEMENTS));
+        let limit = u32::try_from(self.random.below(40)).unwrap_or(0);
+        let reverse = self.random.one_in(2);
+        let (first, last) = (self.draw_rank(), self.draw_rank());
+        match self.random.below(24) {
+            0..3 => TreeCall::Len,
+            3..6 => TreeCall::Pop(reverse, limit % 8),
+            6 => TreeCall::RemoveRanks(start, end),
+            7..9 => TreeCall::RemoveRanks(start, start + u64::from(limit % 8)),
+            9..12 => TreeCall::TakeAt(first),
+            12..16 => TreeCall::Draw(self.random.next(), reverse),
+            16..19 => TreeCall::Slice(first, last, limit),
+            // What stays is long, so that something does.
+            19 => TreeCall::Trim(first % 8, last),
+            _ => TreeCall::Ranks(start, end, reverse, limit),
+        }
+    }
+
+    fn draw_of_map(&mut self, tree: u64) -> TreeCall {
         let element = self.random.below(ELEMENTS);
         let other = element + self.random.below(ELEMENTS);
         let reverse = self.random.one_in(2);
         let limit = u32::try_from(self.random.below(40)).unwrap_or(0);
-        let (start, end) = (self.random.below(ELEMENTS), self.random.below(2 * ELEMENTS));
+        let count = 1 + self.random.below(7);
         let condition = self.random.of(&[
             TreeCondition::Always,
             TreeCondition::Always,
             TreeCondition::IfAbsent,
             TreeCondition::IfPresent,
         ]);
-        let is_map = tree.is_multiple_of(2);
-        let call = match (is_map, self.random.below(24)) {
-            (true, 0..9) => TreeCall::Insert(element, condition),
-            (true, 9..13) => TreeCall::Remove(element),
-            (true, 13..17) => TreeCall::Get(element),
-            (true, 17) => TreeCall::Rank(element),
-            (true, 18) => TreeCall::Count(element, other),
-            (true, 19) => TreeCall::Range(element, other, reverse, limit),
-            (false, 0..6) => TreeCall::Push(reverse, self.random.below(6)),
-            (false, 6..9) => TreeCall::InsertAt(start),
-            (false, 9..14) => TreeCall::SetAt(start),
-            (_, 20) => TreeCall::Len,
-            (_, 21) => TreeCall::Pop(reverse, limit % 8),
-            (true, 22) => TreeCall::RemoveRanks(start, end),
-            (false, 14..17 | 22) => TreeCall::RemoveRanks(start, start + limit_of(limit)),
-            _ => TreeCall::Ranks(start, end, reverse, limit),
-        };
-        Call::Tree { tree, call }
+        match self.random.below(24) {
+            0..8 => TreeCall::Insert(element, condition),
+            8..11 => TreeCall::Remove(element),
+            11..14 => TreeCall::Get(element),
+            14 => TreeCall::Rank(element),
+            15 => TreeCall::Count(element, other),
+            16 => TreeCall::Range(element, other, reverse, limit),
+            17..19 => TreeCall::GetMany {
+                first: element,
+                count,
+            },
+            19..22 => TreeCall::Update {
+                first: element,
+                count,
+                removes: self.random.of(&[0, 1, 2, 3]),
+                replaces: false,
+            },
+            22 if self.random.one_in(4) => TreeCall::Update {
+                first: element,
+                count,
+                removes: self.random.of(&[0, 2, 3]),
+                replaces: true,
+            },
+            _ => {
+                let known = self.history.latest_element(tree, element);
+                let expected = known.filter(|_| self.random.below(4) > 0);
+                TreeCall::CompareAndSet(element, expected, self.random.below(3) > 0)
+            }
+        }
+    }
+
+    fn draw_of_list(&mut self) -> TreeCall {
+        let front = self.random.one_in(2);
+        match self.random.below(24) {
+            0..9 => TreeCall::Push {
+                front,
+                count: self.random.below(6),
+                exists: self.random.one_in(4),
+            },
+            9..14 => TreeCall::InsertAt(self.random.below(ELEMENTS)),
+            14..20 => TreeCall::SetAt(self.draw_rank()),
+            _ => TreeCall::Rotate(front),
+        }
     }
 
     /// What a client calls next. What shared clients are answered names no version of a delete, so
@@ -222,7 +309,11 @@ impl World {
             | Call::Swap { key, .. }
             | Call::SetExpiry { key, .. } => vec![name(*key)],
             Call::Transaction(parts) => parts.iter().map(|part| name(part.key)).collect(),
-            Call::Tree { tree, .. } | Call::DeleteTree { tree } => vec![format!("tree-{tree}")],
+            Call::Tree { tree, .. }
+            | Call::DeleteTree { tree }
+            | Call::GetTree { tree }
+            | Call::PutTree { tree }
+            | Call::ExpireTree { tree, .. } => vec![format!("tree-{tree}")],
             Call::Scan { .. } => Vec::new(),
         }
     }
@@ -241,12 +332,13 @@ impl World {
             names,
             lengths: self.plan.lengths(),
         };
-        let text = format!("client {place} calls {number}: {:?}", asked.call);
+        let is_traced = self.plan.trace_lines > 0;
+        let text = is_traced.then(|| format!("client {place} calls {number}: {:?}", asked.call));
         let caller = &mut self.clients[place];
         match caller.client.send(asked) {
             Ok(()) => {
                 caller.in_flight += 1;
-                self.note(12, number, || text);
+                self.note(12, number, || text.unwrap_or_default());
                 true
             }
             Err(error) => {
@@ -256,6 +348,14 @@ impl World {
                 }
                 false
             }
+        }
+    }
+
+    /// The tag that most calls on a collection have.
+    fn tag_of(&self, tree: u64) -> TreeGuard {
+        TreeGuard {
+            tag: u8::try_from(tree % 3).unwrap_or(0),
+            version: None,
         }
     }
 
@@ -273,13 +373,10 @@ impl World {
                 calls.extend(pages.map(|start| Call::Tree {
                     tree,
                     call: TreeCall::Ranks(start, start + 16, false, 16),
+                    guard: self.tag_of(tree),
                 }));
             }
         }
         calls
     }
-}
-
-fn limit_of(limit: u32) -> u64 {
-    u64::from(limit % 8)
 }

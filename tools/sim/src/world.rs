@@ -3,6 +3,7 @@
 #![allow(clippy::mem_forget, reason = "a world that has failed is not dropped")]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ use farcore_tuning::simulated;
 
 use crate::call::{Answered, Call, MARK, understand};
 use crate::client::{self, Client};
-use crate::faults::Nap;
+use crate::faults::{self, Linger, Nap};
 use crate::history::{Entry, History, Moment, Rules};
+use crate::memory::{self, ENGINE};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::report::Coverage;
@@ -26,15 +28,35 @@ const CHECK_STEPS: u64 = 256;
 /// Steps within which an engine must open, and within which every request must end once faults
 /// have healed.
 const PATIENCE_STEPS: u64 = 400_000;
-/// How often what cannot be read is read again once faults have healed, and the steps between.
-const READ_ROUNDS: u32 = 40;
+/// How often what cannot be read is read again once faults have healed, and the steps between:
+/// longer than a node keeps the session of a client that is silent.
+const READ_ROUNDS: u32 = 150;
 const ROUND_STEPS: u64 = 2_000;
+/// Calls that a client makes at once, at most.
+const BURST: u64 = 16;
+/// Steps with faults of a round of a soak.
+const SOAK_STEPS: u64 = 100_000;
 /// How much time a step takes where time flows.
 const FLOWING_PACE: u64 = 100;
 /// The groups of the nodes' tasks; those of cores begin with 1.
 const NODE_GROUP: u32 = 32;
 /// The system's clock when a world begins, in nanoseconds since 1970.
 const BEGINS_NS: u64 = 1_700_000_000_000_000_000;
+
+/// Mixes what is hashed, everywhere alike.
+struct Digest(u64);
+
+impl Hasher for Digest {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// What a run has shown.
 #[derive(Debug)]
@@ -79,9 +101,28 @@ pub(crate) struct World {
     /// Time passes although something else could happen.
     time_flows: bool,
     pub(crate) nap: Option<Nap>,
+    pub(crate) linger: Option<Linger>,
     pub(crate) ready: Vec<(u64, u32)>,
     pub(crate) network: Vec<Step>,
     pub(crate) slow_node: Option<u32>,
+    /// What was counted before the engine opened, and what it may allocate.
+    room: (i64, i64),
+    /// Calls of histories that were checked and forgotten.
+    calls: usize,
+    /// The times of the shards when they were last looked at.
+    unix_ms: Vec<u64>,
+}
+
+/// What a round of a soak has shown.
+#[derive(Debug)]
+pub(crate) struct Round {
+    /// What the engine has allocated beside its arenas, at the end of the round.
+    pub(crate) held_bytes: i64,
+    /// The most so far, and the most that it may be.
+    pub(crate) most_bytes: i64,
+    pub(crate) room_bytes: i64,
+    /// How long calls took, sorted.
+    pub(crate) latencies_ns: Vec<u64>,
 }
 
 /// How often a node has lost what a core had there.
@@ -100,6 +141,9 @@ impl World {
             self.hash = (self.hash ^ word)
                 .wrapping_mul(0x100_0000_01B3)
                 .rotate_left(23);
+        }
+        if self.plan.trace_lines == 0 {
+            return;
         }
         while self.trace.len() >= self.plan.trace_lines {
             self.trace.pop_front();
@@ -218,6 +262,8 @@ impl World {
             0 => {
                 let (id, group) = self.ready[self.random.place(self.ready.len())];
                 self.note(0, id, || format!("task {id} of group {group}"));
+                let is_core = group < NODE_GROUP;
+                let _own = is_core.then(|| simulated::own(ENGINE));
                 simulation::poll(id);
             }
             1 => self.move_network()?,
@@ -225,10 +271,23 @@ impl World {
             _ => self.pass_time(),
         }
         simulation::wake_timers();
+        self.check_cap()?;
         if self.is_faulty {
             self.fault()?;
         }
         Ok(())
+    }
+
+    /// What an engine has allocated and mapped is at most what it may take.
+    fn check_cap(&self) -> Result<(), String> {
+        let taken = memory::most() - self.room.0;
+        if taken <= self.room.1 {
+            return Ok(());
+        }
+        Err(format!(
+            "the engine has allocated {taken} bytes beside what it has mapped: at most {} are left",
+            self.room.1
+        ))
     }
 
     fn pass_time(&mut self) {
@@ -254,6 +313,7 @@ impl World {
     pub(crate) fn moment(&self) -> Moment {
         Moment {
             step: self.step,
+            ns: simulated::now_ns().unwrap_or(0),
             floor_ms: self.times.floor_ms(),
             ceiling_ms: self.times.ceiling_ms(),
         }
@@ -263,7 +323,12 @@ impl World {
         let place = self.random.place(self.clients.len());
         let is_sleeper = self.plan.sleeper && place == 0;
         if self.is_busy && self.random.below(3) > 0 {
-            self.call(place);
+            // Some clients send much before the core has its turn.
+            let calls = match self.plan.bursts && self.random.one_in(8) {
+                true => BURST,
+                false => 1,
+            };
+            (0..calls).for_each(|_| self.call(place));
             return Ok(());
         }
         let caller = &mut self.clients[place];
@@ -274,7 +339,7 @@ impl World {
         if is_sleeper && self.is_faulty && self.random.one_in(20) {
             caller.asleep_until = self.step + self.random.below(20_000);
             caller.client.set_asleep(true);
-            self.coverage.fault("clients that do not read");
+            self.coverage.fault(faults::ASLEEP);
         }
         self.receive(place)
     }
@@ -292,14 +357,16 @@ impl World {
         for (number, raw) in arrived {
             let answered = understand(self.history.call(number)?, raw, &lengths)
                 .map_err(|error| format!("call {number}: {error}"))?;
-            if let Answered::Failed(error) = &answered {
-                self.coverage.error(error);
+            match &answered {
+                Answered::Failed(error) => self.coverage.error(error),
+                Answered::Refused(refusal) => self.coverage.error(refusal.name()),
+                _ => {}
             }
-            let text = format!("{answered:?}");
-            let digest = text.bytes().fold(number, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+            let mut digest = Digest(number);
+            answered.hash(&mut digest);
+            self.note(11, digest.finish(), || {
+                format!("  call {number}: {answered:?}")
             });
-            self.note(11, digest, || format!("  call {number}: {text}"));
             self.history.end(number, answered, self.moment())?;
         }
         Ok(())
@@ -339,13 +406,12 @@ impl World {
             self.note(32, number, || {
                 format!("client {place} gives call {number} up")
             });
-            self.coverage.fault("calls that are given up");
+            self.coverage.fault(faults::GIVEN_UP);
             self.history
                 .end(number, Answered::Failed("Closed".into()), moment)?;
         } else if let Client::Job(port) = *client {
             self.note(31, place as u64, || format!("client {place} stops"));
-            self.coverage
-                .fault("clients that stop with calls under way");
+            self.coverage.fault(faults::STOPPED);
             client::stop(port);
             self.history.abandon(place, moment);
             self.start_job(engine, place)?;
@@ -392,20 +458,35 @@ impl World {
             ("sections lost", total.sections_lost),
             ("sections refused", total.sections_refused),
         ]));
+        // How much of what it may take was taken, in percent.
+        let (before, room) = self.room;
+        let used = (memory::most() - before).max(0).saturating_mul(100) / room.max(1);
+        self.coverage.most(
+            "percent of the memory beside the arenas",
+            used.unsigned_abs(),
+        );
     }
 
     fn check_far_memory(&self) -> Result<(), String> {
         if self.plan.encryption.is_none() {
             return Ok(());
         }
-        let mark = MARK.repeat(2);
+        // A repeated mark shows at a multiple of its length, if not as it is then rotated.
+        let rotated: [u64; MARK.len()] = std::array::from_fn(|by| {
+            let mut mark = *MARK;
+            mark.rotate_left(by);
+            u64::from_le_bytes(mark)
+        });
         let mut found = false;
         for node in self.nodes.iter().flatten() {
             node.each_region(|bytes| {
-                found |= bytes
-                    .windows(mark.len())
-                    .step_by(1)
-                    .any(|part| part == mark);
+                let (words, _) = bytes.as_chunks();
+                let words = words.iter().map(|word| u64::from_le_bytes(*word));
+                let mut before = 0;
+                for word in words {
+                    found |= word == before && rotated.contains(&word);
+                    before = word;
+                }
             });
         }
         if found {
@@ -468,30 +549,47 @@ impl World {
         });
     }
 
-    fn run(&mut self) -> Result<(), String> {
+    /// Starts all nodes and an engine, and has `work` done with it.
+    fn run(
+        &mut self,
+        work: impl FnOnce(&mut Self, &SimulatedEngine) -> Result<(), String>,
+    ) -> Result<(), String> {
         for node in 0..self.plan.nodes {
             self.nodes.push(None);
             self.heals_at.push(0);
             self.start_node(node)?;
         }
-        let begun = SimulatedEngine::begin(&self.config()).map_err(|error| error.to_string());
+        let config = self.config();
+        let before = memory::begin();
+        let begun = {
+            let _own = simulated::own(ENGINE);
+            SimulatedEngine::begin(&config).map_err(|error| error.to_string())
+        };
         let mut engine = begun?;
-        let done = self.open(&mut engine).and_then(|()| self.work(&engine));
+        let room = config.local_bytes.saturating_sub(engine.mapped_bytes());
+        self.room = (before, i64::try_from(room).unwrap_or(i64::MAX));
+        let done = self
+            .open(&mut engine)
+            .and_then(|()| work(self, &engine))
+            .and_then(|()| self.close(&engine));
         if done.is_err() {
             std::mem::forget(engine);
         }
         done
     }
 
-    fn work(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
+    /// Clients make calls, and faults happen, for some steps. If the engine is to be closed, then
+    /// in the last quarter of them.
+    fn be_busy(&mut self, engine: &SimulatedEngine, steps: u64) -> Result<(), String> {
         (self.is_faulty, self.is_busy) = (true, true);
         self.slow_node = (self.plan.faults.slow > 0).then_some(0);
-        let end = self.step + self.plan.steps;
-        let closes_at = self.plan.closes.then(|| end - self.plan.steps / 4);
+        let end = self.step + steps;
+        let closes_at = self.plan.closes.then(|| end - steps / 4);
         while self.step < end {
             self.take_step()?;
             if self.step.is_multiple_of(CHECK_STEPS) {
                 engine.check();
+                self.check_time(engine)?;
             }
             let stops = self.plan.faults.stop;
             let is_open = closes_at.is_none_or(|closes_at| self.step < closes_at);
@@ -499,18 +597,36 @@ impl World {
                 self.stop_client(engine)?;
             }
             if closes_at == Some(self.step) {
-                self.coverage.fault("an engine that closes under load");
+                self.coverage.fault(faults::CLOSING);
                 self.note(30, 0, || "the engine closes".into());
                 self.end_jobs();
                 sections::end();
                 engine.close();
             }
         }
+        Ok(())
+    }
+
+    /// The time for keys that expire never runs back, whatever the system's clock does.
+    fn check_time(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
+        let times = engine.unix_ms();
+        let before = std::mem::replace(&mut self.unix_ms, times);
+        let mut pairs = before.iter().zip(&self.unix_ms);
+        match pairs.find(|(before, now)| before > now) {
+            Some((before, now)) => Err(format!(
+                "the time of a shard ran back from {before} to {now}"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends all faults, but for some nodes that stay away in the liveness mode, and waits until
+    /// every call is answered. True if all nodes are well.
+    fn calm(&mut self) -> Result<bool, String> {
         (self.is_faulty, self.is_busy) = (false, false);
         self.slow_node = None;
         let mut are_all_well = true;
         for node in 0..self.nodes.len() {
-            // In the liveness mode some nodes never come back.
             let stays = self.plan.liveness && self.random.one_in(2);
             if self.heals_at[node] != 0 && !stays {
                 self.heal(node)?;
@@ -520,17 +636,10 @@ impl World {
         self.let_time_flow(false);
         self.until_answered()?;
         self.end_sections()?;
-        engine.check();
-        if closes_at.is_none() {
-            if are_all_well {
-                self.settle(engine)?;
-            }
-            self.read_all(are_all_well)?;
-            sections::read_all(engine, &self.plan)?;
-            self.end_sections()?;
-            engine.check();
-        }
-        self.note_figures(engine);
+        Ok(are_all_well)
+    }
+
+    fn check_history(&self) -> Result<(), String> {
         sections::check()?;
         self.history.check(
             &self.names,
@@ -538,14 +647,40 @@ impl World {
                 vanishes: self.plan.evicts,
                 mistakes: self.plan.collides && lost_extents() > 0,
             },
-        )?;
-        self.check_far_memory()?;
+        )
+    }
+
+    /// One run with all of its checks.
+    fn work(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
+        self.be_busy(engine, self.plan.steps)?;
+        let are_all_well = self.calm()?;
+        engine.check();
+        if !self.plan.closes {
+            if are_all_well {
+                self.settle(engine)?;
+            }
+            self.read_all(are_all_well)?;
+            sections::read_all(engine, &self.plan)?;
+            self.end_sections()?;
+            engine.check();
+            if are_all_well {
+                self.end_trees(engine)?;
+                engine.check();
+            }
+        }
+        self.note_figures(engine);
+        self.check_history()?;
+        self.check_far_memory()
+    }
+
+    /// Closes the engine: it ends, and leaves nothing at its nodes.
+    fn close(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
         self.end_jobs();
         self.clients.clear();
         engine.close();
         self.until("the engine is not closed", |_| Ok(engine.is_closed()))?;
         engine.close();
-        if are_all_well {
+        if self.heals_at.iter().all(|&at| at == 0) {
             self.until("a closed engine owns extents", |world| {
                 let mut nodes = world.nodes.iter().flatten();
                 Ok(nodes.all(|node| node.owners().is_empty()))
@@ -557,6 +692,95 @@ impl World {
     fn end_sections(&mut self) -> Result<(), String> {
         sections::end();
         self.until("sections have not ended", |_| Ok(sections::have_ended()))
+    }
+
+    /// Deletes every key, again where that fails, and forgets the history.
+    fn begin_anew(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
+        let mut calls: Vec<_> = (0..self.plan.keys)
+            .map(|key| Call::Delete { key })
+            .chain((0..self.plan.trees).map(|tree| Call::DeleteTree { tree }))
+            .collect();
+        for _ in 0..READ_ROUNDS {
+            let first = self.history.len();
+            for call in calls {
+                while !self.send(0, call.clone()) {
+                    self.take_step()?;
+                }
+            }
+            self.until_answered()?;
+            let failed = self.history.since(first).iter().filter(|entry| {
+                let answered = entry.ended.as_ref().map(|ended| &ended.1);
+                matches!(answered, Some(Answered::Failed(_)))
+            });
+            calls = failed.map(|entry| entry.call.clone()).collect();
+            if calls.is_empty() {
+                self.end_trees(engine)?;
+                self.history = History::default();
+                return Ok(());
+            }
+            self.let_time_flow(true);
+            for _ in 0..ROUND_STEPS {
+                self.take_step()?;
+            }
+            self.let_time_flow(false);
+        }
+        Err(format!("{calls:?} fail although all nodes are well"))
+    }
+
+    /// Rounds of calls and faults in one engine until it is enough. After each one all that was
+    /// answered is checked, and all keys are deleted, so that rounds can be compared.
+    fn soak(
+        &mut self,
+        engine: &SimulatedEngine,
+        mut is_enough: impl FnMut(Round) -> bool,
+    ) -> Result<(), String> {
+        loop {
+            self.be_busy(engine, SOAK_STEPS)?;
+            let mut latencies_ns: Vec<_> = self.history.latencies().collect();
+            self.calm()?;
+            engine.check();
+            self.check_history()?;
+            self.calls += self.history.len();
+            self.begin_anew(engine)?;
+            engine.check();
+            self.check_far_memory()?;
+            latencies_ns.sort_unstable();
+            let round = Round {
+                held_bytes: memory::held() - self.room.0,
+                most_bytes: memory::most() - self.room.0,
+                room_bytes: self.room.1,
+                latencies_ns,
+            };
+            if is_enough(round) {
+                self.note_figures(engine);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Deletes every collection, and waits until none has left a node behind. What a fault of the
+    /// run has damaged may stay.
+    fn end_trees(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
+        let first = self.history.len();
+        for tree in 0..self.plan.trees {
+            while !self.send(0, Call::DeleteTree { tree }) {
+                self.take_step()?;
+            }
+        }
+        self.until_answered()?;
+        let is_kept = |entry: &&Entry| {
+            let answered = entry.ended.as_ref().map(|ended| &ended.1);
+            matches!(answered, Some(Answered::Failed(_)))
+        };
+        let kept = self.history.since(first).iter().filter(is_kept).count();
+        let mut last = (0, 0);
+        self.let_time_flow(true);
+        let ended = self.until("collections have left nodes behind", |_| {
+            last = engine.census_of_trees();
+            Ok(last.0 <= kept && (kept > 0 || last.1 == 0))
+        });
+        self.let_time_flow(false);
+        ended.map_err(|error| format!("{error}: {last:?} of collections and nodes, {kept} kept"))
     }
 
     fn until_answered(&mut self) -> Result<(), String> {
@@ -651,6 +875,17 @@ impl World {
 
 /// Runs the world of a plan.
 pub(crate) fn run(plan: &Plan) -> Outcome {
+    inside(plan, |world| world.run(World::work))
+}
+
+/// Runs the world of a plan, in rounds, until it is enough.
+pub(crate) fn soak(plan: &Plan, is_enough: impl FnMut(Round) -> bool) -> Outcome {
+    inside(plan, |world| {
+        world.run(|world, engine| world.soak(engine, is_enough))
+    })
+}
+
+fn inside(plan: &Plan, run: impl FnOnce(&mut World) -> Result<(), String>) -> Outcome {
     let options = Options {
         movable: plan.movable,
         depth_max: plan.depth,
@@ -675,11 +910,15 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
         is_busy: false,
         time_flows: false,
         nap: None,
+        linger: None,
         ready: Vec::new(),
         network: Vec::new(),
         slow_node: None,
+        room: (0, i64::MAX),
+        calls: 0,
+        unix_ms: Vec::new(),
     };
-    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.run()));
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&mut world)));
     let failure = match caught {
         Ok(done) => done.err(),
         Err(panic) => {
@@ -688,7 +927,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
             Some(format!("panic: {}", text.unwrap_or_default()))
         }
     };
-    let (hash, steps, calls) = (world.hash, world.step, world.history.len());
+    let (hash, steps, calls) = (world.hash, world.step, world.calls + world.history.len());
     let mut coverage = std::mem::take(&mut world.coverage);
     coverage.reached(simulated::take_reached());
     let trace = std::mem::take(&mut world.trace).into();

@@ -42,10 +42,11 @@ enum Task {
     /// Run an engine, its memory nodes and time in one thread, from one seed or many: see
     /// docs/testing.md.
     Sim {
-        /// Run a seed in two profiles and compare their trace hashes.
+        /// Run seeds in the profiles `dev` and `release` and compare their trace hashes.
         #[arg(long)]
         profiles: bool,
-        /// `--seed N`, `--count M`, `--minutes T`, `--liveness`, `--shrink`, `--mutation NAME`.
+        /// `--seed N`, `--count M`, `--minutes T`, `--jobs J`, `--liveness`, `--soak`, `--shrink`,
+        /// `--mutation NAME`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

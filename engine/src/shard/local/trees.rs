@@ -17,6 +17,7 @@
 //!   was long becomes short again. Generations tell the trees of a place apart.
 //! - L4: a node whose record was lost has no address, and its number stays taken.
 //! - L5: `beside_bytes` is what the tables of all trees take, and their keys.
+//! - L6: from the root of a tree with a head each of its nodes is reached, once.
 
 #[cfg(any(test, feature = "simulation"))]
 mod check;

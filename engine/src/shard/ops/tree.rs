@@ -190,7 +190,11 @@ impl<E: Endpoint> Shard<E> {
             Ok(step) | Err(step) => step,
         };
         buffers.work.clear();
-        self.tree_buffers = Some(buffers);
+        if farcore_tuning::mutated!("buffers-not-kept") {
+            Box::leak(buffers);
+        } else {
+            self.tree_buffers = Some(buffers);
+        }
         match step {
             Step::Done => self.facts.end(lane),
             _ => self.facts.note_try(lane),
@@ -823,6 +827,7 @@ impl<E: Endpoint> Shard<E> {
                     self.write_node(node, edit, (tail, version), stored);
                 }
                 Edited::Passing => self.trees.give_number(node),
+                Edited::Removed if farcore_tuning::mutated!("removed-node-kept") => {}
                 Edited::Removed => {
                     if let Some(place) = self.trees.remove_node(node) {
                         self.retire(place.address(), place.account_bytes());
@@ -885,7 +890,8 @@ impl<E: Endpoint> Shard<E> {
     /// Frees some nodes of dying trees. True if there are more.
     #[inline]
     pub(in crate::shard) fn free_trees_slice(&mut self) -> bool {
-        self.trees.has_dying() && self.free_trees_now()
+        let is_kept = farcore_tuning::mutated!("dying-tree-kept");
+        self.trees.has_dying() && !is_kept && self.free_trees_now()
     }
 
     #[cold]

@@ -1,8 +1,76 @@
 //! Checks the table of trees. Only in tests and simulations.
 
-use super::{NodeName, NodePlace, TreePlace, Trees};
+use std::collections::BTreeSet;
+
+use super::{NodeName, NodePlace, Tree, TreePlace, Trees};
+use crate::log::Address;
+use crate::tree::{NodeNumber, StoredValue, TreeNode};
+
+impl Tree {
+    /// The nodes that are reached from the root. The flag is false if one of them cannot be read.
+    fn reached<'a>(
+        &self,
+        read: &impl Fn(Address) -> Option<&'a [u8]>,
+    ) -> (BTreeSet<NodeNumber>, bool) {
+        let (mut reached, mut is_whole) = (BTreeSet::new(), true);
+        let mut visit = |number: NodeNumber| {
+            let id = self.id;
+            assert!(
+                self.nodes.is_taken(number),
+                "trees L6: node {number} of {id:x} is reached and not there"
+            );
+            let is_new = reached.insert(number);
+            assert!(is_new, "trees L6: node {number} of {id:x} is reached twice");
+        };
+        let mut left = vec![(self.root.node, self.root.height)];
+        while let Some((number, height)) = left.pop() {
+            visit(number);
+            let place = self.nodes.get(number).copied().unwrap_or_default();
+            let bytes = (place != NodePlace::NONE).then(|| read(place.address()));
+            let Some(node) = bytes.flatten().and_then(TreeNode::parse) else {
+                is_whole = false;
+                continue;
+            };
+            for entry in 0..node.len() {
+                match (node.child(entry), node.value(entry)) {
+                    (Some(child), _) => left.push((child.node, height.saturating_sub(1))),
+                    (_, Some(StoredValue::Apart { node, .. })) => visit(node),
+                    _ => {}
+                }
+            }
+        }
+        (reached, is_whole)
+    }
+}
 
 impl Trees {
+    /// Checks that what is reached from the root of a tree is there, and that nothing else is,
+    /// where all nodes can be read.
+    pub(in crate::shard) fn check_reach<'a>(&self, read: impl Fn(Address) -> Option<&'a [u8]>) {
+        let living = self.slots.iter().flatten();
+        for tree in living.filter(|tree| tree.head.is_some()) {
+            let (reached, is_whole) = tree.reached(&read);
+            let kept = tree.nodes.iter().filter(|&&place| place != NodePlace::NONE);
+            let kept = kept.count();
+            let is_kept = |number: &&NodeNumber| {
+                let place = tree.nodes.get(**number);
+                place.is_some_and(|&place| place != NodePlace::NONE)
+            };
+            let known = reached.iter().filter(is_kept).count();
+            assert!(
+                known == kept || !is_whole,
+                "trees L6: {kept} nodes of {:x} are kept, {known} are reached",
+                tree.id
+            );
+        }
+    }
+
+    /// Trees, dying ones too, and their nodes that have records.
+    #[cfg(feature = "simulation")]
+    pub(in crate::shard) fn census(&self) -> (usize, usize) {
+        (self.slots.count(), self.places().count())
+    }
+
     /// Checks which numbers each tree has, and that it has a head or is dying.
     pub(in crate::shard) fn check(&self) {
         self.slots.check();
@@ -49,9 +117,8 @@ impl Trees {
 mod tests {
     use super::*;
     use crate::breach::assert_breaks;
-    use crate::log::Address;
     use crate::message::hash::IndexHash;
-    use crate::tree::TreeKind;
+    use crate::tree::{TreeKind, TreeRoot};
 
     /// A tree with two nodes and a free number, and one that is dying.
     fn some() -> (Trees, TreePlace) {
@@ -97,5 +164,29 @@ mod tests {
             plant(&mut trees, tree);
             assert_breaks(invariant, || trees.check());
         }
+    }
+
+    /// A leaf that nothing is in.
+    const LEAF: &[u8] = &[4, 0, 0, 0, 0, 0, 0, 0];
+
+    #[test]
+    fn a_planted_breach_of_the_ways_to_nodes_is_found() {
+        let (mut trees, tree) = some();
+        let root = |trees: &mut Trees, node| {
+            let root = TreeRoot {
+                node,
+                height: 1,
+                ..TreeRoot::default()
+            };
+            trees.get_mut(tree).unwrap().root = root;
+        };
+        root(&mut trees, 0);
+        // What cannot be read may lead to the others.
+        trees.check_reach(|_| None);
+        assert_breaks("trees L6", || trees.check_reach(|_| Some(LEAF)));
+        trees.remove_node(NodeName { tree, number: 2 });
+        trees.check_reach(|_| Some(LEAF));
+        root(&mut trees, 2);
+        assert_breaks("trees L6", || trees.check_reach(|_| Some(LEAF)));
     }
 }
