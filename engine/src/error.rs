@@ -306,8 +306,8 @@ pub enum Error {
         /// How long a section is lent.
         limit: Duration,
     },
-    /// The section of a client has ended: it has outlived the call that gave it. The request was not
-    /// sent.
+    /// The section of a client has ended: it has outlived the call that gave it. The request was
+    /// not sent.
     #[error("the section of this client has ended: use the client outside of it")]
     SectionEnded,
     /// A shard gives no section at the moment: requests that had begun before, as those to a memory

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use farcore_tuning::HardwareSnapshot;
 
 use super::call::{CasOutcome, FromAnswer, Value};
-use super::core_section::CoreSection;
 use super::refused::{Refused, check};
+use super::section_state::CoreSection;
 use super::shard_requests::ShardRequests;
 use super::transaction::check_transaction;
 use crate::client::long::Routed;

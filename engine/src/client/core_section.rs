@@ -4,23 +4,12 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::section::{enter_all, leave_all, looks, section_shards};
+use super::section_state::CoreSection;
 use crate::error::{Error, Result};
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts};
-use crate::message::section::{SectionShards, section_parts};
+use crate::message::section::section_parts;
 use crate::reactor::NO_CLIENT;
-
-/// What a core client holds whose requests are under a section.
-#[derive(Debug, Default)]
-pub(super) struct CoreSection {
-    /// The shards whose section it holds or waits for.
-    pub(super) shards: SectionShards,
-    /// Submitted requests whose answers have not been visited. The client counts none itself, so
-    /// that a plain submission needs no look here.
-    pub(super) in_flight: usize,
-    /// Why the latest request was not taken.
-    pub(super) refused: Option<Error>,
-}
 
 impl Core {
     /// Runs `work` while no other client is served by the shards of `keys`: what it does happens at
@@ -41,7 +30,7 @@ impl Core {
     ///     });
     ///     moved.await?
     /// })?;
-    /// assert_eq!(job.wait()??, 3);
+    /// assert_eq!(job.join()??, 3);
     /// # Ok::<(), farcore::Error>(())
     /// ```
     ///
@@ -58,11 +47,11 @@ impl Core {
     /// Cost: a crossing for the reads, one for each shard, and one to give all back.
     ///
     /// # Errors
-    /// [`Error::SectionKeys`], [`Error::SectionShards`], and those of keys. [`Error::SectionInside`]
-    /// on a client that `work` was given. [`Error::SectionRefused`] if a shard does not give its
-    /// section; then `work` was not begun. [`Error::SectionLost`] if a section was held too long:
-    /// requests before that were carried out, those after it failed with the same error, and others
-    /// may have come between. [`Error::Closed`].
+    /// [`Error::SectionKeys`], [`Error::SectionShards`], and those of keys.
+    /// [`Error::SectionInside`] on a client that `work` was given. [`Error::SectionRefused`] if a
+    /// shard does not give its section; then `work` was not begun. [`Error::SectionLost`] if a
+    /// section was held too long: requests before that were carried out, those after it failed with
+    /// the same error, and others may have come between. [`Error::Closed`].
     pub async fn section<R>(
         &mut self,
         keys: &[&[u8]],

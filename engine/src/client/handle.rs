@@ -19,9 +19,9 @@ use farcore_tuning::Sampler;
 
 use super::borrow::{advance, serves_itself};
 use super::call::{Call, CasOutcome, Value};
-use super::handle_section::HandleSections;
 use super::lanes::{DrainingLanes, HandleLanes, Shared};
 use super::refused::{Refused, check};
+use super::section_state::HandleSections;
 use super::transaction::check_transaction;
 use crate::error::{Error, Result};
 use crate::message::hash::{Hasher128, IndexHash};

@@ -12,7 +12,7 @@ use crossbeam_queue::{ArrayQueue, SegQueue};
 use farcore_tuning::{Clock, Histogram};
 
 use super::handle::IDLE_LOOKS;
-use super::handle_section::{HandleSections, abandoned_leave};
+use super::section_state::{HandleSections, abandoned_leave};
 use crate::config::Sizes;
 use crate::lifecycle::Lifecycle;
 use crate::message::hash::{Hasher128, IndexHash};

@@ -24,6 +24,7 @@ pub(crate) mod refused;
 mod requests;
 pub(crate) mod scan;
 mod section;
+mod section_state;
 pub(crate) mod shard_requests;
 pub(crate) mod transaction;
 pub(crate) mod tree;

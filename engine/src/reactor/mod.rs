@@ -347,8 +347,8 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         taken || self.refuse(timed)
     }
 
-    /// Submits a request under the section of a shard, or one that enters or leaves it; false if the
-    /// client must poll first.
+    /// Submits a request under the section of a shard, or one that enters or leaves it; false if
+    /// the client must poll first.
     pub(crate) fn submit_under_section(
         &mut self,
         shard: u16,

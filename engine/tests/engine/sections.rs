@@ -1,4 +1,5 @@
-//! Sections of a whole engine: two counters on two shards that are always equal, whoever dies.
+//! Sections of a whole engine: two counters on two shards that are always equal, whichever client
+//! dies.
 
 use std::future::Future;
 use std::pin::pin;

@@ -239,19 +239,21 @@ fn number_of(begun: usize) -> [u8; NUMBER_BYTES] {
 async fn append_both(core: &mut Core, keys: [usize; 2], only_reads: bool) -> Result<()> {
     let begun = begin_one(if only_reads { &[] } else { &keys }, true);
     let names = keys.map(name);
-    core.section(&[&names[0], &names[1]], async |core| {
-        for key in keys {
-            let list = read(core, key).await?;
-            note_read(begun, key, list);
-        }
-        if !only_reads {
-            for name in &names {
-                core.append(name, &number_of(begun)).await?;
+    let done: Result<()> = core
+        .section(&[&names[0], &names[1]], async |core| {
+            for key in keys {
+                let list = read(core, key).await?;
+                note_read(begun, key, list);
             }
-        }
-        Ok(())
-    })
-    .await??;
+            if !only_reads {
+                for name in &names {
+                    core.append(name, &number_of(begun)).await?;
+                }
+            }
+            Ok(())
+        })
+        .await?;
+    done?;
     end_one(begun);
     Ok(())
 }
@@ -261,7 +263,7 @@ async fn append_with(client: &Client, keys: [usize; 2], only_reads: bool) -> Res
     let begun = begin_one(if only_reads { &[] } else { &keys }, true);
     let names = keys.map(name);
     let number = number_of(begun);
-    client
+    let done: Result<()> = client
         .section(&[&names[0], &names[1]], async |client| {
             for (key, name) in keys.into_iter().zip(&names) {
                 let value = client.get(name).await?;
@@ -282,7 +284,8 @@ async fn append_with(client: &Client, keys: [usize; 2], only_reads: bool) -> Res
             }
             Ok(())
         })
-        .await??;
+        .await?;
+    done?;
     end_one(begun);
     Ok(())
 }

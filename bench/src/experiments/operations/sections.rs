@@ -92,7 +92,7 @@ async fn add(
         }
         due_ns += pause_ns.unwrap_or(0);
         let began_ns = clock.now_ns();
-        let sums = core
+        let sums: farcore::Result<[u64; 2]> = core
             .section(&[&names[0], &names[1]], async |core| {
                 let adds = [0, 1].map(|place| Operation::increment(&names[place], 1));
                 let mut sums = [0; 2];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::LanePool;
 use super::batch_call::{BatchCall, ShardCall};
 use super::client_call::{ClientCall, OwnedValue, Place};
-use super::client_section::ClientSection;
+use super::shared_section::ClientSection;
 use crate::client::call::{CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, TimeToLive};
 use crate::client::shard_requests::{RunShardRequests, ShardRequests};
 use crate::client::transaction::TransactionOutcome;

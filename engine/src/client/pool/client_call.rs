@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::LanePool;
-use super::client_section::ClientSection;
 use super::seats::Seats;
+use super::shared_section::ClientSection;
 use super::station::{Look, Station};
 use crate::client::call::FromAnswer;
 use crate::client::handle::{Handle, SPINS};

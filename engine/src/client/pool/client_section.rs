@@ -1,48 +1,14 @@
-//! Sections of clients that threads and tasks share.
-//!
-//! A section stays at the station where it began: the lanes of one handle. The client that its work
-//! gets sends over these, whichever thread polls it.
+//! Sections of clients that threads and tasks share: a client whose requests are under them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Client;
 use super::client::ShardClient;
+use super::shared_section::{ClientSection, SectionGuard};
 use super::station::Station;
 use crate::client::section::{enter_all, leave_all, looks, section_shards};
 use crate::client::shard_requests::RunShardRequests;
 use crate::error::{Error, Result};
-
-/// The section of a client that work was given.
-#[derive(Debug)]
-pub(super) struct ClientSection {
-    pub(super) station: Arc<Station>,
-    pub(super) number: u16,
-    /// The call has ended. A client that has outlived it sends nothing.
-    has_ended: AtomicBool,
-}
-
-impl ClientSection {
-    /// Checks that it has not ended.
-    pub(super) fn check(&self) -> Result<()> {
-        // ORDERING: relaxed; the station orders what is sent and what ends it.
-        if self.has_ended.load(Ordering::Relaxed) {
-            return Err(Error::SectionEnded);
-        }
-        Ok(())
-    }
-}
-
-/// Ends a section when dropped.
-struct SectionGuard(Arc<ClientSection>);
-
-impl Drop for SectionGuard {
-    fn drop(&mut self) {
-        // ORDERING: relaxed, as above.
-        self.0.has_ended.store(true, Ordering::Relaxed);
-        self.0.station.end_section(self.0.number);
-    }
-}
 
 impl Client {
     /// Runs `work` while no other client is served by the shards of `keys`: what it does happens at
@@ -77,11 +43,11 @@ impl Client {
     /// Cost: a crossing for the reads, one for each shard, and one to give all back.
     ///
     /// # Errors
-    /// [`Error::SectionKeys`], [`Error::SectionShards`], and those of keys. [`Error::SectionInside`]
-    /// on a client that `work` was given. [`Error::SectionRefused`] if a shard does not give its
-    /// section; then `work` was not begun. [`Error::SectionLost`] if a section was held too long:
-    /// requests before that were carried out, those after it failed with the same error, and others
-    /// may have come between. [`Error::Closed`].
+    /// [`Error::SectionKeys`], [`Error::SectionShards`], and those of keys.
+    /// [`Error::SectionInside`] on a client that `work` was given. [`Error::SectionRefused`] if a
+    /// shard does not give its section; then `work` was not begun. [`Error::SectionLost`] if a
+    /// section was held too long: requests before that were carried out, those after it failed with
+    /// the same error, and others may have come between. [`Error::Closed`].
     pub async fn section<R>(
         &self,
         keys: &[&[u8]],
@@ -93,11 +59,7 @@ impl Client {
         let shards = section_shards(keys, ShardClient(self).hasher_and_shards())?;
         self.many(looks(keys)).await?;
         let (station, number) = self.begin_section().await?;
-        let ends = SectionGuard(Arc::new(ClientSection {
-            station,
-            number,
-            has_ended: AtomicBool::new(false),
-        }));
+        let ends = SectionGuard(Arc::new(ClientSection::new(station, number)));
         let under = Self {
             pool: Arc::clone(&self.pool),
             section: Some(Arc::clone(&ends.0)),

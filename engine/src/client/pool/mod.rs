@@ -19,6 +19,7 @@ mod client;
 mod client_call;
 mod client_section;
 mod seats;
+mod shared_section;
 mod station;
 
 use std::cell::RefCell;
