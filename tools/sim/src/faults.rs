@@ -117,7 +117,7 @@ impl World {
 
     /// A node takes long to end the connections that have failed.
     fn begin_linger(&mut self, node: usize) {
-        let steps = 1 + self.random.below(AWAY_STEPS);
+        let steps = 1 + self.random.below(3 * AWAY_STEPS);
         simulation::set_lingering(node, true);
         self.linger = Some(Linger {
             node,
@@ -126,6 +126,10 @@ impl World {
         });
         self.coverage.fault(LINGERING);
         self.note(24, steps, || format!("node {node} ends connections late"));
+        // Its client does not come back before its lease has ended.
+        if self.heals_at[node] == 0 && self.random.one_in(2) {
+            self.cut(node);
+        }
     }
 
     /// How a request or message fares.
@@ -196,6 +200,15 @@ impl World {
         }
         if faults.cut_in_flush > 0 && self.random.one_in(faults.cut_in_flush) {
             self.cut(node);
+            if self.random.one_in(2) {
+                // What was performed completes after a new session has begun, if at all.
+                let number = u32::try_from(node).unwrap_or(0);
+                self.nap = Some(Nap {
+                    of: Resting::Network(StepKind::Complete, number),
+                    until: self.heals_at[node] + self.random.below(2 * NAP_STEPS),
+                });
+                self.coverage.fault(RESTING);
+            }
         } else if faults.restart_in_flush > 0 && self.random.one_in(faults.restart_in_flush) {
             self.end(node);
         }
