@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use farcore_fuzz::Input;
 use proptest::prelude::*;
 
 use super::*;
@@ -210,60 +211,59 @@ fn a_source_without_memory_is_an_error_and_loses_nothing() {
     index.check();
 }
 
-#[derive(Clone, Debug)]
-enum Act {
-    Insert(u64),
-    Remove(u64),
-    Replace(u64),
-}
-
 /// Hashes with few bits, so that tags, buckets and groups collide.
 fn crowded(key: u64) -> IndexHash {
     IndexHash((key % 7 * 11) | (key * 0x9E37_79B9 % 97 * 168) << 8 | (key % 3) << 62)
 }
 
-proptest! {
-    #[test]
-    fn behaves_as_a_map_of_addresses(acts in prop::collection::vec(prop_oneof![
-        3 => (0u64..400).prop_map(Act::Insert),
-        2 => (0u64..400).prop_map(Act::Remove),
-        1 => (0u64..400).prop_map(Act::Replace),
-    ], 1..600)) {
+#[test]
+fn behaves_as_a_map_of_addresses() {
+    let run = |bytes: &[u8]| {
+        let mut input = Input::new(bytes);
         let mut heap = Heap::default();
         let mut index = Index::new(10, &mut heap).unwrap();
         let mut model: HashMap<u64, Address> = HashMap::new();
         let mut next = 0;
-        for act in acts {
+        while !input.is_empty() {
             next += 1;
-            match act {
-                Act::Insert(key) => {
-                    if let std::collections::hash_map::Entry::Vacant(entry) = model.entry(key) {
-                        index.insert(crowded(key), SizeClass::for_units(3), address(next), &mut heap).unwrap();
-                        entry.insert(address(next));
-                    }
+            let (act, key) = (input.below(6), u64::from(input.short()) % 400);
+            let hash = crowded(key);
+            match (act, model.get(&key).copied()) {
+                (0..3, None) => {
+                    let class = SizeClass::for_units(3);
+                    index.insert(hash, class, address(next), &mut heap).unwrap();
+                    model.insert(key, address(next));
                 }
-                Act::Remove(key) => {
-                    if let Some(old) = model.remove(&key) {
-                        let position = index.find_address(crowded(key), old).unwrap();
-                        index.remove(crowded(key), position);
-                        prop_assert!(index.find_address(crowded(key), old).is_none());
-                    }
+                (3 | 4, Some(old)) => {
+                    model.remove(&key);
+                    let position = index.find_address(hash, old).unwrap();
+                    index.remove(hash, position);
+                    assert!(index.find_address(hash, old).is_none());
                 }
-                Act::Replace(key) => {
-                    if let Some(old) = model.get_mut(&key) {
-                        let position = index.find_address(crowded(key), *old).unwrap();
-                        *old = address(next);
-                        index.replace(position, SizeClass::for_units(7), *old);
-                    }
+                (5, Some(old)) => {
+                    let position = index.find_address(hash, old).unwrap();
+                    model.insert(key, address(next));
+                    index.replace(position, SizeClass::for_units(7), address(next));
                 }
+                _ => {}
             }
-            prop_assert_eq!(index.len(), model.len());
+            assert_eq!(index.len(), model.len());
         }
         index.check();
         for (&key, &place) in &model {
-            prop_assert!(index.find_address(crowded(key), place).is_some());
+            assert!(index.find_address(crowded(key), place).is_some());
         }
-    }
+    };
+    let inserts = (0..400u16).flat_map(|key| [0, key.to_le_bytes()[0], key.to_le_bytes()[1]]);
+    let removes = (0..200u16).flat_map(|key| [3, key.to_le_bytes()[0], 0]);
+    let replaces = (0..100u16).flat_map(|key| [5, key.to_le_bytes()[0], 1]);
+    farcore_fuzz::Target::new("index")
+        .seed(inserts.chain(removes).chain(replaces).collect::<Vec<_>>())
+        .longest(3000)
+        .rounds(500)
+        // A segment is 64 KiB.
+        .memory(4 << 20, 64)
+        .run(run);
 }
 
 /// Hashes like those of keys, a few keys to each, so that growth divides both real and identical

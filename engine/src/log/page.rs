@@ -194,12 +194,6 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_make_an_entry(bytes: [u8; DIRECTORY_ENTRY_BYTES]) {
-            let entry = DirectoryEntry::decode(&bytes);
-            prop_assert!(entry.unit >> UNIT_BITS == 0 && entry.class.raw() < 64);
-        }
-
-        #[test]
         fn sealing_keeps_the_order(records in 1u32..50, spare in 0usize..9) {
             let mut page = vec![0u8; 100 * UNIT_BYTES + (spare + 50) * UNIT_BYTES];
             let length = page.len();
@@ -215,5 +209,23 @@ mod tests {
                 prop_assert_eq!(DirectoryEntry::decode(bytes), entry(at));
             }
         }
+    }
+
+    #[test]
+    fn any_bytes_make_directory_entries() {
+        let entry = DirectoryEntry {
+            hash: IndexHash(7),
+            unit: 9,
+            class: SizeClass::for_units(3),
+        };
+        farcore_fuzz::Target::new("directory")
+            .seed(entry.encode())
+            .run(|bytes| {
+                for bytes in bytes.as_chunks().0 {
+                    let entry = DirectoryEntry::decode(bytes);
+                    assert!(entry.unit >> UNIT_BITS == 0 && entry.class.raw() < 64);
+                    assert_eq!(DirectoryEntry::decode(&entry.encode()), entry);
+                }
+            });
     }
 }

@@ -497,13 +497,49 @@ mod tests {
             memory.0[place] ^= 1 << bit;
             prop_assert!(RecordView::parse(&memory.0).is_none_or(|view| !view.verify()));
         }
+    }
 
-        #[test]
-        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
-            if let Some(view) = RecordView::parse(&bytes) {
-                let _ = (view.key(), view.value(), view.verify());
+    #[test]
+    fn any_bytes_are_one_record_or_none() {
+        let record = |flags, value: &[u8]| {
+            let (mut memory, length) = stored(77, b"key", value);
+            // SAFETY: as in `stored`; the flags add at most one unit.
+            unsafe {
+                write_at(memory.0.as_mut_ptr(), 77, flags, b"key", value);
+                fill_check(memory.0.as_mut_ptr());
             }
-        }
+            memory.0[..length + UNIT_BYTES].to_vec()
+        };
+        let flags = [0, EXPIRY, LONG | loss_flags(7), TREE, KEYED_TAG];
+        farcore_fuzz::Target::new("record")
+            .seeds(flags.map(|flags| record(flags, &[1; 40])))
+            .run(|bytes| {
+                let Some(view) = RecordView::parse(bytes) else {
+                    return;
+                };
+                let header = view.header();
+                assert_eq!(view.bytes().len(), header.units() as usize * UNIT_BYTES);
+                assert!(bytes.starts_with(view.bytes()));
+                assert_eq!(view.key().len(), header.key_bytes() as usize);
+                assert_eq!(view.value().len(), header.value_bytes() as usize);
+                assert_eq!(view.expiry_ms().is_some(), header.has_expiry());
+                let sealed = sealed_bytes(bytes.first_chunk().unwrap());
+                assert_eq!(sealed, header.has_tag().then_some(view.bytes().len()));
+                // What is written by its fields is the same record, with the right checksum.
+                let (key, stored) = view.body.split_at(view.key().len());
+                let mut memory = vec![0u128; header.units() as usize];
+                // SAFETY: it has the units of the record.
+                unsafe {
+                    let pointer = memory.as_mut_ptr().cast();
+                    write_at(pointer, view.version(), header.flags(), key, stored);
+                    fill_check(pointer);
+                    let again = LocalRecord::at(pointer);
+                    let check = again.header().check();
+                    assert_eq!(again.header().with_check(0), header.with_check(0));
+                    assert_eq!(again.body(), view.body);
+                    assert_eq!(view.verify(), header.check() == check);
+                }
+            });
     }
 
     proptest! {

@@ -301,6 +301,43 @@ mod tests {
         }
     }
 
+    /// Far memory that returns other bytes than were written there is noticed, and not decrypted.
+    #[test]
+    fn nothing_but_a_sealed_record_or_directory_is_opened() {
+        let made = made(&[(8, 40, None), (3, 300, Some(10))]);
+        let far = sealed(&made, &[512]);
+        let places: Vec<_> = made.values.iter().map(|value| value.0).collect();
+        let directory = made.units;
+        let from = |unit: u32| &far[unit as usize * UNIT_BYTES..];
+        let marked = |place: u8, unit| [&[place], from(unit)].concat();
+        let cipher = cipher();
+        let cipher = cipher.authenticated().unwrap();
+        farcore_fuzz::Target::new("sealed records")
+            .seed(marked(0, places[0]))
+            .seed(marked(1, places[1]))
+            .seed(marked(2, directory))
+            .run(|bytes| {
+                let Some((&place, read)) = bytes.split_first() else {
+                    return;
+                };
+                // What is read is whole units.
+                let read = &read[..read.len() & !(UNIT_BYTES - 1)];
+                let mut opened = read.to_vec();
+                if place % 3 == 2 {
+                    let is_open = cipher.open_directory(SEQUENCE, directory, &mut opened);
+                    assert_eq!(is_open, read == from(directory));
+                    assert!(is_open || opened == read);
+                    return;
+                }
+                let unit = places[usize::from(place % 3)];
+                let data = opened.as_mut_slice().into();
+                match cipher.open_record(SEQUENCE, unit, data, sealed_bytes) {
+                    Some(length) => assert_eq!(read[..length], from(unit)[..length]),
+                    None => assert_eq!(opened, read),
+                }
+            });
+    }
+
     #[test]
     fn a_gap_holds_nothing_of_what_was_there() {
         let made = made(&[(8, 4_000, Some(10)), (8, 100, None)]);

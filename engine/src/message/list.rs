@@ -183,12 +183,43 @@ mod tests {
             let reference = Reference { hash: IndexHash(hash), address, order: from };
             prop_assert_eq!(Reference::decode(&reference.encode()), Some(reference));
         }
+    }
 
-        #[test]
-        fn garbage_never_panics(key in prop::collection::vec(any::<u8>(), 0..12), entry in prop::collection::vec(any::<u8>(), 0..60)) {
-            let _ = List::decode(&key, entry.get(..VALUE_BYTES).unwrap_or_default());
-            let _ = Reference::decode(&entry);
-        }
+    #[test]
+    fn any_bytes_are_a_reference_or_none() {
+        let reference = Reference {
+            hash: IndexHash(1),
+            address: 2,
+            order: 3,
+        };
+        farcore_fuzz::Target::new("list")
+            .seed(reference.encode())
+            .run(|bytes| {
+                if let Some(reference) = Reference::decode(bytes) {
+                    let encoded = reference.encode();
+                    assert!(bytes.starts_with(&encoded[..UNIT_BYTES + 3 * 8]));
+                }
+                let mut later = Vec::new();
+                for (hash, address) in later_of(bytes) {
+                    let order = 0;
+                    let reference = Reference {
+                        hash,
+                        address,
+                        order,
+                    };
+                    add_later(&mut later, &reference);
+                }
+                assert!(bytes.starts_with(&later) && bytes.len() - later.len() < LATER_BYTES);
+                let whole = ADDRESS_BYTES + VALUE_BYTES;
+                let Some((key, value)) = bytes.get(..whole).map(|all| all.split_at(ADDRESS_BYTES))
+                else {
+                    return;
+                };
+                let list = List::decode(key, value).expect("all bytes are one");
+                let mut scratch = Vec::new();
+                let parts = list.parts(&mut scratch);
+                assert_eq!(List::decode(parts.key, parts.value), Some(list));
+            });
     }
 
     #[test]

@@ -526,15 +526,31 @@ mod tests {
                 prop_assert!(transaction.steps().starts_with(&steps));
             }
         }
+    }
 
-        #[test]
-        fn no_bytes_make_the_decoder_panic(
-            key in prop::collection::vec(any::<u8>(), 0..9),
-            encoded in prop::collection::vec(prop_oneof![Just(0u8), Just(1u8), any::<u8>()], 0..200),
-        ) {
-            if let Some(steps) = decoded(&key, &encoded) {
-                prop_assert!(steps.len() <= TRANSACTION_KEYS_MAX);
-            }
-        }
+    #[test]
+    fn any_bytes_are_a_transaction_or_none() {
+        const KEY: &[u8] = b"a";
+        let transaction = Transaction::new()
+            .expect(KEY, 7)
+            .put_until(b"b", b"value", Expiry::In(5))
+            .put_until(b"c", b"value", Expiry::Keep)
+            .delete(b"d");
+        let mut encoded = Vec::new();
+        transaction.encode(&mut encoded);
+        farcore_fuzz::Target::new("transaction")
+            .seed(encoded)
+            .run(|bytes| {
+                let Some(steps) = decoded(KEY, bytes) else {
+                    return;
+                };
+                assert!((1..=TRANSACTION_KEYS_MAX).contains(&steps.len()));
+                let bytes_of = |step: &TransactionStep<'_>| match step.write {
+                    TransactionWrite::Put { value, .. } => step.key.len() + value.len(),
+                    _ => step.key.len(),
+                };
+                let held: usize = steps.iter().map(bytes_of).sum();
+                assert!(held <= KEY.len() + bytes.len());
+            });
     }
 }

@@ -466,7 +466,7 @@ impl Producer {
 mod tests {
     use std::collections::VecDeque;
 
-    use proptest::prelude::*;
+    use farcore_fuzz::Input;
 
     use super::*;
     use crate::breach::assert_breaks;
@@ -491,20 +491,25 @@ mod tests {
         }
     }
 
-    proptest! {
-        #[test]
-        fn messages_come_out_as_they_went_in(acts in prop::collection::vec((0u8..7, 0usize..340), 1..400)) {
+    #[test]
+    fn messages_come_out_as_they_went_in() {
+        let run = |bytes: &[u8]| {
+            let mut input = Input::new(bytes);
             let (mut producer, mut consumer) = ring(1024, 290);
             let (mut model, mut shown, mut next) = (VecDeque::new(), 0usize, 0u8);
             let mut reserved: Vec<usize> = Vec::new();
-            for (act, size) in acts {
+            while !input.is_empty() {
+                let (act, size) = (input.below(7), usize::from(input.short()) % 340);
                 match act {
                     0 | 1 => {
                         next = next.wrapping_add(1);
                         let fits = producer.fits(size);
-                        prop_assert!(size <= 290 || !fits);
-                        let pushed = producer.push(u32::from(next), size).map(|place| place.fill(next)).is_some();
-                        prop_assert_eq!(fits, pushed);
+                        assert!(size <= 290 || !fits);
+                        let pushed = producer
+                            .push(u32::from(next), size)
+                            .map(|place| place.fill(next))
+                            .is_some();
+                        assert_eq!(fits, pushed);
                         if pushed {
                             model.push_back((u32::from(next), vec![next; size]));
                         }
@@ -516,7 +521,7 @@ mod tests {
                     3 => consumer.refresh(),
                     4 => {
                         let fits = producer.fits(size);
-                        prop_assert_eq!(producer.reserve(size), fits);
+                        assert_eq!(producer.reserve(size), fits);
                         if fits {
                             reserved.push(size);
                         }
@@ -528,7 +533,7 @@ mod tests {
                             next = next.wrapping_add(1);
                             let size = size.min(most);
                             let place = producer.push(u32::from(next), size);
-                            prop_assert!(place.is_some(), "{} of {}", size, most);
+                            assert!(place.is_some(), "{} of {}", size, most);
                             if let Some(place) = place {
                                 place.fill(next);
                             }
@@ -539,19 +544,26 @@ mod tests {
                         consumer.refresh();
                         let mut cursor = consumer.cursor();
                         while let Some(message) = consumer.peek(cursor) {
-                            prop_assert!(shown > 0);
+                            assert!(shown > 0);
                             let (meta, payload) = model.pop_front().unwrap();
-                            prop_assert_eq!((message.meta, message.payload), (meta, &payload[..]));
+                            assert_eq!((message.meta, message.payload), (meta, &payload[..]));
                             shown -= 1;
                             cursor = message.after;
                         }
-                        prop_assert_eq!(shown, 0);
+                        assert_eq!(shown, 0);
                         consumer.release(cursor);
                     }
                 }
                 producer.check();
             }
-        }
+        };
+        let pushes = [0, 100, 0, 0, 20, 0, 2, 0, 0, 3, 0, 0, 6, 0, 0];
+        let reserves = [4, 200, 0, 0, 7, 0, 5, 9, 0, 2, 0, 0, 6, 0, 0];
+        farcore_fuzz::Target::new("ring")
+            .seed(pushes.repeat(20))
+            .seed(reserves.repeat(20))
+            .longest(1200)
+            .run(run);
     }
 
     #[test]

@@ -786,35 +786,71 @@ mod tests {
                 prop_assert_eq!(view.search(key), Some(keys.binary_search(key)));
             }
         }
+    }
 
-        /// N1.
-        #[test]
-        fn bytes_of_any_kind_are_read_without_a_panic(
-            mut bytes in prop::collection::vec(any::<u8>(), 8..300),
-            kind in 0u8..4,
-            entries in 0u8..30,
-            key: Vec<u8>,
-        ) {
-            (bytes[0], bytes[3], bytes[5], bytes[7]) = (KIND | kind, 0, 0, 0);
-            bytes[2] = entries;
-            let length = bytes.len();
-            let Some(node) = TreeNode::parse(&bytes) else { return Ok(()) };
-            for entry in 0..=node.len() {
-                let _ = (node.key(entry), node.value(entry), node.child(entry));
-                let _ = node.separator(entry);
-            }
-            let _ = (node.count(), node.search(&key), node.child_of(&key), node.used());
-            let mut copy = vec![0; length];
-            let _ = copy_living(node, &mut copy);
-            let mut node = TreeNodeEdit::of(&mut bytes);
-            for entry in 0..usize::from(entries) + 1 {
-                let _ = node.set_value(entry, inline(&key));
-                let _ = node.insert(entry, &key, inline(b"v"));
-                let _ = node.remove(entry);
-                let _ = node.set_count(entry, 3);
-                let _ = node.insert_child(entry, Child { node: 1, count: 2 }, &key);
-                let _ = node.remove_child(entry);
-            }
+    /// N1, and that a copy of a node that adds up holds what the node holds.
+    #[test]
+    fn any_bytes_are_a_node_or_none() {
+        let mut leaf = [0; 90];
+        let mut node = TreeNodeEdit::empty(&mut leaf, TreeKind::Map, true);
+        assert!(node.insert(0, b"a", inline(b"1")) && node.insert(1, b"b", inline(b"23")));
+        let apart = StoredValue::Apart { node: 7, bytes: 90 };
+        assert!(node.insert(2, b"c", apart) && node.remove(0));
+        let mut list = [0; 60];
+        let mut node = TreeNodeEdit::empty(&mut list, TreeKind::List, true);
+        assert!(node.insert(0, b"", inline(b"one")) && node.insert(0, b"", inline(b"")));
+        let mut branch = [0; 90];
+        let mut node = TreeNodeEdit::empty(&mut branch, TreeKind::Map, false);
+        let child = |node| Child { node, count: 5 };
+        assert!(node.insert_child(0, child(1), b"") && node.insert_child(1, child(2), b"m"));
+        farcore_fuzz::Target::new("tree node")
+            .seeds([&leaf[..], &list, &branch].map(<[u8]>::to_vec))
+            .run(|bytes| {
+                let Some(node) = TreeNode::parse(bytes) else {
+                    return;
+                };
+                let key = &bytes[bytes.len() / 2..];
+                let read = |node: TreeNode<'_>, entry| {
+                    let key = node.key(entry).map(<[u8]>::to_vec);
+                    let value = node.value(entry).map(|value| format!("{value:?}"));
+                    (key, value, node.child(entry))
+                };
+                for entry in 0..=node.len() {
+                    let _ = (read(node, entry), node.separator(entry));
+                }
+                assert_eq!(read(node, node.len()), (None, None, None));
+                let _ = (
+                    node.count(),
+                    node.search(key),
+                    node.child_of(key),
+                    node.used(),
+                );
+                let _ = (node.has_apart(), node.element_sum());
+                let mut copy = vec![0; bytes.len()];
+                let copied = copy_living(node, &mut copy);
+                if node.adds_up() {
+                    assert_eq!(copied, Some(()), "it needs no more room");
+                    let copy = TreeNode::parse(&copy).expect("a node");
+                    assert!(copy.adds_up() && copy.dead() == 0 && copy.len() == node.len());
+                    assert_eq!(copy.used(), node.used());
+                    for entry in 0..node.len() {
+                        assert_eq!(read(copy, entry), read(node, entry));
+                    }
+                }
+                change_all(&mut bytes.to_vec(), key);
+            });
+    }
+
+    /// Every change of a node at every place.
+    fn change_all(bytes: &mut [u8], key: &[u8]) {
+        let mut node = TreeNodeEdit::of(bytes);
+        for entry in 0..node.view().len().min(30) + 1 {
+            let _ = node.set_value(entry, inline(key));
+            let _ = node.insert(entry, key, inline(b"v"));
+            let _ = node.remove(entry);
+            let _ = node.set_count(entry, 3);
+            let _ = node.insert_child(entry, Child { node: 1, count: 2 }, key);
+            let _ = node.remove_child(entry);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
-use proptest::prelude::*;
+use farcore_fuzz::Input;
 
 use super::node::StoredValue;
 use super::op::{TreeChange, TreeChanges, TreeCondition, found_values, slice_of};
@@ -319,13 +319,26 @@ impl Grove {
 }
 
 /// Shapes: four entries a node, and nodes that their bytes divide.
-fn shapes() -> impl Strategy<Value = (usize, usize)> {
-    prop_oneof![
-        Just((4096, 4)),
-        Just((4096, 5)),
-        Just((256, 1000)),
-        Just((64, 1000)),
-    ]
+const SHAPES: [(usize, usize); 4] = [(4096, 4), (4096, 5), (256, 1000), (64, 1000)];
+
+/// A tree of a shape, of which some nodes may be far.
+fn grove_of(kind: TreeKind, input: &mut Input<'_>) -> Grove {
+    let shape = SHAPES[input.below(SHAPES.len())];
+    let far_share = [0, 1, 3][input.below(3)];
+    Grove::new(kind, shape, far_share)
+}
+
+/// A seed: an input that draws inserts most of the time.
+fn many_calls(seed: u8, calls: usize) -> Vec<u8> {
+    let mut state = u32::from(seed) + 1;
+    let bytes = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    });
+    [seed, seed / 4]
+        .into_iter()
+        .chain(bytes.take(calls * 5))
+        .collect()
 }
 
 /// A key of few, so that keys meet; some are long and begin alike.
@@ -364,26 +377,41 @@ enum MapCall {
     TakeAt(i16),
 }
 
-fn map_calls() -> impl Strategy<Value = MapCall> {
-    let key = 0..400u16;
-    prop_oneof![
-        8 => (key.clone(), any::<u16>(), 0..4u8).prop_map(|(k, v, c)| MapCall::Insert(k, v, c)),
-        4 => key.clone().prop_map(MapCall::Remove),
-        1 => key.clone().prop_map(MapCall::Get),
-        1 => (key.clone(), any::<bool>(), any::<Option<u16>>())
-            .prop_map(|(k, right, v)| MapCall::Swap(k, right, v)),
-        1 => key.clone().prop_map(MapCall::Rank),
-        1 => (key.clone(), key, 0..9u8, any::<bool>())
-            .prop_map(|(a, b, kinds, reverse)| MapCall::Range(a, b, kinds, reverse)),
-        1 => (0..300u16, 0..300u16, any::<bool>()).prop_map(|(a, b, r)| MapCall::Ranks(a, b, r)),
-        1 => (any::<bool>(), 0..20u8).prop_map(|(last, limit)| MapCall::Pop(last, limit)),
-        1 => (0..300u16, 0..30u16).prop_map(|(start, count)| MapCall::Trim(start, count)),
-        3 => prop::collection::vec((0..400u16, any::<Option<u16>>()), 1..14)
-            .prop_map(MapCall::Update),
-        1 => prop::collection::vec(0..400u16, 0..14).prop_map(MapCall::GetMany),
-        1 => (any::<u64>(), any::<bool>()).prop_map(|(random, r)| MapCall::Draw(random, r)),
-        1 => (-200..200i16).prop_map(MapCall::TakeAt),
-    ]
+fn number(input: &mut Input<'_>, limit: u16) -> u16 {
+    input.short() % limit
+}
+
+/// A number from `-limit` on, below `limit`.
+fn signed(input: &mut Input<'_>, limit: i16) -> i16 {
+    input.short().cast_signed() % limit
+}
+
+fn optional(input: &mut Input<'_>) -> Option<u16> {
+    input.flag().then(|| input.short())
+}
+
+fn map_call_of(input: &mut Input<'_>) -> MapCall {
+    match input.below(25) {
+        0..8 => MapCall::Insert(number(input, 400), input.short(), input.byte() % 4),
+        8..12 => MapCall::Remove(number(input, 400)),
+        12 => MapCall::Get(number(input, 400)),
+        13 => MapCall::Swap(number(input, 400), input.flag(), optional(input)),
+        14 => MapCall::Rank(number(input, 400)),
+        15 => {
+            let (from, to) = (number(input, 400), number(input, 400));
+            MapCall::Range(from, to, input.byte() % 9, input.flag())
+        }
+        16 => MapCall::Ranks(number(input, 300), number(input, 300), input.flag()),
+        17 => MapCall::Pop(input.flag(), input.byte() % 20),
+        18 => MapCall::Trim(number(input, 300), number(input, 30)),
+        19..22 => {
+            let changes = (0..=input.below(13)).map(|_| (number(input, 400), optional(input)));
+            MapCall::Update(changes.collect())
+        }
+        22 => MapCall::GetMany((0..input.below(14)).map(|_| number(input, 400)).collect()),
+        23 => MapCall::Draw(input.long(), input.flag()),
+        _ => MapCall::TakeAt(signed(input, 200)),
+    }
 }
 
 fn bounds<'a>(kind: u8, key: &'a [u8]) -> (TreeBound<'a>, Bound<&'a [u8]>) {
@@ -637,21 +665,26 @@ enum ListCall {
     Rotate(bool),
 }
 
-fn list_calls() -> impl Strategy<Value = ListCall> {
-    prop_oneof![
-        5 => (any::<bool>(), prop::collection::vec(any::<u16>(), 1..12))
-            .prop_map(|(front, values)| ListCall::Push(front, values)),
-        4 => (0..300u16, any::<u16>()).prop_map(|(rank, value)| ListCall::InsertAt(rank, value)),
-        2 => (0..300u16, any::<u16>()).prop_map(|(rank, value)| ListCall::SetAt(rank, value)),
-        3 => (any::<bool>(), 0..20u8).prop_map(|(last, limit)| ListCall::Pop(last, limit)),
-        1 => (0..300u16, 0..300u16, any::<bool>()).prop_map(|(a, b, r)| ListCall::Ranks(a, b, r)),
-        2 => (0..300u16, 0..30u16).prop_map(|(start, count)| ListCall::Trim(start, count)),
-        2 => (-300..300i16, -300..300i16).prop_map(|(a, b)| ListCall::Slice(a, b)),
-        1 => (-300..30i16, -30..300i16).prop_map(|(a, b)| ListCall::Keep(a, b)),
-        1 => (-300..300i16).prop_map(ListCall::TakeAt),
-        1 => (any::<bool>(), any::<u16>()).prop_map(|(f, v)| ListCall::PushIfThere(f, v)),
-        2 => any::<bool>().prop_map(ListCall::Rotate),
-    ]
+fn list_call_of(input: &mut Input<'_>) -> ListCall {
+    match input.below(24) {
+        0..5 => {
+            let front = input.flag();
+            ListCall::Push(
+                front,
+                (0..=input.below(11)).map(|_| input.short()).collect(),
+            )
+        }
+        5..9 => ListCall::InsertAt(number(input, 300), input.short()),
+        9 | 10 => ListCall::SetAt(number(input, 300), input.short()),
+        11..14 => ListCall::Pop(input.flag(), input.byte() % 20),
+        14 => ListCall::Ranks(number(input, 300), number(input, 300), input.flag()),
+        15 | 16 => ListCall::Trim(number(input, 300), number(input, 30)),
+        17 | 18 => ListCall::Slice(signed(input, 300), signed(input, 300)),
+        19 => ListCall::Keep(signed(input, 300), signed(input, 300)),
+        20 => ListCall::TakeAt(signed(input, 300)),
+        21 => ListCall::PushIfThere(input.flag(), input.short()),
+        _ => ListCall::Rotate(input.flag()),
+    }
 }
 
 /// Trims a list to a slice, in as many steps as it takes.
@@ -831,114 +864,129 @@ fn list_call(grove: &mut Grove, oracle: &mut VecDeque<Vec<u8>>, call: &ListCall)
     }
 }
 
-proptest! {
-    #[test]
-    fn a_map_is_as_its_oracle_after_every_step(
-        shape in shapes(),
-        far_share in prop_oneof![Just(0), Just(1), Just(3)],
-        calls in prop::collection::vec(map_calls(), 1..150),
-    ) {
-        let mut grove = Grove::new(TreeKind::Map, shape, far_share);
-        let mut oracle = Oracle::new();
-        for call in &calls {
-            map_call(&mut grove, &mut oracle, call);
-            let elements = grove.memory.check(grove.shape, grove.root);
-            prop_assert_eq!(elements, pairs(oracle.iter()));
-        }
-    }
-
-    #[test]
-    fn a_list_is_as_its_oracle_after_every_step(
-        shape in shapes(),
-        far_share in prop_oneof![Just(0), Just(1), Just(3)],
-        calls in prop::collection::vec(list_calls(), 1..150),
-    ) {
-        let mut grove = Grove::new(TreeKind::List, shape, far_share);
-        let mut oracle = VecDeque::new();
-        for call in &calls {
-            list_call(&mut grove, &mut oracle, call);
-            let elements = grove.memory.check(grove.shape, grove.root);
-            let values: VecDeque<_> = elements.into_iter().map(|(_, value)| value).collect();
-            prop_assert_eq!(&values, &oracle);
-        }
-    }
-
-    /// T5, and N1 through all operations: a node with any bit changed, or gone, never panics, loops
-    /// or changes more than copies.
-    #[test]
-    fn damaged_nodes_halt_or_mislead_but_never_panic(
-        shape in shapes(),
-        keys in prop::collection::vec((0..400u16, any::<u16>()), 1..60),
-        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 1..6),
-        calls in prop::collection::vec(map_calls(), 1..40),
-    ) {
-        let mut grove = Grove::new(TreeKind::Map, shape, 0);
-        let mut oracle = Oracle::new();
-        for (key, value) in keys {
-            insert(&mut grove, &mut oracle, (key_of(key), value_of(value)), 9);
-        }
-        for (node, at, byte) in damage {
-            let place = node.index(grove.memory.nodes.len());
-            let bytes = grove.memory.nodes.values_mut().nth(place).unwrap();
-            if !bytes.is_empty() {
-                let at = at.index(bytes.len());
-                bytes[at] ^= byte;
+#[test]
+fn a_map_is_as_its_oracle_after_every_step() {
+    farcore_fuzz::Target::new("tree of a map")
+        .seeds((0..12).map(|seed| many_calls(seed, 120)))
+        .longest(700)
+        .rounds(400)
+        .memory(1 << 20, 8192)
+        .run(|bytes| {
+            let input = &mut Input::new(bytes);
+            let mut grove = grove_of(TreeKind::Map, input);
+            let mut oracle = Oracle::new();
+            while !input.is_empty() {
+                map_call(&mut grove, &mut oracle, &map_call_of(input));
+                let elements = grove.memory.check(grove.shape, grove.root);
+                assert_eq!(elements, pairs(oracle.iter()));
             }
-        }
-        for call in &calls {
-            let (key, value) = match *call {
-                MapCall::Insert(key, value, _) => (key_of(key), value_of(value)),
-                MapCall::Range(key, ..) | MapCall::Remove(key) => (key_of(key), Vec::new()),
-                _ => (Vec::new(), Vec::new()),
-            };
-            let changes = [Some(&value[..]), None].map(|value| TreeChange { key: &key, value });
-            let op = match call {
-                MapCall::Insert(..) | MapCall::Swap(..) => TreeOp::Insert {
-                    key: &key,
-                    value: &value,
-                    condition: TreeCondition::Always,
-                },
-                MapCall::Remove(_) | MapCall::Get(_) => TreeOp::Remove { key: &key },
-                MapCall::Rank(_) => TreeOp::Rank { key: &key },
-                MapCall::Range(_, _, _, reverse) => TreeOp::Range {
-                    from: TreeBound::Included(&key),
-                    to: TreeBound::Unbounded,
-                    reverse: *reverse,
-                    limit: 100,
-                },
-                MapCall::Ranks(start, end, reverse) => TreeOp::RangeByRank {
-                    start: u64::from(*start),
-                    end: u64::from(*end),
-                    reverse: *reverse,
-                    limit: 100,
-                },
-                MapCall::Pop(last, limit) => TreeOp::Pop {
-                    last: *last,
-                    limit: u32::from(*limit),
-                },
-                MapCall::Trim(start, count) => TreeOp::RemoveByRank {
-                    start: u64::from(*start),
-                    end: u64::from(start + count),
-                },
-                MapCall::Update(_) => TreeOp::Update {
-                    changes: TreeChanges::Slices(&changes),
-                    replaces: false,
-                },
-                MapCall::GetMany(_) => TreeOp::GetMany {
-                    keys: TreeValues::Slices(&[&b"key"[..], &key]),
-                },
-                MapCall::Draw(random, removes) => TreeOp::Draw {
-                    random: *random,
-                    removes: *removes,
-                },
-                MapCall::TakeAt(rank) => TreeOp::TakeAt {
-                    rank: i64::from(*rank),
-                },
-            };
-            let mut work = TreeWork::new(&grove.memory, grove.shape, grove.root, &mut grove.scratch);
-            let _ = work.run(&op, LIMITS, &mut grove.out);
-        }
-    }
+        });
+}
+
+#[test]
+fn a_list_is_as_its_oracle_after_every_step() {
+    farcore_fuzz::Target::new("tree of a list")
+        .seeds((0..12).map(|seed| many_calls(seed, 120)))
+        .longest(700)
+        .rounds(400)
+        .memory(1 << 20, 8192)
+        .run(|bytes| {
+            let input = &mut Input::new(bytes);
+            let mut grove = grove_of(TreeKind::List, input);
+            let mut oracle = VecDeque::new();
+            while !input.is_empty() {
+                list_call(&mut grove, &mut oracle, &list_call_of(input));
+                let elements = grove.memory.check(grove.shape, grove.root);
+                let values: VecDeque<_> = elements.into_iter().map(|(_, value)| value).collect();
+                assert_eq!(&values, &oracle);
+            }
+        });
+}
+
+/// T5, and N1 through all operations: a node with any bit changed, or gone, never panics, loops or
+/// changes more than copies.
+#[test]
+fn damaged_nodes_halt_or_mislead_but_never_panic() {
+    farcore_fuzz::Target::new("damaged tree")
+        .seeds((0..12).map(|seed| many_calls(seed, 60)))
+        .rounds(1000)
+        .memory(1 << 20, 8192)
+        .run(|bytes| {
+            let input = &mut Input::new(bytes);
+            let mut grove = grove_of(TreeKind::Map, input);
+            grove.memory.far_share = 0;
+            let mut oracle = Oracle::new();
+            for _ in 0..=input.below(60) {
+                let (key, value) = (key_of(number(input, 400)), value_of(input.short()));
+                insert(&mut grove, &mut oracle, (key, value), 9);
+            }
+            for _ in 0..=input.below(5) {
+                let place = input.below(grove.memory.nodes.len());
+                let bytes = grove.memory.nodes.values_mut().nth(place).unwrap();
+                if !bytes.is_empty() {
+                    let at = usize::from(input.short()) % bytes.len();
+                    bytes[at] ^= input.byte();
+                }
+            }
+            while !input.is_empty() {
+                call_damaged(&mut grove, &map_call_of(input));
+            }
+        });
+}
+
+/// Runs an operation, whatever its outcome.
+fn call_damaged(grove: &mut Grove, call: &MapCall) {
+    let (key, value) = match *call {
+        MapCall::Insert(key, value, _) => (key_of(key), value_of(value)),
+        MapCall::Range(key, ..) | MapCall::Remove(key) => (key_of(key), Vec::new()),
+        _ => (Vec::new(), Vec::new()),
+    };
+    let changes = [Some(&value[..]), None].map(|value| TreeChange { key: &key, value });
+    let op = match call {
+        MapCall::Insert(..) | MapCall::Swap(..) => TreeOp::Insert {
+            key: &key,
+            value: &value,
+            condition: TreeCondition::Always,
+        },
+        MapCall::Remove(_) | MapCall::Get(_) => TreeOp::Remove { key: &key },
+        MapCall::Rank(_) => TreeOp::Rank { key: &key },
+        MapCall::Range(_, _, _, reverse) => TreeOp::Range {
+            from: TreeBound::Included(&key),
+            to: TreeBound::Unbounded,
+            reverse: *reverse,
+            limit: 100,
+        },
+        MapCall::Ranks(start, end, reverse) => TreeOp::RangeByRank {
+            start: u64::from(*start),
+            end: u64::from(*end),
+            reverse: *reverse,
+            limit: 100,
+        },
+        MapCall::Pop(last, limit) => TreeOp::Pop {
+            last: *last,
+            limit: u32::from(*limit),
+        },
+        MapCall::Trim(start, count) => TreeOp::RemoveByRank {
+            start: u64::from(*start),
+            end: u64::from(start + count),
+        },
+        MapCall::Update(_) => TreeOp::Update {
+            changes: TreeChanges::Slices(&changes),
+            replaces: false,
+        },
+        MapCall::GetMany(_) => TreeOp::GetMany {
+            keys: TreeValues::Slices(&[&b"key"[..], &key]),
+        },
+        MapCall::Draw(random, removes) => TreeOp::Draw {
+            random: *random,
+            removes: *removes,
+        },
+        MapCall::TakeAt(rank) => TreeOp::TakeAt {
+            rank: i64::from(*rank),
+        },
+    };
+    let mut work = TreeWork::new(&grove.memory, grove.shape, grove.root, &mut grove.scratch);
+    let _ = work.run(&op, LIMITS, &mut grove.out);
 }
 
 /// Keys that arrive in their order, and a queue, leave full nodes.
@@ -988,4 +1036,84 @@ fn a_tree_that_shrinks_has_few_nodes() {
     }
     assert_eq!(grove.memory.check(grove.shape, grove.root).len(), 100);
     assert!(grove.memory.nodes.len() * 50 < many, "{many}");
+}
+
+#[test]
+fn any_bytes_are_an_operation_or_none() {
+    let changes = [(&b"a"[..], Some(&b"1"[..])), (b"b", None)];
+    let changes = changes.map(|(key, value)| TreeChange { key, value });
+    let keys = [&b"key"[..], b""];
+    let ops = [
+        TreeOp::Insert {
+            key: b"key",
+            value: b"value",
+            condition: TreeCondition::IfAbsent,
+        },
+        TreeOp::CompareAndSet {
+            key: b"key",
+            expected: None,
+            value: Some(b"value"),
+        },
+        TreeOp::Range {
+            from: TreeBound::Included(b"a"),
+            to: TreeBound::Excluded(b"b"),
+            reverse: true,
+            limit: 9,
+        },
+        TreeOp::Push {
+            front: true,
+            exists: false,
+            values: TreeValues::Slices(&keys),
+        },
+        TreeOp::Update {
+            changes: TreeChanges::Slices(&changes),
+            replaces: true,
+        },
+        TreeOp::GetMany {
+            keys: TreeValues::Slices(&keys),
+        },
+        TreeOp::Slice {
+            first: -3,
+            last: -1,
+            limit: 4,
+        },
+    ];
+    let guard = TreeGuard {
+        tag: 7,
+        version: Some(77),
+    };
+    let encoded = ops.map(|op| {
+        let mut encoded = Vec::new();
+        op.encode(guard, &mut encoded);
+        encoded
+    });
+    farcore_fuzz::Target::new("tree operation")
+        .seeds(encoded)
+        .run(|bytes| {
+            let _ = (found_values(bytes).count(), page_elements(bytes).count());
+            let Some((guard, op)) = TreeOp::decode(bytes) else {
+                return;
+            };
+            let mut again = Vec::new();
+            op.encode(guard, &mut again);
+            assert!(again.len() <= bytes.len());
+            let mut twice = Vec::new();
+            let (guard, op) = TreeOp::decode(&again).expect("an operation");
+            op.encode(guard, &mut twice);
+            assert_eq!(twice, again);
+            // Whatever it names, it runs on an empty tree and on one of some nodes.
+            let mut grove = Grove::new(TreeKind::Map, SHAPES[0], 0);
+            for number in 0..9 {
+                insert(
+                    &mut grove,
+                    &mut Oracle::new(),
+                    (key_of(number), value_of(number)),
+                    9,
+                );
+            }
+            for root in [TreeRoot::default(), grove.root] {
+                let mut work = TreeWork::new(&grove.memory, grove.shape, root, &mut grove.scratch);
+                let _ = work.run(&op, LIMITS, &mut grove.out);
+            }
+        });
 }

@@ -409,16 +409,82 @@ mod tests {
             let long = [&bytes[..], &[0]].concat();
             prop_assert_eq!(Request::decode(&long), Err(Refused::Malformed));
         }
+    }
 
-        #[test]
-        fn any_bytes_decode_or_are_refused(kind in 0u8..12, mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (Request::decode(&bytes), Reply::decode(&bytes), decode::<Welcome>(&bytes));
-            bytes.insert(0, kind);
-            match Request::decode(&bytes) {
-                Err(Refused::UnknownKind(unknown)) => prop_assert!(unknown >= 7),
-                _ => prop_assert!(kind < 7),
-            }
-            let _ = Reply::decode(&bytes);
+    fn welcome() -> Welcome {
+        let region = |key| RegionDescriptor {
+            key: RemoteKey(key),
+            address: 1 << 40,
+            bytes: 16 << 20,
+        };
+        Welcome {
+            session: OwnerId::new(7).unwrap(),
+            incarnation: 3,
+            lease_ms: 5_000,
+            map: NodeMap {
+                extent_bytes: 1 << 20,
+                table: region(1),
+                regions: vec![region(2), region(3)],
+            },
+        }
+    }
+
+    /// I1, and that a map that is accepted has places for its extents and no others.
+    #[test]
+    fn any_bytes_are_a_message_or_refused() {
+        let request = |request: Request| request.encode();
+        let opening = Opening::Resume {
+            session: OwnerId::new(9).unwrap(),
+            incarnation: 1,
+        };
+        farcore_fuzz::Target::new("control message")
+            .seed(request(Request::Hello {
+                version: CONTROL_VERSION,
+                client: "client".to_owned(),
+                nonce: [7; 16],
+                opening,
+            }))
+            .seed(request(Request::Prove { proof: [1; 32] }))
+            .seed(request(Request::AllocateChunk { bytes: 1 << 30 }))
+            .seed(request(Request::FreeChunk(Chunk { first: 1, count: 2 })))
+            .seed(Reply::Refused(Refused::WrongToken).encode())
+            .seed(
+                Reply::Welcome {
+                    welcome: encode(&welcome()),
+                    proof: [3; 32],
+                }
+                .encode(),
+            )
+            .seed(encode(&welcome()))
+            .run(|bytes| {
+                match Request::decode(bytes) {
+                    Ok(request) => {
+                        assert_eq!(Request::decode(&request.encode()), Ok(request));
+                    }
+                    Err(Refused::UnknownKind(kind)) => assert!(kind >= REQUEST_KINDS),
+                    Err(Refused::Version { client, .. }) => assert_ne!(client, CONTROL_VERSION),
+                    Err(refused) => assert_eq!(refused, Refused::Malformed),
+                }
+                if let Some(reply) = Reply::decode(bytes) {
+                    assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+                }
+                if let Some(welcome) = decode::<Welcome>(bytes) {
+                    check_map(&welcome.map);
+                    assert_eq!(decode(&encode(&welcome)), Some(welcome));
+                }
+            });
+    }
+
+    fn check_map(map: &NodeMap) {
+        let is_valid = map.validate().is_ok();
+        let places = (map.extents(), map.slice(7, 7), map.bitmap_slice(u32::MAX));
+        let _ = (places, map.owner_slice(u32::MAX));
+        if is_valid {
+            let extents = map.extents();
+            assert!(map.slice(0, 0).is_some());
+            assert_eq!(map.slice(extents, 0), None);
+            let owner = map.owner_slice(extents - 1);
+            assert!(owner.offset + 8 <= map.table.bytes, "{owner:?}");
         }
     }
 

@@ -483,14 +483,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn validating_never_panics(extent_bytes in any::<u64>(), table in any::<(u32, u64, u64)>(), regions in prop::collection::vec(any::<(u32, u64, u64)>(), 0..4)) {
-            let descriptor = |(key, address, bytes)| RegionDescriptor { key: RemoteKey(key), address, bytes };
-            let map = NodeMap { extent_bytes, table: descriptor(table), regions: regions.into_iter().map(descriptor).collect() };
-            let _valid = map.validate();
-            let _places = (map.extents(), map.slice(7, 7), map.bitmap_slice(u32::MAX), map.owner_slice(u32::MAX));
-        }
-
-        #[test]
         fn a_run_is_found_exactly_if_there_is_one(value in any::<u64>(), also in any::<u64>(), count in 1u32..=64, from in 0u32..64) {
             let value = value & also;
             let free = |first: u32| first + count <= 64 && (first..first + count).all(|bit| value >> bit & 1 == 0);

@@ -387,30 +387,88 @@ pub(crate) fn status_of(code: u8) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
-    proptest! {
-        #[test]
-        fn any_bytes_decode_or_are_refused(mut bytes in prop::array::uniform32(any::<u8>()), more in prop::array::uniform24(any::<u8>()), ours in any::<bool>()) {
-            if ours {
-                bytes[..8].copy_from_slice(&MAGIC);
-            }
-            let mut all = [0; CONNECT_REQUEST_BYTES];
-            all[..32].copy_from_slice(&bytes);
-            all[32..].copy_from_slice(&more);
-            if let Ok(request) = decode_request(&all) && request.version == PROTOCOL_VERSION {
-                let again = decode_request(&encode_request(&request));
-                prop_assert_eq!(again, Ok(request));
-            }
-            let mut header = [0; HEADER_BYTES];
-            header.copy_from_slice(&all[..HEADER_BYTES]);
-            if let Ok(decoded) = Header::decode(&header) {
-                prop_assert_eq!(Header::decode(&decoded.encode()), Ok(decoded));
-                prop_assert!(decoded.bytes <= TRANSFER_BYTES_MAX);
-            }
-        }
+    #[test]
+    fn any_bytes_are_a_connection_request_or_refused() {
+        let memory = |carrier| Purpose::Memory {
+            session: 7,
+            slot: 1,
+            counter: 2,
+            proof: [3; 16],
+            carrier,
+        };
+        let purposes = [
+            Purpose::Control,
+            Purpose::Peer,
+            memory(Carrier::Socket),
+            memory(Carrier::QueuePair),
+        ];
+        let request = |purpose| encode_request(&ConnectRequest::new(purpose)).to_vec();
+        farcore_fuzz::Target::new("connection request")
+            .seeds(purposes.map(request))
+            .seed(encode_reply(Some(Refusal::Busy)))
+            .run(|bytes| {
+                if let Some(bytes) = bytes.first_chunk() {
+                    let reply = decode_reply(bytes);
+                    assert_eq!(reply.is_ok(), bytes[..8] == MAGIC);
+                    if let Ok(Some(refusal)) = reply
+                        && !matches!(refusal, Refusal::Version(_))
+                    {
+                        assert_eq!(
+                            decode_reply(&encode_reply(Some(refusal))),
+                            Ok(Some(refusal))
+                        );
+                    }
+                }
+                let Some(bytes) = bytes.first_chunk() else {
+                    return;
+                };
+                match decode_request(bytes) {
+                    Ok(request) if request.version == PROTOCOL_VERSION => {
+                        assert_eq!(decode_request(&encode_request(&request)), Ok(request));
+                    }
+                    Ok(_) => assert_eq!(bytes[..8], MAGIC),
+                    Err(error) => assert_eq!(error == WireError::Magic, bytes[..8] != MAGIC),
+                }
+            });
+    }
+
+    #[test]
+    fn any_bytes_are_frames_or_refused() {
+        let frame = |opcode| Header {
+            status: 1,
+            key: RemoteKey(7),
+            bytes: 64,
+            offset: 8,
+            first: 2,
+            second: 3,
+            ..Header::new(opcode, 5)
+        };
+        let opcodes = [
+            Opcode::Read,
+            Opcode::Write,
+            Opcode::CompareAndSwap,
+            Opcode::Refuse,
+        ];
+        farcore_fuzz::Target::new("frame")
+            .seeds(opcodes.map(|opcode| frame(opcode).encode().to_vec()))
+            .run(|bytes| {
+                for bytes in bytes.as_chunks().0 {
+                    let Ok(header) = Header::decode(bytes) else {
+                        continue;
+                    };
+                    assert!(header.bytes <= TRANSFER_BYTES_MAX);
+                    let again = header.encode();
+                    assert_eq!(Header::decode(&again), Ok(header));
+                    // Two bytes mean nothing.
+                    assert_eq!(
+                        (again[..2].as_ref(), &again[4..]),
+                        (&bytes[..2], &bytes[4..])
+                    );
+                    let _ = status_of(header.status);
+                }
+            });
     }
 
     #[test]

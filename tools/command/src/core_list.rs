@@ -41,6 +41,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn any_text_is_a_list_or_refused() {
+        farcore_fuzz::Target::new("cores")
+            .seed("0-3,8")
+            .words(&["-", ",", "4095", "18446744073709551616"])
+            .longest(60)
+            // A range has up to 4096 cores.
+            .memory(64 << 10, 8 << 12)
+            .run(|bytes| {
+                let Ok(text) = str::from_utf8(bytes) else {
+                    return;
+                };
+                if let Ok(CoreList(cores)) = text.parse() {
+                    assert!(!cores.is_empty() && cores.iter().all(|&core| core < CORES_MAX));
+                }
+            });
+    }
+
+    #[test]
     fn ranges_and_numbers_mix() {
         let cores = |text: &str| text.parse::<CoreList>().map(|list| list.0);
         assert_eq!(cores("0-3,8"), Ok(vec![0, 1, 2, 3, 8]));

@@ -182,8 +182,6 @@ impl<'a> Iterator for Answers<'a> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -234,21 +232,6 @@ mod tests {
                 .map(|one| one.expect("what was written"))
                 .eq(answers)
         );
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(prop_oneof![Just(0u8), 16..20u8, any::<u8>()], 0..300)) {
-            let mut total = 0;
-            for read in Operations::of(&bytes) {
-                let Ok((_, key, value)) = read else { break };
-                total += OPERATION_BYTES + key.len() + value.len();
-            }
-            prop_assert!(total <= bytes.len());
-            for answer in Answers::of(&bytes).flatten() {
-                prop_assert!(answer.value.is_none_or(|value| value.len() <= bytes.len()));
-            }
-        }
     }
 
     #[test]

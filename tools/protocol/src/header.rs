@@ -397,40 +397,7 @@ impl Header {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    proptest! {
-        #[test]
-        fn any_bytes_decode_or_are_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..32u8, valid: bool) {
-            if valid && bytes.len() >= HEADER_BYTES {
-                (bytes[0], bytes[1], bytes[3], bytes[7], bytes[20]) = (kind, bytes[1] & 31, bytes[3] & 3, 0, 0);
-            }
-            if let Ok(header) = Header::decode(&bytes) {
-                prop_assert_eq!(&header.encode()[..], &bytes[..HEADER_BYTES]);
-                if let Ok((key, value)) = header.body(&bytes) {
-                    prop_assert_eq!(HEADER_BYTES + key.len() + value.len(), bytes.len());
-                    prop_assert!(key.len() <= KEY_BYTES_MAX);
-                }
-                let _ = (header.condition(), header.expiry(), header.expiry_condition());
-            }
-        }
-
-        #[test]
-        fn a_header_survives_encoding(
-            kind in prop::sample::select(Kind::ALL), status in prop::sample::select(Status::ALL.to_vec()),
-            is_answer: bool, flags in 0..32u8, key_bytes in 0..=1024u16, value_bytes in 0..=(64u32 << 20),
-            words: [u64; 3], id: u32, memory_key: u32, shorts: [u16; 3], options: u8,
-        ) {
-            let header = Header {
-                kind, is_answer, flags: Flags(flags), key_bytes, value_bytes, version: words[0], id, status,
-                options, credits: shorts[0], done: shorts[1], slot: shorts[2], memory_key,
-                offset: words[1], argument: words[2],
-            };
-            prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
-        }
-    }
 
     #[test]
     fn a_body_is_all_of_the_message() {

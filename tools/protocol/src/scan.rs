@@ -134,8 +134,6 @@ impl<'a> Iterator for Page<'a> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -166,16 +164,5 @@ mod tests {
         let page = Page::of(&body).expect("what was written");
         assert_eq!((page.next, page.unreadable), (Some([3; 16]), 7));
         assert!(page.map(|one| one.expect("what was written")).eq(entries));
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..300)) {
-            if let Ok(page) = Page::of(&bytes) {
-                for entry in page.flatten() {
-                    prop_assert!(entry.key.len() <= bytes.len());
-                }
-            }
-        }
     }
 }

@@ -180,6 +180,44 @@ fn outcome(result: &Result<String, WireError>) -> String {
     }
 }
 
+/// Checks all that must hold of any message; returns what the parser makes of it.
+fn check(message: &[u8], context: &str) -> Result<String, WireError> {
+    let result = read(message);
+    let header = Header::decode(message);
+    let shown = || format!("{context}: {}", message.escape_ascii());
+    assert_eq!(header.is_ok(), is_header(message), "{}", shown());
+    assert!(header.is_ok() || result.is_err(), "{}", shown());
+    if let Ok(header) = header {
+        check_header(message, &header);
+        check_handshake(message, &header);
+        if let Ok((key, value)) = header.body(message) {
+            assert_eq!(key.len() + value.len() + HEADER_BYTES, message.len());
+            check_body(&header, value);
+        }
+    }
+    result
+}
+
+#[test]
+fn any_bytes_are_a_message_or_refused() {
+    farcore_fuzz::Target::new("native message")
+        .seeds(
+            cases()
+                .into_iter()
+                .map(|case| case.message)
+                .filter(|one| one.len() < 600),
+        )
+        .run(|bytes| {
+            let mut message = bytes.to_vec();
+            let _ = check(&message, "as it is");
+            // As its lengths say, a body is read; each part of it is read by itself too.
+            fit(&mut message);
+            let _ = check(&message, "with its lengths");
+            let _ = (Operations::of(bytes).count(), Answers::of(bytes).count());
+            let _ = Page::of(bytes).map(Iterator::count);
+        });
+}
+
 #[test]
 fn mutated_messages_are_read_or_refused() {
     let cases = cases();
@@ -194,19 +232,7 @@ fn mutated_messages_are_read_or_refused() {
         if draw.below(2) == 0 {
             fit(&mut message);
         }
-        let result = read(&message);
-        let header = Header::decode(&message);
-        let shown = || format!("round {round}: {}", message.escape_ascii());
-        assert_eq!(header.is_ok(), is_header(&message), "{}", shown());
-        assert!(header.is_ok() || result.is_err(), "{}", shown());
-        if let Ok(header) = header {
-            check_header(&message, &header);
-            check_handshake(&message, &header);
-            if let Ok((key, value)) = header.body(&message) {
-                assert_eq!(key.len() + value.len() + HEADER_BYTES, message.len());
-                check_body(&header, value);
-            }
-        }
+        let result = check(&message, &format!("round {round}"));
         *outcomes.entry(outcome(&result)).or_default() += 1;
     }
     println!("{outcomes:#?}");

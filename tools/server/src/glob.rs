@@ -213,6 +213,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn any_pattern_matches_any_text_as_its_rule_says() {
+        farcore_fuzz::Target::new("glob")
+            .seed(b"\x04a*[b-d]\\?abc?")
+            .seed(b"\x02h[^a]*llo")
+            .words(&["*", "?", "[", "]", "^", "-", "\\", "[a-", "**"])
+            .longest(40)
+            .run(|bytes| {
+                let mut input = farcore_fuzz::Input::new(bytes);
+                let text = input.bytes(12);
+                let pattern = input.bytes(18);
+                assert_eq!(matches(pattern, text), is_match(pattern, text));
+            });
+    }
+
     fn bytes(set: &'static [u8], most: usize) -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(prop::sample::select(set), 0..most)
     }

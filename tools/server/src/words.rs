@@ -37,6 +37,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn any_text_is_an_integer_as_it_is_written_or_none() {
+        farcore_fuzz::Target::new("integer")
+            .seed("-9223372036854775808")
+            .seed("0")
+            .words(&["-", "+", "0", "9223372036854775807", " "])
+            .longest(30)
+            .run(|bytes| {
+                let canonical = str::from_utf8(bytes).ok().and_then(|text| {
+                    let number: i64 = text.parse().ok()?;
+                    (number.to_string() == text).then_some(number)
+                });
+                assert_eq!(parsed_integer(bytes), canonical);
+            });
+    }
+
+    #[test]
     fn only_canonical_integers_are_taken() {
         for (text, number) in [("0", 0), ("-1", -1), ("9223372036854775807", i64::MAX)] {
             assert_eq!(parsed_integer(text.as_bytes()), Some(number));

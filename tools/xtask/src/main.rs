@@ -3,11 +3,15 @@
 
 mod architecture;
 mod console;
+mod crash;
+mod deny;
 mod flood;
+mod fuzz;
 mod install;
 mod instructions;
 mod lab;
 mod limited;
+mod nightly;
 mod overhead;
 mod redis;
 mod results;
@@ -38,6 +42,27 @@ enum Task {
         /// Arguments for `farcore-bench contest`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
+    },
+    /// Search for inputs that break what reads untrusted bytes: see docs/testing.md.
+    Fuzz(fuzz::Fuzz),
+    /// Kill a server and its memory node under load, again and again, and check what their clients
+    /// read: see docs/testing.md.
+    Crash(crash::Crash),
+    /// Hold the licences and sources of dependencies to deny.toml, and look for advisories.
+    Deny {
+        /// The database of advisories, which is fetched from GitHub, is out of reach.
+        #[arg(long)]
+        without_advisories: bool,
+    },
+    /// Interpret the engine's index, log and rings with Miri, which needs a nightly compiler.
+    Miri,
+    /// Run unit tests under AddressSanitizer, which needs a nightly compiler.
+    Sanitize {
+        /// The package.
+        #[arg(long, default_value = "farcore")]
+        package: String,
+        /// Tests; all of them, if none is named.
+        filters: Vec<String>,
     },
     /// Run an engine, its memory nodes and time in one thread, from one seed or many: see
     /// docs/testing.md.
@@ -116,6 +141,11 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Results(results) => results::perform(&results),
         Task::Architecture => architecture::perform(),
         Task::Instructions { write } => instructions::perform(write),
+        Task::Fuzz(options) => fuzz::perform(&options),
+        Task::Crash(options) => crash::perform(&options),
+        Task::Deny { without_advisories } => deny::perform(!without_advisories),
+        Task::Miri => nightly::miri(),
+        Task::Sanitize { package, filters } => nightly::sanitize(&package, &filters),
         Task::Flood(flood) => flood::run(&flood),
         Task::Redis(redis) => redis::perform(redis),
         Task::Console(console) => console::perform(console),
@@ -144,6 +174,9 @@ fn perform(task: Task) -> Result<ExitCode> {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = fuzz::wrap_compiler() {
+        return code;
+    }
     match perform(Arguments::parse().task) {
         Ok(code) => code,
         Err(error) => {

@@ -55,6 +55,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn any_text_is_a_list_or_refused() {
+        farcore_fuzz::Target::new("processors")
+            .seed("0-3,8")
+            .seed("65535, 7")
+            .words(&["-", ",", "65536", "4294967296"])
+            .longest(60)
+            .rounds(500)
+            // A range has up to 65,536 numbers.
+            .memory(4 << 20, 64)
+            .run(|bytes| {
+                let Ok(text) = str::from_utf8(bytes) else {
+                    return;
+                };
+                if let Ok(list) = text.parse::<CpuList>() {
+                    assert_eq!(list.to_string().parse(), Ok(list));
+                }
+            });
+    }
+
+    #[test]
     fn lists_are_parsed_and_formatted() {
         for text in ["", "0", "0-3", "0-3,8,10-11", "65535"] {
             let list: CpuList = text.parse().unwrap();

@@ -173,6 +173,26 @@ mod tests {
     }
 
     #[test]
+    fn any_text_is_a_profile_or_refused() {
+        farcore_fuzz::Target::new("profile")
+            .seed("# Found on one machine.\n\nwindow = 128\nbatch = 16\n")
+            .seed("page_bytes = 65536\ncache_percent = 20\nread_ahead_chunks = 4\n")
+            .seed("lane_bytes = 1\nspin_ns = 0\n")
+            .words(&[
+                "window", "batch", " = ", "\n", "[", "{", "\"", "-1", "1e9", "0x",
+            ])
+            .memory(1 << 20, 512)
+            .run(|bytes| {
+                let Ok(text) = str::from_utf8(bytes) else {
+                    return;
+                };
+                if let Ok(profile) = Profile::parse(text) {
+                    assert_eq!(Profile::parse(&profile.to_toml("")), Ok(profile));
+                }
+            });
+    }
+
+    #[test]
     fn the_file_has_one_line_per_setting() {
         let profile = Profile {
             window: Some(128),

@@ -215,6 +215,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn any_text_is_a_report_or_refused() {
+        let some = r#"{"format":1,"cores":[{"counters":{"gets":7},"hardware":{"cycles":9},"clients":{"commands":2}}],"nodes":[{"counters":{"reads":4}}]}"#;
+        farcore_fuzz::Target::new("report")
+            .seed(some)
+            .seed(serde_json::to_vec(&Report::default()).unwrap())
+            .words(&[
+                "null",
+                "[]",
+                "{}",
+                "-1",
+                "1e99",
+                "18446744073709551616",
+                "\"cores\":",
+            ])
+            .longest(2000)
+            .rounds(1000)
+            // A core has a few KiB of counters, and its shortest text two bytes.
+            .memory(1 << 20, 16 << 10)
+            .run(|text| {
+                let Ok(report) = serde_json::from_slice::<Report>(text) else {
+                    return;
+                };
+                let written = serde_json::to_string(&report).unwrap();
+                let again: Report = serde_json::from_str(&written).unwrap();
+                assert_eq!(serde_json::to_string(&again).unwrap(), written);
+            });
+    }
+
+    #[test]
     fn a_difference_holds_the_figures_in_between() {
         let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9},"clients":{"commands":2},"native_clients":{"commands":3}}],"nodes":[{"counters":{"reads":4}}]}"#;
         let earlier: Report = serde_json::from_str(text).unwrap();

@@ -288,16 +288,87 @@ proptest! {
         prop_assert_eq!(Change::decode(&encoded), Some(change));
         prop_assert_eq!(Change::decode(&encoded[..CHANGE_BYTES - 1]), None);
     }
+}
 
-    #[test]
-    fn any_bytes_decode_without_a_panic(encoded in prop::collection::vec(any::<u8>(), 0..60)) {
-        if let Some(change) = Change::decode(&encoded) {
+#[test]
+fn any_bytes_are_a_change_or_none() {
+    let changes = [
+        Change::Put {
+            value: b"value",
+            expiry: Expiry::At(9),
+            condition: Condition::Version(3),
+            previous: true,
+        },
+        Change::Delete {
+            condition: Condition::Equals(b"12"),
+            previous: true,
+        },
+        Change::Increment { by: 7 },
+        Change::IncrementFloat { by: 0.5 },
+        Change::Append { tail: b"34" },
+        Change::SetRange {
+            offset: 1,
+            bytes: b"9",
+        },
+        Change::SetExpiry {
+            expiry: Expiry::In(9),
+            condition: ExpiryCondition::Later,
+            value: false,
+        },
+    ];
+    let encoded = changes.map(|change| {
+        let mut encoded = Vec::new();
+        change.encode(&mut encoded);
+        encoded
+    });
+    farcore_fuzz::Target::new("change")
+        .seeds(encoded)
+        .run(|bytes| {
+            let Some(change) = Change::decode(bytes) else {
+                return;
+            };
+            let mut again = Vec::new();
+            change.encode(&mut again);
+            assert!(again.len() <= bytes.len());
+            let mut twice = Vec::new();
+            Change::decode(&again).expect("a change").encode(&mut twice);
+            assert_eq!(twice, again);
             let expiry_ms = Some(6_000);
-            let current = Current { version: 1, value: b"12", expiry_ms };
+            let current = Current {
+                version: 1,
+                value: b"12",
+                expiry_ms,
+            };
             let _ = change.decide(Some(&current), NOW, &mut Vec::new());
             let _ = change.decide(None, NOW, &mut Vec::new());
-        }
-    }
+        });
+}
+
+#[test]
+fn any_bytes_are_metadata_or_none() {
+    let collection = CollectionMetadata {
+        is_list: true,
+        elements: 3,
+    };
+    farcore_fuzz::Target::new("metadata")
+        .seed(Metadata::encode(9, Some(5)))
+        .seed(Metadata::encode_collection(7, None, collection))
+        .run(|bytes| {
+            let Some(metadata) = Metadata::decode(3, bytes) else {
+                return;
+            };
+            let Ok(length) = usize::try_from(metadata.length) else {
+                return;
+            };
+            let again = match metadata.collection {
+                None => Metadata::encode(length, metadata.expiry_ms).to_vec(),
+                Some(collection) => {
+                    let (bytes, expiry_ms) = (metadata.length, metadata.expiry_ms);
+                    Metadata::encode_collection(bytes, expiry_ms, collection).to_vec()
+                }
+            };
+            assert_eq!(Metadata::decode(3, &again), Some(metadata));
+        });
 }
 
 #[test]

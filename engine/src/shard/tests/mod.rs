@@ -18,6 +18,7 @@ mod damage;
 mod economy;
 mod evicting;
 mod forgery;
+mod fuzzed;
 mod lanes;
 mod long;
 mod long_faults;

@@ -20,7 +20,7 @@ use crate::tree::{
 
 /// What a key holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Held {
+pub(super) enum Held {
     #[default]
     Nothing,
     Map(BTreeMap<Vec<u8>, Vec<u8>>),
@@ -30,7 +30,7 @@ enum Held {
 
 /// A request, which owns its parts.
 #[derive(Clone, Debug)]
-enum Call {
+pub(super) enum Call {
     Insert(Vec<u8>, Vec<u8>),
     Remove(Vec<u8>),
     Get(Vec<u8>),
@@ -48,11 +48,11 @@ enum Call {
     Plain,
 }
 
-struct Request {
-    token: u64,
-    key: usize,
-    call: Call,
-    consumed: bool,
+pub(super) struct Request {
+    pub(super) token: u64,
+    pub(super) key: usize,
+    pub(super) call: Call,
+    pub(super) consumed: bool,
 }
 
 struct Client {
@@ -103,7 +103,7 @@ fn random_call(random: &mut Random, held: &Held) -> Call {
     }
 }
 
-fn offer(reactor: &mut Reactor, lane: ReplyTo, request: &Request, key: &[u8]) -> bool {
+pub(super) fn offer(reactor: &mut Reactor, lane: ReplyTo, request: &Request, key: &[u8]) -> bool {
     let mut slices: Vec<&[u8]> = Vec::new();
     let op = match &request.call {
         Call::Insert(element, value) => TreeOp::Insert {
@@ -221,7 +221,7 @@ impl Held {
 
     /// What a key holds after a call that was answered so; `None` if it cannot be answered so.
     #[expect(clippy::too_many_lines, reason = "one arm per call")]
-    fn after(&self, call: &Call, answer: &Owned) -> Option<Self> {
+    pub(super) fn after(&self, call: &Call, answer: &Owned) -> Option<Self> {
         let same = || Some(self.clone());
         let plain = matches!(self, Self::Plain(_));
         match (call, answer) {
@@ -529,7 +529,7 @@ fn finish(mut reactor: Reactor, clients: &mut [Client]) -> Reactor {
     reactor
 }
 
-fn small() -> Setting {
+pub(super) fn small() -> Setting {
     Setting {
         local_bytes: 2 << 20,
         far_bytes: 16 << 20,

@@ -1,5 +1,7 @@
 //! Handshakes between both sides, with right and wrong tokens, replayed and altered messages.
 
+use farcore_fuzz::Input;
+
 use super::*;
 use crate::pool::{NodeMap, OwnerId, RegionDescriptor};
 use crate::work::RemoteKey;
@@ -157,4 +159,69 @@ fn messages_out_of_turn_are_refused() {
         error,
         SessionError::Version { node: 2, client: 1 }
     ));
+}
+
+/// The message with which a peer answers in place of the right one: some bits of it changed, bytes
+/// appended or cut off.
+fn altered(message: &[u8], input: &mut Input<'_>) -> Vec<u8> {
+    let mut message = message.to_vec();
+    let kept = message.len().saturating_sub(usize::from(input.byte()));
+    message.truncate(kept);
+    for _ in 0..input.below(4) {
+        if !message.is_empty() {
+            let at = usize::from(input.short()) % message.len();
+            message[at] ^= input.byte();
+        }
+    }
+    message.extend(input.rest());
+    message
+}
+
+/// Whatever a peer without the token answers, and whatever stands between two that have it changes:
+/// they agree only on what both have sent.
+#[test]
+fn a_changed_message_of_a_handshake_is_refused() {
+    let token = token("0123456789abcdef");
+    let key = token::key_of(Some(&token));
+    farcore_fuzz::Target::new("handshake")
+        .seeds((0..4).map(|place| vec![place, 0, 1, 9, 0, 1]))
+        .seeds((0..4).map(|place| vec![place, 3, 0]))
+        .rounds(4000)
+        .run(|bytes| {
+            let input = &mut Input::new(bytes);
+            let place = input.below(4);
+            let mut is_changed = false;
+            let mut carry = |at: usize, message: Vec<u8>| {
+                if at != place {
+                    return message;
+                }
+                let other = altered(&message, input);
+                // A number can be encoded in more than one way.
+                is_changed = Request::decode(&other) != Request::decode(&message)
+                    || Reply::decode(&other) != Reply::decode(&message);
+                other
+            };
+            let (hello, message) = ClientHello::new("test", Opening::New).unwrap();
+            let message = carry(0, message);
+            let Ok((greeted, message)) = NodeGreeted::hello(&message, true) else {
+                return assert!(is_changed);
+            };
+            let message = carry(1, message);
+            let Ok((sent, message)) = hello.challenged(&message, Some(&token), key) else {
+                return assert!(is_changed);
+            };
+            let message = carry(2, message);
+            let Ok(proved) = greeted.proved(&message, key, true) else {
+                return assert!(is_changed);
+            };
+            let message = carry(3, proved.welcome(key, &welcome()));
+            match sent.welcomed(&message, key) {
+                Ok((found, _)) => {
+                    assert_eq!(found, welcome());
+                    // No proof covers the name of a hello.
+                    assert!(!is_changed || place == 0, "message {place}");
+                }
+                Err(_) => assert!(is_changed),
+            }
+        });
 }

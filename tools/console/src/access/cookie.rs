@@ -89,6 +89,27 @@ mod tests {
     }
 
     #[test]
+    fn any_header_gives_a_whole_token_or_none() {
+        farcore_fuzz::Target::new("cookie")
+            .seed(format!("x=1; {NAME}={}; y=2", "a".repeat(43)))
+            .seed(format!("__Host-{NAME}={}", "b".repeat(43)))
+            .words(&["; ", "=", "__Host-", NAME])
+            .run(|bytes| {
+                let Ok(value) = HeaderValue::from_bytes(bytes) else {
+                    return;
+                };
+                let mut headers = HeaderMap::new();
+                headers.append(header::COOKIE, value);
+                for is_secure in [false, true] {
+                    if let Some(token) = Cookie::Session.token(&headers, is_secure) {
+                        assert_eq!(token.len(), 43);
+                        assert!(bytes.windows(43).any(|part| part == token.as_bytes()));
+                    }
+                }
+            });
+    }
+
+    #[test]
     fn one_token_counts() {
         let (one, other) = ("a".repeat(43), "b".repeat(43));
         assert_eq!(

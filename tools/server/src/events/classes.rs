@@ -150,6 +150,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn any_text_selects_classes_or_is_refused() {
+        farcore_fuzz::Target::new("event classes")
+            .seed("KEg$lshzxetdnmA")
+            .longest(30)
+            .run(|text| {
+                if let Some(classes) = EventClasses::parse(text) {
+                    let shown = classes.to_string();
+                    let again = EventClasses::parse(shown.as_bytes()).expect("what is shown");
+                    assert_eq!(again.to_string(), shown);
+                }
+            });
+    }
+
+    #[test]
     fn the_text_of_the_setting_is_that_of_redis() {
         for (text, shown) in [
             ("", ""),

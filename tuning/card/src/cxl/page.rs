@@ -430,6 +430,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn any_bytes_are_a_packed_record_or_none() {
+        let packed = pack([1, 2], &record(1_000, 100));
+        farcore_fuzz::Target::new("card page")
+            .seed(&packed.bytes[..packed.len])
+            .run(|bytes| {
+                if let Some(record) = unpack([1, 2], bytes) {
+                    let again = pack([1, 2], &record);
+                    if !again.is_raw {
+                        assert_eq!(unpack([1, 2], &again.bytes[..again.len]), Some(record));
+                    }
+                }
+            });
+    }
+
     proptest! {
         #[test]
         fn every_record_comes_back(base in any::<[u64; 2]>(), words in any::<[u64; 2]>(), shift in 0..64_u32, fields in any::<u64>()) {

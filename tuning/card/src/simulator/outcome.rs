@@ -94,3 +94,37 @@ pub struct Outcome {
     /// The course.
     pub series: Vec<Point>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_is_settings_or_refused() {
+        farcore_fuzz::Target::new("card settings")
+            .seed(serde_json::to_vec(&SimulationSettings::default()).unwrap())
+            .seed("{}")
+            .words(&[
+                "null",
+                "{}",
+                "-1",
+                "1e300",
+                "0",
+                "18446744073709551615",
+                "\"\"",
+            ])
+            .longest(3000)
+            .memory(1 << 20, 256)
+            .run(|text| {
+                let Ok(settings) = serde_json::from_slice::<SimulationSettings>(text) else {
+                    return;
+                };
+                if settings.validate().is_ok() {
+                    let written = serde_json::to_string(&settings).unwrap();
+                    let again: SimulationSettings = serde_json::from_str(&written).unwrap();
+                    assert_eq!(again, settings);
+                    assert!(again.validate().is_ok());
+                }
+            });
+    }
+}

@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::*;
 use crate::workload::{Workload, WorkloadSettings};
 
@@ -95,21 +93,29 @@ fn errors_name_the_line_and_what_is_expected() {
     assert!(Recording::read(&text[..], TraceLimits::default()).is_err());
 }
 
-proptest! {
-    #[test]
-    fn arbitrary_bytes_are_harmless(bytes in proptest::collection::vec(any::<u8>(), 0..400), headed in any::<bool>()) {
-        let mut text = if headed { format!("{HEADING}\n").into_bytes() } else { Vec::new() };
-        text.extend(bytes);
-        let _ = Recording::read(&text[..], TraceLimits::default());
-    }
-
-    #[test]
-    fn lines_of_words_are_harmless(words in proptest::collection::vec("token|read|strict|[0-9]{1,20}|0[0-5][0-9a-f]{6}|[0-9a-f]{16}|\n|#", 0..60)) {
-        let text = format!("{HEADING}\n{}", words.join(" "));
-        if let Ok(recording) = read(&text) {
-            let mut written = Vec::new();
-            recording.write(&mut written).unwrap();
-            prop_assert_eq!(Recording::read(&written[..], TraceLimits::default()).unwrap(), recording);
-        }
-    }
+#[test]
+fn any_text_is_a_recording_or_refused() {
+    let example = "# a comment\ntoken 0407000022000100 0006000000000000\n\
+        0 relaxed 04070000 02000003 03000000\n125 read 04070000\n";
+    farcore_fuzz::Target::new("card trace")
+        .seed(format!("{HEADING}\n{example}"))
+        .words(&[
+            "token ",
+            "read ",
+            "strict ",
+            "relaxed ",
+            "\n",
+            "#",
+            "04070000",
+            "0407000022000100",
+        ])
+        .memory(1 << 20, 256)
+        .run(|text| {
+            if let Ok(recording) = Recording::read(text, TraceLimits::default()) {
+                let mut written = Vec::new();
+                recording.write(&mut written).unwrap();
+                let again = Recording::read(&written[..], TraceLimits::default());
+                assert_eq!(again.unwrap(), recording);
+            }
+        });
 }

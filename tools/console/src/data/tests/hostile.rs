@@ -140,18 +140,43 @@ proptest! {
         }
         let _ = read(Format::Parquet, &file);
     }
+}
 
-    #[test]
-    fn any_bytes_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-        for format in [Format::Csv, Format::Json, Format::Parquet, Format::Trace] {
-            let _ = read(format, &bytes);
-        }
-        let mut metadata = b"PAR1".to_vec();
-        metadata.extend_from_slice(&bytes);
-        metadata.extend_from_slice(&u32::try_from(bytes.len()).unwrap().to_le_bytes());
-        metadata.extend_from_slice(b"PAR1");
-        let _ = read(Format::Parquet, &metadata);
-    }
+/// The first byte chooses the format; to Parquet it is given with and without what frames metadata.
+#[test]
+fn any_bytes_are_imported_or_refused() {
+    let formats = [Format::Csv, Format::Json, Format::Trace, Format::Parquet];
+    let good = good().bytes();
+    let metadata = good[good.len().saturating_sub(300)..good.len() - 8].to_vec();
+    let seed = |format: u8, bytes: &[u8]| [&[format], bytes].concat();
+    farcore_fuzz::Target::new("import")
+        .seed(seed(0, b"a,b\n1,\"x\"\"y\"\n-2.5,\n"))
+        .seed(seed(1, br#"[{"a": 1, "b": "x"}, {"a": null, "b": 2.5e9}]"#))
+        .seed(seed(1, b"{\"a\":1}\n{\"a\":2}\n"))
+        .seed(seed(2, b"0,key,3,100,2,get,0\n1,other,5,7,2,set,60\n"))
+        .seed(seed(3, &good))
+        .seed(seed(4, &metadata))
+        .words(&[
+            "\"", ",", "\r\n", "{", "}", "[", "null", "\\u", "1e999", "PAR1",
+        ])
+        .longest(900)
+        .rounds(1500)
+        // Rows of a JSON file are kept as JSON.
+        .memory(8 << 20, 1024)
+        .run(|bytes| {
+            let Some((&format, bytes)) = bytes.split_first() else {
+                return;
+            };
+            if let Some(&format) = formats.get(usize::from(format % 5)) {
+                let _ = read(format, bytes);
+                return;
+            }
+            let length = u32::try_from(bytes.len()).unwrap().to_le_bytes();
+            let _ = read(
+                Format::Parquet,
+                &[b"PAR1", bytes, &length, b"PAR1"].concat(),
+            );
+        });
 }
 
 /// A number that fills 31 bits.

@@ -1,8 +1,8 @@
 //! Tests of the parser as a connection drives it, against a model and another implementation.
 
 mod corpus;
+mod fuzzed;
 mod model;
-mod mutation;
 mod peer;
 mod rules;
 mod splits;
@@ -86,10 +86,6 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 % limit as u64).expect("a usize")
-    }
-
-    fn byte(&mut self) -> u8 {
-        u8::try_from(self.below(256)).expect("a byte")
     }
 
     /// Parts an input at random places.

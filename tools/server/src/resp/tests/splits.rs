@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Arguments, Event, Limits, Progress, Random, drive, model, parse, whole};
+use super::{Arguments, Event, Limits, Progress, Random, drive, parse, whole};
 
 /// A command in the form of an array.
 pub(super) fn encode(arguments: &[Vec<u8>]) -> Vec<u8> {
@@ -93,15 +93,6 @@ proptest! {
             };
             prop_assert!(needed > end && needed <= input.len());
         }
-    }
-
-    #[test]
-    fn any_bytes_agree_with_the_model(input in prop_oneof![suggestive(), prop::collection::vec(any::<u8>(), 0..300)], seed in 1u64..) {
-        let limits = Limits { large_bytes: 5, ..Limits::default() };
-        let found = whole(&input, &limits);
-        prop_assert_eq!(model::comparable(&found), model::events(&input, &limits));
-        let pieces = Random(seed).pieces(&input, 9);
-        prop_assert_eq!(drive(pieces, &limits), found);
     }
 
     /// The contract of `Arguments` broken: another input, without `clear`.
