@@ -1063,6 +1063,7 @@ fn any_bytes_are_an_operation_or_none() {
         TreeOp::Push {
             front: true,
             exists: false,
+            replaces: false,
             values: TreeValues::Slices(&keys),
         },
         TreeOp::Update {
