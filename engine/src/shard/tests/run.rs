@@ -423,7 +423,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 }
                 (Call::Get, Owned::Value(version, bytes)) => is_now(Some((version, bytes))),
                 (Call::Get | Call::Delete | Call::Inspect | Call::GetRange(..), Owned::Absent) => {
-                    is_now(None)
+                    is_now(None);
                 }
                 (Call::Inspect, Owned::Value(version, bytes)) => {
                     let metadata = Metadata::decode(version, &bytes).expect("metadata");

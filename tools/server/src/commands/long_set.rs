@@ -108,7 +108,6 @@ fn set(call: &mut Call<'_>, name: &str, bytes: usize) -> Result {
         } else {
             Condition::Always
         },
-        ..PutOptions::default()
     };
     let key = call.key().to_vec();
     let take = move |mut core: Core, input: LongInput, output: TaskOutput, protocol| async move {

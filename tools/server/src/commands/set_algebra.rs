@@ -388,6 +388,10 @@ async fn store_made(
     Ok(made.len())
 }
 
+fn write_count(writer: &mut Writer<'_>, count: usize) {
+    writer.count(count);
+}
+
 /// Starts a `STORE` form, which is the event `name`.
 fn store(call: &mut Call<'_>, algebra: Algebra, name: &'static str) -> Flow {
     let target = call.key().to_vec();
@@ -395,7 +399,7 @@ fn store(call: &mut Call<'_>, algebra: Algebra, name: &'static str) -> Flow {
     call.task(move |mut core, output, protocol| async move {
         let step = (&mut core, &output);
         let made = store_made(step, (&target, &sources), algebra, name).await;
-        finish(&output, protocol, made, |writer, count| writer.count(count));
+        finish(&output, protocol, made, write_count);
         core
     })
 }
