@@ -168,29 +168,8 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         let (batch, is_movable) = (shard.batch(), shard.is_movable());
         let (own_producer, own_requests) = own_queue();
         let (own_section_producer, own_sections) = section_queue(&RingTails::new(), 0);
-        let mut own_producers = Some((own_producer, own_section_producer));
-        let (mut producers, mut section_producers, mut neighbours) =
-            (Vec::new(), Vec::new(), Vec::new());
-        for (place, lane) in lanes.into_iter().enumerate() {
-            let (of_lane, neighbour) = match lane {
-                Some((lane, core_shared)) => {
-                    let LaneClient {
-                        requests,
-                        sections,
-                        answers,
-                    } = lane;
-                    let neighbour = Neighbour::new(answers, core_shared);
-                    (Some((requests, sections)), Some(neighbour))
-                }
-                None if place == usize::from(own) => (own_producers.take(), None),
-                None => (None, None),
-            };
-            if let Some((producer, section_producer)) = of_lane {
-                producers.push(producer);
-                section_producers.push(section_producer);
-            }
-            neighbours.push(neighbour);
-        }
+        let own_producers = (own_producer, own_section_producer);
+        let (producers, section_producers, neighbours) = Self::ends_of(lanes, own, own_producers);
         assert_eq!(
             producers.len(),
             usize::from(shards),
@@ -227,6 +206,37 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         // The first requests may name an expiry from now.
         reactor.note_time(reactor.clock.read_ns());
         reactor
+    }
+
+    /// The producers of plain requests and of those under sections, by shard, and the other shards.
+    fn ends_of(
+        lanes: Vec<Option<(LaneClient, Arc<CoreShared>)>>,
+        own: u16,
+        own_producers: (RequestProducer, RequestProducer),
+    ) -> (
+        Vec<RequestProducer>,
+        Vec<RequestProducer>,
+        Vec<Option<Neighbour>>,
+    ) {
+        let mut own_producers = Some(own_producers);
+        let (mut producers, mut section_producers, mut neighbours) =
+            (Vec::new(), Vec::new(), Vec::new());
+        for (place, lane) in lanes.into_iter().enumerate() {
+            let (of_lane, neighbour) = match lane {
+                Some((lane, core_shared)) => {
+                    let neighbour = Neighbour::new(lane.answers, core_shared);
+                    (Some((lane.requests, lane.sections)), Some(neighbour))
+                }
+                None if place == usize::from(own) => (own_producers.take(), None),
+                None => (None, None),
+            };
+            if let Some((producer, section_producer)) = of_lane {
+                producers.push(producer);
+                section_producers.push(section_producer);
+            }
+            neighbours.push(neighbour);
+        }
+        (producers, section_producers, neighbours)
     }
 
     /// Receives the events of keepers from now on.
