@@ -18,8 +18,8 @@
 //!
 //! - N1: no read leaves the node's bytes, whatever they are: they may come from far memory.
 //! - N2: places are in the order of the elements, or of the children.
-//! - N3: the first bytes that a place has are those of its key, zeros behind a shorter one, the most
-//!   significant first. A search reads a key only where they do not decide.
+//! - N3: the first bytes that a place has are those of its key, the first one the most significant,
+//!   with zeros behind a shorter key. A search reads a key only where they do not decide.
 //! - N4: the first child's separator means nothing; that of a later one is at most the least key
 //!   below it, and greater than every key below the child before.
 

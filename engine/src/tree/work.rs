@@ -706,9 +706,9 @@ fn is_at_end(path: &[PathStep], place: LeafPlace) -> bool {
     is_first || place.entry + 1 == place.len && path.iter().all(is_last)
 }
 
-/// The child below which a rank or a gap is, and how many elements are before that child. The branch
-/// begins after some elements and has `count` below. The children are counted from the nearer end:
-/// what is pushed and popped is at one.
+/// The child below which a rank or a gap is, and how many elements are before that child. The
+/// branch begins after some elements and has `count` below. The children are counted from the
+/// nearer end: what is pushed and popped is at one.
 fn child_at(
     branch: TreeNode<'_>,
     (before, count): (u64, u64),

@@ -1,7 +1,7 @@
 //! Look-ahead into trees: prefetches the leaf that a later request of the batch will search.
 //!
-//! The branches of a tree are few and mostly in the processor's caches; a leaf mostly is not. So the
-//! way to the leaf is walked twice, and the misses of several leaves overlap.
+//! The branches of a tree are few and mostly in the processor's caches; a leaf mostly is not. So
+//! the way to the leaf is walked twice, and the misses of several leaves overlap.
 
 use farcore_rdma::{Endpoint, prefetch};
 

@@ -354,7 +354,8 @@ fn a_random_value_is_never_an_old_one() {
     assert!(seen(&reactor).evicted > 1_000);
 }
 
-/// What makes room in the index goes unread where it is far, so it is not known whose key is absent.
+/// What makes room in the index goes unread where it is far, so it is not known whose key is
+/// absent.
 #[test]
 fn no_evicted_key_counts_as_absent_all_along() {
     let mut reactor = Reactor::new(&Setting {
