@@ -108,6 +108,7 @@ pub(crate) struct DrainingLanes {
 
 impl DrainingLanes {
     /// Discards the answers that have arrived. The lanes, once all have.
+    #[expect(clippy::result_large_err, reason = "it goes back to where it was")]
     pub(crate) fn settle(mut self, shared: &Shared) -> std::result::Result<HandleLanes, Self> {
         let lanes = &mut self.lanes.lanes;
         self.outstanding += self.sections.pay(|shard, client| {

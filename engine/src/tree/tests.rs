@@ -1038,8 +1038,8 @@ fn a_tree_that_shrinks_has_few_nodes() {
     assert!(grove.memory.nodes.len() * 50 < many, "{many}");
 }
 
-#[test]
-fn any_bytes_are_an_operation_or_none() {
+/// Operations of several shapes, encoded.
+fn encoded_operations() -> [Vec<u8>; 7] {
     let changes = [(&b"a"[..], Some(&b"1"[..])), (b"b", None)];
     let changes = changes.map(|(key, value)| TreeChange { key, value });
     let keys = [&b"key"[..], b""];
@@ -1083,13 +1083,17 @@ fn any_bytes_are_an_operation_or_none() {
         tag: 7,
         version: Some(77),
     };
-    let encoded = ops.map(|op| {
+    ops.map(|op| {
         let mut encoded = Vec::new();
         op.encode(guard, &mut encoded);
         encoded
-    });
+    })
+}
+
+#[test]
+fn any_bytes_are_an_operation_or_none() {
     farcore_fuzz::Target::new("tree operation")
-        .seeds(encoded)
+        .seeds(encoded_operations())
         .run(|bytes| {
             let _ = (found_values(bytes).count(), page_elements(bytes).count());
             let Some((guard, op)) = TreeOp::decode(bytes) else {

@@ -1,6 +1,8 @@
 //! Sections of a whole engine: two counters on two shards that are always equal, whichever client
 //! dies.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

@@ -62,6 +62,16 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
+fn time_of(mean_ns: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "times are not negative, and a cast saturates"
+    )]
+    let mean_ns = mean_ns as u64;
+    time(mean_ns)
+}
+
 /// A time in at most four characters.
 pub(super) fn time(ns: u64) -> String {
     let value = ns as f64;
@@ -332,9 +342,7 @@ pub(super) const COLUMNS: &[Column] = &[
         "held",
         5,
         Sections,
-        |core| core
-            .section_mean_ns
-            .map_or_else(|| "-".to_owned(), |mean| time(mean as u64)),
+        |core| core.section_mean_ns.map_or_else(|| "-".to_owned(), time_of),
         |core| rank(core.section_mean_ns)
     ),
     column!(

@@ -270,7 +270,7 @@ mod tests {
         let functions = code.split("fn ").skip(1);
         let names = functions.filter_map(|function| function.split(['(', '<']).next());
         let is_decoder = |name: &&str| {
-            let starts = NAMES.iter().any(|known| *name == *known);
+            let starts = NAMES.contains(name);
             starts || name.starts_with("decode_") || name.starts_with("parse_")
         };
         names.filter(is_decoder).map(str::to_owned).collect()

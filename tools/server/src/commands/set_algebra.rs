@@ -462,7 +462,7 @@ mod tests {
                     assert!(failure.is_none(), "{failure:?}");
                     assert_eq!(updated.elements, set.len() as u64);
                 }
-                let sources = Sources::named(names.iter().map(|name| name.as_bytes()));
+                let sources = Sources::named(names.iter().map(String::as_bytes));
                 let union = all.iter().flatten().copied().collect::<BTreeSet<_>>();
                 let common = all[0].iter().copied();
                 let common = common.filter(|member| all.iter().all(|set| set.contains(member)));
