@@ -562,6 +562,9 @@ impl Core {
         if self.section.is_some() {
             return self.send_under_section(shard, hash, client, parts);
         }
+        if parts.kind.is_of_section() {
+            return Err(Error::SectionEnded);
+        }
         let mut reactor = self.reactor.borrow_mut();
         Ok(reactor.submit_to(shard, hash, client, parts))
     }

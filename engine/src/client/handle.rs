@@ -159,6 +159,9 @@ impl Handle {
         if self.sections.current != 0 {
             return self.send_under_section(shard, hash, (client, token), parts);
         }
+        if parts.kind.is_of_section() {
+            return Err(Error::SectionEnded.into());
+        }
         let Some(lanes) = &mut self.lanes else {
             return Err(Error::Closed.into());
         };

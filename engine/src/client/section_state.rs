@@ -62,7 +62,11 @@ impl HandleSections {
 
     /// Has the clients of a section leave all its shards.
     pub(super) fn end(&mut self, number: u16) {
-        let shards = std::mem::take(&mut self.shards[usize::from(number) - 1]);
+        // The handle may be another one than the one that began it: `work` can swap them.
+        let Some(shards) = self.shards.get_mut(usize::from(number) - 1) else {
+            return;
+        };
+        let shards = std::mem::take(shards);
         self.owed.extend(shards.iter().map(|shard| (shard, number)));
         if shards.count() == 0 {
             self.free.push(number);

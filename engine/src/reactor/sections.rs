@@ -20,8 +20,9 @@
 //!   other starve no plain request.
 //! - I4: a holder keeps it for the budget at most, and *closing* lasts as long at most. So a holder
 //!   that does nothing, a client that does not poll and a memory node that is silent delay others
-//!   for a bounded time. A holder that leaves, alive or dropped, delays them no longer than its
-//!   requests take that are parked.
+//!   for a bounded time; what is refused for that is followed by as long a time in which the shard
+//!   is open. A holder that leaves, alive or dropped, delays them no longer than its requests take
+//!   that are parked.
 //! - I5: a client that waits has room for its answer reserved at its lane.
 
 use std::collections::VecDeque;
@@ -96,6 +97,9 @@ pub(super) struct Sections {
     closing_since_ns: Option<u64>,
     /// Plain requests are served for a turn before the next client gets the section.
     is_breathing: bool,
+    /// Until when plain requests are served whoever waits: what was parked has not ended in time,
+    /// and clients that try again would keep others away for as long as it takes.
+    open_until_ns: u64,
     /// Something of this must be looked at in each turn.
     is_active: bool,
     /// Lanes' first queues are not served.
@@ -111,6 +115,7 @@ impl Sections {
             waiters: VecDeque::new(),
             closing_since_ns: None,
             is_breathing: false,
+            open_until_ns: 0,
             is_active: false,
             is_closed: false,
             budget_ns,
@@ -226,7 +231,7 @@ impl Sections {
         if self.holder.is_some() {
             return SectionDecision::Stay;
         }
-        let breathes = self.is_breathing;
+        let breathes = self.is_breathing || now_ns < self.open_until_ns;
         self.is_breathing &= waits_for_core;
         let Some(&first) = self.waiters.front().filter(|_| !breathes) else {
             self.is_closed = false;
@@ -248,6 +253,7 @@ impl Sections {
         if !is_lent && now_ns.saturating_sub(since_ns) > self.budget_ns {
             self.closing_since_ns = None;
             self.is_closed = false;
+            self.open_until_ns = now_ns.saturating_add(self.budget_ns);
             return SectionDecision::RefuseAll;
         }
         SectionDecision::Stay

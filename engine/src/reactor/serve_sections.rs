@@ -53,7 +53,10 @@ impl<E: Endpoint> SectionServer<'_, E> {
                     };
                     let run = waiting.iter().take_while(is_under).count();
                     let lane = ReplyTo::new(SECTION_LANE);
-                    self.shard.serve(lane, &waiting[..run], answers)
+                    let served = self.shard.serve(lane, &waiting[..run], answers);
+                    // It is tried again each turn, whatever room it lacked.
+                    self.shard.take_short();
+                    served
                 }
                 _ => usize::from(self.fail(first, &self.lost(), answers)),
             };
@@ -84,7 +87,7 @@ impl<E: Endpoint> SectionServer<'_, E> {
     /// Has the client of a request wait for the section.
     fn enter(&mut self, request: &Request<'_>, answers: &mut impl AnswerSink) -> bool {
         if self.is_closing {
-            return self.fail(request, &Error::Closed, answers);
+            return self.refuse(request, &Error::Closed, answers);
         }
         if !answers.reserve(self.reply_to(request), 0) {
             return false;
@@ -99,13 +102,18 @@ impl<E: Endpoint> SectionServer<'_, E> {
         };
         if !self.sections.enter(waiter) {
             answers.unreserve(self.reply_to(request), 0);
-            return self.fail(
-                request,
-                &refused(self.own, self.sections.waiting()),
-                answers,
-            );
+            let error = refused(self.own, self.sections.waiting());
+            return self.refuse(request, &error, answers);
         }
         true
+    }
+
+    /// Answers a client that does not get the section.
+    fn refuse(&self, request: &Request<'_>, error: &Error, answers: &mut impl AnswerSink) -> bool {
+        let is_refused = self.fail(request, error, answers);
+        let refused = u64::from(is_refused);
+        self.metrics.counters.sections_refused.add(refused);
+        is_refused
     }
 
     /// Ends what the client of a request has of the section.

@@ -85,10 +85,13 @@ impl LookAheadState {
     ) -> Option<&'r Request<'r>> {
         let (start, end) = self.batch;
         let at: *const Request<'static> = std::ptr::from_ref(request).cast();
-        let coming = at.wrapping_add(places);
-        let is_of_batch = (start..end).contains(&at) && (start..end).contains(&coming);
+        if !(start..end).contains(&at) {
+            return None;
+        }
+        let place = (at.addr() - start.addr()) / size_of::<Request<'_>>() + places;
+        let coming = start.wrapping_add(place);
         // SAFETY: it lies in the batch, which is a slice that stays until the batch ends, and so
         // for as long as the request of it that is being served.
-        is_of_batch.then(|| unsafe { &*coming.cast() })
+        (coming < end).then(|| unsafe { &*coming.cast() })
     }
 }

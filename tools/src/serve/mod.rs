@@ -63,9 +63,9 @@ const SPIN_NS: u64 = 0;
 
 /// Resident memory beside that of the engine and of clients: the program, its threads, sockets.
 const BASE_BYTES: u64 = 10 << 20;
-/// Resident memory of each core beside that of the engine and of clients: its slow log, and buffers
-/// that all its clients share.
-const CORE_BYTES: u64 = 2 << 20;
+/// Resident memory of each core beside that of the engine and of clients: its slow log, buffers
+/// that all its clients share, and the elements that commands are writing.
+const CORE_BYTES: u64 = 4 << 20;
 /// What each core takes besides if some connections are encrypted: what the allocator keeps in
 /// pieces between sessions, which take many short buffers and end in any order.
 const TLS_CORE_BYTES: u64 = 6 << 20;

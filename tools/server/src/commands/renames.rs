@@ -220,6 +220,7 @@ async fn move_key(
             TreeMoved::TargetExists => return Ok(Copied::TargetExists),
             TreeMoved::NotOfTree => {}
         }
+        output.pass_to_write(core).await;
         let moved = if renames {
             let _held = hold_value(core, output, from, REWRITTEN).await?;
             rename_to(core, (from, to), replaces, output).await

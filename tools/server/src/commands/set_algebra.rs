@@ -301,6 +301,9 @@ async fn write(made: &Members, core: &Core, (output, protocol): (&TaskOutput, Pr
 }
 
 fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
+    if call.is_early() {
+        return Flow::Later;
+    }
     let sources = Sources::of(call, 1..call.count());
     call.task(move |mut core, output, protocol| async move {
         match sources
@@ -344,6 +347,9 @@ pub(super) fn sintercard(call: &mut Call<'_>) -> Result {
         };
         place += 2;
     }
+    if call.is_early() {
+        return Ok(Flow::Later);
+    }
     let sources = Sources::of(call, 2..2 + count);
     Ok(call.task(move |mut core, output, protocol| async move {
         let step = (&mut core, &output);
@@ -371,6 +377,7 @@ async fn store_made(
     let (made, _held) = sources
         .make((&mut *core, output), algebra, usize::MAX)
         .await?;
+    output.pass_to_write(core).await;
     let was_absent = core.inspect(target).await?.is_none();
     let entries = members(&made).map(|(member, _)| (member, Some(&[][..])));
     let (updated, failure) = update_all((core, output), (Kind::Set, target), entries, true).await;
@@ -394,6 +401,9 @@ fn write_count(writer: &mut Writer<'_>, count: usize) {
 
 /// Starts a `STORE` form, which is the event `name`.
 fn store(call: &mut Call<'_>, algebra: Algebra, name: &'static str) -> Flow {
+    if call.is_early() {
+        return Flow::Later;
+    }
     let target = call.key().to_vec();
     let sources = Sources::of(call, 2..call.count());
     call.task(move |mut core, output, protocol| async move {

@@ -84,6 +84,7 @@ impl TreeMove<'_> {
         let mut attempts = Attempts::default();
         let mut held = None;
         loop {
+            output.pass_to_write(core).await;
             let length = match core.tree(self.from).len().await {
                 Ok(length) if length.version > 0 => length,
                 Ok(_) | Err(Error::KeyTooLong { .. }) => return Ok(TreeMoved::NoSource),
@@ -176,7 +177,11 @@ impl TreeMove<'_> {
             ..self
         };
         match back.add(core, source, (&page, &mut None)).await {
-            Ok(()) => self.readiness.note(core, output, self.from).await,
+            Ok(()) => {
+                // Who waits for the key looks at it only while others may write.
+                output.open_gate();
+                self.readiness.note(core, output, self.from).await;
+            }
             Err(second) => tracing::warn!(
                 rename = ?failure,
                 put_back = ?second,

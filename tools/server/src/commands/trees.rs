@@ -274,7 +274,9 @@ pub(super) async fn update_all<'e>(
         output.turn(core, bytes).await;
         steps::end_slice(core).await;
         // What is begun is done.
-        output.open_overdue_gate();
+        if output.open_overdue_gate() {
+            output.pass_to_write(core).await;
+        }
     }
     (updated, None)
 }

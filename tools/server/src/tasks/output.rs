@@ -126,6 +126,14 @@ impl TaskOutput {
         }
     }
 
+    /// Waits for a pass before the command writes, unless no other client does: it may have closed
+    /// the gate since it began, and opened it again.
+    pub(crate) async fn pass_to_write(&self, core: &Core) {
+        if !self.is_alone() {
+            self.pass(core).await;
+        }
+    }
+
     /// Gives the pass back: what is to be written is.
     pub(crate) fn end_pass(&self) {
         *self.state.pass.borrow_mut() = None;
