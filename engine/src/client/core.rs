@@ -15,7 +15,7 @@ use super::section_state::CoreSection;
 use super::shard_requests::ShardRequests;
 use super::transaction::check_transaction;
 use crate::client::long::Routed;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lifecycle::JobTicket;
 use crate::message::hash::{Hasher128, IndexHash};
 use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
