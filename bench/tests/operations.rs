@@ -46,7 +46,8 @@ fn every_part_of_operations_runs() {
             Part::Scan,
             Part::Export,
             Part::Long,
-            Part::Collections
+            Part::Collections,
+            Part::Sections
         ]
     );
     for run in &report.runs {
@@ -62,7 +63,7 @@ fn every_part_of_operations_runs() {
         }
     }
     let rows = report.runs.iter().map(|run| run.rows.len());
-    assert_eq!(rows.collect::<Vec<_>>(), [10, 2, 2, 4, 10]);
+    assert_eq!(rows.collect::<Vec<_>>(), [10, 2, 2, 4, 10, 17]);
 }
 
 #[test]

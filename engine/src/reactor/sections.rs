@@ -97,8 +97,8 @@ pub(super) struct Sections {
     closing_since_ns: Option<u64>,
     /// Plain requests are served for a turn before the next client gets the section.
     is_breathing: bool,
-    /// Until when plain requests are served whoever waits: what was parked has not ended in time,
-    /// and clients that try again would keep others away for as long as it takes.
+    /// Until when plain requests are served though clients wait: what was parked has not ended in
+    /// time, and clients that try again would keep others away for as long as it takes.
     open_until_ns: u64,
     /// Something of this must be looked at in each turn.
     is_active: bool,

@@ -25,9 +25,10 @@ const ERRORS: [&str; 17] = [
     "TransactionTooLong",
     "Unavailable",
 ];
-/// Those of calls that no client of a run makes, and of engines that do not open.
+/// Those of calls that no client of a run makes, of sections, which count their own, and of engines
+/// that do not open.
 #[cfg(test)]
-const OTHER_ERRORS: [&str; 28] = [
+const OTHER_ERRORS: [&str; 33] = [
     "Config",
     "Core",
     "CounterOverflow",
@@ -46,9 +47,14 @@ const OTHER_ERRORS: [&str; 28] = [
     "LongValuesKept",
     "Memory",
     "NotANumber",
-    "Plain",
     "Position",
-    "Structured",
+    "SectionEnded",
+    "SectionInside",
+    "SectionKeys",
+    "SectionLost",
+    "SectionOutside",
+    "SectionRefused",
+    "SectionShards",
     "SystemCall",
     "Threads",
     "TimedOut",
