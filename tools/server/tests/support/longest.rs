@@ -67,7 +67,10 @@ pub(crate) fn stored() -> Vec<(&'static str, Request)> {
             "longfield",
             command("HSET longfield", [bytes(ELEMENT_BYTES), b"1".to_vec()]),
         ),
-        ("longmember", command("SADD longmember", [bytes(ELEMENT_BYTES)])),
+        (
+            "longmember",
+            command("SADD longmember", [bytes(ELEMENT_BYTES)]),
+        ),
         (
             "longelement",
             command("RPUSH longelement", [bytes(ELEMENT_BYTES)]),
