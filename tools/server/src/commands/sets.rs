@@ -24,7 +24,7 @@ use crate::steps;
 use crate::tasks::attempts::Attempts;
 use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
-use crate::types::element::{Entry, entry_of, is_long};
+use crate::types::element::{ElementKeys, Entry, entry_of, is_long};
 use crate::types::kind::Kind;
 use crate::types::replies::ReplyKind;
 use crate::types::set::reply::SetReply;
@@ -305,6 +305,14 @@ async fn move_member(
     }
     if taken.removed == 0 {
         return Ok(false);
+    }
+    let mut keys = ElementKeys::default();
+    keys.add(member, Some(&[]));
+    let target = core.tree(to).tagged(Kind::Set.tag());
+    if let Ok(Some(_)) = { target }.get(keys.key(0)).await {
+        // The target stays as it is, also for clients that watch it.
+        taken.notify(output, (Kind::Set, from));
+        return Ok(true);
     }
     let added = || std::iter::once((member, Some(&[][..])));
     let (added_to, failure) =
