@@ -312,7 +312,8 @@ pub enum Error {
     SectionEnded,
     /// A shard gives no section at the moment: requests that had begun before, as those to a memory
     /// node that is silent, have not ended within the time for which a section is lent, or too many
-    /// clients wait. Nothing was done.
+    /// clients wait: 4096 at a shard, or at the lane of one handle one for each 128 bytes of its
+    /// answers. Nothing was done.
     #[error("shard {shard} gives no section at the moment, and {waiting} clients wait: try again")]
     SectionRefused {
         /// The shard.

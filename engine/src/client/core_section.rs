@@ -51,7 +51,7 @@ impl Core {
     /// [`Error::SectionInside`] on a client that `work` was given. [`Error::SectionRefused`] if a
     /// shard does not give its section; then `work` was not begun. [`Error::SectionLost`] if a
     /// section was held too long: requests before that were carried out, those after it failed with
-    /// the same error, and others may have come between. [`Error::Closed`].
+    /// the same error, and other clients may have changed the keys meanwhile. [`Error::Closed`].
     pub async fn section<R>(
         &mut self,
         keys: &[&[u8]],

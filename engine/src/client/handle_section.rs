@@ -47,8 +47,8 @@ impl Handle {
     /// [`Error::SectionKeys`], [`Error::SectionShards`], and those of keys.
     /// [`Error::SectionInside`] in `work`. [`Error::SectionRefused`] if a shard does not give its
     /// section; then `work` was not begun. [`Error::SectionLost`] if a section was held too long:
-    /// requests before that were carried out, those after it failed with the same error, and others
-    /// may have come between. [`Error::Closed`].
+    /// requests before that were carried out, those after it failed with the same error, and other
+    /// clients may have changed the keys meanwhile. [`Error::Closed`].
     pub fn section<R>(&mut self, keys: &[&[u8]], work: impl FnOnce(&mut Handle) -> R) -> Result<R> {
         if self.sections.current != 0 {
             return Err(Error::SectionInside);

@@ -359,6 +359,10 @@ pub(crate) trait AnswerSink {
     /// Reserves room for an answer with a value of at most this many bytes; false if there is none.
     /// Other answers do not use it.
     fn reserve(&mut self, lane: ReplyTo, value_bytes: usize) -> bool;
+    /// True if so much is reserved that other answers of the lane are soon short of room.
+    fn reserves_much(&self) -> bool {
+        false
+    }
     /// Releases what [`AnswerSink::reserve`] reserved for a value of this many bytes. That answer
     /// has room now.
     fn unreserve(&mut self, lane: ReplyTo, value_bytes: usize);

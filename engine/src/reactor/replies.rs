@@ -428,6 +428,10 @@ impl AnswerSink for LaneSink<'_> {
         self.0.reserve(value_bytes)
     }
 
+    fn reserves_much(&self) -> bool {
+        self.0.reserves_much()
+    }
+
     fn unreserve(&mut self, _: ReplyTo, value_bytes: usize) {
         self.0.unreserve(value_bytes);
     }

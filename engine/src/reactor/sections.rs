@@ -23,7 +23,8 @@
 //!   for a bounded time; what is refused for that is followed by as long a time in which the shard
 //!   is open. A holder that leaves, alive or dropped, delays them no longer than its requests take
 //!   that are parked.
-//! - I5: a client that waits has room for its answer reserved at its lane.
+//! - I5: a client that waits has room for its answer reserved at its lane. All of them have a
+//!   quarter of the lane's answers at most, so that a holder's have room; others are refused.
 
 use std::collections::VecDeque;
 

@@ -89,6 +89,11 @@ impl<E: Endpoint> SectionServer<'_, E> {
         if self.is_closing {
             return self.refuse(request, &Error::Closed, answers);
         }
+        if answers.reserves_much() {
+            // More would leave no room for the answers of the lane's holder.
+            let error = refused(self.own, self.sections.waiting());
+            return self.refuse(request, &error, answers);
+        }
         if !answers.reserve(self.reply_to(request), 0) {
             return false;
         }

@@ -280,6 +280,11 @@ impl Producer {
         fits
     }
 
+    /// True if a quarter of the ring or more is reserved.
+    pub(crate) fn reserves_a_quarter(&self) -> bool {
+        4 * self.reserved >= self.span.capacity()
+    }
+
     /// Releases what [`Producer::reserve`] reserved for a message of this many bytes. The message
     /// has room now.
     pub(crate) fn unreserve(&mut self, payload: usize) {

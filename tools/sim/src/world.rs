@@ -698,6 +698,18 @@ impl World {
         self.until("sections have not ended", |_| Ok(sections::have_ended()))
     }
 
+    /// Makes calls and waits for their answers. Returns where in the history the first one is.
+    fn call_all(&mut self, calls: Vec<Call>) -> Result<usize, String> {
+        let first = self.history.len();
+        for call in calls {
+            while !self.send(0, call.clone()) {
+                self.take_step()?;
+            }
+        }
+        self.until_answered()?;
+        Ok(first)
+    }
+
     /// Deletes every key, again where that fails, and forgets the history.
     fn begin_anew(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
         let mut calls: Vec<_> = (0..self.plan.keys)
@@ -705,13 +717,7 @@ impl World {
             .chain((0..self.plan.trees).map(|tree| Call::DeleteTree { tree }))
             .collect();
         for _ in 0..READ_ROUNDS {
-            let first = self.history.len();
-            for call in calls {
-                while !self.send(0, call.clone()) {
-                    self.take_step()?;
-                }
-            }
-            self.until_answered()?;
+            let first = self.call_all(calls)?;
             let failed = self.history.since(first).iter().filter(|entry| {
                 let answered = entry.ended.as_ref().map(|ended| &ended.1);
                 matches!(answered, Some(Answered::Failed(_)))
@@ -826,13 +832,7 @@ impl World {
     fn read_all(&mut self, are_all_well: bool) -> Result<(), String> {
         let mut calls = self.final_calls();
         for _ in 0..READ_ROUNDS {
-            let first = self.history.len();
-            for call in calls {
-                while !self.send(0, call.clone()) {
-                    self.take_step()?;
-                }
-            }
-            self.until_answered()?;
+            let first = self.call_all(calls)?;
             calls = self.unexcused(first, are_all_well);
             if calls.is_empty() {
                 return Ok(());

@@ -272,6 +272,16 @@ fn a_shard_whose_far_memory_is_silent_refuses_sections_and_goes_on() {
     // A client that waits no more.
     bench.leave(1, 10);
     assert_eq!(bench.turns_until(1).1, [(2_000_000, "Absent".into())]);
+    // Clients that try again at once do not close the shard before the next budget.
+    bench.get(2, 0, 1);
+    bench.reactor.turn_alone();
+    bench.enter(1, 10);
+    for _ in 0..20 {
+        bench.get(3, 0, NEAR[0]);
+        let (turns, answers) = bench.turns_until(3);
+        assert!(turns <= TURNS_MAX, "{turns} turns");
+        assert_eq!(answers, [value(NEAR[0])]);
+    }
 }
 
 #[test]
@@ -316,4 +326,33 @@ fn a_closing_shard_gives_no_section() {
         [value(NEAR[0])],
         "the holder goes on"
     );
+}
+
+/// Clients that wait have little of the room of their lane's answers, which its holder needs.
+#[test]
+fn a_holder_is_served_however_many_clients_of_its_lane_wait() {
+    const CLIENTS: u16 = 3_000;
+    let mut bench = Bench::new();
+    bench.hold(1, 10);
+    let mut refused = 0;
+    for number in 0..CLIENTS {
+        bench.enter(1, 100 + 2 * number);
+        bench.reactor.turn_alone();
+        for (token, text) in bench.answers(1) {
+            assert!(token == 1_000_000 && text.ends_with(" refused"), "{text}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0 && refused < CLIENTS, "{refused}");
+    assert_eq!(
+        bench.reactor.metrics.counters.sections_refused.get(),
+        u64::from(refused)
+    );
+    for _ in 0..20 {
+        bench.get(1, 10, NEAR[1]);
+        assert_eq!(bench.turns_until(1), (1, vec![value(NEAR[1])]));
+    }
+    bench.leave(1, 10);
+    let (turns, _) = bench.turns_until(1);
+    assert!(turns <= TURNS_MAX, "{turns} turns");
 }

@@ -73,6 +73,11 @@ impl AnswerProducer {
         free
     }
 
+    /// True if a quarter of the ring or more is reserved.
+    pub(crate) fn reserves_much(&self) -> bool {
+        self.ring.reserves_a_quarter()
+    }
+
     /// Releases what [`AnswerProducer::reserve`] reserved for a value of this many bytes.
     pub(crate) fn unreserve(&mut self, value_bytes: usize) {
         if self.closing {
