@@ -323,7 +323,11 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Removes the record of a slot that lies near the home of a hash.
-    fn evict_near(&mut self, near: IndexHash, (position, slot): (Position, Slot)) {
+    pub(in crate::shard) fn evict_near(
+        &mut self,
+        near: IndexHash,
+        (position, slot): (Position, Slot),
+    ) {
         match self.local.record_at(slot.address()) {
             Some(record) => {
                 let hash = self.key_hasher.hash(record.key());
