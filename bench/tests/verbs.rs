@@ -100,7 +100,7 @@ fn contest(scheme: &str, sizes: &str) {
 #[test]
 #[ignore = "needs an RDMA device: cargo xtask lab test"]
 fn every_value_of_a_contest_is_right_by_cm() {
-    contest("rdma", "--cores 0,1 --keys-per-core 112000 --local 11MiB");
+    contest("rdma", "--cores 0,1 --keys-per-core 112000 --local 12MiB");
 }
 
 #[test]
