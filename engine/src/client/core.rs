@@ -20,6 +20,7 @@ use crate::lifecycle::JobTicket;
 use crate::message::hash::{Hasher128, IndexHash};
 use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
+use crate::message::section::SectionShards;
 use crate::observe::recorder::{Recorder, RequestTap};
 use crate::reactor::{LentReactor, NO_CLIENT, yield_now};
 
@@ -229,8 +230,40 @@ impl Core {
             return false;
         };
         self.client = client;
-        self.in_flight_max = IN_FLIGHT_MAX;
+        self.allow_plain(0);
         true
+    }
+
+    /// Has submitted requests be under a section: none is taken as a plain one.
+    pub(super) fn begin_section(&mut self) {
+        self.in_flight_max = 0;
+        self.section = Some(CoreSection {
+            in_flight: std::mem::take(&mut self.in_flight),
+            ..CoreSection::default()
+        });
+    }
+
+    /// Has submitted requests be plain ones again; this many are in flight.
+    pub(super) fn allow_plain(&mut self, in_flight: usize) {
+        self.in_flight = in_flight;
+        if self.client != NO_CLIENT {
+            self.in_flight_max = IN_FLIGHT_MAX;
+        }
+    }
+
+    /// True if answers to calls are to come: those to calls that were dropped, and to leaves.
+    pub(super) fn has_calls_in_flight(&mut self) -> bool {
+        self.poll_calls(&mut |_, _| {});
+        self.calls_in_flight > 0
+    }
+
+    /// Sends requests to leave the sections of shards, whose answers no one waits for.
+    pub(super) fn send_leaves(&mut self, shards: SectionShards) {
+        let mut reactor = self.reactor.borrow_mut();
+        for shard in shards.iter() {
+            reactor.leave_section(shard, self.caller);
+            self.calls_in_flight += 1;
+        }
     }
 
     /// Allocates the client number of calls; waits while none is left.
@@ -656,14 +689,9 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        self.abandon_sections();
         let in_flight = self.in_flight();
         let mut reactor = self.reactor.borrow_mut();
-        if let Some(section) = &self.section {
-            for shard in section.shards.iter() {
-                reactor.leave_section(shard, self.caller);
-                self.calls_in_flight += 1;
-            }
-        }
         let replies = reactor.replies();
         replies.remove_client(self.client, in_flight, &self.ticket);
         replies.remove_client(self.caller, self.calls_in_flight, &self.ticket);

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use super::core::Core;
-use super::section::{enter_all, leave_all, looks, section_shards};
-use super::section_state::CoreSection;
+use super::section::{check_count, enter_all, leave_all, looks, section_shards};
 use crate::error::{Error, Result};
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts};
-use crate::message::section::section_parts;
+use crate::message::section::{SectionShards, section_parts};
 use crate::reactor::NO_CLIENT;
 
 impl Core {
@@ -64,11 +63,73 @@ impl Core {
         self.many_kept(looks(keys), 0, |_, _| {}).await?;
         let mut under = self.another();
         under.tap.clone_from(&self.tap);
-        under.begin_section().await;
-        enter_all(&mut under, shards).await?;
+        under.enter(shards).await?;
         let result = work(&mut under).await;
-        match leave_all(&mut under, shards).await? {
-            None => Ok(result),
+        under.leave_sections().await?;
+        Ok(result)
+    }
+
+    /// Has the requests of this client be under the sections of `shards`, until it leaves them:
+    /// [`Core::section`] for a caller whose work is no one future. `near` are keys that it is about
+    /// to use: those that are far are read first. Requests to other shards fail with
+    /// [`Error::SectionOutside`] meanwhile. What it has submitted before, and not seen answered, may
+    /// be carried out after the sections.
+    ///
+    /// If the call is dropped, drop the client too: it waits for some of the sections.
+    ///
+    /// # Errors
+    /// Those of [`Core::section`]; [`Error::SectionOutside`] for a shard that there is not. Then
+    /// its requests are plain ones as before.
+    pub async fn enter_sections(
+        &mut self,
+        shards: impl IntoIterator<Item = usize>,
+        near: &[&[u8]],
+    ) -> Result<()> {
+        if self.section.is_some() {
+            return Err(Error::SectionInside);
+        }
+        let (_, count) = self.hasher_and_shards();
+        let mut set = SectionShards::default();
+        for shard in shards {
+            let shard = u16::try_from(shard).unwrap_or(u16::MAX);
+            if shard >= count {
+                return Err(Error::SectionOutside { shard });
+            }
+            set.add(shard);
+        }
+        let shards = check_count(set)?;
+        self.many_kept(looks(near), 0, |_, _| {}).await?;
+        self.enter(shards).await
+    }
+
+    async fn enter(&mut self, shards: SectionShards) -> Result<()> {
+        self.begin_calls().await;
+        while self.client == NO_CLIENT && !self.begin() {
+            self.yield_now().await;
+        }
+        // A leave that is not sent yet would end the new section.
+        while self.has_calls_in_flight() {
+            self.yield_now().await;
+        }
+        self.begin_section();
+        let entered = enter_all(self, shards).await;
+        if entered.is_err() {
+            self.abandon_sections();
+        }
+        entered
+    }
+
+    /// Leaves the sections that this client has entered: its requests are plain ones from now on.
+    /// What it has submitted is carried out before.
+    ///
+    /// # Errors
+    /// [`Error::SectionLost`] if one was held too long: others may have been served since.
+    pub async fn leave_sections(&mut self) -> Result<()> {
+        let shards = self.section.as_ref().map(|section| section.shards);
+        let left = leave_all(self, shards.unwrap_or_default()).await;
+        self.abandon_sections();
+        match left? {
+            None => Ok(()),
             Some(shard) => {
                 let limit = Duration::from_nanos(self.reactor.borrow().section_ns());
                 Err(Error::SectionLost { shard, limit })
@@ -76,15 +137,20 @@ impl Core {
         }
     }
 
-    /// Has the requests of this new client be under a section.
-    async fn begin_section(&mut self) {
-        self.begin_calls().await;
-        while self.client == NO_CLIENT && !self.begin() {
-            self.yield_now().await;
-        }
-        // None is taken as a plain one from now on.
-        self.in_flight_max = 0;
-        self.section = Some(CoreSection::default());
+    /// [`Core::leave_sections`] without waiting: it is not known whether one was lost after the
+    /// latest request.
+    pub fn abandon_sections(&mut self) {
+        let Some(section) = self.section.take() else {
+            return;
+        };
+        self.send_leaves(section.shards);
+        self.allow_plain(section.in_flight);
+    }
+
+    /// True while requests of this client are under sections.
+    #[must_use]
+    pub fn is_under_section(&self) -> bool {
+        self.section.is_some()
     }
 
     /// Submits a request of a call under the section of its shard.

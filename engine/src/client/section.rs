@@ -40,13 +40,21 @@ pub(super) fn section_shards(
         }
         set.add(hasher.shard(key, hasher.hash(key), shards));
     }
-    if set.count() > SECTION_SHARDS_MAX {
+    check_count(set)
+}
+
+/// These shards.
+///
+/// # Errors
+/// [`Error::SectionShards`] if there are too many.
+pub(super) fn check_count(shards: SectionShards) -> Result<SectionShards> {
+    if shards.count() > SECTION_SHARDS_MAX {
         return Err(Error::SectionShards {
-            shards: set.count(),
+            shards: shards.count(),
             max: SECTION_SHARDS_MAX,
         });
     }
-    Ok(set)
+    Ok(shards)
 }
 
 /// Reads of the keys, so that they are near. A far record is copied to local memory when it is read

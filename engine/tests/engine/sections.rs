@@ -323,3 +323,62 @@ fn what_a_section_cannot_do_is_an_error() {
     assert!(matches!(closed, Err(Error::Closed)));
     assert!(matches!(handle.section(&[&a], |_| ()), Err(Error::Closed)));
 }
+
+/// A client that has entered is at once a client of its own: for submitted requests and for calls,
+/// over all shards, until it leaves or is dropped.
+#[test]
+fn a_client_that_enters_keeps_others_away_until_it_leaves() {
+    let engine = Engine::open(tiny()).unwrap();
+    let keys = two_keys(&engine);
+    let shards = engine.shards();
+    let job = async move |mut core: Core| {
+        let near = [&keys[0][..], &keys[1]];
+        let mut other = core.another();
+        let outside = core.enter_sections([shards], &[]).await;
+        assert!(matches!(outside, Err(Error::SectionOutside { .. })));
+        for waits in [true, false, true, false] {
+            core.enter_sections(0..shards, &near).await.unwrap();
+            let twice = core.enter_sections(0..1, &[]).await;
+            assert!(matches!(twice, Err(Error::SectionInside)));
+            assert!(core.is_under_section() && !other.is_under_section());
+            for (token, key) in keys.iter().enumerate() {
+                let put = Operation::Put { key, value: b"1" };
+                other.submit(put, token as u64).unwrap();
+            }
+            let before = core.len().await.unwrap();
+            for key in &keys {
+                for _ in 0..20 {
+                    other.yield_now().await;
+                }
+                let count = core.increment(key, 1).await;
+                assert!(matches!(count, Ok(1)), "{count:?}");
+                assert!(core.delete(key).await.unwrap());
+                // Its answer is taken after the section.
+                let get = Operation::Get { key };
+                core.submit(get, 7).unwrap();
+            }
+            assert_eq!(core.len().await.unwrap(), before);
+            assert_eq!((core.in_flight(), other.in_flight()), (2, 2));
+            if waits {
+                core.leave_sections().await.unwrap();
+            } else {
+                core.abandon_sections();
+            }
+            assert!(!core.is_under_section());
+            for one in [&mut core, &mut other] {
+                while one.in_flight() > 0 {
+                    one.poll(|token, answer| match token {
+                        7 => assert!(matches!(answer, Answer::Absent)),
+                        _ => assert!(matches!(answer, Answer::Stored { .. })),
+                    });
+                    one.yield_now().await;
+                }
+            }
+            for key in &keys {
+                assert!(core.get(key).await.unwrap().is_some());
+                core.delete(key).await.unwrap();
+            }
+        }
+    };
+    answer_to(engine.run_on_core(0, job).unwrap()).unwrap();
+}
