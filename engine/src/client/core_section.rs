@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::section::{check_count, enter_all, leave_all, looks, section_shards};
+use super::section_state::CoreSection;
 use crate::error::{Error, Result};
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts};
-use crate::message::section::{SectionShards, section_parts};
+use crate::message::section::{SectionClients, SectionShards, section_parts};
 use crate::reactor::NO_CLIENT;
 
 impl Core {
@@ -119,6 +120,28 @@ impl Core {
         entered
     }
 
+    /// Another client for calls beside this one's, under the sections that this one has entered, if
+    /// it has: for two calls at once. There is one at a time, and it ends with the sections.
+    ///
+    /// # Errors
+    /// [`Error::SectionLost`]; also if there is one already.
+    pub async fn beside(&mut self) -> Result<Core> {
+        let mut beside = self.another();
+        if let Some(section) = &self.section {
+            beside.begin_calls().await;
+            // One that has ended must have left.
+            while self.reactor.borrow().owes_leaves() {
+                self.yield_now().await;
+            }
+            beside.section = Some(CoreSection {
+                joins: Some(self.caller),
+                ..CoreSection::default()
+            });
+            enter_all(&mut beside, section.shards).await?;
+        }
+        Ok(beside)
+    }
+
     /// Leaves the sections that this client has entered: its requests are plain ones from now on.
     /// What it has submitted is carried out before.
     ///
@@ -215,8 +238,18 @@ impl Core {
         if parts.kind == OperationKind::SectionEnter {
             // Before it is sent: whenever this client is dropped, it leaves.
             section.shards.add(shard);
-            let second = self.client.to_le_bytes();
-            let parts = section_parts(parts.kind, &second);
+            let (second, join);
+            let value = match section.joins {
+                None => {
+                    second = self.client.to_le_bytes();
+                    &second[..]
+                }
+                Some(of) => {
+                    join = SectionClients::encode_join(of);
+                    &join[..]
+                }
+            };
+            let parts = section_parts(parts.kind, value);
             return Ok(reactor.submit_under_section(shard, hash, client, &parts));
         }
         if !section.shards.has(shard) {

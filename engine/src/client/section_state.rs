@@ -11,6 +11,8 @@ use crate::message::section::{SectionShards, section_parts};
 pub(super) struct CoreSection {
     /// The shards whose section it holds or waits for.
     pub(super) shards: SectionShards,
+    /// The client that it joins, if it does not enter by itself.
+    pub(super) joins: Option<u16>,
     /// Submitted requests whose answers have not been visited. The client counts none itself, so
     /// that a plain submission needs no look here.
     pub(super) in_flight: usize,

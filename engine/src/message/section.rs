@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! enter:  | second client:16 |  -> stored, when the section is the client's; failed
+//! join:   | second client:16 | client:16 | -> stored, if that client holds the section; failed
 //! leave:                        -> deleted, if the section was the client's until now; else absent
 //! ```
 //!
@@ -13,29 +14,72 @@
 use crate::constants::LANE_NUMBERS;
 use crate::message::operation::{OperationKind, RequestParts};
 
+/// No client.
+const NONE: u16 = u16::MAX;
+
 /// The client numbers of one lane whose requests are under one section: those of its calls and of
-/// its submitted requests.
+/// its submitted requests, and one that has joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SectionClients {
     /// The one that enters and leaves.
     pub(crate) first: u16,
     pub(crate) second: u16,
+    /// Set by [`SectionClients::join`].
+    joined: u16,
 }
 
 impl SectionClients {
     /// True if a request of this client is under the section.
     #[inline]
     pub(crate) fn include(self, client: u16) -> bool {
-        client == self.first || client == self.second
+        client == self.first || client == self.second || client == self.joined
+    }
+
+    /// The clients of a section that none has joined.
+    pub(crate) fn new(first: u16, second: u16) -> Self {
+        let joined = NONE;
+        Self {
+            first,
+            second,
+            joined,
+        }
+    }
+
+    /// Has a client join; false if another has.
+    pub(crate) fn join(&mut self, client: u16) -> bool {
+        let is_free = self.joined == NONE;
+        if is_free {
+            self.joined = client;
+        }
+        is_free
+    }
+
+    /// Has the client that has joined leave; false if it is another.
+    pub(crate) fn part(&mut self, client: u16) -> bool {
+        let is_joined = self.joined == client;
+        if is_joined {
+            self.joined = NONE;
+        }
+        is_joined
     }
 
     /// The client that enters, with the value of its request.
     pub(crate) fn decode(first: u16, value: &[u8]) -> Self {
         let second = value.first_chunk().map(|bytes| u16::from_le_bytes(*bytes));
-        Self {
-            first,
-            second: second.unwrap_or(first),
-        }
+        Self::new(first, second.unwrap_or(first))
+    }
+
+    /// The client whose section one joins, with the value of its request; none if it enters.
+    pub(crate) fn decode_joined(value: &[u8]) -> Option<u16> {
+        let (_, rest) = value.split_first_chunk::<2>()?;
+        Some(u16::from_le_bytes(*rest.first_chunk()?))
+    }
+
+    /// The value of a request to join.
+    pub(crate) fn encode_join(client: u16) -> [u8; 4] {
+        let [low, high] = client.to_le_bytes();
+        let [none_low, none_high] = NONE.to_le_bytes();
+        [none_low, none_high, low, high]
     }
 }
 

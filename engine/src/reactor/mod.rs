@@ -389,6 +389,11 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         }
     }
 
+    /// True if clients that are gone have not left yet.
+    pub(crate) fn owes_leaves(&self) -> bool {
+        !self.leaves_owed.is_empty()
+    }
+
     /// Sends what clients that are gone have not sent for lack of room.
     fn pay_leaves(&mut self) {
         let mut owed = std::mem::take(&mut self.leaves_owed);

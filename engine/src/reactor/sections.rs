@@ -170,13 +170,22 @@ impl Sections {
         has_room
     }
 
+    /// Has a client of a lane join one that holds the section; false if that one does not, or
+    /// another has joined it.
+    pub(super) fn join(&mut self, lane: u8, of: u16, client: u16) -> bool {
+        let holder = self.holder.as_mut();
+        holder.is_some_and(|holder| {
+            holder.of.is(lane, of) && !holder.has_left && holder.of.clients.join(client)
+        })
+    }
+
     /// Ends what a client has of the section.
     pub(super) fn leave(&mut self, lane: u8, client: u16) -> SectionEnd {
         if let Some(holder) = &mut self.holder
             && holder.of.is(lane, client)
             && !holder.has_left
         {
-            holder.has_left = true;
+            holder.has_left = !holder.of.clients.part(client);
             return SectionEnd::Held;
         }
         let place = self.waiters.iter().position(|it| it.of.is(lane, client));
@@ -276,10 +285,7 @@ mod tests {
         SectionWaiter {
             of: SectionClient {
                 lane,
-                clients: SectionClients {
-                    first,
-                    second: first + 1,
-                },
+                clients: SectionClients::new(first, first + 1),
             },
             origin: Origin::default(),
             token: first.into(),
@@ -321,6 +327,23 @@ mod tests {
         assert!(matches!(sections.leave(1, 50), SectionEnd::Waited(gone) if gone.token == 50));
         assert_eq!(given(&mut sections, 0), None);
         assert!(!sections.is_closed() && !sections.is_active());
+    }
+
+    #[test]
+    fn a_client_that_joins_a_holder_leaves_alone_or_with_it() {
+        let mut sections = Sections::new(BUDGET_NS);
+        assert!(!sections.join(3, 10, 70), "no one holds it");
+        sections.enter(waiter(3, 10));
+        assert_eq!(given(&mut sections, 0), Some(10));
+        assert!(!sections.join(3, 20, 70) && !sections.join(4, 10, 70));
+        assert!(sections.join(3, 11, 70) && !sections.join(3, 10, 71));
+        assert!(sections.is_holder(3, 70) && !sections.is_holder(4, 70));
+        assert!(matches!(sections.leave(3, 70), SectionEnd::Held));
+        assert!(!sections.is_holder(3, 70) && sections.is_holder(3, 10));
+        assert!(sections.join(3, 10, 71) && sections.is_holder(3, 71));
+        assert!(matches!(sections.leave(3, 10), SectionEnd::Held));
+        assert!(!sections.is_holder(3, 71) && !sections.join(3, 10, 72));
+        assert!(matches!(sections.leave(3, 71), SectionEnd::Nothing));
     }
 
     #[test]

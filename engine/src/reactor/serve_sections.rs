@@ -89,6 +89,9 @@ impl<E: Endpoint> SectionServer<'_, E> {
         if self.is_closing {
             return self.refuse(request, &Error::Closed, answers);
         }
+        if let Some(of) = SectionClients::decode_joined(request.value()) {
+            return self.join(request, of, answers);
+        }
         if answers.reserves_much() {
             // More would leave no room for the answers of the lane's holder.
             let error = refused(self.own, self.sections.waiting());
@@ -111,6 +114,19 @@ impl<E: Endpoint> SectionServer<'_, E> {
             return self.refuse(request, &error, answers);
         }
         true
+    }
+
+    /// Has the client of a request join the holder of the section.
+    fn join(&mut self, request: &Request<'_>, of: u16, answers: &mut impl AnswerSink) -> bool {
+        let id = self.reply_to(request);
+        if !answers.has_room(id, 0) {
+            return false;
+        }
+        if !self.sections.join(self.lane, of, request.origin.client()) {
+            return self.fail(request, &self.lost(), answers);
+        }
+        let answer = Answer::Stored { version: 0 };
+        answers.try_answer(id, request.token, answer)
     }
 
     /// Answers a client that does not get the section.

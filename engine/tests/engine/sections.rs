@@ -357,6 +357,15 @@ fn a_client_that_enters_keeps_others_away_until_it_leaves() {
                 let get = Operation::Get { key };
                 core.submit(get, 7).unwrap();
             }
+            let mut beside = core.beside().await.unwrap();
+            for key in &keys {
+                let put = beside.put(key, b"beside").await;
+                assert!(put.is_ok() && core.delete(key).await.unwrap());
+            }
+            let second = core.beside().await;
+            assert!(matches!(second, Err(Error::SectionLost { .. })));
+            drop(beside);
+            drop(core.beside().await.unwrap());
             assert_eq!(core.len().await.unwrap(), before);
             assert_eq!((core.in_flight(), other.in_flight()), (2, 2));
             if waits {

@@ -35,13 +35,6 @@ impl Bench {
         Serving::new(shared, place, value_bytes_max).expect("descriptors")
     }
 
-    /// Has a core's loop do what messages to the first core say.
-    pub(crate) fn receive(&self, serving: &mut Serving) {
-        while let Some(message) = self.shared.cores[0].receive() {
-            serving.take_message(message);
-        }
-    }
-
     /// Has the loop of the first core serve a client; returns its socket, and the number of its
     /// connection.
     pub(crate) fn connect(&self, serving: &mut Serving) -> (TcpStream, usize) {
@@ -67,9 +60,9 @@ impl Bench {
 
     /// The output of a command.
     pub(crate) fn output(&self) -> TaskOutput {
-        let events = EventSink::new(Arc::clone(&self.shared), 0);
+        let events = EventSink::new(Arc::clone(&self.shared));
         let account = Account::new(&CoreMemory::new(Arc::clone(&self.shared.client_memory)));
-        TaskOutput::new(&account, &events, &Rc::default(), &Rc::default())
+        TaskOutput::new(&account, &events, &Rc::default())
     }
 }
 

@@ -10,7 +10,7 @@
 //! native/   the native protocol, over the fabric, into the same loop
 //! conn/     a connection: output, replies in order, encryption, authentication
 //! waits/    clients that wait for keys
-//! exec/     transactions, the gate for writes
+//! exec/     transactions, the sections that they hold
 //! long/     values of several pieces
 //! tasks/    commands of several steps: their output; budgets/: what they may take together
 //! cores/    what all cores share: ports, messages, answers
@@ -57,6 +57,7 @@ mod words;
 pub use self::figures::native_counters::{NativeFigure, NativeFigures};
 pub use self::figures::reading::ServerReporter;
 pub use self::figures::server_figures::{CallFigures, CoreFigures, ServerFigures};
+pub use self::limits::SECTION_NS;
 pub use self::native::{HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX};
 pub use self::options::{
     AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, NativeOptions, NativeOptionsError,

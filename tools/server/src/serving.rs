@@ -21,8 +21,7 @@ use crate::events::deliveries::Deliveries;
 use crate::events::monitors::Monitors;
 use crate::events::operation_events::Noted;
 use crate::events::subscriptions::Subscriptions;
-use crate::exec::gate::Passes;
-use crate::exec::gate_closing::GateClosing;
+use crate::exec::sections::ExecSections;
 use crate::figures::counters::CoreCounters;
 use crate::figures::failures::Failures;
 use crate::figures::slow_log::SlowLog;
@@ -61,9 +60,8 @@ pub(crate) struct Serving {
     pub(crate) events: EventSink,
     /// What commands copy of large values in a turn.
     pub(crate) turn_bytes: Rc<TurnBytes>,
-    /// Whether clients may write, and the tasks that do.
-    pub(crate) passes: Rc<Passes>,
-    pub(crate) gate: GateClosing,
+    /// What `EXEC`s of its connections hold.
+    pub(crate) sections: ExecSections,
     /// Requests under way whose answers may make events, by token.
     pub(crate) noted: HashMap<u64, Noted>,
     /// Keys that were taken from the engine, empty between turns.
@@ -143,10 +141,9 @@ impl Serving {
             unauthenticated: Unauthenticated::new(shares),
             delays: Delays::default(),
             spare_buffers: Vec::new(),
-            events: EventSink::new(Arc::clone(&shared), place),
+            events: EventSink::new(Arc::clone(&shared)),
             turn_bytes: Rc::default(),
-            passes: Rc::default(),
-            gate: GateClosing::default(),
+            sections: ExecSections::default(),
             noted: HashMap::new(),
             removed_keys: RemovedKeys::default(),
             holds_removed: false,

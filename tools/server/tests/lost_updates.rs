@@ -239,8 +239,8 @@ fn clients_that_wait_or_stall_hold_no_transaction_up() {
     check_without_flush(&server, &MIXED);
     assert_eq!(other.say("RPUSH queue one"), ":1");
     assert_eq!(waiting.reply(), "[\"queue\", \"one\"]");
-    assert!(server.figures().gate_closings > 0);
-    assert_eq!(server.figures().gate_overruns, 0);
+    assert!(server.section_figures().sections > 0);
+    assert_eq!(server.section_figures().sections_lost, 0);
     server.stop();
 }
 

@@ -74,11 +74,6 @@ const GAUGES: &[CoreFamily] = &[
         |core| core.connection_bytes,
     ),
     (
-        "server_gate_longest_us",
-        "How long a transaction with watched keys kept others from writing, at most, in microseconds",
-        |core| core.gate_longest_us,
-    ),
-    (
         "server_longest_turn_steps",
         "Work of the longest turn of the loop since CONFIG RESETSTAT, in steps",
         |core| core.longest_turn_steps,
@@ -160,16 +155,6 @@ const COUNTERS: &[CoreFamily] = &[
         "server_pauses",
         "Times that a connection was not read from until its replies were made and read",
         |core| core.pauses,
-    ),
-    (
-        "server_gate_closings",
-        "Times that a transaction with watched keys kept others from writing",
-        |core| core.gate_closings,
-    ),
-    (
-        "server_gate_overruns",
-        "Transactions with watched keys given up because they kept others from writing too long",
-        |core| core.gate_overruns,
     ),
 ];
 

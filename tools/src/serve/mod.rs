@@ -241,6 +241,7 @@ impl Arguments {
                 Lost::Keep => LostKeys::Keep,
                 Lost::Forget => LostKeys::Forget,
             },
+            section_ns: farcore_server::SECTION_NS,
             nodes: self.fabric.clone(),
             nodes_wait_ns: wait_ns.unwrap_or(default.nodes_wait_ns),
             token,

@@ -40,7 +40,7 @@ pub(crate) struct Call<'a> {
     pub(crate) number: usize,
     pub(crate) arguments: &'a Arguments,
     pub(crate) input: &'a [u8],
-    /// It may write: a task of it has a pass (`gate`).
+    /// It may write, so a task of it is done though its client is gone.
     pub(crate) writes: bool,
     /// Takes requests and replies, if the command is only planned.
     pub(crate) plan: Option<&'a mut Plan>,
@@ -375,7 +375,9 @@ impl<'a> Call<'a> {
             *since_ms = now_ms;
         }
         let waits_ms = now_ms.saturating_sub(*since_ms);
-        if waits_ms < DEFERRED_MS && self.connection.account.wait(shortage, now_ms) {
+        // Under a section, those that have the memory may wait for it.
+        let may_wait = waits_ms < DEFERRED_MS && !self.core.is_under_section();
+        if may_wait && self.connection.account.wait(shortage, now_ms) {
             return Flow::Later;
         }
         self.connection.waits_since_ms = 0;
@@ -465,10 +467,16 @@ impl<'a> Call<'a> {
     {
         self.connection.waits_since_ms = 0;
         debug_assert!(self.plan.is_none() && self.connection.pending.is_empty());
-        let core = self.serving.tasks.client(self.core);
+        let next = self.serving.tasks.client(self.core);
+        // That of a transaction's sections goes with its command, and comes back.
+        let core = if self.core.is_under_section() {
+            std::mem::replace(self.core, next)
+        } else {
+            next
+        };
         let mut output = self.serving.task_output(self.connection).with_held(held);
         if self.writes {
-            output = output.with_pass();
+            output = output.for_write();
         }
         let ended = self.serving.slow.ended();
         let work = work(core, output.clone(), self.connection.protocol);

@@ -20,10 +20,6 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
             if call.must_wait(command) {
                 return Flow::Later;
             }
-            let is_shut = call.serving.passes.is_shut();
-            if is_shut && call.serving.must_hold(call.connection, command) {
-                return Flow::Later;
-            }
             call.writes = command.writes;
             // It was counted and shown when it was queued.
             let is_replayed = call.connection.is_executing();

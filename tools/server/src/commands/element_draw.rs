@@ -141,12 +141,12 @@ impl Draw {
             let read = loop {
                 match self.read((&mut core, &output), (kind, &key)).await {
                     Err(TaskFailure::Engine(Error::CollectionVersion { .. })) => {
-                        attempts.again(&core, &output).await;
+                        attempts.again(&mut core, &output, &[&key]).await;
                     }
                     read => break read,
                 }
             };
-            drop(attempts);
+            output.leave(&mut core);
             match read {
                 Ok(Read::All((pages, _held))) => {
                     let all = gather(entries(&pages), &core).await;

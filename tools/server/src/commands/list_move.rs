@@ -1,12 +1,11 @@
 //! The move of an element from an end of a list to an end of the same or another list.
 //!
-//! To the other end of the same list it is one step of the engine. To another list it has two: the
-//! element is taken off the source, so that only one client gets it, and is added to the target.
-//! Between the two no client sees it. A target that is no list is refused before the first step. If
-//! the element cannot be added otherwise, e.g. because the target has become something else, it is
-//! put back, and clients that wait for the source learn of it: they may have looked meanwhile.
+//! To the other end of the same list it is one step of the engine. To another list it is done under
+//! the sections of both: the element is added to the target, and then removed from the source, so
+//! that none is lost. Nothing is entered for a source that has no element, and a target that is no
+//! list is refused.
 //!
-//! - I1: at most one list has the element at any moment, so no two clients get it.
+//! - I1: other clients see the element in one list at any moment.
 
 use farcore::{Core, Error, TreeOp, TreeValues};
 
@@ -15,7 +14,6 @@ use crate::long::list_steps::{length, operate};
 use crate::tasks::output::TaskOutput;
 use crate::types::list::side::Side;
 use crate::waits::parked::SourceErrors;
-use crate::waits::readiness::Readiness;
 use crate::words::shown_key;
 
 /// The move of an element.
@@ -51,29 +49,35 @@ async fn add(core: &mut Core, key: &[u8], side: Side, element: &[u8]) -> Result<
     operate(core, key, (op, None), |answer| answer.number(0)).await
 }
 
+/// Removes an element at an end; true if it was the last one.
+async fn pop(core: &mut Core, key: &[u8], side: Side) -> Result<bool, Error> {
+    let op = TreeOp::Pop {
+        last: side.is_last(),
+        limit: 1,
+    };
+    operate(core, key, (op, None), |page| !page.has_more()).await
+}
+
 impl Move {
     /// Moves the element and leaves the events; `None` if there is none.
     pub(super) async fn make(
         &self,
         (core, output): Step<'_>,
         errors: SourceErrors,
-        readiness: &Readiness,
     ) -> Result<Option<Vec<u8>>, Error> {
         let moved = if self.source == self.target {
             errors.filter(self.turn(core).await)?
         } else {
-            match length(core, &self.target).await {
-                Ok(_) => self.take_and_add((core, output), errors, readiness).await?,
-                Err(error) => {
-                    // As Redis, which does not look at the target if nothing is moved.
-                    let source = length(core, &self.source).await;
-                    let source = source.map(|source| source.elements);
-                    return match errors.filter(source)? {
-                        0 => Ok(None),
-                        _ => Err(error),
-                    };
-                }
+            // As Redis, which does not look at the target if nothing is moved.
+            let source = length(core, &self.source).await;
+            if errors.filter(source.map(|source| source.elements))? == 0 {
+                return Ok(None);
             }
+            length(core, &self.target).await?;
+            output.enter(core, &[&self.source, &self.target]).await?;
+            let moved = self.add_and_take((core, output), errors).await;
+            output.leave(core);
+            moved?
         };
         let Some(moved) = moved else {
             return Ok(None);
@@ -106,58 +110,45 @@ impl Move {
         }))
     }
 
-    /// Moves an element to another list.
-    async fn take_and_add(
+    /// Moves an element to another list, under the sections of both.
+    async fn add_and_take(
         &self,
         (core, output): Step<'_>,
         errors: SourceErrors,
-        readiness: &Readiness,
     ) -> Result<Option<Moved>, Error> {
-        let op = TreeOp::Pop {
-            last: self.from.is_last(),
+        let end = if self.from.is_last() { -1 } else { 0 };
+        let op = TreeOp::Slice {
+            first: end,
+            last: end,
             limit: 1,
         };
-        let taken = operate(core, &self.source, (op, None), |page| {
-            let element = page.elements().next();
-            element.map(|(_, element)| (element.to_vec(), !page.has_more()))
-        })
-        .await;
-        let Some((element, is_gone)) = errors.filter(taken)? else {
+        let found = operate(core, &self.source, (op, None), |page| {
+            page.elements().next().map(|(_, element)| element.to_vec())
+        });
+        let Some(element) = errors.filter(found.await)? else {
             return Ok(None);
         };
         let _held = output.hold(element.len());
-        match add(core, &self.target, self.to, &element).await {
-            Ok(count) => Ok(Some(Moved {
-                element,
-                is_new: count == 1,
-                is_gone,
-            })),
+        let count = add(core, &self.target, self.to, &element).await?;
+        let is_gone = match pop(core, &self.source, self.from).await {
+            Ok(is_gone) => is_gone,
             Err(error) => {
-                self.put_back((core, output), (&element, &error), readiness)
-                    .await;
-                Err(error)
+                if let Err(second) = pop(core, &self.target, self.to).await {
+                    tracing::warn!(
+                        key = %String::from_utf8_lossy(shown_key(&self.source)),
+                        remove = ?error,
+                        ?second,
+                        "an element is in two lists: it was to move"
+                    );
+                }
+                return Err(error);
             }
-        }
-    }
-
-    /// Puts an element back that could not be added to the target.
-    async fn put_back(
-        &self,
-        (core, output): Step<'_>,
-        (element, failure): (&[u8], &Error),
-        readiness: &Readiness,
-    ) {
-        match add(core, &self.source, self.from, element).await {
-            Ok(_) => readiness.note(core, output, &self.source).await,
-            Err(second) => {
-                tracing::warn!(
-                    key = %String::from_utf8_lossy(shown_key(&self.source)),
-                    add = ?failure,
-                    put_back = ?second,
-                    "an element is lost: it could neither be moved nor be put back"
-                );
-            }
-        }
+        };
+        Ok(Some(Moved {
+            element,
+            is_new: count == 1,
+            is_gone,
+        }))
     }
 
     /// Leaves its events; as Redis, that of the target first.
@@ -175,64 +166,61 @@ impl Move {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
-    use std::sync::Arc;
-
     use super::*;
     use crate::by_hand::on_first_core;
     use crate::long::list_steps::ListWalk;
-    use crate::waits::key_queues::{ReadyKeys, Waiter};
 
-    /// The target is a list when it is looked at, and a string once the element is taken.
+    async fn elements(core: &mut Core, output: &TaskOutput, key: &[u8]) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        let list = length(core, key).await.expect("a list");
+        let walk = ListWalk::all(list, false).run((core, output), key, |_, element| {
+            found.push(element.to_vec());
+            true
+        });
+        walk.await.expect("a list");
+        found
+    }
+
     #[test]
-    fn an_element_that_cannot_be_added_goes_back_to_its_place_and_wakes() {
+    fn an_element_moves_between_two_shards_and_stays_if_the_target_is_no_list() {
         on_first_core(2, |bench| async move {
             let (output, keys) = (bench.output(), bench.keys.clone());
             let [source, target] = &keys[..] else {
                 panic!("two shards");
             };
             let mut core = bench.core;
-            for element in [b"a", b"b"] {
-                add(&mut core, source, Side::Right, element)
-                    .await
-                    .expect("added");
+            for element in [b"a", b"b", b"c"] {
+                let added = add(&mut core, source, Side::Right, element).await;
+                added.expect("added");
             }
-            core.put(target, b"text").await.expect("put");
-            let waiter = Waiter {
-                client: 1,
-                core: 0,
-                number: 0,
+            let one = Move {
+                source: source.clone(),
+                target: target.clone(),
+                from: Side::Left,
+                to: Side::Right,
             };
-            bench.shared.waiting.enter(&keys[..1], waiter);
-            let ready = ReadyKeys::default();
-            let readiness = Readiness::later(Arc::clone(&bench.shared), Rc::clone(&ready));
-            for from in [Side::Left, Side::Right] {
-                let one = Move {
-                    source: source.clone(),
-                    target: target.clone(),
-                    from,
-                    to: Side::Right,
-                };
-                let step = (&mut core, &output);
-                let moved = one
-                    .take_and_add(step, SourceErrors::Replied, &readiness)
-                    .await;
-                assert!(matches!(moved, Err(Error::NoCollection)));
-                let mut found = Vec::new();
+            for (expected, left) in [(&b"a"[..], 2), (b"b", 1), (b"c", 0)] {
+                let made = one.make((&mut core, &output), SourceErrors::Replied);
+                assert_eq!(made.await.expect("moved").as_deref(), Some(expected));
+                assert!(!core.is_under_section());
                 let list = length(&mut core, source).await.expect("a list");
-                let walk = ListWalk::all(list, false);
-                let walked = walk.run((&mut core, &output), source, |_, element| {
-                    found.push(element.to_vec());
-                    true
-                });
-                walked.await.expect("a list");
-                assert_eq!(found, [b"a", b"b"]);
-                assert_eq!(ready.take(), keys[..1]);
+                assert_eq!(list.elements, left);
             }
             assert_eq!(
-                core.get(target).await.expect("read").as_deref(),
-                Some(&b"text"[..])
+                elements(&mut core, &output, target).await,
+                [b"a", b"b", b"c"]
             );
+            let none = one.make((&mut core, &output), SourceErrors::Replied).await;
+            assert!(matches!(none, Ok(None)));
+            core.put(target, b"text").await.expect("put");
+            add(&mut core, source, Side::Right, b"d")
+                .await
+                .expect("added");
+            // It is a list when it is looked at, and a string afterwards.
+            let step = (&mut core, &output);
+            let moved = one.add_and_take(step, SourceErrors::Replied).await;
+            assert!(matches!(moved, Err(Error::NoCollection)));
+            assert_eq!(elements(&mut core, &output, source).await, [b"d"]);
         });
     }
 }

@@ -280,7 +280,7 @@ fn push_in_steps(call: &mut Call<'_>, side: Side, exists: bool) -> Flow {
         let step = (&mut core, &output);
         let (count, added) = add(step, key, (side, exists), elements).await;
         if count > 0 {
-            readiness.note(&core, &output, key).await;
+            readiness.note(&core, key).await;
         }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);

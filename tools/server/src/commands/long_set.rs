@@ -9,7 +9,6 @@ use super::arguments::{TimeUnit, integer, positive_expiry};
 use super::call::BESIDE_ARGUMENT;
 use super::strings::{SetOptions, TOO_LONG, is_beyond};
 use super::{Call, Flow, Refusal};
-use crate::exec::gate::last_at_gate;
 use crate::long::change::{
     Bytes, ChangeKind, LongChange, SetCondition, SetRule, is_absent, notify_set,
 };
@@ -132,7 +131,6 @@ fn change(call: &mut Call<'_>, bytes: usize, kind: ChangeKind) -> Flow {
     call.take_value(bytes, move |mut core, input, output, protocol| async move {
         match write_input(&mut core, (&key, bytes), &input, &output).await {
             Ok(written) => {
-                output.pass(&core).await;
                 let bytes = Bytes::Written(written);
                 let change = LongChange { key, bytes, kind };
                 change.run(&mut core, &output, protocol).await;
@@ -165,7 +163,6 @@ fn set_with_options(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
         let options = SetOptions::of(arguments.len(), |place| arguments[place].as_slice());
         match options {
             Ok(options) => {
-                output.pass(&core).await;
                 let rule = SetRule {
                     expiry: options.expiry,
                     condition: SetCondition::of(options.condition),
@@ -231,7 +228,7 @@ async fn put_input(
     let mut place = PlaceWait::default();
     input.note_shard(core.shard_of(key));
     loop {
-        let parts = last_at_gate(input.parts(), bytes, || output.take_pass());
+        let parts = input.parts();
         let put = core.put_long_with(key, bytes as u64, parts, options).await;
         if !place
             .again(core, (&output.shared().long_places, input), &put)
@@ -306,10 +303,7 @@ async fn store_all(
             mut arguments,
             next,
         } = following;
-        output.pass(core).await;
         result = result.and(store_pairs(core, &arguments, output).await);
-        // The client may take its time with what follows.
-        output.end_pass();
         let (Some(NextValue { bytes, left }), Some(key)) = (next, arguments.pop()) else {
             return Some(result);
         };
@@ -319,7 +313,6 @@ async fn store_all(
         let key = stored_key(&key);
         let is_new = is_absent(core, key, output).await;
         let put = put_input(core, (key, bytes), input, options, output).await;
-        output.end_pass();
         if let Ok(put) = put {
             notify_set(output, key, is_new, (Expiry::Never, put));
         }

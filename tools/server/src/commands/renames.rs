@@ -1,82 +1,24 @@
-//! Commands that give a key's value to another key: renames and copies.
+//! Commands that give a key's value to another key: renames and copies. They are under the sections
+//! of both keys. A source is removed after its target is stored, so nothing is lost if that fails.
 //!
-//! - I1: no other client sees the value of a key that is renamed under both keys.
-//! - I2: a source whose target is refused is stored again, unless another client has stored
-//!   something there meanwhile.
+//! - I1: no other client sees the value of a key that is renamed under both keys, or under none.
 
-use farcore::{
-    Condition, Core, DeleteOutcome, Error, Expiry, PutOptions, PutOutcome, Transaction,
-    TransactionOutcome,
-};
+use farcore::{Condition, Error, Expiry, PutOptions, PutOutcome};
 
 use super::arguments::{integer, is_option};
-use super::tree_moves::{TreeMove, TreeMoved};
+use super::tree_moves::{PAGE_BYTES, TreeCopy};
 use super::trees::{Step, finish};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::events::classes::EventClasses;
 use crate::long::copy::{Old, ValueUse, hold_value, put_segments};
+use crate::memory::Charge;
 use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
-use crate::waits::readiness::Readiness;
 
 type Result = std::result::Result<Flow, Refusal>;
 
 /// What becomes of the value of a source.
 const REWRITTEN: ValueUse = ValueUse::Rewrite { added: 0 };
-
-/// A value with when it expires.
-struct Source {
-    value: Old,
-    expiry: Expiry,
-}
-
-async fn source(core: &mut Core, key: &[u8]) -> farcore::Result<Option<Source>> {
-    loop {
-        let Some(metadata) = read_of(core.inspect(key).await)? else {
-            return Ok(None);
-        };
-        let value = Old::open(core, key).await?;
-        // Read again if it was changed between the two.
-        if value.version() == metadata.version {
-            return Ok(Some(Source {
-                value,
-                expiry: metadata.expiry_ms.map_or(Expiry::Never, Expiry::At),
-            }));
-        }
-        value.release(core).await;
-    }
-}
-
-/// What putting a copy to a key came to.
-enum Put {
-    Done,
-    /// The target exists and is to stay.
-    Refused,
-}
-
-/// Copies a key's value to another key.
-async fn copy_to(
-    core: &mut Core,
-    source: &Source,
-    target: &[u8],
-    replaces: bool,
-    output: &TaskOutput,
-) -> farcore::Result<Put> {
-    let all = [source.value.segment(0..source.value.length())];
-    let options = PutOptions {
-        expiry: source.expiry,
-        condition: if replaces {
-            Condition::Always
-        } else {
-            Condition::Absent
-        },
-    };
-    let put = put_segments(core, target, &all, options, output).await?;
-    Ok(match put {
-        PutOutcome::Unmet(_) => Put::Refused,
-        PutOutcome::Stored(_) | PutOutcome::Expired => Put::Done,
-    })
-}
 
 /// Leaves the event of a key that holds a copy. As Redis, which removes a key that is replaced
 /// first, so it is new in any case.
@@ -93,102 +35,18 @@ enum Copied {
     TargetExists,
 }
 
-/// Renames a key in one step if both lie in one shard. Else it has two: the source is removed, so
-/// that no other client takes of it what the target will have, and the target is stored. If that
-/// fails, the source is stored again.
-async fn rename_to(
-    core: &mut Core,
-    (from, to): (&[u8], &[u8]),
-    replaces: bool,
-    output: &TaskOutput,
-) -> farcore::Result<Copied> {
-    loop {
-        let Some(source) = source(core, from).await? else {
-            return Ok(Copied::NoSource);
-        };
-        let step = rename_step(core, &source, (from, to), replaces, output).await;
-        source.value.release(core).await;
-        // Else another client was faster.
-        if let Some(copied) = step? {
-            return Ok(copied);
+/// What is copied, of this length if it is a collection, and the memory that this takes.
+async fn hold_source(
+    (core, output): Step<'_>,
+    from: &[u8],
+) -> std::result::Result<Charge, TaskFailure> {
+    match core.tree(from).len().await {
+        Ok(length) if length.version > 0 => {
+            let bytes = usize::try_from(length.bytes).unwrap_or(usize::MAX);
+            let needed = PAGE_BYTES + 2 * bytes.min(output.value_bytes_max());
+            Ok(output.hold_when_free(core, needed).await?)
         }
-    }
-}
-
-/// Renames a source as it was read; `None` if it was changed since.
-async fn rename_step(
-    core: &mut Core,
-    source: &Source,
-    (from, to): (&[u8], &[u8]),
-    replaces: bool,
-    output: &TaskOutput,
-) -> farcore::Result<Option<Copied>> {
-    if from == to {
-        return Ok(Some(if replaces {
-            Copied::ToItself
-        } else {
-            Copied::TargetExists
-        }));
-    }
-    if !replaces && core.exists(to).await? {
-        return Ok(Some(Copied::TargetExists));
-    }
-    if let Old::Short(value, version) = &source.value {
-        let renamed = Transaction::new().expect(from, *version).delete(from);
-        let renamed = if replaces {
-            renamed
-        } else {
-            renamed.expect(to, 0)
-        };
-        let renamed = renamed.put_until(to, value, source.expiry);
-        match core.transaction(&renamed).await {
-            Ok(TransactionOutcome::Committed { .. }) => {
-                return Ok(Some(Copied::Yes));
-            }
-            Ok(TransactionOutcome::Conflict { .. }) => return Ok(None),
-            Err(Error::KeysApart { .. } | Error::TransactionTooLong { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    rename_apart(core, source, (from, to), replaces, output).await
-}
-
-/// Renames in two steps.
-async fn rename_apart(
-    core: &mut Core,
-    source: &Source,
-    (from, to): (&[u8], &[u8]),
-    replaces: bool,
-    output: &TaskOutput,
-) -> farcore::Result<Option<Copied>> {
-    let condition = Condition::Version(source.value.version());
-    if !matches!(
-        core.delete_if(from, condition).await?,
-        DeleteOutcome::Deleted
-    ) {
-        return Ok(None);
-    }
-    match copy_to(core, source, to, replaces, output).await {
-        Ok(Put::Done) => Ok(Some(Copied::Yes)),
-        Ok(Put::Refused) => {
-            put_back(core, source, from, output).await;
-            Ok(Some(Copied::TargetExists))
-        }
-        Err(error) => {
-            put_back(core, source, from, output).await;
-            Err(error)
-        }
-    }
-}
-
-/// Stores a source again that was removed, unless another client has stored something meanwhile.
-async fn put_back(core: &mut Core, source: &Source, from: &[u8], output: &TaskOutput) {
-    match copy_to(core, source, from, false, output).await {
-        Ok(Put::Done) => {}
-        Ok(Put::Refused) => {
-            tracing::warn!("a key that could not be renamed was stored anew meanwhile");
-        }
-        Err(error) => tracing::warn!(%error, "a key that could not be renamed is lost"),
+        _ => Ok(hold_value(core, output, from, REWRITTEN).await?),
     }
 }
 
@@ -197,61 +55,73 @@ async fn move_key(
     (core, output): Step<'_>,
     (from, to): (&[u8], &[u8]),
     (replaces, renames): (bool, bool),
-    readiness: &Readiness,
 ) -> std::result::Result<Copied, TaskFailure> {
-    loop {
-        if from == to && read_of(core.inspect(from).await)?.is_some() {
-            return Ok(if replaces {
-                Copied::ToItself
-            } else {
-                Copied::TargetExists
-            });
-        }
-        let tree = TreeMove {
-            from,
-            to,
-            replaces,
-            renames,
-            readiness,
-        };
-        match tree.run((&mut *core, output)).await? {
-            TreeMoved::Yes => return Ok(Copied::Yes),
-            TreeMoved::NoSource => return Ok(Copied::NoSource),
-            TreeMoved::TargetExists => return Ok(Copied::TargetExists),
-            TreeMoved::NotOfTree => {}
-        }
-        output.pass_to_write(core).await;
-        let moved = if renames {
-            let _held = hold_value(core, output, from, REWRITTEN).await?;
-            rename_to(core, (from, to), replaces, output).await
-        } else {
-            let _held = hold_value(core, output, from, REWRITTEN).await?;
-            copy_value(core, (from, to), replaces, output).await
-        };
-        match moved {
-            // It was replaced by a collection meanwhile.
-            Err(Error::Collection) => {}
-            moved => return Ok(moved?),
-        }
-    }
+    // Under the sections it would not be waited for.
+    let _held = hold_source((&mut *core, output), from).await?;
+    output.enter(core, &[from, to]).await?;
+    let moved = move_alone((&mut *core, output), (from, to), (replaces, renames)).await;
+    output.leave(core);
+    moved
 }
 
-/// Copies the value of a key.
-async fn copy_value(
-    core: &mut Core,
+/// Renames or copies a key while no other client is served by the shards of both.
+async fn move_alone(
+    (core, output): Step<'_>,
     (from, to): (&[u8], &[u8]),
-    replaces: bool,
-    output: &TaskOutput,
-) -> farcore::Result<Copied> {
-    let Some(source) = source(core, from).await? else {
+    (replaces, renames): (bool, bool),
+) -> std::result::Result<Copied, TaskFailure> {
+    let Some(metadata) = read_of(core.inspect(from).await)? else {
         return Ok(Copied::NoSource);
     };
-    let copied = copy_to(core, &source, to, replaces, output).await;
-    source.value.release(core).await;
-    Ok(match copied? {
-        Put::Done => Copied::Yes,
-        Put::Refused => Copied::TargetExists,
-    })
+    if from == to {
+        return Ok(if replaces {
+            Copied::ToItself
+        } else {
+            Copied::TargetExists
+        });
+    }
+    if !replaces && core.exists(to).await? {
+        return Ok(Copied::TargetExists);
+    }
+    let expiry = metadata.expiry_ms.map_or(Expiry::Never, Expiry::At);
+    match core.tree(from).len().await {
+        // It has expired meanwhile.
+        Ok(length) if length.version == 0 => return Ok(Copied::NoSource),
+        Ok(length) => {
+            let copy = TreeCopy {
+                from,
+                to,
+                length,
+                expiry,
+            };
+            copy.run((&mut *core, output)).await?;
+        }
+        Err(Error::NoCollection) => {
+            let _ = copy_value((&mut *core, output), (from, to), expiry).await?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    if renames {
+        core.delete(from).await?;
+    }
+    Ok(Copied::Yes)
+}
+
+/// Copies a value over what the target holds.
+async fn copy_value(
+    (core, output): Step<'_>,
+    (from, to): (&[u8], &[u8]),
+    expiry: Expiry,
+) -> farcore::Result<PutOutcome> {
+    let value = Old::open(core, from).await?;
+    let options = PutOptions {
+        expiry,
+        condition: Condition::Always,
+    };
+    let all = [value.segment(0..value.length())];
+    let put = put_segments(core, to, &all, options, output).await;
+    value.release(core).await;
+    put
 }
 
 fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
@@ -259,12 +129,12 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
         let (step, keys) = ((&mut core, &output), (&from[..], &to[..]));
-        let renamed = move_key(step, keys, (replaces, true), &readiness).await;
+        let renamed = move_key(step, keys, (replaces, true)).await;
         if let Ok(Copied::Yes) = renamed {
             notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "rename_from", &from);
             output.notify(EventClasses::GENERIC, "rename_to", &to);
-            readiness.note(&core, &output, &to).await;
+            readiness.note(&core, &to).await;
         }
         finish(
             &output,
@@ -314,14 +184,14 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
     let readiness = call.readiness();
     Ok(call.task(move |mut core, output, protocol| async move {
         let (step, keys) = ((&mut core, &output), (&from[..], &to[..]));
-        let copied = move_key(step, keys, (replaces, false), &readiness).await;
+        let copied = move_key(step, keys, (replaces, false)).await;
         if let Ok(Copied::NoSource) = copied {
             output.notify(EventClasses::MISSED, "keymiss", &from);
         }
         if let Ok(Copied::Yes) = copied {
             notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "copy_to", &to);
-            readiness.note(&core, &output, &to).await;
+            readiness.note(&core, &to).await;
         }
         finish(&output, protocol, copied, |writer, copied| {
             writer.integer(i64::from(matches!(copied, Copied::Yes)));
@@ -334,34 +204,54 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
 mod tests {
     use super::*;
     use crate::by_hand::on_first_core;
+    use crate::commands::trees::update_all;
+    use crate::types::kind::Kind;
+
+    /// Elements enough for several pages.
+    const ELEMENTS: usize = 3_000;
+
+    async fn fill((core, output): Step<'_>, key: &[u8]) {
+        let members: Vec<_> = (0..ELEMENTS).map(|member| member.to_string()).collect();
+        let members = members.iter().map(|one| (one.as_bytes(), Some(&[][..])));
+        let (_, failure) = update_all((core, output), (Kind::Set, key), members, false).await;
+        assert!(failure.is_none(), "{failure:?}");
+    }
 
     #[test]
-    fn a_source_is_stored_again_whose_target_has_come_meanwhile() {
+    fn values_and_collections_move_between_two_shards_with_their_expiry() {
         on_first_core(2, |bench| async move {
             let output = bench.output();
             let (mut core, keys) = (bench.core, bench.keys);
             let (from, to) = (&keys[0][..], &keys[1][..]);
-            let expiry = Expiry::At(farcore_tuning::system_ms() + 1_000_000);
-            let options = PutOptions {
-                expiry,
-                condition: Condition::Always,
-            };
-            let put = core.put_with(from, b"ours", options);
-            assert!(matches!(put.await, Ok(PutOutcome::Stored(_))));
-            let read = source(&mut core, from).await.expect("read");
-            let read = read.expect("it is there");
-            core.put(to, b"theirs").await.expect("it is stored");
-            let renamed = rename_apart(&mut core, &read, (from, to), false, &output).await;
-            assert!(matches!(renamed, Ok(Some(Copied::TargetExists))));
-            for (key, value, expiry) in [(from, "ours", expiry), (to, "theirs", Expiry::Never)] {
-                let found = source(&mut core, key).await.expect("read");
-                let found = found.expect("it is there");
-                assert!(matches!(&found.value, Old::Short(bytes, _) if bytes == value.as_bytes()));
-                assert_eq!(found.expiry, expiry);
+            let at = Expiry::At(farcore_tuning::system_ms() + 1_000_000);
+            let always = farcore::ExpiryCondition::Always;
+            for is_set in [false, true] {
+                for (renames, expiry) in [(true, at), (false, Expiry::Never), (true, at)] {
+                    if is_set {
+                        fill((&mut core, &output), from).await;
+                    } else {
+                        core.put(from, b"value").await.expect("stored");
+                    }
+                    let _ = core.expire(from, expiry, always).await.expect("set");
+                    let step = (&mut core, &output);
+                    let moved = move_key(step, (from, to), (true, renames)).await;
+                    assert!(matches!(moved, Ok(Copied::Yes)));
+                    assert!(!core.is_under_section());
+                    let found = core.inspect(to).await.expect("read").expect("it is there");
+                    assert_eq!(found.expiry_ms.map_or(Expiry::Never, Expiry::At), expiry);
+                    assert_eq!(core.exists(from).await.expect("read"), !renames);
+                    if is_set {
+                        let length = core.tree(to).len().await.expect("a set");
+                        assert_eq!(length.elements, ELEMENTS as u64);
+                    }
+                    let step = (&mut core, &output);
+                    let again = move_key(step, (to, to), (false, true)).await;
+                    assert!(matches!(again, Ok(Copied::TargetExists)));
+                }
             }
-            // Nor if the source has changed.
-            let renamed = rename_apart(&mut core, &read, (from, to), true, &output).await;
-            assert!(matches!(renamed, Ok(None)));
+            let step = (&mut core, &output);
+            let none = move_key(step, (from, to), (true, true)).await;
+            assert!(matches!(none, Ok(Copied::NoSource)));
         });
     }
 }

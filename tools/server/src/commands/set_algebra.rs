@@ -3,11 +3,11 @@
 //! All sets are read at the versions that they had at first, page by page, and what is made of them
 //! is gathered in memory that the client is charged for. If another client changes one of them
 //! meanwhile, the command begins anew. An intersection or a difference reads one set, and looks its
-//! members up in the others. A result is stored in steps: the first one replaces what the target
-//! held.
+//! members up in the others. A result is stored in steps, under the sections of the target and the
+//! sets: the first one replaces what the target held.
 //!
-//! - I1: a result is made of sets of one moment each; if the target is one of them, no client
-//!   writes until the result is stored.
+//! - I1: a result that is stored is made of the sets as they are when it is.
+//! - I2: a result is stored whole, or its target is removed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -18,7 +18,7 @@ use farcore::{
 };
 
 use super::arguments::{is_option, number};
-use super::trees::{OTHERS, Step, ask, finish, gather, read_all, send, size_of_page, update_all};
+use super::trees::{Step, ask, finish, gather, read_all, send, size_of_page, update_all};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::events::classes::EventClasses;
 use crate::memory::Charge;
@@ -197,6 +197,16 @@ struct Sources {
     keys: Vec<Vec<u8>>,
     /// The first is named again, so it is subtracted from itself too.
     is_first_again: bool,
+    /// Where the result is stored, if it is.
+    target: Option<Vec<u8>>,
+}
+
+/// What was made of sets.
+struct Made {
+    members: Members,
+    _held: Charge,
+    /// What the sets were.
+    lengths: Vec<TreeLength>,
 }
 
 impl Sources {
@@ -204,6 +214,12 @@ impl Sources {
     fn of(call: &Call<'_>, places: Range<usize>) -> Self {
         let all = places.map(|place| stored_key(call.argument(place)));
         Self::named(all)
+    }
+
+    /// All keys of the command.
+    fn all(&self) -> Vec<&[u8]> {
+        let keys = self.keys.iter().chain(&self.target);
+        keys.map(|key| &key[..]).collect()
     }
 
     fn named<'a>(all: impl Iterator<Item = &'a [u8]>) -> Self {
@@ -220,6 +236,7 @@ impl Sources {
         Self {
             keys,
             is_first_again,
+            target: None,
         }
     }
 
@@ -258,7 +275,7 @@ impl Sources {
         (core, output): Step<'_>,
         algebra: Algebra,
         limit: usize,
-    ) -> std::result::Result<(Members, Charge), TaskFailure> {
+    ) -> std::result::Result<Made, TaskFailure> {
         let mut attempts = Attempts::default();
         loop {
             let lengths = self.lengths(core).await?;
@@ -269,16 +286,20 @@ impl Sources {
             };
             match sets.make((&mut *core, output), algebra, limit).await {
                 Err(TaskFailure::Engine(Error::CollectionVersion { .. })) => {
-                    attempts.again(core, output).await;
+                    attempts.again(core, output, &self.all()).await;
                 }
                 Err(failure) => return Err(failure),
-                Ok(made) => {
+                Ok((members, held)) => {
                     for (key, length) in self.keys.iter().zip(&sets.lengths) {
                         if length.version == 0 {
                             output.notify(EventClasses::MISSED, "keymiss", key);
                         }
                     }
-                    return Ok(made);
+                    return Ok(Made {
+                        members,
+                        _held: held,
+                        lengths: sets.lengths,
+                    });
                 }
             }
         }
@@ -306,11 +327,12 @@ fn reply(call: &mut Call<'_>, algebra: Algebra) -> Flow {
     }
     let sources = Sources::of(call, 1..call.count());
     call.task(move |mut core, output, protocol| async move {
-        match sources
+        let made = sources
             .make((&mut core, &output), algebra, usize::MAX)
-            .await
-        {
-            Ok((made, _held)) => write(&made, &core, (&output, protocol)).await,
+            .await;
+        output.leave(&mut core);
+        match made {
+            Ok(made) => write(&made.members, &core, (&output, protocol)).await,
             Err(failure) => failure.write(&output, protocol),
         }
         core
@@ -354,34 +376,44 @@ pub(super) fn sintercard(call: &mut Call<'_>) -> Result {
     Ok(call.task(move |mut core, output, protocol| async move {
         let step = (&mut core, &output);
         let made = sources.make(step, Algebra::Intersection, limit).await;
-        finish(&output, protocol, made, |writer, (made, _held)| {
-            writer.count(made.len());
+        finish(&output, protocol, made, |writer, made| {
+            writer.count(made.members.len());
         });
         core
     }))
 }
 
-/// Makes a set of several and stores it under a key, which is removed if the set is empty. Returns
-/// how many members it has.
+/// Makes a set of several and stores it under the target, which is removed if the set is empty.
+/// Returns how many members it has.
 async fn store_made(
     (core, output): Step<'_>,
-    (target, sources): (&[u8], &Sources),
+    sources: &Sources,
     algebra: Algebra,
     name: &'static str,
 ) -> std::result::Result<usize, TaskFailure> {
-    let is_source = sources.keys.iter().any(|key| key == target);
-    // Members that others add meanwhile would be lost.
-    if is_source && !output.is_alone() && !output.close_gate(core).await {
-        return Err(OTHERS.into());
-    }
-    let (made, _held) = sources
+    let target = sources.target.as_deref().unwrap_or_default();
+    let mut made = sources
         .make((&mut *core, output), algebra, usize::MAX)
         .await?;
-    output.pass_to_write(core).await;
+    if !core.is_under_section() {
+        output.enter(core, &sources.all()).await?;
+        let lengths = sources.lengths(core).await?;
+        let versions = |lengths: &[TreeLength]| -> Vec<_> {
+            lengths.iter().map(|length| length.version).collect()
+        };
+        if versions(&lengths) != versions(&made.lengths) {
+            let step = (&mut *core, output);
+            made = sources.make(step, algebra, usize::MAX).await?;
+        }
+    }
     let was_absent = core.inspect(target).await?.is_none();
-    let entries = members(&made).map(|(member, _)| (member, Some(&[][..])));
-    let (updated, failure) = update_all((core, output), (Kind::Set, target), entries, true).await;
+    let entries = members(&made.members).map(|(member, _)| (member, Some(&[][..])));
+    let step = (&mut *core, output);
+    let (updated, failure) = update_all(step, (Kind::Set, target), entries, true).await;
     if let Some(failure) = failure {
+        if updated.done > 0 {
+            core.delete(target).await?;
+        }
         return Err(failure);
     }
     if updated.elements > 0 {
@@ -392,7 +424,7 @@ async fn store_made(
     } else if !was_absent {
         output.notify(EventClasses::GENERIC, "del", target);
     }
-    Ok(made.len())
+    Ok(made.members.len())
 }
 
 fn write_count(writer: &mut Writer<'_>, count: usize) {
@@ -404,11 +436,13 @@ fn store(call: &mut Call<'_>, algebra: Algebra, name: &'static str) -> Flow {
     if call.is_early() {
         return Flow::Later;
     }
-    let target = call.key().to_vec();
-    let sources = Sources::of(call, 2..call.count());
+    let target = Some(call.key().to_vec());
+    let sources = Sources {
+        target,
+        ..Sources::of(call, 2..call.count())
+    };
     call.task(move |mut core, output, protocol| async move {
-        let step = (&mut core, &output);
-        let made = store_made(step, (&target, &sources), algebra, name).await;
+        let made = store_made((&mut core, &output), &sources, algebra, name).await;
         finish(&output, protocol, made, write_count);
         core
     })
@@ -486,7 +520,7 @@ mod tests {
                     let made = sources
                         .make((&mut core, &output), algebra, usize::MAX)
                         .await;
-                    let (made, _held) = made.expect("sets");
+                    let made = made.expect("sets").members;
                     let made: Vec<_> = members(&made).map(|(member, _)| member[0]).collect();
                     assert_eq!(made.len(), expected.len());
                     assert_eq!(
@@ -497,7 +531,7 @@ mod tests {
                     if algebra == Algebra::Intersection {
                         let limit = numbers.below(70) + 1;
                         let made = sources.make((&mut core, &output), algebra, limit).await;
-                        let (made, _held) = made.expect("sets");
+                        let made = made.expect("sets").members;
                         assert_eq!(made.len(), limit.min(expected.len()));
                     }
                 }

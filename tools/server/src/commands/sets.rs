@@ -11,7 +11,7 @@ use farcore::{
 
 use super::arguments::number;
 use super::trees::{
-    ReadPages, Step, entries, finish, gather, length_of, read_all, send, update_all,
+    ReadPages, Step, Updated, entries, finish, gather, length_of, read_all, send, update_all,
 };
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::events::classes::EventClasses;
@@ -183,7 +183,7 @@ async fn pop(
         }
         let read = match read_all((&mut *core, output), (Kind::Set, key), &length).await {
             Err(TaskFailure::Engine(Error::CollectionVersion { .. })) => {
-                attempts.again(core, output).await;
+                attempts.again(core, output, &[key]).await;
                 continue;
             }
             read => read?,
@@ -196,7 +196,7 @@ async fn pop(
         if matches!(deleted, DeleteOutcome::Deleted) {
             return Ok(Popped::All(read));
         }
-        attempts.again(core, output).await;
+        attempts.again(core, output, &[key]).await;
     }
 }
 
@@ -274,7 +274,9 @@ pub(super) fn spop(call: &mut Call<'_>) -> Result {
     }
     let key = call.key().to_vec();
     Ok(call.task(move |mut core, output, protocol| async move {
-        match pop((&mut core, &output), &key, count.unwrap_or(1)).await {
+        let popped = pop((&mut core, &output), &key, count.unwrap_or(1)).await;
+        output.leave(&mut core);
+        match popped {
             Ok(popped) => {
                 popped.notify(&output, &key);
                 let is_set = count.is_some();
@@ -286,51 +288,65 @@ pub(super) fn spop(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// Moves a member from one set to another one; false if the first has no such member.
+/// Moves a member from one set to another one, under the sections of both; false if the first has
+/// no such member. It is added to the target before it is removed, so that none is lost.
 async fn move_member(
     (core, output): Step<'_>,
     (from, to): (&[u8], &[u8]),
     member: &[u8],
 ) -> std::result::Result<bool, TaskFailure> {
+    output.enter(core, &[from, to]).await?;
     if length_of(core, Kind::Set, from).await?.version == 0 {
         return Ok(false);
     }
     // The target's type is checked even if the source has no such member.
     length_of(core, Kind::Set, to).await?;
-    let removed = std::iter::once((member, None));
-    let (taken, failure) =
-        update_all((&mut *core, output), (Kind::Set, from), removed, false).await;
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
-    if taken.removed == 0 {
-        return Ok(false);
-    }
     let mut keys = ElementKeys::default();
     keys.add(member, Some(&[]));
-    let target = core.tree(to).tagged(Kind::Set.tag());
-    if let Ok(Some(_)) = { target }.get(keys.key(0)).await {
-        // The target stays as it is, also for clients that watch it.
-        taken.notify(output, (Kind::Set, from));
-        return Ok(true);
+    let [is_there, is_in_target] = [
+        has_member(core, from, keys.key(0)).await?,
+        has_member(core, to, keys.key(0)).await?,
+    ];
+    if !is_there {
+        return Ok(false);
     }
-    let added = || std::iter::once((member, Some(&[][..])));
-    let (added_to, failure) =
-        update_all((&mut *core, output), (Kind::Set, to), added(), false).await;
+    let one = |value| std::iter::once((member, value));
+    let mut added_to = Updated::default();
+    // A target that has it stays as it is, also for clients that watch it.
+    if !is_in_target {
+        let added = one(Some(&[][..]));
+        let step = (&mut *core, output);
+        let (added, failure) = update_all(step, (Kind::Set, to), added, false).await;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        added_to = added;
+    }
+    let step = (&mut *core, output);
+    let (taken, failure) = update_all(step, (Kind::Set, from), one(None), false).await;
     if let Some(failure) = failure {
-        let (_, second) = update_all((core, output), (Kind::Set, from), added(), false).await;
-        if let Some(second) = second {
-            tracing::warn!(
-                add = ?failure,
-                put_back = ?second,
-                "a member is lost: it could neither be moved nor be put back"
-            );
+        if !is_in_target {
+            let step = (&mut *core, output);
+            let (_, second) = update_all(step, (Kind::Set, to), one(None), false).await;
+            if let Some(second) = second {
+                tracing::warn!(remove = ?failure, ?second, "a member is in two sets: it was to move");
+            }
         }
         return Err(failure);
     }
     taken.notify(output, (Kind::Set, from));
     added_to.notify(output, (Kind::Set, to));
     Ok(true)
+}
+
+/// True if a set has a member.
+async fn has_member(core: &mut Core, set: &[u8], member: &[u8]) -> farcore::Result<bool> {
+    let mut set = core.tree(set).tagged(Kind::Set.tag());
+    match set.get(member).await {
+        Ok(found) => Ok(found.is_some()),
+        Err(Error::KeyTooLong { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 pub(super) fn smove(call: &mut Call<'_>) -> Result {

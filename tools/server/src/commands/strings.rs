@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 
 use farcore::constants::TRANSACTION_KEYS_MAX;
-use farcore::{
-    Change, Condition, Core, Expiry, ExpiryCondition, Operation, PutOutcome, Transaction,
-};
+use farcore::{Change, Condition, Expiry, ExpiryCondition, Operation, PutOutcome, Transaction};
 
 use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry};
+use super::trees::Step;
 use super::{Call, Flow, Refusal, SYNTAX, many_reads};
 use crate::conn::joined_reply::JoinedReplyKind;
 use crate::events::classes::EventClasses;
@@ -267,7 +266,7 @@ pub(super) fn mset(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// Stores all or none. If the keys lie in several shards, others may see some before the rest.
+/// Stores all or none, under the sections of their shards if these are several.
 pub(super) fn msetnx(call: &mut Call<'_>) -> Result {
     pairs(call, "msetnx")?;
     let arguments = call.owned_arguments();
@@ -280,7 +279,7 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result {
                 let _ = core.get(stored_key(&pair[0])).await;
             }
         }
-        let stored = store_if_absent(&mut core, &arguments[1..]).await;
+        let stored = store_if_absent((&mut core, &output), &arguments[1..]).await;
         if matches!(stored, Ok(true)) {
             let mut seen = HashSet::new();
             for pair in arguments[1..].chunks_exact(2) {
@@ -296,7 +295,7 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result {
     }))
 }
 
-async fn store_if_absent(core: &mut Core, pairs: &[Vec<u8>]) -> farcore::Result<bool> {
+async fn store_if_absent((core, output): Step<'_>, pairs: &[Vec<u8>]) -> farcore::Result<bool> {
     let pairs = || {
         pairs
             .chunks_exact(2)
@@ -323,17 +322,24 @@ async fn store_if_absent(core: &mut Core, pairs: &[Vec<u8>]) -> farcore::Result<
             Err(error) => return Err(error),
         }
     }
-    for (key, _) in pairs() {
+    let keys: Vec<_> = pairs().map(|(key, _)| key).collect();
+    output.enter(core, &keys).await?;
+    for key in &keys {
         steps::count(1);
         steps::end_slice(core).await;
         if core.exists(key).await? {
             return Ok(false);
         }
     }
-    for (key, value) in pairs() {
+    for (stored, (key, value)) in pairs().enumerate() {
         steps::count(1);
         steps::end_slice(core).await;
-        core.put(key, value).await?;
+        if let Err(error) = core.put(key, value).await {
+            for key in &keys[..stored] {
+                core.delete(key).await?;
+            }
+            return Err(error);
+        }
     }
     Ok(true)
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use farcore::constants::{KEY_BYTES_MAX, TRANSACTION_KEYS_MAX};
+use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX, TRANSACTION_KEYS_MAX};
 use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, TransactionOutcome};
 
 use super::arguments::is_option;
@@ -13,14 +13,15 @@ use crate::cores::shared::Shared;
 use crate::events::key_events::KeyEvent;
 use crate::exec::plan::Plan;
 use crate::exec::transaction::{
-    Added, BESIDE_BYTES, ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Replay, ReplaySlot,
-    Seen, Watched,
+    Added, BESIDE_BYTES, ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Reach, ReplaySlot, Seen,
+    Watched,
 };
+use crate::limits::LARGE_BYTES;
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::{Arguments, Writer};
 use crate::steps;
-use crate::tasks::gate_hold::GateHold;
 use crate::types::replies::error_text;
+use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -49,6 +50,30 @@ const CONFIRMING: &[&str] = &[
 ];
 /// Commands without keys that can be planned: they touch nothing.
 const HARMLESS: &[&str] = &["echo", "ping", "unwatch"];
+/// Commands without keys that touch no shard.
+const WITHOUT_SHARD: &[&str] = &[
+    "client",
+    "command",
+    "config",
+    "echo",
+    "hello",
+    "info",
+    "ping",
+    "psubscribe",
+    "publish",
+    "pubsub",
+    "punsubscribe",
+    "reset",
+    "select",
+    "slowlog",
+    "spublish",
+    "ssubscribe",
+    "subscribe",
+    "sunsubscribe",
+    "time",
+    "unsubscribe",
+    "unwatch",
+];
 
 pub(super) fn multi(call: &mut Call<'_>) -> Result {
     if call.connection.is_queueing() {
@@ -239,6 +264,9 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
         }
         added
     });
+    if added == Added::Whole {
+        note_reach(call, command);
+    }
     match added {
         Added::Part => return Ok(call.go_on_later(1)),
         Added::TooLong => {
@@ -250,6 +278,27 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
         Added::Whole => {}
     }
     Ok(call.reply(|writer| writer.simple("QUEUED")))
+}
+
+/// Notes which shards a queued command may touch.
+fn note_reach(call: &mut Call<'_>, command: &Command) {
+    let (arguments, input, core) = (call.arguments, call.input, &*call.core);
+    let Some(queue) = call.connection.queue_mut() else {
+        return;
+    };
+    let reach = &mut queue.reach;
+    if !command.has_keys() {
+        if !WITHOUT_SHARD.contains(&command.name) {
+            reach.add_all();
+        }
+    } else if arguments.len() > steps::PIECE {
+        reach.add_all();
+    } else {
+        for place in command.key_places(arguments.len()) {
+            steps::count(1);
+            reach.add(core.shard_of(stored_key(arguments.get(place, input))));
+        }
+    }
 }
 
 /// Why a command is not queued.
@@ -325,12 +374,13 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
     };
     let watched = watched.take();
     let plan = plan(call, &queue);
-    if watched.is_empty() && (plan.is_none() || queue.commands == 0) {
+    if watched.is_empty() && (queue.commands == 0 || plan.is_none() && queue.reach.is_empty()) {
         call.connection.replay(queue);
         let _ = (call.serving).execute(call.core, call.number, call.connection);
         return Ok(Flow::Done);
     }
     let slot = ReplaySlot::default();
+    let (reach, near) = (queue.reach, near_keys(&queue));
     let phase = Phase::Committing(queue, Rc::clone(&slot));
     call.connection.transaction = Some(Box::new(ClientTransaction {
         phase,
@@ -338,9 +388,9 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
     }));
     call.writes = plan.is_some();
     let is_one_step = watched.len() <= TRANSACTION_KEYS_MAX;
-    let (shared, place) = (Arc::clone(&call.serving.shared), call.serving.place);
+    let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
-        let mut outcome = Outcome::Replay(Replay::Plain);
+        let mut outcome = Outcome::Replay(None);
         if let Some(plan) = plan.filter(|_| is_one_step) {
             let bytes = plan.held_bytes(shared.has_large_values());
             // Without memory for all at once it is carried out one after the other.
@@ -348,10 +398,8 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
                 outcome = commit(&mut core, &plan, &watched).await;
             }
         }
-        // Others that close the gate wait for it.
-        output.end_pass();
-        if matches!(outcome, Outcome::Replay(_)) && !watched.is_empty() {
-            outcome = before_replay(&mut core, &watched, (&shared, place)).await;
+        if matches!(outcome, Outcome::Replay(_)) {
+            outcome = before_replay(&core, &watched, (reach, &near), &shared).await;
         }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
@@ -361,7 +409,7 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
                     output.notify_all(events);
                 }
                 Outcome::Conflict => writer.null_array(),
-                Outcome::Replay(replay) => *slot.borrow_mut() = Some(replay),
+                Outcome::Replay(under) => *slot.borrow_mut() = under,
                 Outcome::Failed(error) => {
                     let Refusal(text) = aborted(&error_text(&error));
                     writer.error(&text);
@@ -423,24 +471,62 @@ pub(super) enum Outcome {
     Committed(Vec<u8>, Vec<KeyEvent>),
     /// A watched key has changed.
     Conflict,
-    /// The commands must be run one after the other.
-    Replay(Replay),
+    /// The commands must be run one after the other, under the sections of this client.
+    Replay(Option<Core>),
     /// None was carried out.
     Failed(Error),
 }
 
-/// Closes the gate for writes, and looks at the watched keys.
+/// Keys of queued commands, which are read before their sections are entered.
+fn near_keys(queue: &Queue) -> Vec<Vec<u8>> {
+    let (mut keys, mut arguments, mut at) = (Vec::new(), Arguments::new(), 0);
+    // More is not worth it.
+    if queue.bytes.len() > PLANNED_BYTES_MAX {
+        return keys;
+    }
+    while at < queue.bytes.len()
+        && keys.len() < SECTION_KEYS_MAX
+        && let Some(next) = queue.command(at, &mut arguments)
+    {
+        steps::count_walked(next - at);
+        let input = &queue.bytes[at..];
+        if let Some(command) = find(arguments.get(0, input)) {
+            let places = command.key_places(arguments.len());
+            let named = places.map(|place| stored_key(arguments.get(place, input)));
+            let possible = named.filter(|key| key.len() <= KEY_BYTES_MAX);
+            keys.extend(possible.map(<[u8]>::to_vec));
+        }
+        at = next;
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    keys.truncate(SECTION_KEYS_MAX);
+    keys
+}
+
+/// Enters the sections of the shards of queued commands and watched keys, and looks at these.
 async fn before_replay(
-    core: &mut Core,
+    core: &Core,
     watched: &Watched,
-    (shared, place): (&Arc<Shared>, usize),
+    (mut reach, near): (Reach, &[Vec<u8>]),
+    shared: &Shared,
 ) -> Outcome {
-    let Some(hold) = GateHold::take(core, shared, place).await else {
-        // Nothing has happened, and the client tries again.
-        return Outcome::Conflict;
-    };
-    match are_unchanged(core, watched).await {
-        Ok(true) => Outcome::Replay(Replay::Held(hold)),
+    for key in watched.keys() {
+        steps::count(1);
+        steps::end_slice(core).await;
+        reach.add(core.shard_of(key));
+    }
+    let near: Vec<_> = near.iter().map(|key| &key[..]).collect();
+    let mut under = core.another();
+    if shared.has_large_values() {
+        under.limit_kept_values(LARGE_BYTES);
+    }
+    let entered = under.enter_sections(reach.shards(shared.cores.len()), &near);
+    if let Err(error) = entered.await {
+        return Outcome::Failed(error);
+    }
+    match are_unchanged(&mut under, watched).await {
+        Ok(true) => Outcome::Replay(Some(under)),
         Ok(false) => Outcome::Conflict,
         Err(error) => Outcome::Failed(error),
     }
@@ -454,7 +540,7 @@ pub(super) async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> O
             Ok(Some(drafts)) => drafts,
             Ok(None) => continue,
             // The ordinary commands reply what is wrong with which key.
-            Err(_) => return Outcome::Replay(Replay::Plain),
+            Err(_) => return Outcome::Replay(None),
         };
         let mut transaction = plan.expect(&drafts, Transaction::new());
         for (key, seen) in watched {
@@ -466,7 +552,7 @@ pub(super) async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> O
         let (mut reply, mut events) = (Vec::new(), Vec::new());
         let into = (&mut reply, &mut events);
         if !plan.apply(&mut drafts, farcore_tuning::system_ms(), into) {
-            return Outcome::Replay(Replay::Plain);
+            return Outcome::Replay(None);
         }
         let transaction = plan.write(&drafts, transaction);
         if transaction.keys().next().is_none() {
@@ -492,7 +578,7 @@ pub(super) async fn commit(core: &mut Core, plan: &Plan, watched: &Watched) -> O
                     Err(error) => return Outcome::Failed(error),
                 }
             }
-            Err(error) if is_for_commands(&error) => return Outcome::Replay(Replay::Plain),
+            Err(error) if is_for_commands(&error) => return Outcome::Replay(None),
             Err(error) => return Outcome::Failed(error),
         }
     }

@@ -27,9 +27,6 @@ use crate::words::stored_key;
 /// A client of the core, and the output of the command that uses it.
 pub(super) type Step<'a> = (&'a mut Core, &'a TaskOutput);
 
-/// Why a command that keeps others from writing does not begin.
-pub(super) const OTHERS: &str = "ERR other writes have not ended in time: try again";
-
 /// Bytes of the elements of one request, and of those that one step of a task changes.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// Elements that one step of a task changes.
@@ -212,7 +209,7 @@ impl Updated {
 
 /// Stores elements in a collection, and removes those without a value, in several steps. Returns
 /// what was done, and why the rest was not. With `replaces`, the first step replaces what the key
-/// holds, whatever that is.
+/// holds, whatever that is. What takes several requests is under the section of the key.
 pub(super) async fn update_all<'e>(
     (core, output): Step<'_>,
     (kind, key): (Kind, &[u8]),
@@ -223,6 +220,7 @@ pub(super) async fn update_all<'e>(
     let mut entries = entries.peekable();
     let mut elements = ElementKeys::default();
     let mut replaces = replaces;
+    let was_under = core.is_under_section();
     while entries.peek().is_some() || replaces {
         elements.clear();
         let (mut values, mut bytes) = (Vec::new(), 0);
@@ -240,6 +238,11 @@ pub(super) async fn update_all<'e>(
             bytes += more;
             entries.next();
         }
+        if entries.peek().is_some()
+            && let Err(error) = output.enter(core, &[key]).await
+        {
+            return (updated, Some(error.into()));
+        }
         let changes = values.iter().enumerate();
         let changes = changes.map(|(place, value)| elements.change(place, *value));
         let changes: Vec<_> = changes.collect();
@@ -255,7 +258,12 @@ pub(super) async fn update_all<'e>(
             });
             let [added, removed, done, count] = match step.await {
                 Ok(numbers) => numbers,
-                Err(error) => return (updated, Some(error.into())),
+                Err(error) => {
+                    if !was_under {
+                        output.leave(core);
+                    }
+                    return (updated, Some(error.into()));
+                }
             };
             updated.stores |= left.iter().any(|change| change.value.is_some());
             updated.is_new |= added > 0 && added == count && updated.done == 0;
@@ -273,10 +281,9 @@ pub(super) async fn update_all<'e>(
         }
         output.turn(core, bytes).await;
         steps::end_slice(core).await;
-        // What is begun is done.
-        if output.open_overdue_gate() {
-            output.pass_to_write(core).await;
-        }
+    }
+    if !was_under {
+        output.leave(core);
     }
     (updated, None)
 }

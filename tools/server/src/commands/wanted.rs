@@ -69,11 +69,11 @@ impl Wanted {
                     Err(error) => writer.error(&list_error_text(&error)),
                 }
             }
-            Self::Move(one) => match one.make((core, output), errors, readiness).await {
+            Self::Move(one) => match one.make((core, output), errors).await {
                 Ok(None) => return false,
                 Ok(Some(element)) => {
                     writer.bulk(&element);
-                    readiness.note(core, output, &one.target).await;
+                    readiness.note(core, &one.target).await;
                 }
                 Err(error) => writer.error(&list_error_text(&error)),
             },

@@ -198,8 +198,6 @@ pub(crate) struct Connection {
     pub(crate) interest: Interest,
     /// It is in the list of those to be served next turn.
     pub(crate) is_listed: bool,
-    /// It goes on once the gate for writes opens.
-    pub(crate) is_at_gate: bool,
     /// It is in the list of those with output.
     pub(crate) is_dirty: bool,
     /// Turns for which output was held back, for more to come.
@@ -263,7 +261,6 @@ impl Connection {
             unread_since_ms: 0,
             interest: Interest::INPUT,
             is_listed: false,
-            is_at_gate: false,
             is_dirty: false,
             held_turns: 0,
         }

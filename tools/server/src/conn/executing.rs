@@ -68,10 +68,4 @@ impl Connection {
         let transaction = self.transaction.get_or_insert_default();
         transaction.phase = Phase::Replaying(queue, 0);
     }
-
-    /// True if its `EXEC` holds the gate.
-    pub(crate) fn holds_gate(&self) -> bool {
-        let transaction = self.transaction.as_ref();
-        transaction.is_some_and(|transaction| transaction.hold.is_some())
-    }
 }

@@ -11,7 +11,6 @@ use farcore_rdma::PeerArrival;
 use crate::conn::client_filter::{ClientFilter, ClientPage};
 use crate::cores::answers::Answers;
 use crate::events::publication::{NamesPage, Publication, Topic};
-use crate::exec::gate::Acknowledgement;
 use crate::figures::failures::Failures;
 use crate::figures::slow_log::SlowCommand;
 use crate::texts::Texts;
@@ -34,10 +33,6 @@ pub(crate) enum Message {
     Connection(Arrival),
     /// A connection of a native client, not yet accepted.
     Peer(PeerArrival),
-    /// Close the gate for writes; the drop says that it is closed.
-    CloseGate(Acknowledgement),
-    /// Open the gate for writes.
-    OpenGate,
     /// Give back local memory above `keep_bytes`, unless a trim is under way.
     Trim { keep_bytes: u64 },
     /// End overdue native connections.

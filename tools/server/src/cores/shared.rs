@@ -20,7 +20,6 @@ use crate::cores::port::CorePort;
 use crate::events::classes::SelectedClasses;
 use crate::events::publication::Publication;
 use crate::events::removed_keys::HeldRemovals;
-use crate::exec::gate::Gate;
 use crate::figures::counters::{CoreCounters, Figure};
 use crate::figures::server_figures::Baseline;
 use crate::figures::slow_log::SlowSettings;
@@ -78,8 +77,6 @@ pub(crate) struct Shared {
     pub(crate) monitors: AtomicUsize,
     /// Clients that wait for keys.
     pub(crate) waiting: Waiting,
-    /// Closed while an `EXEC` with watched keys is replayed.
-    pub(crate) gate: Arc<Gate>,
     /// Events of keys that are sent.
     pub(crate) event_classes: SelectedClasses,
     /// Keys that shards have removed and whose events are not sent yet. It is locked while more are
@@ -153,7 +150,6 @@ impl Shared {
             idle_closed: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
             waiting: Waiting::default(),
-            gate: Arc::default(),
             event_classes: SelectedClasses::default(),
             removals_in_order: Mutex::default(),
             slow: SlowSettings::default(),

@@ -2,18 +2,17 @@
 //!
 //! Queued commands are kept as they would be sent, in one buffer. `EXEC` first tries to carry them
 //! out as one transaction of the engine (`exec::plan`). If that is not possible they are replayed
-//! (`turn/replaying.rs`).
+//! under sections of their shards (`turn/replaying.rs`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use farcore::{Absence, Version};
+use farcore::{Absence, Core, Version};
 
 use crate::memory::Charge;
 use crate::resp::{Arguments, Limits, Progress, Protocol, Writer, parse};
 use crate::steps;
-use crate::tasks::gate_hold::GateHold;
 use crate::waits::key_queues::ReadyKeys;
 
 /// A queue has this part of its bytes more than it needs, when it grows.
@@ -48,8 +47,6 @@ pub(crate) struct ClientTransaction {
     /// Keys to which commands have added elements: clients that wait for them are woken when all
     /// have run.
     pub(crate) ready: ReadyKeys,
-    /// The gate for writes, closed until no command that writes is left.
-    pub(crate) hold: Option<GateHold>,
     /// What is parsed of the command that is replayed next.
     pub(crate) parsing: Option<Parsing>,
 }
@@ -83,17 +80,9 @@ impl Parsing {
     }
 }
 
-/// Why queued commands are replayed.
-#[derive(Debug)]
-pub(crate) enum Replay {
-    /// They cannot be carried out at once, and no key is watched.
-    Plain,
-    /// No watched key has changed since the gate was closed.
-    Held(GateHold),
-}
-
-/// Where a task leaves that commands must be replayed.
-pub(crate) type ReplaySlot = Rc<RefCell<Option<Replay>>>;
+/// Where a task leaves the client under whose sections commands are replayed. No watched key has
+/// changed before they were entered.
+pub(crate) type ReplaySlot = Rc<RefCell<Option<Core>>>;
 
 /// How far a transaction is.
 #[derive(Debug, Default)]
@@ -121,9 +110,41 @@ pub(crate) struct Queue {
     pub(crate) is_aborted: bool,
     /// A command may make data grow.
     pub(crate) needs_memory: bool,
+    /// The shards that the commands may touch.
+    pub(crate) reach: Reach,
     /// Of the command that is being added: where it begins, its next argument, and the bytes of
     /// that which are there.
     pub(crate) adding: (usize, usize, usize),
+}
+
+/// The shards that queued commands may touch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reach {
+    /// A bit each.
+    shards: [u64; 4],
+    /// Some command may touch any.
+    is_everywhere: bool,
+}
+
+impl Reach {
+    pub(crate) fn add(&mut self, shard: usize) {
+        self.shards[shard / 64 % 4] |= 1 << (shard % 64);
+    }
+
+    pub(crate) fn add_all(&mut self) {
+        self.is_everywhere = true;
+    }
+
+    /// True if they touch none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shards == [0; 4] && !self.is_everywhere
+    }
+
+    /// The shards, of `count` that there are.
+    pub(crate) fn shards(self, count: usize) -> impl Iterator<Item = usize> {
+        let has = move |shard: usize| self.shards[shard / 64 % 4] >> (shard % 64) & 1 != 0;
+        (0..count).filter(move |&shard| self.is_everywhere || has(shard))
+    }
 }
 
 /// How far a command was added.

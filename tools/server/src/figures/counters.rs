@@ -84,12 +84,6 @@ pub(crate) struct CoreCounters {
     pub(crate) delayed_authentications: Figure,
     /// Times that a connection was not read from any more until its replies are made and read.
     pub(crate) pauses: Figure,
-    /// Times that the gate for writes was closed.
-    pub(crate) gate_closings: Figure,
-    /// Times that it was opened before its transaction had ended.
-    pub(crate) gate_overruns: Figure,
-    /// How long it was closed at most, in microseconds.
-    pub(crate) gate_longest_us: Figure,
     /// Steps of the longest turn (`steps`), since they were reset.
     pub(crate) longest_turn_steps: Figure,
     /// Bytes of connections and their buffers.
@@ -122,9 +116,6 @@ impl Default for CoreCounters {
             failed_authentications: Figure::default(),
             delayed_authentications: Figure::default(),
             pauses: Figure::default(),
-            gate_closings: Figure::default(),
-            gate_overruns: Figure::default(),
-            gate_longest_us: Figure::default(),
             longest_turn_steps: Figure::default(),
             connection_bytes: Figure::default(),
             native: NativeCounters::default(),

@@ -389,14 +389,7 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
 /// What kept the cores from serving other clients.
 fn turns(gathered: &Gathering<'_>, text: &mut String) {
     let longest = gathered.now.server.total().longest_turn_steps;
-    lines(
-        text,
-        &[
-            ("gate_closings", gathered.sum(|core| core.gate_closings)),
-            ("gate_overruns", gathered.sum(|core| core.gate_overruns)),
-            ("longest_turn_steps", longest),
-        ],
-    );
+    lines(text, &[("longest_turn_steps", longest)]);
 }
 
 /// Clients that were evicted, connections that authenticate late or never, and wrong passwords.

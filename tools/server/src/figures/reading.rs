@@ -34,9 +34,6 @@ impl CoreFigures {
             failed_authentications: counters.failed_authentications.get(),
             delayed_authentications: counters.delayed_authentications.get(),
             pauses: counters.pauses.get(),
-            gate_closings: counters.gate_closings.get(),
-            gate_overruns: counters.gate_overruns.get(),
-            gate_longest_us: counters.gate_longest_us.get(),
             longest_turn_steps: counters.longest_turn_steps.get(),
             native: NativeFigures::of(&counters.native),
         }

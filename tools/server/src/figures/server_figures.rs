@@ -50,12 +50,6 @@ pub struct CoreFigures {
     pub delayed_authentications: u64,
     /// Times that a connection was not read from any more until its replies are made and read.
     pub pauses: u64,
-    /// Times that transactions with watched keys have kept all others from writing.
-    pub gate_closings: u64,
-    /// Times that one was given up because it did so for too long.
-    pub gate_overruns: u64,
-    /// How long one did so at most, in microseconds.
-    pub gate_longest_us: u64,
     /// Work of the longest turn of its loop, in steps: keys, elements, patterns, bytes. `CONFIG
     /// RESETSTAT` resets it.
     pub longest_turn_steps: u64,
@@ -87,9 +81,6 @@ impl CoreFigures {
         self.failed_authentications += other.failed_authentications;
         self.delayed_authentications += other.delayed_authentications;
         self.pauses += other.pauses;
-        self.gate_closings += other.gate_closings;
-        self.gate_overruns += other.gate_overruns;
-        self.gate_longest_us = self.gate_longest_us.max(other.gate_longest_us);
         self.longest_turn_steps = self.longest_turn_steps.max(other.longest_turn_steps);
         self.native.add(&other.native);
     }

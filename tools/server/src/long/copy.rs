@@ -293,7 +293,7 @@ async fn put_pieces(
     output: &TaskOutput,
 ) -> Result<PutOutcome> {
     let input = LongInput::new(piece_bytes(total));
-    let mut writer = core.another();
+    let mut writer = core.beside().await?;
     let write = async {
         let put = writer
             .put_long_with(key, total, input.parts(), options)

@@ -85,7 +85,7 @@ pub(super) async fn insert(
     let count = loop {
         match try_insert((&mut *core, output), key, wanted).await {
             Err(Stop::Failed(Error::CollectionVersion { .. })) => {
-                attempts.again(core, output).await;
+                attempts.again(core, output, &[key]).await;
             }
             done => break done?,
         }
@@ -158,7 +158,7 @@ pub(super) async fn remove(
     let done = loop {
         match removal.go_on((&mut *core, output), key).await {
             Err(Stop::Failed(Error::CollectionVersion { .. })) => {
-                attempts.again(core, output).await;
+                attempts.again(core, output, &[key]).await;
             }
             done => break done,
         }

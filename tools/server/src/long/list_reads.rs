@@ -127,12 +127,12 @@ pub(super) async fn reply_range(
     loop {
         match try_range((&mut *core, output), key, (indices, protocol), &mut body).await {
             Err(Stop::Failed(Error::CollectionVersion { .. })) => {
-                attempts.again(core, output).await;
+                attempts.again(core, output, &[key]).await;
             }
             done => break done?,
         }
     }
-    drop(attempts);
+    output.leave(core);
     match reply {
         FoundReply::Array => body.send(core, output, protocol).await,
         FoundReply::One if body.count == 0 => {
@@ -185,12 +185,12 @@ pub(super) async fn reply_places(
         let wanted = (element, occurrences, protocol);
         match try_places(step, key, wanted, &mut body).await {
             Err(Stop::Failed(Error::CollectionVersion { .. })) => {
-                attempts.again(core, output).await;
+                attempts.again(core, output, &[key]).await;
             }
             done => break done?,
         }
     }
-    drop(attempts);
+    output.leave(core);
     match reply {
         FoundReply::Array => body.send(core, output, protocol).await,
         FoundReply::One => output.write(|bytes| match body.count {

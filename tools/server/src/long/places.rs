@@ -63,7 +63,8 @@ pub(crate) struct PlaceWait {
 
 impl PlaceWait {
     /// True, after a while, if the writing is to be begun again: it had no place, others are being
-    /// written, its bytes still come, and it has not waited for [`WAIT_MAX`].
+    /// written, its bytes still come, and it has not waited for [`WAIT_MAX`]. Under a section none
+    /// of the others can end.
     pub(crate) async fn again<T>(
         &mut self,
         core: &Core,
@@ -76,6 +77,9 @@ impl PlaceWait {
         else {
             return false;
         };
+        if core.is_under_section() {
+            return false;
+        }
         let tried = Instant::now();
         let since = *self.since.get_or_insert(tried);
         loop {

@@ -82,12 +82,13 @@ impl TreeRead {
                 let gathered = self.gather((&mut *core, output), &mut held, protocol);
                 match gathered.await {
                     Err(TaskFailure::Engine(Error::CollectionVersion { .. })) => {
-                        attempts.again(core, output).await;
+                        attempts.again(core, output, &[&self.key]).await;
                     }
                     gathered => break gathered,
                 }
             }
         };
+        output.leave(core);
         match gathered {
             Ok(Some(reply)) => {
                 held.shrink_to(reply.capacity());
@@ -172,7 +173,7 @@ impl Gathering<'_> {
         if held.bytes() == 0 {
             *held = self.output.hold_when_free(self.core, bytes).await?;
         } else if held.bytes() < bytes {
-            // While the gate is closed it waits for none.
+            // Under a section it waits for none.
             held.grow_to(bytes)?;
         }
         Ok(())

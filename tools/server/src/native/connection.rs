@@ -162,8 +162,6 @@ pub(super) struct NativeConnection {
     pub(super) is_listed: bool,
     /// The engine had no room for a request.
     pub(super) is_blocked: bool,
-    /// It goes on once the gate for writes opens.
-    pub(super) is_at_gate: bool,
     /// A device has signalled.
     pub(super) signals: bool,
     /// Its slots in the figures.
@@ -209,7 +207,6 @@ impl NativeConnection {
             waits_for_room: false,
             is_listed: false,
             is_blocked: false,
-            is_at_gate: false,
             signals: false,
             counted_slots: 0,
             is_gone: false,

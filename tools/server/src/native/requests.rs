@@ -1,7 +1,5 @@
 //! Messages of a client, and the begin of its requests.
 
-use std::rc::Rc;
-
 use farcore::{Core, Refused};
 use farcore_protocol::batch::{ANSWER_BYTES, Operations};
 use farcore_protocol::scan::{CURSOR_BYTES, ENTRIES_MAX};
@@ -9,8 +7,6 @@ use farcore_protocol::{
     CreditError, Flags, HEADER_BYTES, Header, Kind, Status, TRANSFER_SLOT_BYTES,
     TRANSFER_SLOT_BYTES_MAX, VALUE_BYTES_MAX, WireError,
 };
-
-use crate::exec::gate::Passes;
 
 use super::answers::Part;
 use super::connection::{NativeConnection, Request, Stage};
@@ -51,7 +47,6 @@ pub(super) struct Turn<'a> {
     pub(super) memory: &'a ClientMemory,
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) tasks: &'a mut Tasks,
-    pub(super) passes: &'a Rc<Passes>,
     pub(super) events: &'a mut NativeEvents,
     /// Bytes of a value that any put stores in a record.
     pub(super) record_bytes: usize,
@@ -66,8 +61,6 @@ enum Flow {
     Begun,
     /// The engine has no room now.
     Full,
-    /// The gate for writes is closed.
-    Held,
 }
 
 /// The token of an operation of a request.
@@ -186,10 +179,6 @@ impl NativeConnection {
                     self.is_blocked = true;
                     break;
                 }
-                Flow::Held => {
-                    self.is_at_gate = true;
-                    break;
-                }
             }
             self.waiting.pop_front();
             is_busy = true;
@@ -202,9 +191,6 @@ impl NativeConnection {
         let Some(header) = request.header else {
             return Flow::Begun;
         };
-        if turn.passes.is_shut() && self.must_hold(turn, receive, &header) {
-            return Flow::Held;
-        }
         self.requests[usize::from(receive)].stage = Stage::Running;
         let key_bytes = usize::from(header.key_bytes);
         let bytes = key_bytes + value_bytes(&header);
@@ -248,36 +234,6 @@ impl NativeConnection {
             self.requests[usize::from(receive)].stage = Stage::Waiting;
         }
         flow
-    }
-
-    /// True if a request must wait for the gate. Parts of long values need not: their task
-    /// does.
-    #[cold]
-    fn must_hold(&self, turn: &Turn<'_>, receive: u16, header: &Header) -> bool {
-        if self.long_puts.takes(header) || is_long(header, turn.record_bytes) {
-            return false;
-        }
-        turn.passes.drains()
-            || match header.kind {
-                Kind::Put
-                | Kind::CompareAndSwap
-                | Kind::Delete
-                | Kind::Increment
-                | Kind::Expire
-                | Kind::ForgetLost => true,
-                Kind::Batch => self.batch_writes(receive, header),
-                _ => false,
-            }
-    }
-
-    /// True if an operation of a batch may write.
-    fn batch_writes(&self, receive: u16, header: &Header) -> bool {
-        let mut body = vec![0; usize::from(header.key_bytes) + value_bytes(header)];
-        let request = self.requests[usize::from(receive)].clone();
-        self.read(&request, receive, HEADER_BYTES, &mut body);
-        let mut operations = Operations::of(&body[usize::from(header.key_bytes)..]);
-        let reads = |kind| matches!(kind, Kind::Get | Kind::Inspect);
-        operations.any(|read| read.is_ok_and(|(one, _, _)| !reads(one.kind)))
     }
 
     fn begin_operation(
@@ -477,7 +433,6 @@ impl NativeConnection {
             options,
             is_record,
             events: turn.events.sink(),
-            passes: Rc::clone(turn.passes),
         };
         turn.tasks.put(turn.core, turn.number, put);
         self.outstanding += 1;

@@ -3,14 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use farcore::{Core, Cursor, Error, PutOptions, PutOutcome};
 use farcore_protocol::scan;
 use farcore_protocol::{HEADER_BYTES, Header, Status, TRANSFER_SLOT_BYTES_MAX};
 
-use crate::exec::gate::{Passes, last_at_gate};
 use crate::long::input::{LongInput, STALLED};
 use crate::long::places::PlaceWait;
 use crate::memory::{Account, Charge};
@@ -41,8 +39,6 @@ pub(super) struct LongPutTask {
     pub(super) is_record: bool,
     /// Where its events go.
     pub(super) events: EventSink,
-    /// Whether it may be stored.
-    pub(super) passes: Rc<Passes>,
 }
 
 /// Copies of a part that is read: its client's, and the answer's.
@@ -174,18 +170,9 @@ impl Tasks {
         self.start((connection, place), async move {
             let header = put.header;
             let length = long_bytes(&header) as u64;
-            // From the last part on, until it is stored.
-            let mut pass = None;
-            let mut may_pass = || {
-                pass = pass.take().or_else(|| put.passes.take(false));
-                pass.is_some()
-            };
             let outcome = if put.is_record {
                 let value = gather(&core, &put.input).await;
                 let given = value.len() as u64;
-                while !may_pass() {
-                    core.yield_now().await;
-                }
                 if given == length {
                     core.put_with(&put.key, &value, put.options).await
                 } else {
@@ -201,7 +188,6 @@ impl Tasks {
                 put.input.note_shard(core.shard_of(&put.key));
                 loop {
                     let parts = put.input.parts();
-                    let parts = last_at_gate(parts, long_bytes(&header), &mut may_pass);
                     let stored = core
                         .put_long_with(&put.key, length, parts, put.options)
                         .await;
@@ -213,7 +199,6 @@ impl Tasks {
                     }
                 }
             };
-            drop(pass);
             leave_put(&put.events, &put.key, put.options, &outcome);
             let answer = match outcome {
                 Ok(PutOutcome::Stored(version)) => {

@@ -16,7 +16,6 @@ use farcore_tuning::Clock;
 
 use crate::conn::sockets::{Interest, Sockets};
 use crate::cores::shared::Shared;
-use crate::exec::gate::Passes;
 use crate::figures::native_counters::NativeCounters;
 use crate::limits::BESIDE_BYTES;
 use crate::limits::LARGE_BYTES;
@@ -70,8 +69,6 @@ pub(crate) struct Native {
     pub(super) memory: Rc<CoreMemory>,
     scratch: Vec<u8>,
     tasks: Tasks,
-    /// Whether clients may write; the core's.
-    passes: Rc<Passes>,
     events: NativeEvents,
     record_bytes: usize,
     clock: Clock,
@@ -89,7 +86,6 @@ impl Native {
         shared: Arc<Shared>,
         place: usize,
         (core, events): (Core, EventSink),
-        passes: Rc<Passes>,
         value_bytes_max: usize,
     ) -> Self {
         let memory = CoreMemory::new(Arc::clone(&shared.native_memory));
@@ -112,7 +108,6 @@ impl Native {
             memory,
             scratch: Vec::new(),
             tasks: Tasks::default(),
-            passes,
             events: NativeEvents::new(events),
             record_bytes: value_bytes_max.saturating_sub(BESIDE_BYTES),
             clock: Clock::new(),
@@ -156,27 +151,6 @@ impl Native {
             && self.listed.is_empty()
             && self.long_reads.is_empty()
             && !self.accepting.has_any()
-    }
-
-    /// True if no request of one step is under way.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.core.in_flight() == 0
-    }
-
-    /// Has connections go on that the gate for writes has held.
-    pub(crate) fn list_held(&mut self) {
-        let Self {
-            connections,
-            listed,
-            ..
-        } = self;
-        for (number, entry) in connections.iter_mut().enumerate() {
-            if let Some(connection) = entry.open()
-                && std::mem::take(&mut connection.is_at_gate)
-            {
-                list(listed, number, connection);
-            }
-        }
     }
 
     /// One turn, which begins no request if the server stops. True if anything happened.
@@ -298,7 +272,6 @@ impl Native {
             memory: &shared.native_memory,
             scratch: &mut self.scratch,
             tasks: &mut self.tasks,
-            passes: &self.passes,
             events: &mut self.events,
             record_bytes: self.record_bytes,
             now_ms: self.now_ms,

@@ -2,9 +2,7 @@
 //! each is about one version of the collection, and the next one begins when another client has
 //! changed it meanwhile.
 //!
-//! - I1: from the third attempt on no other client writes, so that it succeeds. Then the command
-//!   has no pass, which the closing of the gate would wait for.
-//! - I2: a command of a transaction that holds the gate already does not wait for it.
+//! - I1: from the third attempt on it is under the section of its keys, so that it succeeds.
 
 use farcore::Core;
 
@@ -17,80 +15,52 @@ const FREE_ATTEMPTS: usize = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     disturbed: usize,
-    /// The output whose gate they have closed.
-    closed: Option<TaskOutput>,
 }
 
 impl Attempts {
-    /// Notes that the collection was changed meanwhile: the command begins anew.
-    pub(crate) async fn again(&mut self, core: &Core, output: &TaskOutput) {
+    /// Notes that a collection of these keys was changed meanwhile: the command begins anew. It
+    /// leaves with [`TaskOutput::leave`] what it enters here.
+    pub(crate) async fn again(&mut self, core: &mut Core, output: &TaskOutput, keys: &[&[u8]]) {
         self.disturbed += 1;
-        if self.disturbed < FREE_ATTEMPTS || output.is_alone() {
-            return;
-        }
-        let had_pass = output.has_pass();
-        if output.close_gate(core).await {
-            self.closed = Some(output.clone());
-        } else if had_pass {
-            // Without it the command goes on as before.
-            output.pass(core).await;
-        }
-    }
-}
-
-impl Drop for Attempts {
-    fn drop(&mut self) {
-        if let Some(output) = &self.closed {
-            output.open_gate();
+        if self.disturbed >= FREE_ATTEMPTS {
+            // If it gets none, it goes on as before.
+            let _ = output.enter(core, keys).await;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-
-    use futures_lite::future::poll_once;
-
     use super::*;
     use crate::by_hand::on_first_core;
 
     #[test]
-    fn the_third_attempt_has_the_gate_closed() {
+    fn the_third_attempt_is_under_a_section() {
         on_first_core(1, |bench| async move {
-            let (core, output) = (&bench.core, bench.output());
-            let mut serving = bench.serving(0);
+            let output = bench.output();
+            let mut core = bench.core;
             let mut attempts = Attempts::default();
-            attempts.again(core, &output).await;
-            assert!(!output.is_alone());
-            {
-                let mut again = pin!(attempts.again(core, &output));
-                assert!(poll_once(again.as_mut()).await.is_none());
-                bench.receive(&mut serving);
-                for _ in 0..2 {
-                    serving.gate_turn(core);
-                }
-                assert!(poll_once(again.as_mut()).await.is_some());
+            for is_under in [false, true, true] {
+                attempts.again(&mut core, &output, &[b"key"]).await;
+                assert_eq!(core.is_under_section(), is_under);
             }
-            assert!(serving.passes.take(false).is_none());
-            attempts.again(core, &output).await;
-            assert!(output.is_alone());
-            drop(attempts);
-            assert!(!output.is_alone());
-            bench.receive(&mut serving);
-            assert!(serving.passes.take(false).is_some());
+            output.leave(&mut core);
+            assert!(!core.is_under_section());
         });
     }
 
     #[test]
-    fn a_transaction_that_holds_the_gate_does_not_wait_for_it() {
+    fn a_transaction_keeps_the_sections_that_it_holds() {
         on_first_core(1, |bench| async move {
-            let output = bench.output().with_gate(true);
+            let output = bench.output();
+            let mut core = bench.core;
+            core.enter_sections([0], &[]).await.expect("entered");
             let mut attempts = Attempts::default();
             for _ in 0..5 {
-                attempts.again(&bench.core, &output).await;
+                attempts.again(&mut core, &output, &[b"key"]).await;
             }
-            assert!(attempts.closed.is_none());
+            output.leave(&mut core);
+            assert!(core.is_under_section(), "it is the transaction's");
         });
     }
 }

@@ -41,18 +41,15 @@ use crate::events::key_events::KeyEvent;
 #[derive(Clone, Debug)]
 pub(crate) struct EventSink {
     shared: Arc<Shared>,
-    /// The core's.
-    place: usize,
     /// Those that are not sent.
     events: Rc<RefCell<Vec<KeyEvent>>>,
 }
 
 impl EventSink {
-    /// None yet, of the core at a place.
-    pub(crate) fn new(shared: Arc<Shared>, place: usize) -> Self {
+    /// None yet.
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            place,
             events: Rc::default(),
         }
     }
@@ -60,11 +57,6 @@ impl EventSink {
     /// What all cores share.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    /// The place of the core.
-    pub(crate) fn place(&self) -> usize {
-        self.place
     }
 
     /// The classes that are selected.

@@ -1,34 +1,35 @@
-//! What a command of several steps writes its reply to, and what it takes by it: memory, a pass of
-//! the gate, a part of the turn.
+//! What a command of several steps writes its reply to, and what it takes by it: memory, sections,
+//! a part of the turn.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX};
 use farcore::{Core, Error};
 
 use crate::budgets::turn_bytes::TurnBytes;
 use crate::cores::shared::Shared;
 use crate::events::classes::EventClasses;
 use crate::events::key_events::KeyEvent;
-use crate::exec::gate::{Pass, Passes};
 use crate::memory::{Account, Charge, Reply, Shortage};
 use crate::resp::{Protocol, Writer};
 use crate::steps;
 use crate::tasks::event_sink::EventSink;
-use crate::tasks::gate_hold::GateHold;
 use crate::types::replies::error_text;
 
 /// Bytes of output that a command may have made and that are not sent yet, before it waits.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 64 << 10;
+
+/// The share of a command whose client is not waited for.
+pub(crate) const ALL_SHARES: usize = usize::MAX;
 
 /// Bytes of a value that are read for a reply at once, at least; the more memory is free, the more.
 const CHUNK_BYTES_MIN: usize = 4 << 10;
 /// What a buffer of a client of the engine may keep while nothing is charged for it.
 pub(crate) const IDLE_BYTES: usize = 4 << 10;
 
-/// Why a command ends early that others wait for, and one whose client is gone.
-const TOO_LONG: &str = "ERR the command has kept others from writing for too long: try again";
+/// Why a command ends early whose client is gone.
 const GONE: &str = "ERR the client is gone";
 
 /// The reply of a command of several steps, as far as it was made and is not sent, and where its
@@ -39,7 +40,6 @@ pub(crate) struct TaskOutput {
     account: Account,
     events: EventSink,
     turn: Rc<TurnBytes>,
-    passes: Rc<Passes>,
 }
 
 /// What a command and the loop tell each other.
@@ -48,14 +48,10 @@ struct TaskState {
     buffer: RefCell<TaskBuffer>,
     /// What the command holds from its beginning to its end.
     held: RefCell<Option<Charge>>,
-    /// The command is of a transaction that holds the gate.
-    holds_gate: Cell<bool>,
     /// The command is done though its client is gone.
     writes: Cell<bool>,
-    /// What the command has while it writes.
-    pass: RefCell<Option<Pass>>,
-    /// What it has while it keeps others from writing.
-    hold: RefCell<Option<GateHold>>,
+    /// Its client has entered sections for the command.
+    has_entered: Cell<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -74,18 +70,12 @@ struct TaskBuffer {
 
 impl TaskOutput {
     /// Nothing yet, of a client with this account.
-    pub(crate) fn new(
-        account: &Account,
-        events: &EventSink,
-        turn: &Rc<TurnBytes>,
-        passes: &Rc<Passes>,
-    ) -> Self {
+    pub(crate) fn new(account: &Account, events: &EventSink, turn: &Rc<TurnBytes>) -> Self {
         Self {
             state: Rc::default(),
             account: account.clone(),
             events: events.clone(),
             turn: Rc::clone(turn),
-            passes: Rc::clone(passes),
         }
     }
 
@@ -95,84 +85,44 @@ impl TaskOutput {
         self
     }
 
-    /// This output for a command of a transaction that holds the gate, if it is one.
-    pub(crate) fn with_gate(self, holds_gate: bool) -> Self {
-        self.state.holds_gate.set(holds_gate);
-        self
-    }
-
-    /// This output for a command that writes, from its begin until it waits for its client or for
-    /// others. The gate is open, or the command's transaction holds it.
-    pub(crate) fn with_pass(self) -> Self {
+    /// This output for a command that writes: it is done though its client is gone.
+    pub(crate) fn for_write(self) -> Self {
         self.state.writes.set(true);
-        let passes = self.take_pass();
-        debug_assert!(passes, "it would have been held");
         self
     }
 
-    /// Takes a pass, unless the gate is closed. True if the command has one.
-    pub(crate) fn take_pass(&self) -> bool {
-        let mut pass = self.state.pass.borrow_mut();
-        if pass.is_none() {
-            *pass = self.passes.take(self.state.holds_gate.get());
+    /// Has the command's client enter the sections of keys, unless its transaction holds sections
+    /// already: until [`TaskOutput::leave`], no other client is served by their shards.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) async fn enter(&self, core: &mut Core, keys: &[&[u8]]) -> farcore::Result<()> {
+        if core.is_under_section() {
+            return Ok(());
         }
-        pass.is_some()
+        let shards: Vec<_> = keys.iter().map(|key| core.shard_of(key)).collect();
+        let near: Vec<_> = keys
+            .iter()
+            .copied()
+            .filter(|key| key.len() <= KEY_BYTES_MAX)
+            .collect();
+        let near = &near[..near.len().min(SECTION_KEYS_MAX)];
+        core.enter_sections(shards, near).await?;
+        self.state.has_entered.set(true);
+        Ok(())
     }
 
-    /// Waits for a pass.
-    pub(crate) async fn pass(&self, core: &Core) {
-        while !self.take_pass() {
-            core.yield_now().await;
+    /// Leaves the sections that the command's client has entered for it.
+    pub(crate) fn leave(&self, core: &mut Core) {
+        if self.state.has_entered.take() {
+            core.abandon_sections();
         }
-    }
-
-    /// Waits for a pass before the command writes, unless no other client does: it may have closed
-    /// the gate since it began, and opened it again.
-    pub(crate) async fn pass_to_write(&self, core: &Core) {
-        if !self.is_alone() {
-            self.pass(core).await;
-        }
-    }
-
-    /// Gives the pass back: what is to be written is.
-    pub(crate) fn end_pass(&self) {
-        *self.state.pass.borrow_mut() = None;
-    }
-
-    /// Closes the gate for the command, which has no pass then. False if other writes do not end in
-    /// time.
-    pub(crate) async fn close_gate(&self, core: &Core) -> bool {
-        self.end_pass();
-        let hold = GateHold::take(core, self.shared(), self.place()).await;
-        let is_closed = hold.is_some();
-        *self.state.hold.borrow_mut() = hold;
-        is_closed
-    }
-
-    /// Opens the gate if the command has closed it.
-    pub(crate) fn open_gate(&self) {
-        *self.state.hold.borrow_mut() = None;
-    }
-
-    /// True if no other client writes: the command has closed the gate, or its transaction has.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.holds_gate() || self.state.hold.borrow().is_some()
-    }
-
-    /// Opens the gate if the command has kept others from writing for too long. True if it has.
-    pub(crate) fn open_overdue_gate(&self) -> bool {
-        let mut hold = self.state.hold.borrow_mut();
-        let overdue = hold.take_if(|hold| hold.is_overdue());
-        if let Some(hold) = &overdue {
-            hold.note_overrun("it has taken too long");
-        }
-        overdue.is_some()
     }
 
     /// Ends the step of a command that has read elements of `bytes`, so that others go on.
     ///
     /// # Errors
-    /// The command has kept others from writing for too long, or only reads and its client is gone.
+    /// The command only reads, and its client is gone.
     pub(crate) async fn end_read(
         &self,
         core: &Core,
@@ -182,9 +132,6 @@ impl TaskOutput {
         steps::count_copied(bytes);
         self.turn(core, bytes).await;
         steps::end_slice(core).await;
-        if self.open_overdue_gate() {
-            return Err(TOO_LONG);
-        }
         if self.is_gone() && !self.state.writes.get() {
             return Err(GONE);
         }
@@ -200,16 +147,6 @@ impl TaskOutput {
     /// What the cores share.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         self.events.shared()
-    }
-
-    /// The place of its core.
-    pub(crate) fn place(&self) -> usize {
-        self.events.place()
-    }
-
-    /// True if its command is of a transaction that holds the gate.
-    pub(crate) fn holds_gate(&self) -> bool {
-        self.state.holds_gate.get()
     }
 
     /// Notes that a value of `bytes` is about to be stored: it may have several pieces.
@@ -237,13 +174,11 @@ impl TaskOutput {
         bytes: usize,
     ) -> Result<Charge, Shortage> {
         match self.account.try_charge(bytes) {
-            // Others would wait for it too.
-            Err(shortage) if self.state.hold.borrow().is_some() => return Err(shortage),
+            // Others would wait for it too, and those that have it may be among them.
+            Err(shortage) if core.is_under_section() => return Err(shortage),
             Err(_) => {}
             charged => return charged,
         }
-        // Those that close the gate need not wait for this command's memory too.
-        let had_pass = self.state.pass.borrow_mut().take().is_some();
         let reply = {
             let buffer = self.state.buffer.borrow();
             let is_amid = buffer.has_begun || !buffer.bytes.is_empty();
@@ -251,11 +186,7 @@ impl TaskOutput {
         };
         let is_gone = || self.is_gone();
         let charged = self.account.charge_when_free(core, bytes, reply, is_gone);
-        let charged = charged.await;
-        if had_pass {
-            self.pass(core).await;
-        }
-        charged
+        charged.await
     }
 
     /// Writes that the client may not have the memory that its command needs.
@@ -327,6 +258,7 @@ impl TaskOutput {
         // Before its first turn it knows no share.
         let most = match buffer.share {
             0 => OUTPUT_BYTES_MAX,
+            ALL_SHARES => return false,
             share => share.min(OUTPUT_BYTES_MAX),
         };
         buffer.bytes.len() + buffer.waiting >= most
@@ -354,11 +286,6 @@ impl TaskOutput {
         self.state.buffer.borrow().is_broken
     }
 
-    /// True if the command writes.
-    pub(crate) fn has_pass(&self) -> bool {
-        self.state.pass.borrow().is_some()
-    }
-
     /// True once no client takes the reply: what only makes it need not go on.
     pub(crate) fn is_gone(&self) -> bool {
         self.state.buffer.borrow().is_gone
@@ -376,8 +303,10 @@ impl TaskOutput {
 
     /// Waits until the client has taken enough of what was made.
     pub(crate) async fn room(&self, core: &Core) {
-        // A reply begins when all is written.
-        self.end_pass();
+        debug_assert!(
+            !self.state.has_entered.get(),
+            "others would wait for the client"
+        );
         while self.is_full() {
             core.yield_now().await;
         }
@@ -393,43 +322,27 @@ mod tests {
     use crate::by_hand::on_first_core;
 
     #[test]
-    fn a_command_that_holds_the_gate_waits_for_no_memory_and_ends_in_time() {
+    fn a_command_under_a_section_waits_for_no_memory() {
         on_first_core(1, |bench| async move {
-            let (core, output) = (&bench.core, bench.output());
-            let mut serving = bench.serving(0);
+            let (output, others) = (bench.output(), bench.output());
+            let mut core = bench.core;
             // Others have all memory for large charges.
-            let others = bench.output();
             let mut taken = Vec::new();
             while let Ok(charge) = others.account.try_charge(1 << 20) {
                 taken.push(charge);
             }
             {
-                let mut held = pin!(output.hold_when_free(core, 1 << 20));
+                let mut held = pin!(output.hold_when_free(&core, 1 << 20));
                 assert!(poll_once(held.as_mut()).await.is_none());
             }
+            output.enter(&mut core, &[b"key"]).await.expect("entered");
             {
-                let mut closing = pin!(output.close_gate(core));
-                assert!(poll_once(closing.as_mut()).await.is_none());
-                bench.receive(&mut serving);
-                for _ in 0..2 {
-                    serving.gate_turn(core);
-                }
-                assert_eq!(poll_once(closing.as_mut()).await, Some(true));
-            }
-            {
-                let mut held = pin!(output.hold_when_free(core, 1 << 20));
+                let mut held = pin!(output.hold_when_free(&core, 1 << 20));
                 let held = poll_once(held.as_mut()).await;
                 assert!(matches!(held, Some(Err(_))), "{held:?}");
             }
-            drop(taken);
-            assert!(output.end_read(core, (1, 1)).await.is_ok());
-            assert!(output.is_alone() && !output.open_overdue_gate());
-            let hold = output.state.hold.take().expect("it is closed");
-            *output.state.hold.borrow_mut() = Some(hold.overdue());
-            assert!(output.end_read(core, (1, 1)).await.is_err());
-            assert!(!output.is_alone());
-            assert_eq!(bench.shared.counters[0].gate_overruns.get(), 1);
-            assert!(output.end_read(core, (1, 1)).await.is_ok());
+            output.leave(&mut core);
+            assert!(!core.is_under_section());
         });
     }
 

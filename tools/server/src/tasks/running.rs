@@ -52,12 +52,6 @@ impl Tasks {
         running.all(|task| task.output.is_full() || is_starved(task.connection))
     }
 
-    /// True if a connection's command writes.
-    pub(crate) fn has_pass(&self, connection: usize) -> bool {
-        let mut running = self.running.iter();
-        running.any(|task| task.connection == connection && task.output.has_pass())
-    }
-
     /// A client for a command.
     pub(crate) fn client(&mut self, core: &Core) -> Core {
         self.idle.pop().unwrap_or_else(|| core.another())
@@ -77,13 +71,15 @@ impl Tasks {
         self.running.get_mut(place)
     }
 
-    /// Removes the command at a place, which has ended; another takes the place.
-    pub(crate) fn end(&mut self, place: usize, mut core: Core) {
+    /// Removes the command at a place, which has ended; another takes the place. `core` is its
+    /// client, if that is of no transaction.
+    pub(crate) fn end(&mut self, place: usize, core: Option<Core>) {
         self.running.swap_remove(place);
-        if self.idle.len() < IDLE_MAX {
+        let core = core.filter(|_| self.idle.len() < IDLE_MAX);
+        self.idle.extend(core.map(|mut core| {
             core.shrink_buffers(IDLE_BYTES);
-            self.idle.push(core);
-        }
+            core
+        }));
     }
 
     /// Adds commands that started meanwhile.
@@ -120,7 +116,7 @@ mod tests {
                 let Poll::Ready(core) = task.poll() else {
                     panic!("it waits for nothing");
                 };
-                tasks.end(0, core);
+                tasks.end(0, Some(core));
             }
             assert_eq!(tasks.idle.len(), IDLE_MAX);
         });

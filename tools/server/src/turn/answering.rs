@@ -19,6 +19,17 @@ use crate::types::replies::{ReplyKind, error_text, write_answer};
 impl Serving {
     /// Takes the engine's answers and makes replies of them, and events if some are noted.
     pub(crate) fn take_answers(&mut self, core: &mut Core) -> usize {
+        let count = self.take_answers_of(core);
+        if self.sections.is_empty() {
+            return count;
+        }
+        let mut sections = std::mem::take(&mut self.sections);
+        let under = sections.take_answers(|core| self.take_answers_of(core));
+        self.sections = sections;
+        count + under
+    }
+
+    fn take_answers_of(&mut self, core: &mut Core) -> usize {
         if self.noted.is_empty() {
             self.take_answers_with::<false>(core)
         } else {

@@ -23,7 +23,7 @@ impl Serving {
             if let Some(stream) = &connection.stream {
                 stream.cut();
             }
-            self.end_transaction(&mut connection);
+            self.end_transaction(number, &mut connection);
             connection.drop_buffers();
             self.end_stay(&mut connection);
             self.forget_delay(number, &mut connection);

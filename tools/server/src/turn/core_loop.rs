@@ -17,7 +17,6 @@
 //!
 //! - I1: bytes are received only for connections whose output is below its limit.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use farcore::Core;
@@ -50,7 +49,6 @@ impl Serving {
                 shared,
                 place,
                 (core.another(), self.events.clone()),
-                Rc::clone(&self.passes),
                 self.value_bytes_max(),
             ));
         }
@@ -86,7 +84,7 @@ impl Serving {
             is_busy |= self.send_key_events();
             is_busy |= self.deliveries_turn();
             is_busy |= self.send_all();
-            self.gate_turn(&core);
+            self.sections_turn();
             self.note_steps(steps::take());
             turns = turns.wrapping_add(1);
             if is_busy {
@@ -147,7 +145,7 @@ impl Serving {
             && self.dirty.is_empty()
             && self.deliveries.is_empty()
             && self.parking.is_quiet()
-            && self.gate.is_quiet()
+            && self.sections.is_empty()
             && self.native.as_ref().is_none_or(Native::is_quiet)
             // A transfer under way is not slept through.
             && (self.tasks.is_empty() || idle > IDLE_TURNS_OF_TASKS && self.tasks_wait())
@@ -157,7 +155,7 @@ impl Serving {
     fn owes_replies(&self) -> bool {
         let has_unsent = |one: &Connection| !one.is_gone && one.waiting_bytes() > 0;
         let mut connections = self.connections.iter().flatten();
-        !self.tasks.is_empty() || self.gate.holds_any() || connections.any(|one| has_unsent(one))
+        !self.tasks.is_empty() || connections.any(|one| has_unsent(one))
     }
 
     /// Sleeps until there is something to do, a client has waited long enough, or the server stops.

@@ -29,8 +29,6 @@ impl Serving {
                     native.accept(arrival);
                 }
             }
-            Message::CloseGate(closing) => self.close_gate(closing),
-            Message::OpenGate => self.open_gate(),
             Message::Trim { keep_bytes } => {
                 self.trim.get_or_insert(Trim::Wanted(Some(keep_bytes)));
             }
@@ -127,7 +125,7 @@ mod tests {
         on_first_core(1, |bench| async move {
             let (mut serving, port) = (bench.serving(0), &bench.shared.cores[0]);
             let all = 3 * MESSAGES_A_TURN;
-            (0..all).for_each(|_| port.send(Message::OpenGate));
+            (0..all).for_each(|_| port.send(Message::EndOverdueNative));
             assert!(serving.receive_messages(port.message_count()));
             assert_eq!(port.message_count(), all - MESSAGES_A_TURN);
             // As if others had come since they were counted.

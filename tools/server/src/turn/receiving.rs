@@ -519,7 +519,7 @@ impl Serving {
                 if connection.sent_parts.is_some() {
                     connection.whole_bytes = consumed;
                 }
-                self.go_on_later(number, connection);
+                self.list(number, connection);
                 Parsed::Stop
             }
         }

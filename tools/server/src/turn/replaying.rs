@@ -8,7 +8,7 @@ use farcore::Core;
 
 use crate::commands::{self, Call, Flow};
 use crate::conn::connection::Connection;
-use crate::exec::transaction::{Parsing, Phase, Queue, Replay};
+use crate::exec::transaction::{Parsing, Phase, Queue};
 use crate::resp::Progress;
 use crate::serving::Serving;
 use crate::steps;
@@ -58,11 +58,8 @@ impl Serving {
             }
             Phase::Committing(queue, slot) => match slot.take() {
                 None => true,
-                Some(replay) => {
-                    if let Replay::Held(hold) = replay {
-                        transaction.hold = Some(hold);
-                        self.note_holder(number);
-                    }
+                Some(under) => {
+                    self.sections.hold(number, under);
                     connection.replay(queue);
                     self.replay_some(core, number, connection)
                 }
@@ -74,14 +71,15 @@ impl Serving {
             Phase::Watching | Phase::Queueing(_) => true,
         };
         if is_done {
-            self.end_transaction(connection);
+            self.end_transaction(number, connection);
             connection.send_deferred();
         }
         is_done
     }
 
     /// Ends the transaction of a connection, if it has one.
-    pub(crate) fn end_transaction(&self, connection: &mut Connection) {
+    pub(crate) fn end_transaction(&mut self, number: usize, connection: &mut Connection) {
+        self.sections.end(number);
         let transaction = connection.transaction.take();
         for key in transaction.iter().flat_map(|one| one.ready.take()) {
             self.shared.wake_waiter(&key, &[]);
@@ -139,15 +137,18 @@ impl Serving {
             .and_then(|one| one.parsing.take());
         let mut parsing = parsing.unwrap_or_default();
         let (mut must_wait, mut is_over, mut pieces) = (false, false, 0);
+        // Its requests are under the sections that it holds.
+        let mut under = self.sections.take(number);
+        let holds = under.is_some();
+        let core = under.as_mut().unwrap_or(core);
         loop {
             at += self.take_following(number, connection, &queue.bytes[at..]);
             must_wait |= connection.stream.is_some() || connection.left > 0;
             if at == queue.bytes.len() || must_wait {
                 break;
             }
-            // One that holds the gate does not wait for its client while there is memory.
-            let runs_ahead =
-                connection.holds_gate() && connection.outstanding == 0 && !self.is_crowded();
+            // Others would wait for its client. It does not wait itself while there is memory.
+            let runs_ahead = holds && connection.outstanding == 0 && !self.is_crowded();
             if !connection.may_execute(runs_ahead) || connection.is_gone {
                 break;
             }
@@ -178,7 +179,7 @@ impl Serving {
             };
             if flow == Flow::Later {
                 parsing.keep(next, long.is_none());
-                self.go_on_later(number, connection);
+                self.list(number, connection);
                 break;
             }
             steps::count(1);
@@ -187,6 +188,10 @@ impl Serving {
             if let Some((bytes, left)) = long {
                 connection.begin_value(bytes, left);
             }
+        }
+        // Else a task has it.
+        if let Some(under) = under.filter(Core::is_under_section) {
+            self.sections.give_back(number, under);
         }
         // Messages of channels must not come between the replies.
         let is_run = at == queue.bytes.len() && !connection.is_blocked;

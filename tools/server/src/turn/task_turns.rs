@@ -11,7 +11,7 @@ use crate::conn::connection::{Connection, share_of};
 use crate::long::input::LongInput;
 use crate::serving::Serving;
 use crate::steps;
-use crate::tasks::output::TaskOutput;
+use crate::tasks::output::{ALL_SHARES, TaskOutput};
 use crate::tasks::running::Tasks;
 
 impl Serving {
@@ -23,25 +23,18 @@ impl Serving {
                 continue;
             };
             let writes = connection.has_due_change();
-            if writes && self.passes.is_shut() && !connection.holds_gate() {
-                self.gate.hold_task(number);
-                continue;
-            }
             let Some(task) = connection.take_due_long() else {
                 continue;
             };
             connection.is_blocked = true;
             let protocol = connection.protocol;
             let held = connection.account.charge(task.held_bytes());
-            let output = TaskOutput::new(
-                &connection.account,
-                &self.events,
-                &self.turn_bytes,
-                &self.passes,
-            );
-            let output = output.with_gate(connection.holds_gate()).with_held(held);
-            let output = if writes { output.with_pass() } else { output };
-            let (mut core, written) = (self.tasks.client(core), output.clone());
+            let output = TaskOutput::new(&connection.account, &self.events, &self.turn_bytes);
+            let output = output.with_held(held);
+            let output = if writes { output.for_write() } else { output };
+            let under = self.sections.take(number);
+            let mut core = under.unwrap_or_else(|| self.tasks.client(core));
+            let written = output.clone();
             let future = async move {
                 task.run(&mut core, &written, protocol).await;
                 core
@@ -52,9 +45,7 @@ impl Serving {
 
     /// The output of a command of a connection.
     pub(crate) fn task_output(&self, connection: &Connection) -> TaskOutput {
-        let account = &connection.account;
-        let output = TaskOutput::new(account, &self.events, &self.turn_bytes, &self.passes);
-        output.with_gate(connection.holds_gate())
+        TaskOutput::new(&connection.account, &self.events, &self.turn_bytes)
     }
 
     /// One turn of the commands of several steps.
@@ -84,8 +75,14 @@ impl Serving {
                 self.close(number);
             }
             match polled {
-                Poll::Ready(core) => {
-                    tasks.end(place, core);
+                Poll::Ready(mut core) => {
+                    task.output.leave(&mut core);
+                    let mut idle = Some(core);
+                    if let Some(core) = idle.take_if(|core| core.is_under_section()) {
+                        // It is of the transaction, which goes on.
+                        self.sections.give_back(number, core);
+                    }
+                    tasks.end(place, idle);
                     self.unblock(number);
                 }
                 Poll::Pending => place += 1,
@@ -114,7 +111,11 @@ impl Serving {
         bytes: &mut Vec<u8>,
         begins: bool,
     ) -> Option<(usize, usize)> {
-        let share_bytes = share_of(self.memory.server().free());
+        let mut share_bytes = share_of(self.memory.server().free());
+        if self.sections.holds(number) && !self.is_crowded() {
+            // Others would wait for its client.
+            share_bytes = ALL_SHARES;
+        }
         let connection = self.connections.get_mut(number)?.as_mut()?;
         if connection.is_gone {
             *bytes = Vec::new();

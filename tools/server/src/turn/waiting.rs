@@ -132,10 +132,6 @@ impl Serving {
     /// Ends the waits whose time is over, and starts the looks that are due.
     pub(crate) fn serve_waits(&mut self, core: &Core) {
         self.end_overdue_waits();
-        // A look writes.
-        if self.passes.is_shut() {
-            return;
-        }
         for number in std::mem::take(&mut self.parking.due) {
             let Some(Some(connection)) = self.connections.get_mut(number) else {
                 continue;
@@ -152,13 +148,7 @@ impl Serving {
             let look = parked.look();
             let (mut core, output) = (
                 self.tasks.client(core),
-                TaskOutput::new(
-                    &connection.account,
-                    &self.events,
-                    &self.turn_bytes,
-                    &self.passes,
-                )
-                .with_pass(),
+                TaskOutput::new(&connection.account, &self.events, &self.turn_bytes).for_write(),
             );
             let written = output.clone();
             let future = async move {

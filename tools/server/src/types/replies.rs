@@ -230,6 +230,10 @@ pub(crate) fn error_text(error: &Error) -> String {
         Error::CollectionVersion { .. } => {
             "ERR other clients changed the key again and again meanwhile: try again".to_owned()
         }
+        Error::SectionLost { .. } | Error::SectionRefused { .. } => {
+            "ERR the command has kept others waiting, or waited for them, for too long: try again"
+                .to_owned()
+        }
         Error::Collections { .. } => format!("OOM {error}"),
         Error::Unavailable { node, .. } if error.is_lost() => {
             format!("UNAVAILABLE {}", lost_text(node, "FARCORE FORGET-LOST"))

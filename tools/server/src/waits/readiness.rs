@@ -8,7 +8,6 @@ use farcore::Core;
 
 use crate::cores::message::Message;
 use crate::cores::shared::Shared;
-use crate::tasks::output::TaskOutput;
 use crate::waits::key_queues::{ReadyKeys, Served};
 
 impl Shared {
@@ -53,7 +52,7 @@ impl Readiness {
 
     /// Says that elements were added to a key, and waits until the clients that waited for them
     /// have taken them. The command writes no more.
-    pub(crate) async fn note(&self, core: &Core, output: &TaskOutput, key: &[u8]) {
+    pub(crate) async fn note(&self, core: &Core, key: &[u8]) {
         if self.shared.waiting.first(key).is_none() {
             return;
         }
@@ -65,8 +64,7 @@ impl Readiness {
         {
             return later.borrow_mut().push(key.to_vec());
         }
-        // A look writes too: it may wait for the gate, and that for this command.
-        output.end_pass();
+        debug_assert!(!core.is_under_section(), "a look waits for the section");
         let served = Served::default();
         self.shared.wake_waiter(key, std::slice::from_ref(&served));
         while Arc::strong_count(&served) > 1 {

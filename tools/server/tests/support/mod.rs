@@ -11,8 +11,8 @@ pub(crate) mod words;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use farcore::{Config, Engine, WhenFull};
-use farcore_server::{CoreFigures, Options, Server};
+use farcore::{Config, Engine, ShardSnapshot, WhenFull};
+use farcore_server::{CoreFigures, Options, SECTION_NS, Server};
 
 pub(crate) use self::client::Client;
 pub(crate) use self::reply::Reply;
@@ -97,6 +97,11 @@ impl Served {
         self.server().reporter().figures().total()
     }
 
+    /// What the engine says of all its shards: how many sections it has given, and so on.
+    pub(crate) fn section_figures(&self) -> ShardSnapshot {
+        self.engine.stats().total
+    }
+
     pub(crate) fn shards(&self) -> usize {
         self.engine.shards()
     }
@@ -157,6 +162,7 @@ fn config(cores: usize, far_bytes: u64) -> Config {
         prefault: false,
         huge_pages: false,
         hash_tags: true,
+        section_ns: SECTION_NS,
         ..Config::default()
     }
 }

@@ -181,7 +181,6 @@ impl LongChange {
             );
         }
         let result = self.change(core, output).await;
-        output.end_pass();
         if let Ok(reply) = &result
             && !had_none
         {

@@ -1,5 +1,5 @@
-//! `EXEC` of watched keys that cannot be carried out at once, so that it closes the gate for
-//! writes: two at a time, and such whose clients leave or are killed.
+//! `EXEC` of watched keys that cannot be carried out at once, so that it holds sections: two at a
+//! time, and such whose clients leave or are killed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -41,7 +41,7 @@ fn one_of_two_transactions_that_watch_a_key_succeeds() {
             let keys = usize::from(round > 1);
             assert_eq!(replies, [format!("[{keys}, {round}]"), "nil".to_owned()]);
         }
-        assert_eq!(server.figures().gate_overruns, 0);
+        assert_eq!(server.section_figures().sections_lost, 0);
     }
 }
 
@@ -59,7 +59,7 @@ fn begin_unread(server: &Served) -> (WordClient, String) {
 }
 
 #[test]
-fn others_write_once_a_client_that_holds_the_gate_ends() {
+fn others_go_on_once_a_client_that_holds_sections_ends() {
     for cores in [1, 2] {
         let server = Served::roomy(cores);
         let mut other = server.word_client();

@@ -1,0 +1,59 @@
+//! What a core's turn does for the sections that `EXEC`s hold: it takes their answers, and looks
+//! after the connections that hold them.
+//!
+//! - I1: a client that does not read its replies, while there is no memory to make them ahead of
+//!   it, keeps no one from these shards: its `EXEC` gives its sections up if nothing is left to
+//!   write, else its connection is closed, so that it reads of no success.
+
+use std::time::Duration;
+
+use crate::serving::Serving;
+use crate::tasks::output::OUTPUT_BYTES_MAX;
+
+/// How long a client may leave its replies unread while others wait for its sections.
+const UNREAD_MAX: Duration = Duration::from_millis(200);
+
+impl Serving {
+    /// Does what is due at the end of a turn. Cost while no `EXEC` holds sections: a branch.
+    #[inline]
+    pub(crate) fn sections_turn(&mut self) {
+        if !self.sections.is_empty() {
+            self.look_after_holders();
+        }
+    }
+
+    #[cold]
+    fn look_after_holders(&mut self) {
+        for number in self.sections.connections() {
+            self.look_after_holder(number);
+        }
+    }
+
+    /// Has the `EXEC` of a connection that holds sections go on, or gives these up.
+    fn look_after_holder(&mut self, number: usize) {
+        let Some(Some(connection)) = self.connections.get(number) else {
+            return self.sections.end(number);
+        };
+        let is_ahead = !connection.is_blocked && connection.is_ahead();
+        let is_idle = connection.outstanding == 0;
+        let is_full = connection.is_blocked && connection.waiting_bytes() >= OUTPUT_BYTES_MAX;
+        let is_unread = is_idle && (is_full || is_ahead) && self.is_crowded();
+        let has_written = connection.has_replayed_writes() && !connection.is_blocked;
+        let since = self.sections.note_unread(number, is_unread);
+        if is_unread && has_written {
+            return self.sections.end(number);
+        }
+        if since.is_some_and(|since| since.elapsed() > UNREAD_MAX) {
+            tracing::warn!("the client of a transaction is closed: it does not read the replies");
+            return self.close(number);
+        }
+        // Its output may have more than its share.
+        if is_ahead
+            && is_idle
+            && let Some(mut connection) = self.take(number)
+        {
+            self.list(number, &mut connection);
+            self.put_back(number, connection);
+        }
+    }
+}
