@@ -84,11 +84,10 @@ impl Served {
         self.server.as_ref().expect("it runs").address()
     }
 
-    /// How often the gate for writes was closed, and opened before its `EXEC` had ended.
-    pub(crate) fn gate_figures(&self) -> (u64, u64) {
-        let server = self.server.as_ref().expect("it runs");
-        let figures = server.reporter().figures().total();
-        (figures.gate_closings, figures.gate_overruns)
+    /// How many sections were held, and how many for too long.
+    pub(crate) fn section_figures(&self) -> (u64, u64) {
+        let figures = self.engine.stats().total;
+        (figures.sections, figures.sections_lost)
     }
 
     pub(crate) fn engine(&self) -> &Engine {
