@@ -54,7 +54,9 @@ fn begin_unread(server: &Served) -> (WordClient, String) {
         assert_eq!(client.call("GET long"), "QUEUED");
     }
     assert_eq!(client.call("SET k lost"), "QUEUED");
+    let before = server.figures().commands;
     client.send_words("EXEC");
+    wait_until("some commands run", || server.figures().commands > before + 3);
     (client, number)
 }
 
@@ -80,7 +82,9 @@ fn others_go_on_once_a_client_that_holds_sections_ends() {
             begin(&mut other, "SET third 1");
             assert_eq!(other.call("EXEC").matches("OK").count(), 1);
             wait_until("it is gone", || server.figures().connections == 1);
-            assert_eq!(other.call("GET k"), "\"first\"");
+            // What has begun runs to its end.
+            assert_eq!(other.call("GET k"), "\"lost\"");
+            assert_eq!(other.call("SET k first"), "OK");
             drop(leaving);
         }
     }

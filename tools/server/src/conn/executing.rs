@@ -61,6 +61,15 @@ impl Connection {
         }
     }
 
+    /// True while commands are replayed of which one that may write is left to begin.
+    pub(crate) fn must_finish_transaction(&self) -> bool {
+        let transaction = self.transaction.as_ref();
+        matches!(
+            transaction.map(|transaction| &transaction.phase),
+            Some(Phase::Replaying(queue, at)) if *at < queue.writes_end
+        )
+    }
+
     /// Has queued commands replayed, and begins their reply.
     pub(crate) fn replay(&mut self, queue: Queue) {
         let count = queue.commands;

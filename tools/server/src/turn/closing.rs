@@ -3,7 +3,10 @@
 //! - I1: a connection's number is reused only when no answer and no command of several steps is
 //!   under way for it, and no subscription is left.
 //! - I2: many subscriptions end in slices, one a turn.
+//! - I3: a transaction that has begun to write runs to its end, without its replies.
 
+use crate::conn::connection::ReplyMode;
+use crate::conn::output::Output;
 use crate::serving::Serving;
 
 impl Serving {
@@ -12,6 +15,15 @@ impl Serving {
         let Some(Some(mut connection)) = self.connections.get_mut(number).map(Option::take) else {
             return;
         };
+        if !self.shared.is_stopping() && connection.must_finish_transaction() {
+            connection.is_gone = false;
+            connection.reply_mode = ReplyMode::Off;
+            connection.output = Output::default();
+            let _ = connection.socket.shutdown(std::net::Shutdown::Both);
+            self.list(number, &mut connection);
+            self.connections[number] = Some(connection);
+            return;
+        }
         self.end_monitor(&mut connection);
         connection.is_gone = true;
         if !connection.is_removed {

@@ -3,7 +3,7 @@
 //!
 //! - I1: a client that does not read its replies, while there is no memory to make them ahead of
 //!   it, keeps no one from these shards: its `EXEC` gives its sections up if nothing is left to
-//!   write, else its connection is closed, so that it reads of no success.
+//!   write, else its connection is closed, and the rest runs without replies.
 
 use std::time::Duration;
 
