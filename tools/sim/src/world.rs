@@ -176,21 +176,23 @@ impl World {
 
     /// The settings, with as little local memory as they may have, and a little more.
     fn config(&self) -> Config {
-        let sizes = (8..).map(|step| step * self.plan.cores as u64 * (256 << 10));
-        let mut configs = sizes.map(|local_bytes| self.config_of(local_bytes));
-        let least =
-            configs.find(|config| config.validate().is_ok() || config.local_bytes > 1 << 30);
-        let least = least.map_or(0, |config| config.local_bytes);
-        self.config_of(least + self.plan.cores as u64 * self.plan.spare_bytes)
+        let mut config = self.config_without_memory();
+        for step in 8.. {
+            config.local_bytes = step * self.plan.cores as u64 * (256 << 10);
+            if config.validate().is_ok() || config.local_bytes > 1 << 30 {
+                break;
+            }
+        }
+        config.local_bytes += self.plan.cores as u64 * self.plan.spare_bytes;
+        config
     }
 
-    fn config_of(&self, local_bytes: u64) -> Config {
+    fn config_without_memory(&self) -> Config {
         let plan = &self.plan;
         let cores = plan.cores;
         let nodes = (0..plan.nodes).map(|node| format!("tcp://{}", address(node)));
         Config {
             cores: (0..cores).collect(),
-            local_bytes,
             far_bytes: plan.far_bytes * cores as u64,
             when_full: plan.when_full(),
             page_bytes: Some(64 << 10),
