@@ -136,7 +136,7 @@ pub(crate) async fn work(mut core: Core, port: usize) {
                 Some(Err(Refused::Full)) => at(port, |port| port.asked.push_front(asked)),
                 Some(Err(Refused::Error(error))) => {
                     at(port, |port| {
-                        port.arrived.push((number, Raw::failed(&error)))
+                        port.arrived.push((number, Raw::failed(&error)));
                     });
                 }
                 _ => {}
