@@ -423,3 +423,30 @@ impl Semaphore {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    #[test]
+    fn a_task_that_is_polled_again_and_again_waits_once() {
+        let permits = Semaphore::new(0);
+        let woken = Arc::new(Woken {
+            is_woken: AtomicBool::new(true),
+            task: 1,
+            group: 0,
+        });
+        let waker = Waker::from(woken);
+        let mut wait = pin!(permits.acquire(1));
+        for _ in 0..10 {
+            let polled = wait.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+        }
+        assert_eq!(permits.waiting.borrow().len(), 1);
+        permits.signal(1);
+        let polled = wait.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_ready());
+    }
+}
