@@ -63,8 +63,8 @@ impl<E: Endpoint> Shard<E> {
         self.trees.set_entries_max(entries_max);
     }
 
-    /// Gives tables less room than memory allows: keys, bytes of the table of collections, and pieces
-    /// of long values.
+    /// Gives tables less room than memory allows: keys, bytes of the table of collections, and
+    /// pieces of long values.
     #[cfg(feature = "simulation")]
     pub(crate) fn limit_tables(&mut self, keys: usize, tree_bytes: u64, pieces: usize) {
         self.trees.set_bytes_max(tree_bytes);

@@ -235,7 +235,8 @@ impl<E: Endpoint> Shard<E> {
         listing.entries += 1;
     }
 
-    /// The word that names an address to a client. Above the address it has the opening of the page.
+    /// The word that names an address to a client. Above the address it has the opening of its
+    /// page, which differs for each page of a number.
     pub(in crate::shard) fn named_at(&self, address: Address) -> u64 {
         let page = address.page(self.shape);
         let opening = match self.local.pages.is_lost_page(page) {
@@ -245,15 +246,15 @@ impl<E: Endpoint> Shard<E> {
         u64::from(opening) << ADDRESS_BITS | address.raw()
     }
 
-    /// The address that a word names; `None` if its page was freed since, so that another record may
-    /// lie there.
+    /// The address that a word names; `None` if its page was freed since, so that another record
+    /// may lie there.
     fn address_named(&self, word: u64) -> Option<Address> {
         let address = Address::from_raw(word);
         (self.named_at(address) == word).then_some(address)
     }
 
     /// True if a slot leads to no record because it was lost; counts those that are not forgotten.
-    /// In a list of one place they are not counted but named, as the records that they were before.
+    /// In a list of one place they are not counted but named, as their records were before.
     fn count_lost(&self, listing: &mut Listing<'_>, order: Order, slot: Slot) -> bool {
         let page = slot.address().page(self.shape);
         let is_lost = self.local.pages.is_lost_page(page);
