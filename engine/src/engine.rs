@@ -780,6 +780,15 @@ impl SimulatedEngine {
         }
     }
 
+    /// Gives the tables of each shard less room than memory allows: keys, bytes of the table of
+    /// collections, and pieces of long values.
+    pub fn limit_tables(&self, keys: usize, tree_bytes: u64, pieces: usize) {
+        for reactor in reactor::simulated::reactors() {
+            let mut reactor = reactor.borrow_mut();
+            reactor.shard().limit_tables(keys, tree_bytes, pieces);
+        }
+    }
+
     /// The shard of a key, and the half of its hash that the index uses.
     #[must_use]
     pub fn place_of(&self, key: &[u8]) -> (u16, u64) {

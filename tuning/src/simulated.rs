@@ -150,8 +150,13 @@ pub fn note_keystream(part: Keystream, bytes: &[u8]) {
     if now_ns().is_none() {
         return;
     }
-    let digest = bytes.iter().fold(bytes.len() as u64, |digest, &byte| {
-        (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+    let (words, rest) = bytes.as_chunks();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let rest = rest.iter().map(|&byte| u64::from(byte));
+    let digest = words.chain(rest).fold(bytes.len() as u64, |digest, word| {
+        (digest ^ word)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            .rotate_left(29)
     });
     let _own = own(0);
     let before = KEYSTREAMS.with_borrow_mut(|known| known.insert(part, digest));

@@ -126,6 +126,9 @@ pub(crate) struct Index {
     keys: usize,
     /// Keys from which the bucket after a home is prefetched with it.
     close_at: usize,
+    /// Keys beyond which it takes no other one.
+    #[cfg(feature = "simulation")]
+    keys_max: usize,
     growth_steps: u64,
     /// A group did not grow because there was no memory for another segment.
     refused: bool,
@@ -177,6 +180,8 @@ impl Index {
             cells: CELLS_AT_FIRST,
             keys: 0,
             close_at: 0,
+            #[cfg(feature = "simulation")]
+            keys_max: usize::MAX,
             growth_steps: 0,
             refused: false,
             spare: None,
@@ -355,6 +360,10 @@ impl Index {
         address: Address,
         source: &mut impl SegmentSource,
     ) -> Result<(), NoSegment> {
+        #[cfg(feature = "simulation")]
+        if self.keys >= self.keys_max {
+            return Err(NoSegment);
+        }
         let (tag, home) = (tag_of(hash), Self::home_of(hash));
         loop {
             let place = self.place_of(hash);
@@ -374,8 +383,18 @@ impl Index {
         }
     }
 
+    /// Has the index take no more keys than this: for simulations.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn set_keys_max(&mut self, keys: usize) {
+        self.keys_max = keys;
+    }
+
     /// True if no amount of memory could make room for another slot of this hash.
     pub(crate) fn is_at_its_limit(&self, hash: IndexHash) -> bool {
+        #[cfg(feature = "simulation")]
+        if self.keys_max < usize::MAX {
+            return true;
+        }
         let group = &self.groups[self.group_of[self.number_of(hash)] as usize];
         group.cannot_divide || group.count == 4 && group.depth == DEPTH_MAX
     }

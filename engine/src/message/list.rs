@@ -14,7 +14,8 @@
 //! ```
 //!
 //! `from`, `until` and `order` are places in the order of the index. All entries of one place are
-//! in one answer; if one of them must be read at its address, all must.
+//! in one answer; if one of them must be read at its address, all must. A list of one place alone
+//! also names what was lost there, which its read then reports.
 
 use crate::constants::UNIT_BYTES;
 use crate::message::hash::IndexHash;

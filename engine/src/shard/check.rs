@@ -63,6 +63,15 @@ impl<E: Endpoint> Shard<E> {
         self.trees.set_entries_max(entries_max);
     }
 
+    /// Gives tables less room than memory allows: keys, bytes of the table of collections, and
+    /// pieces of long values.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn limit_tables(&mut self, keys: usize, tree_bytes: u64, pieces: usize) {
+        self.trees.set_bytes_max(tree_bytes);
+        self.long.set_pieces_max(pieces);
+        self.index.set_keys_max(keys);
+    }
+
     /// Checks what costs little: what waits for far memory, and what background work holds.
     pub(crate) fn check_small(&self) {
         self.flights.check();

@@ -21,6 +21,7 @@ use crate::pool::OwnerId;
 use crate::simulation::{self, SimulatedLine, SimulatedTask, spawn};
 use crate::tcp::{ConnectRequest, MessageChannel, Purpose, Refusal, RemoteRange};
 use crate::work::RemoteSlice;
+use farcore_tuning::simulated;
 
 /// Interval at which the node looks for ended leases.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
@@ -70,7 +71,11 @@ fn keep(service: &Arc<Service>, task: SimulatedTask<()>) {
     TASKS.with_borrow(|all| {
         let known = all.iter().find(|(one, _)| *one == identity(service));
         match known {
-            Some((_, tasks)) => tasks.borrow_mut().push(task),
+            Some((_, tasks)) => {
+                let mut tasks = tasks.borrow_mut();
+                tasks.retain(|task| !task.has_ended());
+                tasks.push(task);
+            }
             None => drop(task),
         }
     });
@@ -184,6 +189,8 @@ impl SimulatedNode {
 
     /// Serves a control connection.
     pub(crate) fn accept(&self, channel: MessageChannel) {
+        // It runs within the client's task.
+        let _own = simulated::own(0);
         let before = simulation::set_group(self.group);
         let service = Arc::clone(&self.service);
         let task = spawn(async move {
@@ -229,6 +236,7 @@ impl SimulatedNode {
                 Admission::Refused(refusal) => return Err(refusal),
             };
         }
+        let _own = simulated::own(0);
         let exposed = self.service.exposed(ticket.session);
         let (line, end, closer) = SimulatedLine::new(number, exposed);
         let before = simulation::set_group(self.group);

@@ -14,6 +14,7 @@ use super::pipe::{Pipe, Wires};
 use super::runtime::Sleep;
 use crate::node::SimulatedNode;
 use crate::tcp::{ConnectError, ConnectRequest, MessageChannel};
+use farcore_tuning::simulated;
 
 /// Whether a node can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -234,14 +235,15 @@ pub fn steps(into: &mut Vec<Step>) {
             let Some(pipe) = pipe.upgrade() else {
                 continue;
             };
-            for direction in 0..2 {
-                if network.reaches(*group, pipe.node) && pipe.can_deliver(direction) {
+            for (direction, subject) in (0..).zip(pipe.deliveries()) {
+                let Some(subject) = subject else { continue };
+                if network.reaches(*group, pipe.node) {
                     into.push(Step {
                         kind: StepKind::Deliver,
                         place: number(place),
-                        part: number(direction),
+                        part: direction,
                         node: number(pipe.node),
-                        subject: pipe.subject(direction),
+                        subject,
                     });
                 }
             }
@@ -332,8 +334,10 @@ pub(crate) async fn connect_control(
 ) -> Result<MessageChannel, ConnectError> {
     let group = super::current_group();
     let (number, node) = reach(address, group, limit).await?;
+    let own = simulated::own(0);
     let (ours, theirs, wires) = Pipe::pair(number);
     with(|network| network.pipes.push((Arc::downgrade(&wires), group)));
+    drop(own);
     node.accept(MessageChannel::simulated(theirs, None));
     Ok(MessageChannel::simulated(ours, Some((address, limit))))
 }
@@ -355,6 +359,7 @@ pub(crate) async fn connect_line(
         Err(ConnectError::TimedOut { address, limit })
     })
     .await?;
+    let _own = simulated::own(0);
     with(|network| network.lines.push((Rc::downgrade(&line), group)));
     Ok(line)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -29,6 +30,8 @@ pub(super) struct Wires {
     /// The node that it leads to.
     pub(super) node: usize,
     directions: Mutex<[Direction; 2]>,
+    /// False only if nothing can be delivered.
+    is_stirred: AtomicBool,
 }
 
 impl Wires {
@@ -38,19 +41,26 @@ impl Wires {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if something can be delivered in a direction.
-    pub(super) fn can_deliver(&self, direction: usize) -> bool {
-        let one = &self.directions()[direction];
-        !one.sent.is_empty() || one.ended && !one.is_known
-    }
-
-    /// What the next message of a direction is about.
-    pub(super) fn subject(&self, direction: usize) -> Subject {
-        match self.directions()[direction].sent.front() {
-            Some(message) if direction == 0 && is_heartbeat(message) => Subject::Heartbeat,
-            Some(_) => Subject::Message,
-            None => Subject::Other,
+    /// What can be delivered in each direction.
+    pub(super) fn deliveries(&self) -> [Option<Subject>; 2] {
+        if !self.is_stirred.load(Ordering::Relaxed) {
+            return [None, None];
         }
+        let directions = self.directions();
+        let of = |direction: usize| {
+            let one = &directions[direction];
+            match one.sent.front() {
+                Some(message) if direction == 0 && is_heartbeat(message) => {
+                    Some(Subject::Heartbeat)
+                }
+                Some(_) => Some(Subject::Message),
+                None => (one.ended && !one.is_known).then_some(Subject::Other),
+            }
+        };
+        let deliveries = [of(0), of(1)];
+        let is_stirred = deliveries.iter().any(Option::is_some);
+        self.is_stirred.store(is_stirred, Ordering::Relaxed);
+        deliveries
     }
 
     /// Delivers the next message of a direction, or its end.
@@ -102,6 +112,7 @@ impl Pipe {
         let wires = Arc::new(Wires {
             node,
             directions: Mutex::default(),
+            is_stirred: AtomicBool::new(false),
         });
         let end = |sends| Self {
             wires: Arc::clone(&wires),
@@ -116,6 +127,7 @@ impl Pipe {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         directions[self.sends].sent.push_back(message.to_vec());
+        self.wires.is_stirred.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -138,5 +150,6 @@ impl Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         self.wires.directions()[self.sends].ended = true;
+        self.wires.is_stirred.store(true, Ordering::Relaxed);
     }
 }

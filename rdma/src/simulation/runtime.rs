@@ -20,11 +20,22 @@ type Work = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Whether a task was woken since it was polled last.
 #[derive(Debug)]
-struct Woken(AtomicBool);
+struct Woken {
+    is_woken: AtomicBool,
+    task: u64,
+    group: u32,
+}
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
+        if !self.is_woken.swap(true, Ordering::Relaxed) {
+            // A world that is gone has no list.
+            let _ = WOKEN.try_with(|woken| {
+                let mut woken = woken.borrow_mut();
+                let place = woken.partition_point(|&(task, _)| task < self.task);
+                woken.insert(place, (self.task, self.group));
+            });
+        }
     }
 }
 
@@ -49,10 +60,13 @@ struct Runtime {
 thread_local! {
     static RUNTIME: RefCell<Option<Runtime>> = const { RefCell::new(None) };
     static GROUP: Cell<u32> = const { Cell::new(0) };
+    /// The tasks that were woken, by their numbers, with their groups. Some may have ended.
+    static WOKEN: RefCell<Vec<(u64, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
 pub(super) fn begin() {
     RUNTIME.set(Some(Runtime::default()));
+    WOKEN.take();
 }
 
 pub(super) fn leave() {
@@ -131,6 +145,12 @@ impl<T> SimulatedTask<T> {
         self.detached = true;
     }
 
+    /// True once the task has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.outcome.borrow().has_ended
+    }
+
     /// Cancels the task; its outcome, if it has ended before.
     #[allow(clippy::unused_async, reason = "as the machine's executor does")]
     pub async fn cancel(self) -> Option<T> {
@@ -184,10 +204,16 @@ pub fn spawn<T: 'static>(work: impl Future<Output = T> + 'static) -> SimulatedTa
     };
     let id = with(|runtime| {
         runtime.last += 1;
+        let woken = Arc::new(Woken {
+            is_woken: AtomicBool::new(false),
+            task: runtime.last,
+            group: GROUP.get(),
+        });
+        Arc::clone(&woken).wake();
         let task = Task {
             group: GROUP.get(),
             work: Some(Box::pin(work)),
-            woken: Arc::new(Woken(AtomicBool::new(true))),
+            woken,
         };
         runtime.tasks.insert(runtime.last, task);
         runtime.last
@@ -203,11 +229,10 @@ pub fn spawn<T: 'static>(work: impl Future<Output = T> + 'static) -> SimulatedTa
 pub fn ready(into: &mut Vec<(u64, u32)>) {
     into.clear();
     with(|runtime| {
-        let woken = runtime
-            .tasks
-            .iter()
-            .filter(|(_, task)| task.woken.0.load(Ordering::Relaxed));
-        into.extend(woken.map(|(&id, task)| (id, task.group)));
+        WOKEN.with_borrow_mut(|woken| {
+            woken.retain(|(task, _)| runtime.tasks.contains_key(task));
+            into.extend_from_slice(woken);
+        });
     });
 }
 
@@ -221,7 +246,9 @@ pub fn task_count() -> usize {
 pub fn poll(id: u64) {
     let begun = with(|runtime| {
         let task = runtime.tasks.get_mut(&id)?;
-        task.woken.0.store(false, Ordering::Relaxed);
+        if task.woken.is_woken.swap(false, Ordering::Relaxed) {
+            WOKEN.with_borrow_mut(|woken| woken.retain(|one| one.0 != id));
+        }
         let hook = runtime.hooks.get(&task.group).cloned();
         Some((task.work.take()?, task.group, Arc::clone(&task.woken), hook))
     });
@@ -386,9 +413,40 @@ impl Semaphore {
                 self.permits.set(self.permits.get() - permits);
                 return Poll::Ready(Ok(()));
             }
-            self.waiting.borrow_mut().push(context.waker().clone());
+            let mut waiting = self.waiting.borrow_mut();
+            let waker = context.waker();
+            if !waiting.iter().any(|known| known.will_wake(waker)) {
+                waiting.push(waker.clone());
+            }
             Poll::Pending
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    #[test]
+    fn a_task_that_is_polled_again_and_again_waits_once() {
+        let permits = Semaphore::new(0);
+        let woken = Arc::new(Woken {
+            is_woken: AtomicBool::new(true),
+            task: 1,
+            group: 0,
+        });
+        let waker = Waker::from(woken);
+        let mut wait = pin!(permits.acquire(1));
+        for _ in 0..10 {
+            let polled = wait.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+        }
+        assert_eq!(permits.waiting.borrow().len(), 1);
+        permits.signal(1);
+        let polled = wait.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_ready());
     }
 }

@@ -298,30 +298,47 @@ pub(crate) fn call_of(value: u64) -> u64 {
     value & ((1 << PLACE_SHIFT) - 1)
 }
 
+/// Bytes of a value behind its number, which decides how many there are.
+fn marked_bytes(value: u64, bytes_max: u64) -> usize {
+    let bytes = Random::new(value).below(bytes_max.max(1));
+    usize::try_from(bytes).unwrap_or(0)
+}
+
 /// The bytes of a value: its number, then the mark, to a length that the number decides.
 fn bytes_of(value: u64, bytes_max: u64) -> Vec<u8> {
-    let bytes = Random::new(value).below(bytes_max.max(1));
-    let mut all = value.to_le_bytes().to_vec();
-    all.extend(
-        MARK.iter()
-            .cycle()
-            .take(usize::try_from(bytes).unwrap_or(0)),
-    );
+    let marked = marked_bytes(value, bytes_max);
+    let mut all = MARK.repeat(1 + marked.div_ceil(MARK.len()));
+    all.truncate(size_of::<u64>() + marked);
+    all[..size_of::<u64>()].copy_from_slice(&value.to_le_bytes());
     all
 }
 
+/// True if bytes are those of a value.
+fn are_bytes_of(bytes: &[u8], value: u64, bytes_max: u64) -> bool {
+    let Some((number, marked)) = bytes.split_first_chunk() else {
+        return false;
+    };
+    let (marks, rest) = marked.as_chunks();
+    u64::from_le_bytes(*number) == value
+        && marked.len() == marked_bytes(value, bytes_max)
+        && marks.iter().all(|mark| mark == MARK)
+        && MARK.starts_with(rest)
+}
+
 impl Lengths {
+    /// The most bytes of a key's value behind its number.
+    fn marked_max(&self, value: u64) -> u64 {
+        let is_long = value & LONG != 0;
+        if is_long {
+            self.long_max
+        } else {
+            self.value_max
+        }
+    }
+
     /// The bytes of a key's value.
     pub(crate) fn value(&self, value: u64) -> Vec<u8> {
-        let is_long = value & LONG != 0;
-        bytes_of(
-            value,
-            if is_long {
-                self.long_max
-            } else {
-                self.value_max
-            },
-        )
+        bytes_of(value, self.marked_max(value))
     }
 
     fn element(&self, value: u64) -> Vec<u8> {
@@ -333,17 +350,17 @@ impl Lengths {
     /// # Errors
     /// The bytes are none that were stored.
     pub(crate) fn number_of(&self, bytes: &[u8]) -> Result<u64, String> {
-        Self::checked(bytes, |value| self.value(value))
+        Self::checked(bytes, |value| self.marked_max(value))
     }
 
     fn number_of_element(&self, bytes: &[u8]) -> Result<u64, String> {
-        Self::checked(bytes, |value| self.element(value))
+        Self::checked(bytes, |_| self.element_max)
     }
 
-    fn checked(bytes: &[u8], stored: impl FnOnce(u64) -> Vec<u8>) -> Result<u64, String> {
+    fn checked(bytes: &[u8], marked_max: impl FnOnce(u64) -> u64) -> Result<u64, String> {
         let first = bytes.first_chunk().ok_or("a short value was read")?;
         let value = u64::from_le_bytes(*first);
-        if stored(value) != bytes {
+        if !are_bytes_of(bytes, value, marked_max(value)) {
             return Err(format!("what was read was never stored: {value:x}"));
         }
         Ok(value)

@@ -119,7 +119,7 @@ pub(crate) async fn work(mut core: Core, port: usize) {
         let own = simulated::own(0);
         let (ends, stops, asleep, next) = at(port, |port| {
             let idle = port.asked.is_empty() && core.in_flight() == 0;
-            let next = port.asked.front().cloned();
+            let next = port.asked.pop_front();
             (port.ends && idle, port.stops, port.is_asleep, next)
         });
         if ends || stops {
@@ -133,12 +133,13 @@ pub(crate) async fn work(mut core: Core, port: usize) {
                 core.submit(operation, number)
             });
             match sent {
-                Some(Err(Refused::Full)) => {}
-                Some(Err(Refused::Error(error))) => at(port, |port| {
-                    port.asked.pop_front();
-                    port.arrived.push((number, Raw::failed(&error)));
-                }),
-                _ => at(port, |port| drop(port.asked.pop_front())),
+                Some(Err(Refused::Full)) => at(port, |port| port.asked.push_front(asked)),
+                Some(Err(Refused::Error(error))) => {
+                    at(port, |port| {
+                        port.arrived.push((number, Raw::failed(&error)));
+                    });
+                }
+                _ => {}
             }
         }
         if !asleep {
@@ -162,7 +163,7 @@ pub(crate) async fn work(mut core: Core, port: usize) {
 
 /// Has a shared client carry out a call.
 async fn perform(client: farcore::Client, asked: Asked) -> Raw {
-    let (key, value) = (asked.name(), asked.value());
+    let key = asked.name();
     let answered = match &asked.call {
         Call::Get { is_long: true, .. } => {
             let mut read = Vec::new();
@@ -177,9 +178,13 @@ async fn perform(client: farcore::Client, asked: Asked) -> Raw {
             Ok(None) => Ok(Answered::Absent),
             Err(error) => Err(error),
         },
-        Call::Put { is_long: true, .. } => client.put_long(key, &value).await.map(Answered::Stored),
-        Call::Put { .. } => client.put(key, &value).await.map(Answered::Stored),
+        Call::Put { is_long: true, .. } => client
+            .put_long(key, &asked.value())
+            .await
+            .map(Answered::Stored),
+        Call::Put { .. } => client.put(key, &asked.value()).await.map(Answered::Stored),
         Call::Swap { expected, .. } => {
+            let value = asked.value();
             let swapped = client.compare_and_swap(key, *expected, &value).await;
             swapped.map(|outcome| match outcome {
                 CasOutcome::Stored(version) => Answered::Stored(version),
@@ -188,6 +193,7 @@ async fn perform(client: farcore::Client, asked: Asked) -> Raw {
         }
         Call::Scan { entries } => return scan(&client, *entries, &asked).await,
         Call::Transaction(parts) => {
+            let value = asked.value();
             let transaction = asked.transaction(parts, &value);
             let outcome = client.transaction(&transaction).await;
             outcome.map(|outcome| match outcome {

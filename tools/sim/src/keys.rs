@@ -71,11 +71,15 @@ struct Changed {
 /// One key's items, in the order in which they began.
 type Items<'a> = BTreeMap<u64, Vec<Item<'a>>>;
 
+/// Keys by their names.
+type Keys<'a> = HashMap<&'a str, usize>;
+
 /// Checks every key.
 pub(crate) fn check(entries: &[Entry], names: &[String], rules: Rules) -> Result<(), String> {
     let mut items: Items<'_> = BTreeMap::new();
+    let keys: Keys<'_> = names.iter().map(String::as_str).zip(0..).collect();
     for entry in entries {
-        spread(entry, names, &mut items)?;
+        spread(entry, &keys, &mut items)?;
     }
     let mut changes = BTreeMap::new();
     for (&key, items) in &items {
@@ -125,7 +129,7 @@ fn place(key: u64) -> usize {
 
 /// Adds what a call is to each key.
 #[expect(clippy::too_many_lines, reason = "one arm per call")]
-fn spread<'a>(entry: &'a Entry, names: &[String], items: &mut Items<'a>) -> Result<(), String> {
+fn spread<'a>(entry: &'a Entry, keys: &Keys<'_>, items: &mut Items<'a>) -> Result<(), String> {
     let unknown = entry.is_unknown();
     let (ended, answered) = match &entry.ended {
         Some((ended, answered)) => (*ended, Some(answered)),
@@ -186,7 +190,7 @@ fn spread<'a>(entry: &'a Entry, names: &[String], items: &mut Items<'a>) -> Resu
         }
         Call::Scan { .. } => {
             if let Some(Answered::Scanned(listed, unreadable)) = answered {
-                for (key, item) in of_scan(listed, *unreadable, names, item)? {
+                for (key, item) in of_scan(listed, *unreadable, keys, item)? {
                     add(key, item);
                 }
             }
@@ -276,19 +280,25 @@ fn of_transaction<'a>(
 fn of_scan<'a>(
     listed: &[(String, u64, Option<u64>)],
     unreadable: u64,
-    names: &[String],
+    keys: &Keys<'_>,
     item: Item<'a>,
 ) -> Result<Vec<(u64, Item<'a>)>, String> {
-    let mut seen = HashMap::new();
+    let mut seen = vec![None; keys.len()];
+    let mut others = BTreeSet::new();
     for (name, version, value) in listed {
-        if seen.insert(name.as_str(), (*version, *value)).is_some() {
+        let is_first = match keys.get(name.as_str()) {
+            Some(&key) => seen[key].replace((*version, *value)).is_none(),
+            // A collection.
+            None => others.insert(name),
+        };
+        if !is_first {
             return Err(format!("{:?} listed {name} twice", item.entry.call));
         }
     }
     let mut items = Vec::new();
-    for (key, name) in (0..).zip(names) {
-        let seen = match seen.get(name.as_str()) {
-            Some((version, value)) => Seen::Is(*version, *value),
+    for (key, seen) in (0..).zip(seen) {
+        let seen = match seen {
+            Some((version, value)) => Seen::Is(version, value),
             None if unreadable == 0 => Seen::Absent,
             None => continue,
         };
@@ -463,13 +473,19 @@ impl Context<'_> {
 
     /// True if the key may have been absent when the call was served.
     fn may_be_absent(&self, item: &Item<'_>) -> bool {
-        let ends = |change: &&Changed| {
+        if self.rules.vanishes || self.any_unknown || self.fits(0) {
+            return true;
+        }
+        let ends = |change: &Changed| {
             let is_over = |at_ms| at_ms <= item.ended.ceiling_ms;
             change.value.is_none() || change.expires_ms.is_some_and(is_over)
         };
-        let mut begins = self.changes.iter().filter(ends);
-        let absent = begins.any(|one| one.begun < item.ended.step && self.fits(one.version));
-        absent || self.fits(0) || self.rules.vanishes || self.any_unknown
+        // Those that fit are the latest of the past, and all that follow.
+        let past = self
+            .changes
+            .partition_point(|change| change.version <= self.past);
+        let mut fitting = self.changes[past.saturating_sub(1)..].iter();
+        fitting.any(|one| one.begun < item.ended.step && ends(one))
     }
 
     /// The version whose time must have been over for the key to be found absent.

@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) keys: u64,
     /// Keys come in pairs that the index tells apart only by reading them.
     pub(crate) collides: bool,
+    /// Tables of shards have less room than memory allows.
+    pub(crate) tight: Option<Tight>,
     pub(crate) trees: u64,
     /// Entries beyond which a node of a collection is divided.
     pub(crate) tree_entries: usize,
@@ -62,6 +64,29 @@ pub(crate) struct Plan {
     pub(crate) faults: Faults,
     pub(crate) weights: Weights,
     pub(crate) mix: Mix,
+}
+
+/// What tables of a shard have room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tight {
+    /// Keys.
+    pub(crate) keys: usize,
+    /// Bytes of the table of collections.
+    pub(crate) tree_bytes: u64,
+    /// Pieces of long values.
+    pub(crate) pieces: usize,
+}
+
+impl Tight {
+    /// Draws from numbers of its own: what else a seed means does not depend on it.
+    fn draw(seed: u64) -> Option<Self> {
+        let mut random = Random::new(seed ^ 0x7161_87AB);
+        random.one_in(4).then(|| Self {
+            keys: random.of(&[60, 150, 400, usize::MAX]),
+            tree_bytes: random.of(&[500, 2_000, 8_000]),
+            pieces: random.of(&[12, 25, 60]),
+        })
+    }
 }
 
 /// How often faults happen: once in this many opportunities, or never where it is 0.
@@ -203,6 +228,7 @@ impl Plan {
             shared: random.of(&[0, 1, 1, 2]),
             keys: random.of(&[20, 200, 600, 2_000, 2_000]),
             collides: random.one_in(4),
+            tight: Tight::draw(seed),
             trees: random.of(&[1, 2, 4, 8]),
             tree_entries: random.of(&[4, 8, usize::MAX / 4]),
             inline_collection_bytes: [0, 100, 2048][usize::try_from(seed % 3).unwrap_or(0)],

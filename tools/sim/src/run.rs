@@ -154,7 +154,8 @@ impl Figures {
         if minutes > self.minutes {
             self.minutes = minutes;
             let mib = resident_mib();
-            println!("minute {minutes}: {} runs, {mib} MiB resident", self.runs);
+            let runs = self.runs;
+            println!("minute {minutes}: {runs} runs without a failure, {mib} MiB resident");
             self.resident_mib.push(mib);
         }
     }
@@ -242,9 +243,10 @@ pub fn run(request: &Request) -> Result<()> {
         drop(sender);
         for (seed, run) in ended {
             let run = run?;
-            figures.note();
             sum.add(request, seed, &run);
-            if run.1.failure.is_some() && failed.is_none() {
+            if run.1.failure.is_none() {
+                figures.note();
+            } else if failed.is_none() {
                 stops.store(true, Ordering::Relaxed);
                 failed = Some((seed, run));
             }

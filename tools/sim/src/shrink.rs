@@ -13,7 +13,7 @@ const VARIANTS: u64 = 6;
 type Part = (&'static str, fn(&mut Plan));
 
 /// All that can be taken away.
-const PARTS: [Part; 39] = [
+const PARTS: [Part; 40] = [
     ("faults", |plan| plan.faults = Faults::default()),
     ("failures", |plan| plan.faults.fail = Faults::default().fail),
     ("false-failures", |plan| {
@@ -43,6 +43,7 @@ const PARTS: [Part; 39] = [
     ("shared-clients", |plan| plan.shared = 0),
     ("handles", |plan| plan.handles = 1),
     ("collisions", |plan| plan.collides = false),
+    ("tight-tables", |plan| plan.tight = None),
     ("eviction", |plan| plan.evicts = false),
     ("isolation", |plan| plan.isolate = false),
     ("shared-endpoints", |plan| plan.movable = false),

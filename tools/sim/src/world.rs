@@ -175,22 +175,38 @@ impl World {
     }
 
     /// The settings, with as little local memory as they may have, and a little more.
-    fn config(&self) -> Config {
-        let sizes = (8..).map(|step| step * self.plan.cores as u64 * (256 << 10));
-        let mut configs = sizes.map(|local_bytes| self.config_of(local_bytes));
-        let least =
-            configs.find(|config| config.validate().is_ok() || config.local_bytes > 1 << 30);
-        let least = least.map_or(0, |config| config.local_bytes);
-        self.config_of(least + self.plan.cores as u64 * self.plan.spare_bytes)
+    ///
+    /// # Errors
+    /// What is too little is not refused as such, or what is named as the least is refused.
+    fn config(&mut self) -> Result<Config, String> {
+        let mut config = self.config_without_memory();
+        for step in 8.. {
+            config.local_bytes = step * self.plan.cores as u64 * (256 << 10);
+            match config.validate() {
+                Ok(()) => break,
+                Err(farcore::Error::LocalMemory { least, .. }) => {
+                    self.coverage.error("LocalMemory");
+                    let enough = Config {
+                        local_bytes: least,
+                        ..config.clone()
+                    };
+                    enough
+                        .validate()
+                        .map_err(|error| format!("{least} bytes were to be enough: {error}"))?;
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        config.local_bytes += self.plan.cores as u64 * self.plan.spare_bytes;
+        Ok(config)
     }
 
-    fn config_of(&self, local_bytes: u64) -> Config {
+    fn config_without_memory(&self) -> Config {
         let plan = &self.plan;
         let cores = plan.cores;
         let nodes = (0..plan.nodes).map(|node| format!("tcp://{}", address(node)));
         Config {
             cores: (0..cores).collect(),
-            local_bytes,
             far_bytes: plan.far_bytes * cores as u64,
             when_full: plan.when_full(),
             page_bytes: Some(64 << 10),
@@ -520,6 +536,9 @@ impl World {
             engine.is_open().map_err(|error| error.to_string())
         })?;
         engine.limit_tree_nodes(self.plan.tree_entries);
+        if let Some(tight) = self.plan.tight {
+            engine.limit_tables(tight.keys, tight.tree_bytes, tight.pieces);
+        }
         self.name_keys(engine);
         for _ in 0..self.plan.handles {
             let handle = engine
@@ -559,7 +578,7 @@ impl World {
             self.heals_at.push(0);
             self.start_node(node)?;
         }
-        let config = self.config();
+        let config = self.config()?;
         let before = memory::begin();
         let begun = {
             let _own = simulated::own(ENGINE);

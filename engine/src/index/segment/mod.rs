@@ -278,7 +278,7 @@ impl Segment {
     }
 
     /// The slots of a bucket that satisfy a predicate, a bit each.
-    #[cfg(any(test, feature = "simulation", not(target_arch = "x86_64")))]
+    #[cfg(any(test, not(target_arch = "x86_64")))]
     fn those(&self, bucket: usize, such: impl Fn(Slot) -> bool) -> u32 {
         (0..SLOTS_A_BUCKET)
             .map(|within| u32::from(such(self.slot(bucket * SLOTS_A_BUCKET + within))) << within)

@@ -102,6 +102,12 @@ impl LongValues {
         }
     }
 
+    /// Sets how many pieces there may be: for simulations.
+    #[cfg(feature = "simulation")]
+    pub(in crate::shard) fn set_pieces_max(&mut self, pieces: usize) {
+        self.pieces_max = pieces;
+    }
+
     /// True if there are none: then no record is a piece or a head.
     #[inline]
     pub(in crate::shard) fn is_empty(&self) -> bool {

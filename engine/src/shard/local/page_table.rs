@@ -74,6 +74,8 @@ pub(crate) struct Page {
     pub(in crate::shard) expiry_min_s: u32,
     pub(in crate::shard) expiry_max_s: u32,
     pub(crate) pins: u32,
+    /// How many pages were opened before it: another page of the same number has another one.
+    pub(crate) opening: u32,
     /// The page that its tail continued in.
     pub(crate) successor: Option<u32>,
     /// Its directory is not what was written, or the node took its extent back: compaction leaves
@@ -108,6 +110,7 @@ impl Default for Page {
             expiry_min_s: u32::MAX,
             expiry_max_s: 0,
             pins: 0,
+            opening: 0,
             successor: None,
             damaged: false,
             gave_up_long: false,
@@ -204,6 +207,8 @@ pub(crate) struct PageTable {
     framed: Vec<Framed>,
     /// Changes to the table so far.
     moves: u64,
+    /// Pages that were opened.
+    opened: u32,
     pages: Vec<Page>,
     free: Vec<u32>,
     /// The first of the two lost pages.
@@ -222,6 +227,7 @@ impl PageTable {
         Self {
             framed: vec![Framed::FAR; all],
             moves: 0,
+            opened: 0,
             pages: vec![Page::default(); all],
             free: (0..count).rev().collect(),
             first_lost: count,
@@ -265,8 +271,10 @@ impl PageTable {
             state: PageState::Open,
             kind,
             frame: Some(frame),
+            opening: self.opened,
             ..Page::default()
         };
+        self.opened = self.opened.wrapping_add(1);
         self.reframe(number, Framed::new(pointer, &page));
         self.pages[number as usize] = page;
         Some(number)

@@ -181,7 +181,7 @@ impl Trees {
     }
 
     /// Sets the bytes that the table may take: for tests.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(in crate::shard) fn set_bytes_max(&mut self, bytes: u64) {
         self.bytes_max = bytes;
     }

@@ -6,19 +6,22 @@
 //! ```
 //!
 //! The two together are a scan: its client lists a batch, reads what was named, and lists a place
-//! again if a record there has moved meanwhile.
+//! again if a record there has moved meanwhile. If it was lost meanwhile, the place names the lost
+//! slot, and its read says that it cannot be read.
 //!
-//! - I1: an answer holds all records of every place that it covers, or names them.
+//! - I1: an answer holds all records of every place that it covers, or names them. A name holds for
+//!   the page that was listed: no other record answers to it, not even one of the same place.
 //! - I2: a request copies or names a bounded number of records and visits a bounded part of the
 //!   index.
 
 use farcore_rdma::{Endpoint, prefetch};
 
 use crate::constants::UNIT_BYTES;
+use crate::error::Error;
 use crate::index::Slot;
 use crate::index::scan::Order;
-use crate::log::Address;
 use crate::log::record::{self, RecordHeader, RecordView};
+use crate::log::{ADDRESS_BITS, Address};
 use crate::message::list::{
     END, LIST_BYTES, LIST_HEAD_BYTES, LISTED_BYTES_MAX, List, REFERENCE_BYTES, Reference, later_of,
 };
@@ -162,7 +165,9 @@ impl<E: Endpoint> Shard<E> {
         }
         let start = listing.answer.len();
         let (entries, unreadable) = (listing.entries, listing.unreadable);
-        let are_listed = place.iter().all(|&(_, slot)| self.list_slot(listing, slot));
+        let are_listed = place
+            .iter()
+            .all(|&(order, slot)| self.list_slot(listing, order, slot));
         if !are_listed {
             listing.answer.truncate(start);
             (listing.entries, listing.unreadable) = (entries, unreadable);
@@ -180,9 +185,9 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Copies what a list wants of a slot's record; false if it must be read at its address.
-    fn list_slot(&self, listing: &mut Listing<'_>, slot: Slot) -> bool {
+    fn list_slot(&self, listing: &mut Listing<'_>, order: Order, slot: Slot) -> bool {
         let address = slot.address();
-        if self.count_lost(listing, address) {
+        if self.count_lost(listing, order, slot) {
             return true;
         }
         let Some(record) = self.local.record_at(address) else {
@@ -214,12 +219,15 @@ impl<E: Endpoint> Shard<E> {
 
     /// Names a slot's record by its address.
     fn name_slot(&self, listing: &mut Listing<'_>, order: Order, slot: Slot) {
-        if self.count_lost(listing, slot.address()) {
-            return;
+        if !self.count_lost(listing, order, slot) {
+            self.name(listing, order, slot);
         }
+    }
+
+    fn name(&self, listing: &mut Listing<'_>, order: Order, slot: Slot) {
         let reference = Reference {
             hash: self.index.hash_at(order),
-            address: slot.address().raw(),
+            address: self.named_at(slot.address()),
             order: order.0,
         };
         let bytes: [u8; REFERENCE_BYTES] = reference.encode();
@@ -227,18 +235,42 @@ impl<E: Endpoint> Shard<E> {
         listing.entries += 1;
     }
 
-    /// True if a slot leads to no record because it was lost; counts those that are not forgotten.
-    fn count_lost(&self, listing: &mut Listing<'_>, address: Address) -> bool {
+    /// The word that names an address to a client. Above the address it has the opening of its
+    /// page, which differs for each page of a number.
+    pub(in crate::shard) fn named_at(&self, address: Address) -> u64 {
         let page = address.page(self.shape);
+        let opening = match self.local.pages.is_lost_page(page) {
+            true => 0,
+            false => self.local.page(page).opening,
+        };
+        u64::from(opening) << ADDRESS_BITS | address.raw()
+    }
+
+    /// The address that a word names; `None` if its page was freed since, so that another record
+    /// may lie there.
+    fn address_named(&self, word: u64) -> Option<Address> {
+        let address = Address::from_raw(word);
+        (self.named_at(address) == word).then_some(address)
+    }
+
+    /// True if a slot leads to no record because it was lost; counts those that are not forgotten.
+    /// In a list of one place they are not counted but named, as their records were before.
+    fn count_lost(&self, listing: &mut Listing<'_>, order: Order, slot: Slot) -> bool {
+        let page = slot.address().page(self.shape);
         let is_lost = self.local.pages.is_lost_page(page);
         if is_lost && self.lost.is_current(page, &self.local.pages) {
-            listing.unreadable += 1;
+            if listing.is_of_one_place() {
+                self.name(listing, order, slot);
+            } else {
+                listing.unreadable += 1;
+            }
         }
         is_lost
     }
 
     /// Answers the record at an address, or its head; [`Answer::Absent`] if no slot of the hash
-    /// leads there any more, [`Answer::Deleted`] if it has expired.
+    /// leads there any more, [`Answer::Deleted`] if it has expired, [`Error::Damaged`] if it was
+    /// lost.
     #[inline(never)]
     pub(in crate::shard) fn read_at(
         &mut self,
@@ -248,15 +280,24 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> Step {
         let hash = request.hash;
-        let Some(address) = Self::address_of(request) else {
-            debug_assert!(false, "a client encoded it");
+        let Some(address) = self.address_of(request) else {
             return answer_or_wait(lane, request, Answer::Absent, answers);
         };
+        let page = address.page(self.shape);
+        let is_lost = self.local.pages.is_lost_page(page);
+        let is_forgotten = is_lost && !self.lost.is_current(page, &self.local.pages);
         let position = self.index.find_address(hash, address);
-        let is_lost = self.local.pages.is_lost_page(address.page(self.shape));
-        let Some(position) = position.filter(|_| !is_lost) else {
+        let Some(position) = position.filter(|_| !is_forgotten) else {
             return answer_or_wait(lane, request, Answer::Absent, answers);
         };
+        if is_lost {
+            let error = Error::Damaged {
+                shard: self.id,
+                sequence: 0,
+                unit: address.unit(self.shape),
+            };
+            return self.fail(lane, request, error, answers);
+        }
         if evidence.damaged.contains(&address) {
             return self.fail(lane, request, self.lost_error(Some(address)), answers);
         }
@@ -344,7 +385,9 @@ impl<E: Endpoint> Shard<E> {
         }
         let mut count = 0;
         for (hash, address) in later {
-            let address = Address::from_raw(address);
+            let Some(address) = self.address_named(address) else {
+                break;
+            };
             let Some(position) = self.index.find_address(hash, address) else {
                 break;
             };
@@ -383,10 +426,10 @@ impl<E: Endpoint> Shard<E> {
         count
     }
 
-    /// The address that a request names.
-    pub(in crate::shard) fn address_of(request: &Request<'_>) -> Option<Address> {
+    /// The address that a request names; `None` if its page was freed since.
+    pub(in crate::shard) fn address_of(&self, request: &Request<'_>) -> Option<Address> {
         let bytes = request.key().first_chunk()?;
-        Some(Address::from_raw(u64::from_le_bytes(*bytes)))
+        self.address_named(u64::from_le_bytes(*bytes))
     }
 
     /// What the READ of a head says of the record at an address: the head, if it proves itself.

@@ -201,7 +201,7 @@ impl<E: Endpoint> Shard<E> {
         let Some(class) = self.class_at(request.hash, address) else {
             return Ok(None);
         };
-        if Self::address_of(request) != Some(address) {
+        if self.address_of(request) != Some(address) {
             return Ok(None);
         }
         let is_meant = |shard: &Self, key: &[u8]| shard.is_of_slot(key, address);

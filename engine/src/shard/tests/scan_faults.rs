@@ -1,8 +1,9 @@
 //! Scans beside writers and flights.
 
 use super::long_faults::{answer_of, crowd, setting};
+use super::nodes::{self, KEYS};
 use super::{Outages, Owned, Reactor};
-use crate::client::scan::{LIST, ShardScan, Want};
+use crate::client::scan::{Entries, LIST, ShardScan, Want};
 use crate::message::hash::IndexHash;
 use crate::message::list::{END, LIST_HEAD_BYTES, Reference, parts_at, parts_of_shard};
 use crate::message::operation::{Operation, OperationKind};
@@ -31,37 +32,115 @@ fn a_scan_ends_although_a_longish_value_is_written_again_and_again() {
             return;
         }
         let Some(want) = scan.want() else { continue };
-        let mut scratch = Vec::new();
-        let place = match &want {
-            Want::List(list) => {
-                let parts = list.parts(&mut scratch);
-                assert!(reactor.offer_parts(9, IndexHash(0), &parts));
-                LIST
-            }
-            Want::ReadAt {
-                place,
-                hash,
-                address,
-                later,
-                ..
-            } => {
-                assert!(reactor.offer_parts(9, *hash, &parts_at(address, later, true)));
-                *place
-            }
-        };
-        scan.note_sent(&want);
-        let answer = answer_of(&mut reactor, 9, 1000).unwrap();
-        let answer = match &answer {
-            Owned::Value(version, value) => Answer::Value {
-                version: *version,
-                value,
-            },
-            Owned::Absent => Answer::Absent,
-            other => panic!("{round} {other:?}"),
-        };
-        scan.take(place, answer, &mut |_, _| seen += 1);
+        let answer = perform(&mut reactor, &mut scan, &want, &mut |_| seen += 1);
+        assert!(!matches!(answer, Owned::Failed(_)), "{round}: {answer:?}");
     }
     panic!("the scan did not end");
+}
+
+/// Sends a request of a scan and gives the scan its answer.
+fn perform(
+    reactor: &mut Reactor,
+    scan: &mut ShardScan,
+    want: &Want,
+    emit: &mut dyn FnMut(&[u8]),
+) -> Owned {
+    let mut scratch = Vec::new();
+    let place = match want {
+        Want::List(list) => {
+            let parts = list.parts(&mut scratch);
+            assert!(reactor.offer_parts(9, IndexHash(0), &parts));
+            LIST
+        }
+        Want::ReadAt {
+            place,
+            hash,
+            address,
+            later,
+            ..
+        } => {
+            assert!(reactor.offer_parts(9, *hash, &parts_at(address, later, true)));
+            *place
+        }
+    };
+    scan.note_sent(want);
+    let owned = answer_of(reactor, 9, 1000).unwrap();
+    let answer = match &owned {
+        Owned::Value(version, value) => Answer::Value {
+            version: *version,
+            value,
+        },
+        Owned::Absent => Answer::Absent,
+        Owned::Failed(error) => Answer::Failed(error),
+        other => panic!("{other:?}"),
+    };
+    scan.take(place, answer, &mut |_, records| emit(records));
+    owned
+}
+
+#[test]
+fn what_is_lost_between_its_listing_and_its_read_is_counted() {
+    for by_address in [false, true] {
+        let mut reactor = nodes::filled(&nodes::setting());
+        let mut scan = ShardScan::new(0, true, by_address, 2 * KEYS as usize);
+        let (mut seen, mut is_named) = (0, false);
+        for _ in 0..100 * KEYS {
+            if scan.is_done() {
+                break;
+            }
+            let Some(want) = scan.want() else { continue };
+            if matches!(want, Want::ReadAt { .. }) && !is_named {
+                is_named = true;
+                reactor.lose_for_good(1);
+            }
+            let _ = perform(&mut reactor, &mut scan, &want, &mut |records| {
+                seen += Entries::new(records, true).count() as u64;
+            });
+        }
+        assert!(is_named && scan.is_done());
+        assert!(scan.take_error().is_none());
+        assert!(scan.unreadable() > 1_000);
+        assert_eq!(seen + scan.unreadable(), KEYS);
+    }
+}
+
+#[test]
+fn what_was_named_is_not_read_from_a_page_that_took_its_place() {
+    let mut reactor = Reactor::new(&setting());
+    let put = |reactor: &mut Reactor| {
+        let answer = reactor.call(Operation::Put {
+            key: b"key",
+            // Too long for a list.
+            value: &[3; 3_000],
+        });
+        assert!(matches!(answer, Owned::Stored(_)));
+        let hash = reactor.hash(b"key");
+        let (_, slot) = reactor.shard.index.candidates(hash).next().unwrap();
+        slot.address()
+    };
+    let address = put(&mut reactor);
+    let mut scan = ShardScan::new(0, true, false, 100);
+    let (mut seen, mut reads) = (0, 0);
+    while !scan.is_done() {
+        let want = scan.want().unwrap();
+        let is_read = matches!(want, Want::ReadAt { .. });
+        if is_read && reads == 0 {
+            // Its page is freed and opened again, and it lies at the same place.
+            let is_there_again = (0..1_000).any(|_| {
+                let answer = reactor.call(Operation::Delete { key: b"key" });
+                assert_eq!(answer, Owned::Deleted);
+                put(&mut reactor) == address
+            });
+            assert!(is_there_again);
+        }
+        let answer = perform(&mut reactor, &mut scan, &want, &mut |_| seen += 1);
+        assert!(
+            !is_read || reads > 0 || answer == Owned::Absent,
+            "{answer:?}"
+        );
+        reads += usize::from(is_read);
+    }
+    assert_eq!((seen, reads), (1, 1));
 }
 
 #[test]
@@ -114,7 +193,7 @@ fn a_count_is_not_behind_a_flight_of_hash_zero() {
         .unwrap();
     assert!(reactor.shard.framed_of(slot.address()).is_far());
     reactor.lose(0, Outages::Cut);
-    let address = slot.address().raw().to_le_bytes();
+    let address = reactor.shard.named_at(slot.address()).to_le_bytes();
     assert_eq!(
         reactor.shard.index.hash_at(crate::index::scan::Order(0)),
         IndexHash(0)
