@@ -56,7 +56,9 @@ fn begin_unread(server: &Served) -> (WordClient, String) {
     assert_eq!(client.call("SET k lost"), "QUEUED");
     let before = server.figures().commands;
     client.send_words("EXEC");
-    wait_until("some commands run", || server.figures().commands > before + 3);
+    wait_until("some commands run", || {
+        server.figures().commands > before + 3
+    });
     (client, number)
 }
 

@@ -217,10 +217,24 @@ pub(super) async fn update_all<'e>(
     replaces: bool,
 ) -> (Updated, Option<TaskFailure>) {
     let mut updated = Updated::default();
+    let was_under = core.is_under_section();
+    let step = (&mut *core, output);
+    let done = update_steps(step, (kind, key), entries, (&mut updated, replaces)).await;
+    if !was_under {
+        output.leave(core);
+    }
+    (updated, done.err())
+}
+
+async fn update_steps<'e>(
+    (core, output): Step<'_>,
+    (kind, key): (Kind, &[u8]),
+    entries: impl Iterator<Item = (&'e [u8], Option<&'e [u8]>)>,
+    (updated, replaces): (&mut Updated, bool),
+) -> Result<(), TaskFailure> {
     let mut entries = entries.peekable();
     let mut elements = ElementKeys::default();
     let mut replaces = replaces;
-    let was_under = core.is_under_section();
     while entries.peek().is_some() || replaces {
         elements.clear();
         let (mut values, mut bytes) = (Vec::new(), 0);
@@ -238,10 +252,8 @@ pub(super) async fn update_all<'e>(
             bytes += more;
             entries.next();
         }
-        if entries.peek().is_some()
-            && let Err(error) = output.enter(core, &[key]).await
-        {
-            return (updated, Some(error.into()));
+        if entries.peek().is_some() {
+            output.enter(core, &[key]).await?;
         }
         let changes = values.iter().enumerate();
         let changes = changes.map(|(place, value)| elements.change(place, *value));
@@ -256,15 +268,7 @@ pub(super) async fn update_all<'e>(
                 let view = TreeView::of(answer);
                 [0, 1, 2, 3].map(|place| view.number(place))
             });
-            let [added, removed, done, count] = match step.await {
-                Ok(numbers) => numbers,
-                Err(error) => {
-                    if !was_under {
-                        output.leave(core);
-                    }
-                    return (updated, Some(error.into()));
-                }
-            };
+            let [added, removed, done, count] = step.await?;
             updated.stores |= left.iter().any(|change| change.value.is_some());
             updated.is_new |= added > 0 && added == count && updated.done == 0;
             updated.added += added;
@@ -282,10 +286,7 @@ pub(super) async fn update_all<'e>(
         output.turn(core, bytes).await;
         steps::end_slice(core).await;
     }
-    if !was_under {
-        output.leave(core);
-    }
-    (updated, None)
+    Ok(())
 }
 
 /// True if an operation stores elements, also where its key is absent.

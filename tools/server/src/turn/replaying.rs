@@ -122,8 +122,26 @@ impl Serving {
         })
     }
 
-    /// Runs queued commands as far as they may run now. True once all are replied to.
+    /// Runs queued commands as far as they may run now, under the sections that the transaction
+    /// holds. True once all are replied to.
     fn replay_some(&mut self, core: &mut Core, number: usize, connection: &mut Connection) -> bool {
+        let Some(mut under) = self.sections.take(number) else {
+            return self.replay_with(core, (number, false), connection);
+        };
+        let is_done = self.replay_with(&mut under, (number, true), connection);
+        // Else a task has it.
+        if under.is_under_section() {
+            self.sections.give_back(number, under);
+        }
+        is_done
+    }
+
+    fn replay_with(
+        &mut self,
+        core: &mut Core,
+        (number, holds): (usize, bool),
+        connection: &mut Connection,
+    ) -> bool {
         let transaction = connection.transaction.as_mut();
         let phase = transaction.map(|transaction| &mut transaction.phase);
         // It is still replaying while a command runs.
@@ -137,10 +155,6 @@ impl Serving {
             .and_then(|one| one.parsing.take());
         let mut parsing = parsing.unwrap_or_default();
         let (mut must_wait, mut is_over, mut pieces) = (false, false, 0);
-        // Its requests are under the sections that it holds.
-        let mut under = self.sections.take(number);
-        let holds = under.is_some();
-        let core = under.as_mut().unwrap_or(core);
         loop {
             at += self.take_following(number, connection, &queue.bytes[at..]);
             must_wait |= connection.stream.is_some() || connection.left > 0;
@@ -188,10 +202,6 @@ impl Serving {
             if let Some((bytes, left)) = long {
                 connection.begin_value(bytes, left);
             }
-        }
-        // Else a task has it.
-        if let Some(under) = under.filter(Core::is_under_section) {
-            self.sections.give_back(number, under);
         }
         // Messages of channels must not come between the replies.
         let is_run = at == queue.bytes.len() && !connection.is_blocked;
