@@ -335,12 +335,14 @@ impl OperationKind {
         }
     }
 
-    /// True if it needs the whole record of a far key; else it needs header and key only.
+    /// True if it needs the whole record of a far key, whose checksum is verified, because its
+    /// answer says what the header does; else it needs header and key only.
     #[inline(always)]
     pub(crate) fn reads_whole_record(self) -> bool {
         match self {
             Self::Get
             | Self::CompareAndSwap
+            | Self::Inspect
             | Self::Change
             | Self::GetRange
             | Self::ReadAt
@@ -351,7 +353,6 @@ impl OperationKind {
             | Self::TreeHead => true,
             Self::Put
             | Self::Delete
-            | Self::Inspect
             | Self::ReadHeadAt
             | Self::List
             | Self::Count

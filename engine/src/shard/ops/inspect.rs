@@ -72,6 +72,10 @@ impl<E: Endpoint> Shard<E> {
         let header = match &found {
             Found::Absent => None,
             Found::Local(local) => Some(local.record.header()),
+            // No checksum says that a head which was read for an earlier request is right.
+            Found::Confirmed { slot, far, .. } if far.record.is_none() => {
+                return Step::fetch(*slot);
+            }
             Found::Confirmed { far, .. } => Some(far.header),
             Found::Unknown { slot, .. } => return Step::fetch(*slot),
             Found::Lost { damaged } => {

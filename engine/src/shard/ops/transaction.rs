@@ -444,6 +444,11 @@ impl<E: Endpoint> Shard<E> {
         let sequence = |address: Address| self.local.page(address.page(self.shape)).sequence;
         let fact = match &found {
             Found::Unknown { slot, .. } => return Step::fetch(*slot),
+            // A head that was read for an earlier request of the flight: no checksum says that it
+            // is right.
+            Found::Confirmed { slot, far, .. } if far.record.is_none() => {
+                return Step::fetch(*slot);
+            }
             Found::Confirmed {
                 position,
                 slot,
@@ -452,10 +457,9 @@ impl<E: Endpoint> Shard<E> {
                 let is_head = request.kind() == OperationKind::TreeHead;
                 let is_inline =
                     is_head && far.header.is_tree() && self.trees.at_head(far.address).is_none();
-                let value = match (is_inline, far.record) {
-                    (true, None) => return Step::fetch(*slot),
-                    (true, Some(record)) => inline_value_of(record),
-                    (false, _) => Some(Box::default()),
+                let value = match far.record {
+                    Some(record) if is_inline => inline_value_of(record),
+                    _ => Some(Box::default()),
                 };
                 let (position, slot, far) = (*position, *slot, *far);
                 self.note_served(&far);
