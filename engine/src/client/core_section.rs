@@ -73,8 +73,8 @@ impl Core {
     /// Has the requests of this client be under the sections of `shards`, until it leaves them:
     /// [`Core::section`] for a caller whose work is no one future. `near` are keys that it is about
     /// to use: those that are far are read first. Requests to other shards fail with
-    /// [`Error::SectionOutside`] meanwhile. What it has submitted before, and not seen answered, may
-    /// be carried out after the sections.
+    /// [`Error::SectionOutside`] meanwhile. What it has submitted before, and not seen answered,
+    /// may be carried out after the sections.
     ///
     /// If the call is dropped, drop the client too: it waits for some of the sections.
     ///

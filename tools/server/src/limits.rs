@@ -12,8 +12,8 @@ pub(crate) const BESIDE_BYTES: usize = 32;
 pub(crate) const DEFERRED_MS: u64 = 4000;
 
 /// How long an engine should lend sections, in nanoseconds, if a server runs on it
-/// ([`Config::section_ns`](farcore::Config::section_ns)): a transaction of many long commands, and a
-/// rename of a large collection, hold sections until they have ended. They hold up others of the
+/// ([`Config::section_ns`](farcore::Config::section_ns)): a transaction of many long commands, and
+/// a rename of a large collection, hold sections until they have ended. They hold up others of the
 /// same shards for as long, at most.
 pub const SECTION_NS: u64 = 5_000_000_000;
 
