@@ -196,7 +196,12 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn take_rare(&mut self, token: u64, parts: &RequestParts<'_>) -> bool {
-        if self.section.is_some() {
+        if let Some(section) = &mut self.section {
+            if section.joins.is_some() {
+                // It has no number for submitted requests.
+                section.refused = Some(Error::SectionInside);
+                return false;
+            }
             return self.submit_under_section(token, parts, IN_FLIGHT_MAX);
         }
         self.begin() && self.take_plain(token, parts)
@@ -315,7 +320,7 @@ impl Core {
     /// [`Error::LongValue`](crate::Error::LongValue) without a key, and its caller reads the value
     /// again. So this is for clients that submit reads, or changes that reply no value.
     pub fn limit_kept_values(&mut self, bytes: usize) {
-        if self.client != NO_CLIENT || self.begin() {
+        if self.client != NO_CLIENT || self.section.is_none() && self.begin() {
             let mut reactor = self.reactor.borrow_mut();
             reactor.replies().limit_kept(self.client, bytes);
         }

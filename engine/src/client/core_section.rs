@@ -121,7 +121,8 @@ impl Core {
     }
 
     /// Another client for calls beside this one's, under the sections that this one has entered, if
-    /// it has: for two calls at once. There is one at a time, and it ends with the sections.
+    /// it has: for two calls at once. There is one at a time, and it ends with the sections. Under
+    /// sections it takes no submitted requests ([`Error::SectionInside`]).
     ///
     /// # Errors
     /// [`Error::SectionLost`]; also if there is one already.

@@ -62,7 +62,7 @@ impl Bench {
     pub(crate) fn output(&self) -> TaskOutput {
         let events = EventSink::new(Arc::clone(&self.shared));
         let account = Account::new(&CoreMemory::new(Arc::clone(&self.shared.client_memory)));
-        TaskOutput::new(&account, &events, &Rc::default())
+        TaskOutput::new(&account, &events, &Rc::default(), &Rc::default())
     }
 }
 

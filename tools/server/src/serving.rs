@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use farcore::RemovedKeys;
 
+use crate::budgets::entries::Entries;
 use crate::budgets::turn_bytes::TurnBytes;
 use crate::conn::connection::Connection;
 use crate::conn::guesses::Delays;
@@ -60,6 +61,8 @@ pub(crate) struct Serving {
     pub(crate) events: EventSink,
     /// What commands copy of large values in a turn.
     pub(crate) turn_bytes: Rc<TurnBytes>,
+    /// The commands that enter sections.
+    pub(crate) entries: Rc<Entries>,
     /// What `EXEC`s of its connections hold.
     pub(crate) sections: ExecSections,
     /// Requests under way whose answers may make events, by token.
@@ -143,6 +146,7 @@ impl Serving {
             spare_buffers: Vec::new(),
             events: EventSink::new(Arc::clone(&shared)),
             turn_bytes: Rc::default(),
+            entries: Rc::default(),
             sections: ExecSections::default(),
             noted: HashMap::new(),
             removed_keys: RemovedKeys::default(),

@@ -91,3 +91,31 @@ fn others_go_on_once_a_client_that_holds_sections_ends() {
         }
     }
 }
+
+#[test]
+fn a_client_that_ends_itself_in_a_transaction_leaves_all_of_it_done() {
+    for cores in [1, 2] {
+        let server = Served::roomy(cores);
+        let mut other = server.word_client();
+        for _ in 0..3 {
+            let mut client = server.word_client();
+            let number = client.call("CLIENT ID");
+            client.call("MULTI");
+            for command in [
+                "RPUSH list a",
+                &format!("CLIENT KILL ID {number} SKIPME no"),
+                "LMOVE list moved LEFT RIGHT",
+                "SET last 1",
+                "PUBLISH channel text",
+            ] {
+                assert_eq!(client.call(command), "QUEUED", "{command}");
+            }
+            client.send_words("EXEC");
+            wait_until("it is gone", || server.figures().connections == 1);
+            let done = other.call_all(&["EXISTS list", "LLEN moved", "GET last"]);
+            assert_eq!(done, ["0", "1", "\"1\""]);
+            assert_eq!(other.call("FLUSHALL"), "OK");
+        }
+        assert_eq!(server.section_figures().sections_lost, 0);
+    }
+}

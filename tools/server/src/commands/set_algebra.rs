@@ -18,7 +18,7 @@ use farcore::{
 };
 
 use super::arguments::{is_option, number};
-use super::trees::{Step, ask, finish, gather, read_all, send, size_of_page, update_all};
+use super::trees::{Step, ask, finish, gather, read_all, send, size_of_page, undo, update_all};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::events::classes::EventClasses;
 use crate::memory::Charge;
@@ -412,7 +412,7 @@ async fn store_made(
     let (updated, failure) = update_all(step, (Kind::Set, target), entries, true).await;
     if let Some(failure) = failure {
         if updated.done > 0 {
-            core.delete(target).await?;
+            undo(core, target, updated.version).await?;
         }
         return Err(failure);
     }

@@ -6,7 +6,7 @@ use farcore::constants::TRANSACTION_KEYS_MAX;
 use farcore::{Change, Condition, Expiry, ExpiryCondition, Operation, PutOutcome, Transaction};
 
 use super::arguments::{TimeUnit, float, integer, is_option, positive_expiry};
-use super::trees::Step;
+use super::trees::{Step, undo};
 use super::{Call, Flow, Refusal, SYNTAX, many_reads};
 use crate::conn::joined_reply::JoinedReplyKind;
 use crate::events::classes::EventClasses;
@@ -331,14 +331,18 @@ async fn store_if_absent((core, output): Step<'_>, pairs: &[Vec<u8>]) -> farcore
             return Ok(false);
         }
     }
-    for (stored, (key, value)) in pairs().enumerate() {
+    let mut stored = Vec::with_capacity(keys.len());
+    for (key, value) in pairs() {
         steps::count(1);
         steps::end_slice(core).await;
-        if let Err(error) = core.put(key, value).await {
-            for key in &keys[..stored] {
-                core.delete(key).await?;
+        match core.put(key, value).await {
+            Ok(version) => stored.push((key, version)),
+            Err(error) => {
+                for (key, version) in stored {
+                    undo(core, key, version).await?;
+                }
+                return Err(error);
             }
-            return Err(error);
         }
     }
     Ok(true)

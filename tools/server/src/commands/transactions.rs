@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX, TRANSACTION_KEYS_MAX};
 use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, TransactionOutcome};
@@ -16,7 +17,7 @@ use crate::exec::transaction::{
     Added, BESIDE_BYTES, ClientTransaction, Phase, QUEUE_BYTES_MAX, Queue, Reach, ReplaySlot, Seen,
     Watched,
 };
-use crate::limits::LARGE_BYTES;
+use crate::limits::{LARGE_BYTES, SECTION_NS};
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::{Arguments, Writer};
 use crate::steps;
@@ -29,6 +30,8 @@ type Result = std::result::Result<Flow, Refusal>;
 /// empty, that in the map before while it grows, and its allocation.
 const WATCHED_BESIDE_BYTES: usize = 4 * size_of::<(Vec<u8>, Seen)>() + 24;
 
+/// How long the sections of a transaction may take to be entered: as much is left for its commands.
+const ENTERED_IN: Duration = Duration::from_nanos(SECTION_NS / 2);
 /// Absent keys that are watched or compared at once.
 const ABSENT_AT_ONCE: usize = 64;
 /// Bytes of queued commands that are planned: more than a record are no transaction of the engine.
@@ -57,7 +60,6 @@ const WITHOUT_SHARD: &[&str] = &[
     "config",
     "echo",
     "hello",
-    "info",
     "ping",
     "psubscribe",
     "publish",
@@ -380,7 +382,11 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
         return Ok(Flow::Done);
     }
     let slot = ReplaySlot::default();
-    let (reach, near) = (queue.reach, near_keys(&queue));
+    // A plan reads them itself.
+    let near = plan
+        .as_ref()
+        .map_or_else(|| near_keys(&queue), |_| Vec::new());
+    let reach = queue.reach;
     let phase = Phase::Committing(queue, Rc::clone(&slot));
     call.connection.transaction = Some(Box::new(ClientTransaction {
         phase,
@@ -399,6 +405,7 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
             }
         }
         if matches!(outcome, Outcome::Replay(_)) {
+            let _entry = output.entry(&core).await;
             outcome = before_replay(&core, &watched, (reach, &near), &shared).await;
         }
         output.write(|bytes| {
@@ -521,9 +528,15 @@ async fn before_replay(
     if shared.has_large_values() {
         under.limit_kept_values(LARGE_BYTES);
     }
+    let begun = Instant::now();
     let entered = under.enter_sections(reach.shards(shared.cores.len()), &near);
     if let Err(error) = entered.await {
         return Outcome::Failed(error);
+    }
+    if begun.elapsed() > ENTERED_IN {
+        // The first ones may be lost, or are about to be. Nothing was done.
+        let (shard, limit) = (0, ENTERED_IN);
+        return Outcome::Failed(Error::SectionLost { shard, limit });
     }
     match are_unchanged(&mut under, watched).await {
         Ok(true) => Outcome::Replay(Some(under)),

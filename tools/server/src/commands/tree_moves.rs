@@ -7,7 +7,7 @@ use farcore::{
     TreeLength, TreeOp, TreePage, TreeValues, TreeView, Version,
 };
 
-use super::trees::{Step, ask, size_of_page};
+use super::trees::{Step, ask, size_of_page, undo};
 use crate::steps;
 use crate::tasks::failure::TaskFailure;
 
@@ -30,8 +30,8 @@ impl TreeCopy<'_> {
     pub(super) async fn run(self, (core, output): Step<'_>) -> Result<(), TaskFailure> {
         let mut target = None;
         let copied = self.copy((&mut *core, output), &mut target).await;
-        if copied.is_err() && target.is_some() {
-            core.delete(self.to).await?;
+        if let (Err(_), Some(version)) = (&copied, target) {
+            undo(core, self.to, version).await?;
         }
         copied
     }

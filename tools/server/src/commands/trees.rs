@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use farcore::constants::TREE_CHANGES_WHOLE;
 use farcore::{
-    Answer, Core, Error, Operation, TreeBound, TreeChange, TreeChanges, TreeLength, TreeOp,
-    TreePage, TreeView,
+    Answer, Condition, Core, Error, Operation, TreeBound, TreeChange, TreeChanges, TreeLength,
+    TreeOp, TreePage, TreeView,
 };
 
 use super::{Call, Flow, Refusal};
@@ -167,6 +167,8 @@ pub(super) struct Updated {
     pub(super) done: u64,
     /// Elements that there are then.
     pub(super) elements: u64,
+    /// The version that the collection has then.
+    pub(super) version: u64,
     /// The key was made.
     pub(super) is_new: bool,
     /// Elements are stored, not removed.
@@ -266,9 +268,11 @@ async fn update_steps<'e>(
             };
             let step = ask(core, kind.operation(key, op), |answer| {
                 let view = TreeView::of(answer);
-                [0, 1, 2, 3].map(|place| view.number(place))
+                let numbers = [0, 1, 2, 3].map(|place| view.number(place));
+                (view.version(), numbers)
             });
-            let [added, removed, done, count] = step.await?;
+            let (version, [added, removed, done, count]) = step.await?;
+            updated.version = version;
             updated.stores |= left.iter().any(|change| change.value.is_some());
             updated.is_new |= added > 0 && added == count && updated.done == 0;
             updated.added += added;
@@ -287,6 +291,17 @@ async fn update_steps<'e>(
         steps::end_slice(core).await;
     }
     Ok(())
+}
+
+/// Removes what was stored under a version, because the rest cannot be; unless it was changed since.
+/// Others can have changed it once the sections of a client are lost. Then it is done without.
+pub(super) async fn undo(core: &mut Core, key: &[u8], version: u64) -> farcore::Result<()> {
+    let condition = Condition::Version(version);
+    let mut undone = core.delete_if(key, condition).await;
+    if let Err(Error::SectionLost { .. }) = undone {
+        undone = core.another().delete_if(key, condition).await;
+    }
+    undone.map(|_| ())
 }
 
 /// True if an operation stores elements, also where its key is absent.

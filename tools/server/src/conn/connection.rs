@@ -187,6 +187,8 @@ pub(crate) struct Connection {
     pub(crate) is_gone: bool,
     /// It is in no list and its socket is closed.
     pub(crate) is_removed: bool,
+    /// Its client is gone, and its transaction runs to its end.
+    pub(crate) is_orphan: bool,
     /// What it has the server hold.
     pub(crate) account: Account,
     /// Bytes of its own buffers when they were settled last.
@@ -256,6 +258,7 @@ impl Connection {
             is_closing: false,
             is_gone: false,
             is_removed: false,
+            is_orphan: false,
             account,
             settled_bytes: 0,
             unread_since_ms: 0,

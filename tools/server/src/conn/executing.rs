@@ -1,6 +1,7 @@
 //! A connection in a transaction: what it has queued, and how far `EXEC` is.
 
-use crate::conn::connection::Connection;
+use crate::conn::connection::{Connection, ReplyMode};
+use crate::conn::output::Output;
 use crate::exec::transaction::{Phase, Queue};
 
 impl Connection {
@@ -61,13 +62,23 @@ impl Connection {
         }
     }
 
-    /// True while commands are replayed of which one that may write is left to begin.
+    /// True while commands are replayed: all have an effect, also if the client is gone.
     pub(crate) fn must_finish_transaction(&self) -> bool {
         let transaction = self.transaction.as_ref();
-        matches!(
-            transaction.map(|transaction| &transaction.phase),
-            Some(Phase::Replaying(queue, at)) if *at < queue.writes_end
-        )
+        let phase = transaction.map(|transaction| &transaction.phase);
+        matches!(phase, Some(Phase::Replaying(..)))
+    }
+
+    /// Has the transaction go on without its client: nothing is received or sent any more.
+    pub(crate) fn orphan(&mut self) {
+        self.is_orphan = true;
+        self.is_closing = false;
+        self.reply_mode = ReplyMode::Off;
+        self.output = Output::default();
+        self.tls = None;
+        self.input = Vec::new();
+        (self.parsed, self.needed, self.partial) = (0, 0, None);
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
     /// Has queued commands replayed, and begins their reply.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX};
 use farcore::{Core, Error};
 
+use crate::budgets::entries::{Entries, Entry};
 use crate::budgets::turn_bytes::TurnBytes;
 use crate::cores::shared::Shared;
 use crate::events::classes::EventClasses;
@@ -40,6 +41,7 @@ pub(crate) struct TaskOutput {
     account: Account,
     events: EventSink,
     turn: Rc<TurnBytes>,
+    entries: Rc<Entries>,
 }
 
 /// What a command and the loop tell each other.
@@ -70,12 +72,18 @@ struct TaskBuffer {
 
 impl TaskOutput {
     /// Nothing yet, of a client with this account.
-    pub(crate) fn new(account: &Account, events: &EventSink, turn: &Rc<TurnBytes>) -> Self {
+    pub(crate) fn new(
+        account: &Account,
+        events: &EventSink,
+        turn: &Rc<TurnBytes>,
+        entries: &Rc<Entries>,
+    ) -> Self {
         Self {
             state: Rc::default(),
             account: account.clone(),
             events: events.clone(),
             turn: Rc::clone(turn),
+            entries: Rc::clone(entries),
         }
     }
 
@@ -107,9 +115,15 @@ impl TaskOutput {
             .filter(|key| key.len() <= KEY_BYTES_MAX)
             .collect();
         let near = &near[..near.len().min(SECTION_KEYS_MAX)];
+        let _entry = self.entry(core).await;
         core.enter_sections(shards, near).await?;
         self.state.has_entered.set(true);
         Ok(())
+    }
+
+    /// Waits until the command may enter sections.
+    pub(crate) async fn entry(&self, core: &Core) -> Entry {
+        self.entries.enter(core).await
     }
 
     /// Leaves the sections that the command's client has entered for it.

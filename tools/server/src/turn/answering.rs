@@ -69,7 +69,7 @@ impl Serving {
                 return;
             };
             connection.outstanding -= 1;
-            if connection.is_gone {
+            if connection.is_gone && !connection.must_finish_transaction() {
                 return wake(shared, connection, token);
             }
             if let Some(error) = deliver(shared, connection, token, &answer) {

@@ -3,10 +3,8 @@
 //! - I1: a connection's number is reused only when no answer and no command of several steps is
 //!   under way for it, and no subscription is left.
 //! - I2: many subscriptions end in slices, one a turn.
-//! - I3: a transaction that has begun to write runs to its end, without its replies.
+//! - I3: a transaction whose commands have begun to run runs to its end, without its replies.
 
-use crate::conn::connection::ReplyMode;
-use crate::conn::output::Output;
 use crate::serving::Serving;
 
 impl Serving {
@@ -17,9 +15,10 @@ impl Serving {
         };
         if !self.shared.is_stopping() && connection.must_finish_transaction() {
             connection.is_gone = false;
-            connection.reply_mode = ReplyMode::Off;
-            connection.output = Output::default();
-            let _ = connection.socket.shutdown(std::net::Shutdown::Both);
+            if !connection.is_orphan {
+                self.sockets.remove(&connection.socket);
+                connection.orphan();
+            }
             self.list(number, &mut connection);
             self.connections[number] = Some(connection);
             return;
@@ -29,7 +28,9 @@ impl Serving {
         if !connection.is_removed {
             connection.is_removed = true;
             connection.end_session();
-            self.sockets.remove(&connection.socket);
+            if !connection.is_orphan {
+                self.sockets.remove(&connection.socket);
+            }
             let _ = connection.socket.shutdown(std::net::Shutdown::Both);
             self.shared.gone(self.place);
             if let Some(stream) = &connection.stream {

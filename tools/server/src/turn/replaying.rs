@@ -73,6 +73,7 @@ impl Serving {
         if is_done {
             self.end_transaction(number, connection);
             connection.send_deferred();
+            connection.is_gone |= connection.is_orphan;
         }
         is_done
     }

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::conn::connection::share_of;
 use crate::serving::Serving;
 use crate::tasks::output::OUTPUT_BYTES_MAX;
 
@@ -36,7 +37,8 @@ impl Serving {
         };
         let is_ahead = !connection.is_blocked && connection.is_ahead();
         let is_idle = connection.outstanding == 0;
-        let is_full = connection.is_blocked && connection.waiting_bytes() >= OUTPUT_BYTES_MAX;
+        let share_bytes = share_of(self.memory.server().free()).min(OUTPUT_BYTES_MAX);
+        let is_full = connection.is_blocked && connection.waiting_bytes() >= share_bytes;
         let is_unread = is_idle && (is_full || is_ahead) && self.is_crowded();
         let has_written = connection.has_replayed_writes() && !connection.is_blocked;
         let since = self.sections.note_unread(number, is_unread);

@@ -176,6 +176,9 @@ impl Serving {
 
     /// Watches a socket for what the connection can do.
     pub(crate) fn watch(&self, number: usize, connection: &mut Connection) {
+        if connection.is_orphan {
+            return;
+        }
         let input = connection.waits_for_input() && !self.shared.is_stopping();
         let wanted = Interest {
             input,

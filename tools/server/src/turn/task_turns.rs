@@ -29,7 +29,12 @@ impl Serving {
             connection.is_blocked = true;
             let protocol = connection.protocol;
             let held = connection.account.charge(task.held_bytes());
-            let output = TaskOutput::new(&connection.account, &self.events, &self.turn_bytes);
+            let output = TaskOutput::new(
+                &connection.account,
+                &self.events,
+                &self.turn_bytes,
+                &self.entries,
+            );
             let output = output.with_held(held);
             let output = if writes { output.for_write() } else { output };
             let under = self.sections.take(number);
@@ -45,7 +50,12 @@ impl Serving {
 
     /// The output of a command of a connection.
     pub(crate) fn task_output(&self, connection: &Connection) -> TaskOutput {
-        TaskOutput::new(&connection.account, &self.events, &self.turn_bytes)
+        TaskOutput::new(
+            &connection.account,
+            &self.events,
+            &self.turn_bytes,
+            &self.entries,
+        )
     }
 
     /// One turn of the commands of several steps.

@@ -148,7 +148,13 @@ impl Serving {
             let look = parked.look();
             let (mut core, output) = (
                 self.tasks.client(core),
-                TaskOutput::new(&connection.account, &self.events, &self.turn_bytes).for_write(),
+                TaskOutput::new(
+                    &connection.account,
+                    &self.events,
+                    &self.turn_bytes,
+                    &self.entries,
+                )
+                .for_write(),
             );
             let written = output.clone();
             let future = async move {
