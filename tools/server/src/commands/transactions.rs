@@ -382,11 +382,7 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
         return Ok(Flow::Done);
     }
     let slot = ReplaySlot::default();
-    // A plan reads them itself.
-    let near = plan
-        .as_ref()
-        .map_or_else(|| near_keys(&queue), |_| Vec::new());
-    let reach = queue.reach;
+    let (reach, near) = (queue.reach, near_keys(&queue, plan.is_none()));
     let phase = Phase::Committing(queue, Rc::clone(&slot));
     call.connection.transaction = Some(Box::new(ClientTransaction {
         phase,
@@ -484,11 +480,12 @@ pub(super) enum Outcome {
     Failed(Error),
 }
 
-/// Keys of queued commands, which are read before their sections are entered.
-fn near_keys(queue: &Queue) -> Vec<Vec<u8>> {
+/// Keys of queued commands, which are read before their sections are entered, if no plan reads
+/// them.
+fn near_keys(queue: &Queue, is_due: bool) -> Vec<Vec<u8>> {
     let (mut keys, mut arguments, mut at) = (Vec::new(), Arguments::new(), 0);
     // More is not worth it.
-    if queue.bytes.len() > PLANNED_BYTES_MAX {
+    if !is_due || queue.bytes.len() > PLANNED_BYTES_MAX {
         return keys;
     }
     while at < queue.bytes.len()
