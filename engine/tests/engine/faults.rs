@@ -118,7 +118,8 @@ fn one_lost_node_of_two_keeps_its_own_keys_and_no_others() {
         }
     }
     for lost in &lost_on {
-        assert!(lost.len() > 1_000 && lost.len() < 6_000, "{}", lost.len());
+        // How many, depends on what background work had flushed.
+        assert!(lost.len() > 300 && lost.len() < 6_000, "{}", lost.len());
     }
 }
 

@@ -293,8 +293,8 @@ async fn update_steps<'e>(
     Ok(())
 }
 
-/// Removes what was stored under a version, because the rest cannot be; unless it was changed since.
-/// Others can have changed it once the sections of a client are lost. Then it is done without.
+/// Removes what was stored under a version, because the rest cannot be, unless it was changed
+/// since: others can have changed it once the sections of a client are lost.
 pub(super) async fn undo(core: &mut Core, key: &[u8], version: u64) -> farcore::Result<()> {
     let condition = Condition::Version(version);
     let mut undone = core.delete_if(key, condition).await;
