@@ -24,6 +24,8 @@ use crate::message::section::SectionShards;
 use crate::observe::recorder::{Recorder, RequestTap};
 use crate::reactor::{LentReactor, NO_CLIENT, yield_now};
 
+/// Polls of requests about shards before the core's other jobs go on.
+const POLLS_AT_ONCE: usize = 4;
 /// Submitted requests that one client may have in flight.
 const IN_FLIGHT_MAX: usize = 1024;
 
@@ -579,12 +581,16 @@ impl Core {
                 }
                 self.calls_in_flight += 1;
             }
-            self.poll_calls(&mut |place, answer| {
-                requests.take(u32::try_from(place).unwrap_or(u32::MAX), answer);
-            });
-            if !requests.is_done() {
-                yield_now().await;
+            // A section of this core's shard needs a few turns to be given.
+            for _ in 0..POLLS_AT_ONCE {
+                self.poll_calls(&mut |place, answer| {
+                    requests.take(u32::try_from(place).unwrap_or(u32::MAX), answer);
+                });
+                if requests.is_done() {
+                    return Ok(());
+                }
             }
+            yield_now().await;
         }
         Ok(())
     }

@@ -159,8 +159,8 @@ fn a_long_reply_of_a_transaction_is_not_made_at_once() {
         assert_eq!(client.call("GET k"), "QUEUED");
     }
     let exec = |client: &mut WordClient| client.send_words("EXEC");
-    // It is made ahead of the client while a quarter of the memory for clients is free.
-    expect_held(&served, client, exec, MEMORY * 3 / 4 + (1 << 20));
+    // It is made ahead of the client while half of the memory for clients is free.
+    expect_held(&served, client, exec, MEMORY / 2 + (1 << 20));
 }
 
 #[test]

@@ -54,6 +54,8 @@ struct TaskState {
     writes: Cell<bool>,
     /// Its client has entered sections for the command.
     has_entered: Cell<bool>,
+    /// It need not go on until it may enter some.
+    rests: Cell<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -123,7 +125,17 @@ impl TaskOutput {
 
     /// Waits until the command may enter sections.
     pub(crate) async fn entry(&self, core: &Core) -> Entry {
-        self.entries.enter(core).await
+        self.entries.enter(core, &self.state.rests).await
+    }
+
+    /// True if the command need not go on until it may enter sections.
+    pub(crate) fn rests(&self) -> bool {
+        self.state.rests.get()
+    }
+
+    /// Has a command that rests go on.
+    pub(crate) fn wake(&self) {
+        self.state.rests.set(false);
     }
 
     /// Leaves the sections that the command's client has entered for it.

@@ -1,12 +1,14 @@
 //! The commands of several steps that run on a core: each is a future with its client of the core.
 //! `turn/task_turns.rs` has them go on.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use farcore::Core;
 
+use crate::budgets::entries::Entries;
 use crate::tasks::output::{IDLE_BYTES, TaskOutput};
 
 /// Clients without a command that are kept.
@@ -35,6 +37,8 @@ impl Task {
 #[derive(Default)]
 pub(crate) struct Tasks {
     running: Vec<Task>,
+    /// Those that wait until they may enter sections, in their order (`budgets/entries.rs`).
+    resting: VecDeque<Task>,
     /// Clients without a command.
     idle: Vec<Core>,
 }
@@ -42,14 +46,34 @@ pub(crate) struct Tasks {
 impl Tasks {
     /// True if none runs.
     pub(crate) fn is_empty(&self) -> bool {
-        self.running.is_empty()
+        self.running.is_empty() && self.resting.is_empty()
+    }
+
+    /// Has the command at a place rest; another takes the place.
+    pub(crate) fn rest(&mut self, place: usize) {
+        let task = self.running.swap_remove(place);
+        self.resting.push_back(task);
+    }
+
+    /// Has those go on that may enter sections; returns how many.
+    pub(crate) fn wake(&mut self, entries: &Entries) -> usize {
+        let mut count = 0;
+        while !self.resting.is_empty() && entries.wakes() {
+            if let Some(task) = self.resting.pop_front() {
+                task.output.wake();
+                self.running.push(task);
+                count += 1;
+            }
+        }
+        count
     }
 
     /// True if each waits for its client: to read what was made, or, as `is_starved` says of its
     /// connection, to send more.
     pub(crate) fn all_wait(&self, is_starved: impl Fn(usize) -> bool) -> bool {
         let mut running = self.running.iter();
-        running.all(|task| task.output.is_full() || is_starved(task.connection))
+        self.resting.is_empty()
+            && running.all(|task| task.output.is_full() || is_starved(task.connection))
     }
 
     /// A client for a command.
@@ -85,6 +109,7 @@ impl Tasks {
     /// Adds commands that started meanwhile.
     pub(crate) fn append(&mut self, other: &mut Self) {
         self.running.append(&mut other.running);
+        self.resting.append(&mut other.resting);
         self.idle.append(&mut other.idle);
     }
 }

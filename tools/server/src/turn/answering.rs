@@ -23,10 +23,15 @@ impl Serving {
         if self.sections.is_empty() {
             return count;
         }
+        count + self.take_section_answers()
+    }
+
+    /// Takes the engine's answers to requests under sections.
+    pub(crate) fn take_section_answers(&mut self) -> usize {
         let mut sections = std::mem::take(&mut self.sections);
-        let under = sections.take_answers(|core| self.take_answers_of(core));
+        let count = sections.take_answers(|core| self.take_answers_of(core));
         self.sections = sections;
-        count + under
+        count
     }
 
     fn take_answers_of(&mut self, core: &mut Core) -> usize {

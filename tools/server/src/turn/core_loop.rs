@@ -79,7 +79,7 @@ impl Serving {
             self.start_long_tasks(&core);
             self.serve_waits(&core);
             self.end_delays();
-            is_busy |= self.tasks_turn();
+            is_busy |= self.tasks_turn(&mut core);
             self.send_lines();
             is_busy |= self.send_key_events();
             is_busy |= self.deliveries_turn();

@@ -163,7 +163,7 @@ impl Serving {
                 break;
             }
             // Others would wait for its client. It does not wait itself while there is memory.
-            let runs_ahead = holds && connection.outstanding == 0 && !self.is_crowded();
+            let runs_ahead = holds && connection.outstanding == 0 && !self.is_short();
             if !connection.may_execute(runs_ahead) || connection.is_gone {
                 break;
             }

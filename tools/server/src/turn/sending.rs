@@ -88,7 +88,7 @@ impl Serving {
     }
 
     fn send_one(&mut self, number: usize, connection: &mut Connection) -> bool {
-        let is_waiting = !connection.pending.is_empty();
+        let is_waiting = !connection.pending.is_empty() || connection.is_executing();
         let is_early = is_waiting
             && connection.waiting_bytes() < OUTPUT_BYTES_EAGER
             && connection.held_turns < HELD_TURNS_MAX;
@@ -154,12 +154,6 @@ impl Serving {
     pub(crate) fn is_short(&self) -> bool {
         let memory = self.memory.server();
         memory.taken() > memory.limit() / 2
-    }
-
-    /// True if more than three quarters of it is.
-    pub(crate) fn is_crowded(&self) -> bool {
-        let memory = self.memory.server();
-        memory.taken() > memory.large_limit()
     }
 
     /// Gives a connection its share, and an empty buffer for its replies.

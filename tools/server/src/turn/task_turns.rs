@@ -14,6 +14,9 @@ use crate::steps;
 use crate::tasks::output::{ALL_SHARES, TaskOutput};
 use crate::tasks::running::Tasks;
 
+/// Commands that enter sections in a turn because another one has ended, about.
+const WOKEN_A_TURN: usize = 64;
+
 impl Serving {
     /// Starts the commands of long values whose turn has come.
     pub(crate) fn start_long_tasks(&mut self, core: &Core) {
@@ -59,13 +62,13 @@ impl Serving {
     }
 
     /// One turn of the commands of several steps.
-    pub(crate) fn tasks_turn(&mut self) -> bool {
+    pub(crate) fn tasks_turn(&mut self, core: &mut Core) -> bool {
         self.turn_bytes.begin();
         if self.tasks.is_empty() {
             return false;
         }
         let mut tasks = std::mem::take(&mut self.tasks);
-        let is_busy = self.tasks_go_on(&mut tasks);
+        let is_busy = self.tasks_go_on(core, &mut tasks);
         tasks.append(&mut self.tasks);
         self.tasks = tasks;
         self.slow.take_ended(&self.shared.slow);
@@ -73,28 +76,35 @@ impl Serving {
     }
 
     /// Has each command go on as far as it can. True if one made output or ended.
-    fn tasks_go_on(&mut self, tasks: &mut Tasks) -> bool {
-        let (mut is_busy, mut place) = (false, 0);
+    fn tasks_go_on(&mut self, core: &mut Core, tasks: &mut Tasks) -> bool {
+        let (mut is_busy, mut place, mut woken) = (false, 0, 0);
+        tasks.wake(&self.entries);
         while let Some(task) = tasks.get_mut(place) {
             steps::go_on();
             let (polled, number) = (task.poll(), task.connection);
             let is_some =
                 (task.output).pass_on(|bytes, begins| self.take_output(number, bytes, begins));
             is_busy |= is_some || polled.is_ready();
+            let rests = task.output.rests();
             if task.output.is_broken() {
                 self.close(number);
             }
             match polled {
-                Poll::Ready(mut core) => {
-                    task.output.leave(&mut core);
-                    let mut idle = Some(core);
+                Poll::Ready(mut client) => {
+                    task.output.leave(&mut client);
+                    let mut idle = Some(client);
                     if let Some(core) = idle.take_if(|core| core.is_under_section()) {
                         // It is of the transaction, which goes on.
                         self.sections.give_back(number, core);
                     }
                     tasks.end(place, idle);
                     self.unblock(number);
+                    self.run_transaction(core, number);
+                    if woken < WOKEN_A_TURN && !steps::is_slice_over() {
+                        woken += tasks.wake(&self.entries);
+                    }
                 }
+                Poll::Pending if rests => tasks.rest(place),
                 Poll::Pending => place += 1,
             }
         }
@@ -122,7 +132,7 @@ impl Serving {
         begins: bool,
     ) -> Option<(usize, usize)> {
         let mut share_bytes = share_of(self.memory.server().free());
-        if self.sections.holds(number) && !self.is_crowded() {
+        if self.sections.holds(number) && !self.is_short() {
             // Others would wait for its client.
             share_bytes = ALL_SHARES;
         }
