@@ -178,7 +178,7 @@ impl Drop for HandleSectionGuard<'_> {
     fn drop(&mut self) {
         self.handle.sections.current = 0;
         self.handle.end_section(self.number);
-        // Others wait for it. There is room for that once the shard has served what was sent before.
+        // Others wait for it. There is room once the shard has served what was sent before.
         self.handle.pump_leaves();
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! A value is a list of numbers, to which each change appends its own: bytes of a plain value, or
 //! the elements of a collection. So a value read is the whole history of its key, and says which
-//! changes came before the read. A collection that is read in several pages is that of the moment of
-//! the last one, because elements are added at its end alone. All changes and reads are nodes
+//! changes came before the read. A collection that is read in several pages is that of the moment
+//! of the last one, because elements are added at its end alone. All changes and reads are nodes
 //! of a graph: by each key's list, and by time, one comes before another. A cycle is a fault.
 //!
 //! A change whose outcome is not known (its job gave it up, its section was lost, far memory was
@@ -30,6 +30,8 @@ use crate::random::Random;
 const KEYS: usize = 4;
 /// From here on they are collections.
 const FIRST_COLLECTION: usize = 2;
+/// Times that one is deleted while that fails.
+const DELETES: usize = 100;
 /// Elements of a page that is read of one.
 const PAGE_ELEMENTS: u32 = 50;
 /// Rounds of one job.
@@ -132,7 +134,26 @@ pub(crate) fn read_all(engine: &SimulatedEngine, plan: &Plan) -> std::result::Re
                 end_one(begun);
             }
         }
+        delete_collections(&mut core).await;
     })
+}
+
+/// Deletes the collections: those that are left in the end are counted.
+pub(crate) fn delete_all(engine: &SimulatedEngine, plan: &Plan) -> std::result::Result<(), String> {
+    start(engine, plan, 0, async |mut core: Core| {
+        delete_collections(&mut core).await;
+    })
+}
+
+async fn delete_collections(core: &mut Core) {
+    for key in FIRST_COLLECTION..KEYS {
+        for _ in 0..DELETES {
+            if core.delete(&name(key)).await.is_ok() {
+                break;
+            }
+            Sleep::new(Duration::from_nanos(NAP_NS)).await;
+        }
+    }
 }
 
 fn begin_one(appended: &[usize], is_whole: bool) -> usize {

@@ -766,8 +766,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Makes sure, before the first collection is stored, that removals can have a frame beside what
-    /// it takes.
+    /// Makes sure, before the first collection is stored, that removals can have a frame beside
+    /// what it takes.
     pub(super) fn reserve_for_removals(&mut self, units: &[u32]) -> Result<(), NoRoom> {
         if !self.trees.is_empty() || self.has_inline {
             return Ok(());

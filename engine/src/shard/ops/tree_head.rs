@@ -445,8 +445,8 @@ impl<E: Endpoint> Shard<E> {
         });
     }
 
-    /// Runs `run` with the record of a key, as an operation on its collection has found it, and with
-    /// those that are damaged and may be the key's.
+    /// Runs `run` with the record of a key, as an operation on its collection has found it, and
+    /// with those that are damaged and may be the key's.
     fn with_record<T>(
         &mut self,
         lane: ReplyTo,
