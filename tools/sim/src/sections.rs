@@ -30,8 +30,10 @@ use crate::random::Random;
 const KEYS: usize = 4;
 /// From here on they are collections.
 const FIRST_COLLECTION: usize = 2;
-/// Times that one is deleted while that fails.
-const DELETES: usize = 100;
+/// Times that one is deleted while that fails: a node may have to be connected again.
+const DELETES: usize = 1_000;
+/// The pause between two of them.
+const DELETE_NAP: Duration = Duration::from_millis(10);
 /// Elements of a page that is read of one.
 const PAGE_ELEMENTS: u32 = 50;
 /// Rounds of one job.
@@ -151,7 +153,7 @@ async fn delete_collections(core: &mut Core) {
             if core.delete(&name(key)).await.is_ok() {
                 break;
             }
-            Sleep::new(Duration::from_nanos(NAP_NS)).await;
+            Sleep::new(DELETE_NAP).await;
         }
     }
 }
