@@ -57,6 +57,9 @@ pub const READ_AHEAD_CHUNKS_MAX: u32 = 12;
 pub const SPIN_NS_MAX: u64 = 1_000_000_000;
 /// Lane numbers of a shard; the last one is for clients on its own core.
 pub(crate) const LANE_NUMBERS: usize = 256;
+/// The lane number of requests under the shard's section. Parked requests and facts of the holder
+/// are apart from those of the plain requests of its lane.
+pub(crate) const SECTION_LANE: u8 = 254;
 /// Requests that one queue pair holds.
 pub(crate) const QUEUE_DEPTH: usize = 256;
 /// A cache line, in bytes.

@@ -185,14 +185,15 @@ impl Handle {
     /// Publishes requests and receives answers; `visit` receives those to submitted requests. With
     /// `serves`, requests to shards that have nothing to do are served here.
     fn pump(&mut self, serves: bool, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
-        let sends = std::mem::take(&mut self.sections.has_sends);
+        let sends = self.sections.has_sends;
         if sends && self.sections.owes() {
             self.pay_leaves();
-            self.sections.has_sends = self.sections.owes();
         }
+        let mut sends_later = sends && self.sections.owes();
         let Self {
             lanes,
             shared,
+            sections,
             answers,
             spare,
             call,
@@ -235,6 +236,7 @@ impl Handle {
             let mut published = lane.requests.publish();
             if sends {
                 published += lane.sections.publish();
+                sends_later |= lane.sections.has_long();
             }
             if published > 0 {
                 if !(serves && serves_itself(core_shared, lanes.number)) {
@@ -250,7 +252,25 @@ impl Handle {
                 unsafe { lane.abandon(&mut receive) };
             }
         }
+        // Not before: a visit that panics leaves lanes whose requests are not published.
+        if sends {
+            sections.has_sends = sends_later;
+        }
         count
+    }
+
+    /// Looks as [`Handle::pump`] does, until all requests to leave sections are sent.
+    pub(super) fn pump_leaves(&mut self) {
+        let mut looks = 0;
+        loop {
+            let stopped = self.shared.is_stopped();
+            self.pump_keeping();
+            if stopped || !self.owes_leaves() {
+                return;
+            }
+            looks += 1;
+            self.shared.make_way(looks);
+        }
     }
 
     pub(super) fn pump_keeping(&mut self) {

@@ -161,6 +161,7 @@ impl Handle {
         }
         if parts.kind == OperationKind::SectionLeave {
             shards.remove(shard);
+            producer.free_served();
         }
         self.outstanding += 1;
         Ok(())
@@ -177,7 +178,7 @@ impl Drop for HandleSectionGuard<'_> {
     fn drop(&mut self) {
         self.handle.sections.current = 0;
         self.handle.end_section(self.number);
-        // Others wait for it.
-        self.handle.pump_keeping();
+        // Others wait for it. There is room once the shard has served what was sent before.
+        self.handle.pump_leaves();
     }
 }

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::slice;
 
 use crate::bytes::copy_to;
-use crate::constants::{KEY_BYTES_MAX, LINE_BYTES, VALUE_BYTES_MAX};
+use crate::constants::{KEY_BYTES_MAX, LINE_BYTES, SECTION_LANE, VALUE_BYTES_MAX};
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts, Version};
 use crate::message::outcome::Answer;
@@ -54,6 +54,12 @@ impl ReplyTo {
     #[inline]
     pub(crate) fn is_for_fact(self) -> bool {
         self.0 >> 16 & u32::from(RequestFlags::FACT.0) != 0
+    }
+
+    /// True if the request is under the shard's section.
+    #[inline]
+    pub(crate) fn is_under_section(self) -> bool {
+        self.number() == usize::from(SECTION_LANE)
     }
 
     /// The lane's number, without the client.

@@ -40,11 +40,11 @@ use self::command_progress::CommandProgress;
 use self::far_events::FarEvents;
 use self::marked_lanes::MarkedLanes;
 use self::neighbour::Neighbour;
-use self::replies::{OWN_LANE, Replies, SECTION_LANE, TurnSink};
+use self::replies::{OWN_LANE, Replies, TurnSink};
 use self::sections::Sections;
 use self::turn_clock::TurnClock;
 use self::unfinished::Unfinished;
-use crate::constants::LANE_NUMBERS;
+use crate::constants::{LANE_NUMBERS, SECTION_LANE};
 use crate::far_memory::FarEventQueue;
 use crate::message::hash::{Hasher128, IndexHash};
 use crate::message::operation::{OperationKind, RequestParts};
@@ -656,6 +656,8 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.pay_leaves();
         for (producer, neighbour) in self.section_producers.iter_mut().zip(&self.neighbours) {
             let sent = producer.publish();
+            // It is looked at again until it is served, and its memory free.
+            self.has_section_sends |= producer.has_long();
             if sent > 0
                 && let Some(neighbour) = neighbour
             {

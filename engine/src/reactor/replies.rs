@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use farcore_tuning::Sampler;
 
-use crate::constants::LANE_NUMBERS;
+use crate::constants::{LANE_NUMBERS, SECTION_LANE};
 use crate::error::Error;
 use crate::lifecycle::JobTicket;
 use crate::message::operation::Version;
@@ -21,9 +21,6 @@ use crate::message::request::{AnswerSink, Origin, ReplyTo, RequestFlags};
 use crate::observe::metrics::CoreMetrics;
 use crate::transport::lane::{AnswerProducer, LANES_MAX, LaneServer};
 
-/// The lane number of requests under the shard's section. Parked requests and facts of the holder
-/// are apart from those of the plain requests of its lane.
-pub(crate) const SECTION_LANE: u8 = 254;
 const _: () = assert!(SECTION_LANE as usize >= LANES_MAX && SECTION_LANE < OWN_LANE);
 /// The lane number of clients on the core itself.
 pub(crate) const OWN_LANE: u8 = 255;

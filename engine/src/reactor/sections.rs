@@ -22,7 +22,8 @@
 //!   that does nothing, a client that does not poll and a memory node that is silent delay others
 //!   for a bounded time; what is refused for that is followed by as long a time in which the shard
 //!   is open. A holder that leaves, alive or dropped, delays them no longer than its requests take
-//!   that are parked.
+//!   that are parked, within its budget: until these have ended, its request to leave waits. So one
+//!   that is answered that the section was held is right about all that it has sent.
 //! - I5: a client that waits has room for its answer reserved at its lane. All of them have a
 //!   quarter of the lane's answers at most, so that a holder's have room; others are refused.
 
@@ -53,8 +54,6 @@ impl SectionClient {
 struct SectionHolder {
     of: SectionClient,
     since_ns: u64,
-    /// It has left, and requests of it may be parked.
-    has_left: bool,
 }
 
 /// A client that waits for the section.
@@ -68,8 +67,10 @@ pub(super) struct SectionWaiter {
 /// What a request to leave has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SectionEnd {
-    /// The section, which was held until now.
-    Held,
+    /// The section, which was held until now, since this time.
+    Held { since_ns: u64 },
+    /// The part of a client that had joined the holder, which goes on.
+    Parted,
     /// A wait for it.
     Waited(SectionWaiter),
     /// Nothing: the section was lost before, or never given.
@@ -144,9 +145,7 @@ impl Sections {
 
     /// True if the core has something to do for it: more than to wait for the holder.
     pub(super) fn needs_core(&self) -> bool {
-        !self.marked.is_empty()
-            || !self.waiters.is_empty()
-            || self.holder.is_some_and(|it| it.has_left)
+        !self.marked.is_empty() || !self.waiters.is_empty()
     }
 
     /// Clients that wait.
@@ -157,8 +156,7 @@ impl Sections {
     /// True if a request of this client is under the section.
     #[inline]
     pub(super) fn is_holder(&self, lane: u8, client: u16) -> bool {
-        self.holder
-            .is_some_and(|holder| holder.of.is(lane, client) && !holder.has_left)
+        self.holder.is_some_and(|holder| holder.of.is(lane, client))
     }
 
     /// Has a client wait; false if too many do.
@@ -174,19 +172,20 @@ impl Sections {
     /// another has joined it.
     pub(super) fn join(&mut self, lane: u8, of: u16, client: u16) -> bool {
         let holder = self.holder.as_mut();
-        holder.is_some_and(|holder| {
-            holder.of.is(lane, of) && !holder.has_left && holder.of.clients.join(client)
-        })
+        holder.is_some_and(|holder| holder.of.is(lane, of) && holder.of.clients.join(client))
     }
 
     /// Ends what a client has of the section.
     pub(super) fn leave(&mut self, lane: u8, client: u16) -> SectionEnd {
         if let Some(holder) = &mut self.holder
             && holder.of.is(lane, client)
-            && !holder.has_left
         {
-            holder.has_left = !holder.of.clients.part(client);
-            return SectionEnd::Held;
+            let since_ns = holder.since_ns;
+            if holder.of.clients.part(client) {
+                return SectionEnd::Parted;
+            }
+            self.end_hold();
+            return SectionEnd::Held { since_ns };
         }
         let place = self.waiters.iter().position(|it| it.of.is(lane, client));
         place
@@ -198,18 +197,11 @@ impl Sections {
     pub(super) fn end_overdue(&mut self, now_ns: u64) -> Option<u64> {
         let holder = self.holder?;
         let held_ns = now_ns.saturating_sub(holder.since_ns);
-        if holder.has_left || held_ns <= self.budget_ns {
+        if held_ns <= self.budget_ns {
             return None;
         }
         self.end_hold();
         Some(held_ns)
-    }
-
-    /// Ends the hold of a client that has left; returns for how long it was.
-    pub(super) fn end_left(&mut self, now_ns: u64) -> Option<u64> {
-        let holder = self.holder.filter(|holder| holder.has_left)?;
-        self.end_hold();
-        Some(now_ns.saturating_sub(holder.since_ns))
     }
 
     fn end_hold(&mut self) {
@@ -256,7 +248,6 @@ impl Sections {
             self.holder = Some(SectionHolder {
                 of: first.of,
                 since_ns: now_ns,
-                has_left: false,
             });
             return SectionDecision::Give(first);
         }
@@ -315,10 +306,10 @@ mod tests {
             assert!(sections.is_holder(lane, client) && sections.is_holder(lane, client + 1));
             assert!(!sections.is_holder(lane, client + 2) && !sections.is_holder(9, client));
             assert_eq!(given(&mut sections, 0), None, "it is held");
-            assert!(matches!(sections.leave(lane, client), SectionEnd::Held));
+            let left = sections.leave(lane, client);
+            assert!(matches!(left, SectionEnd::Held { since_ns: 0 }));
             assert!(matches!(sections.leave(lane, client), SectionEnd::Nothing));
             assert!(!sections.is_holder(lane, client));
-            assert_eq!(sections.end_left(5), Some(5));
             assert_eq!(given(&mut sections, 0), None, "plain requests come first");
             assert!(!sections.is_closed() && sections.is_active());
         }
@@ -338,10 +329,11 @@ mod tests {
         assert!(!sections.join(3, 20, 70) && !sections.join(4, 10, 70));
         assert!(sections.join(3, 11, 70) && !sections.join(3, 10, 71));
         assert!(sections.is_holder(3, 70) && !sections.is_holder(4, 70));
-        assert!(matches!(sections.leave(3, 70), SectionEnd::Held));
+        assert!(matches!(sections.leave(3, 70), SectionEnd::Parted));
         assert!(!sections.is_holder(3, 70) && sections.is_holder(3, 10));
         assert!(sections.join(3, 10, 71) && sections.is_holder(3, 71));
-        assert!(matches!(sections.leave(3, 10), SectionEnd::Held));
+        let left = sections.leave(3, 10);
+        assert!(matches!(left, SectionEnd::Held { since_ns: 0 }));
         assert!(!sections.is_holder(3, 71) && !sections.join(3, 10, 72));
         assert!(matches!(sections.leave(3, 71), SectionEnd::Nothing));
     }
@@ -427,8 +419,7 @@ mod tests {
             sections.next(0, true, (true, false)),
             SectionDecision::Give(_)
         ));
-        assert!(matches!(sections.leave(1, 10), SectionEnd::Held));
-        assert!(sections.end_left(1).is_some());
+        assert!(matches!(sections.leave(1, 10), SectionEnd::Held { .. }));
         sections.enter(waiter(1, 20));
         for _ in 0..2 {
             assert!(matches!(

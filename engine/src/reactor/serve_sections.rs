@@ -9,9 +9,10 @@ use std::time::Duration;
 use farcore_rdma::Endpoint;
 
 use super::Reactor;
-use super::replies::{LaneSink, OWN_LANE, OwnSink, SECTION_LANE, TurnSink};
+use super::replies::{LaneSink, OWN_LANE, OwnSink, TurnSink};
 use super::sections::{SectionClient, SectionDecision, SectionEnd, SectionWaiter, Sections};
 use super::time::Time;
+use crate::constants::SECTION_LANE;
 use crate::error::Error;
 use crate::message::operation::OperationKind;
 use crate::message::outcome::Answer;
@@ -30,6 +31,7 @@ struct SectionServer<'a, E: Endpoint> {
     batch: usize,
     own: u16,
     lane: u8,
+    now_ns: u64,
     is_closing: bool,
 }
 
@@ -137,15 +139,26 @@ impl<E: Endpoint> SectionServer<'_, E> {
         is_refused
     }
 
-    /// Ends what the client of a request has of the section.
+    /// Ends what the client of a request has of the section. False if it must wait.
     fn leave(&mut self, request: &Request<'_>, answers: &mut impl AnswerSink) -> bool {
-        let id = self.reply_to(request);
+        let (id, client) = (self.reply_to(request), request.origin.client());
+        let under = ReplyTo::new(SECTION_LANE);
+        // What it has sent is carried out before, or its section is lost.
+        if self.sections.is_holder(self.lane, client) && self.shard.has_parked(under) {
+            return false;
+        }
         // For both answers, where it has waited until now.
         if !answers.has_room(id, 0) {
             return false;
         }
-        let answer = match self.sections.leave(self.lane, request.origin.client()) {
-            SectionEnd::Held => Answer::Deleted,
+        let answer = match self.sections.leave(self.lane, client) {
+            SectionEnd::Held { since_ns } => {
+                let held_ns = self.now_ns.saturating_sub(since_ns);
+                self.metrics.counters.section_ns.add(held_ns);
+                self.shard.change_section();
+                Answer::Deleted
+            }
+            SectionEnd::Parted => Answer::Deleted,
             SectionEnd::Nothing => Answer::Absent,
             SectionEnd::Waited(waiter) => {
                 let id = ReplyTo::new(self.lane).of(waiter.origin);
@@ -183,18 +196,18 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         if let Some(held_ns) = self.sections.end_overdue(now_ns) {
             counters.sections_lost.add(1);
             counters.section_ns.add(held_ns);
-            self.shard.change_section(ReplyTo::new(SECTION_LANE));
+            self.shard.change_section();
         }
         let mut served = 0;
         match only {
             Some(lane) => {
                 if self.sections.marked.unmark(lane) {
-                    served += self.serve_section_queue(lane, polling, visit);
+                    served += self.serve_section_queue(lane, now_ns, polling, visit);
                 }
             }
             None => {
                 for lane in self.sections.marked.take() {
-                    served += self.serve_section_queue(lane, polling, visit);
+                    served += self.serve_section_queue(lane, now_ns, polling, visit);
                 }
             }
         }
@@ -206,6 +219,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     fn serve_section_queue(
         &mut self,
         lane: usize,
+        now_ns: u64,
         polling: u16,
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> usize {
@@ -217,6 +231,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             batch: self.batch,
             own: self.own,
             lane: number,
+            now_ns,
             is_closing: self.is_closing,
         };
         let (served, is_left) = if number == OWN_LANE {
@@ -253,8 +268,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         served
     }
 
-    /// Ends the hold of a client that has left, and gives the section to the next, if it may be.
-    /// True if anything was done.
+    /// Gives the section to the next client that waits, if it may be. True if anything was done.
     fn pass_section_on(
         &mut self,
         now_ns: u64,
@@ -262,15 +276,6 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         polling: u16,
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> bool {
-        let mut is_done = false;
-        // What it has sent is carried out before.
-        if !self.shard.has_parked(ReplyTo::new(SECTION_LANE))
-            && let Some(held_ns) = self.sections.end_left(now_ns)
-        {
-            self.metrics.counters.section_ns.add(held_ns);
-            self.shard.change_section(ReplyTo::new(SECTION_LANE));
-            is_done = true;
-        }
         if self.is_closing && !is_lent {
             self.refuse_waiters(&Error::Closed, polling, visit);
         }
@@ -283,10 +288,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             .sections_waiting
             .set(self.sections.waiting() as u64);
         match next {
-            SectionDecision::Stay => return is_done,
+            SectionDecision::Stay => return false,
             SectionDecision::Give(waiter) => {
                 counters.sections.add(1);
-                self.shard.change_section(ReplyTo::new(SECTION_LANE));
+                self.shard.change_section();
                 self.replies.section_lane = waiter.of.lane;
                 let answer = Answer::Stored { version: 0 };
                 self.answer_waiter(waiter, answer, polling, visit);

@@ -63,7 +63,7 @@ use self::room::lost::Lost;
 use self::room::pressure::Pressure;
 use crate::cipher::PageCipher;
 use crate::cipher::gcm::TAG_BYTES;
-use crate::constants::BATCH_MAX;
+use crate::constants::{BATCH_MAX, SECTION_LANE};
 use crate::error::Error;
 use crate::index::Index;
 use crate::log::{Address, PageShape, record};
@@ -180,6 +180,8 @@ pub(crate) struct Shard<E: Endpoint> {
     keeps_inline: bool,
     /// There are long values or trees, so more may end with a record.
     has_heads: bool,
+    /// Collections have been stored in their heads since the shard was last emptied.
+    has_inline: bool,
     /// `None` while an operation has them.
     tree_buffers: Option<Box<TreeBuffers>>,
     facts: Facts,
@@ -287,6 +289,7 @@ impl<E: Endpoint> Shard<E> {
             tree_of: None,
             keeps_inline: false,
             has_heads: false,
+            has_inline: false,
             tree_buffers: None,
             facts: Facts::new(options.local_bytes),
             absences: Absences::default(),
@@ -368,14 +371,14 @@ impl<E: Endpoint> Shard<E> {
         self.flights.count() == 0
     }
 
-    /// The lane number of requests under a section has another client from now on, or none, and
-    /// other lanes are served than before. What is kept for lanes that wait for more is free again,
-    /// and what is known for the client before is forgotten.
-    pub(crate) fn change_section(&mut self, lane: ReplyTo) {
+    /// The lane number of requests under a section has another client from now on, or none: what is
+    /// known for the client before is forgotten. Other lanes keep what they know and what is kept
+    /// for them, though they are not served meanwhile: under sections that follow each other, what
+    /// needs much would never get it.
+    pub(crate) fn change_section(&mut self) {
+        let lane = ReplyTo::new(SECTION_LANE);
         self.flights.visit(lane);
-        self.flights.forget_starving();
         self.facts.end(lane);
-        self.facts.end_favour();
     }
 
     /// Has the next round look for background work.

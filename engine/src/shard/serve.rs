@@ -49,6 +49,7 @@ impl<E: Endpoint> Shard<E> {
         let mut consumed = 0;
         self.flights.visit(lane);
         if self.flights.needs_room(lane) {
+            self.facts.note_stalled(lane);
             return 0;
         }
         let mut hints = [const { MaybeUninit::uninit() }; HINTS];
@@ -379,7 +380,13 @@ impl<E: Endpoint> Shard<E> {
         }
         if view.header().is_tree() {
             self.note_served(&far);
-            return self.fail(lane, request, Error::Collection, answers);
+            let step = self.fail(lane, request, Error::Collection, answers);
+            // The look before a section is a get, and its elements may all be here.
+            let is_inline = self.trees.at_head(slot.address()).is_none();
+            if step == Step::Done && is_inline && evidence.confirmed.is_some() {
+                self.keep_copy(request.hash, position, slot, bytes);
+            }
+            return step;
         }
         let answer = Answer::Value {
             version: view.version(),

@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::thread;
 
-use farcore::{Answer, Client, Config, Core, Engine, Error, Operation, Refused, Result};
+use farcore::{
+    Answer, Client, Config, Core, Engine, Error, Operation, Refused, Result, TreeCondition,
+    TreeGuard, TreeOp,
+};
 
 use crate::support::{answer_to, key, one_core, tiny};
 
@@ -392,4 +395,211 @@ fn a_client_that_enters_keeps_others_away_until_it_leaves() {
         }
     };
     answer_to(engine.run_on_core(0, job).unwrap()).unwrap();
+}
+
+/// The test would take as long as a section is lent, and count one that is lost.
+#[test]
+fn a_handle_that_panics_with_a_full_queue_gives_its_section_back_at_once() {
+    let engine = Engine::open(Config {
+        section_ns: 10_000_000_000,
+        ..tiny()
+    })
+    .unwrap();
+    let keys = two_keys(&engine);
+    let names = [&keys[0][..], &keys[1]];
+    let mut handle = engine.handle().unwrap();
+    let mut other = engine.handle().unwrap();
+    let work = std::panic::AssertUnwindSafe(|| {
+        handle.section(&names, |handle| {
+            for (token, name) in names.into_iter().enumerate() {
+                let put = Operation::Put {
+                    key: name,
+                    value: &[1; 100],
+                };
+                let mut sent = 0;
+                while handle.submit(put, token as u64).is_ok() {
+                    sent += 1;
+                }
+                assert!(sent > 10, "{sent}");
+            }
+            panic!("with full queues");
+        })
+    });
+    assert!(std::panic::catch_unwind(work).is_err());
+    for name in names {
+        assert_eq!(other.get(name).wait().unwrap().unwrap().len(), 100);
+    }
+    let total = engine.stats().total;
+    assert_eq!((total.sections, total.sections_lost), (2, 0));
+}
+
+/// The answer of one shard comes while requests to the other are not published.
+#[test]
+fn requests_under_a_section_are_sent_though_a_visitor_of_answers_panics() {
+    const PANICS: u32 = 20;
+    let engine = Engine::open(tiny()).unwrap();
+    let keys = two_keys(&engine);
+    let names = [&keys[0][..], &keys[1]];
+    let mut handle = engine.handle().unwrap();
+    let (mut panics, mut rounds) = (0, 0);
+    while panics < PANICS {
+        rounds += 1;
+        assert!(rounds < 100_000, "{panics} panics");
+        let answered = handle.section(&names, |handle| {
+            for (token, key) in names.into_iter().enumerate() {
+                handle.submit(Operation::Get { key }, token as u64).unwrap();
+            }
+            let first = std::panic::AssertUnwindSafe(|| {
+                handle.poll(|token, _| assert_ne!(token, 0, "the first answer"))
+            });
+            panics += u32::from(std::panic::catch_unwind(first).is_err());
+            for _ in 0..1_000_000 {
+                handle.poll(|_, _| {});
+                if handle.in_flight() == 0 {
+                    return true;
+                }
+                thread::yield_now();
+            }
+            false
+        });
+        assert!(answered.unwrap(), "the second request was not sent");
+    }
+}
+
+/// Elements of the two queues together.
+const QUEUED: u64 = 2_000;
+
+fn queued(number: u64) -> Vec<u8> {
+    let mut value = vec![5; 300];
+    value[..8].copy_from_slice(&number.to_be_bytes());
+    value
+}
+
+/// Adds an element to two maps, or removes it from both. Both requests are sent in one poll, so
+/// both or none is.
+async fn change_maps(core: &mut Core, maps: [&[u8]; 2], op: TreeOp<'_>) -> Result<()> {
+    core.section(&maps, async |core| {
+        let mut elements = [0; 2];
+        for (map, elements) in maps.into_iter().zip(&mut elements) {
+            *elements = core.tree(map).len().await?.elements;
+        }
+        assert_eq!(elements[0], elements[1], "another came between");
+        let guard = TreeGuard::default();
+        let mut failed = None;
+        let both = maps.map(|key| Operation::Tree { key, op, guard });
+        core.many(both, |_, answer| {
+            if let Answer::Failed(error) = answer {
+                failed = Some(error.clone());
+            }
+        })
+        .await?;
+        failed.map_or(Ok(()), Err)
+    })
+    .await?
+}
+
+/// Moves elements from the beginning of a queue to the end of another one.
+async fn move_some(core: &mut Core, [from, to]: [&[u8]; 2], count: u32) -> Result<()> {
+    core.section(&[from, to], async |core| {
+        let held = core.tree(from).len().await?.elements;
+        assert_eq!(held + core.tree(to).len().await?.elements, QUEUED);
+        let page = core.tree(from).pop_first(count).await?;
+        let values: Vec<_> = page.iter().map(|(_, value)| value).collect();
+        if !values.is_empty() {
+            core.tree(to).push_last(&values).await?;
+        }
+        assert_eq!(
+            core.tree(from).len().await?.elements,
+            held - values.len() as u64
+        );
+        Ok(())
+    })
+    .await?
+}
+
+async fn change_trees(mut core: Core, number: u32, [maps, queues]: [[Vec<u8>; 2]; 2]) {
+    let maps = maps.each_ref().map(|key| &key[..]);
+    let mut queues = queues.each_ref().map(|key| &key[..]);
+    for round in 0..120u32 {
+        // The maps grow beyond one record, and shrink again.
+        let element = [round % 30, number].map(u32::to_be_bytes).concat();
+        let op = match round / 30 % 2 {
+            0 => TreeOp::Insert {
+                key: &element,
+                value: &[7; 60],
+                condition: TreeCondition::Always,
+            },
+            _ => TreeOp::Remove { key: &element },
+        };
+        // Each dies after another number of polls, and some do not.
+        let polls = (round * 7 + number) % 90;
+        let polls = if polls < 40 { polls } else { u32::MAX };
+        match polled(polls, change_maps(&mut core, maps, op)).await {
+            Some(changed) => changed.unwrap(),
+            None => core.yield_now().await,
+        }
+        if round % 3 == 0 {
+            queues.swap(0, usize::from((round + number).is_multiple_of(2)));
+            move_some(&mut core, queues, 1 + round % 40).await.unwrap();
+        }
+    }
+}
+
+/// The elements of a collection, with their keys.
+fn elements_of(engine: &Engine, key: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut handle = engine.handle().unwrap();
+    let mut elements = Vec::new();
+    loop {
+        let start = elements.len() as u64;
+        let mut tree = handle.tree(key);
+        let page = tree.range_by_rank(start, u64::MAX, false, 1_000).wait();
+        let page = page.unwrap();
+        let owned = |(key, value): (&[u8], &[u8])| (key.to_vec(), value.to_vec());
+        elements.extend(page.iter().map(owned));
+        if !page.has_more() {
+            return elements;
+        }
+    }
+}
+
+#[test]
+fn collections_of_two_shards_change_together_though_holders_die_at_each_step() {
+    let engine = Engine::open(Config {
+        section_ns: 10_000_000_000,
+        ..tiny()
+    })
+    .unwrap();
+    let mut names = [0, 1].map(|shard| {
+        let keys = (0..).map(key).filter(|key| engine.shard_of(key) == shard);
+        keys.take(2).collect::<Vec<_>>().into_iter()
+    });
+    let both = [0, 1].map(|_| names.each_mut().map(|names| names.next().unwrap()));
+    let [maps, queues] = &both;
+    let mut handle = engine.handle().unwrap();
+    for number in 0..QUEUED {
+        let queue = &queues[usize::from(number.is_multiple_of(2))];
+        let length = handle.tree(queue).push_last(&[&queued(number)]).wait();
+        assert!(length.unwrap().is_some());
+    }
+    for number in 0..40_000 {
+        handle.put(&key(100 + number), &[1; 600]).wait().unwrap();
+    }
+    let reads = engine.stats().total.far_reads;
+    let jobs = (0..8).map(|number| {
+        let both = both.clone();
+        let job = async move |core| change_trees(core, number, both).await;
+        engine.run_on_core(number as usize % 2, job).unwrap()
+    });
+    for job in jobs.collect::<Vec<_>>() {
+        answer_to(job).unwrap();
+    }
+    let total = engine.stats().total;
+    assert!(total.far_reads > reads + 20, "nodes are far");
+    assert_eq!((total.sections_lost, total.sections_waiting), (0, 0));
+    let [first, second] = maps.each_ref().map(|map| elements_of(&engine, map));
+    assert_eq!(first, second);
+    let moved = queues.each_ref().map(|queue| elements_of(&engine, queue));
+    let mut moved: Vec<_> = moved.into_iter().flatten().map(|it| it.1).collect();
+    moved.sort_unstable();
+    assert_eq!(moved, (0..QUEUED).map(queued).collect::<Vec<_>>());
 }

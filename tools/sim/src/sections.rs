@@ -1,8 +1,10 @@
 //! Jobs that change several keys of several shards at once, under sections, and a check that what
 //! they saw is strictly serializable.
 //!
-//! A value is a list of numbers, to which each change appends its own. So a value read is the whole
-//! history of its key, and says which changes came before the read. All changes and reads are nodes
+//! A value is a list of numbers, to which each change appends its own: bytes of a plain value, or
+//! the elements of a collection. So a value read is the whole history of its key, and says which
+//! changes came before the read. A collection that is read in several pages is that of the moment
+//! of the last one, because elements are added at its end alone. All changes and reads are nodes
 //! of a graph: by each key's list, and by time, one comes before another. A cycle is a fault.
 //!
 //! A change whose outcome is not known (its job gave it up, its section was lost, far memory was
@@ -14,7 +16,10 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use farcore::{Client, Core, Error, Operation, Result, SimulatedEngine};
+use farcore::{
+    Client, Core, Error, Operation, Result, SimulatedEngine, TreeGuard, TreeOp, TreePage,
+    TreeValues,
+};
 use farcore_rdma::simulation::Sleep;
 use farcore_tuning::simulated;
 
@@ -23,6 +28,14 @@ use crate::random::Random;
 
 /// The keys, which lie in several shards where there are some.
 const KEYS: usize = 4;
+/// From here on they are collections.
+const FIRST_COLLECTION: usize = 2;
+/// Times that one is deleted while that fails: a node may have to be connected again.
+const DELETES: usize = 1_000;
+/// The pause between two of them.
+const DELETE_NAP: Duration = Duration::from_millis(10);
+/// Elements of a page that is read of one.
+const PAGE_ELEMENTS: u32 = 50;
 /// Rounds of one job.
 const ROUNDS: u64 = 60;
 /// The longest pause of a job.
@@ -123,7 +136,26 @@ pub(crate) fn read_all(engine: &SimulatedEngine, plan: &Plan) -> std::result::Re
                 end_one(begun);
             }
         }
+        delete_collections(&mut core).await;
     })
+}
+
+/// Deletes the collections: those that are left in the end are counted.
+pub(crate) fn delete_all(engine: &SimulatedEngine, plan: &Plan) -> std::result::Result<(), String> {
+    start(engine, plan, 0, async |mut core: Core| {
+        delete_collections(&mut core).await;
+    })
+}
+
+async fn delete_collections(core: &mut Core) {
+    for key in FIRST_COLLECTION..KEYS {
+        for _ in 0..DELETES {
+            if core.delete(&name(key)).await.is_ok() {
+                break;
+            }
+            Sleep::new(DELETE_NAP).await;
+        }
+    }
 }
 
 fn begin_one(appended: &[usize], is_whole: bool) -> usize {
@@ -155,9 +187,77 @@ fn list_of(value: &[u8]) -> Vec<u32> {
         .collect()
 }
 
+fn is_collection(key: usize) -> bool {
+    key >= FIRST_COLLECTION
+}
+
+/// Adds the elements of a page to a list. True if there are more.
+fn add_page(list: &mut Vec<u32>, page: &TreePage) -> bool {
+    list.extend(page.iter().flat_map(|(_, value)| list_of(value)));
+    page.has_more()
+}
+
 async fn read(core: &mut Core, key: usize) -> Result<Vec<u32>> {
-    let value = core.get(&name(key)).await?;
-    Ok(value.map_or(Vec::new(), |value| list_of(&value)))
+    let name = name(key);
+    if !is_collection(key) {
+        let value = core.get(&name).await?;
+        return Ok(value.map_or(Vec::new(), |value| list_of(&value)));
+    }
+    let (mut list, mut tree) = (Vec::new(), core.tree(&name));
+    loop {
+        let start = list.len() as u64;
+        let page = tree.range_by_rank(start, u64::MAX, false, PAGE_ELEMENTS);
+        if !add_page(&mut list, &page.await?) {
+            return Ok(list);
+        }
+    }
+}
+
+/// As [`read`], with a client that others share.
+async fn read_with(client: &Client, key: usize) -> Result<Vec<u32>> {
+    let name = name(key);
+    if !is_collection(key) {
+        let value = client.get(&name).await?;
+        return Ok(value.map_or(Vec::new(), |value| list_of(&value)));
+    }
+    let (mut list, tree) = (Vec::new(), client.tree(&name));
+    loop {
+        let start = list.len() as u64;
+        let page = tree.range_by_rank(start, u64::MAX, false, PAGE_ELEMENTS);
+        if !add_page(&mut list, &page.await?) {
+            return Ok(list);
+        }
+    }
+}
+
+/// Appends a number to the list of a key.
+async fn append(core: &mut Core, key: usize, number: &[u8]) -> Result<()> {
+    let name = name(key);
+    if is_collection(key) {
+        core.tree(&name).push_last(&[number]).await?;
+    } else {
+        core.append(&name, number).await?;
+    }
+    Ok(())
+}
+
+/// As [`append`], as an operation; `values` is the number alone.
+fn append_of<'a>(key: usize, name: &'a [u8], values: &'a [&'a [u8]; 1]) -> Operation<'a> {
+    if !is_collection(key) {
+        return Operation::append(name, values[0]);
+    }
+    let op = TreeOp::Push {
+        front: false,
+        exists: false,
+        replaces: false,
+        values: TreeValues::Slices(values),
+    };
+    let guard = TreeGuard::default();
+    Operation::Tree {
+        key: name,
+        op,
+        guard,
+    }
 }
 
 /// The job: one change or read after the other.
@@ -226,7 +326,7 @@ async fn polled(polls: u64, work: impl Future<Output = Result<()>>) -> Result<()
 /// A plain change of one key, which waits while others hold its section.
 async fn append_alone(core: &mut Core, key: usize) -> Result<()> {
     let begun = begin_one(&[key], true);
-    core.append(&name(key), &number_of(begun)).await?;
+    append(core, key, &number_of(begun)).await?;
     end_one(begun);
     Ok(())
 }
@@ -246,8 +346,8 @@ async fn append_both(core: &mut Core, keys: [usize; 2], only_reads: bool) -> Res
                 note_read(begun, key, list);
             }
             if !only_reads {
-                for name in &names {
-                    core.append(name, &number_of(begun)).await?;
+                for key in keys {
+                    append(core, key, &number_of(begun)).await?;
                 }
             }
             Ok(())
@@ -265,16 +365,17 @@ async fn append_with(client: &Client, keys: [usize; 2], only_reads: bool) -> Res
     let number = number_of(begun);
     let done: Result<()> = client
         .section(&[&names[0], &names[1]], async |client| {
-            for (key, name) in keys.into_iter().zip(&names) {
-                let value = client.get(name).await?;
-                note_read(
-                    begun,
-                    key,
-                    value.map_or(Vec::new(), |value| list_of(&value)),
-                );
+            for key in keys {
+                let list = read_with(client, key).await?;
+                note_read(begun, key, list);
             }
             if !only_reads {
-                let appends = names.iter().map(|name| Operation::append(name, &number));
+                let values = [&number[..]];
+                let of = |(key, name)| append_of(key, name, &values);
+                let appends = keys
+                    .into_iter()
+                    .zip(names.iter().map(|name| &name[..]))
+                    .map(of);
                 let answers = client.many(appends).await?;
                 let failed = answers.iter().find_map(|answer| match answer {
                     farcore::Answer::Failed(error) => Some(error.clone()),

@@ -769,6 +769,8 @@ impl World {
             self.calm()?;
             engine.check();
             self.check_history()?;
+            sections::delete_all(engine, &self.plan)?;
+            self.end_sections()?;
             self.calls += self.history.len();
             self.begin_anew(engine)?;
             engine.check();

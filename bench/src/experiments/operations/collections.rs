@@ -1,6 +1,6 @@
 //! The part `collections` of `operations`: maps and lists of a few lengths, through a client on the
 //! core of their shard, 64 requests at a time. Each round measures all figures, one after the
-//! other.
+//! other. Speeds are by the core's processor time: what else the machine does counts little.
 //!
 //! I1: every answer is compared, within what is timed: a comparison of 16 bytes.
 //! I2: a request that ends with an error ends the run: what follows would measure something else.
@@ -9,12 +9,12 @@ use farcore::{
     Answer, Core, Engine, Error, Operation, TreeCondition, TreeGuard, TreeOp, TreeValues,
 };
 use farcore_command::stop;
-use farcore_tuning::Clock;
 
 use super::report::{Row, Run, median};
 use super::settings::Part;
 use super::sweeps::{on_core, open};
 use crate::plan::Plan;
+use crate::worker::thread_cpu_ns;
 
 /// Rounds; the first one does not count.
 const ROUNDS: usize = 4;
@@ -64,7 +64,6 @@ fn value_of(number: u64) -> [u8; 16] {
 /// The client of one length in one round.
 struct Client {
     core: Core,
-    clock: Clock,
     /// Elements of each collection, and how many collections there are.
     length: u64,
     collections: u64,
@@ -104,9 +103,9 @@ impl Client {
                     Answer::Failed(error) => seen.failed = Some(error.clone()),
                     _ => seen.wrong += 1,
                 };
-                let start_ns = self.clock.now_ns();
+                let start_ns = thread_cpu_ns();
                 self.core.many(operations, judge).await?;
-                taken_ns += self.clock.now_ns() - start_ns;
+                taken_ns += thread_cpu_ns() - start_ns;
                 first = end;
             }
         }
@@ -172,7 +171,6 @@ fn pop_of<'a>(_: &'a [u8; 8], _: &'a Value<'a>) -> TreeOp<'a> {
 async fn measure(core: Core, length: u64) -> farcore::Result<Seen> {
     let mut client = Client {
         core,
-        clock: Clock::new(),
         length,
         collections: REQUESTS_MIN.div_ceil(length),
         seen: Seen::default(),

@@ -87,7 +87,8 @@ impl Cache {
     /// The place of an address's ghost, and its fingerprint.
     fn ghost(&self, address: Address) -> (usize, u16) {
         let mixed = address.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let place = usize::try_from(mixed >> 20).unwrap_or(0) & (self.ghosts.len() - 1);
+        let place = ((mixed >> 32) * self.ghosts.len() as u64) >> 32;
+        let place = usize::try_from(place).unwrap_or(0);
         #[expect(
             clippy::cast_possible_truncation,
             reason = "a fingerprint of the lowest bits"
@@ -150,8 +151,10 @@ impl Cache {
     }
 
     fn ghost_count(local_bytes: u64) -> usize {
+        // No power of two: a table that doubles at some length of local memory would make more of
+        // it too little.
         let ghosts = usize::try_from(local_bytes / 512).unwrap_or(1 << 20);
-        ghosts.next_power_of_two().clamp(1 << 10, 1 << 22)
+        ghosts.clamp(1 << 10, 1 << 22)
     }
 
     /// Bytes of the cache's tables.

@@ -430,16 +430,20 @@ impl<E: Endpoint> Shard<E> {
         if !answers.has_room(lane, 0) {
             return Step::NoRoom { value_bytes: 0 };
         }
-        // As a delete of a key that has a record.
-        self.version += 1;
-        self.give_up_damaged(request.hash, damaged);
-        self.except_from_lost(request.hash);
-        self.absences.note(request.hash, self.version);
+        self.end_lost(request.hash, damaged);
         self.batch_counters.deletes += 1;
         #[cfg(feature = "simulation")]
         farcore_tuning::simulated::note_version(request.token, self.version);
         answers.answer(lane, request.token, Answer::Deleted);
         Step::Done
+    }
+
+    /// Removes a key whose record is lost or damaged, as a delete of a key that has one does.
+    fn end_lost(&mut self, hash: IndexHash, damaged: &[Address]) {
+        self.version += 1;
+        self.give_up_damaged(hash, damaged);
+        self.except_from_lost(hash);
+        self.absences.note(hash, self.version);
     }
 
     #[inline]

@@ -471,7 +471,7 @@ impl<E: Endpoint> Shard<E> {
                         expiry_ms: Self::expiry_of(&found),
                         value,
                     },
-                    None => Fact::failed(self.lost_error(Some(far.address))),
+                    None => self.damaged_fact(far.address),
                 };
                 // As a get does.
                 if is_inline
@@ -482,7 +482,10 @@ impl<E: Endpoint> Shard<E> {
                 }
                 fact
             }
-            Found::Lost { damaged } => Fact::failed(self.lost_error(*damaged)),
+            Found::Lost { damaged: None } => Fact::failed(self.lost_error(None)),
+            Found::Lost {
+                damaged: Some(address),
+            } => self.damaged_fact(*address),
             Found::Absent if !evidence.cleared.is_empty() => {
                 let others = evidence.cleared.iter();
                 Fact::Others(others.map(|&other| (other, sequence(other))).collect())
@@ -491,6 +494,15 @@ impl<E: Endpoint> Shard<E> {
         };
         self.facts.learn(lane, request.token, fact);
         Step::Done
+    }
+
+    /// The fact of a key whose record at this address is damaged.
+    #[cold]
+    fn damaged_fact(&self, address: Address) -> Fact {
+        Fact::Failed {
+            error: Box::new(self.lost_error(Some(address))),
+            at: Some((address, self.local.page(address.page(self.shape)).sequence)),
+        }
     }
 
     /// Makes room for all that is planned, writes it and answers. Or changes nothing.

@@ -165,7 +165,7 @@ fn answer_of(answer: TreeAnswer, version: Version, value: &[u8]) -> Answer<'_> {
 
 impl<E: Endpoint> Shard<E> {
     /// True if an address is far, and its page has had no other contents since.
-    fn holds_at(&self, address: Address, sequence: u64) -> bool {
+    pub(super) fn holds_at(&self, address: Address, sequence: u64) -> bool {
         let page = self.local.page(address.page(self.shape));
         self.framed_of(address).is_far() && page.sequence == sequence
     }
@@ -179,6 +179,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> Step {
         if !answers.has_room(lane, 0) {
+            self.facts.note_stalled(lane);
             return Step::NoRoom { value_bytes: 0 };
         }
         if self.facts.are_awaited(lane, request) {
@@ -197,6 +198,7 @@ impl<E: Endpoint> Shard<E> {
         }
         match step {
             Step::Done => self.facts.end(lane),
+            Step::NoRoom { .. } => self.facts.note_stalled(lane),
             _ => self.facts.note_try(lane),
         }
         step
@@ -216,7 +218,7 @@ impl<E: Endpoint> Shard<E> {
         if let Err(error) = self.check_lengths(&op) {
             return Err(self.fail(lane, request, error, answers));
         }
-        let found = self.find_head(lane, request, answers)?;
+        let found = self.find_head(lane, request, (guard, &op), answers)?;
         // What replaces the key's collection looks at no element of it.
         let known = found.filter(|_| !op.replaces());
         let held = self.held_by(lane, request, known);
@@ -406,7 +408,13 @@ impl<E: Endpoint> Shard<E> {
                 return Step::Blocked;
             }
             Halt::Failed(number) => match self.facts.node(lane, request, number) {
-                Fact::Failed { error, .. } => (**error).clone(),
+                Fact::Failed { error, .. } => {
+                    let error = (**error).clone();
+                    if matches!(error, Error::Damaged { .. }) && self.lost.is_forgotten_at_once() {
+                        self.give_up_node(NodeName { tree, number });
+                    }
+                    error
+                }
                 _ => self.lost_error(None),
             },
             Halt::Damaged(number) => {
@@ -507,6 +515,18 @@ impl<E: Endpoint> Shard<E> {
         };
         self.facts.learn(lane, request.token, fact);
         Step::Done
+    }
+
+    /// Gives up a node that twice was not what was written.
+    #[cold]
+    pub(in crate::shard) fn give_up_node(&mut self, node: NodeName) {
+        let Some(place) = self.trees.place_of(node) else {
+            return;
+        };
+        self.metrics.counters.records_damaged.add(1);
+        self.trees.lose_node(node);
+        self.background_due |= self.trees.has_torn();
+        self.retire(place.address(), place.account_bytes());
     }
 
     /// Learns that what a fact is about cannot be read. Of a node, that is so where it lies now.
@@ -746,6 +766,20 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
+    /// Makes sure, before the first collection is stored, that removals can have a frame beside
+    /// what it takes.
+    pub(super) fn reserve_for_removals(&mut self, units: &[u32]) -> Result<(), NoRoom> {
+        if !self.trees.is_empty() || self.has_inline {
+            return Ok(());
+        }
+        let needed = self.local.pages_for(TailKind::Log, units) + FRAMES_FOR_REMOVALS;
+        if self.local.openable() >= needed {
+            return Ok(());
+        }
+        self.pressure.want(needed);
+        Err(self.no_frames(needed))
+    }
+
     /// Stores the head of a new tree, and makes sure of room for its nodes beside it.
     fn begin_tree(
         &mut self,
@@ -760,15 +794,7 @@ impl<E: Endpoint> Shard<E> {
             buffers.units.insert(0, units);
             self.reserve_each(&buffers.units)?;
         }
-        if self.trees.is_empty() {
-            // From now on removals have a frame.
-            let pages = self.local.pages_for(TailKind::Log, &buffers.units);
-            let needed = pages + FRAMES_FOR_REMOVALS;
-            if self.local.openable() < needed {
-                self.pressure.want(needed);
-                return Err(self.no_frames(needed));
-            }
-        }
+        self.reserve_for_removals(&buffers.units)?;
         let kept_key = self.kept_key(request);
         let tree = self.trees.begin(change.kind, change.tag, kept_key);
         self.note_heads();
@@ -783,7 +809,7 @@ impl<E: Endpoint> Shard<E> {
         let stored = self.store_head(lane, request, value, expiry_ms);
         let stored = stored.and_then(|head| {
             // For a new key the index may have taken a frame for the slot.
-            if change.found.is_none()
+            if change.may_need_slot()
                 && let Err(refusal) = self.reserve_each(&buffers.units)
             {
                 self.remove_head(lane, request);
@@ -918,7 +944,8 @@ impl<E: Endpoint> Shard<E> {
     pub(in crate::shard) fn note_heads(&mut self) {
         let has_trees = !self.trees.is_empty();
         self.has_heads = self.long.has_any() || has_trees;
-        let for_removals = if has_trees { FRAMES_FOR_REMOVALS } else { 0 };
+        let has_any = has_trees || self.has_inline;
+        let for_removals = if has_any { FRAMES_FOR_REMOVALS } else { 0 };
         let reserve = FRAMES_RESERVED + for_removals;
         self.local.arena.set_reserve(reserve);
     }

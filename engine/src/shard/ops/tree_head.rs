@@ -12,8 +12,8 @@ use farcore_rdma::Endpoint;
 
 use super::tree_buffers::TreeBuffers;
 use crate::constants::{EXPIRY_BYTES, UNIT_BYTES};
-use crate::log::Address;
 use crate::log::record::{self, LocalRecord};
+use crate::log::{Address, SizeClass};
 use crate::message::operation::Version;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
@@ -22,8 +22,8 @@ use crate::shard::pending::facts::Fact;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Step};
 use crate::tree::{
-    Edited, INLINE_HEAD_BYTES, StoredValue, TouchedLeaf, TreeEdit, TreeHead, TreeKind, TreeNode,
-    TreeNodeEdit, TreeOp, TreeRoot, TreeScratch, TreeTouch, copy_living,
+    Edited, INLINE_HEAD_BYTES, StoredValue, TouchedLeaf, TreeEdit, TreeGuard, TreeHead, TreeKind,
+    TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeScratch, TreeTouch, copy_living,
 };
 
 /// A node's record has this share of it free, so that elements are added in place.
@@ -36,6 +36,8 @@ pub(super) enum HeadKind {
     Rooted(TreePlace),
     /// A head that holds all elements.
     Inline,
+    /// None that can be read: the record is lost or damaged, and is to be replaced.
+    Lost,
     /// No head.
     Plain,
 }
@@ -54,7 +56,7 @@ impl FoundHead {
     pub(super) fn tree(self) -> Option<TreePlace> {
         match self.kind {
             HeadKind::Rooted(tree) => Some(tree),
-            HeadKind::Inline | HeadKind::Plain => None,
+            HeadKind::Inline | HeadKind::Lost | HeadKind::Plain => None,
         }
     }
 }
@@ -74,6 +76,11 @@ pub(super) struct TreeChange {
 }
 
 impl TreeChange {
+    /// True if the index may have to grow for the key's slot.
+    pub(super) fn may_need_slot(&self) -> bool {
+        self.found.is_none_or(|found| found.kind == HeadKind::Lost)
+    }
+
     /// When the collection expires: when it did before.
     pub(super) fn expiry_ms(&self) -> Option<u64> {
         self.found.filter(|_| self.goes_on)?.expiry_ms
@@ -91,11 +98,13 @@ pub(super) struct FoundTree<'a> {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Finds the record of a key; `None` if the key is absent. Or the step that is due.
+    /// Finds the record of a key; `None` if the key is absent. Or the step that is due: a record
+    /// that is lost or damaged fails the request, unless that replaces it.
     pub(super) fn find_head(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
+        (guard, op): (TreeGuard, &TreeOp<'_>),
         answers: &mut impl AnswerSink,
     ) -> Result<Option<FoundHead>, Step> {
         let (hash, key) = (request.hash, request.key());
@@ -104,9 +113,11 @@ impl<E: Endpoint> Shard<E> {
             return Err(Step::Blocked);
         }
         let (shown, cleared) = self.shown(lane, request, 0);
+        let damaged = self.damaged_head(lane, request);
         let evidence = Evidence {
             confirmed: shown.map(|shown| shown.0),
             cleared: &cleared,
+            damaged: damaged.as_slice(),
             ..Evidence::NONE
         };
         let found = self.find(hash, key, &evidence);
@@ -123,7 +134,15 @@ impl<E: Endpoint> Shard<E> {
                 let expiry_ms = shown.and_then(|shown| shown.1);
                 (far.header, slot.address(), expiry_ms)
             }
-            Found::Unknown { .. } => return self.await_head(lane, request, answers),
+            Found::Unknown { .. } => return self.await_head(lane, request, (guard, op), answers),
+            Found::Lost { .. } if op.replaces() && guard.version.is_none() => {
+                return Ok(Some(FoundHead {
+                    head: Address::NONE,
+                    kind: HeadKind::Lost,
+                    version: 0,
+                    expiry_ms: None,
+                }));
+            }
             Found::Lost { damaged } => {
                 let error = self.lost_error(*damaged);
                 return Err(self.fail(lane, request, error, answers));
@@ -146,11 +165,23 @@ impl<E: Endpoint> Shard<E> {
         }))
     }
 
+    /// The record of a request's key, if a READ has shown that it is damaged.
+    fn damaged_head(&self, lane: ReplyTo, request: &Request<'_>) -> Option<Address> {
+        match *self.facts.get(lane, request, 0) {
+            Fact::Failed {
+                at: Some((address, sequence)),
+                ..
+            } if self.holds_at(address, sequence) => Some(address),
+            _ => None,
+        }
+    }
+
     /// Has the far record of a key read; goes on if it has been read ahead.
     fn await_head(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
+        of: (TreeGuard, &TreeOp<'_>),
         answers: &mut impl AnswerSink,
     ) -> Result<Option<FoundHead>, Step> {
         if self.is_lent {
@@ -167,7 +198,7 @@ impl<E: Endpoint> Shard<E> {
                 let parked = self.request_fact(lane, request, (0, 1), key, answers);
                 let is_known = matches!(self.facts.get(lane, request, 0), Fact::Found { .. });
                 if parked && is_known {
-                    return self.find_head(lane, request, answers);
+                    return self.find_head(lane, request, of, answers);
                 }
             }
         }
@@ -183,7 +214,7 @@ impl<E: Endpoint> Shard<E> {
     ) -> Option<FoundTree<'_>> {
         let found = found?;
         match found.kind {
-            HeadKind::Plain => return None,
+            HeadKind::Plain | HeadKind::Lost => return None,
             HeadKind::Rooted(tree) => {
                 return self.trees.get(tree).map(|tree| FoundTree {
                     kind: tree.kind,
@@ -290,12 +321,21 @@ impl<E: Endpoint> Shard<E> {
         fill(stored);
         let expiry = change.expiry_ms().map(u64::to_le_bytes);
         stored.extend(expiry.iter().flatten());
-        let written = self.store_head(lane, request, stored, change.expiry_ms());
+        let units = record::units_for(request.key().len(), stored.len()) + self.tag_units;
+        self.reserve_for_removals(&[units])?;
+        let mut written = self.store_head(lane, request, stored, change.expiry_ms());
         if let (Err(_), Some(record)) = (&written, mutable) {
             self.version += 1;
             // SAFETY: its page is mutable, nothing was stored, and the leaf lies in the edits.
             fill(unsafe { record.value_mut(self.version) });
             return Ok(self.version);
+        }
+        if written.is_err() && found.is_some() && change.is_removal {
+            written = self.store_shorter(lane, request, (stored, units), change.expiry_ms());
+        }
+        if written.is_ok() && !self.has_inline {
+            self.has_inline = true;
+            self.note_heads();
         }
         written.map(|_| self.version)
     }
@@ -340,11 +380,11 @@ impl<E: Endpoint> Shard<E> {
         let (hash, key) = (request.hash, request.key());
         let flags = self.record_flags;
         self.record_flags |= record::TREE;
-        let stored = self.with_record(lane, request, |shard, found| match expiry_ms {
+        let stored = self.with_record(lane, request, |shard, found, damaged| match expiry_ms {
             Some(_) => shard.with_flags((hash, key), expiry_ms, |shard| {
-                shard.store_found((hash, key), found, &[], value)
+                shard.store_found((hash, key), found, damaged, value)
             }),
-            None => shard.store_found((hash, key), found, &[], value),
+            None => shard.store_found((hash, key), found, damaged, value),
         });
         self.record_flags = flags;
         stored?;
@@ -357,27 +397,71 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
+    /// Stores the head of an inline collection from which something was removed, where there is no
+    /// room for others: as the nodes of a tree. `value` ends with the expiry.
+    #[cold]
+    fn store_shorter(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        (value, units): (&[u8], u32),
+        expiry_ms: Option<u64>,
+    ) -> Result<Address, NoRoom> {
+        let (hash, key) = (request.hash, request.key());
+        let tail = self.reserve_removal(&[units])?;
+        self.with_record(lane, request, |shard, found, _| {
+            let (position, slot, before) = match found {
+                Found::Local(local) => (local.position, local.slot, local.record.header()),
+                Found::Confirmed {
+                    position,
+                    slot,
+                    far,
+                } => (position, slot, far.header),
+                Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => {
+                    debug_assert!(false, "it was found");
+                    return Err(NoRoom::Wait);
+                }
+            };
+            shard.with_flags((hash, key), expiry_ms, |shard| {
+                let room = shard.reserve(tail, units)?;
+                let (address, class) = (room.address(), SizeClass::for_units(units));
+                let flags = shard.record_flags | record::TREE | before.loss_flags();
+                shard.version += 1;
+                room.write(shard.version, flags, key, value);
+                shard.local.commit(tail, hash, address, class, units);
+                shard.index.replace(position, class, address);
+                let framed = shard.framed_of(slot.address());
+                shard.retire_slot(slot, framed, before.units());
+                Ok(address)
+            })
+        })
+    }
+
     /// Removes the record of a key.
     pub(super) fn remove_head(&mut self, lane: ReplyTo, request: &Request<'_>) {
-        self.with_record(lane, request, |shard, found| {
-            shard.take_away(request.hash, &found);
+        self.with_record(lane, request, |shard, found, damaged| match found {
+            Found::Lost { .. } => shard.end_lost(request.hash, damaged),
+            found => shard.take_away(request.hash, &found),
         });
     }
 
-    /// Runs `run` with the record of a key, as an operation on its collection has found it.
+    /// Runs `run` with the record of a key, as an operation on its collection has found it, and
+    /// with those that are damaged and may be the key's.
     fn with_record<T>(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
-        run: impl FnOnce(&mut Self, Found<'_>) -> T,
+        run: impl FnOnce(&mut Self, Found<'_>, &[Address]) -> T,
     ) -> T {
         let (shown, cleared) = self.shown(lane, request, 0);
+        let damaged = self.damaged_head(lane, request);
         let evidence = Evidence {
             confirmed: shown.map(|shown| shown.0),
             cleared: &cleared,
+            damaged: damaged.as_slice(),
             ..Evidence::NONE
         };
         let found = self.find(request.hash, request.key(), &evidence);
-        run(self, found)
+        run(self, found, damaged.as_slice())
     }
 }

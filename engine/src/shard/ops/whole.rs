@@ -86,6 +86,7 @@ impl<E: Endpoint> Shard<E> {
         self.lost.clear();
         self.long.clear();
         self.trees.clear();
+        self.has_inline = false;
         self.note_heads();
         let pages = self.local.pages.iter();
         let alive: Vec<(u32, u64)> = pages

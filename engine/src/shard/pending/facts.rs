@@ -12,8 +12,9 @@
 //!   number, because far pages do not change.
 //! - I3: a request that learns for an earlier transaction of the lane has no effect.
 //! - I4: the nodes that all lanes hold or have requested have at most `node_bytes_max` bytes
-//!   together, and those of one lane more: a lane that finds no room gives its own up, unless it is
-//!   the one that may go on.
+//!   together, and those of two lanes more. One of these is that of requests under a section. The
+//!   other is the one that may go on; each other lane that finds no room gives its own up. So does
+//!   a lane whose client has no room for the answer, once another lane lacks room here.
 
 use crate::constants::TRANSACTION_KEYS_MAX;
 use crate::error::Error;
@@ -42,8 +43,8 @@ pub(in crate::shard) enum Fact {
     /// The key is absent: the records at these addresses, with the sequence numbers of their
     /// pages, are other keys'.
     Others(Box<[(Address, u64)]>),
-    /// The record cannot be read. Of a node: that at this address, in a page with this sequence
-    /// number.
+    /// The record cannot be read. Of a node, and of a key whose record is damaged: that at this
+    /// address, in a page with this sequence number.
     Failed {
         error: Box<Error>,
         at: Option<(Address, u64)>,
@@ -96,6 +97,8 @@ struct LaneFacts {
     /// tried.
     requested: usize,
     requested_before: usize,
+    /// All is known, but there is no room for the answer.
+    is_stalled: bool,
 }
 
 impl LaneFacts {
@@ -108,6 +111,7 @@ impl LaneFacts {
         self.facts.clear();
         self.nodes.clear();
         (self.requested, self.requested_before) = (0, 0);
+        self.is_stalled = false;
     }
 }
 
@@ -142,8 +146,8 @@ impl Facts {
     pub(in crate::shard) fn bytes_for(lanes: usize, local_bytes: u64, value_bytes_max: u64) -> u64 {
         let fact = size_of::<Fact>() + size_of::<NodeNumber>();
         let facts = lanes * (size_of::<LaneFacts>() + TRANSACTION_KEYS_MAX * fact);
-        // One lane may hold more: what an operation needs at once, and one long value.
-        facts as u64 + local_bytes / NODES_SHARE + NODES_OF_ONE_BYTES + value_bytes_max
+        // Two lanes may hold more: what an operation needs at once, and one long value.
+        facts as u64 + local_bytes / NODES_SHARE + 2 * (NODES_OF_ONE_BYTES + value_bytes_max)
     }
 
     fn of(&self, lane: ReplyTo, request: &Request<'_>) -> Option<&LaneFacts> {
@@ -175,6 +179,15 @@ impl Facts {
     pub(in crate::shard) fn note_try(&mut self, lane: ReplyTo) {
         if let Some(lane) = self.lanes.get_mut(lane.number()) {
             lane.requested_before = lane.requested;
+            lane.is_stalled = false;
+        }
+    }
+
+    /// Notes that the transaction of a lane waits for its client, for however long.
+    #[cold]
+    pub(in crate::shard) fn note_stalled(&mut self, lane: ReplyTo) {
+        if let Some(lane) = self.lanes.get_mut(lane.number()) {
+            lane.is_stalled = true;
         }
     }
 
@@ -237,11 +250,13 @@ impl Facts {
         self.end_of(lane.number());
     }
 
-    /// Ends the facts of the lane that may hold more than its share: it is not served for a while,
-    /// and another may need as much.
-    pub(in crate::shard) fn end_favour(&mut self) {
-        if let Some(favoured) = self.favoured {
-            self.end_of(favoured);
+    /// Ends the facts of lanes that wait for their clients: others need the room.
+    #[cold]
+    fn end_stalled(&mut self) {
+        for number in 0..self.lanes.len() {
+            if self.lanes[number].is_stalled {
+                self.end_of(number);
+            }
         }
     }
 
@@ -255,6 +270,18 @@ impl Facts {
         if self.favoured == Some(number) {
             self.favoured = None;
         }
+    }
+
+    /// True if a lane may hold this much more of nodes.
+    fn may_hold(&mut self, lane: ReplyTo, bytes: usize) -> bool {
+        if self.node_bytes + bytes <= self.node_bytes_max || lane.is_under_section() {
+            return true;
+        }
+        self.end_stalled();
+        if self.node_bytes + bytes <= self.node_bytes_max {
+            return true;
+        }
+        *self.favoured.get_or_insert(lane.number()) == lane.number()
     }
 
     /// What is known about a node of the tree that an operation is on.
@@ -282,12 +309,9 @@ impl Facts {
         let number = lane.number();
         // The first place is that of the head.
         self.begin(lane, request, 1);
-        if self.node_bytes + bytes > self.node_bytes_max {
-            let favoured = *self.favoured.get_or_insert(number);
-            if favoured != number {
-                self.end_of(number);
-                return None;
-            }
+        if !self.may_hold(lane, bytes) {
+            self.end_of(number);
+            return None;
         }
         let lane = &mut self.lanes[number];
         let known = lane.nodes.iter().position(|&known| known == node);
@@ -336,6 +360,7 @@ mod tests {
 
     use super::*;
     use crate::breach::assert_breaks;
+    use crate::constants::SECTION_LANE;
     use crate::message::hash::IndexHash;
     use crate::message::operation::{OperationKind, RequestParts};
     use crate::message::request::{RequestFlags, RequestShape};
@@ -417,12 +442,30 @@ mod tests {
         facts.learn(lanes[1], tokens[1].unwrap(), Fact::Unknown);
         assert_eq!(facts.node_bytes, 5_000);
         assert!(facts.request_node(lanes[4], &request, (5, 4_000)).is_some());
-        // A lane that is not served for a while keeps nothing from another.
         assert_eq!(facts.favoured, Some(2));
         assert!(facts.request_node(lanes[5], &request, (5, 4_000)).is_none());
-        facts.end_favour();
+        // The holder of a section waits for none of them, and takes nothing from them.
+        let holder = ReplyTo::new(SECTION_LANE);
+        for node in 5..8 {
+            assert!(
+                facts
+                    .request_node(holder, &request, (node, 4_000))
+                    .is_some()
+            );
+        }
+        assert_eq!((facts.node_bytes, facts.favoured), (21_000, Some(2)));
+        facts.end(holder);
+        // A lane that waits for its client keeps nothing from another.
+        assert!(facts.request_node(lanes[5], &request, (5, 4_000)).is_none());
+        facts.note_stalled(lanes[2]);
         assert!(facts.request_node(lanes[5], &request, (5, 4_000)).is_some());
+        assert_eq!((facts.node_bytes, facts.favoured), (9_000, None));
         facts.check();
+        // One that was tried again is not one of those.
+        facts.note_stalled(lanes[4]);
+        facts.note_try(lanes[4]);
+        assert!(facts.request_node(lanes[6], &request, (5, 4_000)).is_some());
+        assert_eq!((facts.node_bytes, facts.favoured), (13_000, Some(6)));
         for &lane in &lanes {
             facts.end(lane);
         }

@@ -358,17 +358,15 @@ impl Flights {
         }
     }
 
-    /// Ends the starving of all lanes: those that are not visited for a while keep nothing from the
-    /// one that is.
-    pub(crate) fn forget_starving(&mut self) {
-        self.starving = [None; Shortage::COUNT];
-    }
-
-    /// True if no other lane starves for this resource.
+    /// True if no other lane starves for this resource. Requests under a section do not wait for
+    /// others: these are not served meanwhile.
     #[inline]
     pub(crate) fn may_take(&self, scarce: Shortage, lane: ReplyTo) -> bool {
-        let is_free =
-            |starving| starving == lane.number() || farcore_tuning::mutated!("starving-ignored");
+        let is_free = |starving| {
+            starving == lane.number()
+                || lane.is_under_section()
+                || farcore_tuning::mutated!("starving-ignored")
+        };
         self.starving[scarce as usize].is_none_or(is_free)
     }
 
@@ -644,6 +642,7 @@ mod tests {
 
     use super::*;
     use crate::breach::assert_breaks;
+    use crate::constants::SECTION_LANE;
     use crate::message::operation::{Operation, RequestParts};
     use crate::message::request::Origin;
 
@@ -779,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_whose_starving_is_forgotten_keeps_nothing_from_others() {
+    fn a_lane_that_starves_keeps_nothing_from_requests_under_a_section() {
         let mut waiting = Waiting::new();
         let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
         assert_eq!(waiting.visit(9), None);
@@ -790,8 +789,12 @@ mod tests {
             (1..5).all(|lane| waiting.visit(lane).is_none()),
             "one starves"
         );
-        waiting.flights.forget_starving();
-        assert!(waiting.visit(20).is_some());
+        let of_section = waiting.visit(SECTION_LANE);
+        assert!(of_section.is_some());
+        held.extend(of_section);
+        // It still gets the next one after that.
+        assert!((1..5).all(|lane| waiting.visit(lane).is_none()));
+        assert!(waiting.visit(9).is_some());
         waiting.flights.check();
         for flight in held {
             waiting.end(flight);

@@ -54,6 +54,11 @@ impl Lost {
         }
     }
 
+    /// True if what is lost is forgotten at once.
+    pub(in crate::shard) fn is_forgotten_at_once(&self) -> bool {
+        self.at_once
+    }
+
     /// Keys that are lost: slots of this generation without those whose key was deleted.
     pub(in crate::shard) fn keys(&self) -> u64 {
         self.slots.saturating_sub(self.excepted_slots)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::damage::place_of;
 use super::transactions::delayed;
 use super::{ENCRYPTIONS, Outages, Owned, Random, Reactor, Setting, seeds};
 use crate::error::Error;
@@ -13,7 +14,7 @@ use crate::message::request::ReplyTo;
 use crate::observe::removals::{Removal, RemovedKeys};
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::trees::{NodeName, NodePlace};
-use crate::shard::{FRAMES_RESERVED, NodeId};
+use crate::shard::{FRAMES_FOR_REMOVALS, FRAMES_RESERVED, NodeId};
 use crate::tree::{
     TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeNode, TreeOp, TreeValues, found_values,
     page_elements,
@@ -360,8 +361,11 @@ fn elements_can_be_removed_where_local_and_far_memory_are_full() {
                 reactor.advance();
             }
             assert!(reactor.shard.trees.is_empty());
-            let reserve = reactor.shard.local.arena.reserve();
-            assert_eq!(reserve, FRAMES_RESERVED);
+            // Small collections may be there yet.
+            let reserve = |reactor: &Reactor| reactor.shard.local.arena.reserve();
+            assert_eq!(reserve(&reactor), FRAMES_RESERVED + FRAMES_FOR_REMOVALS);
+            assert!(reactor.clear_keys(1));
+            assert_eq!(reserve(&reactor), FRAMES_RESERVED);
             reactor.check();
         }
     }
@@ -706,4 +710,263 @@ fn a_collection_expires_when_it_was_to_whatever_its_form_is() {
         assert!(!is_there(len(&mut reactor, b"map")), "{grown} {shrunk}");
         reactor.check();
     }
+}
+
+/// It is favoured: it holds more of nodes than all lanes together may.
+#[test]
+fn a_client_that_does_not_poll_keeps_no_room_for_nodes_from_others() {
+    let mut reactor = Reactor::new(&Setting {
+        link: delayed(),
+        ..small()
+    });
+    let elements: Vec<_> = (0..40u64).map(u64::to_be_bytes).collect();
+    for element in &elements {
+        let answer = reactor.call(insert(b"map", element, &[3; 12_000]));
+        assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
+    }
+    for number in 0..1_000u64 {
+        reactor.call(Operation::Put {
+            key: &number.to_le_bytes(),
+            value: &[1; 900],
+        });
+    }
+    send_far(&mut reactor);
+    let [asleep, awake] = [2, 3].map(ReplyTo::new);
+    reactor.inbox.asleep.set(1 << 2);
+    reactor.inbox.lane_bytes.set(20_000);
+    let offer = |reactor: &mut Reactor, lane, place: usize| {
+        let mut is_taken = false;
+        for _ in 0..1_000 {
+            is_taken = reactor.offer_on(lane, place as u64, get(b"map", &elements[place]));
+            if is_taken {
+                break;
+            }
+            reactor.advance();
+        }
+        is_taken
+    };
+    assert!(offer(&mut reactor, asleep, 0));
+    assert!(!offer(&mut reactor, asleep, 1), "its answer has no room");
+    for place in 2..20 {
+        assert!(offer(&mut reactor, awake, place), "{place} waits for ever");
+    }
+    // It reads what it has given up again.
+    reactor.inbox.asleep.set(0);
+    reactor.inbox.taken.borrow_mut()[2] = 0;
+    assert!(offer(&mut reactor, asleep, 1));
+    for (_, answer) in reactor.inbox.answers.borrow_mut().drain(..) {
+        assert!(matches!(answer, Owned::Value(_, value) if value == [3; 12_000]));
+    }
+    reactor.check();
+}
+
+fn replace<'a>(key: &'a [u8], changes: &'a [TreeChange<'a>]) -> Operation<'a> {
+    let op = TreeOp::Update {
+        changes: TreeChanges::Slices(changes),
+        replaces: true,
+    };
+    tree_of(key, op)
+}
+
+fn is_unreadable(answer: &Owned) -> bool {
+    match answer {
+        Owned::Failed(error) => error.is_lost() || matches!(error, Error::Damaged { .. }),
+        _ => false,
+    }
+}
+
+/// Small maps, all of them far, and the keys of those that cannot be read after `harm`.
+fn harmed(setting: &Setting, harm: impl FnOnce(&mut Reactor)) -> (Reactor, Vec<Vec<u8>>) {
+    let mut reactor = Reactor::new(setting);
+    let keys: Vec<_> = (0..300u64).map(|n| n.to_be_bytes().to_vec()).collect();
+    for key in &keys {
+        for element in 0..10u64 {
+            reactor.call(insert(key, &element.to_be_bytes(), &[1; 20]));
+        }
+    }
+    send_far(&mut reactor);
+    harm(&mut reactor);
+    let is_harmed = |key: &Vec<u8>| is_unreadable(&len(&mut reactor, key));
+    let harmed: Vec<_> = keys.into_iter().filter(is_harmed).collect();
+    (reactor, harmed)
+}
+
+/// Flips a bit of a record in far memory.
+fn flip(reactor: &Reactor, address: Address) {
+    let shard = &reactor.shard;
+    assert!(shard.framed_of(address).is_far() && shard.far.under_way == 0);
+    let (page, unit) = (address.page(shard.shape), address.unit(shard.shape));
+    let (node, offset) = place_of(&shard.far.pages, page, unit);
+    // SAFETY: no request is in flight.
+    unsafe { reactor.nodes[node].damage(offset + 40) };
+}
+
+/// As a put of a plain value does.
+#[test]
+fn a_collection_that_takes_the_place_of_another_heals_a_key_that_is_lost_or_damaged() {
+    let lost = Setting {
+        nodes: 2,
+        ..Setting::default()
+    };
+    let lose = |reactor: &mut Reactor| reactor.shard.lose_node(NodeId::new(0));
+    let damage = |reactor: &mut Reactor| {
+        for number in 0..100u64 {
+            flip(reactor, head_of(reactor, &number.to_be_bytes()));
+        }
+    };
+    for (mut reactor, keys) in [harmed(&lost, lose), harmed(&Setting::default(), damage)] {
+        assert!(keys.len() > 80, "{}", keys.len());
+        for (place, key) in keys.iter().enumerate() {
+            // What does not replace it, or only another version, still fails.
+            let other = reactor.call(insert(key, b"other", b"value"));
+            assert!(is_unreadable(&other), "{other:?}");
+            let value = vec![2; 1_000];
+            let elements: Vec<_> = (0..30u64).map(u64::to_be_bytes).collect();
+            let mut changes: Vec<_> = elements
+                .iter()
+                .map(|key| TreeChange {
+                    key,
+                    value: Some(&value),
+                })
+                .collect();
+            // None, a small one, and one with nodes of its own.
+            changes.truncate([0, 1, 30][place % 3]);
+            let mut guarded = replace(key, &changes);
+            if let Operation::Tree { guard, .. } = &mut guarded {
+                guard.version = Some(0);
+            }
+            let answer = reactor.call(guarded);
+            assert!(is_unreadable(&answer), "{answer:?}");
+            let values = [&value[..]];
+            let answer = reactor.call(match place % 4 {
+                3 if !changes.is_empty() => tree_of(
+                    key,
+                    TreeOp::Push {
+                        front: false,
+                        exists: false,
+                        replaces: true,
+                        values: TreeValues::Slices(&values),
+                    },
+                ),
+                _ => replace(key, &changes),
+            });
+            assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
+            let Owned::Value(version, held) = len(&mut reactor, key) else {
+                panic!("{key:?} is lost yet");
+            };
+            let count = u64::from_le_bytes(*held.first_chunk().unwrap());
+            assert_eq!(version > 0, !changes.is_empty());
+            let is_list = place % 4 == 3 && !changes.is_empty();
+            assert_eq!(count, if is_list { 1 } else { changes.len() as u64 });
+        }
+        reactor.check();
+    }
+}
+
+/// Nothing compacts the page.
+#[test]
+fn a_collection_with_a_damaged_node_is_forgotten_once_that_is_known() {
+    for forgets_lost in [true, false] {
+        let mut reactor = Reactor::new(&Setting {
+            forgets_lost,
+            ..Setting::default()
+        });
+        for number in 0..2_000u64 {
+            reactor.call(insert(b"map", &number.to_be_bytes(), &[1; 100]));
+        }
+        send_far(&mut reactor);
+        let places: Vec<_> = reactor.shard.trees.places().collect();
+        let far = |place: &&NodePlace| reactor.shard.framed_of(place.address()).is_far();
+        for place in places.iter().filter(far) {
+            flip(&reactor, place.address());
+        }
+        let compacted = |reactor: &Reactor| reactor.shard.metrics.counters.compaction_pages.get();
+        let before = compacted(&reactor);
+        let answer = reactor.call(get(b"map", &77u64.to_be_bytes()));
+        let is_damaged = matches!(answer, Owned::Failed(Error::Damaged { .. }));
+        assert!(is_damaged, "{answer:?}");
+        for _ in 0..1_000 {
+            reactor.advance();
+        }
+        assert_eq!(compacted(&reactor), before);
+        let answer = len(&mut reactor, b"map");
+        assert_eq!(
+            matches!(answer, Owned::Value(0, _)),
+            forgets_lost,
+            "{answer:?}"
+        );
+        assert_eq!(reactor.shard.trees.is_empty(), forgets_lost);
+        reactor.check();
+    }
+}
+
+/// As elements of trees can.
+#[test]
+fn elements_of_small_collections_can_be_removed_where_all_is_full() {
+    for seed in seeds() {
+        for encryption in ENCRYPTIONS {
+            let mut random = Random(seed);
+            let mut reactor = Reactor::new(&Setting {
+                encryption,
+                link: delayed(),
+                ..small()
+            });
+            let (maps, elements) = (700, 12);
+            for map in 0..maps {
+                for number in 0..elements {
+                    let (key, element) = (u64::to_be_bytes(map), u64::to_be_bytes(number));
+                    let answer = reactor.call(insert(&key, &element, &[number as u8; 100]));
+                    assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
+                }
+            }
+            assert!(reactor.shard.trees.is_empty());
+            fill_up(&mut reactor);
+            let mut left: Vec<_> = (0..maps)
+                .flat_map(|map| (0..elements).map(move |number| (map, number)))
+                .collect();
+            let mut far = 0;
+            while !left.is_empty() {
+                let place = random.below(left.len() as u64) as usize;
+                let (map, number) = left.swap_remove(place);
+                let (key, element) = (u64::to_be_bytes(map), u64::to_be_bytes(number));
+                let head = reactor.shard.framed_of(head_of(&reactor, &key));
+                far += u64::from(head.is_far());
+                let op = TreeOp::Remove { key: &element };
+                let answer = reactor.call(tree_of(&key, op));
+                let is_removed =
+                    matches!(&answer, Owned::Value(_, value) if *value == [number as u8; 100]);
+                assert!(is_removed, "{map} {number}: {answer:?}");
+            }
+            assert!(far > maps / 4, "{far} were far");
+            reactor.check();
+        }
+    }
+}
+
+#[test]
+fn a_small_collection_is_near_once_it_was_got_twice() {
+    let mut reactor = Reactor::new(&Setting::default());
+    for number in 0..300u64 {
+        for element in 0..10u64 {
+            let (key, element) = (number.to_be_bytes(), element.to_be_bytes());
+            reactor.call(insert(&key, &element, &[1; 20]));
+        }
+    }
+    send_far(&mut reactor);
+    let (mut were_far, mut are_far) = (0, 0);
+    for number in (0..300u64).step_by(60) {
+        let key = number.to_be_bytes();
+        let is_far = |reactor: &Reactor| {
+            let head = head_of(reactor, &key);
+            u64::from(reactor.shard.framed_of(head).is_far())
+        };
+        were_far += is_far(&reactor);
+        for _ in 0..2 {
+            let answer = reactor.call(Operation::Get { key: &key });
+            assert_eq!(answer, Owned::Failed(Error::Collection));
+        }
+        are_far += is_far(&reactor);
+    }
+    assert_eq!((were_far, are_far), (5, 0));
+    reactor.check();
 }

@@ -218,6 +218,19 @@ impl RequestProducer {
         count
     }
 
+    /// True while a request lies beside the room that is not known to be served.
+    pub(crate) fn has_long(&self) -> bool {
+        self.long.is_some()
+    }
+
+    /// Frees the memory of the request beside the room, if it is served.
+    #[cold]
+    pub(crate) fn free_served(&mut self) {
+        if self.long.is_some() {
+            self.look();
+        }
+    }
+
     /// Restarts both halves at the first entry if no request waits, so that they reuse the same
     /// cache lines.
     ///

@@ -284,6 +284,15 @@ fn a_long_value_is_freed_once_it_was_served() {
     // SAFETY: no entry refers to it.
     assert_eq!(unsafe { &*producer.shared.long.get() }.capacity(), 0);
     assert!(push(&mut producer, &content), "there is room for the next");
+    // One of a section is freed with it, though nothing is sent after that for long.
+    producer.publish();
+    consumer.refresh();
+    consumer.release(1);
+    assert!(producer.has_long());
+    producer.free_served();
+    assert!(!producer.has_long());
+    // SAFETY: no entry refers to it.
+    assert_eq!(unsafe { &*producer.shared.long.get() }.capacity(), 0);
 }
 
 #[test]

@@ -131,13 +131,8 @@ impl<E: Endpoint> Shard<E> {
         if let Some((position, slot)) = living.slot {
             return self.give_up(position, slot);
         }
-        if let Some(node) = living.node
-            && let Some(place) = self.trees.place_of(node)
-        {
-            self.metrics.counters.records_damaged.add(1);
-            self.trees.lose_node(node);
-            self.background_due |= self.trees.has_torn();
-            return self.retire(living.address, place.account_bytes());
+        if let Some(node) = living.node {
+            return self.give_up_node(node);
         }
         if let Some(LongRecord::Piece(id, place)) = self.long.owner(living.address)
             && let Some(piece) = self.long.piece(id, place)
