@@ -346,6 +346,7 @@ impl OperationKind {
             | Self::Change
             | Self::GetRange
             | Self::ReadAt
+            | Self::ReadHeadAt
             | Self::LongCommit
             | Self::LongOpen
             | Self::LongRead
@@ -353,7 +354,6 @@ impl OperationKind {
             | Self::TreeHead => true,
             Self::Put
             | Self::Delete
-            | Self::ReadHeadAt
             | Self::List
             | Self::Count
             | Self::Clear
@@ -365,15 +365,6 @@ impl OperationKind {
             | Self::Tree
             | Self::SectionEnter
             | Self::SectionLeave => false,
-        }
-    }
-
-    /// Bytes of the key in a record that a request of this kind is about, at most.
-    #[inline(always)]
-    pub(crate) fn record_key_bytes(self, key_bytes: usize) -> usize {
-        match self {
-            Self::ReadHeadAt => KEY_BYTES_MAX,
-            _ => key_bytes,
         }
     }
 }
