@@ -14,6 +14,8 @@ const IN_FLIGHT_MAX: usize = 24;
 const GROUP_KEYS: u64 = 8;
 /// Names among which keys that collide are sought.
 const CANDIDATES: u64 = 40_000;
+/// Keys that come in pairs and are called often.
+const PAIRED_KEYS: u64 = 64;
 /// Bits of a hash that tell a slot's home and tag.
 const SLOT_BITS: u64 = (1 << 22) - 1;
 
@@ -68,6 +70,10 @@ impl World {
     }
 
     fn draw_key(&mut self) -> u64 {
+        if self.plan.collides && self.random.one_in(4) {
+            // Of few pairs, so that one of two is written and read while the other is lost.
+            return self.random.below(self.plan.keys.min(PAIRED_KEYS));
+        }
         match self.random.below(3) {
             // Some keys are used much more than others.
             0 => self.random.below(self.plan.keys.min(8)),
