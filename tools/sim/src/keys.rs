@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::call::{Answered, Call, Part, PartWrite, call_of, stored_by};
+use crate::call::{Answered, Call, Listed, Part, PartWrite, call_of, stored_by};
 use crate::history::{Entry, Moment, Rules};
 
 /// What a call is to one key.
@@ -285,7 +285,7 @@ fn of_transaction<'a>(
 /// What a scan is to every key. A key may share its slot with another one that has taken it over
 /// since the key was lost: then the other is listed and the key is not counted.
 fn of_scan<'a>(
-    (listed, unreadable): (&[(String, u64, Option<u64>)], u64),
+    (listed, unreadable): (&[Listed], u64),
     keys: &Keys<'_>,
     rules: Rules<'_>,
     item: Item<'a>,

@@ -203,6 +203,15 @@ impl Faults {
             slow: rare(random, 2),
         }
     }
+
+    /// Most bits are in no record that is read again, so some runs have many flipped.
+    fn of_seed(self, seed: u64) -> Self {
+        let damage = match seed % 4 {
+            1 | 2 => self.damage.div_ceil(MANY_DAMAGES),
+            _ => self.damage,
+        };
+        Self { damage, ..self }
+    }
 }
 
 impl Plan {
@@ -216,7 +225,7 @@ impl Plan {
             Some(EncryptionMode::Authenticated),
             Some(EncryptionMode::Authenticated),
         ]);
-        let faults = Faults::draw(&mut random);
+        let faults = Faults::draw(&mut random).of_seed(seed);
         let mix = Mix::draw(&mut random);
         let far_mib = random.of(&[1, 2, 4, 8, 8, 16]);
         let far_bytes = far_mib << 20;
@@ -266,14 +275,7 @@ impl Plan {
             trace_lines: 0,
             sleeper: random.one_in(3),
             closes: !liveness && random.one_in(6),
-            faults: Faults {
-                // Most bits are in no record that is read again: some runs have many flipped.
-                damage: match seed % 4 {
-                    1 | 2 => faults.damage.div_ceil(MANY_DAMAGES),
-                    _ => faults.damage,
-                },
-                ..faults
-            },
+            faults,
             weights: Weights {
                 task: random.of(&[4, 8, 16]),
                 network: random.of(&[2, 8, 16]),
