@@ -239,7 +239,7 @@ impl Plan {
             jobs: random.of(&[0, 1, 2, 4]),
             shared: random.of(&[0, 1, 1, 2]),
             keys: random.of(&[20, 200, 600, 2_000, 2_000]),
-            // What is lost is told from what is absent by slots, so keys that share one matter.
+            // Slots alone say what is lost and what is absent, so keys that share one matter.
             collides: random.one_in(4) || matches!(seed % 8, 5 | 6),
             tight: Tight::draw(seed),
             trees: random.of(&[1, 2, 4, 8]),
