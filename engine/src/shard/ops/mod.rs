@@ -15,7 +15,7 @@ pub(in crate::shard) mod long;
 pub(in crate::shard) mod scratch;
 pub(in crate::shard) mod transaction;
 pub(in crate::shard) mod tree;
-mod tree_ahead;
+pub(in crate::shard) mod tree_ahead;
 pub(in crate::shard) mod tree_buffers;
 mod tree_head;
 pub(in crate::shard) mod whole;

@@ -26,12 +26,12 @@ use crate::tree::{
     TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeScratch, TreeTouch, copy_living,
 };
 
-/// A node's record has this share of it free, so that elements are added in place.
-pub(super) const SLACK_SHARE: usize = 8;
+/// An inline head has this share of it free, so that elements are added in place.
+const SLACK_SHARE: usize = 8;
 
 /// What a key's record is to collections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum HeadKind {
+pub(in crate::shard) enum HeadKind {
     /// The head of a tree of the table.
     Rooted(TreePlace),
     /// A head that holds all elements.
@@ -44,7 +44,7 @@ pub(super) enum HeadKind {
 
 /// The record of a key, as an operation has found it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FoundHead {
+pub(in crate::shard) struct FoundHead {
     pub(super) head: Address,
     pub(super) kind: HeadKind,
     pub(super) version: Version,
