@@ -78,11 +78,11 @@ impl LookAheadState {
 
     /// Where a request is in the batch that is being served; `None` if it is not of it. The batch
     /// stays for as long as a request of it is served.
-    pub(in crate::shard) fn batch_of(&self, request: &Request<'_>) -> Option<InBatch> {
+    pub(in crate::shard) fn batch_of(&self, request: &Request<'_>) -> Option<BatchPlace> {
         let (start, end) = self.batch;
         let at: *const Request<'static> = std::ptr::from_ref(request).cast();
         let bytes = size_of::<Request<'_>>();
-        (start..end).contains(&at).then(|| InBatch {
+        (start..end).contains(&at).then(|| BatchPlace {
             start,
             place: (at.addr() - start.addr()) / bytes,
             len: (end.addr() - start.addr()) / bytes,
@@ -92,7 +92,7 @@ impl LookAheadState {
 
 /// A place in the batch that is being served.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::shard) struct InBatch {
+pub(in crate::shard) struct BatchPlace {
     /// The first request.
     pub(in crate::shard) start: *const Request<'static>,
     pub(in crate::shard) place: usize,

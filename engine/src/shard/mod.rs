@@ -71,8 +71,8 @@ use crate::message::hash::KeyHasher;
 use crate::message::operation::Version;
 use crate::observe::metrics::CoreMetrics;
 use crate::shard::ops::scratch::{ChangeScratch, ListScratch, TransactionScratch};
-use crate::shard::ops::tree_ahead::TreesAhead;
 use crate::shard::ops::tree_buffers::TreeBuffers;
+use crate::shard::ops::tree_findings::TreesAhead;
 use crate::shard::room::expiring::Expiring;
 
 pub(crate) use self::far::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};

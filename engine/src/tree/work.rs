@@ -178,12 +178,12 @@ pub(crate) struct PathStep {
 
 /// The way from a tree's root to the leaf of a key, found before the operation on it.
 #[derive(Debug, Default)]
-pub(crate) struct TreeWay {
+pub(crate) struct TreePath {
     steps: Vec<PathStep>,
     leaf: NodeNumber,
 }
 
-impl TreeWay {
+impl TreePath {
     /// Finds the way by branches that can be read now; returns how many elements the leaf has.
     pub(crate) fn find<'n>(
         &mut self,
@@ -304,7 +304,7 @@ pub(crate) struct TreeWork<'s, N> {
     /// A change of one element is to be in place, if it can be.
     may_touch: bool,
     /// The way to the leaf of the key that the operation looks for.
-    way: Option<&'s TreeWay>,
+    way: Option<&'s TreePath>,
 }
 
 impl<'s, N: Nodes> TreeWork<'s, N> {
@@ -328,7 +328,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
 
     /// With the way to the leaf of the key that the operation looks for, if it is known. It was
     /// found in the tree as it is now.
-    pub(crate) fn along(self, way: Option<&'s TreeWay>) -> Self {
+    pub(crate) fn along(self, way: Option<&'s TreePath>) -> Self {
         Self { way, ..self }
     }
 

@@ -15,8 +15,9 @@ pub(in crate::shard) mod long;
 pub(in crate::shard) mod scratch;
 pub(in crate::shard) mod transaction;
 pub(in crate::shard) mod tree;
-pub(in crate::shard) mod tree_ahead;
+mod tree_ahead;
 pub(in crate::shard) mod tree_buffers;
+pub(in crate::shard) mod tree_findings;
 mod tree_head;
 pub(in crate::shard) mod whole;
 

@@ -29,7 +29,8 @@ use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, NodePlace, Tree, TreePlace};
 use crate::shard::ops::tree_buffers::TreeBuffers;
-use crate::shard::ops::tree_head::{FoundHead, HeadKind, TreeChange};
+use crate::shard::ops::tree_findings::{FoundHead, HeadKind};
+use crate::shard::ops::tree_head::TreeChange;
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
@@ -47,8 +48,8 @@ const PAGE_BYTES: usize = 16 << 10;
 const LEAVES_MAX: usize = 8;
 /// Nodes that a step changes, at most, where an operation may be done in part.
 const EDITS_MAX: usize = 48;
-/// A node's record has this share of it free, so that elements are added in place. Source: measured;
-/// with an eighth, an insertion into a large map in seven writes its leaf anew.
+/// A node's record has this share of it free, so that elements are added in place. With an eighth,
+/// one insertion in seven into a large map writes its leaf anew.
 const NODE_SLACK_SHARE: usize = 4;
 /// A leaf that fills from an end of its tree has a whole record if it is no larger a share of it.
 const WHOLE_SHARE: usize = 8;
@@ -115,6 +116,31 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
 }
 
 impl<E: Endpoint> ShardNodes<'_, E> {
+    /// Runs an operation on copies: to be done in place, if the nodes on the way allow it, else
+    /// with edits. Returns its answer, the root that it leaves and whether it changes the tree.
+    fn run(
+        &self,
+        op: &TreeOp<'_>,
+        (shape, limits): (TreeShape, TreeLimits),
+        (root, head): (TreeRoot, Option<Address>),
+        buffers: &mut TreeBuffers,
+    ) -> (Result<TreeAnswer, Halt>, TreeRoot, bool) {
+        let way = self.tree;
+        let way = way.and_then(|(tree, _)| self.shard.way_ahead(self.request, tree));
+        let work = TreeWork::new(self, shape, root, &mut buffers.work).along(way);
+        let mut work = work.touching();
+        let ran = work.run(op, limits, &mut buffers.answer);
+        let done = (ran, work.root, work.has_changed());
+        if buffers.work.touched().is_none()
+            || self.find_touched(head, &buffers.work, &mut buffers.records)
+        {
+            return done;
+        }
+        let mut work = TreeWork::new(self, shape, root, &mut buffers.work).along(way);
+        let ran = work.run(op, limits, &mut buffers.answer);
+        (ran, work.root, work.has_changed())
+    }
+
     /// Finds the records of a leaf that is touched and of the branches on the way to it, the leaf's
     /// first; false if one of them cannot be changed in place.
     fn find_touched(
@@ -238,8 +264,8 @@ impl<E: Endpoint> Shard<E> {
             return Err(self.fail(lane, request, error, answers));
         }
         let found = match self.same_head(lane, request) {
-            Some(found) => Some(found),
             None => self.find_head(lane, request, (guard, &op), answers)?,
+            found => found,
         };
         // What replaces the key's collection looks at no element of it.
         let known = found.filter(|_| !op.replaces());
@@ -257,31 +283,16 @@ impl<E: Endpoint> Shard<E> {
         }
         let tag = held.map_or(guard.tag, |held| held.tag);
         let (shape, limits) = self.bounds(kind, known);
+        let tree = known.and_then(FoundHead::tree);
         let nodes = ShardNodes {
             shard: self,
             lane,
             request,
-            tree: known
-                .and_then(FoundHead::tree)
-                .and_then(|tree| Some((tree, self.trees.get(tree)?))),
+            tree: tree.and_then(|tree| Some((tree, self.trees.get(tree)?))),
             inline: held.and_then(|held| held.leaf),
         };
         let head = known.map(|found| found.head);
-        // In place, if the nodes on the way allow it; else with edits.
-        let way = nodes
-            .tree
-            .and_then(|(tree, _)| self.way_ahead(request, tree));
-        let work = TreeWork::new(&nodes, shape, before, &mut buffers.work);
-        let mut work = work.touching().along(way);
-        let mut ran = work.run(&op, limits, &mut buffers.answer);
-        let (mut root, mut has_changed) = (work.root, work.has_changed());
-        if buffers.work.touched().is_some()
-            && !nodes.find_touched(head, &buffers.work, &mut buffers.records)
-        {
-            let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work).along(way);
-            ran = work.run(&op, limits, &mut buffers.answer);
-            (root, has_changed) = (work.root, work.has_changed());
-        }
+        let (ran, root, has_changed) = nodes.run(&op, (shape, limits), (before, head), buffers);
         let answer = match ran {
             Ok(answer) => answer,
             Err(halt) => return Err(self.halt(lane, request, (known, halt), answers)),
@@ -301,8 +312,8 @@ impl<E: Endpoint> Shard<E> {
             root,
             is_removal: op.is_removal(),
         };
-        let changes = has_changed || op.replaces() && found.is_some();
-        let made = match changes {
+        let is_changed = has_changed || op.replaces() && found.is_some();
+        let made = match is_changed {
             true => self.make_change(lane, request, (&op, &change), buffers),
             false => Ok(version),
         };
@@ -312,7 +323,7 @@ impl<E: Endpoint> Shard<E> {
         };
         self.count_operation(&op);
         // What writes nodes may move or replace the head; a touch and a read do not.
-        let stays = !changes || buffers.work.touched().is_some();
+        let stays = !is_changed || buffers.work.touched().is_some();
         self.note_head(request, found.filter(|_| stays), version);
         let answer = answer_of(answer, version, &buffers.answer);
         answers.answer(lane, request.token, answer);

@@ -26,16 +26,15 @@ use crate::message::operation::{OperationKind, Version};
 use crate::message::request::{ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, TreePlace};
-use crate::shard::ops::tree_head::FoundHead;
-use crate::tree::{TreeKind, TreeNode, TreeOp, TreeWay};
+use crate::shard::ops::tree_findings::{FINDINGS, Finding, FoundHead};
+use crate::tree::{TreeKind, TreeNode, TreeOp, TreePath};
 
 /// Requests between the one that is served and the one whose leaf is prefetched. Source: measured;
 /// an operation takes several times as long as a miss.
 const AHEAD: usize = 6;
-/// The same, for the one whose element is prefetched: its leaf has arrived.
+/// Requests between the one that is served and the one whose element is prefetched: its leaf has
+/// arrived.
 const NEAR: usize = 2;
-/// Findings, by the request's place in the batch. One is used before its place is taken again.
-const FINDINGS: usize = 8;
 /// Lines of a leaf that are prefetched, at most.
 const LINES_MAX: usize = 16;
 /// Bytes of a leaf's record before its places.
@@ -44,40 +43,6 @@ const BEFORE_PLACES: usize = UNIT_BYTES + NODE_KEY_BYTES + 8;
 const PLACE_BYTES: usize = 6;
 
 const _: () = assert!(NEAR < AHEAD && AHEAD < FINDINGS);
-
-/// The leaf of a request that comes.
-#[derive(Debug, Default)]
-struct Finding {
-    /// The place of the request in the batch; none if nothing was found.
-    place: Option<usize>,
-    tree: Option<TreePlace>,
-    way: TreeWay,
-}
-
-/// What the look-ahead of a batch has found.
-#[derive(Debug, Default)]
-pub(in crate::shard) struct TreesAhead {
-    findings: [Finding; FINDINGS],
-    /// Requests of the batch before this one were looked at; 0 in a batch without trees.
-    seen: usize,
-    /// The count of renumberings when the findings were made.
-    renumbered: u64,
-    /// The tree of the last key.
-    last: Option<(IndexHash, TreePlace)>,
-    /// The head that the request before this place of the batch has found and left where it was.
-    head: Option<(usize, FoundHead)>,
-}
-
-impl TreesAhead {
-    /// Forgets all findings.
-    #[cold]
-    fn end(&mut self) {
-        for finding in &mut self.findings {
-            finding.place = None;
-        }
-        (self.seen, self.last) = (0, None);
-    }
-}
 
 impl<E: Endpoint> Shard<E> {
     /// Forgets what was found for another batch.
@@ -139,7 +104,7 @@ impl<E: Endpoint> Shard<E> {
         &self,
         request: &Request<'_>,
         last: &mut Option<(IndexHash, TreePlace)>,
-        way: &mut TreeWay,
+        way: &mut TreePath,
     ) -> Option<TreePlace> {
         let (_, op) = TreeOp::decode(request.value())?;
         let key = op.sought()?;
@@ -220,7 +185,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// The way to the leaf of a request's key, if it was found in this tree and holds still.
     #[inline]
-    pub(super) fn way_ahead(&self, request: &Request<'_>, tree: TreePlace) -> Option<&TreeWay> {
+    pub(super) fn way_ahead(&self, request: &Request<'_>, tree: TreePlace) -> Option<&TreePath> {
         let ahead = self.trees_ahead.as_ref()?;
         if ahead.seen == 0 || ahead.renumbered != self.trees.renumbered() {
             return None;
