@@ -179,7 +179,9 @@ impl<E: Endpoint> Shard<E> {
         // SAFETY: a head is noted for a place behind another request of the batch.
         let before = unsafe { &*batch.start.add(place - 1).cast::<Request<'_>>() };
         let is_same = before.hash == request.hash && before.key() == request.key();
-        let is_alone = is_same && !self.flights.hold_of_lane(request.hash, lane);
+        // A far head is known by a fact, which ends with its request.
+        let is_near = is_same && !self.framed_of(found.head).is_far();
+        let is_alone = is_near && !self.flights.hold_of_lane(request.hash, lane);
         is_alone.then_some(found)
     }
 
