@@ -993,7 +993,9 @@ fn a_request_does_not_take_a_far_head_over_from_the_one_before() {
     let mut answered = Vec::new();
     while !answered.contains(&1) {
         for (token, op) in (0..).zip(ends) {
-            reactor.push(token, tree_of(b"list", op));
+            if !answered.contains(&token) {
+                reactor.push(token, tree_of(b"list", op));
+            }
         }
         reactor.serve_pushed();
         let answers = std::mem::take(&mut *reactor.inbox.answers.borrow_mut());
