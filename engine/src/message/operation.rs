@@ -198,7 +198,8 @@ pub(crate) enum OperationKind {
     List = 9,
     /// Read the record at an address, if a slot still leads there.
     ReadAt = 10,
-    /// Read the header and key of the record at an address, if a slot still leads there.
+    /// Answer version and kind of the record at an address, without its value, if a slot still
+    /// leads there. A far one is read whole, as a checksum covers it as a whole.
     ReadHeadAt = 11,
     /// Count the keys of a shard.
     Count = 12,

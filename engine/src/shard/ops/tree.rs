@@ -30,7 +30,7 @@ use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, NodePlace, Tree, TreePlace};
 use crate::shard::ops::tree_buffers::TreeBuffers;
 use crate::shard::ops::tree_findings::{FoundHead, HeadKind};
-use crate::shard::ops::tree_head::TreeChange;
+use crate::shard::ops::tree_head::{SLACK_SHARE, TreeChange};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
@@ -48,9 +48,6 @@ const PAGE_BYTES: usize = 16 << 10;
 const LEAVES_MAX: usize = 8;
 /// Nodes that a step changes, at most, where an operation may be done in part.
 const EDITS_MAX: usize = 48;
-/// A node's record has this share of it free, so that elements are added in place. With an eighth,
-/// one insertion in seven into a large map writes its leaf anew.
-const NODE_SLACK_SHARE: usize = 4;
 /// A leaf that fills from an end of its tree has a whole record if it is no larger a share of it.
 const WHOLE_SHARE: usize = 8;
 /// Nodes of dying trees that a slice frees. It takes some microseconds.
@@ -263,10 +260,7 @@ impl<E: Endpoint> Shard<E> {
         if let Err(error) = self.check_lengths(&op) {
             return Err(self.fail(lane, request, error, answers));
         }
-        let found = match self.same_head(lane, request) {
-            None => self.find_head(lane, request, (guard, &op), answers)?,
-            found => found,
-        };
+        let found = self.find_head(lane, request, (guard, &op), answers)?;
         // What replaces the key's collection looks at no element of it.
         let known = found.filter(|_| !op.replaces());
         let held = self.held_by(lane, request, known);
@@ -312,8 +306,7 @@ impl<E: Endpoint> Shard<E> {
             root,
             is_removal: op.is_removal(),
         };
-        let is_changed = has_changed || op.replaces() && found.is_some();
-        let made = match is_changed {
+        let made = match has_changed || op.replaces() && found.is_some() {
             true => self.make_change(lane, request, (&op, &change), buffers),
             false => Ok(version),
         };
@@ -322,9 +315,6 @@ impl<E: Endpoint> Shard<E> {
             Err(refusal) => return Err(self.refuse_tree(lane, request, refusal, answers)),
         };
         self.count_operation(&op);
-        // What writes nodes may move or replace the head; a touch and a read do not.
-        let stays = !is_changed || buffers.work.touched().is_some();
-        self.note_head(request, found.filter(|_| stays), version);
         let answer = answer_of(answer, version, &buffers.answer);
         answers.answer(lane, request.token, answer);
         Ok(Step::Done)
@@ -662,7 +652,7 @@ impl<E: Endpoint> Shard<E> {
             _ => 0,
         };
         (
-            stored_bytes(whole.max(needed + needed / NODE_SLACK_SHARE)),
+            stored_bytes(whole.max(needed + needed / SLACK_SHARE)),
             false,
         )
     }

@@ -10,9 +10,7 @@
 //! - A1: a finding is of one request of the batch that is being served. It ends with the batch, or
 //!   when a node is added to a tree of the shard or removed: else the way from the root to the leaf
 //!   of a key stays as it is.
-//! - A2: between two requests of a batch that follow one another, nothing else is served. So the
-//!   second finds the head where the first did, if it is of the same key and the first left it.
-//! - A3: what the first slot of a key's hash leads to is taken for the key's head. Who uses a
+//! - A2: what the first slot of a key's hash leads to is taken for the key's head. Who uses a
 //!   finding compares the tree.
 
 #![allow(unsafe_code)] // reads requests of the batch that is being served
@@ -22,11 +20,11 @@ use farcore_rdma::{Endpoint, prefetch};
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::index::FirstCandidate;
 use crate::message::hash::IndexHash;
-use crate::message::operation::{OperationKind, Version};
-use crate::message::request::{ReplyTo, Request};
+use crate::message::operation::OperationKind;
+use crate::message::request::Request;
 use crate::shard::Shard;
 use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, TreePlace};
-use crate::shard::ops::tree_findings::{FINDINGS, Finding, FoundHead};
+use crate::shard::ops::tree_findings::{FINDINGS, Finding};
 use crate::tree::{TreeKind, TreeNode, TreeOp, TreePath};
 
 /// Requests between the one that is served and the one whose leaf is prefetched. Source: measured;
@@ -52,7 +50,6 @@ impl<E: Endpoint> Shard<E> {
             && ahead.seen > 0
         {
             ahead.end();
-            ahead.head = None;
         }
     }
 
@@ -147,42 +144,6 @@ impl<E: Endpoint> Shard<E> {
         prefetch(element.as_ptr().cast_mut());
         prefetch(element.as_ptr().wrapping_add(LINE_BYTES / 2).cast_mut());
         Some(())
-    }
-
-    /// Notes the head that a request has found, and the version that it left; none if it may be
-    /// elsewhere now.
-    #[inline]
-    pub(super) fn note_head(
-        &mut self,
-        request: &Request<'_>,
-        found: Option<FoundHead>,
-        version: Version,
-    ) {
-        let place = self.seen.batch_of(request).map(|batch| batch.place + 1);
-        let Some(ahead) = &mut self.trees_ahead else {
-            return;
-        };
-        let found = found.filter(|found| found.tree().is_some() && found.expiry_ms.is_none());
-        ahead.head = place
-            .zip(found)
-            .map(|(place, found)| (place, FoundHead { version, ..found }));
-    }
-
-    /// The head of a request's key, if the request before it has found that and left it.
-    #[inline]
-    pub(super) fn same_head(&self, lane: ReplyTo, request: &Request<'_>) -> Option<FoundHead> {
-        let (place, found) = self.trees_ahead.as_ref()?.head?;
-        let batch = self.seen.batch_of(request)?;
-        if batch.place != place {
-            return None;
-        }
-        // SAFETY: a head is noted for a place behind another request of the batch.
-        let before = unsafe { &*batch.start.add(place - 1).cast::<Request<'_>>() };
-        let is_same = before.hash == request.hash && before.key() == request.key();
-        // A far head is known by a fact, which ends with its request.
-        let is_near = is_same && !self.framed_of(found.head).is_far();
-        let is_alone = is_near && !self.flights.hold_of_lane(request.hash, lane);
-        is_alone.then_some(found)
     }
 
     /// The way to the leaf of a request's key, if it was found in this tree and holds still.

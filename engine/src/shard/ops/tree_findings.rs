@@ -60,8 +60,6 @@ pub(in crate::shard) struct TreesAhead {
     pub(super) renumbered: u64,
     /// The tree of the last key.
     pub(super) last: Option<(IndexHash, TreePlace)>,
-    /// The head that the request before this place of the batch has found and left where it was.
-    pub(super) head: Option<(usize, FoundHead)>,
 }
 
 impl TreesAhead {

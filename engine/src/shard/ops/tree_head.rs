@@ -26,8 +26,8 @@ use crate::tree::{
     TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeScratch, TreeTouch, copy_living,
 };
 
-/// An inline head has this share of it free, so that elements are added in place.
-const SLACK_SHARE: usize = 8;
+/// An inline head and a node have this share of them free, so that elements are added in place.
+pub(super) const SLACK_SHARE: usize = 8;
 
 /// What an operation makes of a collection.
 #[derive(Clone, Copy, Debug)]

@@ -971,10 +971,10 @@ fn a_small_collection_is_near_once_it_was_got_twice() {
     reactor.check();
 }
 
-/// Of two requests of a batch, the first knows a far head by a fact of its own. The second, which
-/// ends the list, must learn it too: else nothing of it is removed.
+/// Of two requests of a batch, the first knows a far head by a fact, which ends with it. The
+/// second, which ends the list, must learn the head too: else nothing of it is removed.
 #[test]
-fn a_request_does_not_take_a_far_head_over_from_the_one_before() {
+fn two_requests_of_a_batch_each_learn_a_far_head() {
     let mut reactor = Reactor::new(&far());
     let values = [&[7; 8][..]; 300];
     let push = |values| TreeOp::Push {
