@@ -34,6 +34,7 @@ mod server;
 mod setup;
 mod speed;
 mod tcl;
+mod touched;
 
 use anyhow::Result;
 use clap::Subcommand;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::super::memory::words::{Reply, argument, begin, command};
 use super::super::server::Server;
+use super::super::touched::await_touched;
 
 /// The key of each collection, and the command that fills it.
 pub(super) const COLLECTIONS: [(&str, &str); 3] =
@@ -52,12 +53,17 @@ impl Connection {
         }
     }
 
-    /// `used_memory` of `INFO`.
-    fn used_memory(&mut self) -> Result<u64> {
+    /// Reads `INFO memory`.
+    pub(super) fn memory_info(&mut self) -> Result<String> {
         let Reply::Bytes(text) = self.call(&[b"INFO", b"memory"])? else {
             bail!("INFO replies no text");
         };
-        let text = String::from_utf8_lossy(&text);
+        Ok(String::from_utf8(text)?)
+    }
+
+    /// `used_memory` of `INFO`.
+    fn used_memory(&mut self) -> Result<u64> {
+        let text = self.memory_info()?;
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix("used_memory:"));
@@ -110,6 +116,7 @@ fn words_of(add: &str, number: u32) -> (String, String) {
 /// Fills each collection; returns its name and the bytes that an element takes.
 pub(super) fn fill(server: &Server, elements: u32) -> Result<Vec<(&'static str, f64)>> {
     let mut connection = Connection::open(server)?;
+    await_touched(|| connection.memory_info())?;
     let mut all = Vec::new();
     for (key, add) in COLLECTIONS {
         let before = connection.used_memory()?;

@@ -15,6 +15,7 @@ use super::super::server::Server;
 use super::super::speed::figures::median;
 use super::super::speed::skewed::on_core;
 use super::super::speed::{CLIENT_CORE, Contender};
+use super::super::touched::await_touched;
 use super::fill::{COLLECTIONS, Connection};
 
 /// How long others are watched before and from the removal on.
@@ -56,6 +57,7 @@ pub(super) fn perform(
                 let mut seen = Vec::new();
                 for _ in 0..rounds {
                     let mut connection = Connection::open(process.server())?;
+                    await_touched(|| connection.memory_info())?;
                     connection.add((key, add), elements)?;
                     seen.push(watch(process.server(), &mut connection, (way, key))?);
                 }
