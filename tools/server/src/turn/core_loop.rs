@@ -184,8 +184,9 @@ impl Serving {
         }
     }
 
-    /// Goes on with the input of listed connections, as long as the engine has room. Those that have
-    /// not had their turn come first in the next one, so a turn costs no more the more of them wait.
+    /// Goes on with the input of listed connections, as long as the engine has room. Those that
+    /// have not had their turn come first in the next one, so a turn costs no more the more of
+    /// them wait.
     fn serve_listed(&mut self, core: &mut Core) -> bool {
         let mut listed = std::mem::take(&mut self.listed).into_iter();
         let mut is_busy = false;
