@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::message::operation::{Operation, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::tree::{
-    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeValues, found_values,
-    page_elements, page_has_more,
+    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeOutcome,
+    TreeProgramMode, TreeValues, found_values, page_elements, page_has_more,
 };
 
 /// Elements of a collection, in its order or against it.
@@ -142,6 +142,17 @@ pub struct TreeTrimmed {
     pub elements: u64,
 }
 
+/// What a program has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeRan {
+    /// What it said.
+    pub outcome: TreeOutcome,
+    /// The version of the collection then; 0 if there is none.
+    pub version: u64,
+    /// What it has written.
+    pub bytes: Vec<u8>,
+}
+
 impl<'a> FromAnswer<'a> for TreeUpdated {
     fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer.answer() {
@@ -186,6 +197,27 @@ impl<'a> FromAnswer<'a> for TreeFound {
                 bytes: Vec::new(),
             }),
         }
+    }
+}
+
+impl<'a> FromAnswer<'a> for TreeRan {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        let (outcome, version) = match answer.answer() {
+            Answer::Value { version, .. } => (TreeOutcome::Answer, version),
+            Answer::Absent => (TreeOutcome::Absent, 0),
+            Answer::Mismatch { current } => (TreeOutcome::Refused, current),
+            Answer::Failed(error) => return Err(error.clone()),
+            _ => return Err(Error::Closed),
+        };
+        let bytes = match outcome {
+            TreeOutcome::Answer => answer.into_value(),
+            _ => Vec::new(),
+        };
+        Ok(Self {
+            outcome,
+            version,
+            bytes,
+        })
     }
 }
 
@@ -492,6 +524,13 @@ calls! {
     /// Those of `insert`.
     compare_and_set(element: &'b [u8], expected: Option<&'b [u8]>, value: Option<&'b [u8]>)
         -> bool, bool = TreeOp::CompareAndSet { key: element, expected, value };
+    /// Runs a program of [`Config::tree_programs`](crate::Config::tree_programs) on a map, in one
+    /// step of its shard.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    run(program: u8, mode: TreeProgramMode, input: &'b [u8])
+        -> TreeRan, TreeRan = TreeOp::Run { program, mode, input };
     /// How many elements of a map are from one key to another.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use crate::constants::{INLINE_COLLECTION_BYTES, READ_AHEAD_CHUNKS_MAX};
 use crate::error::Result;
 use crate::limits::processors;
 use crate::shard::ShardTuning;
+use crate::tree::TreeProgram;
 
 pub use self::lost_keys::LostKeys;
 use self::memory_plan::MemoryPlan;
@@ -116,6 +117,8 @@ pub struct Config {
     /// A collection whose elements take no more bytes lies in the record of its key, as a value
     /// does: 0, where each collection has records of its own, to 4096. Default 2048.
     pub inline_collection_bytes: usize,
+    /// What [`TreeOp::Run`](crate::TreeOp::Run) runs, by its number: at most 256. Default: nothing.
+    pub tree_programs: &'static [TreeProgram],
     /// The seed of the key hash. Default: random, so that no client can choose keys that
     /// collide.
     pub seed: Option<u64>,
@@ -160,6 +163,7 @@ impl Default for Config {
             cache_percent: 75,
             read_ahead_chunks: READ_AHEAD_CHUNKS_MAX,
             inline_collection_bytes: INLINE_COLLECTION_BYTES,
+            tree_programs: &[],
             seed: None,
             hash_tags: false,
         }
@@ -215,6 +219,7 @@ impl Config {
             cache_percent: self.cache_percent,
             read_ahead_chunks: self.read_ahead_chunks,
             inline_collection_bytes: self.inline_collection_bytes,
+            tree_programs: self.tree_programs,
         }
     }
 

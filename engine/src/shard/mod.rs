@@ -79,6 +79,7 @@ pub(crate) use self::far::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
 pub(crate) use self::room::evictor::Evictor;
 pub(crate) use self::room::flusher::Shortfall;
 use crate::message::request::{AnswerSink, ReplyTo};
+use crate::tree::TreeProgram;
 
 /// READs under way at once, at most.
 const FLIGHTS: u32 = 256;
@@ -112,7 +113,7 @@ pub(crate) struct ShardOptions<E> {
     pub(crate) key_hasher: KeyHasher,
 }
 
-/// Settings that change how a shard works and nothing that it answers.
+/// The part of the settings that a shard keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardTuning {
     /// Requests of one lane that are served together, 1 to [`BATCH_MAX`].
@@ -123,6 +124,8 @@ pub(crate) struct ShardTuning {
     pub(crate) read_ahead_chunks: u32,
     /// See [`Config::inline_collection_bytes`](crate::Config::inline_collection_bytes).
     pub(crate) inline_collection_bytes: usize,
+    /// See [`Config::tree_programs`](crate::Config::tree_programs).
+    pub(crate) tree_programs: &'static [TreeProgram],
 }
 
 /// Rounds after which background work is looked for, whether or not anything stirred.

@@ -4,7 +4,8 @@
 //! works on copies: nothing changes before an operation has all that it needs, and then its owner
 //! applies [`TreeScratch::edits`] at once. `node` has the bytes of one node, `op` the
 //! operations with their codec, `run` what each one does, `work` the copies of an operation under
-//! way, `balance` what divides and merges nodes, `read` what only reads.
+//! way, `program` what an
+//! application does itself, `balance` what divides and merges nodes, `read` what only reads.
 //!
 //! ```text
 //!                 | branch: child, separator, elements below | .. |
@@ -26,6 +27,7 @@ mod balance;
 mod head;
 mod node;
 mod op;
+mod program;
 mod read;
 mod run;
 #[cfg(test)]
@@ -40,6 +42,9 @@ pub use self::op::{
     TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeValues,
 };
 pub(crate) use self::op::{found_values, page_elements, page_has_more};
+pub use self::program::{
+    TreeMap, TreeOutcome, TreeProgram, TreeProgramMode, TreeProgramRun, TreeStop,
+};
 pub(crate) use self::run::{TreeAnswer, TreeLimits};
 pub(crate) use self::work::{
     Edited, Halt, Nodes, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeEdit, TreePath, TreeRoot,

@@ -7,6 +7,7 @@
 //! ```
 
 use super::node::TreeKind;
+use super::program::TreeProgramMode;
 
 /// Of which collections an operation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -224,6 +225,16 @@ pub enum TreeOp<'a> {
         /// The last rank that stays.
         last: i64,
     },
+    /// Runs a program on a map.
+    Run {
+        /// Its place among [`Config::tree_programs`](crate::Config::tree_programs); the answer to
+        /// one that is not there is a mismatch.
+        program: u8,
+        /// What it may do.
+        mode: TreeProgramMode,
+        /// What it works with.
+        input: &'a [u8],
+    },
 }
 
 /// The ranks of a slice of a list of this length, the end not included.
@@ -290,6 +301,26 @@ impl<'a> Fields<'a> {
             1 => Some(TreeBound::Included(self.bytes()?)),
             2 => Some(TreeBound::Excluded(self.bytes()?)),
             _ => None,
+        }
+    }
+}
+
+impl TreeBound<'_> {
+    /// True if a key is not beyond the upper end of a range.
+    pub(super) fn is_above(self, key: &[u8]) -> bool {
+        match self {
+            Self::Unbounded => true,
+            Self::Included(end) => key <= end,
+            Self::Excluded(end) => key < end,
+        }
+    }
+
+    /// True if a key is not beyond the lower end of a range.
+    pub(super) fn is_below(self, key: &[u8]) -> bool {
+        match self {
+            Self::Unbounded => true,
+            Self::Included(end) => key >= end,
+            Self::Excluded(end) => key > end,
         }
     }
 }
@@ -490,7 +521,8 @@ impl<'a> TreeOp<'a> {
             | Self::CompareAndSet { .. }
             | Self::Rank { .. }
             | Self::Count { .. }
-            | Self::Range { .. } => Some(TreeKind::Map),
+            | Self::Range { .. }
+            | Self::Run { .. } => Some(TreeKind::Map),
             Self::Push { .. }
             | Self::InsertAt { .. }
             | Self::SetAt { .. }
@@ -532,6 +564,7 @@ impl<'a> TreeOp<'a> {
             | Self::TakeAt { .. }
             | Self::Draw { removes: true, .. }
             | Self::Trim { .. } => true,
+            Self::Run { mode, .. } => *mode == TreeProgramMode::Removes,
             Self::Update { changes, replaces } => !replaces && changes.only_remove(),
             _ => false,
         }
@@ -563,6 +596,7 @@ impl<'a> TreeOp<'a> {
             | Self::Rotate { .. }
             | Self::Draw { removes: true, .. }
             | Self::Trim { .. } => true,
+            Self::Run { mode, .. } => *mode != TreeProgramMode::Reads,
         }
     }
 
@@ -599,6 +633,7 @@ impl<'a> TreeOp<'a> {
             | Self::Draw { .. }
             | Self::Slice { .. }
             | Self::Trim { .. } => (0, 0),
+            Self::Run { input, .. } => (0, input.len()),
             Self::Update { changes, .. } => changes.lengths().unwrap_or((0, 0)),
             Self::GetMany { keys } => (keys.longest().unwrap_or(0), 0),
             Self::Get { key } | Self::Remove { key } | Self::Rank { key } => (key.len(), 0),
@@ -749,6 +784,14 @@ impl<'a> TreeOp<'a> {
                 into.extend(last.to_le_bytes());
             }
             Self::Rotate { last } => into.extend(head(20, last)),
+            Self::Run {
+                program,
+                mode,
+                input,
+            } => {
+                into.extend([40, mode as u8, program]);
+                put_bytes(into, input);
+            }
         }
     }
 
@@ -865,6 +908,11 @@ impl<'a> TreeOp<'a> {
                 last: fields.signed()?,
             },
             20 => Self::Rotate { last: flag },
+            40 => Self::Run {
+                mode: TreeProgramMode::of(flags)?,
+                program: fields.byte()?,
+                input: fields.bytes()?,
+            },
             _ => return None,
         };
         fields.0.is_empty().then_some((guard, op))

@@ -1,6 +1,7 @@
 //! Reads of a tree: one element, the place of a key, and walks from element to element.
 
 use super::node::{NodeNumber, StoredValue};
+use super::op::TreeBound;
 use super::work::{Halt, LeafPlace, Nodes, PathStep, Sought, TreeWork};
 
 /// Where a walk begins.
@@ -14,6 +15,17 @@ pub(super) enum Start<'a> {
     Beyond(&'a [u8]),
     /// At the element of a rank.
     Rank(u64),
+}
+
+impl<'a> Start<'a> {
+    /// At the end of a range.
+    pub(super) fn of(bound: TreeBound<'a>) -> Self {
+        match bound {
+            TreeBound::Unbounded => Self::End,
+            TreeBound::Included(key) => Self::From(key),
+            TreeBound::Excluded(key) => Self::Beyond(key),
+        }
+    }
 }
 
 /// A place of a walk.
@@ -69,6 +81,25 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         let place = self.find(&mut Vec::new(), Sought::RankOf(key))?;
         let equal = usize::from(or_equal && place.is_found);
         Ok(place.before + (place.entry + equal) as u64)
+    }
+
+    /// How many elements are below a range, and how many up to its end.
+    pub(super) fn ranks_of(
+        &self,
+        from: TreeBound<'_>,
+        to: TreeBound<'_>,
+    ) -> Result<(u64, u64), Halt> {
+        let below = match from {
+            TreeBound::Unbounded => 0,
+            TreeBound::Included(key) => self.count_before(key, false)?,
+            TreeBound::Excluded(key) => self.count_before(key, true)?,
+        };
+        let up_to = match to {
+            TreeBound::Unbounded => self.root.count,
+            TreeBound::Included(key) => self.count_before(key, true)?,
+            TreeBound::Excluded(key) => self.count_before(key, false)?,
+        };
+        Ok((below, up_to))
     }
 
     /// An element of the leaf that was found.

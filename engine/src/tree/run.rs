@@ -4,6 +4,7 @@ use super::op::{
     PAGE_ELEMENT, PAGE_HEAD, TreeBound, TreeChanges, TreeCondition, TreeOp, TreeValues,
     page_elements, put_found, slice_of,
 };
+use super::program::TreeProgram;
 use super::read::{Element, Start, Walk, Walked};
 use super::work::{Edited, Halt, LeafPlace, Nodes, PathStep, Sought, TreeTouch, TreeWork};
 use crate::constants::TREE_CHANGES_WHOLE;
@@ -30,6 +31,10 @@ pub(crate) struct TreeLimits {
     pub(crate) edits: usize,
     /// Elements that are changed or looked up, at most, where an operation may be done in part.
     pub(crate) elements: u64,
+    /// Bytes of a value, at most.
+    pub(crate) value_bytes: usize,
+    /// What operations of programs run.
+    pub(crate) programs: &'static [TreeProgram],
 }
 
 /// A page under construction.
@@ -132,10 +137,14 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                 self.range_by_rank(ranks, false, (limit, limits), out)
             }
             TreeOp::Trim { first, last } => self.trim(first, last, limits, out),
+            TreeOp::Run { program, input, .. } => match limits.programs.get(usize::from(program)) {
+                Some(program) => self.run_program(program.run, input, limits, out),
+                None => Ok(TreeAnswer::Refused),
+            },
         }
     }
 
-    fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
+    pub(super) fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
         self.with_path(|work, path| {
             let Some(place) = work.find_key(path, Sought::Key(key))? else {
                 return Ok(TreeAnswer::Absent);
@@ -200,7 +209,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     }
 
     /// Stores the value of a key; true if the key is new.
-    fn put_key(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Halt> {
+    pub(super) fn put_key(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Halt> {
         self.with_path(|work, path| {
             if work.root.height == 0 {
                 return work.plant(key, value).map(|()| true);
@@ -212,7 +221,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     }
 
     /// Removes a key; true if it was there.
-    fn remove_key(&mut self, key: &[u8]) -> Result<bool, Halt> {
+    pub(super) fn remove_key(&mut self, key: &[u8]) -> Result<bool, Halt> {
         self.with_path(|work, path| {
             let Some(place) = work.find_key(path, Sought::Key(key))? else {
                 return Ok(false);
@@ -457,16 +466,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         to: TreeBound<'_>,
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
-        let below = match from {
-            TreeBound::Unbounded => 0,
-            TreeBound::Included(key) => self.count_before(key, false)?,
-            TreeBound::Excluded(key) => self.count_before(key, true)?,
-        };
-        let up_to = match to {
-            TreeBound::Unbounded => self.root.count,
-            TreeBound::Included(key) => self.count_before(key, true)?,
-            TreeBound::Excluded(key) => self.count_before(key, false)?,
-        };
+        let (below, up_to) = self.ranks_of(from, to)?;
         out.extend(up_to.saturating_sub(below).to_le_bytes());
         Ok(TreeAnswer::Value)
     }
@@ -479,18 +479,11 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
         let (near, far) = if reverse { (to, from) } else { (from, to) };
-        let start = match near {
-            TreeBound::Unbounded => Start::End,
-            TreeBound::Included(key) => Start::From(key),
-            TreeBound::Excluded(key) => Start::Beyond(key),
+        let is_within = |key: &[u8]| match reverse {
+            true => far.is_below(key),
+            false => far.is_above(key),
         };
-        let is_within = |key: &[u8]| match far {
-            TreeBound::Unbounded => true,
-            TreeBound::Included(end) if reverse => key >= end,
-            TreeBound::Included(end) => key <= end,
-            TreeBound::Excluded(end) if reverse => key > end,
-            TreeBound::Excluded(end) => key < end,
-        };
+        let start = Start::of(near);
         self.page(start, reverse, (limit, limits), is_within, out)
     }
 
@@ -551,7 +544,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     }
 
     /// True if an operation that may be done in part has changed as many nodes as it may.
-    fn is_spent(&self, limits: TreeLimits) -> bool {
+    pub(super) fn is_spent(&self, limits: TreeLimits) -> bool {
         self.scratch.edits().len() >= limits.edits
     }
 
@@ -629,7 +622,12 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
 
     /// Removes elements from one rank to before another, as many as one step can; returns how
     /// many.
-    fn remove_from(&mut self, start: u64, end: u64, limits: TreeLimits) -> Result<u64, Halt> {
+    pub(super) fn remove_from(
+        &mut self,
+        start: u64,
+        end: u64,
+        limits: TreeLimits,
+    ) -> Result<u64, Halt> {
         let mut left = end.min(self.root.count).saturating_sub(start);
         let mut removed = 0;
         while left > 0 && !self.is_spent(limits) {

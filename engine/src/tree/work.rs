@@ -54,6 +54,10 @@ pub(crate) enum Halt {
     Failed(NodeNumber),
     /// This node is not what was written.
     Damaged(NodeNumber),
+    /// A key or a value of this many bytes is too long for an element.
+    TooLong(usize),
+    /// It makes several changes: try again by edits.
+    Several,
 }
 
 /// How large nodes become.
@@ -220,6 +224,8 @@ pub(crate) struct TreeScratch {
     /// The node that was added last.
     added: Option<NodeNumber>,
     touched: Option<TouchedLeaf>,
+    /// Key and value of the element that is touched, if the operation itself does not have them.
+    element: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Buffers that are kept for later operations.
@@ -236,6 +242,19 @@ impl TreeScratch {
         self.touched
     }
 
+    /// The element that is touched, if the operation itself does not have it.
+    pub(crate) fn element(&self) -> Option<(&[u8], &[u8])> {
+        let (key, value) = self.element.as_ref()?;
+        Some((key, value))
+    }
+
+    /// Keeps the element that is touched.
+    pub(super) fn keep_element(&mut self, key: &[u8], value: &[u8]) {
+        let (kept_key, kept_value) = self.element.get_or_insert_default();
+        kept_key.extend_from_slice(key);
+        kept_value.extend_from_slice(value);
+    }
+
     /// The branches from the root to the leaf that is touched.
     pub(crate) fn way(&self) -> &[PathStep] {
         &self.path
@@ -245,6 +264,7 @@ impl TreeScratch {
     pub(crate) fn clear(&mut self) {
         self.added = None;
         self.touched = None;
+        self.element = None;
         for edit in self.edits.drain(..) {
             if self.spare.len() < SPARE_MAX && edit.bytes.capacity() <= NODE_BYTES_MAX {
                 self.spare.push(edit.bytes);

@@ -128,8 +128,10 @@ impl<E: Endpoint> ShardNodes<'_, E> {
         let mut work = work.touching();
         let ran = work.run(op, limits, &mut buffers.answer);
         let done = (ran, work.root, work.has_changed());
-        if buffers.work.touched().is_none()
-            || self.find_touched(head, &buffers.work, &mut buffers.records)
+        let is_one = ran != Err(Halt::Several);
+        if is_one
+            && (buffers.work.touched().is_none()
+                || self.find_touched(head, &buffers.work, &mut buffers.records))
         {
             return done;
         }
@@ -306,7 +308,8 @@ impl<E: Endpoint> Shard<E> {
             root,
             is_removal: op.is_removal(),
         };
-        let made = match has_changed || op.replaces() && found.is_some() {
+        let changes = has_changed && op.is_change();
+        let made = match changes || op.replaces() && found.is_some() {
             true => self.make_change(lane, request, (&op, &change), buffers),
             false => Ok(version),
         };
@@ -349,11 +352,12 @@ impl<E: Endpoint> Shard<E> {
     ) -> Result<Version, NoRoom> {
         let known = change.found.filter(|_| change.goes_on);
         if let (Some(touched), Some(found)) = (buffers.work.touched(), known) {
+            let element = buffers.work.element().unwrap_or(op.element());
             return Ok(match found.kind {
                 HeadKind::Rooted(tree) => {
-                    self.touch_tree(tree, (touched, op), change.root, buffers)
+                    self.touch_tree(tree, (touched, element), change.root, buffers)
                 }
-                _ => self.touch_inline(found, (touched, op)),
+                _ => self.touch_inline(found, (touched, element)),
             });
         }
         self.write_tree(lane, request, change, buffers)
@@ -376,6 +380,8 @@ impl<E: Endpoint> Shard<E> {
             leaves: LEAVES_MAX,
             edits: EDITS_MAX.min(1 + self.local.openable() * nodes_a_frame),
             elements: TREE_PUSH_MAX as u64,
+            value_bytes: self.element_bytes_max(),
+            programs: self.tuning.tree_programs,
         };
         (shape, limits)
     }
@@ -398,6 +404,11 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
+    /// Bytes of an element's value, at most: with its key it fits an answer, and alone a record.
+    fn element_bytes_max(&self) -> usize {
+        VALUE_BYTES_MAX.min(self.shape.page_bytes() / 2) - TREE_KEY_BYTES_MAX - 64
+    }
+
     /// Checks the keys and values of an operation against their limits.
     fn check_lengths(&self, op: &TreeOp<'_>) -> Result<(), Error> {
         let (key_bytes, value_bytes) = op.lengths();
@@ -408,8 +419,7 @@ impl<E: Endpoint> Shard<E> {
                 max,
             });
         }
-        // With its key it fits an answer, and alone a record.
-        let max = VALUE_BYTES_MAX.min(self.shape.page_bytes() / 2) - TREE_KEY_BYTES_MAX - 64;
+        let max = self.element_bytes_max();
         if value_bytes > max {
             let bytes = value_bytes;
             return Err(Error::ValueTooLong { bytes, max });
@@ -432,6 +442,10 @@ impl<E: Endpoint> Shard<E> {
         (found, halt): (Option<FoundHead>, Halt),
         answers: &mut impl AnswerSink,
     ) -> Step {
+        if let Halt::TooLong(bytes) = halt {
+            let max = self.element_bytes_max();
+            return self.fail(lane, request, Error::ValueTooLong { bytes, max }, answers);
+        }
         let Some(tree) = found.and_then(FoundHead::tree) else {
             // Only the inline leaf was read.
             let head = found.map(|found| found.head);
@@ -452,6 +466,8 @@ impl<E: Endpoint> Shard<E> {
                 }
                 _ => self.lost_error(None),
             },
+            // What makes several changes has been tried again by edits.
+            Halt::TooLong(_) | Halt::Several => self.lost_error(None),
             Halt::Damaged(number) => {
                 let place = self.trees.place_of(NodeName { tree, number });
                 self.lost_error(place.map(NodePlace::address))
@@ -672,18 +688,17 @@ impl<E: Endpoint> Shard<E> {
     fn touch_tree(
         &mut self,
         tree: TreePlace,
-        (touched, op): (TouchedLeaf, &TreeOp<'_>),
+        (touched, (key, value)): (TouchedLeaf, (&[u8], &[u8])),
         root: TreeRoot,
         buffers: &TreeBuffers,
     ) -> Version {
         self.version += 1;
         let version = self.version;
-        let (key, value) = op.element();
         let value = StoredValue::Inline(value);
         let mut records = buffers.records.iter();
         let is_done = records.next().is_some_and(|leaf| {
-            // SAFETY: its page is mutable, nodes do not expire, what is stored lies in the request,
-            // and nothing has changed since the record was found.
+            // SAFETY: its page is mutable, nodes do not expire, what is stored lies in the request or
+            // in the buffers, and nothing has changed since the record was found.
             let mut leaf = TreeNodeEdit::of(unsafe { leaf.value_mut(version) });
             match touched.touch {
                 TreeTouch::Insert => leaf.insert(touched.entry, key, value),

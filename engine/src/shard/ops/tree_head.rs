@@ -312,13 +312,13 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn touch_inline(
         &mut self,
         found: FoundHead,
-        (touched, op): (TouchedLeaf, &TreeOp<'_>),
+        (touched, (key, value)): (TouchedLeaf, (&[u8], &[u8])),
     ) -> Version {
         self.version += 1;
-        let (key, value) = op.element();
         let value = StoredValue::Inline(value);
         let is_done = self.local.record_at(found.head).is_some_and(|record| {
-            // SAFETY: its page is mutable, and what is stored lies in the request.
+            // SAFETY: its page is mutable, and what is stored lies in the request
+            // or in the buffers of the operation.
             let head = unsafe { record.value_mut(self.version) };
             let mut leaf = TreeNodeEdit::of(&mut head[INLINE_HEAD_BYTES..]);
             match touched.touch {
