@@ -15,7 +15,7 @@ use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
 use crate::tree::{
-    TreeBound, TreeCondition, TreeGuard, TreeOp, TreeValues, page_elements, page_has_more,
+    TreeBound, TreeCondition, TreeGuard, TreeKind, TreeOp, TreeValues, page_elements, page_has_more,
 };
 
 /// What a key holds.
@@ -323,7 +323,10 @@ impl Held {
                 Self::is_page(&wanted, 50, found)
             }
             (Call::Push(..) | Call::SetAt(..), Owned::Failed(error)) => {
-                *error == Error::CollectionKind { is_list: false }
+                *error
+                    == Error::CollectionKind {
+                        kind: TreeKind::Map,
+                    }
             }
             _ => false,
         };
@@ -347,7 +350,12 @@ impl Held {
                 old.is_some_and(|old| std::mem::replace(old, value.clone()) == *found)
             }
             (Call::SetAt(rank, _), Owned::Absent) => *rank as usize >= list.len(),
-            (_, Owned::Failed(error)) => *error == Error::CollectionKind { is_list: true },
+            (_, Owned::Failed(error)) => {
+                *error
+                    == Error::CollectionKind {
+                        kind: TreeKind::List,
+                    }
+            }
             _ => false,
         };
         fits.then(|| Self::List(list).settled())

@@ -4,7 +4,7 @@
 
 use farcore::{
     Answer, Core, Error, Expiry, ExpiryCondition, Operation, TreeChange, TreeChanges, TreeGuard,
-    TreeLength, TreeOp, TreePage, TreeValues, TreeView, Version,
+    TreeKind, TreeLength, TreeOp, TreePage, TreeValues, TreeView, Version,
 };
 
 use super::trees::{Step, ask, size_of_page, undo};
@@ -47,7 +47,7 @@ impl TreeCopy<'_> {
             let (count, bytes) = size_of_page(&page);
             rank += count as u64;
             output.end_read(core, (count, bytes)).await?;
-            if self.length.is_list {
+            if self.length.kind == TreeKind::List {
                 self.push(core, &page, target).await?;
             } else {
                 self.store(core, &page, target).await?;
