@@ -50,7 +50,7 @@ async fn list(
                 let names = members(&pages).map(|(member, _)| member);
                 if limits.sorted_encoding(names) != SKIPLIST {
                     let all = gather(members(&pages), core).await;
-                    write(scan, (all, 0), core, (output, protocol)).await;
+                    write(scan, (all, None), core, (output, protocol)).await;
                     return Ok(());
                 }
             }
@@ -63,7 +63,7 @@ async fn list(
     let (page, next) = read_page(scan, key, (core, output), &mut held).await?;
     let all = page.iter().map(|(member, score)| (&member[..], *score));
     let all = gather(all, core).await;
-    write(scan, (all, next), core, (output, protocol)).await;
+    write(scan, (all, Some(next)), core, (output, protocol)).await;
     Ok(())
 }
 
@@ -126,10 +126,21 @@ async fn read_page(
     }
 }
 
-/// Writes the members of a page that match the pattern, as the client takes them.
+/// The integer that a score is, if it is one of not too many digits.
+fn integer_of(score: f64) -> Option<i64> {
+    const MOST: f64 = (i64::MAX / 2) as f64;
+    #[expect(clippy::cast_possible_truncation, reason = "it is compared")]
+    let integer = score as i64;
+    #[expect(clippy::cast_precision_loss, reason = "it is compared")]
+    let is_one = score.abs() <= MOST && integer as f64 == score;
+    is_one.then_some(integer)
+}
+
+/// Writes the members of a page that match the pattern, as the client takes them; of a small set,
+/// which has no next cursor, scores as Redis keeps them there.
 async fn write(
     scan: &Scan,
-    (mut members, next): (Vec<Scored<'_>>, u64),
+    (mut members, next): (Vec<Scored<'_>>, Option<u64>),
     core: &Core,
     (output, protocol): (&TaskOutput, Protocol),
 ) {
@@ -147,14 +158,17 @@ async fn write(
     output.write(|bytes| {
         let mut writer = Writer::new(bytes, protocol);
         writer.array(2);
-        writer.bulk(next.to_string().as_bytes());
+        writer.bulk(next.unwrap_or(0).to_string().as_bytes());
         writer.array(2 * members.len());
     });
     let to = (output, protocol);
     send_members(members.into_iter(), core, to, |writer, (member, score)| {
         writer.bulk(member);
         // As Redis, also in RESP3.
-        writer.bulk_score(score);
+        match integer_of(score).filter(|_| next.is_none()) {
+            Some(integer) => writer.bulk_integer(integer),
+            None => writer.bulk_score(score),
+        }
     })
     .await;
 }

@@ -45,8 +45,14 @@ async fn pop(
     (last, count): (bool, u64),
 ) -> std::result::Result<Popped, Error> {
     let was_under = core.is_under_section();
-    if count > 1 && length_of(core, Kind::SortedSet, key).await?.elements > 1 {
-        output.enter(core, &[key]).await?;
+    if count != 1 {
+        let length = length_of(core, Kind::SortedSet, key).await?;
+        if count == 0 {
+            return Ok(Popped::default());
+        }
+        if length.elements > 1 {
+            output.enter(core, &[key]).await?;
+        }
     }
     let popped = pop_steps((&mut *core, output), key, (last, count)).await;
     if !was_under {
@@ -114,9 +120,6 @@ fn pop_one(call: &mut Call<'_>, last: bool) -> Result {
             Some(number(call.argument(2), 0, refusal)?)
         }
     };
-    if count == Some(0) {
-        return Ok(call.reply(|writer| writer.array(0)));
-    }
     // What is removed cannot be read again if its reply has no room.
     if count.is_none() && !call.serving.shared.has_large_values() {
         let op = TreeOp::Pop { last, limit: 1 };
