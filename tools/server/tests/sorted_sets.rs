@@ -80,7 +80,7 @@ fn a_set_of_many_members_is_read_copied_scanned_and_emptied() {
                 words.push((number % 777).to_string());
                 words.push(format!("member:{number}"));
             }
-            let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+            let words: Vec<_> = words.iter().map(String::as_bytes).collect();
             client.send(&words);
             assert_eq!(client.reply(), "1000");
         }
@@ -129,7 +129,7 @@ fn a_set_of_a_hundred_thousand_members_is_ordered() {
                 words.push((number * 7919 % count).to_string());
                 words.push(format!("m{number}"));
             }
-            let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+            let words: Vec<_> = words.iter().map(String::as_bytes).collect();
             client.send(&words);
             assert_eq!(client.reply(), "5000");
         }
@@ -374,6 +374,7 @@ const MEMBERS: &[&str] = &["a", "b", "c", "d", "e", "bb", "f", "", "10", "g"];
 const KEYS: &[&str] = &["z1", "z2", "z3", "set", "none", "str", "z1", "z2", "z3"];
 
 /// A random command, as words.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn random_command(random: &mut Random) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut pick = |from: &[&str]| from[random.below(from.len())].to_owned();

@@ -402,6 +402,7 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
 }
 
 /// The longest commands of sorted sets.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn of_sorted(name: &str) -> Option<Vec<Request>> {
     let upper = name.to_uppercase();
     let of = |rest: &str| words(&format!("{upper} {rest}"));
