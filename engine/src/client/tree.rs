@@ -380,7 +380,6 @@ impl<'a> TreeView<'a> {
     }
 
     /// Of the answer to [`TreeOp::Score`]: what its changes have come to.
-    #[must_use]
     pub fn scores(self) -> TreeScored {
         TreeScored::of(self.bytes)
     }

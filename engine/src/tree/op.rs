@@ -107,7 +107,8 @@ pub struct TreeScoreRule {
     pub condition: TreeCondition,
     /// Of members that are there, which new scores are taken.
     pub only: TreeScoreOnly,
-    /// The score is added to the one before.
+    /// The score is added to the one before. Where the sum is not a number, the member stays as it
+    /// was.
     pub adds: bool,
 }
 
@@ -601,16 +602,6 @@ impl<'a> TreeScores<'a> {
             Ok::<_, ()>(true)
         });
         all.map(|_| lengths)
-    }
-
-    /// How many there are, up to two; `None` if they are not what was encoded.
-    fn is_single(self) -> bool {
-        let mut count = 0;
-        let all = self.for_each(|_| {
-            count += 1;
-            Ok::<_, ()>(count < 2)
-        });
-        all == Some(Ok(())) && count == 1
     }
 
     fn encode(self, into: &mut Vec<u8>) {
@@ -1274,9 +1265,6 @@ impl<'a> TreeOp<'a> {
                 let changes = TreeScores::Encoded(std::mem::take(&mut fields.0));
                 changes.lengths()?;
                 let rule = TreeScoreRule::decode(flags & !(1 << 5))?;
-                if rule.adds && !changes.is_single() {
-                    return None;
-                }
                 Self::Score {
                     changes,
                     rule,

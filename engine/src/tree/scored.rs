@@ -132,7 +132,7 @@ impl<N: Nodes> TreeWork<'_, N> {
             let Some(place) = work.find_key(path, Sought::Key(by_member))? else {
                 return Ok(None);
             };
-            let (_, value) = work.element_at(place.leaf, place.entry)?;
+            let (_, value) = work.element_of(&place, place.entry)?;
             let order = order_in(work.value_bytes(value)?);
             order.map(Some).ok_or(Halt::Damaged(place.leaf))
         })
@@ -152,7 +152,7 @@ impl<N: Nodes> TreeWork<'_, N> {
             let Some(place) = work.find_key(path, Sought::Key(key))? else {
                 return Ok(false);
             };
-            let (_, stored) = work.element_at(place.leaf, place.entry)?;
+            let (_, stored) = work.element_of(&place, place.entry)?;
             Ok(stored.len() == value.len() && work.value_bytes(stored)? == value)
         })
     }
@@ -357,7 +357,7 @@ impl<N: Nodes> TreeWork<'_, N> {
             write_key(order, member, &mut keys.by_score);
             work.with_path(|work, path| {
                 let place = work.find(path, Sought::Key(&keys.by_score))?;
-                let (_, value) = work.element_at(place.leaf, place.entry)?;
+                let (_, value) = work.element_of(&place, place.entry)?;
                 let value = work.value_bytes(value)?;
                 let is_there = place.is_found;
                 is_there
@@ -444,7 +444,7 @@ impl<N: Nodes> TreeWork<'_, N> {
         self.with_keys(|work, keys| {
             let order = work.with_path(|work, path| {
                 let place = work.find(path, Sought::Rank(first))?;
-                let (key, _) = work.element_at(place.leaf, place.entry)?;
+                let (key, _) = work.element_of(&place, place.entry)?;
                 order_in(key).ok_or(Halt::Damaged(place.leaf))
             })?;
             let mut before = |bound: TreeBound<'_>, unbounded: u64, is_end: bool| {
@@ -537,7 +537,7 @@ impl<N: Nodes> TreeWork<'_, N> {
             } = keys;
             let is_taken = work.with_path(|work, path| {
                 let place = work.find(path, Sought::Rank(rank))?;
-                let (key, value) = work.element_at(place.leaf, place.entry)?;
+                let (key, value) = work.element_of(&place, place.entry)?;
                 let (member, _) = scored_member(key).ok_or(Halt::Damaged(place.leaf))?;
                 write_key(place_of(member), member, by_member);
                 by_score.clear();

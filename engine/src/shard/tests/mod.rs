@@ -33,8 +33,10 @@ mod scan_faults;
 mod scans;
 mod transaction_model;
 mod transactions;
+mod tree_batches;
 mod tree_faults;
 mod tree_model;
+mod tree_scores;
 mod wire;
 
 use std::cell::{Cell, RefCell};
