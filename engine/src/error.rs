@@ -7,6 +7,7 @@ use std::time::Duration;
 use farcore_tuning::Size;
 
 use crate::constants::{LONG_VALUE_BYTES_MAX, TRANSACTION_KEYS_MAX, VALUE_BYTES_MAX};
+use crate::tree::TreeKind;
 
 /// The reason of [`Error::Unavailable`] where the record will not come back.
 pub(crate) const LOST: &str = "it was restarted, was away for longer than lease and keep, or returned a damaged record, so the record is lost for good; write or delete the key, or call `Engine::forget_lost`";
@@ -178,15 +179,11 @@ pub enum Error {
     /// The key holds a value, and the operation is on collections.
     #[error("the key holds a value, not a collection: read it with `get`, or delete it first")]
     NoCollection,
-    /// The operation is for collections of the other kind.
-    #[error(
-        "the collection is a {}, not a {}: use the calls of that kind",
-        collection(*is_list),
-        collection(!*is_list)
-    )]
+    /// The operation is for collections of another kind.
+    #[error("the collection is a {}: use the calls of that kind", kind.name())]
     CollectionKind {
-        /// The key holds a list.
-        is_list: bool,
+        /// What the key holds.
+        kind: TreeKind,
     },
     /// The collection has another tag than the operation.
     #[error("the collection has the tag {tag}: use that one, or another key")]
@@ -446,10 +443,6 @@ fn far_memory_of(shard: Option<u16>) -> String {
         || "far memory".to_owned(),
         |shard| format!("the far memory of shard {shard}"),
     )
-}
-
-fn collection(is_list: bool) -> &'static str {
-    if is_list { "list" } else { "map" }
 }
 
 /// Why a value may not be longer, and the remedy.

@@ -56,8 +56,9 @@ pub use self::client::scan::{
 };
 pub use self::client::transaction::TransactionOutcome;
 pub use self::client::tree::{
-    ClientTree, CoreTree, Tree, TreeFound, TreeLength, TreePage, TreeRan, TreeRemoved, TreeStored,
-    TreeTrimmed, TreeUpdated, TreeView,
+    ClientTree, CoreTree, Tree, TreeFound, TreeLength, TreePage, TreeRan, TreeRemoved,
+    TreeScoreMade, TreeScoreRank, TreeScored, TreeScoresFound, TreeStored, TreeTrimmed,
+    TreeUpdated, TreeView,
 };
 pub use self::config::{Config, LostKeys, WhenFull};
 pub use self::engine::Engine;
@@ -77,8 +78,9 @@ pub use self::observe::removals::{Removal, RemovedKeys};
 pub use self::observe::statistics;
 pub use self::reactor::Task;
 pub use self::tree::{
-    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeMap, TreeOp, TreeOutcome,
-    TreeProgram, TreeProgramMode, TreeProgramRun, TreeStop, TreeValues,
+    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeKind, TreeMap, TreeOp,
+    TreeOutcome, TreeProgram, TreeProgramMode, TreeProgramRun, TreeScore, TreeScoreBound,
+    TreeScoreOnly, TreeScoreRange, TreeScoreRule, TreeScores, TreeStop, TreeValues,
 };
 
 /// The examples of the README and of the guides, compiled and run.

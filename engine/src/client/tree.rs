@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 use crate::message::operation::{Operation, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::tree::{
-    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeOutcome,
-    TreeProgramMode, TreeValues, found_values, page_elements, page_has_more,
+    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeKind, TreeOp, TreeOutcome,
+    TreeProgramMode, TreeScore, TreeScoreRange, TreeScoreRule, TreeScores, TreeValues,
+    found_values, page_elements, page_has_more, placed_elements, scored_elements,
 };
 
 /// Elements of a collection, in its order or against it.
@@ -27,6 +28,16 @@ impl TreePage {
     /// Key and value of each element; a list's elements have no key.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         page_elements(&self.bytes)
+    }
+
+    /// Of a scored map in the order of scores: member, score and value of each element.
+    pub fn scored(&self) -> impl Iterator<Item = (&[u8], f64, &[u8])> {
+        scored_elements(&self.bytes)
+    }
+
+    /// Of a scored map in the order of places: member, place and score of each element.
+    pub fn placed(&self) -> impl Iterator<Item = (&[u8], u64, f64)> {
+        placed_elements(&self.bytes)
     }
 
     /// The first element.
@@ -61,8 +72,8 @@ pub struct TreeLength {
     pub elements: u64,
     /// Bytes of all keys and values.
     pub bytes: u64,
-    /// It is a list, not a map.
-    pub is_list: bool,
+    /// What it is; a map if it is absent.
+    pub kind: TreeKind,
     /// What the application said of it; see [`Tree::tagged`].
     pub tag: u8,
     /// The version of the collection; `0` if there was none, and that of its end if it has ended.
@@ -126,6 +137,88 @@ impl TreeFound {
     }
 }
 
+/// The outcome of several changes of a scored map.
+#[must_use = "there may be more to change"]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TreeScored {
+    /// Members that are new.
+    pub added: u64,
+    /// Members that have another score than before.
+    pub changed: u64,
+    /// Members that were removed.
+    pub removed: u64,
+    /// Changes that were made or whose rule did not hold, from the first on: call again with the
+    /// others.
+    pub done: u64,
+    /// Members that there are then.
+    pub members: u64,
+    /// What became of the last of them.
+    pub last: TreeScoreMade,
+}
+
+/// What became of a member of a scored map.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TreeScoreMade {
+    /// It has this score.
+    Score(f64),
+    /// The rule did not hold, or it was removed.
+    Unmet,
+    /// Its score would not be a number, and nothing changed.
+    NoNumber,
+}
+
+impl TreeScored {
+    fn of(answer: &[u8]) -> Self {
+        let number = |place| number_at(answer, place);
+        Self {
+            added: number(0),
+            changed: number(1),
+            removed: number(2),
+            done: number(3),
+            members: number(4),
+            last: match number(5) {
+                0 => TreeScoreMade::Unmet,
+                1 => TreeScoreMade::Score(f64::from_bits(number(6))),
+                _ => TreeScoreMade::NoNumber,
+            },
+        }
+    }
+}
+
+/// Where a member of a scored map is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TreeScoreRank {
+    /// How many members are before it, or behind it.
+    pub rank: u64,
+    /// Its score.
+    pub score: f64,
+}
+
+/// The scores of several members.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TreeScoresFound {
+    bytes: Vec<u8>,
+    version: Version,
+}
+
+impl TreeScoresFound {
+    /// The score of each member, from the first on, `None` if it is absent. There may be fewer
+    /// scores than members were named.
+    pub fn iter(&self) -> impl Iterator<Item = Option<f64>> {
+        found_values(&self.bytes).map(score_in)
+    }
+
+    /// The version of the collection; `0` if there was none, and that of its end if it has ended.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+}
+
+fn score_in(value: Option<&[u8]>) -> Option<f64> {
+    value?.first_chunk().map(|score| f64::from_le_bytes(*score))
+}
+
 /// The outcome of removing what lies outside of a slice.
 #[must_use = "there may be more to remove"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +257,41 @@ impl<'a> FromAnswer<'a> for TreeUpdated {
             }),
             Answer::Failed(error) => Err(error.clone()),
             _ => Err(Error::Closed),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for TreeScored {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Value { value, .. } => Ok(Self::of(value)),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Err(Error::Closed),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for TreeScoresFound {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Value { version, .. } => Ok(Self {
+                version,
+                bytes: answer.into_value(),
+            }),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Ok(Self {
+                version: 0,
+                bytes: Vec::new(),
+            }),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for Option<TreeScoreRank> {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Failed(error) => Err(error.clone()),
+            answer => Ok(TreeView::of(&answer).score_rank()),
         }
     }
 }
@@ -271,6 +399,45 @@ impl<'a> TreeView<'a> {
         page_elements(self.bytes)
     }
 
+    /// Of an answer that is a page of a scored map in the order of scores: member, score and value
+    /// of each element.
+    pub fn scored(self) -> impl Iterator<Item = (&'a [u8], f64, &'a [u8])> {
+        scored_elements(self.bytes)
+    }
+
+    /// Of an answer that is a page of a scored map in the order of places: member, place and score
+    /// of each element.
+    pub fn placed(self) -> impl Iterator<Item = (&'a [u8], u64, f64)> {
+        placed_elements(self.bytes)
+    }
+
+    /// Of the answer to [`TreeOp::Score`]: what its changes have come to.
+    pub fn scores(self) -> TreeScored {
+        TreeScored::of(self.bytes)
+    }
+
+    /// Of the answer to [`TreeOp::ScoreOf`]: the score of each member, `None` if it is absent.
+    pub fn score_values(self) -> impl Iterator<Item = Option<f64>> {
+        found_values(self.bytes).map(score_in)
+    }
+
+    /// Of the answer to [`TreeOp::ScoredValue`]: the score of the member, and its value.
+    #[must_use]
+    pub fn scored_value(self) -> Option<(f64, &'a [u8])> {
+        let (score, value) = self.bytes.split_first_chunk()?;
+        Some((f64::from_le_bytes(*score), value))
+    }
+
+    /// Of the answer to [`TreeOp::ScoreRank`]: the rank of the member, and its score.
+    #[must_use]
+    pub fn score_rank(self) -> Option<TreeScoreRank> {
+        let (rank, score) = self.bytes.split_first_chunk()?;
+        Some(TreeScoreRank {
+            rank: u64::from_le_bytes(*rank),
+            score: f64::from_le_bytes(*score.first_chunk()?),
+        })
+    }
+
     /// Of an answer that is a page: there is more of what was wanted.
     #[must_use]
     pub fn has_more(self) -> bool {
@@ -296,7 +463,9 @@ impl<'a> TreeView<'a> {
         TreeLength {
             elements: self.number(0),
             bytes: self.number(1),
-            is_list: self.bytes.get(16).is_some_and(|&kind| kind != 0),
+            kind: (self.bytes.get(16))
+                .and_then(|&kind| TreeKind::of(kind))
+                .unwrap_or_default(),
             tag: self.bytes.get(17).copied().unwrap_or(0),
             version: self.version,
         }
@@ -683,4 +852,54 @@ calls! {
     /// # Errors
     /// Those of `insert`.
     trim(first: i64, last: i64) -> TreeTrimmed, TreeTrimmed = TreeOp::Trim { first, last };
+    /// Gives members of a scored map scores, or removes them, in their order, as far as the rule
+    /// holds: all, or as many as one step can. A member has 1016 bytes at most. A score that is not a
+    /// number is left out.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    score(changes: &'b [TreeScore<'b>], rule: TreeScoreRule) -> TreeScored, TreeScored = TreeOp::Score {
+        changes: TreeScores::Slices(changes),
+        rule,
+        replaces: false,
+    };
+    /// The scores of several members: of all, or of as many as one answer holds.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    scores_of(members: &'b [&'b [u8]]) -> TreeScoresFound, TreeScoresFound = TreeOp::ScoreOf {
+        members: TreeValues::Slices(members),
+    };
+    /// How many members have a lesser score than one, or are before it with an equal one; with
+    /// `reverse` how many are behind it. `None` if it is absent.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    score_rank(member: &'b [u8], reverse: bool) -> Option<TreeScoreRank>, Option<TreeScoreRank> =
+        TreeOp::ScoreRank { member, reverse };
+    /// How many members are in a range.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    score_count(range: TreeScoreRange<'b>) -> Option<u64>, Option<u64> = TreeOp::ScoreCount { range };
+    /// Members of a range in the order of their scores, without the first `skip`, at most `limit`,
+    /// or as many as a page holds: read them with [`TreePage::scored`]. `reverse` begins at the
+    /// upper end.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    score_range(range: TreeScoreRange<'b>, reverse: bool, skip: u64, limit: u32) -> TreePage, TreePage =
+        TreeOp::ScoreRange { range, reverse, skip, limit };
+    /// Members from a place on, in an order that scores do not change: read them with
+    /// [`TreePage::placed`], and begin again one behind the last place. A member that stays is met
+    /// once, whatever is added or removed meanwhile.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    score_scan(from: u64, limit: u32) -> TreePage, TreePage = TreeOp::ScoreScan { from, limit };
+    /// Removes the members of a range: all, or as many as one step can.
+    ///
+    /// # Errors
+    /// Those of `insert`.
+    score_remove(range: TreeScoreRange<'b>) -> TreeRemoved, TreeRemoved = TreeOp::ScoreRemove { range };
 }

@@ -100,12 +100,12 @@ impl<N: Nodes> TreeWork<'_, N> {
         let (len, at) = (view.len(), Self::middle(view, edge));
         let separator = match kind {
             TreeKind::List => Vec::new(),
-            TreeKind::Map if is_leaf => {
+            TreeKind::Map | TreeKind::Scored if is_leaf => {
                 let keys = view.key(at - 1).zip(view.key(at));
                 let (before, after) = keys.ok_or(damaged)?;
                 separator_of(before, after).to_vec()
             }
-            TreeKind::Map => view.separator(at).ok_or(damaged)?.to_vec(),
+            TreeKind::Map | TreeKind::Scored => view.separator(at).ok_or(damaged)?.to_vec(),
         };
         let counts = [
             append_all(&mut left, kind, view, 0..at),

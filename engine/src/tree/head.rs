@@ -30,17 +30,11 @@ pub(crate) enum TreeHead<'a> {
     },
 }
 
-fn kind_of(byte: u8) -> Option<TreeKind> {
-    [TreeKind::Map, TreeKind::List]
-        .into_iter()
-        .find(|&kind| kind as u8 == byte)
-}
-
 impl<'a> TreeHead<'a> {
     /// The head in a value; `None` if none can be there.
     pub(crate) fn parse(value: &'a [u8]) -> Option<Self> {
         let (&[first, tag], rest) = value.split_first_chunk::<INLINE_HEAD_BYTES>()?;
-        let kind = kind_of(first & !INLINE)?;
+        let kind = TreeKind::of(first & !INLINE)?;
         if first & INLINE == 0 {
             let id = rest.first_chunk()?;
             return (rest.len() == id.len()).then(|| Self::Rooted(u64::from_le_bytes(*id)));
@@ -72,11 +66,12 @@ mod tests {
         farcore_fuzz::Target::new("tree head")
             .seed(TreeHead::rooted(TreeKind::Map, 3, 77))
             .seed(TreeHead::rooted(TreeKind::List, 0, u64::MAX))
+            .seed(TreeHead::rooted(TreeKind::Scored, 4, 7))
             .seed([&TreeHead::inline_start(TreeKind::List, 9)[..], b"leaf"].concat())
             .run(|value| match TreeHead::parse(value) {
                 None => {}
                 Some(TreeHead::Rooted(id)) => {
-                    let kind = kind_of(value[0]).expect("it was parsed");
+                    let kind = TreeKind::of(value[0]).expect("it was parsed");
                     assert_eq!(TreeHead::rooted(kind, value[1], id), value);
                 }
                 Some(TreeHead::Inline { kind, tag, leaf }) => {

@@ -51,13 +51,44 @@ pub(crate) const NODE_BYTES_MAX: usize = u16::MAX as usize;
 /// The longest value that lies in a leaf.
 const INLINE_MAX: usize = APART as usize - 1;
 
-/// What a tree's nodes have in common.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TreeKind {
+/// The kind of a collection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum TreeKind {
     /// Elements have a key and are in the order of their keys.
+    #[default]
     Map,
     /// Elements are in the order in which they were put.
     List,
+    /// Members have a score each and are in the order of their scores. Its nodes are a map's.
+    Scored,
+}
+
+impl TreeKind {
+    /// The kind as a number says it, or as metadata does.
+    pub(crate) fn of(number: u8) -> Option<Self> {
+        [Self::Map, Self::List, Self::Scored]
+            .into_iter()
+            .find(|&kind| kind as u8 == number)
+    }
+
+    /// What the elements are called: a map, a list or a scored map.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+            Self::List => "list",
+            Self::Scored => "scored map",
+        }
+    }
+
+    /// Elements of a leaf that count as one.
+    pub(crate) fn elements(self, count: u64) -> u64 {
+        match self {
+            Self::Scored => count / 2,
+            Self::Map | Self::List => count,
+        }
+    }
 }
 
 /// The value of an element, as its leaf has it.
@@ -97,7 +128,7 @@ fn half(bytes: &[u8], at: usize) -> Option<usize> {
 /// Bytes of an element's place in a leaf.
 pub(super) fn leaf_place_bytes(kind: TreeKind) -> usize {
     match kind {
-        TreeKind::Map => MAP_PLACE_BYTES,
+        TreeKind::Map | TreeKind::Scored => MAP_PLACE_BYTES,
         TreeKind::List => LIST_PLACE_BYTES,
     }
 }
@@ -105,7 +136,7 @@ pub(super) fn leaf_place_bytes(kind: TreeKind) -> usize {
 /// Bytes of a child's place in a branch.
 fn branch_place_bytes(kind: TreeKind) -> usize {
     match kind {
-        TreeKind::Map => MAP_BRANCH_PLACE_BYTES,
+        TreeKind::Map | TreeKind::Scored => MAP_BRANCH_PLACE_BYTES,
         TreeKind::List => LIST_BRANCH_PLACE_BYTES,
     }
 }
@@ -124,7 +155,7 @@ fn first_of(key: &[u8]) -> u32 {
 /// Bytes that an element takes in the heap, if its value lies in its leaf.
 pub(crate) fn inline_bytes(kind: TreeKind, key_bytes: usize, value_bytes: usize) -> usize {
     match kind {
-        TreeKind::Map => 4 + key_bytes + value_bytes,
+        TreeKind::Map | TreeKind::Scored => 4 + key_bytes + value_bytes,
         TreeKind::List => 2 + value_bytes,
     }
 }
@@ -164,7 +195,8 @@ impl<'a> TreeNode<'a> {
     #[inline]
     pub(crate) fn parse_as(bytes: &'a [u8], kind: TreeKind, is_leaf: bool) -> Option<Self> {
         let node = Self::parse(bytes)?;
-        (node.kind() == kind && node.is_leaf() == is_leaf).then_some(node)
+        let is_list = kind == TreeKind::List;
+        (node.is_list() == is_list && node.is_leaf() == is_leaf).then_some(node)
     }
 
     #[inline]
@@ -173,11 +205,17 @@ impl<'a> TreeNode<'a> {
     }
 
     #[inline]
+    fn is_list(self) -> bool {
+        self.bytes[0] & LIST != 0
+    }
+
+    /// The kind of its tree, as far as a node tells it.
+    #[inline]
     fn kind(self) -> TreeKind {
-        if self.bytes[0] & LIST == 0 {
-            TreeKind::Map
-        } else {
+        if self.is_list() {
             TreeKind::List
+        } else {
+            TreeKind::Map
         }
     }
 
@@ -260,7 +298,7 @@ impl<'a> TreeNode<'a> {
         let distance = half(self.bytes, self.place(entry)?)?;
         let bytes = self.at_distance(distance)?;
         let (lengths, key_bytes, value_bytes) = match self.kind() {
-            TreeKind::Map => (4, half(bytes, 0)?, half(bytes, 2)?),
+            TreeKind::Map | TreeKind::Scored => (4, half(bytes, 0)?, half(bytes, 2)?),
             TreeKind::List => (2, 0, half(bytes, 0)?),
         };
         let value_bytes = match value_bytes {
@@ -275,7 +313,7 @@ impl<'a> TreeNode<'a> {
     pub(crate) fn key(self, entry: usize) -> Option<&'a [u8]> {
         let element = self.element(entry)?;
         match self.kind() {
-            TreeKind::Map => element.get(4..4 + half(element, 0)?),
+            TreeKind::Map | TreeKind::Scored => element.get(4..4 + half(element, 0)?),
             TreeKind::List => Some(&[]),
         }
     }
@@ -291,7 +329,7 @@ impl<'a> TreeNode<'a> {
     pub(crate) fn key_and_value(self, entry: usize) -> Option<(&'a [u8], StoredValue<'a>)> {
         let element = self.element(entry)?;
         let (key, length, value) = match self.kind() {
-            TreeKind::Map => {
+            TreeKind::Map | TreeKind::Scored => {
                 let (key, value) = element.get(4..)?.split_at_checked(half(element, 0)?)?;
                 (key, half(element, 2)?, value)
             }
@@ -350,7 +388,7 @@ impl<'a> TreeNode<'a> {
     /// True if the heap holds what the entries have and what is dead, and nothing twice, and N3
     /// holds. Far memory may say otherwise; then a copy could need more room than the node had.
     pub(crate) fn adds_up(self) -> bool {
-        let is_map = self.kind() == TreeKind::Map;
+        let is_map = self.kind() != TreeKind::List;
         let bytes_of = |entry| {
             if self.is_leaf() {
                 let is_first = !is_map || self.first_bytes(entry) == self.key(entry).map(first_of);
@@ -535,7 +573,7 @@ impl<'a> TreeNodeEdit<'a> {
             return false;
         }
         let (start, key_at) = self.take_element(kind, key.len(), value);
-        if kind == TreeKind::Map {
+        if kind != TreeKind::List {
             self.write(key_at, &[key]);
         }
         let distance = half_bytes(self.bytes.len() - start);
@@ -566,7 +604,7 @@ impl<'a> TreeNodeEdit<'a> {
             }
         };
         match kind {
-            TreeKind::Map => {
+            TreeKind::Map | TreeKind::Scored => {
                 let start = self.take(4 + key_bytes + stored.len());
                 self.write(start, &[&half_bytes(key_bytes), &length]);
                 self.write(start + 4 + key_bytes, &[stored]);

@@ -8,6 +8,7 @@
 
 use super::node::TreeKind;
 use super::program::TreeProgramMode;
+use super::scored::ORDER_BYTES;
 
 /// Of which collections an operation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,11 +69,101 @@ pub enum TreeValues<'a> {
     Encoded(&'a [u8]),
 }
 
+/// What becomes of a member of a scored map.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TreeScore<'a> {
+    /// The member. It has 1016 bytes at most.
+    pub member: &'a [u8],
+    /// Its new score; `None` removes it.
+    pub score: Option<f64>,
+    /// Its new value, of any meaning.
+    pub value: &'a [u8],
+}
+
+/// Changes of a scored map.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum TreeScores<'a> {
+    /// As a caller has them.
+    Slices(&'a [TreeScore<'a>]),
+    /// As a request carries them.
+    Encoded(&'a [u8]),
+}
+
+/// Which new scores of members that are there are taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TreeScoreOnly {
+    /// Any.
+    #[default]
+    Any,
+    /// Only one that is greater than the score before.
+    Greater,
+    /// Only one that is less than the score before.
+    Less,
+}
+
+/// Which members get new scores, and which.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeScoreRule {
+    /// Whether the member must be there.
+    pub condition: TreeCondition,
+    /// Of members that are there, which new scores are taken.
+    pub only: TreeScoreOnly,
+    /// The score is added to the one before. Where the sum is not a number, the member stays as it
+    /// was.
+    pub adds: bool,
+}
+
+impl Default for TreeScoreRule {
+    fn default() -> Self {
+        Self {
+            condition: TreeCondition::Always,
+            only: TreeScoreOnly::Any,
+            adds: false,
+        }
+    }
+}
+
+/// One end of a range of scores.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum TreeScoreBound {
+    /// Members of this score belong to the range.
+    Included(f64),
+    /// Members of this score do not belong to the range.
+    Excluded(f64),
+}
+
+/// A range of members of a scored map.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum TreeScoreRange<'a> {
+    /// From one rank to another, which is the last. Negative ranks count from the end, and -1 is
+    /// the last member.
+    Ranks {
+        /// The first rank.
+        first: i64,
+        /// The last rank.
+        last: i64,
+    },
+    /// From one score to another.
+    Scores {
+        /// The lower end.
+        from: TreeScoreBound,
+        /// The upper end.
+        to: TreeScoreBound,
+    },
+    /// From one member to another, in a map whose members all have one score.
+    Members {
+        /// The lower end.
+        from: TreeBound<'a>,
+        /// The upper end.
+        to: TreeBound<'a>,
+    },
+}
+
 /// An operation on the collection of one key.
 ///
 /// Ranks count from 0, in the order of the keys of a map, or of a list. Reads that may be long
 /// answer a page: as much as one answer holds, and whether there is more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum TreeOp<'a> {
     /// How many elements there are, and their bytes.
@@ -235,6 +326,72 @@ pub enum TreeOp<'a> {
         /// What it works with.
         input: &'a [u8],
     },
+    /// Gives members scores, and removes members, in their order: all, or as many as one step can,
+    /// and [`TREE_CHANGES_WHOLE`](crate::constants::TREE_CHANGES_WHOLE) at least.
+    Score {
+        /// The changes.
+        changes: TreeScores<'a>,
+        /// Which of them are made, and how.
+        rule: TreeScoreRule,
+        /// The key becomes a scored map of these members alone, whatever it was.
+        replaces: bool,
+    },
+    /// The scores of several members: of all, or of as many as one answer holds.
+    ScoreOf {
+        /// The members.
+        members: TreeValues<'a>,
+    },
+    /// The score of a member, and its value.
+    ScoredValue {
+        /// The member.
+        member: &'a [u8],
+    },
+    /// How many members are before one, in the order of scores, and its score.
+    ScoreRank {
+        /// The member.
+        member: &'a [u8],
+        /// How many are behind it.
+        reverse: bool,
+    },
+    /// How many members are in a range.
+    ScoreCount {
+        /// The range.
+        range: TreeScoreRange<'a>,
+    },
+    /// Members of a range, with scores and values.
+    ScoreRange {
+        /// The range.
+        range: TreeScoreRange<'a>,
+        /// From the upper end to the lower.
+        reverse: bool,
+        /// Members that are left out, from where it begins.
+        skip: u64,
+        /// The most members.
+        limit: u32,
+    },
+    /// Members from a place on, in the order of places, with their scores. A member's place never
+    /// changes, so who scans from 0 on meets each member that stays once.
+    ScoreScan {
+        /// The place.
+        from: u64,
+        /// The most members.
+        limit: u32,
+    },
+    /// Removes members of a range: all, or as many as one step can.
+    ScoreRemove {
+        /// The range.
+        range: TreeScoreRange<'a>,
+    },
+}
+
+impl TreeScoreBound {
+    /// The score, and whether the range begins or ends beside it.
+    pub(super) fn score(self) -> (f64, bool) {
+        match self {
+            Self::Included(score) => (score, false),
+            Self::Excluded(score) => (score, true),
+        }
+    }
 }
 
 /// The ranks of a slice of a list of this length, the end not included.
@@ -292,6 +449,46 @@ impl<'a> Fields<'a> {
         Some(TreeChange {
             value: self.optional()?,
             key: self.bytes()?,
+        })
+    }
+
+    fn score(&mut self) -> Option<TreeScore<'a>> {
+        Some(TreeScore {
+            score: match self.byte()? {
+                0 => None,
+                1 => Some(f64::from_bits(self.number()?)),
+                _ => return None,
+            },
+            member: self.bytes()?,
+            value: self.bytes()?,
+        })
+    }
+
+    fn score_bound(&mut self) -> Option<TreeScoreBound> {
+        let is_excluded = self.byte()?;
+        let score = f64::from_bits(self.number()?);
+        match is_excluded {
+            0 => Some(TreeScoreBound::Included(score)),
+            1 => Some(TreeScoreBound::Excluded(score)),
+            _ => None,
+        }
+    }
+
+    fn score_range(&mut self) -> Option<TreeScoreRange<'a>> {
+        Some(match self.byte()? {
+            0 => TreeScoreRange::Ranks {
+                first: self.signed()?,
+                last: self.signed()?,
+            },
+            1 => TreeScoreRange::Scores {
+                from: self.score_bound()?,
+                to: self.score_bound()?,
+            },
+            2 => TreeScoreRange::Members {
+                from: self.bound()?,
+                to: self.bound()?,
+            },
+            _ => return None,
         })
     }
 
@@ -389,6 +586,123 @@ impl<'a> TreeChanges<'a> {
             Ok::<_, ()>(true)
         });
         all.map(|_| lengths)
+    }
+}
+
+impl<'a> TreeScores<'a> {
+    /// Calls `each` with each change until it has enough; `None` if they are not what was encoded.
+    pub(super) fn for_each<E>(
+        self,
+        mut each: impl FnMut(TreeScore<'a>) -> Result<bool, E>,
+    ) -> Option<Result<(), E>> {
+        let (slices, encoded) = match self {
+            Self::Slices(changes) => (changes, &[][..]),
+            Self::Encoded(bytes) => (&[][..], bytes),
+        };
+        let mut fields = Fields(encoded);
+        let mut slices = slices.iter();
+        loop {
+            let change = match slices.next() {
+                Some(change) => *change,
+                None if fields.0.is_empty() => return Some(Ok(())),
+                None => fields.score()?,
+            };
+            match each(change) {
+                Ok(true) => {}
+                Ok(false) => return Some(Ok(())),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// True if no member gets a score.
+    fn only_remove(self) -> bool {
+        let all = self.for_each(|change| match change.score {
+            Some(_) => Err(()),
+            None => Ok(true),
+        });
+        all == Some(Ok(()))
+    }
+
+    /// The longest member and the longest value; `None` if they are not what was encoded.
+    fn lengths(self) -> Option<(usize, usize)> {
+        let mut lengths = (0, 0);
+        let all = self.for_each(|change| {
+            lengths.0 = change.member.len().max(lengths.0);
+            lengths.1 = change.value.len().max(lengths.1);
+            Ok::<_, ()>(true)
+        });
+        all.map(|_| lengths)
+    }
+
+    fn encode(self, into: &mut Vec<u8>) {
+        let changes = match self {
+            Self::Slices(changes) => changes,
+            Self::Encoded(bytes) => return into.extend_from_slice(bytes),
+        };
+        for change in changes {
+            into.push(u8::from(change.score.is_some()));
+            into.extend(
+                change
+                    .score
+                    .iter()
+                    .flat_map(|score| score.to_bits().to_le_bytes()),
+            );
+            put_bytes(into, change.member);
+            put_bytes(into, change.value);
+        }
+    }
+}
+
+impl TreeScoreRule {
+    fn encode(self) -> u8 {
+        self.condition as u8 | (self.only as u8) << 2 | u8::from(self.adds) << 4
+    }
+
+    fn decode(flags: u8) -> Option<Self> {
+        let condition = match flags & 3 {
+            0 => TreeCondition::Always,
+            1 => TreeCondition::IfAbsent,
+            2 => TreeCondition::IfPresent,
+            _ => return None,
+        };
+        let only = match flags >> 2 & 3 {
+            0 => TreeScoreOnly::Any,
+            1 => TreeScoreOnly::Greater,
+            2 => TreeScoreOnly::Less,
+            _ => return None,
+        };
+        (flags >> 5 == 0).then_some(Self {
+            condition,
+            only,
+            adds: flags >> 4 != 0,
+        })
+    }
+}
+
+fn put_score_bound(into: &mut Vec<u8>, bound: TreeScoreBound) {
+    let (score, is_excluded) = bound.score();
+    into.push(u8::from(is_excluded));
+    into.extend(score.to_bits().to_le_bytes());
+}
+
+fn put_score_range(into: &mut Vec<u8>, range: TreeScoreRange<'_>) {
+    match range {
+        TreeScoreRange::Ranks { first, last } => {
+            into.push(0);
+            into.extend(first.to_le_bytes());
+            into.extend(last.to_le_bytes());
+        }
+        TreeScoreRange::Scores { from, to } => {
+            into.push(1);
+            put_score_bound(into, from);
+            put_score_bound(into, to);
+        }
+        TreeScoreRange::Members { from, to } => {
+            into.push(2);
+            put_bound(into, from);
+            put_bound(into, to);
+        }
     }
 }
 
@@ -527,6 +841,14 @@ impl<'a> TreeOp<'a> {
             | Self::InsertAt { .. }
             | Self::SetAt { .. }
             | Self::Rotate { .. } => Some(TreeKind::List),
+            Self::Score { .. }
+            | Self::ScoreOf { .. }
+            | Self::ScoredValue { .. }
+            | Self::ScoreRank { .. }
+            | Self::ScoreCount { .. }
+            | Self::ScoreRange { .. }
+            | Self::ScoreScan { .. }
+            | Self::ScoreRemove { .. } => Some(TreeKind::Scored),
         }
     }
 
@@ -563,7 +885,11 @@ impl<'a> TreeOp<'a> {
             | Self::CompareAndSet { value: None, .. }
             | Self::TakeAt { .. }
             | Self::Draw { removes: true, .. }
-            | Self::Trim { .. } => true,
+            | Self::Trim { .. }
+            | Self::ScoreRemove { .. } => true,
+            Self::Score {
+                changes, replaces, ..
+            } => !replaces && changes.only_remove(),
             Self::Run { mode, .. } => *mode == TreeProgramMode::Removes,
             Self::Update { changes, replaces } => !replaces && changes.only_remove(),
             _ => false,
@@ -582,7 +908,13 @@ impl<'a> TreeOp<'a> {
             | Self::Range { .. }
             | Self::GetMany { .. }
             | Self::Draw { removes: false, .. }
-            | Self::Slice { .. } => false,
+            | Self::Slice { .. }
+            | Self::ScoreOf { .. }
+            | Self::ScoredValue { .. }
+            | Self::ScoreRank { .. }
+            | Self::ScoreCount { .. }
+            | Self::ScoreRange { .. }
+            | Self::ScoreScan { .. } => false,
             Self::Pop { .. }
             | Self::RemoveByRank { .. }
             | Self::Insert { .. }
@@ -595,7 +927,9 @@ impl<'a> TreeOp<'a> {
             | Self::TakeAt { .. }
             | Self::Rotate { .. }
             | Self::Draw { removes: true, .. }
-            | Self::Trim { .. } => true,
+            | Self::Trim { .. }
+            | Self::Score { .. }
+            | Self::ScoreRemove { .. } => true,
             Self::Run { mode, .. } => *mode != TreeProgramMode::Reads,
         }
     }
@@ -604,7 +938,9 @@ impl<'a> TreeOp<'a> {
     pub(crate) fn replaces(&self) -> bool {
         matches!(
             self,
-            Self::Update { replaces: true, .. } | Self::Push { replaces: true, .. }
+            Self::Update { replaces: true, .. }
+                | Self::Push { replaces: true, .. }
+                | Self::Score { replaces: true, .. }
         )
     }
 
@@ -623,6 +959,10 @@ impl<'a> TreeOp<'a> {
             TreeBound::Unbounded => 0,
             TreeBound::Included(key) | TreeBound::Excluded(key) => key.len(),
         };
+        let in_range = |range: &TreeScoreRange<'_>| match range {
+            TreeScoreRange::Members { from, to } => bound(from).max(bound(to)),
+            TreeScoreRange::Ranks { .. } | TreeScoreRange::Scores { .. } => 0,
+        };
         match self {
             Self::Len
             | Self::RangeByRank { .. }
@@ -632,7 +972,19 @@ impl<'a> TreeOp<'a> {
             | Self::Rotate { .. }
             | Self::Draw { .. }
             | Self::Slice { .. }
-            | Self::Trim { .. } => (0, 0),
+            | Self::Trim { .. }
+            | Self::ScoreScan { .. } => (0, 0),
+            Self::Score { changes, .. } => {
+                let (member, value) = changes.lengths().unwrap_or((0, 0));
+                (ORDER_BYTES + member, value)
+            }
+            Self::ScoreOf { members } => (ORDER_BYTES + members.longest().unwrap_or(0), 0),
+            Self::ScoredValue { member } | Self::ScoreRank { member, .. } => {
+                (ORDER_BYTES + member.len(), 0)
+            }
+            Self::ScoreCount { range }
+            | Self::ScoreRemove { range }
+            | Self::ScoreRange { range, .. } => (ORDER_BYTES + in_range(range), 0),
             Self::Run { input, .. } => (0, input.len()),
             Self::Update { changes, .. } => changes.lengths().unwrap_or((0, 0)),
             Self::GetMany { keys } => (keys.longest().unwrap_or(0), 0),
@@ -784,12 +1136,56 @@ impl<'a> TreeOp<'a> {
                 into.extend(last.to_le_bytes());
             }
             Self::Rotate { last } => into.extend(head(20, last)),
+            Self::Score {
+                changes,
+                rule,
+                replaces,
+            } => {
+                into.extend([21, rule.encode() | u8::from(replaces) << 5]);
+                changes.encode(into);
+            }
+            Self::ScoreOf { members } => {
+                into.extend(head(22, false));
+                members.encode(into);
+            }
+            Self::ScoredValue { member } => {
+                into.extend(head(23, false));
+                put_bytes(into, member);
+            }
+            Self::ScoreRank { member, reverse } => {
+                into.extend(head(24, reverse));
+                put_bytes(into, member);
+            }
+            Self::ScoreCount { range } => {
+                into.extend(head(25, false));
+                put_score_range(into, range);
+            }
+            Self::ScoreRange {
+                range,
+                reverse,
+                skip,
+                limit,
+            } => {
+                into.extend(head(26, reverse));
+                put_score_range(into, range);
+                into.extend(skip.to_le_bytes());
+                into.extend(limit.to_le_bytes());
+            }
+            Self::ScoreScan { from, limit } => {
+                into.extend(head(27, false));
+                into.extend(from.to_le_bytes());
+                into.extend(limit.to_le_bytes());
+            }
+            Self::ScoreRemove { range } => {
+                into.extend(head(28, false));
+                put_score_range(into, range);
+            }
             Self::Run {
                 program,
                 mode,
                 input,
             } => {
-                into.extend([40, mode as u8, program]);
+                into.extend([29, mode as u8, program]);
                 put_bytes(into, input);
             }
         }
@@ -908,7 +1304,45 @@ impl<'a> TreeOp<'a> {
                 last: fields.signed()?,
             },
             20 => Self::Rotate { last: flag },
-            40 => Self::Run {
+            21 => {
+                let changes = TreeScores::Encoded(std::mem::take(&mut fields.0));
+                changes.lengths()?;
+                let rule = TreeScoreRule::decode(flags & !(1 << 5))?;
+                Self::Score {
+                    changes,
+                    rule,
+                    replaces: flags >> 5 != 0,
+                }
+            }
+            22 => {
+                let members = TreeValues::Encoded(std::mem::take(&mut fields.0));
+                members.longest()?;
+                Self::ScoreOf { members }
+            }
+            23 => Self::ScoredValue {
+                member: fields.bytes()?,
+            },
+            24 => Self::ScoreRank {
+                member: fields.bytes()?,
+                reverse: flag,
+            },
+            25 => Self::ScoreCount {
+                range: fields.score_range()?,
+            },
+            26 => Self::ScoreRange {
+                range: fields.score_range()?,
+                reverse: flag,
+                skip: fields.number()?,
+                limit: fields.short()?,
+            },
+            27 => Self::ScoreScan {
+                from: fields.number()?,
+                limit: fields.short()?,
+            },
+            28 => Self::ScoreRemove {
+                range: fields.score_range()?,
+            },
+            29 => Self::Run {
                 mode: TreeProgramMode::of(flags)?,
                 program: fields.byte()?,
                 input: fields.bytes()?,

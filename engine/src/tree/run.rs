@@ -1,5 +1,6 @@
 //! What each operation on a tree does.
 
+use super::node::TreeKind;
 use super::op::{
     PAGE_ELEMENT, PAGE_HEAD, TreeBound, TreeChanges, TreeCondition, TreeOp, TreeValues,
     page_elements, put_found, slice_of,
@@ -38,20 +39,20 @@ pub(crate) struct TreeLimits {
 }
 
 /// A page under construction.
-struct Page<'a> {
-    out: &'a mut Vec<u8>,
-    bytes_max: usize,
-    left: u32,
+pub(super) struct Page<'a> {
+    pub(super) out: &'a mut Vec<u8>,
+    pub(super) bytes_max: usize,
+    pub(super) left: u32,
 }
 
 impl Page<'_> {
     /// True if another element has its place here.
-    fn has_room(&self, key: &[u8], value_bytes: usize) -> bool {
+    pub(super) fn has_room(&self, key: &[u8], value_bytes: usize) -> bool {
         let bytes = self.out.len() + PAGE_ELEMENT + key.len() + value_bytes;
         self.left > 0 && (bytes <= self.bytes_max || self.out.len() == PAGE_HEAD)
     }
 
-    fn add(&mut self, key: &[u8], value: &[u8]) {
+    pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
         let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.out.extend(length(key).to_le_bytes());
         self.out.extend(length(value).to_le_bytes());
@@ -69,6 +70,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     /// [`Halt`]; then nothing is to be changed.
     ///
     /// [`TreeScratch::edits`]: super::TreeScratch::edits
+    #[expect(clippy::too_many_lines, reason = "one arm per operation")]
     pub(crate) fn run(
         &mut self,
         op: &TreeOp<'_>,
@@ -78,7 +80,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         out.clear();
         match *op {
             TreeOp::Len => {
-                out.extend(self.root.count.to_le_bytes());
+                out.extend(self.members().to_le_bytes());
                 out.extend(self.root.bytes.to_le_bytes());
                 Ok(TreeAnswer::Value)
             }
@@ -88,6 +90,9 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                 reverse,
                 limit,
             } => self.range_by_rank(start..end, reverse, (limit, limits), out),
+            TreeOp::Pop { last, limit } if self.shape.kind == TreeKind::Scored => {
+                self.pop_scored(last, (limit, limits), out)
+            }
             TreeOp::Pop { last, limit } => self.pop(last, (limit, limits), out),
             TreeOp::RemoveByRank { start, end } => self.remove_ranks(start, end, limits, out),
             TreeOp::Get { key } => self.get(key, out),
@@ -126,17 +131,30 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             TreeOp::Rotate { .. } if self.root.count == 0 => Ok(TreeAnswer::Absent),
             TreeOp::Rotate { last } => self.rotate(last, limits, out),
             TreeOp::Draw { random, removes } => {
-                let rank = (u128::from(random) * u128::from(self.root.count)) >> u64::BITS;
+                let rank = (u128::from(random) * u128::from(self.members())) >> u64::BITS;
                 match u64::try_from(rank) {
                     Ok(rank) if self.root.count > 0 => self.take_at(rank, removes, out),
                     _ => Ok(TreeAnswer::Absent),
                 }
             }
             TreeOp::Slice { first, last, limit } => {
-                let ranks = slice_of(first, last, self.root.count);
+                let ranks = slice_of(first, last, self.members());
                 self.range_by_rank(ranks, false, (limit, limits), out)
             }
             TreeOp::Trim { first, last } => self.trim(first, last, limits, out),
+            TreeOp::Score { changes, rule, .. } => self.score(changes, rule, limits, out),
+            TreeOp::ScoreOf { members } => self.scores_of(members, limits, out),
+            TreeOp::ScoredValue { member } => self.scored_value(member, out),
+            TreeOp::ScoreRank { member, reverse } => self.score_rank(member, reverse, out),
+            TreeOp::ScoreCount { range } => self.score_count(range, out),
+            TreeOp::ScoreRange {
+                range,
+                reverse,
+                skip,
+                limit,
+            } => self.score_range(range, (reverse, skip), (limit, limits), out),
+            TreeOp::ScoreScan { from, limit } => self.score_scan(from, (limit, limits), out),
+            TreeOp::ScoreRemove { range } => self.score_remove(range, limits, out),
             TreeOp::Run { program, input, .. } => match limits.programs.get(usize::from(program)) {
                 Some(program) => self.run_program(program.run, input, limits, out),
                 None => Ok(TreeAnswer::Refused),
@@ -327,7 +345,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
 
     /// Counts a negative rank from the end; `None` if there is no such element.
     fn rank_of(&self, rank: i64) -> Option<u64> {
-        let count = self.root.count;
+        let count = self.members();
         let rank = match u64::try_from(rank) {
             Ok(rank) => rank,
             Err(_) => count.checked_sub(rank.unsigned_abs())?,
@@ -338,9 +356,12 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     /// Answers the element of a rank as a page, which says whether there are others, and may
     /// remove it.
     fn take_at(&mut self, rank: u64, removes: bool, out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
+        if self.shape.kind == TreeKind::Scored && removes {
+            return self.take_scored(rank, out);
+        }
         out.push(0);
         self.with_path(|work, path| {
-            let place = work.find(path, Sought::Rank(rank))?;
+            let place = work.find(path, Sought::Rank(work.first_rank() + rank))?;
             let (key, value) = work.element_of(&place, place.entry)?;
             let key_bytes = key.len();
             let mut page = Page {
@@ -354,7 +375,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             }
             Ok(())
         })?;
-        out[0] = u8::from(self.root.count > u64::from(!removes));
+        out[0] = u8::from(self.members() > u64::from(!removes));
         Ok(TreeAnswer::Value)
     }
 
@@ -389,9 +410,9 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         limits: TreeLimits,
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
-        let kept = slice_of(first, last, self.root.count);
+        let kept = slice_of(first, last, self.members());
         let kept_count = kept.end - kept.start;
-        if self.root.count - kept_count > 1 {
+        if self.members() - kept_count > 1 {
             self.refrain();
         }
         // Behind the slice first, so that its ranks stay while there is more. From the ends inward:
@@ -399,17 +420,17 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         let behind = if kept_count == 0 { 0 } else { kept.end };
         let mut removed = self.remove_behind(behind, limits)?;
         let mut left = kept.start;
-        if kept_count > 0 && self.root.count == kept.end {
+        if kept_count > 0 && self.members() == kept.end {
             let before = self.remove_from(0, kept.start, limits)?;
             (removed, left) = (removed + before, kept.start - before);
         }
-        let more = self.root.count > kept_count;
+        let more = self.members() > kept_count;
         // A slice of no element is named so that it does not reach the last one.
         let (start, end) = match kept_count {
             0 => (1, 1),
             _ => (left, left + kept_count),
         };
-        for number in [removed, start, end, u64::from(more), self.root.count] {
+        for number in [removed, start, end, u64::from(more), self.members()] {
             out.extend(number.to_le_bytes());
         }
         Ok(TreeAnswer::Value)
@@ -494,7 +515,21 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         (limit, limits): (u32, TreeLimits),
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
-        let end = ranks.end.min(self.root.count);
+        let first = self.first_rank();
+        let end = ranks.end.min(self.members());
+        let ranks = first + ranks.start.min(end)..first + end;
+        self.page_of_ranks(ranks, reverse, (limit, limits), out)
+    }
+
+    /// Answers elements from one rank to before another, counted in the whole tree.
+    pub(super) fn page_of_ranks(
+        &mut self,
+        ranks: std::ops::Range<u64>,
+        reverse: bool,
+        (limit, limits): (u32, TreeLimits),
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let end = ranks.end;
         let wanted = end.saturating_sub(ranks.start);
         let all = u32::try_from(wanted).unwrap_or(u32::MAX);
         if all == 0 {
@@ -613,7 +648,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         limits: TreeLimits,
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
-        let wanted = end.min(self.root.count).saturating_sub(start);
+        let wanted = end.min(self.members()).saturating_sub(start);
         let removed = self.remove_from(start, end, limits)?;
         out.extend(removed.to_le_bytes());
         out.push(u8::from(removed < wanted));
@@ -628,6 +663,9 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         end: u64,
         limits: TreeLimits,
     ) -> Result<u64, Halt> {
+        if self.shape.kind == TreeKind::Scored {
+            return self.remove_scored(start..end, false, limits);
+        }
         let mut left = end.min(self.root.count).saturating_sub(start);
         let mut removed = 0;
         while left > 0 && !self.is_spent(limits) {
@@ -657,6 +695,9 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     /// many.
     fn remove_behind(&mut self, rank: u64, limits: TreeLimits) -> Result<u64, Halt> {
         let before = self.root.count;
+        if self.shape.kind == TreeKind::Scored {
+            return self.remove_scored(rank..self.members(), true, limits);
+        }
         if before.saturating_sub(rank) == 1 {
             return self.remove_from(rank, before, limits);
         }

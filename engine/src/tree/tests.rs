@@ -1,5 +1,7 @@
 //! Trees against `BTreeMap` and `VecDeque`, with tiny nodes, far nodes and bytes of any kind.
 
+mod scored;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -26,6 +28,8 @@ struct Memory {
     /// One node in this many is far at first; 0 is none.
     far_share: u32,
     here: RefCell<BTreeSet<NodeNumber>>,
+    /// Far nodes that are here, from which on there are many.
+    crowd: usize,
     clock: u32,
 }
 
@@ -45,6 +49,10 @@ impl Nodes for Memory {
         let taken = self.nodes.range(first..).zip(first..);
         let run = taken.take_while(|((taken, _), number)| *taken == number);
         first + u32::try_from(run.count()).unwrap()
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.here.borrow().len() >= self.crowd
     }
 }
 
@@ -144,7 +152,7 @@ impl Memory {
         if view.is_leaf() {
             for entry in 0..view.len() {
                 let key = view.key(entry).unwrap();
-                if shape.kind == TreeKind::Map {
+                if shape.kind != TreeKind::List {
                     assert!(low.is_none_or(|low| low <= key));
                     assert!(high.is_none_or(|high| key < high));
                 }
@@ -163,7 +171,7 @@ impl Memory {
         let mut sum = 0;
         for entry in 0..view.len() {
             let child = view.child(entry).unwrap();
-            let is_map = shape.kind == TreeKind::Map;
+            let is_map = shape.kind != TreeKind::List;
             let separator = |entry| view.separator(entry).filter(|_| is_map);
             let low = if entry == 0 { low } else { separator(entry) };
             let high = if entry + 1 < view.len() {
@@ -199,6 +207,7 @@ impl Grove {
         Self {
             memory: Memory {
                 far_share,
+                crowd: usize::MAX,
                 ..Memory::default()
             },
             shape: TreeShape {
@@ -1039,10 +1048,15 @@ fn a_tree_that_shrinks_has_few_nodes() {
 }
 
 /// Operations of several shapes, encoded.
-fn encoded_operations() -> [Vec<u8>; 7] {
+fn encoded_operations() -> Vec<Vec<u8>> {
     let changes = [(&b"a"[..], Some(&b"1"[..])), (b"b", None)];
     let changes = changes.map(|(key, value)| TreeChange { key, value });
     let keys = [&b"key"[..], b""];
+    let scores = [Some(1.5), None].map(|score| TreeScore {
+        member: b"member",
+        score,
+        value: b"value",
+    });
     let ops = [
         TreeOp::Insert {
             key: b"key",
@@ -1078,16 +1092,41 @@ fn encoded_operations() -> [Vec<u8>; 7] {
             last: -1,
             limit: 4,
         },
+        TreeOp::Score {
+            changes: TreeScores::Slices(&scores),
+            rule: TreeScoreRule::default(),
+            replaces: true,
+        },
+        TreeOp::ScoreRange {
+            range: TreeScoreRange::Members {
+                from: TreeBound::Included(b"a"),
+                to: TreeBound::Unbounded,
+            },
+            reverse: true,
+            skip: 3,
+            limit: 9,
+        },
+        TreeOp::ScoreRemove {
+            range: TreeScoreRange::Scores {
+                from: TreeScoreBound::Included(-1.0),
+                to: TreeScoreBound::Excluded(f64::INFINITY),
+            },
+        },
+        TreeOp::ScoreCount {
+            range: TreeScoreRange::Ranks { first: 0, last: -1 },
+        },
+        TreeOp::ScoreScan { from: 1, limit: 9 },
     ];
     let guard = TreeGuard {
         tag: 7,
         version: Some(77),
     };
-    ops.map(|op| {
+    let encoded = ops.iter().map(|op| {
         let mut encoded = Vec::new();
         op.encode(guard, &mut encoded);
         encoded
-    })
+    });
+    encoded.collect()
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::node::{
     NODE_BYTES_MAX, NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living,
     inline_bytes, leaf_place_bytes,
 };
+use super::scored::ScoredKeys;
 use crate::constants::KEY_BYTES_MAX;
 
 /// The longest key of an element.
@@ -221,6 +222,7 @@ pub(crate) struct TreeScratch {
     pub(super) edits: Vec<TreeEdit>,
     pub(super) spare: Vec<Vec<u8>>,
     pub(super) path: Vec<PathStep>,
+    pub(super) scored: ScoredKeys,
     /// The node that was added last.
     added: Option<NodeNumber>,
     touched: Option<TouchedLeaf>,

@@ -5,8 +5,8 @@
 
 use farcore::{
     CollectionMetadata, Condition, Config, Cursor, Engine, Error, Expiry, ExpiryCondition,
-    ExpiryOutcome, Operation, ScanOptions, TreeBound, TreeCondition, TreeGuard, TreeOp, TreeStored,
-    TreeValues,
+    ExpiryOutcome, Operation, ScanOptions, TreeBound, TreeCondition, TreeGuard, TreeKind, TreeOp,
+    TreeStored, TreeValues,
 };
 
 use crate::support::{every_encryption, key, tiny, value};
@@ -166,7 +166,7 @@ fn other_calls_see_one_key_and_no_value() {
     let known = handle.inspect(b"map").wait().unwrap().unwrap();
     assert_eq!(known.length, 2_000 * 13);
     let collection = CollectionMetadata {
-        is_list: false,
+        kind: TreeKind::Map,
         elements: 2_000,
     };
     assert_eq!(known.collection, Some(collection));
@@ -183,8 +183,8 @@ fn other_calls_see_one_key_and_no_value() {
     assert_eq!(plain.get(b"a").wait().map(drop), Err(Error::NoCollection));
     assert_eq!(plain.push_last(&[b"a"]).wait(), Err(Error::NoCollection));
     let mut map = handle.tree(b"map");
-    let is_list = false;
-    let wrong = Err(Error::CollectionKind { is_list });
+    let kind = TreeKind::Map;
+    let wrong = Err(Error::CollectionKind { kind });
     assert_eq!(map.push_last(&[b"a"]).wait(), wrong);
     let long = map.insert(&[1; 1025], b"").wait();
     assert!(matches!(
@@ -369,10 +369,12 @@ fn elements_are_counted_by_key_and_set_by_their_value() {
     assert_eq!(map.count(all.0, all.1).wait(), Ok(Some(3)));
     let queue = handle.tree(b"queue").push_last(&[b"value"]).wait();
     assert_eq!(queue, Ok(Some(1)));
-    let is_list = Err(Error::CollectionKind { is_list: true });
+    let kind = TreeKind::List;
+    let is_list = Err(Error::CollectionKind { kind });
     let mut queue = handle.tree(b"queue");
     assert_eq!(queue.count(all.0, all.1).wait(), is_list);
-    let is_list = Err(Error::CollectionKind { is_list: true });
+    let kind = TreeKind::List;
+    let is_list = Err(Error::CollectionKind { kind });
     assert_eq!(queue.compare_and_set(b"b", None, None).wait(), is_list);
     drop(handle);
     let job = async move |mut core: farcore::Core| {

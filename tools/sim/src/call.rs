@@ -2,7 +2,7 @@
 
 use farcore::{
     Answer, Change, Condition, Error, Expiry, ExpiryCondition, Operation, Transaction, TreeBound,
-    TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeValues,
+    TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeKind, TreeOp, TreeValues,
 };
 use farcore_tuning::simulated;
 
@@ -176,8 +176,8 @@ pub(crate) enum Refusal {
     NoCollection,
     /// It is one, and no value.
     Collection,
-    /// It is a list, or a map.
-    Kind(bool),
+    /// It is of this kind.
+    Kind(TreeKind),
     Tag(u8),
     Version(u64),
 }
@@ -187,7 +187,7 @@ impl Refusal {
         Some(match *error {
             Error::NoCollection => Self::NoCollection,
             Error::Collection => Self::Collection,
-            Error::CollectionKind { is_list } => Self::Kind(is_list),
+            Error::CollectionKind { kind } => Self::Kind(kind),
             Error::CollectionTag { tag } => Self::Tag(tag),
             Error::CollectionVersion { current } => Self::Version(current),
             _ => return None,

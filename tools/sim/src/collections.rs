@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use farcore::{TreeCondition, TreeGuard};
+use farcore::{TreeCondition, TreeGuard, TreeKind};
 
 use crate::call::{Answered, Call, Found, Refusal, TreeCall, nth_element, pushed, updated};
 use crate::history::{Entry, Moment, Rules};
@@ -378,7 +378,12 @@ impl Model {
         };
         if let Some(is_list) = is_list {
             if wants_list(call).is_some_and(|wanted| wanted != is_list) {
-                return Some(Refusal::Kind(is_list));
+                let kind = if is_list {
+                    TreeKind::List
+                } else {
+                    TreeKind::Map
+                };
+                return Some(Refusal::Kind(kind));
             }
             if self.tag != guard.tag && call != TreeCall::Len {
                 return Some(Refusal::Tag(self.tag));
@@ -891,8 +896,8 @@ mod tests {
             };
             (tree(push), 90, Answered::Refused(refusal))
         };
-        assert_eq!(with(push(Refusal::Kind(false))), Ok(()));
-        assert!(with(push(Refusal::Kind(true))).is_err());
+        assert_eq!(with(push(Refusal::Kind(TreeKind::Map))), Ok(()));
+        assert!(with(push(Refusal::Kind(TreeKind::List))).is_err());
         assert!(with(push(Refusal::NoCollection)).is_err());
     }
 

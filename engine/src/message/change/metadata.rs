@@ -1,6 +1,7 @@
 //! What is known of a key beside its value, and how an answer carries it.
 
 use crate::message::operation::Version;
+use crate::tree::TreeKind;
 
 /// What is known of a key beside its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,16 +20,16 @@ pub struct Metadata {
 /// What is known of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectionMetadata {
-    /// It is a list; else it is a map.
-    pub is_list: bool,
+    /// What it is.
+    pub kind: TreeKind,
     /// How many elements there are.
     pub elements: u64,
 }
 
 /// Bytes of encoded metadata.
 pub(crate) const METADATA_BYTES: usize = 16;
-/// Bytes of encoded metadata of a key that holds a collection: behind the others, whether it is a
-/// list, and its elements.
+/// Bytes of encoded metadata of a key that holds a collection: behind the others, its kind
+/// and its elements.
 pub(crate) const COLLECTION_BYTES: usize = METADATA_BYTES + 1 + 8;
 
 impl Metadata {
@@ -40,8 +41,8 @@ impl Metadata {
         let (encoded, rest) = value.split_first_chunk::<METADATA_BYTES>()?;
         let collection = match rest {
             [] => None,
-            [is_list, elements @ ..] => Some(CollectionMetadata {
-                is_list: *is_list != 0,
+            [kind, elements @ ..] => Some(CollectionMetadata {
+                kind: TreeKind::of(*kind)?,
                 elements: u64::from_le_bytes(elements.try_into().ok()?),
             }),
         };
@@ -66,7 +67,7 @@ impl Metadata {
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         let head = Self::encode(length, expiry_ms);
         encoded[..METADATA_BYTES].copy_from_slice(&head);
-        encoded[METADATA_BYTES] = u8::from(collection.is_list);
+        encoded[METADATA_BYTES] = collection.kind as u8;
         encoded[METADATA_BYTES + 1..].copy_from_slice(&collection.elements.to_le_bytes());
         encoded
     }

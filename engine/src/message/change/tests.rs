@@ -1,5 +1,6 @@
 //! The rule of each change, and its encoding.
 
+use crate::tree::TreeKind;
 use proptest::prelude::*;
 
 use super::number::write_decimal;
@@ -208,8 +209,12 @@ fn metadata_says_what_a_key_holds() {
 
 #[test]
 fn metadata_says_what_collection_a_key_holds() {
-    for (expiry_ms, is_list, elements) in [(None, true, 0), (Some(5), false, u64::MAX)] {
-        let collection = CollectionMetadata { is_list, elements };
+    for (expiry_ms, kind, elements) in [
+        (None, TreeKind::List, 0),
+        (Some(5), TreeKind::Map, u64::MAX),
+        (None, TreeKind::Scored, 9),
+    ] {
+        let collection = CollectionMetadata { kind, elements };
         let encoded = Metadata::encode_collection(9, expiry_ms, collection);
         let expected = Metadata {
             version: 3,
@@ -347,7 +352,7 @@ fn any_bytes_are_a_change_or_none() {
 #[test]
 fn any_bytes_are_metadata_or_none() {
     let collection = CollectionMetadata {
-        is_list: true,
+        kind: TreeKind::List,
         elements: 3,
     };
     farcore_fuzz::Target::new("metadata")

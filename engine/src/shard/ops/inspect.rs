@@ -42,8 +42,8 @@ fn inline_of(found: &Found<'_>) -> Option<(CollectionMetadata, u64)> {
 }
 
 fn collection_of(kind: TreeKind, elements: u64, bytes: u64) -> (CollectionMetadata, u64) {
-    let is_list = kind == TreeKind::List;
-    (CollectionMetadata { is_list, elements }, bytes)
+    let elements = kind.elements(elements);
+    (CollectionMetadata { kind, elements }, bytes)
 }
 
 impl<E: Endpoint> Shard<E> {

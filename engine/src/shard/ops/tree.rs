@@ -187,9 +187,10 @@ fn refused_by(
     (kind, tag): (Option<TreeKind>, Option<u8>),
     current: Version,
 ) -> Option<Error> {
-    if op.kind().is_some_and(|wanted| Some(wanted) != kind) {
-        let is_list = kind == Some(TreeKind::List);
-        return Some(Error::CollectionKind { is_list });
+    if let Some(kind) = kind
+        && op.kind().is_some_and(|wanted| wanted != kind)
+    {
+        return Some(Error::CollectionKind { kind });
     }
     if let Some(tag) = tag.filter(|&tag| tag != guard.tag && *op != TreeOp::Len) {
         return Some(Error::CollectionTag { tag });

@@ -6,6 +6,7 @@
 use farcore_fuzz::{Input, Target};
 
 use super::tree_model::{Call, Held, Request, offer, small};
+use super::tree_scores::scored_call;
 use super::{ENCRYPTIONS, LANE, Owned, Reactor, Setting};
 use crate::message::operation::Operation;
 
@@ -28,7 +29,7 @@ fn content(input: &mut Input<'_>) -> Vec<u8> {
 
 fn call_of(input: &mut Input<'_>) -> Call {
     let rank = |input: &mut Input<'_>| u64::from(input.byte());
-    match input.below(18) {
+    match input.below(22) {
         0..3 => Call::Insert(name(input), content(input)),
         3 => Call::Remove(name(input)),
         4 => Call::Get(name(input)),
@@ -55,7 +56,12 @@ fn call_of(input: &mut Input<'_>) -> Call {
         14 => Call::Delete,
         15 => Call::Put(content(input)),
         16 => Call::Expire(u64::from(input.byte())),
-        _ => Call::Plain,
+        17 => Call::Plain,
+        _ => {
+            let name = |number| format!("element-{number}").into_bytes();
+            let content = |number: u64| vec![0; number as usize % 100];
+            Call::Scored(scored_call(|limit| input.long() % limit, name, content))
+        }
     }
 }
 

@@ -36,6 +36,7 @@ mod transactions;
 mod tree_batches;
 mod tree_faults;
 mod tree_model;
+mod tree_scores;
 mod wire;
 
 use std::cell::{Cell, RefCell};

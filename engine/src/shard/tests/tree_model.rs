@@ -1,5 +1,5 @@
-//! The model test of trees: several lanes, each with collections of its own, against `BTreeMap` and
-//! `VecDeque`. With nodes of four elements, far nodes, faults, encryption, eviction, loss, damage,
+//! The model test of trees: several lanes, each with collections of its own, against `BTreeMap`,
+//! `VecDeque` and a map of scores. With nodes of four elements, far nodes, faults, encryption, eviction, loss, damage,
 //! expiry, and keys that are deleted and overwritten while they hold a collection.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use farcore_rdma::{FaultPlan, LinkModel};
 
 use super::transactions::delayed;
+use super::tree_scores::{ScoredCall, Scores, is_kind, scored_call};
 use super::{ENCRYPTIONS, LANE, Owned, Random, Reactor, Setting, seeds, value};
 use crate::cipher::EncryptionMode;
 use crate::error::{Error, LOST};
@@ -15,7 +16,7 @@ use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
 use crate::tree::{
-    TreeBound, TreeCondition, TreeGuard, TreeOp, TreeValues, page_elements, page_has_more,
+    TreeBound, TreeCondition, TreeGuard, TreeKind, TreeOp, TreeValues, page_elements, page_has_more,
 };
 
 /// What a key holds.
@@ -25,6 +26,7 @@ pub(super) enum Held {
     Nothing,
     Map(BTreeMap<Vec<u8>, Vec<u8>>),
     List(VecDeque<Vec<u8>>),
+    Scored(Scores),
     Plain(Vec<u8>),
 }
 
@@ -38,6 +40,7 @@ pub(super) enum Call {
     Range(Vec<u8>, bool),
     Push(bool, Vec<Vec<u8>>),
     SetAt(u64, Vec<u8>),
+    Scored(ScoredCall),
     Ranks(u64, u64, bool),
     Pop(bool, u32),
     Trim(u64, u64),
@@ -61,9 +64,17 @@ struct Client {
     request: Option<Request>,
 }
 
-fn element(random: &mut Random) -> Vec<u8> {
-    let number = random.below(300);
+fn name(number: u64) -> Vec<u8> {
     format!("element-{number}").into_bytes()
+}
+
+fn element(random: &mut Random) -> Vec<u8> {
+    name(random.below(300))
+}
+
+fn random_scored(random: &mut Random) -> Call {
+    let content = |number: u64| content(&mut Random(number | 1));
+    Call::Scored(scored_call(|limit| random.below(limit), name, content))
 }
 
 fn content(random: &mut Random) -> Vec<u8> {
@@ -89,7 +100,10 @@ fn random_call(random: &mut Random, held: &Held) -> Call {
             Call::Push(random.below(2) == 0, values)
         }
         (Held::List(_), 40..60) => Call::SetAt(rank, content(random)),
-        (Held::Nothing, 6..50) => Call::Push(true, vec![content(random)]),
+        (Held::Scored(_), 6..82) | (Held::Nothing, 6..25) => random_scored(random),
+        (_, 6) => random_scored(random),
+        (Held::Scored(_), 82) => Call::Get(element(random)),
+        (Held::Nothing, 25..45) => Call::Push(true, vec![content(random)]),
         (Held::Map(_) | Held::Nothing, 6..55) => Call::Insert(element(random), content(random)),
         (Held::Map(_) | Held::Nothing, 55..65) => Call::Remove(element(random)),
         (Held::Map(_) | Held::Nothing, 65..75) => Call::Get(element(random)),
@@ -105,6 +119,10 @@ fn random_call(random: &mut Random, held: &Held) -> Call {
 
 pub(super) fn offer(reactor: &mut Reactor, lane: ReplyTo, request: &Request, key: &[u8]) -> bool {
     let mut slices: Vec<&[u8]> = Vec::new();
+    let parts = match &request.call {
+        Call::Scored(call) => call.parts(),
+        _ => Default::default(),
+    };
     let op = match &request.call {
         Call::Insert(element, value) => TreeOp::Insert {
             key: element,
@@ -133,6 +151,7 @@ pub(super) fn offer(reactor: &mut Reactor, lane: ReplyTo, request: &Request, key
             rank: i64::try_from(*rank).unwrap(),
             value,
         },
+        Call::Scored(call) => call.op(&parts),
         Call::Ranks(start, end, reverse) => TreeOp::RangeByRank {
             start: *start,
             end: *end,
@@ -185,6 +204,7 @@ impl Held {
         match self {
             Self::Map(map) => map.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
             Self::List(list) => list.iter().map(|v| (Vec::new(), v.clone())).collect(),
+            Self::Scored(scores) => scores.elements(),
             Self::Nothing | Self::Plain(_) => Vec::new(),
         }
     }
@@ -196,6 +216,7 @@ impl Held {
                 map.remove_entry(&key)
             }
             Self::List(list) => Some((Vec::new(), list.remove(rank)?)),
+            Self::Scored(scores) => scores.remove_at(rank),
             Self::Nothing | Self::Plain(_) => None,
         }
     }
@@ -205,6 +226,7 @@ impl Held {
         match self {
             Self::Map(map) if map.is_empty() => Self::Nothing,
             Self::List(list) if list.is_empty() => Self::Nothing,
+            Self::Scored(scores) if scores.is_empty() => Self::Nothing,
             held => held,
         }
     }
@@ -244,8 +266,12 @@ impl Held {
             (Call::Len, Owned::Value(_, found)) => {
                 let elements = self.elements();
                 let bytes = elements.iter().map(|(k, v)| k.len() + v.len());
-                let (count, bytes) = (elements.len() as u64, bytes.sum::<usize>() as u64);
-                let kind = u8::from(matches!(self, Self::List(_)));
+                let (bytes, kind) = match self {
+                    Self::Scored(scores) => (scores.bytes(), TreeKind::Scored as u8),
+                    Self::List(_) => (bytes.sum(), TreeKind::List as u8),
+                    _ => (bytes.sum(), TreeKind::Map as u8),
+                };
+                let (count, bytes) = (elements.len() as u64, bytes as u64);
                 let expected = [count.to_le_bytes(), bytes.to_le_bytes()].concat();
                 (*found == [&expected[..], &[kind, 0]].concat()).then(|| self.clone())
             }
@@ -287,7 +313,9 @@ impl Held {
             _ => match self {
                 Self::List(list) => Self::after_list(list.clone(), call, answer),
                 Self::Map(map) => Self::after_map(map.clone(), call, answer),
+                Self::Scored(scores) => Self::after_scored(scores.clone(), call, answer),
                 Self::Nothing => match call {
+                    Call::Scored(_) => Self::after_scored(Scores::default(), call, answer),
                     Call::Push(..) | Call::SetAt(..) => {
                         Self::after_list(VecDeque::new(), call, answer)
                     }
@@ -322,8 +350,8 @@ impl Held {
                 }
                 Self::is_page(&wanted, 50, found)
             }
-            (Call::Push(..) | Call::SetAt(..), Owned::Failed(error)) => {
-                *error == Error::CollectionKind { is_list: false }
+            (Call::Push(..) | Call::SetAt(..) | Call::Scored(_), _) => {
+                is_kind(answer, TreeKind::Map)
             }
             _ => false,
         };
@@ -347,10 +375,17 @@ impl Held {
                 old.is_some_and(|old| std::mem::replace(old, value.clone()) == *found)
             }
             (Call::SetAt(rank, _), Owned::Absent) => *rank as usize >= list.len(),
-            (_, Owned::Failed(error)) => *error == Error::CollectionKind { is_list: true },
-            _ => false,
+            _ => is_kind(answer, TreeKind::List),
         };
         fits.then(|| Self::List(list).settled())
+    }
+
+    fn after_scored(mut scores: Scores, call: &Call, answer: &Owned) -> Option<Self> {
+        let fits = match call {
+            Call::Scored(call) => scores.follows(call, answer, Self::is_page),
+            _ => is_kind(answer, TreeKind::Scored),
+        };
+        fits.then(|| Self::Scored(scores).settled())
     }
 }
 

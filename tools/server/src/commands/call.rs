@@ -7,7 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use farcore::{Answer, Change, Core, Error, Operation, Refused, TreeChanges, TreeOp};
+use farcore::{Answer, Change, Core, Error, Operation, Refused, TreeChanges, TreeOp, TreeScores};
 
 use super::{Command, Flow};
 use crate::conn::connection::{Connection, Pending};
@@ -104,7 +104,7 @@ impl<'a> Call<'a> {
     /// Submits an operation, without regard to events.
     #[inline]
     pub(super) fn submit(&mut self, kind: ReplyKind, operation: Operation<'_>) -> Flow {
-        if self.serving.shared.has_large_values() || kind.may_be_part() {
+        if self.serving.shared.has_large_values() || kind.may_be_part() || kind.adds_members() {
             return self.submit_careful(kind, operation);
         }
         self.serving.shared.note_value(operation.value().len());
@@ -122,7 +122,7 @@ impl<'a> Call<'a> {
         self.submit_with(&operation, kind, |connection| {
             if kind.is_of_tree() {
                 connection.keep_read(&operation);
-            } else if kind.is_long() {
+            } else if kind.is_long() || kind.adds_members() {
                 connection.keep_key(key);
             }
             connection.promise(kind);
@@ -520,7 +520,16 @@ fn stores(op: &TreeOp<'_>) -> bool {
         | TreeOp::CompareAndSet { .. }
         | TreeOp::Push { exists: false, .. }
         | TreeOp::InsertAt { .. } => true,
+        TreeOp::Score { changes, .. } => stores_scores(*changes),
         _ => false,
+    }
+}
+
+/// True if some of these changes give a member a score.
+pub(super) fn stores_scores(changes: TreeScores<'_>) -> bool {
+    match changes {
+        TreeScores::Slices(changes) => changes.iter().any(|change| change.score.is_some()),
+        TreeScores::Encoded(_) => true,
     }
 }
 

@@ -23,12 +23,13 @@ use crate::types::set::reply::SetReply;
 type Result = std::result::Result<Flow, Refusal>;
 
 /// A command that draws less than this share of all elements reads those alone.
-const SHARE_OF_ALL: u64 = 4;
+pub(super) const SHARE_OF_ALL: u64 = 4;
 /// Elements that are read by their ranks at once.
-const RANKS_AT_ONCE: usize = 64;
+pub(super) const RANKS_AT_ONCE: usize = 64;
 /// Bytes that an element that was drawn takes beside its own: where it is kept, its rank, and that
 /// among those that are drawn already.
-const BESIDE_DRAWN: usize = 2 * (size_of::<Vec<u8>>() + 16) + size_of::<Entry<'_>>() + 32;
+pub(super) const BESIDE_DRAWN: usize =
+    2 * (size_of::<Vec<u8>>() + 16) + size_of::<Entry<'_>>() + 32;
 
 /// Elements that one command draws, each of all, at most: a reply of more has no end in practice.
 const DRAWN_MAX: u64 = 1 << 24;
@@ -39,7 +40,7 @@ const OUT_OF_RANGE: &str = "ERR value is out of range, value must between -92233
 
 /// How many elements are drawn.
 #[derive(Clone, Copy)]
-enum Count {
+pub(super) enum Count {
     /// This many, each once; or all.
     Distinct(usize),
     /// This many, each of all.
@@ -48,7 +49,7 @@ enum Count {
 
 impl Count {
     /// The third argument, from `-most` to `most`. Below 0 [`DRAWN_MAX`] limits it too.
-    fn of(call: &Call<'_>, most: i64) -> std::result::Result<Self, Refusal> {
+    pub(super) fn of(call: &Call<'_>, most: i64) -> std::result::Result<Self, Refusal> {
         let count = integer(call.argument(2))?;
         if count == i64::MIN {
             return Err(OUT_OF_RANGE.into());
@@ -66,6 +67,14 @@ impl Count {
             }
             Err(_) => Self::Any(count.unsigned_abs()),
         })
+    }
+
+    /// The number of elements that are wanted.
+    pub(super) fn number(self) -> u64 {
+        match self {
+            Self::Distinct(count) => count as u64,
+            Self::Any(count) => count,
+        }
     }
 }
 
@@ -175,10 +184,7 @@ impl Draw {
         if length.version == 0 {
             output.notify(EventClasses::MISSED, "keymiss", key);
         }
-        let count = match self.count {
-            Count::Distinct(count) => count as u64,
-            Count::Any(count) => count,
-        };
+        let count = self.count.number();
         let is_few = count.saturating_mul(SHARE_OF_ALL) < length.elements;
         if !is_few {
             let read = read_all((core, output), (kind, key), &length).await?;
@@ -189,7 +195,7 @@ impl Draw {
         let mut held = output
             .hold_when_free(core, count.saturating_mul(mean + BESIDE_DRAWN))
             .await?;
-        let ranks = self.ranks(core, count, length.elements).await;
+        let ranks = ranks(core, self.count, (count, length.elements)).await;
         let (mut drawn, mut bytes) = (Drawn::new(), 0);
         let guard = TreeGuard {
             tag: kind.tag(),
@@ -227,25 +233,25 @@ impl Draw {
         }
         Ok(Read::Drawn(drawn, held))
     }
+}
 
-    /// Ranks below the count of all elements, which are drawn.
-    async fn ranks(self, core: &Core, count: usize, elements: u64) -> Vec<u64> {
-        let mut numbers = Numbers::new();
-        let all = usize::try_from(elements).unwrap_or(usize::MAX);
-        let mut known = HashSet::new();
-        let is_distinct = matches!(self.count, Count::Distinct(_));
-        if is_distinct {
-            known.reserve(count);
-        }
-        let drawn = std::iter::repeat_with(|| numbers.below(all) as u64);
-        // Few of all: most are new.
-        let drawn = drawn.filter(|&rank| !is_distinct || known.insert(rank));
-        gather(drawn.take(count), core).await
+/// Ranks below the count of all elements, which are drawn.
+pub(super) async fn ranks(core: &Core, wanted: Count, (count, elements): (usize, u64)) -> Vec<u64> {
+    let mut numbers = Numbers::new();
+    let all = usize::try_from(elements).unwrap_or(usize::MAX);
+    let mut known = HashSet::new();
+    let is_distinct = matches!(wanted, Count::Distinct(_));
+    if is_distinct {
+        known.reserve(count);
     }
+    let drawn = std::iter::repeat_with(|| numbers.below(all) as u64);
+    // Few of all: most are new.
+    let drawn = drawn.filter(|&rank| !is_distinct || known.insert(rank));
+    gather(drawn.take(count), core).await
 }
 
 /// Requests one element, which is not in an array.
-fn draw_one(call: &mut Call<'_>, kind: Kind, reply: ReplyKind) -> Flow {
+pub(super) fn draw_one(call: &mut Call<'_>, kind: Kind, reply: ReplyKind) -> Flow {
     let op = TreeOp::Draw {
         random: Numbers::new().word(),
         removes: false,

@@ -33,22 +33,22 @@ const BESIDE_ELEMENT: usize = size_of::<Entry<'_>>() + 8;
 
 /// The options of a scan.
 #[derive(Debug)]
-struct Scan {
+pub(super) struct Scan {
     kind: Kind,
-    cursor: u64,
-    count: usize,
-    pattern: Option<Vec<u8>>,
+    pub(super) cursor: u64,
+    pub(super) count: usize,
+    pub(super) pattern: Option<Vec<u8>>,
     /// Fields come without their values.
     names_only: bool,
     /// Why the options are refused. As in Redis, an absent key has an empty page all the same.
-    refusal: Option<Refusal>,
+    pub(super) refusal: Option<Refusal>,
 }
 
 /// Elements of a page, and the next cursor.
 type Page<'a> = (Vec<Entry<'a>>, u64);
 
 impl Scan {
-    fn of(call: &Call<'_>, kind: Kind) -> std::result::Result<Self, Refusal> {
+    pub(super) fn of(call: &Call<'_>, kind: Kind) -> std::result::Result<Self, Refusal> {
         let cursor = std::str::from_utf8(call.argument(2)).ok();
         let cursor = cursor.and_then(|cursor| cursor.parse::<u64>().ok());
         let mut scan = Self {
@@ -138,7 +138,7 @@ impl Scan {
 }
 
 /// Where a page of a scan ends.
-struct PageEnd {
+pub(super) struct PageEnd {
     /// Elements that it has at least, if there are as many.
     wanted: usize,
     count: usize,
@@ -147,7 +147,7 @@ struct PageEnd {
 }
 
 impl PageEnd {
-    fn after(wanted: usize) -> Self {
+    pub(super) fn after(wanted: usize) -> Self {
         Self {
             wanted,
             count: 0,
@@ -157,13 +157,18 @@ impl PageEnd {
 
     /// Notes the place of the next element. False if the page ends before it: elements of one place
     /// share a page.
-    fn takes(&mut self, place: u64) -> bool {
+    pub(super) fn takes(&mut self, place: u64) -> bool {
         if self.count >= self.wanted && place != self.last {
             return false;
         }
         self.count += 1;
         self.last = place;
         true
+    }
+
+    /// True if it has as many elements as it should.
+    pub(super) fn is_full(&self) -> bool {
+        self.count >= self.wanted
     }
 }
 

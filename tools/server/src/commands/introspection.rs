@@ -65,6 +65,7 @@ pub(super) fn categories(command: &Command) -> Vec<&'static str> {
         "generic" => Some("keyspace"),
         "transactions" => Some("transaction"),
         "server" => None,
+        "sorted-set" => Some("sortedset"),
         group => CATEGORIES.iter().find(|one| **one == group).copied(),
     });
     if has("admin") {
@@ -129,9 +130,10 @@ fn key_flags(command: &Command) -> [&'static str; 2] {
 }
 
 /// The place of the number of keys, in commands that have one. Those that wait have their time
-/// before it.
+/// before it, and those that store a result the key of that.
 fn count_place(command: &Command) -> Option<i64> {
-    let place = if command.has_flag("blocking") { 2 } else { 1 };
+    let is_second = command.has_flag("blocking") || command.has_keys();
+    let place = if is_second { 2 } else { 1 };
     command.has_flag("movablekeys").then_some(place)
 }
 
@@ -142,25 +144,36 @@ fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
     if first == 0 && counted.is_none() {
         return writer.set(0);
     }
-    writer.set(1);
+    writer.set(usize::from(first > 0) + usize::from(counted.is_some()));
+    if first > 0 {
+        begin_keys(writer, key_flags(command), first);
+        // The last key counts from the first one, or from the end if it is negative.
+        let last = if last < 0 { last } else { last - first };
+        let range = [("lastkey", last), ("keystep", step), ("limit", 0)];
+        specification(writer, "range", &range);
+    }
+    if let Some(place) = counted {
+        let flags = match first {
+            0 => key_flags(command),
+            _ => ["RO", "access"],
+        };
+        begin_keys(writer, flags, place);
+        let places = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
+        specification(writer, "keynum", &places);
+    }
+}
+
+/// Writes how keys are used, and where they begin.
+fn begin_keys(writer: &mut Writer<'_>, flags: [&str; 2], place: i64) {
     writer.map(3);
     writer.bulk(b"flags");
     writer.set(2);
-    for flag in key_flags(command) {
+    for flag in flags {
         writer.simple(flag);
     }
     writer.bulk(b"begin_search");
-    let begin = counted.unwrap_or(first);
-    specification(writer, "index", &[("index", begin)]);
+    specification(writer, "index", &[("index", place)]);
     writer.bulk(b"find_keys");
-    if counted.is_some() {
-        let places = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
-        return specification(writer, "keynum", &places);
-    }
-    // The last key counts from the first one, or from the end if it is negative.
-    let last = if last < 0 { last } else { last - first };
-    let range = [("lastkey", last), ("keystep", step), ("limit", 0)];
-    specification(writer, "range", &range);
 }
 
 fn specification(writer: &mut Writer<'_>, kind: &str, entries: &[(&str, i64)]) {
@@ -322,7 +335,9 @@ fn key_places(call: &Call<'_>) -> std::result::Result<(Vec<usize>, &'static Comm
         let keys = keys.filter(is_there);
         let keys = keys.ok_or("ERR Invalid arguments specified for command")?;
         let first = 2 + place + 1;
-        return Ok(((first..first + keys).collect(), command));
+        let target = command.has_keys().then_some(3);
+        let places = target.into_iter().chain(first..first + keys);
+        return Ok((places.collect(), command));
     }
     if !command.has_keys() {
         return Err("ERR The command has no key arguments".into());

@@ -20,12 +20,12 @@ type Result = std::result::Result<Flow, Refusal>;
 const WAITED_KEYS_MAX: usize = 16 << 10;
 
 /// Starts a command that takes what is there.
-fn start(call: &mut Call<'_>, wanted: Wanted) -> Flow {
+pub(super) fn start(call: &mut Call<'_>, wanted: impl Takes + 'static) -> Flow {
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
         let reply = (&output, protocol);
         let from = (0, SourceErrors::Replied);
-        if !wanted.take(&mut core, reply, &readiness, from).await {
+        if !wanted.take_from(&mut core, reply, &readiness, from).await {
             output.write(|bytes| wanted.write_nothing(&mut Writer::new(bytes, protocol)));
         }
         core
@@ -33,7 +33,11 @@ fn start(call: &mut Call<'_>, wanted: Wanted) -> Flow {
 }
 
 /// Starts a command that waits until there is something, but not as a part of a transaction.
-fn start_or_wait(call: &mut Call<'_>, wanted: Wanted, timeout_ms: u64) -> Result {
+pub(super) fn start_or_wait(
+    call: &mut Call<'_>,
+    wanted: impl Takes + 'static,
+    timeout_ms: u64,
+) -> Result {
     if call.plan.is_some() || call.connection.is_executing() {
         return Ok(start(call, wanted));
     }
@@ -61,7 +65,7 @@ fn start_or_wait(call: &mut Call<'_>, wanted: Wanted, timeout_ms: u64) -> Result
 }
 
 /// A time in seconds, in milliseconds; 0 is without end.
-fn timeout_ms(text: &[u8]) -> std::result::Result<u64, Refusal> {
+pub(super) fn timeout_ms(text: &[u8]) -> std::result::Result<u64, Refusal> {
     let seconds =
         float(text).map_err(|_| Refusal::from("ERR timeout is not a float or out of range"))?;
     let milliseconds = (seconds * 1000.0).ceil();
@@ -91,7 +95,7 @@ fn side(argument: &[u8]) -> std::result::Result<Side, Refusal> {
 }
 
 /// The keys at these places, each once, in their order.
-fn distinct_keys(call: &Call<'_>, places: Range<usize>) -> Vec<Vec<u8>> {
+pub(super) fn distinct_keys(call: &Call<'_>, places: Range<usize>) -> Vec<Vec<u8>> {
     steps::count(places.len());
     let mut known = HashSet::new();
     let keys = places.map(|place| call.key_at(place));

@@ -24,6 +24,7 @@ use crate::types::list::reply::{
 };
 use crate::types::list::side::Side;
 use crate::types::replies::ReplyKind;
+use crate::waits::key_queues::Awaited;
 use crate::words::{NO_INTEGER, stored_key};
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -238,7 +239,8 @@ fn push(call: &mut Call<'_>, side: Side, exists: bool) -> Flow {
         count == 1 || count <= TREE_PUSH_MAX && call.arguments.span_bytes() <= PUSH_BYTES;
     let shared = &call.serving.shared;
     // The client that waits longest takes an element before the command is replied to.
-    let wakes = shared.waiting.clients() > 0 && shared.waiting.first(call.key()).is_some();
+    let wakes =
+        shared.waiting.clients() > 0 && shared.waiting.first(Awaited::List, call.key()).is_some();
     let wakes = wakes || call.connection.is_executing();
     if !is_one_step || wakes || call.plan.is_some() || shared.event_classes.is_any() {
         return push_in_steps(call, side, exists);
@@ -280,7 +282,7 @@ fn push_in_steps(call: &mut Call<'_>, side: Side, exists: bool) -> Flow {
         let step = (&mut core, &output);
         let (count, added) = add(step, key, (side, exists), elements).await;
         if count > 0 {
-            readiness.note(&core, key).await;
+            readiness.note(&core, Awaited::List, key).await;
         }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);

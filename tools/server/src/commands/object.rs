@@ -6,12 +6,13 @@ use farcore::{Core, Error, Operation, TreeLength};
 
 use super::arguments::{count, is_option};
 use super::command::Subcommand;
+use super::sorted_trees::{members, read_members};
 use super::trees::{Step, entries, finish, small};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::figures::information::MemoryFigures;
 use crate::resp::Writer;
 use crate::tasks::failure::TaskFailure;
-use crate::types::encoding_limits::{EncodingLimits, HASHTABLE};
+use crate::types::encoding_limits::{EncodingLimits, HASHTABLE, SKIPLIST};
 use crate::types::kind::Kind;
 use crate::types::replies::{self, ReplyKind};
 
@@ -107,6 +108,7 @@ async fn encoding_of_tree(
 ) -> std::result::Result<&'static str, TaskFailure> {
     let kind = match Kind::of_tag(length.tag) {
         Some(Kind::List) => return Ok(limits.list_encoding(length)),
+        Some(Kind::SortedSet) => return encoding_of_sorted(step, key, (length, limits)).await,
         Some(kind) => kind,
         None => return Ok("raw"),
     };
@@ -114,6 +116,26 @@ async fn encoding_of_tree(
     Ok(read.map_or(HASHTABLE, |(pages, _held)| {
         limits.encoding(kind, entries(&pages))
     }))
+}
+
+/// The encoding that Redis would choose for a sorted set.
+async fn encoding_of_sorted(
+    step: Step<'_>,
+    key: &[u8],
+    (length, limits): (&TreeLength, &EncodingLimits),
+) -> std::result::Result<&'static str, TaskFailure> {
+    if !limits.may_be_compact(Kind::SortedSet, length) {
+        return Ok(SKIPLIST);
+    }
+    match read_members(step, key, length).await {
+        Ok((pages, _held)) => {
+            let members = members(&pages).map(|(member, _)| member);
+            Ok(limits.sorted_encoding(members))
+        }
+        // It changes: as those that are long.
+        Err(TaskFailure::Engine(Error::CollectionVersion { .. })) => Ok(SKIPLIST),
+        Err(failure) => Err(failure),
+    }
 }
 
 fn inspect(call: &mut Call<'_>, kind: ReplyKind) -> Result {

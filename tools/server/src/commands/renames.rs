@@ -134,7 +134,7 @@ fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
             notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "rename_from", &from);
             output.notify(EventClasses::GENERIC, "rename_to", &to);
-            readiness.note(&core, &to).await;
+            readiness.note_any(&core, &to).await;
         }
         finish(
             &output,
@@ -191,7 +191,7 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
         if let Ok(Copied::Yes) = copied {
             notify_copied(&output, &to);
             output.notify(EventClasses::GENERIC, "copy_to", &to);
-            readiness.note(&core, &to).await;
+            readiness.note_any(&core, &to).await;
         }
         finish(&output, protocol, copied, |writer, copied| {
             writer.integer(i64::from(matches!(copied, Copied::Yes)));

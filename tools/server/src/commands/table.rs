@@ -8,7 +8,8 @@ use super::flow::{Flow, Refusal};
 use super::{
     absent, access, all_keys, bits, channels, config, connection, element_draw, element_scan,
     expiry, hashes, introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object,
-    random_key, renames, server, set_algebra, sets, slowlog, strings, subcommand, transactions,
+    random_key, renames, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges,
+    sorted_scan, sorted_sets, sorted_several, sorted_takes, strings, subcommand, transactions,
 };
 
 /// A command with its keys at some places.
@@ -103,12 +104,15 @@ const SLOW_WRITE: &str = "write denyoom";
 const CHANGE: &str = "write fast";
 const SLOW_READ: &str = "readonly";
 const BLOCKING: &str = "write noscript blocking";
+const BLOCKING_FAST: &str = "write noscript blocking fast";
 const BLOCKING_MOVE: &str = "write denyoom noscript blocking";
 /// The first argument, or the second, says how many keys follow it.
 const SEVERAL: &str = "write movablekeys";
 const BLOCKING_SEVERAL: &str = "write blocking movablekeys";
 /// The first argument says how many keys follow.
 const COUNTED_READ: &str = "readonly movablekeys";
+/// The first argument is a key, and the second says how many follow.
+const STORED_SEVERAL: &str = "write denyoom movablekeys";
 const ADMIN: &str = "admin loading stale";
 const INFO: &str = "loading stale fast";
 const SUBSCRIBE: &str = "pubsub noscript loading stale";
@@ -133,6 +137,21 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("blpop", -3, BUT_LAST, BLOCKING, list_takes::blpop),
     command("brpop", -3, BUT_LAST, BLOCKING, list_takes::brpop),
     command("brpoplpush", 4, TWO, BLOCKING_MOVE, list_takes::brpoplpush),
+    command("bzmpop", -5, NONE, BLOCKING_SEVERAL, sorted_takes::bzmpop),
+    command(
+        "bzpopmax",
+        -3,
+        BUT_LAST,
+        BLOCKING_FAST,
+        sorted_takes::bzpopmax,
+    ),
+    command(
+        "bzpopmin",
+        -3,
+        BUT_LAST,
+        BLOCKING_FAST,
+        sorted_takes::bzpopmin,
+    ),
     container("client", INFO, connection::CLIENT),
     command("cluster", -2, NONE, ADMIN, absent::cluster),
     Command {
@@ -298,6 +317,110 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("unwatch", 1, NONE, TRANSACTION, transactions::unwatch),
     command("wait", 3, NONE, "noscript", absent::wait),
     command("watch", -2, ALL, TRANSACTION, transactions::watch),
+    command("zadd", -4, ONE, WRITE, sorted_sets::zadd),
+    command("zcard", 2, ONE, READ, sorted_sets::zcard),
+    command("zcount", 4, ONE, READ, sorted_sets::zcount),
+    command("zdiff", -3, NONE, COUNTED_READ, sorted_several::zdiff),
+    command(
+        "zdiffstore",
+        -4,
+        ONE,
+        STORED_SEVERAL,
+        sorted_several::zdiffstore,
+    ),
+    command("zincrby", 4, ONE, WRITE, sorted_sets::zincrby),
+    command("zinter", -3, NONE, COUNTED_READ, sorted_several::zinter),
+    command(
+        "zintercard",
+        -3,
+        NONE,
+        COUNTED_READ,
+        sorted_several::zintercard,
+    ),
+    command(
+        "zinterstore",
+        -4,
+        ONE,
+        STORED_SEVERAL,
+        sorted_several::zinterstore,
+    ),
+    command("zlexcount", 4, ONE, READ, sorted_sets::zlexcount),
+    command("zmpop", -4, NONE, SEVERAL, sorted_takes::zmpop),
+    command("zmscore", -3, ONE, READ, sorted_sets::zmscore),
+    command("zpopmax", -2, ONE, CHANGE, sorted_takes::zpopmax),
+    command("zpopmin", -2, ONE, CHANGE, sorted_takes::zpopmin),
+    command("zrandmember", -2, ONE, SLOW_READ, sorted_draw::zrandmember),
+    command("zrange", -4, ONE, SLOW_READ, sorted_ranges::zrange),
+    command(
+        "zrangebylex",
+        -4,
+        ONE,
+        SLOW_READ,
+        sorted_ranges::zrangebylex,
+    ),
+    command(
+        "zrangebyscore",
+        -4,
+        ONE,
+        SLOW_READ,
+        sorted_ranges::zrangebyscore,
+    ),
+    command(
+        "zrangestore",
+        -5,
+        TWO,
+        SLOW_WRITE,
+        sorted_ranges::zrangestore,
+    ),
+    command("zrank", 3, ONE, READ, sorted_sets::zrank),
+    command("zrem", -3, ONE, CHANGE, sorted_sets::zrem),
+    command(
+        "zremrangebylex",
+        4,
+        ONE,
+        "write",
+        sorted_ranges::zremrangebylex,
+    ),
+    command(
+        "zremrangebyrank",
+        4,
+        ONE,
+        "write",
+        sorted_ranges::zremrangebyrank,
+    ),
+    command(
+        "zremrangebyscore",
+        4,
+        ONE,
+        "write",
+        sorted_ranges::zremrangebyscore,
+    ),
+    command("zrevrange", -4, ONE, SLOW_READ, sorted_ranges::zrevrange),
+    command(
+        "zrevrangebylex",
+        -4,
+        ONE,
+        SLOW_READ,
+        sorted_ranges::zrevrangebylex,
+    ),
+    command(
+        "zrevrangebyscore",
+        -4,
+        ONE,
+        SLOW_READ,
+        sorted_ranges::zrevrangebyscore,
+    ),
+    command("zrevrank", 3, ONE, READ, sorted_sets::zrevrank),
+    command("zscan", -3, ONE, SLOW_READ, sorted_scan::zscan),
+    command("zscore", 3, ONE, READ, sorted_sets::zscore),
+    command("zunion", -3, NONE, COUNTED_READ, sorted_several::zunion),
+    command(
+        "zunionstore",
+        -4,
+        ONE,
+        STORED_SEVERAL,
+        sorted_several::zunionstore,
+    ),
 ];
 
 /// Letters of the longest name.

@@ -293,7 +293,8 @@ fn note_reach(call: &mut Call<'_>, command: &Command) {
         if !WITHOUT_SHARD.contains(&command.name) {
             reach.add_all();
         }
-    } else if arguments.len() > steps::PIECE {
+    } else if arguments.len() > steps::PIECE || command.has_flag("movablekeys") {
+        // Also if its arguments count keys beside the one that its name tells.
         reach.add_all();
     } else {
         for place in command.key_places(arguments.len()) {

@@ -4,7 +4,8 @@
 
 use farcore::{
     Answer, Core, Error, Expiry, ExpiryCondition, Operation, TreeChange, TreeChanges, TreeGuard,
-    TreeLength, TreeOp, TreePage, TreeValues, TreeView, Version,
+    TreeKind, TreeLength, TreeOp, TreePage, TreeScore, TreeScoreRule, TreeScores, TreeValues,
+    TreeView, Version,
 };
 
 use super::trees::{Step, ask, size_of_page, undo};
@@ -47,10 +48,10 @@ impl TreeCopy<'_> {
             let (count, bytes) = size_of_page(&page);
             rank += count as u64;
             output.end_read(core, (count, bytes)).await?;
-            if self.length.is_list {
-                self.push(core, &page, target).await?;
-            } else {
-                self.store(core, &page, target).await?;
+            match self.length.kind {
+                TreeKind::List => self.push(core, &page, target).await?,
+                TreeKind::Scored => self.score(core, &page, target).await?,
+                _ => self.store(core, &page, target).await?,
             }
             steps::count_copied(bytes);
         }
@@ -99,7 +100,35 @@ impl TreeCopy<'_> {
                 changes: TreeChanges::Slices(left),
                 replaces: target.is_none(),
             };
-            let (version, done) = self.write(core, op, *target).await?;
+            let (version, done) = self.write(core, op, *target, 2).await?;
+            *target = Some(version);
+            let done = usize::try_from(done).unwrap_or(usize::MAX);
+            left = &left[done.min(left.len())..];
+        }
+        Ok(())
+    }
+
+    /// Stores a page of a scored map.
+    async fn score(
+        self,
+        core: &mut Core,
+        page: &TreePage,
+        target: &mut Option<Version>,
+    ) -> Result<(), TaskFailure> {
+        let changes = page.scored().map(|(member, score, value)| TreeScore {
+            member,
+            score: Some(score),
+            value,
+        });
+        let changes: Vec<_> = changes.collect();
+        let mut left = &changes[..];
+        while !left.is_empty() {
+            let op = TreeOp::Score {
+                changes: TreeScores::Slices(left),
+                rule: TreeScoreRule::default(),
+                replaces: target.is_none(),
+            };
+            let (version, done) = self.write(core, op, *target, 3).await?;
             *target = Some(version);
             let done = usize::try_from(done).unwrap_or(usize::MAX);
             left = &left[done.min(left.len())..];
@@ -122,18 +151,20 @@ impl TreeCopy<'_> {
                 replaces: target.is_none(),
                 values: TreeValues::Slices(some),
             };
-            let (version, _) = self.write(core, op, *target).await?;
+            let (version, _) = self.write(core, op, *target, 0).await?;
             *target = Some(version);
         }
         Ok(())
     }
 
-    /// Writes to the target; returns its version then, and how many changes of a map were made.
+    /// Writes to the target; returns its version then, and the number at a place of the answer,
+    /// which tells how many changes of a map were made.
     async fn write(
         self,
         core: &mut Core,
         op: TreeOp<'_>,
         target: Option<Version>,
+        place: usize,
     ) -> Result<(Version, u64), TaskFailure> {
         let operation = Operation::Tree {
             key: self.to,
@@ -142,7 +173,7 @@ impl TreeCopy<'_> {
         };
         let take = |answer: &Answer<'_>| {
             let view = TreeView::of(answer);
-            (view.version(), view.number(2))
+            (view.version(), view.number(place))
         };
         Ok(ask(core, operation, take).await?)
     }

@@ -10,6 +10,7 @@ use farcore::{
     TreeOp, TreePage, TreeView,
 };
 
+use super::call::stores_scores;
 use super::{Call, Flow, Refusal};
 use crate::events::classes::EventClasses;
 use crate::events::tree_events::class_of;
@@ -182,6 +183,7 @@ impl Updated {
             Kind::Hash => ("hset", "hdel"),
             Kind::Set => ("sadd", "srem"),
             Kind::List => ("rpush", "lrem"),
+            Kind::SortedSet => ("zadd", "zrem"),
         };
         if self.is_new {
             output.notify(EventClasses::NEW, "new", key);
@@ -318,6 +320,7 @@ fn stores(operation: &Operation<'_>) -> bool {
             ..
         } => changes.iter().any(|change| change.value.is_some()),
         TreeOp::Update { .. } => true,
+        TreeOp::Score { changes, .. } => stores_scores(*changes),
         _ => false,
     }
 }

@@ -11,6 +11,7 @@ use crate::steps;
 use crate::tasks::output::TaskOutput;
 use crate::types::list::reply::{TakenElements, list_error_text};
 use crate::types::list::side::Side;
+use crate::waits::key_queues::Awaited;
 use crate::waits::parked::{SourceErrors, Takes, Taking};
 use crate::waits::readiness::Readiness;
 use crate::words::shown_key;
@@ -73,7 +74,7 @@ impl Wanted {
                 Ok(None) => return false,
                 Ok(Some(element)) => {
                     writer.bulk(&element);
-                    readiness.note(core, &one.target).await;
+                    readiness.note(core, Awaited::List, &one.target).await;
                 }
                 Err(error) => writer.error(&list_error_text(&error)),
             },
@@ -81,17 +82,20 @@ impl Wanted {
         output.write(|bytes| bytes.append(&mut reply));
         true
     }
+}
 
-    /// Writes that nothing was there.
-    pub(super) fn write_nothing(&self, writer: &mut Writer<'_>) {
+impl Takes for Wanted {
+    fn awaited(&self) -> Awaited {
+        Awaited::List
+    }
+
+    fn write_nothing(&self, writer: &mut Writer<'_>) {
         match self {
             Self::Elements { .. } => writer.null_array(),
             Self::Move(_) => writer.null(),
         }
     }
-}
 
-impl Takes for Wanted {
     fn keys(&self) -> &[Vec<u8>] {
         match self {
             Self::Elements { keys, .. } => keys,

@@ -14,7 +14,7 @@ use crate::events::publication::{NamesPage, Publication, Topic};
 use crate::figures::failures::Failures;
 use crate::figures::slow_log::SlowCommand;
 use crate::texts::Texts;
-use crate::waits::key_queues::{Served, WaitEnd, Waiter};
+use crate::waits::key_queues::{Awaited, Served, WaitEnd, Waiter};
 
 /// A connection that was accepted.
 #[derive(Debug)]
@@ -53,6 +53,7 @@ pub(crate) enum Message {
     /// elements.
     Wake {
         waiter: Waiter,
+        awaited: Awaited,
         key: Vec<u8>,
         place: usize,
         served: Vec<Served>,

@@ -3,7 +3,7 @@
 //! An answer tells how many elements there are then, or whether any is left; so it tells whether
 //! the key was made, and whether it is gone. What an answer does not tell is given beside it.
 
-use farcore::{Answer, TreeChanges, TreeGuard, TreeOp, TreeView};
+use farcore::{Answer, TreeChanges, TreeGuard, TreeOp, TreeScores, TreeView};
 
 use crate::events::classes::EventClasses;
 use crate::types::kind::Kind;
@@ -14,6 +14,7 @@ pub(crate) fn class_of(kind: Kind) -> EventClasses {
         Kind::Hash => EventClasses::HASH,
         Kind::Set => EventClasses::SET,
         Kind::List => EventClasses::LIST,
+        Kind::SortedSet => EventClasses::SORTED_SET,
     }
 }
 
@@ -33,6 +34,11 @@ enum Tells {
     Taken,
     /// The rest was removed: the numbers of the answer tell how many, and how many are left.
     Trimmed,
+    /// Members have got scores: the numbers of the answer tell how many are new and how many have
+    /// another one, and how many members there are then.
+    Scored,
+    /// Members were removed: the numbers of the answer tell how many, and how many are left.
+    Unscored,
     /// An element was stored if there is an answer. Whether its key was made is given beside it.
     Single,
 }
@@ -50,14 +56,27 @@ impl TreeDeed {
     /// What an operation does; `None` if it is of no kind.
     pub(crate) fn of(op: &TreeOp<'_>, guard: TreeGuard) -> Option<Self> {
         let kind = Kind::of_tag(guard.tag)?;
-        let names = |hash, set, list| match kind {
+        let names = |hash, set, list, sorted| match kind {
             Kind::Hash => hash,
             Kind::Set => set,
             Kind::List => list,
+            Kind::SortedSet => sorted,
         };
-        let added = names("hset", "sadd", "rpush");
-        let removed = names("hdel", "srem", "lrem");
+        let added = names("hset", "sadd", "rpush", "zadd");
+        let removed = names("hdel", "srem", "lrem", "zrem");
         let (name, tells) = match *op {
+            TreeOp::Score { changes, rule, .. } => {
+                let removes =
+                    matches!(changes, TreeScores::Slices([first, ..]) if first.score.is_none());
+                match (removes, rule.adds) {
+                    (true, _) => (removed, Tells::Unscored),
+                    (false, true) => ("zincr", Tells::Scored),
+                    (false, false) => (added, Tells::Scored),
+                }
+            }
+            TreeOp::Pop { last: false, .. } if kind == Kind::SortedSet => ("zpopmin", Tells::Taken),
+            TreeOp::Pop { last: true, .. } if kind == Kind::SortedSet => ("zpopmax", Tells::Taken),
+            TreeOp::ScoreRemove { .. } => return None,
             TreeOp::Update { changes, .. } => {
                 let removes =
                     matches!(changes, TreeChanges::Slices([first, ..]) if first.value.is_none());
@@ -81,7 +100,9 @@ impl TreeDeed {
             TreeOp::Pop { last: false, .. } => ("lpop", Tells::Taken),
             TreeOp::Pop { last: true, .. } => ("rpop", Tells::Taken),
             TreeOp::TakeAt { .. } => ("lrem", Tells::Taken),
-            TreeOp::Draw { removes: true, .. } => (names("hdel", "spop", "lrem"), Tells::Taken),
+            TreeOp::Draw { removes: true, .. } => {
+                (names("hdel", "spop", "lrem", "zrem"), Tells::Taken)
+            }
             _ => ("", Tells::Read),
         };
         Some(Self { kind, name, tells })
@@ -92,10 +113,12 @@ impl TreeDeed {
         let class = class_of(self.kind);
         match self.tells {
             Tells::Read => EventClasses::MISSED,
-            Tells::Stored { .. } | Tells::Pushed { .. } | Tells::Single => {
+            Tells::Stored { .. } | Tells::Pushed { .. } | Tells::Single | Tells::Scored => {
                 class.and(EventClasses::NEW)
             }
-            Tells::Removed | Tells::Taken | Tells::Trimmed => class.and(EventClasses::GENERIC),
+            Tells::Removed | Tells::Taken | Tells::Trimmed | Tells::Unscored => {
+                class.and(EventClasses::GENERIC)
+            }
         }
     }
 
@@ -127,6 +150,12 @@ impl TreeDeed {
             Tells::Pushed { values } => (has_value, view.number(0) == values, false),
             Tells::Taken => (view.elements().next().is_some(), false, !view.has_more()),
             Tells::Trimmed => (view.number(0) > 0, false, view.number(4) == 0),
+            Tells::Scored => {
+                let added = view.number(0);
+                let changed = added > 0 || view.number(1) > 0;
+                (changed, added > 0 && added == view.number(4), false)
+            }
+            Tells::Unscored => (view.number(2) > 0, false, view.number(4) == 0),
             Tells::Single => (has_value, was_absent, false),
         };
         if !changed {

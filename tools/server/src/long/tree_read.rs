@@ -4,7 +4,10 @@
 //! The reply is gathered in memory that its client is charged for, page by page, all of one version
 //! of the collection, and then sent as the client takes it.
 
-use farcore::{Answer, Core, Error, Operation, TreeBound, TreeGuard, TreeLength, TreeOp, TreePage};
+use farcore::{
+    Answer, Core, Error, Operation, TreeBound, TreeGuard, TreeLength, TreeOp, TreePage,
+    TreeScoreRange,
+};
 
 use crate::events::classes::EventClasses;
 use crate::long::copy::send_chunks;
@@ -15,9 +18,10 @@ use crate::tasks::attempts::Attempts;
 use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
 use crate::types::replies::{ReplyKind, write_answer};
+use crate::types::sorted::reply::write_score;
 
 /// Bytes of a reply beside each element and its value, at most: their types, lengths and ends.
-const BESIDE_BYTES: usize = 32;
+const BESIDE_BYTES: usize = 48;
 /// Bytes that a page has beside the reply.
 const PAGE_BYTES: usize = 32 << 10;
 /// Values of a command that are read in one step.
@@ -167,6 +171,8 @@ impl Gathering<'_> {
         let bytes = match op {
             TreeOp::Range { .. } => all.saturating_add(PAGE_BYTES),
             TreeOp::GetMany { .. } if !self.kind.is_of_one() => all.min(PAGE_BYTES),
+            // As it turns out to be.
+            TreeOp::ScoreRange { .. } | TreeOp::ScoreOf { .. } => all.min(PAGE_BYTES),
             // One value, which is read and then copied.
             _ => 2 * all.min(self.output.value_bytes_max()),
         };
@@ -214,6 +220,17 @@ impl Gathering<'_> {
                 self.write(|kind, writer| kind.write_head(keys.len(), writer));
                 self.read_values(held, &keys).await
             }
+            TreeOp::ScoreRange {
+                range,
+                reverse,
+                skip,
+                limit,
+            } => self.read_range(held, (range, reverse), (skip, limit)).await,
+            TreeOp::ScoreOf { members } => {
+                let members: Vec<_> = members.iter().collect();
+                self.write(|kind, writer| kind.write_head(members.len(), writer));
+                self.read_scores(held, &members).await
+            }
             op => self.read_one(op).await,
         }
     }
@@ -241,7 +258,7 @@ impl Gathering<'_> {
         let sizes = page.iter().map(|(key, value)| key.len() + value.len());
         let (count, bytes) = sizes.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one));
         self.grow(held, bytes + count * BESIDE_BYTES)?;
-        self.write(|kind, writer| kind.write_elements(page.iter(), writer));
+        self.write(|kind, writer| kind.write_page(page, writer));
         steps::count_copied(bytes);
         self.output.end_read(self.core, (count, bytes)).await?;
         Ok(page.has_more())
@@ -273,6 +290,57 @@ impl Gathering<'_> {
             done += count;
             steps::count_copied(bytes);
             self.output.end_read(self.core, (count, bytes)).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds the members of a range of a sorted set, without some, and at most `limit`.
+    async fn read_range(
+        &mut self,
+        held: &mut Charge,
+        (range, reverse): (TreeScoreRange<'_>, bool),
+        (skip, limit): (u64, u32),
+    ) -> Result<()> {
+        let (key, guard) = (self.key, self.guard);
+        let version = guard.version.unwrap_or(0);
+        let tree = self.core.tree(key).tagged(guard.tag);
+        let count = tree.at_version(version).score_count(range).await?;
+        let mut left = count.unwrap_or(0).saturating_sub(skip).min(limit.into());
+        let (mut skip, count) = (skip, usize::try_from(left).unwrap_or(usize::MAX));
+        self.write(|kind, writer| kind.write_head(count, writer));
+        while left > 0 {
+            let limit = u32::try_from(left).unwrap_or(u32::MAX);
+            let tree = self.core.tree(key).tagged(guard.tag);
+            let mut tree = tree.at_version(version);
+            let page = tree.score_range(range, reverse, skip, limit).await?;
+            let count = page.iter().count() as u64;
+            if count == 0 {
+                return Err(Error::CollectionVersion { current: 0 }.into());
+            }
+            skip += count;
+            left = left.saturating_sub(count);
+            self.take(held, &page).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds the scores of several members.
+    async fn read_scores(&mut self, held: &mut Charge, members: &[&[u8]]) -> Result<()> {
+        let mut done = 0;
+        while done < members.len() {
+            let wanted = &members[done..members.len().min(done + VALUES_AT_ONCE)];
+            let (key, guard) = (self.key, self.guard);
+            let tree = self.core.tree(key).tagged(guard.tag);
+            let mut tree = tree.at_version(guard.version.unwrap_or(0));
+            let found = tree.scores_of(wanted).await?;
+            let count = found.iter().count();
+            if count == 0 {
+                return Err(Error::CollectionVersion { current: 0 }.into());
+            }
+            self.grow(held, count * BESIDE_BYTES)?;
+            self.write(|_, writer| found.iter().for_each(|score| write_score(score, writer)));
+            done += count;
+            self.output.end_read(self.core, (count, count)).await?;
         }
         Ok(())
     }

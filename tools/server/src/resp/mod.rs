@@ -18,6 +18,7 @@ mod error;
 mod inline;
 mod limits;
 mod parse;
+mod score;
 #[cfg(test)]
 mod tests;
 mod write;

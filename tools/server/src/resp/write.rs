@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::Write as _;
 
 use super::double::DoubleText;
+use super::score::ScoreText;
 
 /// Bytes around a bulk string: `$`, a length and two ends of lines.
 const FRAMING_BYTES_MAX: usize = 32;
@@ -140,6 +141,20 @@ impl<'a> Writer<'a> {
             Protocol::Resp2 => self.bulk(text.bytes()),
             Protocol::Resp3 => self.line(b',', text.bytes()),
         }
+    }
+
+    /// A score of a member of a sorted set: a double of 17 digits at most.
+    pub fn score(&mut self, value: f64) {
+        let text = ScoreText::of(value);
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.bytes()),
+            Protocol::Resp3 => self.line(b',', text.bytes()),
+        }
+    }
+
+    /// A score as a bulk string.
+    pub fn bulk_score(&mut self, value: f64) {
+        self.bulk(ScoreText::of(value).bytes());
     }
 
     /// A boolean.

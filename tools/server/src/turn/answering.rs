@@ -15,6 +15,7 @@ use crate::serving::Serving;
 use crate::steps;
 use crate::types::list::reply::ListReply;
 use crate::types::replies::{ReplyKind, error_text, write_answer};
+use crate::waits::key_queues::Awaited;
 
 impl Serving {
     /// Takes the engine's answers and makes replies of them, and events if some are noted.
@@ -75,7 +76,7 @@ impl Serving {
             };
             connection.outstanding -= 1;
             if connection.is_gone && !connection.must_finish_transaction() {
-                return wake(shared, connection, token);
+                return wake(shared, connection, token, &Awaited::ALL);
             }
             if let Some(error) = deliver(shared, connection, token, &answer) {
                 shared.counters[*place].failed_commands.add(1);
@@ -92,12 +93,14 @@ impl Serving {
 /// Wakes the client that waits longest for the key of a request, if that was kept. It has begun to
 /// wait since the request was made: else a task would have been (`commands/lists.rs`).
 #[inline]
-fn wake(shared: &Shared, connection: &Connection, token: Token) {
+fn wake(shared: &Shared, connection: &Connection, token: Token, all: &[Awaited]) {
     // What passed through the key's shard before this answer is seen here.
     if shared.waiting.clients() > 0
         && let Some(key) = connection.kept_key(token.number())
     {
-        shared.wake_waiter(key, &[]);
+        for &awaited in all {
+            shared.wake_waiter(awaited, key, &[]);
+        }
     }
 }
 
@@ -157,13 +160,16 @@ fn deliver(
         _ => {}
     }
     count_large(answer);
-    let mut adds = false;
+    let mut adds = None;
     connection.fulfil(token.number(), |kind, writer| {
-        adds = matches!(kind, ReplyKind::List(ListReply::Pushed));
+        adds = match kind {
+            ReplyKind::List(ListReply::Pushed) => Some(Awaited::List),
+            kind => kind.adds_members().then_some(Awaited::SortedSet),
+        };
         write_answer(kind, answer, writer);
     });
-    if adds {
-        wake(shared, connection, token);
+    if let Some(awaited) = adds {
+        wake(shared, connection, token, &[awaited]);
     }
     match answer {
         Answer::Failed(error) => Some(error_text(error)),

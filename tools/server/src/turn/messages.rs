@@ -47,10 +47,11 @@ impl Serving {
             Message::ShowCommands(lines) => self.take_lines(&lines),
             Message::Wake {
                 waiter,
+                awaited,
                 key,
                 place,
                 served,
-            } => self.wake(waiter, (&key, place), served),
+            } => self.wake((waiter, awaited), (&key, place), served),
             Message::Question(question) => self.answer(question),
         }
     }

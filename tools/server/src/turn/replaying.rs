@@ -82,8 +82,8 @@ impl Serving {
     pub(crate) fn end_transaction(&mut self, number: usize, connection: &mut Connection) {
         self.sections.end(number);
         let transaction = connection.transaction.take();
-        for key in transaction.iter().flat_map(|one| one.ready.take()) {
-            self.shared.wake_waiter(&key, &[]);
+        for (awaited, key) in transaction.iter().flat_map(|one| one.ready.take()) {
+            self.shared.wake_waiter(awaited, &key, &[]);
         }
     }
 

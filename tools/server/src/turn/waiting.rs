@@ -12,7 +12,7 @@ use crate::resp::Writer;
 use crate::serving::Serving;
 use crate::steps;
 use crate::tasks::output::TaskOutput;
-use crate::waits::key_queues::{Served, WaitEnd, Waiter};
+use crate::waits::key_queues::{Awaited, Served, WaitEnd, Waiter};
 use crate::waits::parked::SourceErrors;
 
 /// What a client reads if another one has ended its wait with an error; as Redis.
@@ -37,7 +37,8 @@ impl Serving {
                 core: self.place,
                 number,
             };
-            let tickets = (self.shared.waiting).enter(parked.look.wanted.keys(), waiter);
+            let wanted = &parked.look.wanted;
+            let tickets = (self.shared.waiting).enter(wanted.awaited(), wanted.keys(), waiter);
             parked.entered = Some((waiter, tickets));
             if let Some(deadline_ms) = parked.deadline_ms {
                 self.parking.deadlines.insert((deadline_ms, number));
@@ -74,9 +75,10 @@ impl Serving {
             let took = parked.look.took.get();
             self.slow.note(&self.shared.slow, measured, took);
         }
+        let awaited = parked.look.wanted.awaited();
         let keys = parked.look.wanted.keys();
         if let Some((_, tickets)) = &parked.entered {
-            self.shared.waiting.leave(keys, tickets);
+            self.shared.waiting.leave(awaited, keys, tickets);
         }
         if let Some(deadline_ms) = parked.deadline_ms {
             self.parking.deadlines.remove(&(deadline_ms, number));
@@ -85,10 +87,10 @@ impl Serving {
         let was_woken = parked.is_woken || parked.is_woken_again;
         for key in keys.iter().filter(|_| was_woken) {
             steps::count(1);
-            self.shared.wake_waiter(key, &parked.served);
+            self.shared.wake_waiter(awaited, key, &parked.served);
         }
-        for key in parked.ready.take() {
-            self.shared.wake_waiter(&key, &parked.served);
+        for (awaited, key) in parked.ready.take() {
+            self.shared.wake_waiter(awaited, &key, &parked.served);
         }
     }
 
@@ -106,7 +108,7 @@ impl Serving {
     /// Has a client that waits for a key, which has a place among its keys, look at these again.
     pub(crate) fn wake(
         &mut self,
-        waiter: Waiter,
+        (waiter, awaited): (Waiter, Awaited),
         (key, place): (&[u8], usize),
         mut served: Vec<Served>,
     ) {
@@ -115,11 +117,13 @@ impl Serving {
         let woken = parked.filter(|parked| {
             let is_there = (parked.entered.as_ref()).is_some_and(|(entered, _)| *entered == waiter);
             let keys = parked.look.wanted.keys();
-            is_there && keys.get(place).is_some_and(|known| known == key)
+            is_there
+                && parked.look.wanted.awaited() == awaited
+                && keys.get(place).is_some_and(|known| known == key)
         });
         let Some(parked) = woken else {
             // It has left the queue meanwhile.
-            return self.shared.wake_waiter(key, &served);
+            return self.shared.wake_waiter(awaited, key, &served);
         };
         parked.is_woken_again = true;
         parked.woken_for.get_or_insert(place);

@@ -1,4 +1,4 @@
-//! The limits up to which Redis stores hashes, sets and lists compactly. They change only what
+//! The limits up to which Redis stores hashes, sets, lists and sorted sets compactly. They change only what
 //! `OBJECT ENCODING` replies and which ones a scan returns at once.
 
 use std::ops::RangeInclusive;
@@ -20,10 +20,12 @@ enum Limit {
     SetBytes,
     ListSize,
     ListDepth,
+    SortedMembers,
+    SortedBytes,
 }
 
 /// Each limit as Redis 7.2 has it.
-const LIMITS: [(Limit, i64); 7] = [
+const LIMITS: [(Limit, i64); 9] = [
     (Limit::HashFields, 512),
     (Limit::HashBytes, 64),
     (Limit::SetIntegers, 512),
@@ -31,11 +33,13 @@ const LIMITS: [(Limit, i64); 7] = [
     (Limit::SetBytes, 64),
     (Limit::ListSize, -2),
     (Limit::ListDepth, 0),
+    (Limit::SortedMembers, 128),
+    (Limit::SortedBytes, 64),
 ];
 
 /// Each setting with the limit that it is, by name. Some have the names that Redis gave them before
 /// too.
-const SETTINGS: [(&str, Limit); 10] = [
+const SETTINGS: [(&str, Limit); 14] = [
     ("hash-max-listpack-entries", Limit::HashFields),
     ("hash-max-listpack-value", Limit::HashBytes),
     ("hash-max-ziplist-entries", Limit::HashFields),
@@ -46,9 +50,15 @@ const SETTINGS: [(&str, Limit); 10] = [
     ("set-max-intset-entries", Limit::SetIntegers),
     ("set-max-listpack-entries", Limit::SetMembers),
     ("set-max-listpack-value", Limit::SetBytes),
+    ("zset-max-listpack-entries", Limit::SortedMembers),
+    ("zset-max-listpack-value", Limit::SortedBytes),
+    ("zset-max-ziplist-entries", Limit::SortedMembers),
+    ("zset-max-ziplist-value", Limit::SortedBytes),
 ];
 
 const LISTPACK: &str = "listpack";
+/// The encoding of a sorted set that is not stored compactly.
+pub(crate) const SKIPLIST: &str = "skiplist";
 /// The encoding of a hash or a set that is not stored compactly.
 pub(crate) const HASHTABLE: &str = "hashtable";
 /// Bytes of a listpack beside its elements, which take about as much there as here.
@@ -60,7 +70,7 @@ const INTEGER_BYTES_MAX: usize = 20;
 /// Bytes that an element's key has beside the element.
 const KEY_HEAD_BYTES: usize = 9;
 
-/// The limits up to which Redis stores hashes, sets and lists compactly.
+/// The limits up to which Redis stores hashes, sets, lists and sorted sets compactly.
 #[derive(Debug)]
 pub(crate) struct EncodingLimits([AtomicI64; LIMITS.len()]);
 
@@ -99,6 +109,14 @@ impl EncodingLimits {
         (self.count(Limit::HashFields), self.count(Limit::HashBytes))
     }
 
+    /// Members of a sorted set, and bytes of a member.
+    pub(crate) fn sorted(&self) -> (usize, usize) {
+        (
+            self.count(Limit::SortedMembers),
+            self.count(Limit::SortedBytes),
+        )
+    }
+
     /// Elements of a list, or a size in bytes if it is negative.
     pub(crate) fn list(&self) -> i64 {
         self.load(Limit::ListSize)
@@ -118,6 +136,10 @@ impl EncodingLimits {
                 (elements, limits.bytes.max(INTEGER_BYTES_MAX))
             }
             Kind::List => return self.list_encoding(length) == LISTPACK,
+            Kind::SortedSet => {
+                let (members, _) = self.sorted();
+                return length.elements <= members as u64;
+            }
         };
         let bytes = bytes.saturating_add(KEY_HEAD_BYTES) as u64;
         length.elements <= elements as u64 && length.bytes / length.elements.max(1) <= bytes
@@ -145,6 +167,20 @@ impl EncodingLimits {
             count <= limits.members && elements.all(|(member, _)| member.len() <= limits.bytes)
         };
         if is_compact { LISTPACK } else { HASHTABLE }
+    }
+
+    /// The encoding that Redis would choose for a sorted set of these members.
+    pub(crate) fn sorted_encoding<'a>(
+        &self,
+        members: impl Iterator<Item = &'a [u8]>,
+    ) -> &'static str {
+        let (most, bytes) = self.sorted();
+        let mut count = 0;
+        let is_short = { members }.all(|member| {
+            count += 1;
+            count <= most && member.len() <= bytes
+        });
+        if is_short { LISTPACK } else { SKIPLIST }
     }
 
     /// The encoding that Redis would choose for a list by `list-max-listpack-size`: the most

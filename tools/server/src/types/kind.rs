@@ -1,4 +1,4 @@
-//! The kinds of collections: hashes, sets and lists.
+//! The kinds of collections: hashes, sets, lists and sorted sets.
 //!
 //! The engine keeps a collection as a tree, whose tag says of which kind it is.
 
@@ -14,11 +14,12 @@ pub(crate) enum Kind {
     Hash = 1,
     Set = 2,
     List = 3,
+    SortedSet = 4,
 }
 
 impl Kind {
     /// All kinds.
-    const ALL: [Self; 3] = [Self::Hash, Self::Set, Self::List];
+    const ALL: [Self; 4] = [Self::Hash, Self::Set, Self::List, Self::SortedSet];
 
     /// The tag of its trees.
     pub(crate) const fn tag(self) -> u8 {
@@ -50,6 +51,7 @@ impl Kind {
             Self::Hash => "hash",
             Self::Set => "set",
             Self::List => "list",
+            Self::SortedSet => "zset",
         }
     }
 }

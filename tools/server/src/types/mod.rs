@@ -8,3 +8,4 @@ pub(crate) mod kind;
 pub(crate) mod list;
 pub(crate) mod replies;
 pub(crate) mod set;
+pub(crate) mod sorted;

@@ -1,7 +1,7 @@
 //! What each kind of answer of the engine looks like to a Redis client.
 
 use farcore::constants::LONG_VALUE_BYTES_MAX;
-use farcore::{Answer, Error, Expiry, Metadata, TreeLength, TreeView};
+use farcore::{Answer, Error, Expiry, Metadata, TreeLength, TreePage, TreeView};
 
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
@@ -10,6 +10,7 @@ use crate::types::hash::reply::HashReply;
 use crate::types::kind::{Kind, PLAIN};
 use crate::types::list::reply::{ListReply, list_error_text};
 use crate::types::set::reply::SetReply;
+use crate::types::sorted::reply::SortedReply;
 use crate::words::{NO_FLOAT, NO_INTEGER, parsed_integer};
 
 /// How an answer becomes a reply.
@@ -59,6 +60,8 @@ pub(crate) enum ReplyKind {
     List(ListReply),
     /// What a set holds.
     Set(SetReply),
+    /// What a sorted set holds.
+    Sorted(SortedReply),
     /// A part of the value, as the engine read it; empty if the key is absent.
     Part { offset: u32, bytes: u32 },
     /// 1 if the key exists, else null.
@@ -89,12 +92,25 @@ impl ReplyKind {
                 | Self::Hash(_)
                 | Self::List(ListReply::Element(_) | ListReply::Range(..))
                 | Self::Set(_)
+                | Self::Sorted(SortedReply::Range { .. } | SortedReply::Scores { .. })
         )
     }
 
-    /// True if the reply is that of a read of a collection.
+    /// True if the reply is that of a read of a collection, which may have to be carried out
+    /// otherwise.
     pub(crate) fn is_of_tree(self) -> bool {
-        matches!(self, Self::Hash(_) | Self::Set(_))
+        match self {
+            Self::Hash(_) | Self::Set(_) => true,
+            Self::Sorted(reply) => reply.may_be_part(),
+            _ => false,
+        }
+    }
+
+    /// True if a request of this reply may add to a collection something for which clients wait,
+    /// so its key is kept.
+    #[inline]
+    pub(crate) fn adds_members(self) -> bool {
+        matches!(self, Self::Sorted(reply) if reply.adds())
     }
 
     /// True if the reply is about a collection, and the answer may have only a part of it.
@@ -103,6 +119,7 @@ impl ReplyKind {
         match self {
             Self::Hash(reply) => reply.may_be_part(),
             Self::Set(reply) => reply.may_be_part(),
+            Self::Sorted(reply) => reply.may_be_part(),
             _ => false,
         }
     }
@@ -113,6 +130,7 @@ impl ReplyKind {
         match self {
             Self::Hash(reply) => reply.is_part(answer),
             Self::Set(reply) => reply.is_part(answer),
+            Self::Sorted(reply) => reply.is_part(answer),
             _ => false,
         }
     }
@@ -130,6 +148,7 @@ impl ReplyKind {
         match self {
             Self::Hash(reply) => reply.write_head(count, writer),
             Self::Set(reply) => reply.write_head(count, writer),
+            Self::Sorted(reply) => reply.write_head(count, writer),
             _ => {}
         }
     }
@@ -144,14 +163,11 @@ impl ReplyKind {
     }
 
     /// Writes elements of a collection, one after the other.
-    pub(crate) fn write_elements<'a>(
-        self,
-        page: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-        writer: &mut Writer<'_>,
-    ) {
+    pub(crate) fn write_page(self, page: &TreePage, writer: &mut Writer<'_>) {
         match self {
-            Self::Hash(reply) => reply.write_elements(page, writer),
-            Self::Set(reply) => reply.write_elements(page, writer),
+            Self::Hash(reply) => reply.write_elements(page.iter(), writer),
+            Self::Set(reply) => reply.write_elements(page.iter(), writer),
+            Self::Sorted(reply) => reply.write_page(page, writer),
             _ => {}
         }
     }
@@ -420,6 +436,7 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
         (ReplyKind::Hash(reply), answer) => reply.write(answer, writer),
         (ReplyKind::List(reply), answer) => reply.write(answer, writer),
         (ReplyKind::Set(reply), answer) => reply.write(answer, writer),
+        (ReplyKind::Sorted(reply), answer) => reply.write(answer, writer),
         (ReplyKind::PlainType, answer) => writer.simple(plain_type(answer)),
         (
             ReplyKind::Seconds

@@ -24,8 +24,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::steps;
 
-/// Locks; each has the queues of a part of the keys.
+/// Locks of each kind of waits; each has the queues of a part of the keys.
 const PARTS: usize = 64;
+
+/// What a client waits for. Those that wait for one kind of value are in queues of their own: what
+/// wakes them is nothing for the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Awaited {
+    List,
+    SortedSet,
+}
+
+impl Awaited {
+    pub(crate) const ALL: [Self; 2] = [Self::List, Self::SortedSet];
+}
 
 /// A client that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,7 +138,7 @@ impl Part {
 /// Clients that wait for keys.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    parts: [Part; PARTS],
+    parts: [[Part; PARTS]; Awaited::ALL.len()],
     hasher: RandomState,
     clients: AtomicUsize,
 }
@@ -134,7 +146,7 @@ pub(crate) struct Waiting {
 impl Default for Waiting {
     fn default() -> Self {
         Self {
-            parts: std::array::from_fn(|_| Part::default()),
+            parts: std::array::from_fn(|_| std::array::from_fn(|_| Part::default())),
             hasher: RandomState::new(),
             clients: AtomicUsize::new(0),
         }
@@ -142,10 +154,10 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    fn part(&self, key: &[u8]) -> &Part {
+    fn part(&self, awaited: Awaited, key: &[u8]) -> &Part {
         let parts = PARTS as u64;
         let place = usize::try_from(self.hasher.hash_one(key) % parts).unwrap_or(0);
-        &self.parts[place]
+        &self.parts[awaited as usize][place]
     }
 
     /// How many clients wait.
@@ -156,11 +168,11 @@ impl Waiting {
 
     /// Adds a client to the queues of keys, none of which is named twice; returns its tickets, with
     /// which it leaves.
-    pub(crate) fn enter(&self, keys: &[Vec<u8>], waiter: Waiter) -> Vec<u64> {
+    pub(crate) fn enter(&self, awaited: Awaited, keys: &[Vec<u8>], waiter: Waiter) -> Vec<u64> {
         self.clients.fetch_add(1, Ordering::Relaxed);
         steps::count(keys.len());
         let enter = |(place, key): (usize, &Vec<u8>)| {
-            let part = self.part(key);
+            let part = self.part(awaited, key);
             let mut queues = part.queues();
             let queue = queues.entry(key.clone()).or_default();
             let ticket = queue.enter(waiter, place);
@@ -174,11 +186,11 @@ impl Waiting {
     }
 
     /// Removes a client from the queues of keys that it has entered with these tickets.
-    pub(crate) fn leave(&self, keys: &[Vec<u8>], tickets: &[u64]) {
+    pub(crate) fn leave(&self, awaited: Awaited, keys: &[Vec<u8>], tickets: &[u64]) {
         self.clients.fetch_sub(1, Ordering::Relaxed);
         steps::count(keys.len());
         for (key, &ticket) in keys.iter().zip(tickets) {
-            let part = self.part(key);
+            let part = self.part(awaited, key);
             let mut queues = part.queues();
             let Some(queue) = queues.get_mut(key) else {
                 continue;
@@ -195,8 +207,8 @@ impl Waiting {
 
     /// The client that waits longest for a key, and the place of the key among those that it waits
     /// for. Cost if no client waits: a hash and a load.
-    pub(crate) fn first(&self, key: &[u8]) -> Option<(Waiter, usize)> {
-        let part = self.part(key);
+    pub(crate) fn first(&self, awaited: Awaited, key: &[u8]) -> Option<(Waiter, usize)> {
+        let part = self.part(awaited, key);
         // ORDERING: partner of the addition in `enter` (I1).
         if part.places.load(Ordering::SeqCst) == 0 {
             return None;
@@ -210,7 +222,7 @@ impl Waiting {
 pub(crate) type Served = Arc<()>;
 
 /// Keys that clients may wait for.
-pub(crate) type ReadyKeys = Rc<RefCell<Vec<Vec<u8>>>>;
+pub(crate) type ReadyKeys = Rc<RefCell<Vec<(Awaited, Vec<u8>)>>>;
 
 /// How a wait ends without what was waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -240,26 +252,27 @@ mod tests {
     #[test]
     fn clients_are_served_in_the_order_in_which_they_entered() {
         let waiting = Waiting::default();
-        let enter = |names: &[&str], client| waiting.enter(&keys(names), waiter(client));
+        let enter =
+            |names: &[&str], client| waiting.enter(Awaited::List, &keys(names), waiter(client));
         let first = enter(&["a", "b"], 1);
         let second = enter(&["b", "a"], 2);
         let third = enter(&["b"], 3);
         assert_eq!(waiting.clients(), 3);
         let next = |key: &str| {
-            let next = waiting.first(key.as_bytes());
+            let next = waiting.first(Awaited::List, key.as_bytes());
             next.map(|(waiter, place)| (waiter.client, place))
         };
         assert_eq!(
             (next("a"), next("b"), next("c")),
             (Some((1, 0)), Some((1, 1)), None)
         );
-        waiting.leave(&keys(&["a", "b"]), &first);
+        waiting.leave(Awaited::List, &keys(&["a", "b"]), &first);
         assert_eq!((next("a"), next("b")), (Some((2, 1)), Some((2, 0))));
-        waiting.leave(&keys(&["b"]), &third);
-        waiting.leave(&keys(&["b", "a"]), &second);
+        waiting.leave(Awaited::List, &keys(&["b"]), &third);
+        waiting.leave(Awaited::List, &keys(&["b", "a"]), &second);
         assert_eq!((next("a"), next("b")), (None, None));
         assert_eq!(waiting.clients(), 0);
-        for part in &waiting.parts {
+        for part in waiting.parts.as_flattened() {
             assert_eq!(part.places.load(Ordering::SeqCst), 0);
             assert!(part.queues().is_empty());
         }

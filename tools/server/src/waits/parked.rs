@@ -22,9 +22,9 @@ use farcore::Core;
 
 use crate::cores::shared::Shared;
 use crate::figures::slow_log::Measured;
-use crate::resp::Protocol;
+use crate::resp::{Protocol, Writer};
 use crate::tasks::output::TaskOutput;
-use crate::waits::key_queues::{ReadyKeys, Served, WaitEnd, Waiter};
+use crate::waits::key_queues::{Awaited, ReadyKeys, Served, WaitEnd, Waiter};
 use crate::waits::readiness::Readiness;
 
 /// Bytes that a key takes for which a client waits, beside two copies of its text: the headers and
@@ -45,6 +45,12 @@ pub(crate) type Taking<'a> = Pin<Box<dyn Future<Output = bool> + 'a>>;
 
 /// What a client waits for: its command knows how to take it.
 pub(crate) trait Takes: Debug {
+    /// The kind of value that is waited for.
+    fn awaited(&self) -> Awaited;
+
+    /// Writes that nothing was there.
+    fn write_nothing(&self, writer: &mut Writer<'_>);
+
     /// The keys that are taken from.
     fn keys(&self) -> &[Vec<u8>];
 

@@ -8,16 +8,17 @@ use farcore::Core;
 
 use crate::cores::message::Message;
 use crate::cores::shared::Shared;
-use crate::waits::key_queues::{ReadyKeys, Served};
+use crate::waits::key_queues::{Awaited, ReadyKeys, Served};
 
 impl Shared {
     /// Wakes the client that waits longest for a key, if one waits.
-    pub(crate) fn wake_waiter(&self, key: &[u8], served: &[Served]) {
-        let Some((waiter, place)) = self.waiting.first(key) else {
+    pub(crate) fn wake_waiter(&self, awaited: Awaited, key: &[u8], served: &[Served]) {
+        let Some((waiter, place)) = self.waiting.first(awaited, key) else {
             return;
         };
         self.cores[waiter.core].send(Message::Wake {
             waiter,
+            awaited,
             key: key.to_vec(),
             place,
             served: served.to_vec(),
@@ -50,10 +51,17 @@ impl Readiness {
         }
     }
 
+    /// Says that a key holds a value of another key, whatever that is, as [`Readiness::note`].
+    pub(crate) async fn note_any(&self, core: &Core, key: &[u8]) {
+        for awaited in Awaited::ALL {
+            self.note(core, awaited, key).await;
+        }
+    }
+
     /// Says that elements were added to a key, and waits until the clients that waited for them
     /// have taken them. The command writes no more.
-    pub(crate) async fn note(&self, core: &Core, key: &[u8]) {
-        if self.shared.waiting.first(key).is_none() {
+    pub(crate) async fn note(&self, core: &Core, awaited: Awaited, key: &[u8]) {
+        if self.shared.waiting.first(awaited, key).is_none() {
             return;
         }
         // A transaction that has ended meanwhile, with its connection, wakes no client.
@@ -62,14 +70,15 @@ impl Readiness {
             .as_ref()
             .filter(|later| Rc::strong_count(later) > 1)
         {
-            return later.borrow_mut().push(key.to_vec());
+            return later.borrow_mut().push((awaited, key.to_vec()));
         }
         if core.is_under_section() {
             // Their looks wait for the section.
-            return self.shared.wake_waiter(key, &[]);
+            return self.shared.wake_waiter(awaited, key, &[]);
         }
         let served = Served::default();
-        self.shared.wake_waiter(key, std::slice::from_ref(&served));
+        self.shared
+            .wake_waiter(awaited, key, std::slice::from_ref(&served));
         while Arc::strong_count(&served) > 1 {
             core.yield_now().await;
         }

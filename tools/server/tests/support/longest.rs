@@ -76,6 +76,19 @@ pub(crate) fn stored() -> Vec<(&'static str, Request)> {
             command("RPUSH longelement", [bytes(ELEMENT_BYTES)]),
         ),
     ];
+    let scored = |names: &mut dyn Iterator<Item = String>| -> Vec<String> {
+        let scored = names.enumerate();
+        let scored = scored.flat_map(|(number, name)| [(number / 2).to_string(), name]);
+        scored.collect()
+    };
+    all.push((
+        "longscored",
+        command("ZADD longscored", [b"1".to_vec(), bytes(ELEMENT_BYTES)]),
+    ));
+    for key in ["sorted", "ranked"] {
+        let members = scored(&mut names('m', MANY));
+        all.push((key, command(&format!("ZADD {key}"), members)));
+    }
     for start in (0..3 * MANY).step_by(MANY) {
         let some = || names('m', 3 * MANY).skip(start).take(MANY);
         if start < MANY {
@@ -383,6 +396,86 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
         ],
         "wait" => vec![of("0 0")],
         "watch" => vec![keys(2 * MANY), keys(2 * MANY)],
+        name if name.starts_with('z') || name.starts_with("bz") => return of_sorted(name),
+        _ => return None,
+    })
+}
+
+/// The longest commands of sorted sets.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
+fn of_sorted(name: &str) -> Option<Vec<Request>> {
+    let upper = name.to_uppercase();
+    let of = |rest: &str| words(&format!("{upper} {rest}"));
+    let with = |rest: &str, rest_of: Vec<String>| command(&format!("{upper} {rest}"), rest_of);
+    let many = |letter| names(letter, MANY).collect::<Vec<_>>();
+    Some(match name {
+        "bzmpop" => vec![of("0.001 2 ranked absent MIN COUNT 20000"), {
+            let keys = names('n', WAITED).chain(["MIN".to_owned()]);
+            with(&format!("0.001 {WAITED}"), keys.collect())
+        }],
+        "bzpopmax" | "bzpopmin" => vec![of("ranked 0.001"), {
+            let keys = names('n', WAITED).chain(["0.001".to_owned()]);
+            with("longscored", keys.collect())
+        }],
+        "zadd" => vec![
+            of("sorted 1 one"),
+            with(
+                "grown",
+                names('z', MANY)
+                    .flat_map(|name| ["1".to_owned(), name])
+                    .collect(),
+            ),
+        ],
+        "zcard" => vec![of("sorted"), of("longscored")],
+        "zcount" => vec![of("sorted 10 20000")],
+        "zdiff" | "zinter" | "zunion" => vec![
+            of("2 sorted ranked WITHSCORES"),
+            of("2 sorted set"),
+            with(&MANY.to_string(), many('n')),
+        ],
+        "zdiffstore" | "zinterstore" | "zunionstore" => vec![
+            of("made 2 sorted ranked"),
+            of("made 2 longscored set"),
+            with(&format!("made {MANY}"), many('n')),
+        ],
+        "zincrby" => vec![of("sorted 5 m0000001")],
+        "zintercard" => vec![of("2 sorted set"), with(&MANY.to_string(), many('n'))],
+        "zlexcount" => vec![of("sorted - +")],
+        "zmpop" => vec![
+            of("2 absent ranked MAX COUNT 1000"),
+            command(
+                &format!("ZMPOP {MANY}"),
+                names('n', MANY).chain(["MIN".to_owned()]),
+            ),
+        ],
+        "zmscore" => vec![with("sorted", many('m'))],
+        "zpopmax" | "zpopmin" => vec![of("ranked"), of("ranked 5000")],
+        "zrandmember" => vec![
+            of("sorted"),
+            of("sorted 100000 WITHSCORES"),
+            of("sorted -100000"),
+        ],
+        "zrange" => vec![
+            of("sorted 0 -1"),
+            of("sorted 0 -1 WITHSCORES"),
+            of("longscored 0 -1"),
+        ],
+        "zrangebylex" => vec![of("sorted - +")],
+        "zrangebyscore" => vec![of("sorted -inf +inf"), of("sorted 5 inf LIMIT 20000 10")],
+        "zrangestore" => vec![of("made2 sorted 0 -1")],
+        "zrank" | "zrevrank" | "zscore" => vec![of("sorted m0000001")],
+        "zrem" => vec![of("ranked m0000007"), with("ranked", many('k'))],
+        "zremrangebylex" => vec![of("ranked - (m0000100")],
+        "zremrangebyrank" => vec![of("ranked 0 5000")],
+        "zremrangebyscore" => vec![of("ranked -inf 3000")],
+        "zrevrange" => vec![of("sorted 0 -1 WITHSCORES")],
+        "zrevrangebylex" => vec![of("sorted + -")],
+        "zrevrangebyscore" => vec![of("sorted +inf -inf WITHSCORES")],
+        "zscan" => vec![
+            of("sorted 0 COUNT 8192"),
+            command("ZSCAN sorted 0 COUNT 8192 MATCH", [hostile_pattern()]),
+            of("longscored 0"),
+        ],
         _ => return None,
     })
 }
