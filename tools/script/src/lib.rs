@@ -13,19 +13,38 @@
 //!   and the work of a pattern are bounded.
 //! - I2: a script that was ended runs no more of its own code than the way out takes.
 
+#[cfg(not(feature = "lua"))]
+mod absent;
+#[cfg(feature = "lua")]
 mod bits;
+mod event;
+#[cfg(feature = "lua")]
 mod interpreter;
+#[cfg(feature = "lua")]
 mod json;
+#[cfg(feature = "lua")]
 mod library;
+#[cfg(feature = "lua")]
 mod message_pack;
+#[cfg(feature = "lua")]
 mod numbers;
+#[cfg(feature = "lua")]
 mod patterns;
+#[cfg(feature = "lua")]
 mod random;
+#[cfg(feature = "lua")]
 mod replies;
 mod script;
+#[cfg(feature = "lua")]
 mod shim;
+#[cfg(feature = "lua")]
 mod structs;
+#[cfg(feature = "lua")]
 mod switch;
 
-pub use self::interpreter::{Event, Interpreter, Job, Step};
+#[cfg(not(feature = "lua"))]
+pub use self::absent::Interpreter;
+pub use self::event::{Event, Job, Step};
+#[cfg(feature = "lua")]
+pub use self::interpreter::Interpreter;
 pub use self::script::{Script, sha_of};

@@ -9,7 +9,8 @@ use mlua::{
     VmState,
 };
 
-use crate::interpreter::{Event, Job, Step, compile_text, out_of_memory};
+use crate::event::{Event, Job, Step};
+use crate::interpreter::{compile_text, out_of_memory};
 use crate::json::{Decoder, Encoder, Failure, Settings, SharedSettings};
 use crate::message_pack::{Unpacker, pack};
 use crate::numbers::general;

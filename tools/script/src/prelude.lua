@@ -293,7 +293,7 @@ local redis = {
   replicate_commands = function() return true end,
   breakpoint = function() return false end,
   debug = function() end,
-  REDIS_VERSION = "7.0.15", REDIS_VERSION_NUM = 0x0007000f,
+  REDIS_VERSION = "7.2.4", REDIS_VERSION_NUM = 0x00070204,
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
   REPL_NONE = 0, REPL_AOF = 1, REPL_SLAVE = 2, REPL_REPLICA = 2, REPL_ALL = 3,
 }

@@ -2,7 +2,10 @@
 //!
 //! - I1: a function of C that fails leaves no frame of Rust that owns something.
 
-#![allow(unsafe_code, reason = "a function of C takes what it calls from the state of Lua")]
+#![allow(
+    unsafe_code,
+    reason = "a function of C takes what it calls from the state of Lua"
+)]
 
 use mlua::{Function, Lua, ffi};
 
@@ -30,7 +33,11 @@ pub(crate) fn shim(lua: &Lua, function: Function) -> mlua::Result<Function> {
 ///
 /// # Safety
 /// The state's stack has the results of a call from `place` on.
-unsafe fn finish(state: *mut ffi::lua_State, place: std::ffi::c_int, is_ok: bool) -> std::ffi::c_int {
+unsafe fn finish(
+    state: *mut ffi::lua_State,
+    place: std::ffi::c_int,
+    is_ok: bool,
+) -> std::ffi::c_int {
     // SAFETY: it has room for the value, or for two once there is nothing else.
     unsafe {
         if ffi::lua_checkstack(state, 1) == 0 {
@@ -71,5 +78,10 @@ unsafe extern "C-unwind" fn xpcall(state: *mut ffi::lua_State) -> std::ffi::c_in
 /// `pcall` and `xpcall`.
 pub(crate) fn protected_calls(lua: &Lua) -> mlua::Result<(Function, Function)> {
     // SAFETY: they hold to the conventions of Lua.
-    unsafe { Ok((lua.create_c_function(pcall)?, lua.create_c_function(xpcall)?)) }
+    unsafe {
+        Ok((
+            lua.create_c_function(pcall)?,
+            lua.create_c_function(xpcall)?,
+        ))
+    }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use corosensei::Yielder;
 
-use crate::interpreter::{Event, Step};
+use crate::event::{Event, Step};
 use crate::random::Random;
 
 /// How long a slice is, at most, whatever its work.

@@ -35,6 +35,11 @@ mod monitor;
 mod object;
 mod random_key;
 mod renames;
+#[cfg_attr(
+    not(feature = "scripts"),
+    allow(dead_code, reason = "no command runs any")
+)]
+mod scripts;
 mod server;
 mod set_algebra;
 mod sets;
@@ -54,4 +59,5 @@ pub(crate) use self::call::Call;
 pub(crate) use self::command::Command;
 pub(crate) use self::dispatch::{run, run_long, streams};
 pub(crate) use self::flow::{Flow, Refusal, SYNTAX, read_of};
+pub(crate) use self::scripts::{CalledKeys, called_by_script};
 pub(crate) use self::table::{COMMANDS, find};
