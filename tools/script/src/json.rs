@@ -191,7 +191,7 @@ impl<'a> Encoder<'a> {
 
     fn table(&mut self, table: &Table, depth: usize) -> Result<()> {
         if depth > self.settings.encode_depth {
-            return Err(format!("Cannot serialise, excessive depth ({depth})").into());
+            return Err(format!("Cannot serialise, excessive nesting ({depth})").into());
         }
         match self.array_len(table)? {
             Some(len) if len > 0 => {
@@ -374,7 +374,7 @@ impl<'a> Decoder<'a> {
                 self.at += 1;
                 Token::Mark(byte)
             }
-            b'"' => return self.string().map(|token| (token, at)),
+            b'"' => return self.string(at),
             b'-' | b'0'..=b'9' => self.number(),
             _ if self.takes(b"true") => Token::Value(Value::Boolean(true)),
             _ if self.takes(b"false") => Token::Value(Value::Boolean(false)),
@@ -425,27 +425,34 @@ impl<'a> Decoder<'a> {
             // Of a long run of letters only its beginning can be a number.
             len = if len > 400 { 400 } else { len - 1 };
         }
+        if matches!(rest.first(), Some(b'i' | b'I' | b'n' | b'N')) {
+            return Token::Invalid("invalid token");
+        }
         Token::Invalid("invalid number")
     }
 
-    fn string(&mut self) -> Result<Token> {
+    /// A string; what is wrong in one is where it is found.
+    fn string(&mut self, at: usize) -> Result<(Token, usize)> {
         let mut out = Vec::new();
         self.at += 1;
         loop {
             let Some(&byte) = self.text.get(self.at) else {
-                return Ok(Token::Invalid("unexpected end of string"));
+                return Ok((Token::Invalid("unexpected end of string"), self.at + 1));
             };
             self.at += 1;
             match byte {
                 b'"' => break,
-                b'\\' => match self.escape(&mut out) {
-                    Ok(()) => {}
-                    Err(text) => return Ok(Token::Invalid(text)),
-                },
+                b'\\' => {
+                    let escape = self.at;
+                    if let Err(text) = self.escape(&mut out) {
+                        return Ok((Token::Invalid(text), escape));
+                    }
+                }
                 byte => out.push(byte),
             }
         }
-        Ok(Token::Value(Value::String(self.lua.create_string(&out)?)))
+        let text = self.lua.create_string(&out)?;
+        Ok((Token::Value(Value::String(text)), at))
     }
 
     fn escape(&mut self, out: &mut Vec<u8>) -> std::result::Result<(), &'static str> {

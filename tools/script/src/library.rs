@@ -771,6 +771,9 @@ fn set_json(shared: &SharedSettings, name: &str, values: &[Value]) -> Result<Vec
     let mut settings = shared.get();
     let number = |place: usize, least: i64, most: i64| match values.get(place) {
         None | Some(Value::Nil) => Ok(None),
+        Some(Value::Integer(number)) if (least..=most).contains(number) => {
+            Ok(usize::try_from(*number).ok())
+        }
         Some(Value::Number(number))
             if (least..=most).contains(&crate::numbers::integer(*number)) =>
         {
@@ -834,6 +837,15 @@ fn set_json(shared: &SharedSettings, name: &str, values: &[Value]) -> Result<Vec
     Ok(shown_values)
 }
 
+/// True of a place before the first one.
+fn is_before_start(place: Option<&Value>) -> bool {
+    match place {
+        Some(Value::Number(place)) => *place < 1.0,
+        Some(Value::Integer(place)) => *place < 1,
+        _ => false,
+    }
+}
+
 /// Functions of `struct` and `bit`.
 fn add_structs(lua: &Lua, host: &Table) -> mlua::Result<()> {
     let function = lua.create_function(|lua, values: Variadic<Value>| {
@@ -846,7 +858,7 @@ fn add_structs(lua: &Lua, host: &Table) -> mlua::Result<()> {
     let function = lua.create_function(|lua, values: Variadic<Value>| {
         let unpacked = text_of(values.first(), (1, "unpack")).and_then(|format| {
             let data = text_of(values.get(1), (2, "unpack"))?;
-            if matches!(values.get(2), Some(Value::Number(place)) if *place < 1.0) {
+            if is_before_start(values.get(2)) {
                 let text = "bad argument #3 to 'unpack' (offset must be 1 or greater)".to_owned();
                 return Err(Failure::Text(text));
             }

@@ -272,7 +272,7 @@ local redis = {
     if type(level) ~= "number" then
       refuse("First argument must be a number (log level).")
     end
-    if level < 0 or level > 3 then refuse("Invalid log level.") end
+    if level < 0 or level > 3 then refuse("Invalid debug level.") end
     local words = { select(2, ...) }
     for place = 1, #words do words[place] = tostring(words[place]) end
     host.log(level, concat(words, " "))
@@ -287,7 +287,7 @@ local redis = {
     if select("#", ...) ~= 1 then refuse("redis.set_repl() requires two arguments.") end
     local flags = tonumber((...)) or -1
     if flags < 0 or flags > 3 then
-      refuse("Invalid replication flags. Please use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
+      refuse("Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
     end
   end,
   replicate_commands = function() return true end,

@@ -1,4 +1,4 @@
-//! Random numbers as Redis's scripts have them: `lrand48`, which begins anew with each script.
+//! Random numbers as Redis's scripts have them: `lrand48`.
 
 use std::cell::Cell;
 

@@ -18,14 +18,17 @@ struct Format<'a> {
     rest: &'a [u8],
     is_little: bool,
     alignment: usize,
+    /// The function that reads it.
+    name: &'static str,
 }
 
 impl<'a> Format<'a> {
-    fn new(format: &'a [u8]) -> Self {
+    fn new(format: &'a [u8], name: &'static str) -> Self {
         Self {
             rest: format,
             is_little: true,
             alignment: 1,
+            name,
         }
     }
 
@@ -98,7 +101,9 @@ impl<'a> Format<'a> {
             }
             other => {
                 let other = char::from(other);
-                return Err(format!("invalid format option '{other}'").into());
+                let name = self.name;
+                let text = format!("bad argument #1 to '{name}' (invalid format option '{other}')");
+                return Err(text.into());
             }
         }
         Ok(())
@@ -163,7 +168,7 @@ fn read_integer(bytes: &[u8], is_little: bool, is_signed: bool) -> f64 {
 
 /// Packs values, into `bytes_max` at most.
 pub(crate) fn pack(format: &[u8], values: &[Value], bytes_max: usize) -> Result<Vec<u8>> {
-    let (mut format, mut out, mut taken) = (Format::new(format), Vec::new(), 0);
+    let (mut format, mut out, mut taken) = (Format::new(format, "pack"), Vec::new(), 0);
     while let Some((option, size, fill)) = format.next(out.len())? {
         if out.len() + size > bytes_max {
             return Err(Failure::Lua(mlua::Error::MemoryError(
@@ -225,7 +230,7 @@ pub(crate) fn pack(format: &[u8], values: &[Value], bytes_max: usize) -> Result<
 
 /// Unpacks values of bytes from a place on; the last one is where what follows begins, from 1 on.
 pub(crate) fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: usize) -> Result<Vec<Value>> {
-    let (mut format, mut at, mut values) = (Format::new(format), from, Vec::new());
+    let (mut format, mut at, mut values) = (Format::new(format, "unpack"), from, Vec::new());
     while let Some((option, mut size, fill)) = format.next(at)? {
         at += fill;
         let short =
@@ -290,13 +295,19 @@ pub(crate) fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: usize) -> Resu
 
 /// Bytes of what a format packs.
 pub(crate) fn size(format: &[u8]) -> Result<usize> {
-    let (mut format, mut at) = (Format::new(format), 0);
+    let (mut format, mut at) = (Format::new(format, "size"), 0);
     while let Some((option, size, fill)) = format.next(at)? {
         at += fill + size;
         match option {
-            b's' => return Err("variable-size format in 'struct.size'".to_owned().into()),
+            b's' => {
+                return Err("bad argument #1 to 'size' (option 's' has no fixed size)"
+                    .to_owned()
+                    .into());
+            }
             b'c' if size == 0 => {
-                return Err("variable-length format in 'struct.size'".to_owned().into());
+                return Err("bad argument #1 to 'size' (option 'c0' has no fixed size)"
+                    .to_owned()
+                    .into());
             }
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' | b'x' | b'f' | b'd'
             | b'c' => {}

@@ -10,7 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use corosensei::Yielder;
 
@@ -68,7 +68,10 @@ impl Switch {
         self.slice.set(slice);
         self.resumed.set(Some(Instant::now()));
         self.protocol.set(2);
-        self.random.seed(0);
+        // Redis's scripts have had random numbers of their own since version 7.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanoseconds = now.map_or(0, |now| now.subsec_nanos());
+        self.random.seed(nanoseconds.cast_signed());
         self.is_clean.set(true);
     }
 

@@ -186,11 +186,12 @@ pub(super) fn key_places(
 }
 
 fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
-    if call.connection.is_executing() {
-        return start(call, by_sha, is_read_only);
-    }
+    // While a script runs, what is replied belongs to it.
     if call.is_early() {
         return Ok(Flow::Later);
+    }
+    if call.connection.is_executing() {
+        return start(call, by_sha, is_read_only);
     }
     let keys = key_count(call)?;
     if by_sha && known(call)?.is_none() {
@@ -229,7 +230,8 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
     Ok(transactions::run_alone(call, queue, near))
 }
 
-/// The script that the command names by its digest; `None` while its owner is asked.
+/// The script that the command names by its digest; `None` while its owner is asked. That may be
+/// this core: a script that it is to keep may be among its messages.
 fn known(call: &mut Call<'_>) -> std::result::Result<Option<Arc<Script>>, Refusal> {
     let sha = sha_of_words(call.argument(1)).ok_or(NO_SCRIPT)?;
     if let Some(script) = call.serving.scripts.find(&sha) {
@@ -240,9 +242,6 @@ fn known(call: &mut Call<'_>) -> std::result::Result<Option<Arc<Script>>, Refusa
     let shared = Arc::clone(&call.serving.shared);
     let owner = owner_of(&sha, shared.cores.len());
     let generation = call.serving.scripts.generation;
-    if owner == call.serving.place {
-        return Err(NO_SCRIPT.into());
-    }
     match call.connection.script_lookup.take() {
         Some(lookup) if lookup.0 == generation => match lookup.1.take_one() {
             None => {
