@@ -194,7 +194,7 @@ fn add_calls(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
     let out = Rc::clone(switch);
     let call = lua.create_function(move |lua, values: Variadic<Value>| {
         let result = call(lua, &out, &values)?;
-        checked(lua, result.map_err(|text| Failure::Text(text)))
+        checked(lua, result.map_err(Failure::Text))
     })?;
     host.raw_set("call", call)?;
     let out = Rc::clone(switch);
@@ -307,7 +307,7 @@ fn place(lua: &Lua) -> (Option<String>, Option<usize>) {
             let source = frame.source();
             let name = source
                 .source
-                .map(|name| name.into_owned())
+                .map(std::borrow::Cow::into_owned)
                 .unwrap_or_default();
             let is_script = source.what != "C" && name != PRELUDE && name != "=(tail call)";
             is_script.then(|| (Some(name), frame.current_line()))
@@ -390,11 +390,7 @@ fn find(
     let none = || Ok(vec![Value::Nil]);
     if start > text.len() {
         // As Lua 5.1, which searches from the end then.
-        return if is_find && pattern.is_empty() {
-            none()
-        } else {
-            none()
-        };
+        return none();
     }
     #[expect(clippy::cast_precision_loss, reason = "numbers of Lua are doubles")]
     let bounds =

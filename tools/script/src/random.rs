@@ -22,7 +22,7 @@ impl Default for Random {
 impl Random {
     /// Begins with a seed.
     pub(crate) fn seed(&self, seed: i32) {
-        let seed = u64::from(u32::from_ne_bytes(seed.to_ne_bytes()));
+        let seed = u64::from(seed.cast_unsigned());
         self.0.set(seed << 16 | LOW);
     }
 

@@ -107,83 +107,86 @@ fn commands_are_called_wherever_the_script_is() {
     }
 }
 
+/// Scripts and the errors that their clients read.
+const ERRORS: &[(&str, &str)] = &[
+    (
+        "return x",
+        "ERR user_script:1: Script attempted to access nonexistent global variable 'x' script: SHA, on @user_script:1.",
+    ),
+    (
+        "x = 1",
+        "ERR user_script:1: Attempt to modify a readonly table script: SHA, on @user_script:1.",
+    ),
+    (
+        "\nerror('foo')",
+        "ERR user_script:2: foo script: SHA, on @user_script:2.",
+    ),
+    (
+        "error({err='X foo'})",
+        "X foo script: SHA, on @user_script:1.",
+    ),
+    (
+        "return redis.call('fail')",
+        "WRONG kind script: SHA, on @user_script:1.",
+    ),
+    (
+        "redis.call('fail')",
+        "WRONG kind script: SHA, on @user_script:1.",
+    ),
+    (
+        "redis.call()",
+        "ERR Please specify at least one argument for this redis lib call script: SHA, on @user_script:1.",
+    ),
+    (
+        "redis.call({})",
+        "ERR Lua redis lib command arguments must be strings or integers script: SHA, on @user_script:1.",
+    ),
+    ("return redis.pcall('fail')", "WRONG kind"),
+    (
+        "local ok, e = pcall(redis.call, 'fail') return {err=e}",
+        "WRONG kind",
+    ),
+    (
+        "foo bar",
+        "ERR Error compiling script (new function): user_script:1: '=' expected near 'bar'",
+    ),
+    (
+        "string.x = 1",
+        "ERR user_script:1: Attempt to modify a readonly table script: SHA, on @user_script:1.",
+    ),
+    (
+        "rawset(_G, 'x', 1)",
+        "ERR Attempt to modify a readonly table script: SHA, on @user_script:1.",
+    ),
+    (
+        "setmetatable(_G, {})",
+        "ERR Attempt to modify a readonly table script: SHA, on @user_script:1.",
+    ),
+    (
+        "cjson.decode('{')",
+        "ERR user_script:1: Expected object key string but found T_END at character 2 script: SHA, on @user_script:1.",
+    ),
+    (
+        "return string.find('a', '[a')",
+        "ERR user_script:1: malformed pattern (missing ']') script: SHA, on @user_script:1.",
+    ),
+    (
+        "redis.sha1hex()",
+        "ERR wrong number of arguments script: SHA, on @user_script:1.",
+    ),
+    (
+        "redis.log(1)",
+        "ERR redis.log() requires two arguments or more. script: SHA, on @user_script:1.",
+    ),
+    (
+        "redis.setresp(4)",
+        "ERR RESP version must be 2 or 3. script: SHA, on @user_script:1.",
+    ),
+];
+
 #[test]
 fn errors_are_those_of_redis() {
-    for (text, error) in [
-        (
-            "return x",
-            "ERR user_script:1: Script attempted to access nonexistent global variable 'x' script: SHA, on @user_script:1.",
-        ),
-        (
-            "x = 1",
-            "ERR user_script:1: Attempt to modify a readonly table script: SHA, on @user_script:1.",
-        ),
-        (
-            "\nerror('foo')",
-            "ERR user_script:2: foo script: SHA, on @user_script:2.",
-        ),
-        (
-            "error({err='X foo'})",
-            "X foo script: SHA, on @user_script:1.",
-        ),
-        (
-            "return redis.call('fail')",
-            "WRONG kind script: SHA, on @user_script:1.",
-        ),
-        (
-            "redis.call('fail')",
-            "WRONG kind script: SHA, on @user_script:1.",
-        ),
-        (
-            "redis.call()",
-            "ERR Please specify at least one argument for this redis lib call script: SHA, on @user_script:1.",
-        ),
-        (
-            "redis.call({})",
-            "ERR Lua redis lib command arguments must be strings or integers script: SHA, on @user_script:1.",
-        ),
-        ("return redis.pcall('fail')", "WRONG kind"),
-        (
-            "local ok, e = pcall(redis.call, 'fail') return {err=e}",
-            "WRONG kind",
-        ),
-        (
-            "foo bar",
-            "ERR Error compiling script (new function): user_script:1: '=' expected near 'bar'",
-        ),
-        (
-            "string.x = 1",
-            "ERR user_script:1: Attempt to modify a readonly table script: SHA, on @user_script:1.",
-        ),
-        (
-            "rawset(_G, 'x', 1)",
-            "ERR Attempt to modify a readonly table script: SHA, on @user_script:1.",
-        ),
-        (
-            "setmetatable(_G, {})",
-            "ERR Attempt to modify a readonly table script: SHA, on @user_script:1.",
-        ),
-        (
-            "cjson.decode('{')",
-            "ERR user_script:1: Expected object key string but found T_END at character 2 script: SHA, on @user_script:1.",
-        ),
-        (
-            "return string.find('a', '[a')",
-            "ERR user_script:1: malformed pattern (missing ']') script: SHA, on @user_script:1.",
-        ),
-        (
-            "redis.sha1hex()",
-            "ERR wrong number of arguments script: SHA, on @user_script:1.",
-        ),
-        (
-            "redis.log(1)",
-            "ERR redis.log() requires two arguments or more. script: SHA, on @user_script:1.",
-        ),
-        (
-            "redis.setresp(4)",
-            "ERR RESP version must be 2 or 3. script: SHA, on @user_script:1.",
-        ),
-    ] {
+    for &(text, error) in ERRORS {
         let sha = farcore_script::sha_of(text.as_bytes());
         assert_eq!(
             run(text),
@@ -233,94 +236,97 @@ fn nothing_of_a_script_is_seen_by_the_next() {
     assert!(!interpreter.is_reusable());
 }
 
+/// Scripts that want too much, and what their replies say.
+const HOSTILE: &[(&str, &str)] = &[
+    ("while true do end", "ERR too long"),
+    (
+        "while true do pcall(function() while true do end end) end",
+        "ERR too long",
+    ),
+    (
+        "while true do xpcall(function() while true do end end, function() while true do end end) end",
+        "ERR too long",
+    ),
+    (
+        "coroutine.wrap(function() while true do pcall(function() while true do end end) end end)()",
+        "ERR too long",
+    ),
+    ("while true do redis.pcall('a') end", "a"),
+    (
+        "local t = {} while true do t[#t + 1] = {} end",
+        "bytes of memory",
+    ),
+    (
+        "local s = 'x' while true do s = s .. s end",
+        "bytes of memory",
+    ),
+    ("return string.rep('x', 1e9)", "bytes of memory"),
+    ("while true do pcall(string.rep, 'x', 1e9) end", "ERR"),
+    (
+        "local function f() return f() + 1 end return f()",
+        "stack overflow",
+    ),
+    (
+        "local function f() return pcall(f) end f() return {err='ERR ended'}",
+        "ERR",
+    ),
+    (
+        "local function f() return coroutine.wrap(f)() end return f()",
+        "stack overflow",
+    ),
+    (
+        "local function f() return string.gsub('x', 'x', f) end return f()",
+        "stack overflow",
+    ),
+    (
+        "local function f(x) return cjson.decode(string.rep('[', 100000)) end return f()",
+        "too many nested",
+    ),
+    (
+        "local t = {} t[1] = t return cjson.encode(t)",
+        "excessive nesting",
+    ),
+    ("local t = {} t[1] = t return t", "*1"),
+    (
+        "local t = {} for i = 1, 1000 do t = {t} end return #cmsgpack.pack(t)",
+        ":",
+    ),
+    ("return cmsgpack.unpack(string.rep('\\145', 100000))", "ERR"),
+    (
+        "return cmsgpack.unpack('\\221\\255\\255\\255\\255')",
+        "Missing bytes",
+    ),
+    (
+        "return string.find(string.rep('a', 100000), string.rep('.-', 100000))",
+        "ERR",
+    ),
+    (
+        "return string.find(string.rep('a', 50), string.rep('a*', 50) .. 'b')",
+        "too many steps",
+    ),
+    ("return string.rep('(', 1000)", "$1000"),
+    ("return loadstring(string.rep('(', 100000))", "$-1"),
+    ("return loadstring('\\27Lua')", "$-1"),
+    ("return struct.pack('i99', 1)", "larger than limit"),
+    ("return struct.pack('c99999999', 'x')", "ERR"),
+    ("return struct.unpack('c0', 'x')", "ERR"),
+    (
+        "return tostring(setmetatable({}, {__tostring = function() error('x') end}))",
+        "ERR",
+    ),
+    (
+        "error(setmetatable({}, {__tostring = function() while true do end end}))",
+        "ERR",
+    ),
+    ("error()", "ERR nil"),
+    ("return table.concat({}, 'x', 1, 1e8)", "ERR"),
+    ("return unpack({}, 1, 1e8)", "ERR"),
+];
+
 #[test]
 fn hostile_scripts_end() {
     let interpreter = &mut Interpreter::new().unwrap();
-    for (text, ends) in [
-        ("while true do end", "ERR too long"),
-        (
-            "while true do pcall(function() while true do end end) end",
-            "ERR too long",
-        ),
-        (
-            "while true do xpcall(function() while true do end end, function() while true do end end) end",
-            "ERR too long",
-        ),
-        (
-            "coroutine.wrap(function() while true do pcall(function() while true do end end) end end)()",
-            "ERR too long",
-        ),
-        ("while true do redis.pcall('a') end", "a"),
-        (
-            "local t = {} while true do t[#t + 1] = {} end",
-            "bytes of memory",
-        ),
-        (
-            "local s = 'x' while true do s = s .. s end",
-            "bytes of memory",
-        ),
-        ("return string.rep('x', 1e9)", "bytes of memory"),
-        ("while true do pcall(string.rep, 'x', 1e9) end", "ERR"),
-        (
-            "local function f() return f() + 1 end return f()",
-            "stack overflow",
-        ),
-        (
-            "local function f() return pcall(f) end f() return {err='ERR ended'}",
-            "ERR",
-        ),
-        (
-            "local function f() return coroutine.wrap(f)() end return f()",
-            "stack overflow",
-        ),
-        (
-            "local function f() return string.gsub('x', 'x', f) end return f()",
-            "stack overflow",
-        ),
-        (
-            "local function f(x) return cjson.decode(string.rep('[', 100000)) end return f()",
-            "too many nested",
-        ),
-        (
-            "local t = {} t[1] = t return cjson.encode(t)",
-            "excessive nesting",
-        ),
-        ("local t = {} t[1] = t return t", "*1"),
-        (
-            "local t = {} for i = 1, 1000 do t = {t} end return #cmsgpack.pack(t)",
-            ":",
-        ),
-        ("return cmsgpack.unpack(string.rep('\\145', 100000))", "ERR"),
-        (
-            "return cmsgpack.unpack('\\221\\255\\255\\255\\255')",
-            "Missing bytes",
-        ),
-        (
-            "return string.find(string.rep('a', 100000), string.rep('.-', 100000))",
-            "ERR",
-        ),
-        (
-            "return string.find(string.rep('a', 50), string.rep('a*', 50) .. 'b')",
-            "too many steps",
-        ),
-        ("return string.rep('(', 1000)", "$1000"),
-        ("return loadstring(string.rep('(', 100000))", "$-1"),
-        ("return loadstring('\\27Lua')", "$-1"),
-        ("return struct.pack('i99', 1)", "larger than limit"),
-        ("return struct.pack('c99999999', 'x')", "ERR"),
-        ("return struct.unpack('c0', 'x')", "ERR"),
-        (
-            "return tostring(setmetatable({}, {__tostring = function() error('x') end}))",
-            "ERR",
-        ),
-        (
-            "error(setmetatable({}, {__tostring = function() while true do end end}))",
-            "ERR",
-        ),
-        ("error()", "ERR nil"),
-        ("return table.concat({}, 'x', 1, 1e8)", "ERR"),
-        ("return unpack({}, 1, 1e8)", "ERR"),
-    ] {
+    for &(text, ends) in HOSTILE {
         if !interpreter.is_reusable() {
             *interpreter = Interpreter::new().unwrap();
         }

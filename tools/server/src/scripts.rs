@@ -150,3 +150,36 @@ impl Scripts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_scripts_is_bounded() {
+        let mut scripts = Scripts::default();
+        let mut count = 0;
+        for number in 0..100 {
+            let text = format!("return {number} --{}", "x".repeat(200_000));
+            let script = Arc::new(Script::new(text.as_bytes()).expect("a script"));
+            count += usize::from(scripts.own(&script));
+            scripts.copy(&script);
+        }
+        let (owned, bytes) = scripts.figures();
+        assert!(owned == count && (10..30).contains(&count), "{count}");
+        assert!(bytes <= OWNED_BYTES_MAX + COPIED_BYTES_MAX, "{bytes}");
+        scripts.forget();
+        assert_eq!(scripts.figures(), (0, 0));
+    }
+
+    #[test]
+    fn digests_are_read_in_letters_of_any_size() {
+        let sha = farcore_script::sha_of(b"return 1");
+        assert_eq!(
+            sha_of_words(sha.to_uppercase().as_bytes()),
+            Some(sha.clone())
+        );
+        assert_eq!(sha_of_words(b"e0e1"), None);
+        assert!(owner_of(&sha, 3) < 3);
+    }
+}
