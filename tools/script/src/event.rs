@@ -1,4 +1,4 @@
-//! What an interpreter and whoever resumes it tell each other.
+//! What an interpreter and its caller tell each other.
 
 use std::sync::Arc;
 

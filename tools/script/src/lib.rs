@@ -1,6 +1,6 @@
 //! Lua scripts as clients of Redis send them: an interpreter of Lua 5.1 with Redis's libraries.
 //!
-//! Nothing here knows a server. An [`Interpreter`] runs on a stack of its own: whoever has it
+//! Nothing here knows a server. An [`Interpreter`] runs on a stack of its own: its caller
 //! resumes it with a [`Step`], and it comes back with an [`Event`] when the script calls a
 //! command, has run for a slice, or has ended. So a command may take as long as it needs while its
 //! thread does something else, wherever in the script it was called.

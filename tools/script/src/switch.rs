@@ -1,4 +1,4 @@
-//! How Lua code on an interpreter's stack comes back to whoever resumed it.
+//! How Lua code on an interpreter's stack comes back to what resumed it.
 //!
 //! - I1: the way out is there from the moment the stack runs until its function ends, and only
 //!   code on this stack takes it.

@@ -3,7 +3,7 @@
 //! Each script has an owner: a core that its digest chooses. It keeps the script until `SCRIPT
 //! FLUSH`; others ask it for those that they do not know, and keep copies.
 //!
-//! - I1: a core that has flushed its scripts takes no copy that it asked for before.
+//! - I1: a core that has flushed its scripts takes no copy that it has requested before.
 
 use std::collections::HashMap;
 use std::sync::Arc;

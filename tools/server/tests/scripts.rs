@@ -1,5 +1,5 @@
-//! Scripts over several cores: atomic, bounded, and known everywhere. Their replies are compared with
-//! those of Redis in `recorded/replies.txt`.
+//! Scripts over several cores: atomic, bounded, and known everywhere. Their replies are compared
+//! with those of Redis in `recorded/replies.txt`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

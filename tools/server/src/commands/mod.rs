@@ -10,6 +10,11 @@ mod all_keys;
 mod arguments;
 mod bits;
 mod call;
+#[cfg_attr(
+    not(feature = "scripts"),
+    allow(dead_code, reason = "no command runs any")
+)]
+mod called;
 mod channels;
 mod command;
 mod config;
@@ -56,8 +61,8 @@ mod wanted;
 mod with_events;
 
 pub(crate) use self::call::Call;
+pub(crate) use self::called::{CalledKeys, called_by_script};
 pub(crate) use self::command::Command;
 pub(crate) use self::dispatch::{run, run_long, streams};
 pub(crate) use self::flow::{Flow, Refusal, SYNTAX, read_of};
-pub(crate) use self::scripts::{CalledKeys, called_by_script};
 pub(crate) use self::table::{COMMANDS, find};

@@ -1,8 +1,8 @@
 //! Commands of scripts.
 //!
-//! A script runs as a transaction of one command: `EVAL` queues itself, the sections of its keys are
-//! entered, and it is replayed under them. Then it begins, and calls its commands one after the
-//! other (`turn/scripting.rs`). Within `EXEC` it is replayed already.
+//! A script runs as a transaction of one command: `EVAL` queues itself, the sections of its keys
+//! are entered, and it is replayed under them. Then it begins, and calls its commands one after
+//! the other (`turn/scripting.rs`). Within `EXEC` it is replayed already.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,8 +12,7 @@ use farcore_script::{Job, Script, Step};
 
 use super::arguments::{integer, is_option};
 use super::command::Subcommand;
-use super::subcommand::find_subcommand;
-use super::{Call, Command, Flow, Refusal, find, transactions};
+use super::{Call, Command, Flow, Refusal};
 use crate::cores::message::{KilledScripts, Question};
 use crate::exec::script_run::{Next, ScriptRun};
 use crate::exec::transaction::{Added, BESIDE_BYTES, Queue};
@@ -28,33 +27,13 @@ type Result = std::result::Result<Flow, Refusal>;
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 /// The place of the first key.
 const FIRST_KEY: usize = 3;
-/// Bytes that the interpreter of a script may take: this part of those of all clients, within limits.
+/// Bytes that the interpreter of a script may take: this part of those of all clients, within
+/// limits.
 const MEMORY_SHARE: usize = 4;
 const MEMORY_BYTES_MIN: usize = 1 << 20;
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 /// Digests of one `SCRIPT EXISTS`, at most.
 const DIGESTS_MAX: usize = 1024;
-/// Commands that scripts do not call though their flags here do not say so: Redis says it of their
-/// subcommands.
-const NOT_CALLED: &[&str] = &[
-    "acl",
-    "bgrewriteaof",
-    "bgsave",
-    "client",
-    "config",
-    "debug",
-    "farcore",
-    "function",
-    "latency",
-    "module",
-    "monitor",
-    "quit",
-    "role",
-    "save",
-    "script",
-    "shutdown",
-];
-
 /// What `SCRIPT` does.
 pub(super) const SCRIPT: &[Subcommand] = &[
     Subcommand::new("exists", -3, exists),
@@ -62,83 +41,6 @@ pub(super) const SCRIPT: &[Subcommand] = &[
     Subcommand::new("kill", 2, kill),
     Subcommand::new("load", 3, load),
 ];
-
-/// The keys of a command that a script calls.
-#[derive(Debug)]
-pub(crate) enum CalledKeys {
-    /// Its words at these places.
-    At(Vec<usize>),
-    /// It is about all keys.
-    All,
-}
-
-/// A command that a script calls.
-#[derive(Debug)]
-pub(crate) struct CalledCommand {
-    pub(crate) name: &'static str,
-    pub(crate) writes: bool,
-    pub(crate) needs_memory: bool,
-    pub(crate) keys: CalledKeys,
-}
-
-/// The command that a script calls.
-///
-/// # Errors
-/// There is none, or scripts do not call it; as Redis.
-pub(crate) fn called_by_script(words: &[Vec<u8>]) -> std::result::Result<CalledCommand, String> {
-    const UNKNOWN: &str = "ERR Unknown Redis command called from script";
-    let name = words.first().map(Vec::as_slice).unwrap_or_default();
-    let command = find(name).ok_or(UNKNOWN)?;
-    let is_word_known = match words.get(1) {
-        Some(word) if !command.subcommands.is_empty() => {
-            find_subcommand(command.subcommands, word).is_some()
-                || word.eq_ignore_ascii_case(b"help")
-        }
-        _ => true,
-    };
-    if !is_word_known {
-        return Err(UNKNOWN.to_owned());
-    }
-    if !command.takes(words.len()) {
-        return Err("ERR Wrong number of args calling Redis command from script".to_owned());
-    }
-    if command.has_flag("noscript") || NOT_CALLED.contains(&command.name) {
-        return Err("ERR This Redis command is not allowed from script".to_owned());
-    }
-    Ok(CalledCommand {
-        name: command.name,
-        writes: command.writes,
-        needs_memory: command.needs_memory,
-        keys: called_keys(command, words),
-    })
-}
-
-fn called_keys(command: &Command, words: &[Vec<u8>]) -> CalledKeys {
-    if command.has_keys() {
-        return CalledKeys::At(command.key_places(words.len()).collect());
-    }
-    let counted = match command.name {
-        "blmpop" => Some(2),
-        "lmpop" | "sintercard" => Some(1),
-        _ => None,
-    };
-    if let Some(at) = counted {
-        let count = words.get(at).and_then(|word| integer(word).ok());
-        let count = count
-            .and_then(|count| usize::try_from(count).ok())
-            .unwrap_or(0);
-        let end = words.len().min((at + 1).saturating_add(count));
-        return CalledKeys::At((at + 1..end).collect());
-    }
-    let subcommand = words
-        .get(1)
-        .and_then(|word| find_subcommand(command.subcommands, word));
-    match subcommand {
-        Some(subcommand) if subcommand.key > 0 => CalledKeys::At(vec![subcommand.key]),
-        _ if transactions::touches_no_shard(command) => CalledKeys::At(Vec::new()),
-        _ => CalledKeys::All,
-    }
-}
 
 pub(super) fn eval(call: &mut Call<'_>) -> Result {
     evaluate(call, false, false)
@@ -200,8 +102,10 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
     let bytes = call.arguments.span_bytes() + call.count() * BESIDE_BYTES;
     let kept = call.connection.account.may_have(bytes);
     kept.map_err(|shortage| Refusal(shortage.to_string()))?;
-    let mut queue = Queue::default();
-    queue.is_alone = true;
+    let mut queue = Queue {
+        is_alone: true,
+        ..Queue::default()
+    };
     queue.begin(bytes, call.count());
     let (arguments, input) = (call.arguments, call.input);
     loop {
@@ -227,7 +131,7 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
     }
     near.sort_unstable();
     near.dedup();
-    Ok(transactions::run_alone(call, queue, near))
+    Ok(call.run_alone(queue, near))
 }
 
 /// The script that the command names by its digest; `None` while its owner is asked. That may be

@@ -435,37 +435,39 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// Replays one command under the sections of its shards.
-pub(super) fn run_alone(call: &mut Call<'_>, queue: Queue, near: Vec<Vec<u8>>) -> Flow {
-    if queue.reach.is_empty() {
-        let outer = call.connection.transaction.take();
-        call.connection.replay(queue);
-        if let Some(transaction) = &mut call.connection.transaction {
-            transaction.outer = outer;
+impl Call<'_> {
+    /// Replays one command under the sections of its shards.
+    pub(super) fn run_alone(&mut self, queue: Queue, near: Vec<Vec<u8>>) -> Flow {
+        if queue.reach.is_empty() {
+            let outer = self.connection.transaction.take();
+            self.connection.replay(queue);
+            if let Some(transaction) = &mut self.connection.transaction {
+                transaction.outer = outer;
+            }
+            let _ = (self.serving).execute(self.core, self.number, self.connection);
+            return Flow::Done;
         }
-        let _ = (call.serving).execute(call.core, call.number, call.connection);
-        return Flow::Done;
+        let (slot, reach) = (ReplaySlot::default(), queue.reach);
+        let phase = Phase::Committing(queue, Rc::clone(&slot));
+        let outer = self.connection.transaction.take();
+        self.connection.transaction = Some(Box::new(ClientTransaction {
+            phase,
+            outer,
+            ..ClientTransaction::default()
+        }));
+        let shared = Arc::clone(&self.serving.shared);
+        self.task(move |core, output, protocol| async move {
+            let entry = output.entry(&core).await;
+            let entered = before_replay(&core, &Watched::new(), (reach, &near), &shared).await;
+            drop(entry);
+            match entered {
+                Outcome::Replay(under) => *slot.borrow_mut() = under,
+                Outcome::Failed(error) => output.fail(protocol, &error),
+                Outcome::Committed(..) | Outcome::Conflict => {}
+            }
+            core
+        })
     }
-    let (slot, reach) = (ReplaySlot::default(), queue.reach);
-    let phase = Phase::Committing(queue, Rc::clone(&slot));
-    let outer = call.connection.transaction.take();
-    call.connection.transaction = Some(Box::new(ClientTransaction {
-        phase,
-        outer,
-        ..ClientTransaction::default()
-    }));
-    let shared = Arc::clone(&call.serving.shared);
-    call.task(move |core, output, protocol| async move {
-        let entry = output.entry(&core).await;
-        let entered = before_replay(&core, &Watched::new(), (reach, &near), &shared).await;
-        drop(entry);
-        match entered {
-            Outcome::Replay(under) => *slot.borrow_mut() = under,
-            Outcome::Failed(error) => output.fail(protocol, &error),
-            Outcome::Committed(..) | Outcome::Conflict => {}
-        }
-        core
-    })
 }
 
 /// True if a command without keys touches no shard.

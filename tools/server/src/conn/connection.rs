@@ -18,6 +18,7 @@ use crate::conn::joined_reply::JoinedReply;
 use crate::conn::kept_keys::KeptKeys;
 use crate::conn::keys_under_way::KeysUnderWay;
 use crate::conn::output::Output;
+pub(crate) use crate::conn::reply_mode::ReplyMode;
 use crate::conn::sockets::Interest;
 use crate::conn::subscribed::Subscribed;
 use crate::conn::tls::TlsSession;
@@ -79,18 +80,6 @@ pub(crate) enum Pending {
     Long(Option<Box<LongTask>>),
     /// It is ready, but one before it is not.
     Ready(Vec<u8>),
-}
-
-/// What becomes of replies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum ReplyMode {
-    /// They are sent.
-    #[default]
-    On,
-    /// None is.
-    Off,
-    /// The next one is not.
-    Skip,
 }
 
 /// What a client has told about itself.
@@ -184,7 +173,7 @@ pub(crate) struct Connection {
     pub(crate) replayed: Reach,
     /// The script that runs for it.
     pub(crate) script: Option<Box<ScriptRun>>,
-    /// A script that another core is asked for, since the core has forgotten scripts so often.
+    /// A question for a script that is under way.
     pub(crate) script_lookup: Option<Box<ScriptLookup>>,
     /// Channels that it has subscribed to.
     pub(crate) subscribed: Option<Box<Subscribed>>,

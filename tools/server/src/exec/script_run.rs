@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use farcore_script::{Interpreter, Script, Step};
 
 use crate::conn::output::Output;
+use crate::conn::reply_mode::ReplyMode;
 use crate::exec::transaction::{Parsing, Queue, Reach};
+use crate::resp::Protocol;
 
 /// What a script does next.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub(crate) enum Next {
     /// It goes on with a step.
     Step(Step),
     /// It waits for the command that it has called.
-    Command(Called),
+    Command(Box<Called>),
 }
 
 /// A command that a script has called.
@@ -52,8 +54,8 @@ pub(crate) struct ScriptRun {
     pub(crate) is_reply_lost: bool,
     /// What the client is sent.
     pub(crate) output: Output,
-    pub(crate) mode: crate::conn::connection::ReplyMode,
-    pub(crate) protocol: crate::resp::Protocol,
+    pub(crate) mode: ReplyMode,
+    pub(crate) protocol: Protocol,
     pub(crate) name: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! How a script goes on over turns: its interpreter runs until it calls a command, which is run as a
-//! queued one is, under the sections of its transaction; its reply goes back to the interpreter.
+//! How a script goes on over turns: its interpreter runs until it calls a command, which is run as
+//! a queued one is, under the sections of its transaction; its reply goes back to the interpreter.
 //!
 //! - I1: a script runs in slices, and waits for its commands while the core serves others.
 //! - I2: one that takes too long ends: others wait for its sections.
@@ -136,9 +136,9 @@ impl Serving {
         core: &mut Core,
         (number, holds): (usize, bool),
         connection: &mut Connection,
-        mut called: Called,
-    ) -> Result<Vec<u8>, Called> {
-        let Called { queue, at, parsing } = &mut called;
+        mut called: Box<Called>,
+    ) -> Result<Vec<u8>, Box<Called>> {
+        let Called { queue, at, parsing } = &mut *called;
         let stop = self.replay_queue(
             core,
             (number, holds, true),
@@ -179,7 +179,7 @@ impl Serving {
             Ok(writes) => run.has_written |= writes,
             Err(text) => return refused(text.replace(['\r', '\n'], " ")),
         }
-        let mut called = Called::default();
+        let mut called = Box::<Called>::default();
         called
             .queue
             .begin(words.iter().map(|word| word.len() + 24).sum(), words.len());
