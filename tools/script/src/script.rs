@@ -85,6 +85,7 @@ impl Script {
     }
 
     /// What is compiled: the text without what its first line says.
+    #[cfg(any(test, feature = "lua"))]
     pub(crate) fn code(&self) -> &[u8] {
         if !self.has_flags {
             return &self.text;

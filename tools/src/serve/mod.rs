@@ -87,7 +87,7 @@ fn parse_keepalive(text: &str) -> Result<humantime::Duration, String> {
 
 fn parse_script_limit(text: &str) -> Result<humantime::Duration, String> {
     let time: humantime::Duration = text.parse().map_err(|error| format!("{error}"))?;
-    let is_within = (Duration::from_millis(1)..=SCRIPT_TIME_LIMIT).contains(&time);
+    let is_within = (Duration::from_millis(1)..=SCRIPT_TIME_LIMIT).contains(&Duration::from(time));
     is_within
         .then_some(time)
         .ok_or_else(|| "must be 1ms to 5s: scripts hold their keys for 5s at most".to_owned())

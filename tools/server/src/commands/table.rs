@@ -6,11 +6,12 @@ use std::sync::LazyLock;
 use super::call::Call;
 use super::command::{Command, NO_KEYS, Run, Subcommand};
 use super::flow::{Flow, Refusal};
+#[cfg(feature = "scripts")]
+use super::scripts;
 use super::{
     absent, access, all_keys, bits, channels, config, connection, element_draw, element_scan,
     expiry, hashes, introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object,
-    random_key, renames, scripts, server, set_algebra, sets, slowlog, strings, subcommand,
-    transactions,
+    random_key, renames, server, set_algebra, sets, slowlog, strings, subcommand, transactions,
 };
 
 /// A command with its keys at some places.
@@ -115,7 +116,9 @@ const ADMIN: &str = "admin loading stale";
 const INFO: &str = "loading stale fast";
 const SUBSCRIBE: &str = "pubsub noscript loading stale";
 const PUBLISH: &str = "pubsub loading stale fast";
+#[cfg(feature = "scripts")]
 const EVALUATE: &str = "noscript stale skip_monitor no_mandatory_keys movablekeys";
+#[cfg(feature = "scripts")]
 const EVALUATE_READ: &str = "readonly noscript stale skip_monitor no_mandatory_keys movablekeys";
 const TRANSACTION: &str = "noscript loading stale fast";
 
